@@ -1,0 +1,233 @@
+//! The name, unit, kind and labels of every series that Backwater knows: the one vocabulary of probes, rules,
+//! reports and documentation.
+
+use crate::{Kind, Labels, Provenance, Series, Unit};
+use std::borrow::Cow;
+use std::fmt::Display;
+
+/// What is fixed of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Def {
+    /// Dotted name.
+    pub name: &'static str,
+    /// Unit.
+    pub unit: Unit,
+    /// Counter, gauge, histogram.
+    pub kind: Kind,
+    /// Names of the labels it carries.
+    pub labels: &'static [&'static str],
+    /// What it is and where it is read.
+    pub doc: &'static str,
+}
+
+impl Def {
+    /// The series of this definition with these label values, which must be those of [`Def::labels`].
+    pub fn series<V: Display>(&self, labels: &[(&'static str, V)]) -> Series {
+        debug_assert!(labels.iter().all(|(name, _)| self.labels.contains(name)), "{}: unknown label", self.name);
+        Series {
+            name: Cow::Borrowed(self.name),
+            unit: self.unit,
+            kind: self.kind,
+            labels: Labels::of(labels),
+            provenance: Provenance::Read,
+        }
+    }
+}
+
+macro_rules! catalogue {
+    ($($id:ident $name:literal $unit:ident $kind:ident [$($label:literal)*] $doc:literal;)*) => {
+        $(
+            #[doc = $doc]
+            pub const $id: Def = Def { name: $name, unit: Unit::$unit, kind: Kind::$kind, labels: &[$($label),*], doc: $doc };
+        )*
+        /// Every definition, in the order of this page.
+        pub const ALL: &[Def] = &[$($id),*];
+    };
+}
+
+catalogue! {
+    // The page cache, host-wide: /proc/vmstat, in bytes (pages × page size).
+    VM_DIRTY "host.vm.dirty_bytes" Bytes Gauge [] "Dirty page cache of the host (nr_dirty)";
+    VM_WRITEBACK "host.vm.writeback_bytes" Bytes Gauge [] "Page cache being written (nr_writeback)";
+    VM_DIRTIED "host.vm.dirtied_bytes" Bytes Counter [] "Page cache dirtied since boot (nr_dirtied)";
+    VM_WRITTEN "host.vm.written_bytes" Bytes Counter [] "Page cache written since boot (nr_written)";
+    VM_DIRTY_THRESHOLD "host.vm.dirty_threshold_bytes" Bytes Gauge [] "Hard dirty limit of the host (nr_dirty_threshold)";
+    VM_BACKGROUND_THRESHOLD "host.vm.dirty_background_threshold_bytes" Bytes Gauge [] "Where background writeback begins (nr_dirty_background_threshold)";
+    MEM_TOTAL "host.memory.total_bytes" Bytes Gauge [] "MemTotal";
+    MEM_AVAILABLE "host.memory.available_bytes" Bytes Gauge [] "MemAvailable";
+
+    // The page cache of one device: debugfs bdi stats, and limits in /sys/class/bdi.
+    BDI_DIRTIED "host.bdi.dirtied_bytes" Bytes Counter ["dev"] "Page cache of the device dirtied (BdiDirtied)";
+    BDI_WRITTEN "host.bdi.written_bytes" Bytes Counter ["dev"] "Page cache of the device written (BdiWritten)";
+    BDI_RECLAIMABLE "host.bdi.reclaimable_bytes" Bytes Gauge ["dev"] "Dirty page cache of the device (BdiReclaimable)";
+    BDI_WRITEBACK "host.bdi.writeback_bytes" Bytes Gauge ["dev"] "Page cache of the device being written (BdiWriteback)";
+    BDI_DIRTY_THRESH "host.bdi.dirty_threshold_bytes" Bytes Gauge ["dev"] "Dirty limit of the device (BdiDirtyThresh)";
+    BDI_GLOBAL_DIRTY_THRESH "host.bdi.global_dirty_threshold_bytes" Bytes Gauge ["dev"] "Dirty limit of the host as the device's writeback sees it (DirtyThresh)";
+    BDI_BACKGROUND_THRESH "host.bdi.background_threshold_bytes" Bytes Gauge ["dev"] "Background limit of the host as the device's writeback sees it (BackgroundThresh)";
+    BDI_WRITE_BANDWIDTH "host.bdi.write_bandwidth_bytes_per_s" BytesPerSecond Gauge ["dev"] "The kernel's estimate of the device's writeback rate (BdiWriteBandwidth)";
+    BDI_MAX_BYTES "host.bdi.max_bytes" Bytes Gauge ["dev"] "Configured dirty limit of the device (/sys/class/bdi/*/max_bytes)";
+    BDI_MAX_RATIO "host.bdi.max_ratio" Ratio Gauge ["dev"] "Configured share of the host's dirty limit (max_ratio ÷ 100)";
+    BDI_STRICT_LIMIT "host.bdi.strict_limit" Flag Gauge ["dev"] "Whether the device's own limit holds even while the host's is far (strict_limit)";
+
+    // Block devices: /proc/diskstats and /sys/block.
+    DISK_READS "host.disk.reads" Count Counter ["dev"] "Reads completed";
+    DISK_WRITES "host.disk.writes" Count Counter ["dev"] "Writes completed";
+    DISK_READ_BYTES "host.disk.read_bytes" Bytes Counter ["dev"] "Bytes read";
+    DISK_WRITTEN_BYTES "host.disk.written_bytes" Bytes Counter ["dev"] "Bytes written";
+    DISK_READ_MS "host.disk.read_ms" Milliseconds Counter ["dev"] "Time of all reads, queueing in the device included";
+    DISK_WRITE_MS "host.disk.write_ms" Milliseconds Counter ["dev"] "Time of all writes, queueing in the device included";
+    DISK_IN_FLIGHT "host.disk.in_flight" Count Gauge ["dev"] "Requests in the device";
+    DISK_BUSY_MS "host.disk.busy_ms" Milliseconds Counter ["dev"] "Time with at least one request in the device (io_ticks; sampled since Linux 5.0)";
+    DISK_WEIGHTED_MS "host.disk.weighted_ms" Milliseconds Counter ["dev"] "Requests in the device × time";
+    DISK_FLUSHES "host.disk.flushes" Count Counter ["dev"] "Cache flushes completed (Linux 5.5)";
+    DISK_FLUSH_MS "host.disk.flush_ms" Milliseconds Counter ["dev"] "Time of all flushes (Linux 5.5)";
+    DISK_NR_REQUESTS "host.disk.nr_requests" Count Gauge ["dev"] "Depth of the device's request queue";
+
+    // Limits and counters of control groups (v1 blkio, v2 io). `op` is read or write. No point means no limit.
+    CGROUP_IOPS_LIMIT "host.cgroup.iops_limit" PerSecond Gauge ["cgroup" "dev" "op"] "I/O operations a second allowed (v1 blkio.throttle.*_iops_device, v2 io.max)";
+    CGROUP_BPS_LIMIT "host.cgroup.bytes_limit_per_s" BytesPerSecond Gauge ["cgroup" "dev" "op"] "Bytes a second allowed (v1 blkio.throttle.*_bps_device, v2 io.max)";
+    CGROUP_IOS "host.cgroup.ios" Count Counter ["cgroup" "dev" "op"] "I/O operations of the group (v1 io_serviced, v2 io.stat)";
+    CGROUP_IO_BYTES "host.cgroup.io_bytes" Bytes Counter ["cgroup" "dev" "op"] "Bytes of the group (v1 io_service_bytes, v2 io.stat)";
+    CGROUP_MEMORY_LIMIT "host.cgroup.memory_limit_bytes" Bytes Gauge ["cgroup"] "Memory limit (v2 memory.max, v1 memory.limit_in_bytes); the smallest on the way to the root";
+    CGROUP_MEMORY_USED "host.cgroup.memory_bytes" Bytes Gauge ["cgroup"] "Memory in use (memory.current)";
+    CGROUP_MEMORY_FILE "host.cgroup.file_bytes" Bytes Gauge ["cgroup"] "Page cache of the group (memory.stat file)";
+    CGROUP_MEMORY_RECLAIMABLE "host.cgroup.dirtyable_bytes" Bytes Gauge ["cgroup"] "Memory of the group the kernel counts as dirtyable: limit − used + file pages on its lists";
+    CGROUP_DIRTY "host.cgroup.dirty_bytes" Bytes Gauge ["cgroup"] "Dirty page cache of the group (v2 memory.stat file_dirty)";
+    CGROUP_WRITEBACK "host.cgroup.writeback_bytes" Bytes Gauge ["cgroup"] "Page cache of the group being written (v2 memory.stat file_writeback)";
+
+    // Pressure: /proc/pressure and cgroup files. `cgroup` is `host` for the whole host.
+    PSI_IO_SOME "host.psi.io_some_us" Microseconds Counter ["cgroup"] "Time in which some task waited on I/O";
+    PSI_IO_FULL "host.psi.io_full_us" Microseconds Counter ["cgroup"] "Time in which all non-idle tasks waited on I/O";
+    PSI_CPU_SOME "host.psi.cpu_some_us" Microseconds Counter ["cgroup"] "Time in which some task waited for a processor";
+    PSI_MEMORY_SOME "host.psi.memory_some_us" Microseconds Counter ["cgroup"] "Time in which some task waited for memory";
+    PSI_MEMORY_FULL "host.psi.memory_full_us" Microseconds Counter ["cgroup"] "Time in which all non-idle tasks waited for memory";
+
+    // Processors: /proc/stat, all of them together, in seconds of processor time.
+    CPU_USER "host.cpu.user_s" Seconds Counter [] "User and nice time";
+    CPU_SYSTEM "host.cpu.system_s" Seconds Counter [] "System, interrupt and soft interrupt time";
+    CPU_IDLE "host.cpu.idle_s" Seconds Counter [] "Idle time";
+    CPU_IOWAIT "host.cpu.iowait_s" Seconds Counter [] "Idle time with I/O outstanding";
+    CPU_STEAL "host.cpu.steal_s" Seconds Counter [] "Time taken by the hypervisor";
+
+    // Processes of a watched server: /proc/PID/{io,stat}. `target` is the server's name, `what` its backend type.
+    PROC_READ_BYTES "host.process.read_bytes" Bytes Counter ["target" "pid" "what"] "Bytes fetched from storage (read_bytes)";
+    PROC_WRITE_BYTES "host.process.write_bytes" Bytes Counter ["target" "pid" "what"] "Bytes dirtied or written (write_bytes)";
+    PROC_CANCELLED_BYTES "host.process.cancelled_write_bytes" Bytes Counter ["target" "pid" "what"] "Dirty bytes dropped before they were written";
+    PROC_READ_CALLS "host.process.read_calls" Count Counter ["target" "pid" "what"] "read-like system calls (syscr)";
+    PROC_WRITE_CALLS "host.process.write_calls" Count Counter ["target" "pid" "what"] "write-like system calls (syscw)";
+    PROC_CPU "host.process.cpu_s" Seconds Counter ["target" "pid" "what"] "User and system time";
+    PROC_BLKIO_DELAY "host.process.blkio_delay_s" Seconds Counter ["target" "pid" "what"] "Time blocked on block I/O (needs delay accounting)";
+
+    // TCP sockets of a watched server's processes: sock_diag TCP_INFO.
+    TCP_NOTSENT "host.tcp.notsent_bytes" Bytes Gauge ["target" "pid" "local" "peer"] "Written by the server, not yet sent";
+    TCP_UNACKED "host.tcp.unacked_bytes" Bytes Gauge ["target" "pid" "local" "peer"] "Sent, not yet acknowledged (segments × mss)";
+    TCP_SENDQ "host.tcp.sendq_bytes" Bytes Gauge ["target" "pid" "local" "peer"] "Queued for sending, sent and unacknowledged included (idiag_wqueue)";
+    TCP_ACKED "host.tcp.acked_bytes" Bytes Counter ["target" "pid" "local" "peer"] "Acknowledged by the peer";
+    TCP_RECEIVED "host.tcp.received_bytes" Bytes Counter ["target" "pid" "local" "peer"] "Received from the peer";
+    TCP_BUSY "host.tcp.busy_us" Microseconds Counter ["target" "pid" "local" "peer"] "Time with data to send";
+    TCP_RWND_LIMITED "host.tcp.rwnd_limited_us" Microseconds Counter ["target" "pid" "local" "peer"] "Time held by the peer's receive window";
+    TCP_SNDBUF_LIMITED "host.tcp.sndbuf_limited_us" Microseconds Counter ["target" "pid" "local" "peer"] "Time held by the own send buffer";
+    TCP_MIN_RTT "host.tcp.min_rtt_us" Microseconds Gauge ["target" "pid" "local" "peer"] "Smallest round trip";
+    TCP_RTT "host.tcp.rtt_us" Microseconds Gauge ["target" "pid" "local" "peer"] "Smoothed round trip";
+    TCP_RETRANSMITS "host.tcp.retransmits" Count Counter ["target" "pid" "local" "peer"] "Segments sent again";
+    TCP_DELIVERY_RATE "host.tcp.delivery_bytes_per_s" BytesPerSecond Gauge ["target" "pid" "local" "peer"] "Latest delivery rate";
+
+    // Volumes whose rating was told.
+    VOLUME_IOPS "host.volume.declared_iops" PerSecond Gauge ["dev"] "Declared I/O operations a second";
+    VOLUME_BPS "host.volume.declared_bytes_per_s" BytesPerSecond Gauge ["dev"] "Declared bytes a second";
+    VOLUME_BURST_IOPS "host.volume.declared_burst_iops" PerSecond Gauge ["dev"] "Declared burst I/O operations a second";
+
+    // PostgreSQL: write-ahead log positions, as bytes.
+    PG_WAL_INSERT "pg.wal.insert_bytes" Bytes Counter ["target"] "Insert position (pg_current_wal_insert_lsn)";
+    PG_WAL_WRITE "pg.wal.write_bytes" Bytes Counter ["target"] "Write position (pg_current_wal_lsn)";
+    PG_WAL_FLUSH "pg.wal.flush_bytes" Bytes Counter ["target"] "Flush position (pg_current_wal_flush_lsn)";
+    PG_WAL_RECEIVE "pg.wal.receive_bytes" Bytes Counter ["target"] "On a standby: received and flushed";
+    PG_WAL_REPLAY "pg.wal.replay_bytes" Bytes Counter ["target"] "On a standby: replayed";
+    PG_WAL_RECORDS "pg.wal.records" Count Counter ["target"] "WAL records (14+)";
+    PG_WAL_FPI "pg.wal.full_page_images" Count Counter ["target"] "Full-page images (14+)";
+    PG_WAL_BUFFERS_FULL "pg.wal.buffers_full" Count Counter ["target"] "Times WAL was written because wal_buffers were full (14+)";
+
+    // PostgreSQL: databases.
+    PG_XACT_COMMIT "pg.db.commits" Count Counter ["target" "database"] "Commits, read-only ones included";
+    PG_XACT_ROLLBACK "pg.db.rollbacks" Count Counter ["target" "database"] "Rollbacks";
+    PG_TUP_INSERTED "pg.db.rows_inserted" Count Counter ["target" "database"] "Rows inserted";
+    PG_TUP_UPDATED "pg.db.rows_updated" Count Counter ["target" "database"] "Rows updated";
+    PG_TUP_DELETED "pg.db.rows_deleted" Count Counter ["target" "database"] "Rows deleted";
+    PG_BLKS_READ "pg.db.blocks_read" Count Counter ["target" "database"] "Blocks read into shared buffers";
+    PG_BLKS_HIT "pg.db.blocks_hit" Count Counter ["target" "database"] "Blocks found in shared buffers";
+    PG_TEMP_BYTES "pg.db.temp_bytes" Bytes Counter ["target" "database"] "Temporary files written";
+    PG_DEADLOCKS "pg.db.deadlocks" Count Counter ["target" "database"] "Deadlocks";
+    PG_CONFLICTS "pg.db.conflicts" Count Counter ["target" "database"] "Queries cancelled by recovery";
+
+    // PostgreSQL: checkpoints and the background writer.
+    PG_CHECKPOINTS_TIMED "pg.checkpoint.timed" Count Counter ["target"] "Checkpoints begun because of checkpoint_timeout";
+    PG_CHECKPOINTS_REQUESTED "pg.checkpoint.requested" Count Counter ["target"] "Checkpoints begun because of max_wal_size or a command";
+    PG_CHECKPOINT_WRITE_MS "pg.checkpoint.write_ms" Milliseconds Counter ["target"] "Time spent writing in checkpoints";
+    PG_CHECKPOINT_SYNC_MS "pg.checkpoint.sync_ms" Milliseconds Counter ["target"] "Time spent syncing in checkpoints";
+    PG_CHECKPOINT_BUFFERS "pg.checkpoint.buffers_written" Count Counter ["target"] "Buffers written by checkpoints";
+    PG_CHECKPOINT_REDO "pg.checkpoint.redo_bytes" Bytes Counter ["target"] "Redo position of the last checkpoint (pg_control_checkpoint)";
+    PG_BGWRITER_BUFFERS "pg.bgwriter.buffers_written" Count Counter ["target"] "Buffers written by the background writer";
+    PG_BACKEND_BUFFERS "pg.backend.buffers_written" Count Counter ["target"] "Buffers written by backends themselves";
+    PG_BACKEND_FSYNCS "pg.backend.fsyncs" Count Counter ["target"] "Syncs that backends had to do themselves";
+    PG_BUFFERS_ALLOCATED "pg.buffers.allocated" Count Counter ["target"] "Buffers allocated";
+
+    // PostgreSQL 16+: pg_stat_io by backend type, object and context.
+    PG_IO_READS "pg.io.reads" Count Counter ["target" "backend_type" "object" "context"] "Reads";
+    PG_IO_WRITES "pg.io.writes" Count Counter ["target" "backend_type" "object" "context"] "Writes";
+    PG_IO_WRITE_BYTES "pg.io.write_bytes" Bytes Counter ["target" "backend_type" "object" "context"] "Bytes written";
+    PG_IO_READ_BYTES "pg.io.read_bytes" Bytes Counter ["target" "backend_type" "object" "context"] "Bytes read";
+    PG_IO_EXTENDS "pg.io.extends" Count Counter ["target" "backend_type" "object" "context"] "Relation extensions";
+    PG_IO_WRITEBACKS "pg.io.writebacks" Count Counter ["target" "backend_type" "object" "context"] "Writebacks asked of the kernel";
+    PG_IO_FSYNCS "pg.io.fsyncs" Count Counter ["target" "backend_type" "object" "context"] "Syncs";
+    PG_IO_WRITE_MS "pg.io.write_ms" Milliseconds Counter ["target" "backend_type" "object" "context"] "Time in writes (with track_io_timing)";
+    PG_IO_FSYNC_MS "pg.io.fsync_ms" Milliseconds Counter ["target" "backend_type" "object" "context"] "Time in syncs (with track_io_timing)";
+
+    // PostgreSQL: standbys, slots, archiver. `standby` is the slot, else application_name + client address.
+    PG_REPL_SENT "pg.replication.sent_bytes" Bytes Counter ["target" "standby"] "Sent position";
+    PG_REPL_WRITE "pg.replication.write_bytes" Bytes Counter ["target" "standby"] "Position the standby has written";
+    PG_REPL_FLUSH "pg.replication.flush_bytes" Bytes Counter ["target" "standby"] "Position the standby has flushed";
+    PG_REPL_REPLAY "pg.replication.replay_bytes" Bytes Counter ["target" "standby"] "Position the standby has replayed";
+    PG_SLOT_RESTART "pg.slot.restart_bytes" Bytes Counter ["target" "slot"] "Oldest WAL the slot keeps";
+    PG_SLOT_ACTIVE "pg.slot.active" Flag Gauge ["target" "slot"] "Whether somebody reads from the slot";
+    PG_SLOT_SAFE "pg.slot.safe_bytes" Bytes Gauge ["target" "slot"] "WAL that may still be written before the slot is lost (13+)";
+    PG_ARCHIVED "pg.archiver.archived" Count Counter ["target"] "Segments archived";
+    PG_ARCHIVE_FAILED "pg.archiver.failed" Count Counter ["target"] "Failed attempts to archive";
+
+    // PostgreSQL: sessions, and the probe itself.
+    PG_SESSIONS_ACTIVE "pg.sessions.active" Count Gauge ["target"] "Client sessions in state active";
+    PG_SESSIONS_WAITING "pg.sessions.waiting" Count Gauge ["target" "queue"] "Active client sessions waiting on this queue";
+    PG_SESSIONS_TOTAL "pg.sessions.total" Count Gauge ["target"] "Client sessions";
+    PG_PROBE_RESPONSE "pg.probe.response_us" Microseconds Gauge ["target"] "How long the server took to answer the session query";
+
+    // The lab's own load, as its clients see it.
+    LOAD_COMPLETED "load.transactions" Count Counter [] "Transactions completed";
+    LOAD_FAILED "load.failures" Count Counter [] "Transactions that failed";
+    LOAD_LATENCY_US "load.latency_us_total" Microseconds Counter [] "Sum of latencies from the intended start";
+    LOAD_SERVICE_US "load.service_us_total" Microseconds Counter [] "Sum of latencies from the actual start";
+    LOAD_WAITING "load.waiting" Count Gauge [] "Transactions begun and not yet answered";
+
+    // The recorder itself.
+    SELF_CPU "recorder.cpu_s" Seconds Counter [] "Processor time of the recorder";
+    SELF_MEMORY "recorder.memory_bytes" Bytes Gauge [] "Resident memory of the recorder";
+    SELF_MISSED "recorder.missed_ticks" Count Counter ["probe"] "Ticks at which a probe was late and took no reading";
+    SELF_DROPPED "recorder.dropped_batches" Count Counter [] "Batches dropped because the recorder could not keep up";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_end_in_their_unit() {
+        let mut names: Vec<_> = ALL.iter().map(|def| def.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+        for def in ALL.iter().filter(|def| def.unit == Unit::Bytes) {
+            assert!(def.name.ends_with("_bytes"), "{}", def.name);
+        }
+        for def in ALL.iter().filter(|def| def.unit == Unit::BytesPerSecond) {
+            assert!(def.name.ends_with("_per_s"), "{}", def.name);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The words of Backwater and their arithmetic: what is measured ([`Series`], [`Point`]), the queues
+//! seen in it ([`Queue`]), the stages between them ([`Stage`]), the graph they form ([`Path`]), and the
+//! claims made about it ([`Finding`]).
+//!
+//! Nothing here does I/O, reads a clock or is async: every other crate can depend on it, and all of it
+//! can be tested with made-up numbers.
+
+pub mod catalogue;
+mod event;
+mod finding;
+mod meta;
+mod outcome;
+mod path;
+mod point;
+mod queue;
+mod registry;
+mod sample;
+mod series;
+mod stage;
+mod time;
+mod units;
+mod window;
+
+pub use event::{Event, EventKind};
+pub use finding::{Activation, Confidence, Figure, Finding, Remedy, RuledOut, Severity, Unseen};
+pub use meta::{ClockAnchor, DeclaredVolume, Device, HostFacts, Meta, Role, Target};
+pub use outcome::{ArmOutcome, Expected, ExpectedAll, Outcome, ParamValue};
+pub use path::{Binding, Path};
+pub use point::{Batch, Epoch, Point, Rate, RateError, Track, rate_between};
+pub use queue::{Queue, QueueSpec, Source, Term};
+pub use registry::Registry;
+pub use sample::{Sample, Text};
+pub use series::{Kind, Labels, Provenance, Series, SeriesId};
+pub use stage::{Ceiling, CeilingSource, Resource, Shares, Stage};
+pub use time::{Moment, Span};
+pub use units::{Bytes, BytesPerSecond, Lsn, ParseUnitError, PerSecond, Unit};
+pub use window::Window;

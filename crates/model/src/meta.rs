@@ -1,0 +1,149 @@
+//! What a recording says of itself: the host, its devices, the targets, the clock.
+
+use crate::Moment;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Ties CLOCK_BOOTTIME to the wall clock at one instant. A new one is kept whenever the wall clock steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockAnchor {
+    /// Boot time.
+    pub boot: Moment,
+    /// Unix time in microseconds at that instant.
+    pub unix_us: i64,
+}
+
+/// What a device is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Holds a data directory.
+    Data,
+    /// Holds pg_wal (or a journal).
+    Wal,
+    /// Holds a tablespace.
+    Tablespace,
+    /// Holds the recording itself.
+    Recording,
+}
+
+/// A block device that matters here.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// `MAJ:MIN`, the label `dev` of its series. For a partition, the device that has the queue is `parent`.
+    pub dev: String,
+    /// Kernel name: `sda1`, `loop0`.
+    pub name: String,
+    /// The whole device of a partition, as `MAJ:MIN`.
+    pub parent: Option<String>,
+    /// File behind a loop device, or devices under a device-mapper one, as the kernel names them.
+    pub backing: Vec<String>,
+    /// Where it is mounted.
+    pub mount_points: Vec<String>,
+    /// File system type.
+    pub fs_type: Option<String>,
+    /// What it is used for, with the target's name.
+    pub roles: Vec<(Role, String)>,
+}
+
+/// A rating that the guest cannot see: told by the user for a volume.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeclaredVolume {
+    /// `MAJ:MIN`, a device path, or a mount point; none for the device of every data directory.
+    pub device: Option<String>,
+    /// Baseline I/O operations a second.
+    pub iops: Option<f64>,
+    /// Bytes a second.
+    pub bytes_per_s: Option<f64>,
+    /// I/O operations a second while burst credit lasts.
+    pub burst_iops: Option<f64>,
+}
+
+/// One watched server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// Short name without credentials, used as the label `target` and in samples: `localhost:5432`, `primary`.
+    pub name: String,
+    /// `postgres`.
+    pub kind: String,
+    /// 150018 and the like.
+    pub version_num: Option<i32>,
+    /// Whether it runs on this host, so that its processes and devices are seen.
+    pub local: bool,
+    /// data_directory.
+    pub data_directory: Option<String>,
+    /// Device of the data directory, `MAJ:MIN`.
+    pub data_device: Option<String>,
+    /// Device of pg_wal, `MAJ:MIN`.
+    pub wal_device: Option<String>,
+    /// Process id of the postmaster.
+    pub postmaster_pid: Option<i32>,
+    /// Memory cgroup of the postmaster, where it has one of its own.
+    pub memory_cgroup: Option<String>,
+    /// Block I/O cgroup of the postmaster.
+    pub io_cgroup: Option<String>,
+    /// Settings that matter to rules, in the server's own units and spelling (`16384` and unit `8kB` are stored as `128MB`).
+    pub settings: BTreeMap<String, String>,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// Host name.
+    pub hostname: Option<String>,
+    /// `uname -r`.
+    pub kernel: Option<String>,
+    /// Boot id: the epoch of host counters.
+    pub boot_id: Option<String>,
+    /// Processors online.
+    pub cpus: Option<u32>,
+    /// Memory in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Page size in bytes.
+    pub page_bytes: Option<u64>,
+    /// TCP congestion control in force.
+    pub congestion_control: Option<String>,
+    /// `v1`, `v2` or `hybrid`.
+    pub cgroup_version: Option<String>,
+    /// Kernel settings that matter (`vm.dirty_bytes` and the like).
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// What a recording, or a live run, says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Meta {
+    /// The machine.
+    pub host: HostFacts,
+    /// Clock anchors, oldest first; at least one.
+    pub anchors: Vec<ClockAnchor>,
+    /// Devices that matter.
+    pub devices: Vec<Device>,
+    /// Watched servers.
+    pub targets: Vec<Target>,
+    /// Ratings told by the user.
+    pub declared_volumes: Vec<DeclaredVolume>,
+    /// Version of Backwater that wrote it.
+    pub written_by: String,
+}
+
+impl Meta {
+    /// Unix time in microseconds of a moment, by the newest anchor at or before it (else the oldest).
+    pub fn unix_us(&self, at: Moment) -> Option<i64> {
+        let before = self.anchors.iter().rev().find(|anchor| anchor.boot <= at);
+        let anchor = before.or(self.anchors.first())?;
+        Some(anchor.unix_us + (at - anchor.boot).0)
+    }
+
+    /// The moment at which the wall clock showed this Unix time in microseconds, by the newest anchor at or before it.
+    pub fn moment_of_unix_us(&self, unix_us: i64) -> Option<Moment> {
+        let before = self.anchors.iter().rev().find(|anchor| anchor.unix_us <= unix_us);
+        let anchor = before.or(self.anchors.first())?;
+        Some(Moment(anchor.boot.0 + (unix_us - anchor.unix_us)))
+    }
+
+    /// The device with this `MAJ:MIN`.
+    pub fn device(&self, dev: &str) -> Option<&Device> {
+        self.devices.iter().find(|device| device.dev == dev)
+    }
+}

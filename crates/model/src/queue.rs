@@ -1,0 +1,195 @@
+//! A bounded queue: what flows in, what flows out, what stands, and where it breaks.
+
+use crate::{Moment, Track, Unit, Window};
+use serde::{Deserialize, Serialize};
+
+/// A queue's state at one moment, rates being means over the stretch before it. Every part may be unknown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Queue {
+    /// `host.dirty@7:0`, `pg.checkpoint`…
+    pub name: String,
+    /// What stands in it: bytes, sessions, requests.
+    pub unit: Unit,
+    /// Units a second that arrive.
+    pub inflow_per_s: Option<f64>,
+    /// Units a second that leave.
+    pub outflow_per_s: Option<f64>,
+    /// Units that stand in it.
+    pub level: Option<f64>,
+    /// Where background draining begins.
+    pub soft_limit: Option<f64>,
+    /// Where it breaks: the cliff.
+    pub hard_limit: Option<f64>,
+    /// Sessions that wait on it.
+    pub waiters: Option<f64>,
+}
+
+impl Queue {
+    /// A queue of which nothing is known yet.
+    pub fn unknown(name: impl Into<String>, unit: Unit) -> Self {
+        Queue {
+            name: name.into(),
+            unit,
+            inflow_per_s: None,
+            outflow_per_s: None,
+            level: None,
+            soft_limit: None,
+            hard_limit: None,
+            waiters: None,
+        }
+    }
+
+    /// Level ÷ hard limit. None where either is unknown or the limit is not positive.
+    pub fn fill(&self) -> Option<f64> {
+        let limit = self.hard_limit.filter(|limit| *limit > 0.0)?;
+        Some(self.level? / limit)
+    }
+
+    /// How long what arrives now will stay, in seconds: level ÷ outflow (Little's law). None where nothing leaves
+    /// and something stands.
+    pub fn residence_s(&self) -> Option<f64> {
+        let (level, outflow) = (self.level?.max(0.0), self.outflow_per_s?);
+        if level == 0.0 {
+            return Some(0.0);
+        }
+        (outflow > 0.0).then(|| level / outflow)
+    }
+
+    /// Seconds until the hard limit at the present rates: (limit − level) ÷ (inflow − outflow). Zero at or over the
+    /// limit; none where the queue does not grow or something is unknown.
+    pub fn time_to_limit_s(&self) -> Option<f64> {
+        let room = self.hard_limit? - self.level?;
+        if room <= 0.0 {
+            return Some(0.0);
+        }
+        let growth = self.inflow_per_s? - self.outflow_per_s?;
+        (growth > 0.0).then(|| room / growth)
+    }
+
+    /// Seconds to drain down to `floor` (0 for all of it) once nothing more arrives: (level − floor) ÷ outflow.
+    pub fn drain_time_s(&self, floor: f64) -> Option<f64> {
+        let excess = self.level? - floor.max(0.0);
+        if excess <= 0.0 {
+            return Some(0.0);
+        }
+        let outflow = self.outflow_per_s?;
+        (outflow > 0.0).then(|| excess / outflow)
+    }
+}
+
+/// Where one part of a queue is read from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Source {
+    /// It cannot be known.
+    #[default]
+    Unknown,
+    /// A fixed value in the queue's unit.
+    Fixed(f64),
+    /// The sum of these series, each times its factor; known only where all of them are.
+    Sum(Vec<Term>),
+    /// The first of these that is known.
+    FirstOf(Vec<Source>),
+    /// The smallest of these that are known.
+    Least(Vec<Source>),
+}
+
+/// One series of a sum: name, labels that must match, factor.
+pub type Term = (&'static str, Vec<(&'static str, String)>, f64);
+
+impl Source {
+    /// One series as it is.
+    pub fn series(name: &'static str, labels: &[(&'static str, &str)]) -> Self {
+        Source::Sum(vec![term(name, labels, 1.0)])
+    }
+
+    /// The sum of several series of the same labels.
+    pub fn sum(names: &[&'static str], labels: &[(&'static str, &str)]) -> Self {
+        Source::Sum(names.iter().map(|name| term(name, labels, 1.0)).collect())
+    }
+
+    /// One series minus another, as a level between two totals.
+    pub fn difference(more: &'static str, less: &'static str, labels: &[(&'static str, &str)]) -> Self {
+        Source::Sum(vec![term(more, labels, 1.0), term(less, labels, -1.0)])
+    }
+
+    /// The value at `at`, made of readings no older than `oldest_s` seconds.
+    pub fn value(&self, window: &Window, at: Moment, oldest_s: f64) -> Option<f64> {
+        let one = |track: Track<'_>| track.at(at, oldest_s).map(|point| point.value);
+        self.evaluate(window, &one)
+    }
+
+    /// The rate, per second, over the `over_s` seconds before `at`.
+    pub fn rate(&self, window: &Window, at: Moment, over_s: f64) -> Option<f64> {
+        let from = Moment::from_seconds(at.seconds() - over_s);
+        let one = |track: Track<'_>| track.between(from, at).rate();
+        self.evaluate(window, &one)
+    }
+
+    fn evaluate(&self, window: &Window, one: &dyn Fn(Track<'_>) -> Option<f64>) -> Option<f64> {
+        match self {
+            Source::Unknown => None,
+            Source::Fixed(value) => Some(*value),
+            Source::Sum(terms) => terms.iter().try_fold(0.0, |sum, (name, labels, factor)| {
+                let labels: Vec<_> = labels.iter().map(|(label, value)| (*label, value.as_str())).collect();
+                Some(sum + factor * one(window.track(name, &labels)?)?)
+            }),
+            Source::FirstOf(list) => list.iter().find_map(|source| source.evaluate(window, one)),
+            Source::Least(list) => list.iter().filter_map(|source| source.evaluate(window, one)).reduce(f64::min),
+        }
+    }
+}
+
+fn term(name: &'static str, labels: &[(&'static str, &str)], factor: f64) -> Term {
+    (name, labels.iter().map(|(label, value)| (*label, (*value).to_owned())).collect(), factor)
+}
+
+/// A queue as a view over series: which series are its inflow, outflow, level and limits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSpec {
+    /// The queue's name.
+    pub name: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// Counter of what arrived.
+    pub inflow: Source,
+    /// Counter of what left.
+    pub outflow: Source,
+    /// Gauge of what stands.
+    pub level: Source,
+    /// Gauge of the soft limit.
+    pub soft_limit: Source,
+    /// Gauge of the hard limit.
+    pub hard_limit: Source,
+    /// Gauge of the sessions waiting.
+    pub waiters: Source,
+}
+
+impl QueueSpec {
+    /// A view that knows nothing yet.
+    pub fn new(name: impl Into<String>, unit: Unit) -> Self {
+        QueueSpec {
+            name: name.into(),
+            unit,
+            inflow: Source::Unknown,
+            outflow: Source::Unknown,
+            level: Source::Unknown,
+            soft_limit: Source::Unknown,
+            hard_limit: Source::Unknown,
+            waiters: Source::Unknown,
+        }
+    }
+
+    /// The queue's state at `at`: gauges from readings at most `over_s` old, rates as means over `over_s` seconds.
+    pub fn read(&self, window: &Window, at: Moment, over_s: f64) -> Queue {
+        Queue {
+            name: self.name.clone(),
+            unit: self.unit,
+            inflow_per_s: self.inflow.rate(window, at, over_s),
+            outflow_per_s: self.outflow.rate(window, at, over_s),
+            level: self.level.value(window, at, over_s),
+            soft_limit: self.soft_limit.value(window, at, over_s),
+            hard_limit: self.hard_limit.value(window, at, over_s),
+            waiters: self.waiters.value(window, at, over_s),
+        }
+    }
+}

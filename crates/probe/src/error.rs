@@ -1,0 +1,59 @@
+//! Why a look failed, with where.
+
+use std::path::PathBuf;
+
+/// Why a probe could not be set up or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// A kernel file could not be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A kernel file does not look as expected.
+    #[error("{path}, line {line}: expected {wanted}, found '{found}'")]
+    Parse {
+        /// Which.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What was expected.
+        wanted: &'static str,
+        /// What stood there.
+        found: String,
+    },
+    /// A system call failed.
+    #[error("{call} failed: {source}")]
+    System {
+        /// Which.
+        call: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Connecting to a server failed. The text names the server (never a password), why, and what to do next.
+    #[error("{0}")]
+    Connect(String),
+    /// The server answered a query with an error.
+    #[error("{server}: {what}: {message}")]
+    Server {
+        /// Which server.
+        server: String,
+        /// What was asked.
+        what: &'static str,
+        /// Its answer.
+        message: String,
+    },
+    /// The server did not answer in time.
+    #[error("{server}: {what}: no answer within {seconds} s")]
+    Timeout {
+        /// Which server.
+        server: String,
+        /// What was asked.
+        what: &'static str,
+        /// How long was waited.
+        seconds: f64,
+    },
+}

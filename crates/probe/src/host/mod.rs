@@ -1,0 +1,1 @@
+//! The host: page cache, devices, control groups, processes, sockets.

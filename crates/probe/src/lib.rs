@@ -1,0 +1,31 @@
+//! Reads the host and the servers: points, samples and events out of kernel files, netlink and SQL.
+//!
+//! A [`Probe`] is looked at by one thread of its own at absolute deadlines ([`Observer`]); whatever it reads goes
+//! into a [`Batch`](backwater_model::Batch) and through one bounded channel. A probe that fails leaves a gap event
+//! and is tried again with backoff; the others run on.
+
+mod clock;
+mod error;
+pub mod host;
+mod observer;
+pub mod postgres;
+mod sink;
+
+pub use clock::{Ticker, anchor, now};
+pub use error::ProbeError;
+pub use observer::{Observer, Source};
+pub use sink::Sink;
+
+/// Something that can be read again and again. Reading is synchronous: a probe that needs async I/O has a
+/// current-thread runtime of its own.
+pub trait Probe: Send {
+    /// A short name for gaps and missed ticks: `host.disk`, `postgres.sessions`.
+    fn name(&self) -> &str;
+
+    /// How often it should be read.
+    fn period(&self) -> std::time::Duration;
+
+    /// One look. What cannot be read on this host or with this role is left out and reported once as an
+    /// [`Absent`](backwater_model::EventKind::Absent) event; an error means that this look failed as a whole.
+    fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError>;
+}

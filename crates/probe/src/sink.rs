@@ -1,0 +1,64 @@
+//! Where a probe puts what it reads.
+
+use backwater_model::catalogue::Def;
+use backwater_model::{Batch, Epoch, Event, EventKind, Moment, Point, Registry, Sample};
+use std::collections::HashSet;
+use std::fmt::Display;
+
+/// Collects one look of one probe.
+#[derive(Debug)]
+pub struct Sink<'a> {
+    /// When the look began.
+    pub at: Moment,
+    /// What it brought so far.
+    pub batch: &'a mut Batch,
+    registry: &'a Registry,
+    absences: &'a mut HashSet<String>,
+}
+
+impl<'a> Sink<'a> {
+    /// A sink for a look at `at`. `absences` outlives the look, so that what is absent is said once.
+    pub fn new(at: Moment, registry: &'a Registry, batch: &'a mut Batch, absences: &'a mut HashSet<String>) -> Self {
+        Sink { at, batch, registry, absences }
+    }
+
+    /// Adds a value.
+    pub fn put<V: Display>(&mut self, def: &Def, labels: &[(&'static str, V)], epoch: Epoch, value: f64) {
+        self.put_as_of(def, labels, epoch, value, None);
+    }
+
+    /// Adds a value that was true at `as_of`.
+    pub fn put_as_of<V: Display>(
+        &mut self,
+        def: &Def,
+        labels: &[(&'static str, V)],
+        epoch: Epoch,
+        value: f64,
+        as_of: Option<Moment>,
+    ) {
+        if let Some(series) = self.registry.intern(def.series(labels)) {
+            self.batch.points.push(Point { at: self.at, series, epoch, value, as_of });
+        }
+    }
+
+    /// Adds a session.
+    pub fn sample(&mut self, sample: Sample) {
+        self.batch.samples.push(sample);
+    }
+
+    /// Adds a happening.
+    pub fn event(&mut self, event: Event) {
+        self.batch.events.push(event);
+    }
+
+    /// Says, once for each `what`, that something cannot be read here, why, and what would change that.
+    pub fn absent(&mut self, source: &str, what: &str, why: &str, remedy: Option<&str>) {
+        if !self.absences.insert(format!("{source}\u{0}{what}")) {
+            return;
+        }
+        let mut fields = vec![("what", what), ("why", why)];
+        fields.extend(remedy.map(|remedy| ("remedy", remedy)));
+        let event = Event::new(self.at, source, EventKind::Absent, format!("{what} cannot be seen: {why}"), &fields);
+        self.batch.events.push(event);
+    }
+}
