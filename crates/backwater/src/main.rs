@@ -1,1 +1,74 @@
-fn main() {}
+//! The `backwater` command: arguments in, calls to the libraries, exit code out. One file a subcommand.
+
+mod args;
+mod commands;
+mod signals;
+mod terminal;
+mod when;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Find where a database's writes are backing up, prove it by experiment, and hold the flow.
+#[derive(Parser)]
+#[command(name = "backwater", version, after_help = EXAMPLES, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    /// Say more on stderr (-v what it does, -vv every detail)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  backwater demo                                   see a real PostgreSQL fall off the dirty-page cliff, and why
+  backwater check postgres://localhost/postgres    what this host and this role allow
+  backwater record postgres:///postgres -o rec     watch a server and write everything down
+  backwater diagnose rec --from 03:05 --to 03:15   what happened at 03:10?
+  backwater advise rec --drain-target 30           the dirty limit to set, as commands, with its predicted effect
+
+Exit codes: 0 done (healthy, or every expectation met), 1 done with findings of warning or worse (or an expectation
+not met), 2 could not do it.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// One case, short, on a server it starts itself; ends with the report
+    Demo(commands::demo::Arguments),
+    /// Watch servers and this host and write everything down
+    Record(commands::record::Arguments),
+    /// Name what backs up, with evidence, in a recording or a live system
+    Diagnose(commands::diagnose::Arguments),
+    /// What a remedy changed: two recordings, or two stretches of one
+    Compare(commands::compare::Arguments),
+    /// Settings with their predicted effect, as commands
+    Advise(commands::advise::Arguments),
+    /// Experiments on real servers: list, show, run, compare, clean
+    Lab(commands::lab::Arguments),
+    /// What this host and this role allow, and what each missing privilege costs
+    Check(commands::check::Arguments),
+    /// A recording's readings as JSON Lines
+    Export(commands::export::Arguments),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    terminal::log_to_stderr(cli.verbose);
+    let result = match cli.command {
+        Command::Demo(arguments) => commands::demo::run(&arguments),
+        Command::Record(arguments) => commands::record::run(arguments),
+        Command::Diagnose(arguments) => commands::diagnose::run(&arguments),
+        Command::Compare(arguments) => commands::compare::run(&arguments),
+        Command::Advise(arguments) => commands::advise::run(&arguments),
+        Command::Lab(arguments) => commands::lab::run(arguments),
+        Command::Check(arguments) => commands::check::run(&arguments),
+        Command::Export(arguments) => commands::export::run(&arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            terminal::error(&error);
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,1 +1,42 @@
-fn main() {}
+//! Developer commands: `cargo xtask ci` is what CI runs and what a newcomer runs to see every test pass.
+
+mod bench;
+mod ci;
+mod run;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Developer commands of Backwater")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Everything CI checks: format, lints, style, every test. Installs or downloads what the tests need and says so
+    Ci,
+    /// Only the tests, with what they need
+    Test,
+    /// Only style: arrows between crates, long functions, long files
+    Tidy,
+    /// What takes long: the whole stampede scenario, repeated and shuffled; run before an issue is resolved
+    Nightly,
+    /// Measure what Backwater costs and how well it predicts; writes docs/bench/
+    Bench {
+        /// Only this one: overhead, prediction, size
+        name: Option<String>,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Ci => ci::all(),
+        Command::Test => ci::tests(),
+        Command::Tidy => tidy::check(),
+        Command::Nightly => bench::nightly(),
+        Command::Bench { name } => bench::run(name.as_deref()),
+    }
+}

@@ -1,0 +1,101 @@
+//! Arguments that several subcommands share.
+
+use crate::when;
+use anyhow::bail;
+use backwater_model::{DeclaredVolume, Meta, Moment};
+use clap::Args;
+use std::path::{Path, PathBuf};
+
+/// What to watch.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Watched {
+    /// Servers to watch: postgres://… or a libpq connection string; `host` for this host alone. Passwords belong into
+    /// PGPASSWORD, a password file or a service file, not here
+    pub(crate) targets: Vec<String>,
+    #[command(flatten)]
+    pub(crate) volume: VolumeArguments,
+    /// Keep query texts as they stand, literals included (they are removed unless this is given)
+    #[arg(long)]
+    pub(crate) keep_query_text: bool,
+}
+
+/// A volume's rating, which no guest can see.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct VolumeArguments {
+    /// I/O operations a second the data volume is rated for
+    #[arg(long, value_name = "N")]
+    pub(crate) volume_iops: Option<f64>,
+    /// Bytes a second the data volume is rated for, such as 250MiB
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) volume_bps: Option<String>,
+    /// I/O operations a second while the data volume's burst credit lasts
+    #[arg(long, value_name = "N")]
+    pub(crate) burst_iops: Option<f64>,
+    /// A TOML file with a [[volume]] for each: device (or mount point), iops, bytes_per_s, burst_iops
+    #[arg(long, value_name = "FILE")]
+    pub(crate) volumes: Option<PathBuf>,
+}
+
+impl VolumeArguments {
+    /// The ratings told.
+    pub(crate) fn declared(&self) -> anyhow::Result<Vec<DeclaredVolume>> {
+        let mut list = self.volumes.as_deref().map(volumes_in).transpose()?.unwrap_or_default();
+        let bytes_per_s = match &self.volume_bps {
+            Some(text) => Some(text.trim_end_matches("/s").parse::<backwater_model::Bytes>()?.0 as f64),
+            None => None,
+        };
+        if self.volume_iops.is_some() || bytes_per_s.is_some() || self.burst_iops.is_some() {
+            list.push(DeclaredVolume { device: None, iops: self.volume_iops, bytes_per_s, burst_iops: self.burst_iops });
+        }
+        Ok(list)
+    }
+}
+
+fn volumes_in(path: &Path) -> anyhow::Result<Vec<DeclaredVolume>> {
+    #[derive(serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        volume: Vec<DeclaredVolume>,
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| anyhow::anyhow!("cannot read {}: {error}", path.display()))?;
+    let file: File = toml::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
+    Ok(file.volume)
+}
+
+/// Which part of a recording.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Stretch {
+    /// From when: 03:10, '2026-11-21 03:10', -10min (before the end)
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) from: Option<String>,
+    /// Until when, spelled likewise
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(crate) to: Option<String>,
+}
+
+impl Stretch {
+    /// The moments meant, in a recording that spans `span`.
+    pub(crate) fn moments(&self, meta: &Meta, span: (Moment, Moment)) -> anyhow::Result<(Moment, Moment)> {
+        let from = self.from.as_deref().map(|text| when::parse(text, meta, span.1)).transpose()?.unwrap_or(span.0);
+        let to = self.to.as_deref().map(|text| when::parse(text, meta, span.1)).transpose()?.unwrap_or(span.1);
+        if from >= to {
+            bail!("--from is not before --to; the recording spans {} of time", span_text(span));
+        }
+        if to < span.0 || from > span.1 {
+            bail!("nothing was recorded between --from and --to; {}", recorded_text(meta, span));
+        }
+        Ok((from, to))
+    }
+}
+
+fn span_text(span: (Moment, Moment)) -> String {
+    backwater_model::Unit::Seconds.show(span.1.seconds_since(span.0))
+}
+
+fn recorded_text(meta: &Meta, span: (Moment, Moment)) -> String {
+    let wall = |at| meta.unix_us(at).and_then(|us| jiff::Timestamp::from_microsecond(us).ok());
+    match (wall(span.0), wall(span.1)) {
+        (Some(from), Some(to)) => format!("the recording spans {from:.0} to {to:.0}"),
+        _ => format!("the recording spans {}", span_text(span)),
+    }
+}

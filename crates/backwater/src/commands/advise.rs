@@ -1,0 +1,51 @@
+//! `backwater advise`: settings with their predicted effect, as commands.
+
+use super::source;
+use crate::args::{Stretch, Watched};
+use crate::terminal;
+use backwater_diagnose::{AdviseOptions, advise};
+use clap::Args;
+use std::process::ExitCode;
+
+/// Settings with their predicted effect, as commands
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  backwater advise rec                                     a dirty limit that drains in 30 s
+  backwater advise rec --drain-target 10                   … in 10 s
+  backwater advise rec --price-per-iops 0.065              what more IOPS would buy, and cost a month")]
+pub(crate) struct Arguments {
+    /// A recording's directory, or servers to watch
+    #[command(flatten)]
+    watched: Watched,
+    #[command(flatten)]
+    stretch: Stretch,
+    /// How long to watch a live system, in seconds
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 30.0)]
+    live_s: f64,
+    /// How long a full queue of dirty pages may take to drain, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    drain_target: f64,
+    /// What one provisioned I/O operation a second costs a month
+    #[arg(long, value_name = "PRICE")]
+    price_per_iops: Option<f64>,
+    /// Print the advice as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let window = source::window(&arguments.watched, &arguments.stretch, arguments.live_s)?;
+    let options = AdviseOptions {
+        drain_target_s: arguments.drain_target,
+        price_per_iops: arguments.price_per_iops,
+        ..AdviseOptions::default()
+    };
+    let advice = advise(&window, &options);
+    if arguments.json {
+        terminal::print_json(&advice)?;
+    } else {
+        terminal::print(&backwater_report::advice(&advice, &terminal::style()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

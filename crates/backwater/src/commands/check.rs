@@ -1,0 +1,42 @@
+//! `backwater check`: what this host and this role allow.
+
+use crate::terminal;
+use backwater_probe::host::{self, Roots};
+use backwater_probe::postgres::{self, ConnInfo};
+use clap::Args;
+use std::process::ExitCode;
+
+/// What this host and this role allow, and what each missing privilege costs
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  backwater check
+  backwater check postgres://monitor@db1/postgres      prints the GRANT that would add the rest")]
+pub(crate) struct Arguments {
+    /// Servers to ask, beside this host
+    targets: Vec<String>,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let mut rows = host::capabilities(&Roots::default());
+    rows.extend(backwater_lab::limits::what_is_missing().into_iter().map(|(what, why, next)| {
+        (format!("lab: {what}"), Some(why), Some(next))
+    }));
+    for target in arguments.targets.iter().filter(|target| *target != "host") {
+        let conninfo = ConnInfo::parse(target, &|name| std::env::var(name).ok())?;
+        rows.extend(postgres::capabilities(&conninfo)?);
+    }
+    if arguments.json {
+        let list: Vec<_> = rows
+            .iter()
+            .map(|(what, why, remedy)| serde_json::json!({"what": what, "allowed": why.is_none(), "why": why, "remedy": remedy}))
+            .collect();
+        terminal::print_json(&list)?;
+    } else {
+        terminal::print(&backwater_report::check(&rows, &terminal::style()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,67 @@
+//! `backwater diagnose`: name what backs up, with evidence.
+
+use super::source;
+use crate::args::{Stretch, Watched};
+use crate::terminal;
+use anyhow::bail;
+use backwater_diagnose::{Options, RULES, diagnose};
+use backwater_model::{Finding, Severity};
+use clap::Args;
+use std::process::ExitCode;
+
+/// Name what backs up, with evidence, in a recording or a live system
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  backwater diagnose rec                                  a whole recording
+  backwater diagnose rec --from 03:05 --to 03:15          what happened at 03:10?
+  backwater diagnose postgres://localhost/app --for 60    a live server, watched for a minute
+  backwater diagnose --explain dirty-throttle             what a rule says and what it rests on")]
+pub(crate) struct Arguments {
+    /// A recording's directory, or servers to watch (PATH | postgres://… | host)
+    #[command(flatten)]
+    watched: Watched,
+    #[command(flatten)]
+    stretch: Stretch,
+    /// How long to watch a live system, in seconds
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 30.0)]
+    live_s: f64,
+    /// What drain time the remedies should aim at, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    drain_target: f64,
+    /// Print the findings as JSON
+    #[arg(long)]
+    json: bool,
+    /// Explain a rule and stop
+    #[arg(long, value_name = "RULE")]
+    explain: Option<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if let Some(rule) = &arguments.explain {
+        return explain(rule);
+    }
+    let window = source::window(&arguments.watched, &arguments.stretch, arguments.live_s)?;
+    let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
+    let findings = diagnose(&window, &options);
+    if arguments.json {
+        terminal::print_json(&findings)?;
+    } else {
+        terminal::print(&backwater_report::findings(&findings, &window.meta, &terminal::style()))?;
+    }
+    Ok(code(&findings))
+}
+
+/// 1 where something of warning or worse was found, else 0.
+pub(crate) fn code(findings: &[Finding]) -> ExitCode {
+    ExitCode::from(u8::from(findings.iter().any(|finding| finding.severity >= Severity::Warning)))
+}
+
+fn explain(name: &str) -> anyhow::Result<ExitCode> {
+    let Some(rule) = RULES.iter().find(|rule| rule.name == name) else {
+        let known: Vec<_> = RULES.iter().map(|rule| rule.name).collect();
+        bail!("there is no rule '{name}'; there are: {}", known.join(", "));
+    };
+    terminal::print(rule.page)?;
+    Ok(ExitCode::SUCCESS)
+}

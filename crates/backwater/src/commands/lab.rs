@@ -1,0 +1,239 @@
+//! `backwater lab`: experiments on real servers.
+
+use crate::{signals, terminal};
+use anyhow::{Context, bail};
+use backwater_lab::progress::Progress;
+use backwater_lab::scenario::{BUILT_IN, Scenario};
+use backwater_lab::{RunOptions, run as run_scenario};
+use backwater_model::Outcome;
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+/// Experiments on real servers that it starts itself
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  backwater lab list
+  backwater lab run stampede --quick --out run1
+  backwater lab run ./my-scenario.toml --arm default --repeats 5
+  backwater lab compare run1 run2
+  backwater lab clean                        put right what a killed run left")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Scenarios that come with the program
+    List,
+    /// What a scenario does, shows and does not show
+    Show {
+        /// Name, or path of a .toml file
+        name: String,
+    },
+    /// Run a scenario
+    Run(RunArguments),
+    /// Two runs side by side
+    Compare {
+        /// Directory of the first run
+        before: PathBuf,
+        /// Directory of the second run
+        after: PathBuf,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put right what a killed run left on this host
+    Clean,
+}
+
+/// How to run a scenario.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunArguments {
+    /// Name, or path of a .toml file
+    pub(crate) name: String,
+    /// Only the arms that matter, shortened; ends in 90 seconds
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Only this arm (may be given several times)
+    #[arg(long = "arm", value_name = "NAME")]
+    pub(crate) arms: Vec<String>,
+    /// Repeats of every arm
+    #[arg(long, value_name = "N")]
+    pub(crate) repeats: Option<usize>,
+    /// Major version of the server
+    #[arg(long, value_name = "N")]
+    pub(crate) version: Option<u32>,
+    /// Where the recording and the outcome go
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Set host-wide limits (vm.dirty_bytes) instead of the device's own: everything on this host feels it
+    #[arg(long)]
+    pub(crate) allow_host_changes: bool,
+    /// Print the outcome as one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    match arguments.action {
+        Action::List => list(),
+        Action::Show { name } => show(&name),
+        Action::Run(run) => run_one(&run, false),
+        Action::Compare { before, after, json } => compare(&before, &after, json),
+        Action::Clean => clean(),
+    }
+}
+
+fn list() -> anyhow::Result<ExitCode> {
+    for (name, _) in BUILT_IN {
+        let scenario = Scenario::load(name)?;
+        terminal::print(&format!("{name:<12} case {}: {}", scenario.case, scenario.title))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(name: &str) -> anyhow::Result<ExitCode> {
+    terminal::print(&backwater_lab::describe(&Scenario::load(name)?))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a scenario; without root only when `without_limits_allowed`, and then says what root would add.
+pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) -> anyhow::Result<ExitCode> {
+    let scenario = Scenario::load(&arguments.name)?;
+    let out = out_dir(arguments.out.as_deref(), &scenario.name)?;
+    let state_dir = backwater_undo::default_state_dir();
+    put_right(&state_dir)?;
+    let missing = backwater_lab::limits::what_is_missing();
+    let without_limits = !missing.is_empty();
+    if without_limits {
+        let list: Vec<_> = missing.iter().map(|(what, why, next)| format!("  {what}: {why}. {next}")).collect();
+        let list = list.join("\n");
+        if !without_limits_allowed {
+            bail!("this host does not allow the limits that the scenario sets:\n{list}");
+        }
+        terminal::note(&format!("Running without limits, so the cliff itself cannot be shown. What is missing:\n{list}"));
+    }
+    let options = RunOptions {
+        out: out.clone(),
+        quick: arguments.quick,
+        repeats: arguments.repeats,
+        arms: if without_limits { vec![scenario.arms[0].name.clone()] } else { arguments.arms.clone() },
+        version: arguments.version,
+        allow_host_changes: arguments.allow_host_changes,
+        without_limits,
+        state_dir,
+        cancel: signals::cancel_flag()?,
+    };
+    let outcome = run_scenario(&scenario, &options, &Bar::default())?;
+    if arguments.json {
+        terminal::print_json(&outcome)?;
+    } else {
+        print_outcome(&outcome, &out, without_limits)?;
+    }
+    Ok(ExitCode::from(u8::from(!outcome.expected.met)))
+}
+
+fn print_outcome(outcome: &Outcome, out: &Path, without_limits: bool) -> anyhow::Result<()> {
+    let style = terminal::style();
+    terminal::print(&super::demo::plots(outcome, out, &style)?)?;
+    let meta = backwater_record::Recording::open(out)?.meta().clone();
+    terminal::print(&backwater_report::findings(&outcome.findings, &meta, &style))?;
+    terminal::print(&backwater_report::outcome(outcome, &style))?;
+    terminal::print(&format!("The recording lies in {0}; look again with: backwater diagnose {0}", out.display()))?;
+    if without_limits {
+        terminal::print("As root the same command sets the limits and shows the cliff: sudo -E env PATH=\"$PATH\" cargo run --release -- demo")?;
+    }
+    Ok(())
+}
+
+fn out_dir(given: Option<&Path>, scenario: &str) -> anyhow::Result<PathBuf> {
+    let out = match given {
+        Some(path) => path.to_path_buf(),
+        None => {
+            let stamp = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S");
+            std::env::temp_dir().join(format!("backwater-{scenario}-{stamp}"))
+        }
+    };
+    if out.join("meta.json").exists() {
+        bail!("{} holds a recording already; give --out a directory of its own", out.display());
+    }
+    std::fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
+    Ok(out)
+}
+
+/// Undoes what killed runs left; every run does this first.
+fn put_right(state_dir: &Path) -> anyhow::Result<usize> {
+    let recovered = backwater_undo::recover(state_dir)?;
+    for line in &recovered {
+        terminal::note(&format!("put right after a run that was killed: {line}"));
+    }
+    Ok(recovered.len())
+}
+
+fn clean() -> anyhow::Result<ExitCode> {
+    if put_right(&backwater_undo::default_state_dir())? == 0 {
+        terminal::note("nothing was left to put right");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn compare(before: &Path, after: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let read = |dir: &Path| -> anyhow::Result<Outcome> {
+        let path = dir.join("outcome.json");
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("{} holds no finished run (no {})", dir.display(), path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is no outcome of a run", path.display()))
+    };
+    let (before, after) = (read(before)?, read(after)?);
+    if json {
+        terminal::print_json(&serde_json::json!({"before": before, "after": after}))?;
+    } else {
+        terminal::print(&backwater_report::outcomes_side_by_side(&before, &after, &terminal::style()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A progress bar on stderr: drawn on a terminal, lines otherwise.
+#[derive(Default)]
+pub(crate) struct Bar {
+    bar: Mutex<Option<ProgressBar>>,
+}
+
+impl Bar {
+    fn with(&self, act: impl FnOnce(&mut Option<ProgressBar>)) {
+        act(&mut self.bar.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+    }
+}
+
+impl Progress for Bar {
+    fn say(&self, line: &str) {
+        self.with(|bar| match bar {
+            Some(bar) => bar.suspend(|| terminal::note(line)),
+            None => terminal::note(line),
+        });
+    }
+
+    fn begin(&self, what: &str, steps: u64) {
+        let style = ProgressStyle::with_template("{msg:<24} [{bar:30}] {percent:>3} % {elapsed}").ok();
+        let bar = ProgressBar::new(steps).with_message(what.to_owned());
+        let bar = style.map_or(bar.clone(), |style| bar.with_style(style.progress_chars("=> ")));
+        self.with(|slot| *slot = Some(bar));
+    }
+
+    fn at(&self, done: u64) {
+        self.with(|bar| bar.iter().for_each(|bar| bar.set_position(done)));
+    }
+
+    fn end(&self) {
+        self.with(|slot| {
+            if let Some(bar) = slot.take() {
+                bar.finish_and_clear();
+            }
+        });
+    }
+}

@@ -1,0 +1,11 @@
+//! One file a subcommand: nothing but arguments, calls and the exit code.
+
+pub(crate) mod advise;
+pub(crate) mod check;
+pub(crate) mod compare;
+pub(crate) mod demo;
+pub(crate) mod diagnose;
+pub(crate) mod export;
+pub(crate) mod lab;
+pub(crate) mod record;
+pub(crate) mod source;

@@ -1,0 +1,119 @@
+//! `backwater record`: watch and write everything down, within bounds that a database host needs.
+
+use crate::args::Watched;
+use crate::{signals, terminal, when};
+use anyhow::Context;
+use backwater_model::{Bytes, Role};
+use backwater_probe::session::{Session, Setup};
+use backwater_probe::{anchor, now};
+use backwater_record::{Options, Pump, Writer};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A wall clock that strays this far from the recording's anchor has stepped, in microseconds.
+const CLOCK_STEP_US: i64 = 500_000;
+
+/// Watch servers and this host and write everything down
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  backwater record -o rec                                       this host alone
+  backwater record postgres:///postgres -o rec --keep 7d        a server, the last seven days
+  PGSERVICE=prod backwater record service=prod -o rec           by a libpq service file
+  backwater record postgres:///app -o rec --volume-iops 3000 --volume-bps 125MiB")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    watched: Watched,
+    /// Directory of the recording; a recording that is there is continued
+    #[arg(short, long, value_name = "DIR")]
+    out: PathBuf,
+    /// Keep only so much of the past: 7d, 12h
+    #[arg(long, value_name = "TIME")]
+    keep: Option<String>,
+    /// Keep the recording below this size: 2GB
+    #[arg(long, value_name = "SIZE")]
+    max_size: Option<Bytes>,
+    /// Stop cleanly when the file system has less than this free
+    #[arg(long, value_name = "SIZE", default_value = "1GB")]
+    free_floor: Bytes,
+    /// Sync to disk every second (costs a capped volume tens of I/O operations a second)
+    #[arg(long)]
+    durable: bool,
+    /// Stop after so long: 10min
+    #[arg(long = "for", value_name = "TIME")]
+    length: Option<String>,
+}
+
+pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let cancel = signals::cancel_flag()?;
+    let length_s = arguments.length.as_deref().map(when::seconds).transpose()?;
+    let keep_s = arguments.keep.as_deref().map(when::seconds).transpose()?;
+    let setup = Setup {
+        targets: arguments.watched.targets.clone(),
+        volumes: arguments.watched.volume.declared()?,
+        keep_query_text: arguments.watched.keep_query_text,
+        directories: vec![nearest_existing(&arguments.out)],
+        ..Setup::default()
+    };
+    let (session, batches) = Session::start(setup)?;
+    warn_of_own_volume(&session, arguments.durable);
+    let options = Options {
+        durable: arguments.durable,
+        keep: keep_s.map(Duration::from_secs_f64),
+        max_size_bytes: arguments.max_size.map(|size| size.0),
+        free_floor_bytes: arguments.free_floor.0,
+        ..Options::default()
+    };
+    let writer = Writer::create(&arguments.out, session.meta.clone(), Arc::clone(&session.registry), options)?;
+    let pump = Pump::start(writer, batches, now, session.self_readings()).context("cannot start the recorder")?;
+    let what: Vec<_> = session.meta.targets.iter().map(|target| target.name.as_str()).chain(["this host"]).collect();
+    terminal::note(&format!("recording {} into {} (Ctrl-C ends it)", what.join(", "), arguments.out.display()));
+    let begun = now();
+    let mut meta = session.meta.clone();
+    while !cancel.load(Ordering::SeqCst) && !pump.has_ended() {
+        if length_s.is_some_and(|length| now().seconds_since(begun) >= length) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        if clock_stepped(&mut meta) {
+            pump.update_meta(meta.clone());
+        }
+    }
+    session.stop();
+    let summary = pump.stop()?;
+    terminal::note(&format!("recorded {summary}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Adds a clock anchor where the wall clock no longer agrees with the last one.
+fn clock_stepped(meta: &mut backwater_model::Meta) -> bool {
+    let here = anchor();
+    let stepped = meta.unix_us(here.boot).is_none_or(|expected| (expected - here.unix_us).abs() > CLOCK_STEP_US);
+    if stepped {
+        meta.anchors.push(here);
+    }
+    stepped
+}
+
+/// The directory itself or the nearest one above it that exists, to find the device it will lie on.
+fn nearest_existing(path: &std::path::Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    absolute.ancestors().find(|above| above.exists()).map_or_else(|| PathBuf::from("/"), PathBuf::from)
+}
+
+fn warn_of_own_volume(session: &Session, durable: bool) {
+    for device in &session.meta.devices {
+        let has = |role| device.roles.iter().any(|(have, _)| *have == role);
+        if has(Role::Recording) && (has(Role::Data) || has(Role::Wal)) {
+            let cost = if durable { "and --durable syncs it every second" } else { "and takes part of what it can write" };
+            terminal::note(&format!(
+                "warning: the recording lies on {}, the volume it watches, {cost}; give -o a directory on another one",
+                device.name
+            ));
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Where a window comes from: a recording on disk, or a live system that is watched for a while.
+
+use crate::args::{Stretch, Watched};
+use crate::{signals, terminal};
+use anyhow::{Context, bail};
+use backwater_model::{Moment, Window};
+use backwater_probe::now;
+use backwater_probe::session::{Session, Setup};
+use backwater_record::{Recording, Ring};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Whether this names something on disk rather than a server. A name that is neither is taken as a path, so that
+/// the error says which file is missing.
+fn is_recording(text: &str) -> bool {
+    let server = text == "host" || text.contains("://") || text.contains('=') || text.starts_with("service");
+    Path::new(text).exists() || !server
+}
+
+/// The window that a subcommand is asked about.
+pub(crate) fn window(watched: &Watched, stretch: &Stretch, live_s: f64) -> anyhow::Result<Window> {
+    match watched.targets.as_slice() {
+        [one] if is_recording(one) => recorded(Path::new(one), stretch),
+        _ if stretch.from.is_some() || stretch.to.is_some() => {
+            bail!("--from and --to choose a part of a recording; a live system is watched from now on (see --for)")
+        }
+        _ => live(watched, live_s),
+    }
+}
+
+/// A part of a recording.
+pub(crate) fn recorded(dir: &Path, stretch: &Stretch) -> anyhow::Result<Window> {
+    let recording = Recording::open(dir)?;
+    for warning in recording.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let span = recording.span().with_context(|| format!("the recording {} holds no readings yet", dir.display()))?;
+    let (from, to) = stretch.moments(recording.meta(), span)?;
+    Ok(recording.window(Some(from), Some(to))?)
+}
+
+/// What a live system shows in the next `seconds`.
+fn live(watched: &Watched, seconds: f64) -> anyhow::Result<Window> {
+    let cancel = signals::cancel_flag()?;
+    let setup = Setup {
+        targets: watched.targets.clone(),
+        volumes: watched.volume.declared()?,
+        keep_query_text: watched.keep_query_text,
+        ..Setup::default()
+    };
+    let (session, batches) = Session::start(setup)?;
+    terminal::note(&format!("watching for {seconds:.0} s (Ctrl-C ends it early)"));
+    let mut ring = Ring::new(seconds + 5.0);
+    let from = now();
+    while now().seconds_since(from) < seconds && !cancel.load(Ordering::SeqCst) {
+        if let Ok(batch) = batches.recv_timeout(Duration::from_millis(200)) {
+            ring.push(batch);
+        }
+    }
+    let meta = Arc::new(session.meta.clone());
+    let registry = Arc::clone(&session.registry);
+    session.stop();
+    let to: Moment = now();
+    Ok(ring.window(from, to, meta, &registry))
+}

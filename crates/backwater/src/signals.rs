@@ -1,0 +1,35 @@
+//! Ctrl-C and SIGTERM raise a flag that every long call looks at; a second one ends the program at once (what it
+//! leaves is put right by the next command).
+
+use anyhow::Context;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A flag that is raised when somebody wants the program to end.
+pub(crate) fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&flag);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().context("cannot watch for signals")?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || runtime.block_on(wait(&raised)))
+        .context("cannot watch for signals")?;
+    Ok(flag)
+}
+
+async fn wait(raised: &AtomicBool) {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+        return tracing::warn!("cannot watch for signals: Ctrl-C will end the program without cleaning up");
+    };
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        if raised.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+        tracing::warn!("stopping and cleaning up; once more to end at once (the next command then cleans up)");
+    }
+}

@@ -1,0 +1,92 @@
+//! Times as people type them: `03:10`, `03:10:30`, `2026-11-21 03:10`, RFC 3339, `-10min`, `now`.
+
+use anyhow::{Context, bail};
+use backwater_model::{Meta, Moment};
+use jiff::civil::{DateTime, Time};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan, Zoned};
+
+/// A time of day belongs to the recording's last day on which it had already come; `-10min` counts back from its end.
+pub(crate) fn parse(text: &str, meta: &Meta, end: Moment) -> anyhow::Result<Moment> {
+    let text = text.trim();
+    if let Some(back) = text.strip_prefix('-') {
+        return Ok(Moment::from_seconds(end.seconds() - seconds(back)?));
+    }
+    let end_us = meta.unix_us(end).context("the recording has no clock anchor, so wall-clock times mean nothing in it")?;
+    let end_wall = Timestamp::from_microsecond(end_us)?.to_zoned(TimeZone::system());
+    let wall = wall_clock(text, &end_wall)?;
+    meta.moment_of_unix_us(wall.as_microsecond()).context("the recording has no clock anchor")
+}
+
+fn wall_clock(text: &str, end: &Zoned) -> anyhow::Result<Timestamp> {
+    if text == "now" {
+        return Ok(end.timestamp());
+    }
+    if let Ok(timestamp) = text.parse::<Timestamp>() {
+        return Ok(timestamp);
+    }
+    if let Ok(civil) = text.replace(' ', "T").parse::<DateTime>() {
+        return Ok(civil.to_zoned(TimeZone::system())?.timestamp());
+    }
+    let Ok(time) = text.parse::<Time>() else {
+        bail!("'{text}' is no time: give 03:10, 03:10:30, '2026-11-21 03:10', an RFC 3339 time, or -10min (before the end)");
+    };
+    let day = if time > end.time() { end.date().checked_sub(1.day())? } else { end.date() };
+    Ok(day.to_datetime(time).to_zoned(TimeZone::system())?.timestamp())
+}
+
+/// A length of time: `90`, `90s`, `10min`, `2h`, `7d`.
+pub(crate) fn seconds(text: &str) -> anyhow::Result<f64> {
+    let text = text.trim();
+    let split = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor = match unit.trim() {
+        "" | "s" | "sec" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => bail!("'{text}' is no length of time: give 90s, 10min, 2h or 7d"),
+    };
+    let number: f64 = number.parse().with_context(|| format!("'{text}' is no length of time: give 90s, 10min, 2h or 7d"))?;
+    Ok(number * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::ClockAnchor;
+
+    fn meta() -> (Meta, Moment) {
+        // 2026-11-21 12:00:00 UTC, 1,000 s after boot.
+        let anchor = ClockAnchor { boot: Moment::from_seconds(1_000.0), unix_us: 1_795_262_400_000_000 };
+        (Meta { anchors: vec![anchor], ..Meta::default() }, Moment::from_seconds(1_000.0))
+    }
+
+    #[test]
+    fn times_are_understood() {
+        let (meta, end) = meta();
+        assert_eq!(parse("-10min", &meta, end).unwrap(), Moment::from_seconds(400.0));
+        assert_eq!(parse("2026-11-21T11:59:00Z", &meta, end).unwrap(), Moment::from_seconds(940.0));
+        assert_eq!(parse("now", &meta, end).unwrap(), end);
+        let error = parse("teatime", &meta, end).unwrap_err().to_string();
+        assert!(error.contains("03:10"), "{error}");
+    }
+
+    #[test]
+    fn a_time_of_day_that_is_yet_to_come_was_yesterday() {
+        let (meta, end) = meta();
+        let later = Timestamp::from_microsecond(meta.unix_us(end).unwrap()).unwrap().to_zoned(TimeZone::system());
+        let text = later.checked_add(60.seconds()).unwrap().time().to_string();
+        let found = parse(&text, &meta, end).unwrap();
+        assert!((found.seconds() - (1_000.0 + 60.0 - 86_400.0)).abs() < 1.0);
+    }
+
+    #[test]
+    fn lengths_are_understood() {
+        assert_eq!(seconds("7d").unwrap(), 604_800.0);
+        assert_eq!(seconds("90").unwrap(), 90.0);
+        assert!(seconds("soon").is_err());
+    }
+}

@@ -1,0 +1,168 @@
+//! One repeat of one arm: settle, limit, load, drain, measure, diagnose.
+
+use crate::limits::Cap;
+use crate::metrics::{self, Phases};
+use crate::progress::Progress;
+use crate::rig::{Rig, RunOptions};
+use crate::scenario::{Arm, LoadPart, Scenario};
+use crate::workloads::LoadResult;
+use crate::{LabError, load};
+use backwater_diagnose::{diagnose, drain};
+use backwater_model::{Finding, Moment, Severity, Span, Window};
+use backwater_probe::now;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Readings before the load that rules may look at, in seconds.
+const BEFORE_S: f64 = 2.0;
+/// How often the drain is looked at.
+const DRAIN_LOOK: Duration = Duration::from_millis(200);
+
+/// One repeat of one arm, done.
+#[derive(Clone, Debug)]
+pub(crate) struct Repeat {
+    pub(crate) arm: String,
+    pub(crate) dirty_limit_bytes: Option<u64>,
+    pub(crate) metrics: BTreeMap<String, f64>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) phases: Phases,
+    /// What makes this repeat doubtful.
+    pub(crate) doubts: Vec<String>,
+}
+
+impl Repeat {
+    /// Whether it was diagnosed as expected.
+    pub(crate) fn meets(&self, arm: &Arm) -> bool {
+        let serious = || self.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
+        match arm.expected.rule.as_str() {
+            "any" => true,
+            "none" => serious().next().is_none(),
+            rule => serious().any(|finding| {
+                finding.rule == rule && arm.expected.cause.as_ref().is_none_or(|cause| *cause == finding.cause)
+            }),
+        }
+    }
+}
+
+/// Runs one repeat of one arm.
+pub(crate) fn run(
+    rig: &mut Rig,
+    scenario: &Scenario,
+    options: &RunOptions,
+    arm: &Arm,
+    number: usize,
+    dirty_limit_bytes: Option<u64>,
+    progress: &dyn Progress,
+) -> Result<Repeat, LabError> {
+    let part = load_part(scenario, options);
+    progress.say(&format!("arm {} #{number}: {}", arm.name, describe(arm, dirty_limit_bytes)));
+    prepare(rig, scenario, options, arm, &part, progress)?;
+    let held = hold(rig, arm, dirty_limit_bytes)?;
+    let begun = now();
+    let load_start = rig.watching.mark(&arm.name, number, "load");
+    let load = load::drive(&part, part.seconds, rig, options, progress, "load")?;
+    let load_end = rig.watching.mark(&arm.name, number, "drain");
+    wait_for_drain(rig, options, begun, load_end, part.drain_limit_s)?;
+    let end = rig.watching.mark(&arm.name, number, "end");
+    release(rig)?;
+    let phases = Phases { load_start, load_end, end };
+    let window = rig.watching.window(load_start - Span::from_seconds(BEFORE_S), end)?;
+    Ok(study(rig, arm, &part, phases, held, &load, &window))
+}
+
+/// Reads the metrics and findings of a repeat out of its part of the recording.
+fn study(
+    rig: &Rig,
+    arm: &Arm,
+    part: &LoadPart,
+    phases: Phases,
+    held: Option<u64>,
+    load: &LoadResult,
+    window: &Window,
+) -> Repeat {
+    let metrics = metrics::of_arm(window, rig.device(), phases, load);
+    let loaded = window.slice(phases.load_start, phases.load_end);
+    let mut findings = diagnose(&loaded, &backwater_diagnose::Options::default());
+    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let doubts = crate::doubts::of_repeat(&arm.name, part, load, &metrics, window);
+    Repeat { arm: arm.name.clone(), dirty_limit_bytes: held, metrics, findings, phases, doubts }
+}
+
+/// The load of this run: the scenario's, shortened when it is to be quick.
+pub(crate) fn load_part(scenario: &Scenario, options: &RunOptions) -> LoadPart {
+    let mut part = scenario.load.clone();
+    if options.quick {
+        part.seconds = scenario.quick.seconds;
+    }
+    part
+}
+
+fn describe(arm: &Arm, dirty_limit_bytes: Option<u64>) -> String {
+    let limit = dirty_limit_bytes.map(|bytes| format!("dirty limit {}", backwater_model::Bytes(bytes)));
+    let iops = arm.write_iops.map(|iops| format!("{iops} writes a second"));
+    let settings = arm.settings.iter().map(|(name, value)| format!("{name} = {value}"));
+    let all: Vec<String> = limit.into_iter().chain(iops).chain(settings).collect();
+    if all.is_empty() { "no limit".to_owned() } else { all.join(", ") }
+}
+
+/// Brings server and volume to the same state before every repeat: settings of the arm, tables in the page cache,
+/// a warm-up with no limit in force, a checkpoint, nothing dirty.
+fn prepare(
+    rig: &mut Rig,
+    scenario: &Scenario,
+    options: &RunOptions,
+    arm: &Arm,
+    part: &LoadPart,
+    progress: &dyn Progress,
+) -> Result<(), LabError> {
+    release(rig)?;
+    let mut settings = scenario.server.settings.clone();
+    settings.extend(arm.settings.clone());
+    rig.server.configure(&mut rig.journal, &settings)?;
+    rig.server.read_into_page_cache()?;
+    if part.warmup_s > 0.0 {
+        load::drive(part, part.warmup_s, rig, options, progress, "warm-up")?;
+    }
+    options.go_on()?;
+    load::checkpoint(&rig.server)?;
+    if let Some(disk) = &mut rig.disk {
+        disk.settle()?;
+    }
+    options.go_on()
+}
+
+/// Puts the arm's limits in force; what is returned was read back.
+fn hold(rig: &mut Rig, arm: &Arm, dirty_limit_bytes: Option<u64>) -> Result<Option<u64>, LabError> {
+    let Some(disk) = &mut rig.disk else { return Ok(None) };
+    let held = dirty_limit_bytes.map(|bytes| disk.limit_dirty(&mut rig.journal, bytes)).transpose()?;
+    let cap = Cap {
+        write_iops: arm.write_iops,
+        write_bytes_per_s: arm.write_bytes_per_s.map(|bytes| bytes.0),
+        ..Cap::default()
+    };
+    disk.cap(&mut rig.journal, &cap)?;
+    Ok(held)
+}
+
+/// Lifts all limits.
+fn release(rig: &mut Rig) -> Result<(), LabError> {
+    if let Some(disk) = &mut rig.disk {
+        disk.lift_cap(&mut rig.journal)?;
+        disk.unlimit_dirty(&mut rig.journal)?;
+    }
+    Ok(())
+}
+
+/// Waits until the recording shows that the drain has ended, or the time for it is over.
+fn wait_for_drain(rig: &Rig, options: &RunOptions, begun: Moment, load_end: Moment, limit_s: f64) -> Result<(), LabError> {
+    let Some(device) = rig.device() else { return Ok(()) };
+    while now().seconds_since(load_end) < limit_s {
+        std::thread::sleep(DRAIN_LOOK);
+        options.go_on()?;
+        let window = rig.watching.window(begun, now())?;
+        if drain::measure(&window, device, load_end).is_some() {
+            break;
+        }
+    }
+    Ok(())
+}

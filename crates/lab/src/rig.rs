@@ -1,0 +1,163 @@
+//! What an experiment stands on: a volume of its own, a real server on it, and a recorder that watches both. Every
+//! change to the host is in the journal before it is made.
+
+use crate::LabError;
+use crate::limits::{self, DiskSpec, SlowDisk, ordinary_user};
+use crate::progress::Progress;
+use crate::scenario::Scenario;
+use crate::servers::{self, Installed, Postgres, PostgresSpec};
+use crate::watching::Watching;
+use backwater_undo::{Change, Journal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How a run is to be done.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Where the recording and the outcome go. Must be empty or absent.
+    pub out: PathBuf,
+    /// Only the arms that matter, shortened.
+    pub quick: bool,
+    /// Repeats of every arm, where other than the scenario's.
+    pub repeats: Option<usize>,
+    /// Only these arms.
+    pub arms: Vec<String>,
+    /// Major version of the server, where other than what is found.
+    pub version: Option<u32>,
+    /// Set host-wide limits (vm.dirty_bytes) instead of the device's own.
+    pub allow_host_changes: bool,
+    /// Go on without root: no volume of its own and no limits, only the load, the recording and the diagnosis.
+    pub without_limits: bool,
+    /// Where journals of changes lie.
+    pub state_dir: PathBuf,
+    /// Raised when somebody wants the run to end.
+    pub cancel: Arc<AtomicBool>,
+}
+
+impl RunOptions {
+    /// An error once somebody wants the run to end.
+    pub(crate) fn go_on(&self) -> Result<(), LabError> {
+        if self.cancel.load(Ordering::SeqCst) { Err(LabError::Cancelled) } else { Ok(()) }
+    }
+}
+
+/// Volume, server and recorder of one run. Fields end in this order: first who writes, then what is written to.
+pub(crate) struct Rig {
+    pub(crate) watching: Watching,
+    pub(crate) server: Postgres,
+    pub(crate) disk: Option<SlowDisk>,
+    pub(crate) journal: Journal,
+}
+
+/// Where a run keeps its volume and its server, until it is over.
+fn work_dir(options: &RunOptions) -> PathBuf {
+    options.state_dir.join(format!("run-{}", std::process::id()))
+}
+
+impl Rig {
+    /// Starts everything and fills the server with data.
+    pub(crate) fn start(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -> Result<Rig, LabError> {
+        let mut journal = Journal::begin(&options.state_dir, &format!("lab run {}", scenario.name))?;
+        let installed = server_to_use(scenario, options, progress)?;
+        options.go_on()?;
+        let work = work_dir(options);
+        journal.note(Change::Directory { path: work.clone() })?;
+        std::fs::create_dir_all(&work).map_err(LabError::file("create", &work))?;
+        let disk = if options.without_limits { None } else { Some(make_disk(scenario, &work, &mut journal, progress)?) };
+        options.go_on()?;
+        let mut server = make_server(scenario, &installed, &work, disk.as_ref(), &mut journal, progress)?;
+        load_data(scenario, &mut server, options, progress)?;
+        options.go_on()?;
+        server.restart(&mut journal, &scenario.server.settings)?;
+        let watching = Watching::start(&options.out, &server)?;
+        Ok(Rig { watching, server, disk, journal })
+    }
+
+    /// Stops the server and the recorder and puts the host back.
+    pub(crate) fn end(self) -> Result<(), LabError> {
+        let Rig { watching, mut server, disk, journal } = self;
+        watching.stop()?;
+        server.stop()?;
+        drop(disk);
+        journal.finish()?;
+        Ok(())
+    }
+
+    /// `MAJ:MIN` of the volume.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.disk.as_ref().map(SlowDisk::dev)
+    }
+}
+
+fn server_to_use(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -> Result<Installed, LabError> {
+    let wanted = options.version.or(scenario.server.version);
+    if let Some(found) = servers::find(wanted).into_iter().next() {
+        progress.say(&format!("PostgreSQL {} found in {}", found.version, found.bin_dir.display()));
+        return Ok(found);
+    }
+    let version = wanted.unwrap_or(servers::DEFAULT_MAJOR);
+    progress.say(&format!("no PostgreSQL {version} is installed: downloading it once"));
+    Ok(servers::download(version, &servers::cache_dir(), &|step| progress.say(&step.to_string()))?)
+}
+
+fn make_disk(
+    scenario: &Scenario,
+    work: &Path,
+    journal: &mut Journal,
+    progress: &dyn Progress,
+) -> Result<SlowDisk, LabError> {
+    progress.say(&format!("making a volume of {} ({}) for the data directory", scenario.disk.size, scenario.disk.fs));
+    limits::debugfs::ensure(journal)?;
+    let spec = DiskSpec {
+        name: "data".to_owned(),
+        size_bytes: scenario.disk.size.0,
+        fs: scenario.disk.fs.clone(),
+        backing_dir: work.to_path_buf(),
+        direct_io: true,
+    };
+    Ok(SlowDisk::create(journal, &spec)?)
+}
+
+fn make_server(
+    scenario: &Scenario,
+    installed: &Installed,
+    work: &Path,
+    disk: Option<&SlowDisk>,
+    journal: &mut Journal,
+    progress: &dyn Progress,
+) -> Result<Postgres, LabError> {
+    progress.say("starting a PostgreSQL server of its own");
+    let base = disk.map_or(work, SlowDisk::mount_point);
+    let mut settings = scenario.server.settings.clone();
+    settings.extend(scenario.server.init_settings.clone());
+    let spec = PostgresSpec {
+        installed: installed.clone(),
+        data_dir: base.join("data"),
+        wal_dir: disk.is_some().then(|| wal_dir(work)),
+        user: ordinary_user(),
+        settings,
+        port: None,
+    };
+    let mut server = Postgres::create(journal, spec)?;
+    server.start(journal)?;
+    Ok(server)
+}
+
+/// pg_wal lies elsewhere than the data, so that only data I/O is measured: beside the volume's backing file.
+fn wal_dir(work: &Path) -> PathBuf {
+    work.join("wal")
+}
+
+fn load_data(
+    scenario: &Scenario,
+    server: &mut Postgres,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<(), LabError> {
+    let rows = u64::from(scenario.load.scale) * 100_000;
+    progress.begin("making the data", rows);
+    let result = crate::load::initialise(&scenario.load, server, &options.cancel, &|done| progress.at(done));
+    progress.end();
+    result
+}

@@ -1,0 +1,204 @@
+//! A whole run: arms in random order, repeated, each diagnosed; medians and spread; what was expected and whether it
+//! was met.
+
+use crate::arm::{self, Repeat};
+use crate::metrics::median;
+use crate::progress::Progress;
+use crate::rig::{Rig, RunOptions};
+use crate::scenario::{Arm, DirtyLimit, Scenario};
+use crate::LabError;
+use backwater_diagnose::{AdviseOptions, advise};
+use backwater_model::{ArmOutcome, Expected, ExpectedAll, Finding, Outcome, Span};
+use backwater_probe::session::this_host;
+use rand::seq::SliceRandom;
+use std::collections::BTreeMap;
+
+/// Runs a scenario and says what came of it. The host is put back before this returns, whatever happens.
+pub fn run(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -> Result<Outcome, LabError> {
+    let arms = chosen_arms(scenario, options)?;
+    let mut rig = Rig::start(scenario, options, progress)?;
+    let repeats = run_arms(&mut rig, scenario, options, &arms, progress);
+    rig.end()?;
+    let repeats = repeats?;
+    accept(scenario, options, &arms, &repeats)?;
+    let outcome = summarise(scenario, options, &arms, &repeats);
+    let path = options.out.join("outcome.json");
+    let text = serde_json::to_string_pretty(&outcome).unwrap_or_default();
+    std::fs::write(&path, text).map_err(LabError::file("write", &path))?;
+    Ok(outcome)
+}
+
+/// The arms to run, in the scenario's order. An advised arm brings the arm that its advice is made from.
+fn chosen_arms<'a>(scenario: &'a Scenario, options: &RunOptions) -> Result<Vec<&'a Arm>, LabError> {
+    let names = match (&options.arms[..], options.quick) {
+        ([], false) => return Ok(scenario.arms.iter().collect()),
+        ([], true) => &scenario.quick.arms,
+        _ => &options.arms,
+    };
+    if let Some(unknown) = names.iter().find(|name| scenario.arm(name).is_none()) {
+        let known: Vec<_> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
+        return Err(LabError::Refused(format!("there is no arm '{unknown}'; there are: {}", known.join(", "))));
+    }
+    let sources = names.iter().filter_map(|name| scenario.arm(name)?.advised_from.as_ref());
+    let wanted: Vec<&String> = names.iter().chain(sources).collect();
+    Ok(scenario.arms.iter().filter(|arm| wanted.contains(&&arm.name)).collect())
+}
+
+fn run_arms(
+    rig: &mut Rig,
+    scenario: &Scenario,
+    options: &RunOptions,
+    arms: &[&Arm],
+    progress: &dyn Progress,
+) -> Result<Vec<Repeat>, LabError> {
+    let rounds = options.repeats.unwrap_or(if options.quick { scenario.quick.repeats } else { scenario.run.repeats });
+    let mut done: Vec<Repeat> = Vec::new();
+    let mut advised = BTreeMap::new();
+    for round in 1..=rounds {
+        let mut order: Vec<&Arm> = arms.to_vec();
+        order.shuffle(&mut rand::rng());
+        // Advice needs a recording to be made from; the rest of the order stays random.
+        order.sort_by_key(|arm| arm.dirty_limit == DirtyLimit::Advised && !advised.contains_key(&arm.name));
+        for arm in order {
+            let limit = limit_for(rig, scenario, arm, &done, &mut advised)?;
+            let repeat = arm::run(rig, scenario, options, arm, round, limit, progress)?;
+            done.push(repeat);
+        }
+    }
+    Ok(done)
+}
+
+/// The dirty limit of an arm in bytes; for an advised one what `advise` says of the recording of its source arm.
+fn limit_for(
+    rig: &Rig,
+    scenario: &Scenario,
+    arm: &Arm,
+    done: &[Repeat],
+    advised: &mut BTreeMap<String, u64>,
+) -> Result<Option<u64>, LabError> {
+    let source = match arm.dirty_limit {
+        DirtyLimit::System => return Ok(None),
+        DirtyLimit::Bytes(bytes) => return Ok(Some(bytes.0)),
+        DirtyLimit::Advised => arm.advised_from.as_deref().unwrap_or_default(),
+    };
+    if let Some(bytes) = advised.get(&arm.name) {
+        return Ok(Some(*bytes));
+    }
+    let before = done.iter().find(|repeat| repeat.arm == source);
+    let Some(before) = before else {
+        return Err(LabError::Refused(format!("arm '{}' needs arm '{source}' to have run before it", arm.name)));
+    };
+    let window = rig.watching.window(before.phases.load_start - Span::from_seconds(2.0), before.phases.load_end)?;
+    let options = AdviseOptions { drain_target_s: scenario.run.drain_target_s, ..AdviseOptions::default() };
+    let advice = advise(&window, &options);
+    let limit = advice.dirty_limit.as_ref().map(|limit| limit.limit_bytes as u64).ok_or_else(|| {
+        LabError::Refused(format!("no dirty limit could be advised from arm '{source}': {}", advice.silent_because()))
+    })?;
+    advised.insert(arm.name.clone(), limit);
+    Ok(Some(limit))
+}
+
+/// Whether the fault that the scenario is about really happened.
+fn accept(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: &[Repeat]) -> Result<(), LabError> {
+    let Some(acceptance) = scenario.acceptance.as_ref().filter(|_| !options.without_limits) else { return Ok(()) };
+    if !arms.iter().any(|arm| arm.name == acceptance.arm) {
+        return Ok(());
+    }
+    let of_arm = || repeats.iter().filter(|repeat| repeat.arm == acceptance.arm);
+    let refuse = |why: String| {
+        let next = "Look at the recording with `backwater diagnose`, and try again on a quieter machine";
+        Err(LabError::NotAccepted { arm: acceptance.arm.clone(), why, next })
+    };
+    if acceptance.cliff && of_arm().all(|repeat| !repeat.metrics.contains_key("time_to_cliff_s")) {
+        return refuse("throughput never fell off a cliff".to_owned());
+    }
+    let drains: Vec<f64> = of_arm().filter_map(|repeat| repeat.metrics.get("drain_s").copied()).collect();
+    match median(&drains) {
+        Some(drain_s) if drain_s >= acceptance.least_drain_s => Ok(()),
+        None if acceptance.least_drain_s == 0.0 => Ok(()),
+        None => refuse("the drain did not end in the time allowed".to_owned()),
+        Some(drain_s) => refuse(format!("the drain took {drain_s:.1} s, not {:.1} s", acceptance.least_drain_s)),
+    }
+}
+
+fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: &[Repeat]) -> Outcome {
+    let outcomes: Vec<ArmOutcome> = arms.iter().map(|arm| arm_outcome(arm, options, repeats)).collect();
+    let met = outcomes.iter().all(|arm| arm.expected.met);
+    let mut doubts: Vec<String> = repeats.iter().flat_map(|repeat| repeat.doubts.clone()).collect();
+    if options.without_limits {
+        doubts.push("run without root: no limit was set, so the cliff could not be shown".to_owned());
+    }
+    doubts.sort();
+    doubts.dedup();
+    Outcome {
+        scenario: scenario.name.clone(),
+        machine: this_host(),
+        outcome: comparisons(arms, &outcomes),
+        arms: outcomes,
+        findings: all_findings(repeats),
+        expected: ExpectedAll { met },
+        doubts,
+    }
+}
+
+fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcome {
+    let own: Vec<&Repeat> = repeats.iter().filter(|repeat| repeat.arm == arm.name).collect();
+    let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for (name, value) in own.iter().flat_map(|repeat| &repeat.metrics) {
+        values.entry(name.clone()).or_default().push(*value);
+    }
+    let spread = values.iter().map(|(name, list)| {
+        let edge = |pick: fn(f64, f64) -> f64| list.iter().copied().reduce(pick).unwrap_or(f64::NAN);
+        (name.clone(), [edge(f64::min), edge(f64::max)])
+    });
+    let named = |text: &str| Some(text.to_owned()).filter(|text| text != "none" && text != "any");
+    ArmOutcome {
+        name: arm.name.clone(),
+        params: arm.params(own.first().and_then(|repeat| repeat.dirty_limit_bytes)),
+        spread: spread.collect(),
+        metrics: values.iter().filter_map(|(name, list)| Some((name.clone(), median(list)?))).collect(),
+        repeats: own.len(),
+        expected: Expected {
+            rule: named(&arm.expected.rule),
+            cause: arm.expected.cause.clone(),
+            met: options.without_limits || own.iter().all(|repeat| repeat.meets(arm)),
+        },
+    }
+}
+
+/// Every finding once for each rule, cause and queue: the one with the most evidence of its severity.
+fn all_findings(repeats: &[Repeat]) -> Vec<Finding> {
+    let mut best: BTreeMap<(String, String, String), Finding> = BTreeMap::new();
+    for finding in repeats.iter().flat_map(|repeat| &repeat.findings) {
+        let key = (finding.rule.clone(), finding.cause.clone(), finding.queue.clone());
+        let known = best.entry(key).or_insert_with(|| finding.clone());
+        if (finding.severity, finding.confidence) > (known.severity, known.confidence) {
+            *known = finding.clone();
+        }
+    }
+    let mut list: Vec<Finding> = best.into_values().collect();
+    list.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    list
+}
+
+/// Figures of the whole run: the noise floor from the A/A arm, and what each advised arm changed.
+fn comparisons(arms: &[&Arm], outcomes: &[ArmOutcome]) -> BTreeMap<String, f64> {
+    let of = |name: &str| outcomes.iter().find(|arm| arm.name == name);
+    let mut figures = BTreeMap::new();
+    for arm in arms {
+        let (kind, other) = match (&arm.same_as, &arm.advised_from) {
+            (Some(same), _) => ("noise_floor", same),
+            (None, Some(source)) => (arm.name.as_str(), source),
+            (None, None) => continue,
+        };
+        let (Some(own), Some(other)) = (of(&arm.name), of(other)) else { continue };
+        for name in ["tps_mean", "tps_peak", "tps_least", "drain_s", "dirty_peak_bytes", "latency_p99_ms"] {
+            if let (Some(after), Some(before)) = (own.metrics.get(name), other.metrics.get(name))
+                && *before > 0.0
+            {
+                figures.insert(format!("{kind}_{name}_ratio"), after / before);
+            }
+        }
+    }
+    figures
+}

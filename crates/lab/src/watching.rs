@@ -1,0 +1,62 @@
+//! The recorder of a run: the same probes and the same recording as `backwater record`, in this process.
+
+use crate::LabError;
+use crate::servers::Postgres;
+use backwater_model::{Batch, Event, EventKind, Moment, Window};
+use backwater_probe::session::{Session, Setup};
+use backwater_probe::{Probe, now};
+use backwater_record::{Options, Pump, Recording, Writer};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A running recorder.
+pub(crate) struct Watching {
+    dir: PathBuf,
+    session: Session,
+    pump: Pump,
+}
+
+impl Watching {
+    /// Begins to record the server and its devices into `dir`.
+    pub(crate) fn start(dir: &Path, server: &Postgres) -> Result<Watching, LabError> {
+        let setup = Setup { targets: vec![server.conninfo()], ..Setup::default() };
+        let (session, batches) = Session::start(setup)?;
+        let writer = Writer::create(dir, session.meta.clone(), Arc::clone(&session.registry), Options::default())?;
+        let pump = Pump::start(writer, batches, now, session.self_readings())
+            .map_err(LabError::file("start the recorder for", dir))?;
+        Ok(Watching { dir: dir.to_path_buf(), session, pump })
+    }
+
+    /// What the recording says of itself.
+    pub(crate) fn meta(&self) -> &backwater_model::Meta {
+        &self.session.meta
+    }
+
+    /// Adds a probe: the load's own counters.
+    pub(crate) fn add(&mut self, probe: Box<dyn Probe>) -> Result<(), LabError> {
+        Ok(self.session.add(probe)?)
+    }
+
+    /// Marks a moment of an arm in the recording and returns it.
+    pub(crate) fn mark(&self, arm: &str, repeat: usize, phase: &str) -> Moment {
+        let at = now();
+        let repeat = repeat.to_string();
+        let fields = [("arm", arm), ("repeat", repeat.as_str()), ("phase", phase)];
+        let event = Event::new(at, "lab", EventKind::Mark, format!("{arm} #{repeat}: {phase}"), &fields);
+        self.session.send(Batch { events: vec![event], ..Batch::default() });
+        at
+    }
+
+    /// Everything recorded between two moments, read back from disk.
+    pub(crate) fn window(&self, from: Moment, to: Moment) -> Result<Window, LabError> {
+        self.pump.flush();
+        Ok(Recording::open(&self.dir)?.window(Some(from), Some(to))?)
+    }
+
+    /// Ends the recording.
+    pub(crate) fn stop(self) -> Result<(), LabError> {
+        self.session.stop();
+        self.pump.stop()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,131 @@
+//! A thread that takes batches from the probes' channel and writes them down.
+
+use crate::{RecordError, Summary, Writer};
+use backwater_model::{Batch, Meta, Moment};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often tails are written and bounds are looked at.
+const TICK_S: f64 = 1.0;
+/// How long a command waits at most behind an empty channel.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Called about each second, for readings of the recorder itself; may add to the recording.
+pub type EachSecond = Box<dyn FnMut(Moment) -> Batch + Send>;
+
+enum Command {
+    Flush(SyncSender<()>),
+    UpdateMeta(Box<Meta>),
+    Stop,
+}
+
+/// Writes what arrives until it is stopped, the channel closes, or writing fails.
+#[derive(Debug)]
+pub struct Pump {
+    commands: Sender<Command>,
+    thread: Option<JoinHandle<Result<Summary, RecordError>>>,
+}
+
+impl Pump {
+    /// Starts the thread. `clock` gives the present moment of the probes' clock.
+    pub fn start(
+        writer: Writer,
+        batches: Receiver<Batch>,
+        clock: fn() -> Moment,
+        each_second: EachSecond,
+    ) -> Result<Pump, std::io::Error> {
+        let (commands, inbox) = channel();
+        let run = move || Running { writer, batches, inbox, clock, each_second }.run();
+        let thread = std::thread::Builder::new().name("recorder".into()).spawn(run)?;
+        Ok(Pump { commands, thread: Some(thread) })
+    }
+
+    /// Waits until everything that arrived so far can be read from the recording. At once where the thread has ended.
+    pub fn flush(&self) {
+        let (sender, done) = sync_channel(1);
+        if self.commands.send(Command::Flush(sender)).is_ok() {
+            // An error means that the thread has ended, and with it everything is on disk or lost for good.
+            let _ended = done.recv();
+        }
+    }
+
+    /// Replaces what the recording says of itself.
+    pub fn update_meta(&self, meta: Meta) {
+        let _ended = self.commands.send(Command::UpdateMeta(Box::new(meta)));
+    }
+
+    /// Whether the thread has ended by itself: because writing failed, or a bound was reached.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Writes what is left, closes the recording and says what it holds, or why writing failed.
+    pub fn stop(mut self) -> Result<Summary, RecordError> {
+        let _ended = self.commands.send(Command::Stop);
+        let thread = self.thread.take().ok_or(RecordError::Ended)?;
+        thread.join().map_err(|_| RecordError::Ended)?
+    }
+}
+
+struct Running {
+    writer: Writer,
+    batches: Receiver<Batch>,
+    inbox: Receiver<Command>,
+    clock: fn() -> Moment,
+    each_second: EachSecond,
+}
+
+impl Running {
+    fn run(mut self) -> Result<Summary, RecordError> {
+        let mut last_tick = (self.clock)();
+        loop {
+            let open = match self.batches.recv_timeout(LOOK) {
+                Ok(batch) => {
+                    self.writer.write(&batch)?;
+                    true
+                }
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => false,
+            };
+            let now = (self.clock)();
+            if now.seconds_since(last_tick) >= TICK_S {
+                last_tick = now;
+                let own = (self.each_second)(now);
+                self.writer.write(&own)?;
+                self.writer.tick(now)?;
+            }
+            if !self.obey(now)? || !open {
+                return self.close();
+            }
+        }
+    }
+
+    /// Carries out what was asked; false when that was to stop.
+    fn obey(&mut self, now: Moment) -> Result<bool, RecordError> {
+        while let Ok(command) = self.inbox.try_recv() {
+            match command {
+                Command::Flush(done) => {
+                    self.take_waiting()?;
+                    self.writer.tick(now)?;
+                    let _nobody_waits = done.send(());
+                }
+                Command::UpdateMeta(meta) => self.writer.update_meta(*meta)?,
+                Command::Stop => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    fn take_waiting(&mut self) -> Result<(), RecordError> {
+        while let Ok(batch) = self.batches.try_recv() {
+            self.writer.write(&batch)?;
+        }
+        Ok(())
+    }
+
+    fn close(mut self) -> Result<Summary, RecordError> {
+        self.take_waiting()?;
+        self.writer.close()
+    }
+}

@@ -1,0 +1,92 @@
+//! Measurements that are kept under docs/bench/ with the machine beside them; never timed tests.
+
+use crate::run;
+use anyhow::{Context, bail};
+use serde_json::Value;
+use std::fmt::Write;
+
+/// Runs of the prediction benchmark.
+const PREDICTION_RUNS: &str = "5";
+
+pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
+    let all = ["size", "overhead", "prediction"];
+    let chosen: Vec<_> = all.into_iter().filter(|known| name.is_none_or(|name| name == *known)).collect();
+    if chosen.is_empty() {
+        bail!("there is no benchmark '{}'; there are: {}", name.unwrap_or_default(), all.join(", "));
+    }
+    for bench in chosen {
+        let text = match bench {
+            "size" => example("backwater-record", "day_size")?,
+            "overhead" => {
+                run::step("the program itself", "cargo", &["build", "--release", "-p", "backwater"])?;
+                example("backwater-lab", "overhead")?
+            }
+            _ => prediction()?,
+        };
+        keep(bench, &text)?;
+    }
+    Ok(())
+}
+
+fn example(package: &str, name: &str) -> anyhow::Result<String> {
+    run::output("cargo", &["run", "--release", "-q", "-p", package, "--example", name])
+}
+
+/// Writes a benchmark's output under docs/bench/, below the machine it was measured on.
+#[allow(clippy::print_stdout)]
+fn keep(name: &str, text: &str) -> anyhow::Result<()> {
+    let path = run::workspace()?.join("docs/bench").join(format!("{name}.md"));
+    let page = format!("# {name}\n\n`cargo xtask bench {name}`, {}\n\n```\n{}\n```\n", machine()?, text.trim_end());
+    print!("{page}");
+    std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What it was measured on: never a name or a path, only what bears on the figures.
+fn machine() -> anyhow::Result<String> {
+    let model = std::fs::read_to_string("/proc/cpuinfo")?;
+    let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown processor");
+    let memory = std::fs::read_to_string("/proc/meminfo")?;
+    let kib: f64 = memory.lines().next().and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0.0);
+    Ok(format!(
+        "on {} x {}, {:.0} GiB of memory, Linux {}, commit {}",
+        std::thread::available_parallelism()?,
+        model.trim_start_matches([' ', '\t', ':']),
+        kib / 1048576.0,
+        run::output("uname", &["-r"])?.trim(),
+        run::output("git", &["rev-parse", "--short", "HEAD"])?.trim()
+    ))
+}
+
+/// How far the predicted cliff and drain are from the measured ones.
+fn prediction() -> anyhow::Result<String> {
+    let arguments =
+        ["run", "--release", "-q", "--", "lab", "run", "stampede", "--arm", "default", "--repeats", PREDICTION_RUNS, "--json"];
+    let outcome: Value = serde_json::from_str(&run::output("cargo", &arguments)?)?;
+    let arm = &outcome["arms"][0];
+    let mut text = format!("{PREDICTION_RUNS} runs of stampede's arm 'default'; median (least to most)\n\n");
+    let names = [
+        "time_to_cliff_s",
+        "predicted_time_to_cliff_s",
+        "cliff_prediction_error_ratio",
+        "drain_s",
+        "predicted_drain_s",
+        "drain_prediction_error_ratio",
+    ];
+    for name in names {
+        let (median, spread) = (&arm["metrics"][name], &arm["spread"][name]);
+        writeln!(text, "{name:<32} {median:>8.3} ({:.3} to {:.3})", spread[0], spread[1])?;
+    }
+    for doubt in outcome["doubts"].as_array().into_iter().flatten() {
+        writeln!(text, "doubt: {}", doubt.as_str().unwrap_or_default())?;
+    }
+    Ok(text)
+}
+
+pub(crate) fn nightly() -> anyhow::Result<()> {
+    let out = run::workspace()?.join("target/nightly");
+    if out.exists() {
+        std::fs::remove_dir_all(&out)?;
+    }
+    let arguments = ["run", "--release", "--", "lab", "run", "stampede", "--out", &out.to_string_lossy()];
+    run::step("stampede, every arm", "cargo", &arguments)
+}
