@@ -1,1 +1,93 @@
 //! The host: page cache, devices, control groups, processes, sockets.
+//!
+//! One file a source. Each parser takes text, so that captured text of other kernels is its test; each probe takes
+//! its root paths from [`Roots`]. What a kernel does not have, or this user may not read, is left out of the readings
+//! and said once as an absence, with what would change that.
+
+mod bdi;
+mod capabilities;
+mod cgroup;
+mod cpu;
+mod device;
+mod disk;
+mod facts;
+mod file;
+mod kernel_wait;
+mod memory;
+mod mounts;
+mod pressure;
+mod process;
+mod task;
+mod tcp;
+#[cfg(test)]
+mod testing;
+mod text;
+mod title;
+mod watch;
+
+pub use capabilities::{Capability, capabilities};
+pub use cgroup::{Cgroup, CgroupVersion, Cgroups, cgroups_of};
+pub use device::{device, locate, locate_in};
+pub use facts::{facts, own_usage};
+pub use kernel_wait::KernelWaits;
+pub use watch::{Server, Watch};
+
+use crate::Probe;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What the host's own events say as their source.
+const SOURCE: &str = "host";
+/// For series without labels.
+const NO_LABELS: &[(&str, &str)] = &[];
+
+/// Where the kernel's files are: those of this host, or a directory of captured text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    /// `/proc`.
+    pub proc: PathBuf,
+    /// `/sys`.
+    pub sys: PathBuf,
+    /// `/sys/kernel/debug`.
+    pub debugfs: PathBuf,
+    /// `/sys/fs/cgroup`.
+    pub cgroup: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Roots {
+            proc: "/proc".into(),
+            sys: "/sys".into(),
+            debugfs: "/sys/kernel/debug".into(),
+            cgroup: "/sys/fs/cgroup".into(),
+        }
+    }
+}
+
+impl Roots {
+    /// The same directories under another root, as in a captured tree.
+    pub fn under(root: &Path) -> Self {
+        Roots {
+            proc: root.join("proc"),
+            sys: root.join("sys"),
+            debugfs: root.join("sys/kernel/debug"),
+            cgroup: root.join("sys/fs/cgroup"),
+        }
+    }
+}
+
+/// Every probe of the host. Devices and servers may be added to `watch` while they run.
+pub fn probes(roots: &Roots, watch: &Arc<Watch>) -> Vec<Box<dyn Probe>> {
+    vec![
+        Box::new(memory::PageCache::new(roots)),
+        Box::new(bdi::Writeback::new(roots, watch)),
+        Box::new(disk::Disks::new(roots, watch)),
+        Box::new(pressure::Pressure::new(roots, watch)),
+        Box::new(cpu::Processors::new(roots)),
+        Box::new(cgroup::IoGroups::new(roots, watch)),
+        Box::new(cgroup::MemoryGroups::new(roots, watch)),
+        Box::new(process::Processes::new(roots, watch)),
+        Box::new(tcp::Sockets::new(roots, watch)),
+    ]
+}

@@ -1,0 +1,217 @@
+//! What each process of a watched server read, wrote and computed: `/proc/PID/{io,stat}`.
+//!
+//! A server with short connections would make a new set of series a second, so a client's session counts only once it
+//! has been seen for a few looks, and only so many at once and in all.
+
+use super::task::{Stat, children, directory, parse_stat};
+use super::text::pairs;
+use super::title::{CLIENT, backend_type};
+use super::{Roots, SOURCE, Server, Watch, file};
+use crate::{Probe, ProbeError, Sink};
+use backwater_model::Epoch;
+use backwater_model::catalogue::{self, Def};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Sessions of one server that are read at once.
+const MOST_SESSIONS: usize = 200;
+/// Sessions of all servers that are read in one run, one after the other.
+const MOST_SESSIONS_EVER: usize = 2_000;
+/// Looks for which a session must have been there before it is read.
+const LOOKS_BEFORE_READING: u32 = 3;
+
+/// Lines of `/proc/PID/io`.
+const COUNTERS: [(&str, &Def); 5] = [
+    ("read_bytes", &catalogue::PROC_READ_BYTES),
+    ("write_bytes", &catalogue::PROC_WRITE_BYTES),
+    ("cancelled_write_bytes", &catalogue::PROC_CANCELLED_BYTES),
+    ("syscr", &catalogue::PROC_READ_CALLS),
+    ("syscw", &catalogue::PROC_WRITE_CALLS),
+];
+
+/// Reads the processes of watched servers.
+#[derive(Debug)]
+pub(super) struct Processes {
+    roots: Roots,
+    watch: Arc<Watch>,
+    boot: String,
+    ticks_per_s: f64,
+    known: HashMap<i32, Known>,
+    admitted: usize,
+}
+
+/// A process that was seen before.
+#[derive(Debug)]
+struct Known {
+    start_ticks: u64,
+    what: Option<String>,
+    looks: u32,
+    admitted: bool,
+}
+
+impl Processes {
+    pub(super) fn new(roots: &Roots, watch: &Arc<Watch>) -> Self {
+        Processes {
+            roots: roots.clone(),
+            watch: Arc::clone(watch),
+            boot: file::boot_id(roots),
+            ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
+            known: HashMap::new(),
+            admitted: 0,
+        }
+    }
+
+    fn read_server(&mut self, sink: &mut Sink<'_>, server: &Server, present: &mut HashSet<i32>) {
+        let mut sessions = 0;
+        let pids = children(&self.roots, server.postmaster_pid);
+        for pid in std::iter::once(server.postmaster_pid).chain(pids) {
+            let text = file::read(&directory(&self.roots, pid).join("stat")).ok();
+            let Some(stat) = text.as_deref().and_then(parse_stat) else { continue };
+            present.insert(pid);
+            let Some(what) = self.recognise(pid, stat, server) else { continue };
+            if what == CLIENT && !self.admit(sink, pid, &mut sessions, server) {
+                continue;
+            }
+            self.read_process(sink, server, pid, &what, stat);
+        }
+    }
+
+    /// What the process is; none while that cannot be told.
+    fn recognise(&mut self, pid: i32, stat: Stat, server: &Server) -> Option<String> {
+        let fresh = || Known { start_ticks: stat.start_ticks, what: None, looks: 0, admitted: false };
+        let known = self.known.entry(pid).or_insert_with(fresh);
+        if known.start_ticks != stat.start_ticks {
+            *known = fresh();
+        }
+        known.looks = known.looks.saturating_add(1);
+        if known.what.is_none() {
+            known.what = if pid == server.postmaster_pid {
+                Some("postmaster".to_owned())
+            } else {
+                backend_type(&file::read(&directory(&self.roots, pid).join("cmdline")).unwrap_or_default())
+            };
+        }
+        known.what.clone()
+    }
+
+    fn admit(&mut self, sink: &mut Sink<'_>, pid: i32, sessions: &mut usize, server: &Server) -> bool {
+        let Some(known) = self.known.get_mut(&pid).filter(|known| known.looks >= LOOKS_BEFORE_READING) else {
+            return false;
+        };
+        *sessions += 1;
+        let room = *sessions <= MOST_SESSIONS && (known.admitted || self.admitted < MOST_SESSIONS_EVER);
+        if room && !known.admitted {
+            known.admitted = true;
+            self.admitted += 1;
+        }
+        if !room {
+            let what = format!("I/O of some client backends of {}", server.target);
+            let why = format!("only {MOST_SESSIONS} are read at once, {MOST_SESSIONS_EVER} in a run");
+            sink.absent(SOURCE, &what, &why, None);
+        }
+        room
+    }
+
+    fn read_process(&self, sink: &mut Sink<'_>, server: &Server, pid: i32, what: &str, stat: Stat) {
+        let (number, start) = (pid.to_string(), stat.start_ticks.to_string());
+        let epoch = Epoch::of(&["process", &self.boot, &number, &start]);
+        let labels = [("target", server.target.as_str()), ("pid", number.as_str()), ("what", what)];
+        sink.put(&catalogue::PROC_CPU, &labels, epoch, stat.cpu_ticks as f64 / self.ticks_per_s);
+        if let Some(ticks) = stat.blkio_ticks.filter(|_| accounts_for_delays(&self.roots)) {
+            sink.put(&catalogue::PROC_BLKIO_DELAY, &labels, epoch, ticks as f64 / self.ticks_per_s);
+        }
+        match file::read(&directory(&self.roots, pid).join("io")) {
+            Ok(text) => {
+                for (def, value) in counters(&text) {
+                    sink.put(def, &labels, epoch, value);
+                }
+            }
+            Err(error) if file::denied(&error) => {
+                file::tell_absent(sink, &format!("I/O of the processes of {}", server.target), &error, None);
+            }
+            // The process has ended since, or the kernel does not account for I/O.
+            Err(_) => {}
+        }
+    }
+}
+
+/// Whether the kernel measures how long processes wait for block I/O (always before 5.14, by a switch since).
+fn accounts_for_delays(roots: &Roots) -> bool {
+    file::word(&roots.proc.join("sys/kernel/task_delayacct")).is_none_or(|value| value != "0")
+}
+
+fn counters(io: &str) -> impl Iterator<Item = (&'static Def, f64)> {
+    pairs(io).filter_map(|(key, value)| {
+        let (_, def) = COUNTERS.iter().find(|(name, _)| *name == key)?;
+        Some((*def, value as f64))
+    })
+}
+
+impl Probe for Processes {
+    fn name(&self) -> &str {
+        "host.process"
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
+        if self.watch.servers().is_empty() {
+            return Ok(());
+        }
+        if !accounts_for_delays(&self.roots) {
+            let why = "kernel.task_delayacct is off";
+            sink.absent(SOURCE, "time blocked on I/O by process", why, Some("sysctl kernel.task_delayacct=1"));
+        }
+        let mut present = HashSet::new();
+        for server in self.watch.servers() {
+            self.read_server(sink, &server, &mut present);
+        }
+        self.known.retain(|pid, _| present.contains(pid));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::host::testing::{Look, fixture};
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_captured_session_is_read_once_it_has_stayed() {
+        let (roots, watch) = fixture("capped");
+        let mut probe = Processes::new(&roots, &watch);
+        let labels = [("target", "main"), ("pid", "11173"), ("what", "client backend")];
+        let mut look = Look::of_many(&mut probe, 2);
+        assert_eq!(look.value("host.process.write_bytes", &labels), None);
+        look.again(&mut probe);
+        assert_eq!(look.value("host.process.write_bytes", &labels), Some(19_046_400.0));
+        assert_eq!(look.value("host.process.write_calls", &labels), Some(5_207.0));
+        assert_eq!(look.value("host.process.cpu_s", &labels), Some(0.58));
+    }
+
+    #[test]
+    fn this_process_is_read_as_a_postmaster_and_its_child_is_no_server_process() {
+        let watch = Arc::new(Watch::new());
+        let pid = std::process::id();
+        watch.add_server(Server { target: "me".into(), postmaster_pid: pid as i32 });
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let look = Look::of_many(&mut Processes::new(&Roots::default(), &watch), 4);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let pid = pid.to_string();
+        assert!(look.value("host.process.read_calls", &[("pid", &pid), ("what", "postmaster")]).unwrap() > 0.0);
+        assert_eq!(look.value("host.process.cpu_s", &[("pid", &child.id().to_string())]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in ".*") {
+            counters(&text).count();
+        }
+    }
+}

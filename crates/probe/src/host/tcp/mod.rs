@@ -1,0 +1,178 @@
+//! TCP connections of a watched server's processes: sock_diag's TCP_INFO, the sockets tied to processes by the links
+//! in `/proc/PID/fd`, in the server's own network namespace.
+//!
+//! Needs no privilege beyond reading the links: all of a server's sockets are seen by root and by the server's user.
+
+mod diag;
+mod owners;
+mod wire;
+
+use super::{Roots, SOURCE, Server, Watch, file};
+use crate::{Probe, ProbeError, Sink};
+use backwater_model::catalogue::{self, Def};
+use backwater_model::{Epoch, Moment};
+use diag::Diag;
+use owners::{Owner, Owners};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wire::Socket;
+
+pub(super) use diag::can_ask;
+
+/// Connections that are read in one run: each has a dozen series of its own.
+const MOST_CONNECTIONS_EVER: usize = 1_000;
+/// Looks for which a connection must have been there before it is read, so that short ones make no series.
+const LOOKS_BEFORE_READING: u32 = 3;
+/// A host with very many sockets is asked more rarely, so that asking takes at most this share of one processor.
+const LARGEST_SHARE: f64 = 0.005;
+
+/// Reads the connections of watched servers.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    roots: Roots,
+    watch: Arc<Watch>,
+    boot: String,
+    owners: Owners,
+    namespaces: HashMap<u64, Diag>,
+    /// Sockets of server processes that are no TCP connection: while there are only such, nobody is asked.
+    not_tcp: HashSet<u64>,
+    looks: HashMap<u64, u32>,
+    admitted: HashSet<u64>,
+    next: Moment,
+}
+
+impl Sockets {
+    pub(super) fn new(roots: &Roots, watch: &Arc<Watch>) -> Self {
+        Sockets {
+            roots: roots.clone(),
+            watch: Arc::clone(watch),
+            boot: file::boot_id(roots),
+            owners: Owners::default(),
+            namespaces: HashMap::new(),
+            not_tcp: HashSet::new(),
+            looks: HashMap::new(),
+            admitted: HashSet::new(),
+            next: Moment::default(),
+        }
+    }
+
+    /// The sockets of all servers' processes, by network namespace.
+    fn find_owners(&mut self, sink: &mut Sink<'_>, servers: &[Server]) -> HashMap<u64, HashMap<u64, Owner>> {
+        let mut all: HashMap<u64, HashMap<u64, Owner>> = HashMap::new();
+        for server in servers {
+            let Some(namespace) = self.enter(sink, server) else { continue };
+            match self.owners.of_server(&self.roots, server) {
+                Ok(found) => all.entry(namespace).or_default().extend(found),
+                Err(error) => file::tell_absent(sink, &format!("TCP connections of {}", server.target), &error, None),
+            }
+        }
+        all
+    }
+
+    /// The server's network namespace, with a way to ask it.
+    fn enter(&mut self, sink: &mut Sink<'_>, server: &Server) -> Option<u64> {
+        let opened = diag::namespace_of(&self.roots, server.postmaster_pid).and_then(|inode| {
+            if !self.namespaces.contains_key(&inode) {
+                self.namespaces.insert(inode, Diag::open(&self.roots, server.postmaster_pid, inode)?);
+            }
+            Ok(inode)
+        });
+        let what = format!("TCP connections of {}", server.target);
+        opened.map_err(|error| file::tell_absent(sink, &what, &error, Some("run as root"))).ok()
+    }
+
+    fn take(&mut self, sink: &mut Sink<'_>, sockets: Vec<Socket>, owners: &HashMap<u64, Owner>) {
+        for socket in sockets {
+            let Some(owner) = owners.get(&socket.inode) else { continue };
+            if self.admit(sink, socket.inode) {
+                put(sink, &self.boot, owner, &socket);
+            }
+        }
+    }
+
+    fn admit(&mut self, sink: &mut Sink<'_>, inode: u64) -> bool {
+        let looks = self.looks.entry(inode).or_default();
+        *looks = looks.saturating_add(1);
+        if *looks < LOOKS_BEFORE_READING {
+            return false;
+        }
+        if self.admitted.contains(&inode) {
+            return true;
+        }
+        if self.admitted.len() >= MOST_CONNECTIONS_EVER {
+            let why = format!("only {MOST_CONNECTIONS_EVER} are read in a run");
+            sink.absent(SOURCE, "some TCP connections", &why, None);
+            return false;
+        }
+        self.admitted.insert(inode)
+    }
+}
+
+fn put(sink: &mut Sink<'_>, boot: &str, owner: &Owner, socket: &Socket) {
+    let (pid, local, peer) = (owner.pid.to_string(), socket.local.to_string(), socket.peer.to_string());
+    let labels = [("target", owner.target.as_str()), ("pid", &pid), ("local", &local), ("peer", &peer)];
+    let epoch = Epoch::of(&["socket", boot, &socket.inode.to_string()]);
+    for (def, value) in values(socket) {
+        if let Some(value) = value {
+            sink.put(def, &labels, epoch, value as f64);
+        }
+    }
+}
+
+fn values(socket: &Socket) -> [(&'static Def, Option<u64>); 12] {
+    let info = &socket.info;
+    [
+        (&catalogue::TCP_SENDQ, Some(u64::from(socket.send_queue_bytes))),
+        (&catalogue::TCP_NOTSENT, info.notsent_bytes.map(u64::from)),
+        (&catalogue::TCP_UNACKED, info.unacked_bytes()),
+        (&catalogue::TCP_ACKED, info.bytes_acked),
+        (&catalogue::TCP_RECEIVED, info.bytes_received),
+        (&catalogue::TCP_BUSY, info.busy_us),
+        (&catalogue::TCP_RWND_LIMITED, info.rwnd_limited_us),
+        (&catalogue::TCP_SNDBUF_LIMITED, info.sndbuf_limited_us),
+        (&catalogue::TCP_MIN_RTT, info.min_rtt_us.map(u64::from)),
+        (&catalogue::TCP_RTT, info.rtt_us.map(u64::from)),
+        (&catalogue::TCP_RETRANSMITS, info.retransmits.map(u64::from)),
+        (&catalogue::TCP_DELIVERY_RATE, info.delivery_bytes_per_s),
+    ]
+}
+
+impl Probe for Sockets {
+    fn name(&self) -> &str {
+        "host.tcp"
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
+        let servers = self.watch.servers();
+        if servers.is_empty() || sink.at < self.next {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let owners = self.find_owners(sink, &servers);
+        self.namespaces.retain(|namespace, _| owners.contains_key(namespace));
+        let present: HashSet<u64> = owners.values().flat_map(HashMap::keys).copied().collect();
+        self.looks.retain(|inode, _| present.contains(inode));
+        self.not_tcp.retain(|inode| present.contains(inode));
+        for (namespace, owners) in &owners {
+            if owners.keys().all(|inode| self.not_tcp.contains(inode)) {
+                continue;
+            }
+            let Some(diag) = self.namespaces.get_mut(namespace) else { continue };
+            let sockets = diag.connections()?;
+            let tcp: HashSet<u64> = sockets.iter().map(|socket| socket.inode).collect();
+            self.not_tcp.extend(owners.keys().filter(|inode| !tcp.contains(inode)));
+            self.take(sink, sockets, owners);
+        }
+        self.next = Moment(sink.at.0 + (started.elapsed().as_micros() as f64 / LARGEST_SHARE) as i64);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,90 @@
+//! Live connections of this machine: of a child process, whose parent plays the postmaster.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+use super::*;
+use crate::host::testing::Look;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+
+/// A child that holds one end of a connection as its standard input, and the other end.
+fn child_with_connection() -> (Child, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (theirs, _) = listener.accept().unwrap();
+    let child = Command::new("sh")
+        .args(["-c", "head -c 100000 /dev/zero >&0; exec sleep 60"])
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()
+        .unwrap();
+    (child, ours)
+}
+
+#[test]
+fn a_childs_connection_is_read_and_what_it_sent_is_counted() {
+    let (mut child, mut ours) = child_with_connection();
+    let mut received = vec![0; 100_000];
+    ours.read_exact(&mut received).unwrap();
+    let watch = Arc::new(Watch::new());
+    watch.add_server(Server { target: "me".into(), postmaster_pid: std::process::id() as i32 });
+    let mut probe = Sockets::new(&Roots::default(), &watch);
+    let mut look = Look::default();
+    for _ in 0..4 {
+        probe.next = Moment::default();
+        look.again(&mut probe);
+    }
+    let (pid, peer) = (child.id().to_string(), ours.local_addr().unwrap().to_string());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let labels = [("target", "me"), ("pid", pid.as_str()), ("peer", peer.as_str())];
+    assert!(look.value("host.tcp.acked_bytes", &labels).unwrap() >= 100_000.0);
+    assert!(look.value("host.tcp.rtt_us", &labels).is_some());
+    assert_eq!(look.value("host.tcp.notsent_bytes", &labels), Some(0.0));
+    assert!(look.value("host.tcp.busy_us", &labels).is_some());
+}
+
+#[test]
+fn the_namespace_of_another_process_is_entered_and_left() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: the_namespace_of_another_process_is_entered_and_left: needs root");
+        return;
+    }
+    // A connection inside a namespace that only the child has; loopback is down there, so it is brought up first.
+    let script = "ip link set lo up && exec python3 -c '
+import socket, sys
+l = socket.create_server((\"127.0.0.1\", 0)); c = socket.create_connection(l.getsockname()); s, _ = l.accept()
+print(c.getsockname()[1], flush=True); sys.stdin.read()'";
+    let mut child = Command::new("unshare")
+        .args(["--net", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut port = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut port).unwrap();
+    let roots = Roots::default();
+    let pid = child.id() as i32;
+    let namespace = diag::namespace_of(&roots, pid).unwrap();
+    let own = diag::namespace_of(&roots, std::process::id() as i32).unwrap();
+    let seen = Diag::open(&roots, pid, namespace).unwrap().connections().unwrap();
+    let here = diag::namespace_of(&roots, std::process::id() as i32).unwrap();
+    drop(child.stdin.take());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_ne!(namespace, own);
+    assert_eq!(own, here);
+    let port: u16 = port.trim().parse().unwrap();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(seen.iter().any(|socket| socket.local.port() == port));
+}
+
+#[test]
+fn a_server_that_is_gone_is_said_to_be_out_of_sight() {
+    let watch = Arc::new(Watch::new());
+    watch.add_server(Server { target: "gone".into(), postmaster_pid: i32::MAX });
+    let look = Look::of(&mut Sockets::new(&Roots::default(), &watch));
+    assert!(look.batch.points.is_empty());
+    assert!(look.lacks("TCP connections of gone"));
+}
