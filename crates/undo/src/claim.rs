@@ -1,0 +1,81 @@
+//! Locks between runs of one state directory: what only one run at a time may change, and what several share.
+
+use crate::UndoError;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Opens the lock file of `name`.
+fn open(state_dir: &Path, name: &str) -> Result<(File, PathBuf), UndoError> {
+    let path = state_dir.join(format!("{name}.lock"));
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&path)
+        .map_err(UndoError::file("open", &path))?;
+    Ok((file, path))
+}
+
+/// Takes `name` for this run alone. Held as long as the file is open.
+pub(crate) fn take(state_dir: &Path, name: &str) -> Result<File, UndoError> {
+    let (mut file, path) = open(state_dir, name)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let mut by = String::new();
+            // Who it is only makes the message better: an unreadable name is an empty one.
+            let _ = file.read_to_string(&mut by);
+            return Err(UndoError::Claimed { what: name.to_owned(), by: by.trim().to_owned() });
+        }
+        Err(error) => return Err(UndoError::file("lock", &path)(error.into())),
+    }
+    let named = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+    named.map_err(UndoError::file("write", &path))?;
+    Ok(file)
+}
+
+/// Holds `name` together with other runs. Waits while one of them is taking it down.
+pub(crate) fn share(state_dir: &Path, name: &str) -> Result<File, UndoError> {
+    let (file, path) = open(state_dir, name)?;
+    flock(&file, FlockOperation::LockShared).map_err(|error| UndoError::file("lock", &path)(error.into()))?;
+    Ok(file)
+}
+
+/// For the last who shared `name`: the lock under which it may be taken down; `None` while others hold it.
+pub(crate) fn last(state_dir: &Path, name: &str) -> Result<Option<File>, UndoError> {
+    let (file, path) = open(state_dir, name)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(UndoError::file("lock", &path)(error.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn one_takes_many_share() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = take(dir.path(), "sysctl").unwrap();
+        let refused = take(dir.path(), "sysctl").unwrap_err().to_string();
+        assert!(refused.contains(&std::process::id().to_string()), "{refused}");
+        drop(held);
+        drop(take(dir.path(), "sysctl").unwrap());
+
+        let one = share(dir.path(), "debugfs").unwrap();
+        let two = share(dir.path(), "debugfs").unwrap();
+        drop(one);
+        assert!(last(dir.path(), "debugfs").unwrap().is_none());
+        drop(two);
+        assert!(last(dir.path(), "debugfs").unwrap().is_some());
+    }
+}

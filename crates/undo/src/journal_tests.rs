@@ -1,0 +1,117 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+
+fn begin(dir: &tempfile::TempDir) -> Journal {
+    Journal::begin(dir.path(), "test").unwrap()
+}
+
+#[test]
+fn everything_is_put_back_and_the_journal_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let value = dir.path().join("value");
+    std::fs::write(&value, "20\n").unwrap();
+    let journal = begin(&dir);
+    let lab = journal.state_dir().join("lab");
+    journal.note(Change::Directory { path: lab.clone() }).unwrap();
+    std::fs::create_dir(&lab).unwrap();
+    journal.note(Change::FileValue { path: value.clone(), before: "20\n".into() }).unwrap();
+    std::fs::write(&value, "10").unwrap();
+    journal.note(Change::FileValue { path: value.clone(), before: "10".into() }).unwrap();
+    std::fs::write(&value, "5").unwrap();
+    let path = journal.path().to_owned();
+    assert!(path.exists());
+    journal.finish().unwrap();
+    journal.finish().unwrap();
+    assert_eq!(std::fs::read_to_string(&value).unwrap(), "20", "the first value noted is the one before the run");
+    assert!(!lab.exists() && !path.exists());
+    let more = journal.note(Change::File { path: lab });
+    assert!(matches!(more, Err(UndoError::Finished { .. })));
+}
+
+#[test]
+fn dropping_puts_back_also_in_a_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("image");
+    let panicked = std::panic::catch_unwind(|| {
+        let journal = begin(&dir);
+        journal.note(Change::File { path: file.clone() }).unwrap();
+        std::fs::write(&file, "x").unwrap();
+        panic!("on purpose");
+    });
+    assert!(panicked.is_err() && !file.exists());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn one_change_can_be_put_back_early_and_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let (journal, file) = (begin(&dir), dir.path().join("image"));
+    let entry = journal.note(Change::File { path: file.clone() }).unwrap();
+    std::fs::write(&file, "").unwrap();
+    journal.undo(entry).unwrap();
+    journal.undo(entry).unwrap();
+    assert!(!file.exists());
+    assert!(matches!(journal.undo(Entry(7)), Err(UndoError::NoSuchEntry { .. })));
+    // Not this run's any more: a new file of that name can be noted, and is put back too.
+    journal.note(Change::File { path: file.clone() }).unwrap();
+    std::fs::write(&file, "").unwrap();
+    drop(journal);
+    assert!(!file.exists());
+}
+
+#[test]
+fn what_is_not_ours_or_exists_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = begin(&dir);
+    assert!(matches!(journal.note(Change::Directory { path: "/etc/x".into() }), Err(UndoError::NotOurs { .. })));
+    let there = dir.path().join("there");
+    std::fs::write(&there, "").unwrap();
+    assert!(matches!(journal.note(Change::File { path: there }), Err(UndoError::Exists { .. })));
+}
+
+#[test]
+fn what_is_left_keeps_the_journal_for_the_next_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = begin(&dir);
+    journal.note(Change::CgroupDir { path: "/sys/fs/cgroup/not-ours".into() }).unwrap();
+    let path = journal.path().to_owned();
+    let error = journal.finish().unwrap_err().to_string();
+    assert!(error.contains("rmdir /sys/fs/cgroup/not-ours"), "{error}");
+    assert!(path.exists());
+    let recovered = recover(dir.path()).unwrap();
+    assert_eq!(recovered[0].left.len(), 1, "its lock is free although its process lives");
+}
+
+#[test]
+fn two_runs_of_one_process_have_two_journals_and_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (begin(&dir), begin(&dir));
+    assert_ne!(one.path(), two.path());
+    assert_ne!(one.run(), two.run());
+    drop(one);
+    assert!(two.path().exists());
+}
+
+#[test]
+fn a_claim_keeps_other_runs_out_until_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let (one, two) = (begin(&dir), begin(&dir));
+    one.claim("sysctl").unwrap();
+    one.claim("sysctl").unwrap();
+    assert!(matches!(two.claim("sysctl"), Err(UndoError::Claimed { .. })));
+    one.finish().unwrap();
+    two.claim("sysctl").unwrap();
+}
+
+#[test]
+fn a_spawned_process_ends_with_the_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = begin(&dir);
+    let (mut child, _) = journal.spawn(Command::new("sleep").arg("300"), "a sleeper", Stop::Terminate).unwrap();
+    let text = std::fs::read_to_string(journal.path()).unwrap();
+    assert!(text.contains("\"spawn\"") && text.contains("\"process\""), "{text}");
+    journal.finish().unwrap();
+    assert!(!child.wait().unwrap().success());
+    let missing = begin(&dir).spawn(&mut Command::new("/no/such/program"), "nothing", Stop::Terminate);
+    assert!(matches!(missing, Err(UndoError::Spawn { .. })));
+}
