@@ -32,7 +32,8 @@ pub(super) const CLIENT: &str = "client backend";
 
 /// The backend type; none while the process has no title of its own yet, or is no PostgreSQL process.
 pub(super) fn backend_type(cmdline: &str) -> Option<String> {
-    let title = cmdline.trim_matches(|c: char| c == '\0' || c.is_whitespace()).strip_prefix("postgres:")?.trim();
+    // A title is one string, padded with NUL; a command line is several.
+    let title = cmdline.split('\0').next()?.strip_prefix("postgres:")?.trim();
     // With cluster_name set the title is "postgres: NAME: walwriter".
     let (cluster, rest) = title.split_once(": ").map_or((None, title), |(name, rest)| (Some(name), rest.trim()));
     let named = auxiliary(title).or_else(|| cluster.and_then(|_| auxiliary(rest)));

@@ -1,0 +1,27 @@
+#!/bin/bash
+# The first process of the user-mode Linux that uml.rs boots, on the host's own files, read-only. DUMP, the example
+# dump_host, comes from the kernel's command line. A server's group without limits of its own lies in one with limits
+# on I/O and memory; its process writes far faster than the limits allow.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+set -eu
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+[ -e /dev/ubda ] || mount -t devtmpfs devtmpfs /dev
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t tmpfs tmpfs /mnt
+mkdir /mnt/data
+mount -t ext4 /dev/ubda /mnt/data
+
+dev=$(cat /sys/class/block/ubda/dev)
+groups=/sys/fs/cgroup
+echo "+io +memory" > $groups/cgroup.subtree_control
+mkdir $groups/db
+echo "$dev wbps=4194304 wiops=400" > $groups/db/io.max
+echo 48M > $groups/db/memory.max
+echo "+io +memory" > $groups/db/cgroup.subtree_control
+mkdir $groups/db/pg
+
+bash -c "echo \$\$ > $groups/db/pg/cgroup.procs
+(exec -a 'postgres: checkpointer' dd if=/dev/zero of=/mnt/data/file bs=64k count=3000 2> /dev/null) & wait" &
+"$DUMP" 8 "$dev" "main=$!"
+echo GUEST DONE
