@@ -1,0 +1,166 @@
+//! Ceilings that hold requests back before they reach the device, and the rate at which work passes them. A request
+//! held so is in no queue of the device: only rate against limit shows it.
+
+use crate::device::DeviceView;
+use crate::grid::Lane;
+use crate::scene::Scene;
+use backwater_model::{DeclaredVolume, Meta, Track, Window, catalogue as cat};
+
+/// Who set a ceiling.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CapOwner {
+    /// A control group, by its name.
+    Cgroup(String),
+    /// A rating that was told.
+    Declared,
+}
+
+/// What a ceiling counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CapUnit {
+    /// Operations a second.
+    Operations,
+    /// Bytes a second.
+    Bytes,
+}
+
+/// Which requests a ceiling counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Read,
+    Write,
+    /// Both together, as cloud volumes do.
+    Any,
+}
+
+/// A ceiling on a device and the rate against it.
+pub(crate) struct Cap {
+    pub(crate) owner: CapOwner,
+    pub(crate) op: Op,
+    pub(crate) unit: CapUnit,
+    /// The limit a second, while there is one.
+    pub(crate) limit: Lane,
+    /// Completions of the device a second.
+    pub(crate) rate: Lane,
+    /// What the group itself was counted for, a second, over five seconds (v1 counts when a request is handed in,
+    /// in bursts far over the limit).
+    pub(crate) group_rate: Lane,
+}
+
+/// A rate within these shares of the limit has reached it.
+const REACHED: (f64, f64) = (0.93, 1.1);
+
+impl Cap {
+    /// The rate that is closest to the limit from below or at it, second by second: the device's, or the group's own where
+    /// others use the device too.
+    pub(crate) fn reached(&self) -> Vec<bool> {
+        let near = |rate: &Lane| {
+            rate.with(&self.limit, |rate, limit| rate / limit).flags(|ratio| (REACHED.0..=REACHED.1).contains(&ratio))
+        };
+        let (device, group) = (near(&self.rate.smooth(1)), near(&self.group_rate.smooth(2)));
+        device.iter().zip(&group).map(|(device, group)| *device || *group).collect()
+    }
+}
+
+/// Every ceiling known for a device.
+pub(crate) fn of(scene: &Scene<'_>, device: &DeviceView) -> Vec<Cap> {
+    let mut caps = cgroup(scene, device, cat::CGROUP_IOPS_LIMIT.name, CapUnit::Operations);
+    caps.extend(cgroup(scene, device, cat::CGROUP_BPS_LIMIT.name, CapUnit::Bytes));
+    caps.extend(declared(scene, device));
+    caps
+}
+
+fn cgroup(scene: &Scene<'_>, device: &DeviceView, name: &str, unit: CapUnit) -> Vec<Cap> {
+    let grid = &scene.grid;
+    let on_device = |track: &Track<'_>| {
+        let dev = track.series.labels.get("dev");
+        !track.points.is_empty() && (dev == Some(&device.whole) || dev == Some(&device.dev))
+    };
+    let cap = |track: Track<'_>| {
+        let labels = &track.series.labels;
+        let (group, op) = (labels.get("cgroup")?, labels.get("op")?);
+        let counted = match unit {
+            CapUnit::Operations => cat::CGROUP_IOS.name,
+            CapUnit::Bytes => cat::CGROUP_IO_BYTES.name,
+        };
+        let dev = labels.get("dev")?;
+        let own = scene.window.track(counted, &[("cgroup", group), ("dev", dev), ("op", op)]);
+        let op = if op == "read" { Op::Read } else { Op::Write };
+        Some(Cap {
+            owner: CapOwner::Cgroup(group.to_owned()),
+            op,
+            unit,
+            limit: positive(grid.gauge(Some(track))),
+            rate: completions(device, op, unit),
+            group_rate: grid.rate(own),
+        })
+    };
+    scene.window.tracks(name, &[]).filter(on_device).filter_map(cap).collect()
+}
+
+fn positive(lane: Lane) -> Lane {
+    Lane(lane.0.into_iter().map(|value| value.filter(|limit| *limit > 0.0)).collect())
+}
+
+/// What the device completes, a second.
+pub(crate) fn completions(device: &DeviceView, op: Op, unit: CapUnit) -> Lane {
+    let (read, write) = match unit {
+        CapUnit::Operations => (&device.reads, &device.writes),
+        CapUnit::Bytes => (&device.read_bytes, &device.written_bytes),
+    };
+    match op {
+        Op::Read => read.clone(),
+        Op::Write => write.clone(),
+        Op::Any => read.with(write, |read, write| read + write),
+    }
+}
+
+/// What was told of a device: operations, bytes, burst operations, each a second.
+pub(crate) fn ratings(window: &Window, device: &DeviceView) -> [Option<f64>; 3] {
+    let told = window.meta.declared_volumes.iter().find(|volume| concerns(volume, device, &window.meta));
+    let series =
+        |name| window.track(name, &[("dev", &device.dev)]).or_else(|| window.track(name, &[("dev", &device.whole)]));
+    let rating = |name, value: Option<f64>| series(name).and_then(Track::last).or(value).filter(|rating| *rating > 0.0);
+    [
+        rating(cat::VOLUME_IOPS.name, told.and_then(|volume| volume.iops)),
+        rating(cat::VOLUME_BPS.name, told.and_then(|volume| volume.bytes_per_s)),
+        rating(cat::VOLUME_BURST_IOPS.name, told.and_then(|volume| volume.burst_iops)),
+    ]
+}
+
+/// Whether a told rating is of this device: by number, path or mount point; an unnamed one is of every data device.
+fn concerns(volume: &DeclaredVolume, device: &DeviceView, meta: &Meta) -> bool {
+    let Some(name) = volume.device.as_deref() else { return device.holds_data };
+    let mounted = |dev: &str| {
+        meta.device(dev).is_some_and(|known| {
+            known.mount_points.iter().any(|point| point == name) || format!("/dev/{}", known.name) == name
+        })
+    };
+    name == device.dev || name == device.whole || mounted(&device.dev) || mounted(&device.whole)
+}
+
+fn declared(scene: &Scene<'_>, device: &DeviceView) -> Vec<Cap> {
+    let [iops, bytes, burst] = ratings(scene.window, device);
+    let cap = |limit: f64, unit| Cap {
+        owner: CapOwner::Declared,
+        op: Op::Any,
+        unit,
+        limit: scene.grid.lane(|_| Some(limit)),
+        rate: completions(device, Op::Any, unit),
+        group_rate: scene.grid.unknown(),
+    };
+    // Both ceilings of a bursting volume stand; whichever holds at the time is the one that is reached.
+    let operations = [iops, burst].into_iter().flatten().map(|limit| cap(limit, CapUnit::Operations));
+    operations.chain(bytes.map(|limit| cap(limit, CapUnit::Bytes))).collect()
+}
+
+/// The lowest ceiling on writes of this device over a stretch, in bytes a second, given the mean size of a write. This is
+/// what the page cache can drain at most.
+pub(crate) fn drain_ceiling(caps: &[Cap], seconds: &std::ops::Range<usize>, write_bytes: f64) -> Option<f64> {
+    let writes = caps.iter().filter(|cap| cap.op != Op::Read);
+    let bytes = writes.filter_map(|cap| {
+        let limit = cap.limit.median(seconds)?;
+        Some(if cap.unit == CapUnit::Operations { limit * write_bytes } else { limit })
+    });
+    bytes.reduce(f64::min)
+}

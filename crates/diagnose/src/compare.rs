@@ -1,0 +1,170 @@
+//! Two windows side by side: what a remedy changed, and whether the change is larger than the noise.
+//!
+//! The interval of a mean is that of batch means: seconds are averaged in blocks of five, because neighbouring seconds are
+//! alike, and the interval is mean ± 2 standard errors of the blocks (Law, Simulation Modeling and Analysis, ch. 9).
+
+use crate::cliff;
+use crate::drain::levels;
+use crate::grid::{Grid, Lane};
+use crate::rules::diagnose;
+use crate::scene::Scene;
+use crate::{Options, throughput};
+use backwater_model::{Finding, Unit, Window};
+use serde::Serialize;
+
+/// Seconds in a block.
+const BLOCK: usize = 5;
+
+/// One figure of one window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Measure {
+    /// The value.
+    pub value: f64,
+    /// Where the true value lies, about 19 times in 20; none for figures that are one reading.
+    pub interval: Option<[f64; 2]>,
+}
+
+/// One figure in both windows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// Name that ends in its unit.
+    pub name: String,
+    /// What it is.
+    pub label: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// Before.
+    pub before: Option<Measure>,
+    /// After.
+    pub after: Option<Measure>,
+    /// (after − before) ÷ before.
+    pub change_ratio: Option<f64>,
+    /// Whether the intervals are apart; none where one has none.
+    pub clear: Option<bool>,
+}
+
+/// Two windows compared.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Length of each window in seconds.
+    pub seconds: [f64; 2],
+    /// Figures.
+    pub changes: Vec<Change>,
+    /// What was found before.
+    pub findings_before: Vec<Finding>,
+    /// What was found after.
+    pub findings_after: Vec<Finding>,
+    /// What makes the comparison doubtful.
+    pub doubts: Vec<String>,
+}
+
+/// What changed from one window to the other.
+pub fn compare(before: &Window, after: &Window) -> Comparison {
+    let (first, second) = (figures(before), figures(after));
+    let changes = first.into_iter().zip(second).map(|(a, b)| change(a, &b)).collect();
+    let findings = |window| diagnose(window, &Options::default());
+    let mut doubts = Vec::new();
+    let seconds = [before.seconds(), after.seconds()];
+    if seconds.iter().any(|seconds| *seconds < 30.0) {
+        doubts.push("A window of less than half a minute says little: take longer ones.".to_owned());
+    }
+    if seconds[0] > 2.0 * seconds[1] || seconds[1] > 2.0 * seconds[0] {
+        doubts.push(
+            "The windows differ in length by more than twice: what grows with time is not comparable.".to_owned(),
+        );
+    }
+    let counted = |window| throughput::lane(window, &Grid::of(window)).1;
+    if counted(before) != counted(after) {
+        doubts.push("Throughput is counted in transactions in one window and in commits in the other.".to_owned());
+    }
+    Comparison { seconds, changes, findings_before: findings(before), findings_after: findings(after), doubts }
+}
+
+struct Figure {
+    name: &'static str,
+    label: String,
+    unit: Unit,
+    measure: Option<Measure>,
+}
+
+fn change(before: Figure, after: &Figure) -> Change {
+    let both = before.measure.zip(after.measure);
+    let apart = |a: [f64; 2], b: [f64; 2]| a[1] < b[0] || b[1] < a[0];
+    Change {
+        name: before.name.to_owned(),
+        label: before.label,
+        unit: before.unit,
+        change_ratio: both.filter(|(a, _)| a.value != 0.0).map(|(a, b)| (b.value - a.value) / a.value),
+        clear: both.and_then(|(a, b)| Some(apart(a.interval?, b.interval?))),
+        before: before.measure,
+        after: after.measure,
+    }
+}
+
+fn figures(window: &Window) -> Vec<Figure> {
+    let scene = Scene::of(window);
+    let series = throughput::throughput(window);
+    let single = |value: Option<f64>| value.map(|value| Measure { value, interval: None });
+    let latency = throughput::latency_ms(window, &scene.grid);
+    let values: Vec<f64> = scene.throughput.0.iter().flatten().copied().collect();
+    let device = scene.devices.iter().find(|device| device.holds_data);
+    let dirty = device.map(|device| peak(&levels(window, &device.dev))).unwrap_or_default();
+    let written = device.map(|device| device.drained().clone()).unwrap_or_else(|| scene.grid.unknown());
+    let lane =
+        |name, label: &str, unit, lane: &Lane| Figure { name, label: label.to_owned(), unit, measure: mean(lane) };
+    let one = |name, label: &str, unit, value| Figure { name, label: label.to_owned(), unit, measure: single(value) };
+    vec![
+        lane("throughput_mean_per_s", scene.counted.label(), Unit::PerSecond, &scene.throughput),
+        one("throughput_peak_per_s", "the best second", Unit::PerSecond, values.iter().copied().reduce(f64::max)),
+        one("throughput_low_per_s", "the worst second but 5 %", Unit::PerSecond, low(&values)),
+        one("throughput_spread_ratio", "standard deviation ÷ mean of the seconds", Unit::Ratio, spread(&values)),
+        one("time_to_cliff_s", "first lasting fall of throughput", Unit::Seconds, cliff::find(&series).map(|c| c.at_s)),
+        lane("latency_mean_ms", "mean latency from the intended start", Unit::Milliseconds, &latency),
+        one("dirty_peak_bytes", "dirty and under writeback, at most", Unit::Bytes, dirty),
+        lane("written_bytes_per_s", "written to the data device", Unit::BytesPerSecond, &written),
+        one("drain_s", "drain if the load had ended with the window", Unit::Seconds, drain(window, &scene)),
+        lane("psi_io_some_ratio", "time in which some task waited on I/O", Unit::Ratio, &scene.psi_io),
+    ]
+}
+
+fn peak(levels: &[(backwater_model::Moment, f64)]) -> Option<f64> {
+    levels.iter().map(|(_, level)| *level).reduce(f64::max)
+}
+
+/// The drain as it was when the level stood highest: that is the one that matters.
+fn drain(window: &Window, scene: &Scene<'_>) -> Option<f64> {
+    let device = scene.devices.iter().find(|device| device.holds_data)?;
+    let levels = levels(window, &device.dev);
+    let (at, _) = levels.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    crate::predict::drain_time(window, &device.dev, at).filter(|drain| drain.outflow_seen).map(|drain| drain.drain_s)
+}
+
+fn mean(lane: &Lane) -> Option<Measure> {
+    let values: Vec<f64> = lane.0.iter().flatten().copied().collect();
+    let average = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    if values.is_empty() {
+        return None;
+    }
+    let value = average(&values);
+    let blocks: Vec<f64> = values.chunks_exact(BLOCK).map(average).collect();
+    let interval = (blocks.len() >= 4).then(|| {
+        let middle = average(&blocks);
+        let variance = blocks.iter().map(|block| (block - middle).powi(2)).sum::<f64>() / (blocks.len() - 1) as f64;
+        let error = (variance / blocks.len() as f64).sqrt();
+        [value - 2.0 * error, value + 2.0 * error]
+    });
+    Some(Measure { value, interval })
+}
+
+/// The value under which 5 % of the seconds lie.
+fn low(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 20).copied()
+}
+
+fn spread(values: &[f64]) -> Option<f64> {
+    let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len().max(1) as f64;
+    (mean > 0.0 && values.len() >= 2).then(|| variance.sqrt() / mean)
+}

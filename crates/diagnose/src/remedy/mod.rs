@@ -1,0 +1,5 @@
+//! Remedies as commands: what to run now, what keeps it so, and what takes it back.
+
+pub(crate) mod checkpoint;
+pub(crate) mod dirty;
+pub(crate) mod iops;

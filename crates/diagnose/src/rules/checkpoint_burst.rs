@@ -1,0 +1,247 @@
+//! checkpoint-burst: throughput dips, or latency jumps, while checkpoints sync; or checkpoints are forced too often.
+
+use super::checkpoint_log::{self, SyncPhase};
+use crate::grid::Lane;
+use crate::remedy::checkpoint;
+use crate::scene::Scene;
+use crate::throughput;
+use crate::unseen::{self, Missing};
+use crate::waits::{Wait, classify};
+use backwater_model::{Confidence, EventKind, Figure, Finding, Moment, Severity, Track, Unit, catalogue as cat};
+use std::ops::Range;
+
+/// A sync phase shorter than this cannot be told from noise on a grid of seconds.
+const SYNC_S: f64 = 1.0;
+/// Throughput in the phases ÷ throughput just outside them, at most; latency likewise, at least.
+const DIP: f64 = 0.7;
+const JUMP: f64 = 2.0;
+/// Seconds around a phase with which it is compared.
+const AROUND_S: usize = 20;
+/// Forced checkpoints closer together than this, in seconds, are too frequent; and how many make a habit.
+const FREQUENT_S: f64 = 120.0;
+const HABIT: usize = 3;
+
+/// The findings of a window: at most one of each cause.
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
+    let phases: Vec<SyncPhase> =
+        checkpoint_log::phases(scene).into_iter().filter(|phase| phase.sync_s >= SYNC_S).collect();
+    sync_stall(scene, &phases).into_iter().chain(too_frequent(scene)).collect()
+}
+
+/// What happened in the sync phases, against the seconds around them.
+struct Dip {
+    seconds: Vec<usize>,
+    inside: f64,
+    outside: f64,
+}
+
+fn dip(scene: &Scene<'_>, lane: &Lane, phases: &[SyncPhase]) -> Option<Dip> {
+    let ranges: Vec<Range<usize>> = phases.iter().filter_map(|phase| range(scene, phase)).collect();
+    let within = |second: usize| ranges.iter().any(|range| range.contains(&second));
+    let seconds: Vec<usize> = (0..scene.grid.count).filter(|second| within(*second)).collect();
+    let near = |second: &usize| {
+        let close = |range: &Range<usize>| *second + AROUND_S >= range.start && *second < range.end + AROUND_S;
+        !within(*second) && ranges.iter().any(close)
+    };
+    let outside =
+        crate::grid::median((0..scene.grid.count).filter(near).filter_map(|second| lane.get(second)).collect())?;
+    let inside: Vec<f64> = seconds.iter().filter_map(|second| lane.get(*second)).collect();
+    (!inside.is_empty()).then(|| Dip { inside: inside.iter().sum::<f64>() / inside.len() as f64, outside, seconds })
+}
+
+/// Whole seconds inside a phase.
+fn range(scene: &Scene<'_>, phase: &SyncPhase) -> Option<Range<usize>> {
+    let to = phase.to.seconds_since(scene.grid.from).min(scene.grid.count as f64);
+    let from = phase.from.seconds_since(scene.grid.from).max(0.0);
+    (to > from).then(|| from.round() as usize..to.round() as usize).filter(|range| !range.is_empty())
+}
+
+fn sync_stall(scene: &Scene<'_>, phases: &[SyncPhase]) -> Option<Finding> {
+    let work = dip(scene, &scene.throughput, phases);
+    let latency = dip(scene, &throughput::latency_ms(scene.window, &scene.grid), phases);
+    let fell = work.as_ref().is_some_and(|dip| dip.outside > 0.0 && dip.inside <= DIP * dip.outside);
+    let jumped = latency.as_ref().is_some_and(|dip| dip.outside > 0.0 && dip.inside >= JUMP * dip.outside);
+    let seconds = work.as_ref().or(latency.as_ref()).map(|dip| dip.seconds.clone()).unwrap_or_default();
+    let (first, last) = (*seconds.first()?, *seconds.last()?);
+    if !(fell || jumped) || !stands_out(scene, &seconds) {
+        return None;
+    }
+    let span = scene.grid.span(&(first..last + 1));
+    let mut finding = draft("sync-stall", span);
+    let lost = |second: usize| scene.share(&[], &(second..second + 1), |sample| classify(sample) != Wait::Other);
+    let shares: Vec<f64> = seconds.iter().filter_map(|second| lost(*second)).collect();
+    finding.foreground_lost = (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64);
+    finding.evidence = evidence(scene, phases, work.as_ref(), latency.as_ref(), &seconds);
+    finding.confidence = if fell && finding.foreground_lost.is_some() { Confidence::High } else { Confidence::Medium };
+    let sync: f64 = phases.iter().map(|phase| phase.sync_s).sum();
+    finding.summary = match work.filter(|_| fell) {
+        Some(dip) => format!(
+            "While {} checkpoints synced ({} in all), {} fell to {} from {} just before and after.",
+            phases.len(),
+            Unit::Seconds.show(sync),
+            scene.counted.label(),
+            Unit::PerSecond.show(dip.inside),
+            Unit::PerSecond.show(dip.outside),
+        ),
+        None => {
+            format!("While {} checkpoints synced ({} in all), latency jumped.", phases.len(), Unit::Seconds.show(sync))
+        }
+    };
+    finding.remedies = remedies(scene);
+    finding.unseen = not_seen(scene);
+    Some(finding)
+}
+
+/// Whether sessions wait on storage in those seconds at all, where sessions are seen: a dip without it is something else's.
+fn stands_out(scene: &Scene<'_>, seconds: &[usize]) -> bool {
+    let share = |second: usize| scene.share(&[], &(second..second + 1), |sample| classify(sample) != Wait::Other);
+    let shares: Vec<f64> = seconds.iter().filter_map(|second| share(*second)).collect();
+    let pressure: Vec<f64> = seconds.iter().filter_map(|second| scene.psi_io.get(*second)).collect();
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    match (shares.is_empty(), pressure.is_empty()) {
+        (false, _) => mean(&shares) >= 0.2,
+        (true, false) => mean(&pressure) >= 0.2,
+        (true, true) => false,
+    }
+}
+
+fn draft(cause: &str, span: (Moment, Moment)) -> Finding {
+    Finding {
+        rule: "checkpoint-burst".to_owned(),
+        cause: cause.to_owned(),
+        severity: Severity::Warning,
+        queue: "pg.checkpoint".to_owned(),
+        from: span.0,
+        to: span.1,
+        foreground_lost: None,
+        summary: String::new(),
+        evidence: Vec::new(),
+        ruled_out: Vec::new(),
+        unseen: Vec::new(),
+        confidence: Confidence::Medium,
+        victims: vec!["pg.commit".to_owned()],
+        remedies: Vec::new(),
+    }
+}
+
+fn evidence(
+    scene: &Scene<'_>,
+    phases: &[SyncPhase],
+    work: Option<&Dip>,
+    latency: Option<&Dip>,
+    seconds: &[usize],
+) -> Vec<Figure> {
+    let mut figures = vec![
+        Figure::new(
+            "checkpoints_count",
+            phases.len() as f64,
+            Unit::Count,
+            "checkpoints with a sync of a second or more",
+        ),
+        Figure::new("sync_total_s", phases.iter().map(|phase| phase.sync_s).sum(), Unit::Seconds, "time in syncs"),
+    ];
+    let mut add = |name: &str, value: Option<f64>, unit, label: &str| {
+        figures.extend(value.map(|value| Figure::new(name, value, unit, label)));
+    };
+    let longest = phases.iter().filter_map(|phase| phase.longest_s).reduce(f64::max);
+    add("sync_longest_s", longest, Unit::Seconds, "the longest single sync");
+    add("throughput_during_per_s", work.map(|dip| dip.inside), Unit::PerSecond, "throughput while they synced");
+    add("throughput_around_per_s", work.map(|dip| dip.outside), Unit::PerSecond, "throughput just before and after");
+    add("latency_during_ms", latency.map(|dip| dip.inside), Unit::Milliseconds, "mean latency while they synced");
+    add("latency_around_ms", latency.map(|dip| dip.outside), Unit::Milliseconds, "mean latency just before and after");
+    let pressure: Vec<f64> = seconds.iter().filter_map(|second| scene.psi_io.get(*second)).collect();
+    let mean = (!pressure.is_empty()).then(|| pressure.iter().sum::<f64>() / pressure.len() as f64);
+    add("psi_io_some_ratio", mean, Unit::Ratio, "time in which some task waited on I/O, in the syncs");
+    figures
+}
+
+fn remedies(scene: &Scene<'_>) -> Vec<backwater_model::Remedy> {
+    let target = scene.window.meta.targets.first();
+    let mut list: Vec<_> = checkpoint::spread(target).into_iter().collect();
+    let flush = target.and_then(|target| target.settings.get("checkpoint_flush_after"));
+    // 0 turns it off; where it is on, as it is by default on Linux, the advice would change nothing.
+    if flush.is_some_and(|text| text.trim_start().starts_with('0')) {
+        list.push(checkpoint::checkpoint_flush());
+    }
+    list.push(checkpoint::flush_after());
+    list
+}
+
+fn not_seen(scene: &Scene<'_>) -> Vec<backwater_model::Unseen> {
+    let mut missing = Missing::default();
+    let log = scene.window.events_of(EventKind::Log).next().is_some();
+    missing.unless(scene.window, log, &unseen::SERVER_LOG);
+    missing.unless(scene.window, !scene.window.samples().is_empty(), &unseen::SESSIONS);
+    missing.list()
+}
+
+/// Checkpoints that WAL forced, closer together than they should be. A CHECKPOINT command counts as requested too, so each must
+/// also have a good part of max_wal_size of WAL behind it.
+fn too_frequent(scene: &Scene<'_>) -> Option<Finding> {
+    let warnings = checkpoint_log::warnings(scene);
+    let forced = scene.window.tracks(cat::PG_CHECKPOINTS_REQUESTED.name, &[]).filter_map(|track| forced(scene, track));
+    let forced = forced.max_by_key(Vec::len).unwrap_or_default();
+    let spacing = mean_spacing(&forced);
+    let counted = forced.len() >= HABIT && spacing.is_some_and(|seconds| seconds < FREQUENT_S);
+    if !counted && warnings < 2 {
+        return None;
+    }
+    let span = match (forced.first(), forced.last()) {
+        (Some(first), Some(last)) if counted => (first.0, last.0),
+        _ => (scene.window.from, scene.window.to),
+    };
+    let mut finding = draft("too-frequent", span);
+    finding.severity = Severity::Info;
+    let mut add = |name: &str, value: Option<f64>, unit, label: &str| {
+        finding.evidence.extend(value.map(|value| Figure::new(name, value, unit, label)));
+    };
+    let wal = forced.iter().map(|(_, wal)| *wal).reduce(f64::max);
+    add("checkpoints_forced_count", Some(forced.len() as f64), Unit::Count, "checkpoints forced by WAL");
+    add("checkpoint_spacing_s", spacing, Unit::Seconds, "mean time between them");
+    add("wal_between_bytes", wal, Unit::Bytes, "WAL between two of them, at most");
+    add("server_warnings_count", Some(warnings as f64), Unit::Count, "warnings in the server's log");
+    let every = spacing.map_or_else(String::new, |seconds| format!(", one every {}", Unit::Seconds.show(seconds)));
+    finding.summary = format!(
+        "WAL filled max_wal_size and forced {} checkpoints{every}. Each makes the next write of every page a full page.",
+        forced.len().max(warnings),
+    );
+    finding.remedies = larger_wal(&forced, spacing).into_iter().collect();
+    finding.unseen = not_seen(scene);
+    Some(finding)
+}
+
+/// When requested checkpoints with enough WAL behind them were counted, and that WAL.
+fn forced(scene: &Scene<'_>, track: Track<'_>) -> Option<Vec<(Moment, f64)>> {
+    let name = track.series.labels.get("target")?;
+    let target = scene.window.meta.targets.iter().find(|target| target.name == name);
+    let max_wal = target
+        .and_then(|target| target.settings.get("max_wal_size"))
+        .and_then(|text| text.parse::<backwater_model::Bytes>().ok());
+    let least = max_wal.map_or(16e6, |bytes| bytes.0 as f64) * 0.3;
+    let wal = scene.window.track(cat::PG_WAL_INSERT.name, &[("target", name)])?;
+    let mut since = scene.window.from;
+    let mut list = Vec::new();
+    for pair in track.points.windows(2).filter(|pair| pair[0].epoch == pair[1].epoch && pair[1].value > pair[0].value) {
+        let written = wal.between(since, pair[1].at).increase().unwrap_or(0.0);
+        if written >= least {
+            list.push((pair[1].at, written));
+        }
+        since = pair[1].at;
+    }
+    Some(list)
+}
+
+fn mean_spacing(forced: &[(Moment, f64)]) -> Option<f64> {
+    let (first, last) = (forced.first()?.0, forced.last()?.0);
+    (forced.len() >= 2).then(|| last.seconds_since(first) / (forced.len() - 1) as f64)
+}
+
+/// Room for five minutes of WAL at the rate seen, with the share that PostgreSQL keeps for the next checkpoint.
+fn larger_wal(forced: &[(Moment, f64)], spacing: Option<f64>) -> Option<backwater_model::Remedy> {
+    let spacing = spacing.filter(|seconds| *seconds > 0.0)?;
+    let between = forced.iter().skip(1).map(|(_, wal)| *wal).reduce(f64::max)?;
+    let room = between / spacing * 300.0 * 1.9;
+    let predicted =
+        vec![Figure::new("checkpoint_spacing_s", 300.0, Unit::Seconds, "time between forced checkpoints, about")];
+    Some(checkpoint::more_wal(room, predicted))
+}

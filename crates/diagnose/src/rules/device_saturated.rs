@@ -1,0 +1,112 @@
+//! device-saturated: the device is busy all the time, requests wait in it, and nothing above it holds them back.
+//!
+//! Busy alone says little: a device that serves many requests at once is "busy" long before it is full
+//! (Linux `Documentation/admin-guide/iostats.rst`). So requests must also take long, or stand in line.
+
+use super::io_capped;
+use crate::device::DeviceView;
+use crate::grid::{Lane, both, episodes, longest};
+use crate::scene::Scene;
+use crate::unseen::{self, Missing};
+use crate::waits::{Wait, classify};
+use backwater_model::{Confidence, Figure, Finding, RuledOut, Severity, Unit, catalogue as cat};
+use std::ops::Range;
+
+/// Share of time with a request in the device.
+const BUSY: f64 = 0.9;
+/// Mean time of a request from which it is long, in milliseconds, whatever the device.
+const LONG_MS: f64 = 10.0;
+/// Mean number of requests in the device from which they stand in line, and share of the queue's depth.
+const DEEP: f64 = 32.0;
+const DEEP_SHARE: f64 = 0.5;
+/// Share of time in which tasks must wait on I/O.
+const WAITING: f64 = 0.2;
+/// Seconds it must last, and seconds of another mind that do not end it.
+const LEAST_S: usize = 5;
+const BRIDGE_S: usize = 2;
+
+/// The findings of a window: at most one a device.
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
+    scene.devices.iter().filter_map(|device| of_device(scene, device)).collect()
+}
+
+fn of_device(scene: &Scene<'_>, device: &DeviceView) -> Option<Finding> {
+    let busy = device.busy.smooth(1).flags(|busy| busy >= BUSY);
+    let depth =
+        crate::device::track(scene.window, &cat::DISK_NR_REQUESTS, &device.dev).and_then(backwater_model::Track::last);
+    let deep_from = depth.map_or(DEEP, |depth| DEEP.min(depth * DEEP_SHARE));
+    let slow = device.await_ms.smooth(1).flags(|ms| ms >= LONG_MS);
+    let deep = device.in_flight.smooth(1).flags(|count| count >= deep_from);
+    let queueing: Vec<bool> = slow.iter().zip(&deep).map(|(slow, deep)| *slow || *deep).collect();
+    let waiting = scene.waiting(&scene.waits(device), WAITING);
+    let free: Vec<bool> = io_capped::capped(scene, device).into_iter().map(|capped| !capped).collect();
+    let flags = both(&both(&busy, &queueing), &both(&waiting, &free));
+    let (range, seconds) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
+    let in_flight = device.in_flight.mean(&range);
+    let cause = if in_flight.is_some_and(|count| count >= deep_from) { "deep-queue" } else { "slow-requests" };
+    Some(finding(scene, device, cause, &range, seconds))
+}
+
+fn finding(scene: &Scene<'_>, device: &DeviceView, cause: &str, range: &Range<usize>, seconds: usize) -> Finding {
+    let (from, to) = scene.grid.span(range);
+    let lost = scene.share(&device.targets, range, |sample| classify(sample) != Wait::Other);
+    let pressure_seen = scene.psi_io.mean(range).is_some();
+    let mut missing = Missing::default();
+    missing.unless(scene.window, pressure_seen, &unseen::PRESSURE);
+    missing.unless(scene.window, unseen::seen(scene.window, &cat::CGROUP_IOS), &unseen::CGROUPS);
+    Finding {
+        rule: "device-saturated".to_owned(),
+        cause: cause.to_owned(),
+        severity: if lost.is_some_and(|share| share >= 0.5) { Severity::Critical } else { Severity::Warning },
+        queue: format!("host.disk@{}", device.dev),
+        from,
+        to,
+        foreground_lost: lost,
+        summary: summary(device, range),
+        evidence: evidence(scene, device, range, seconds),
+        ruled_out: ruled_out(scene, device, range),
+        unseen: missing.list(),
+        confidence: if pressure_seen && lost.is_some() { Confidence::High } else { Confidence::Medium },
+        victims: vec!["pg.commit".to_owned()],
+        remedies: crate::advise::less_writing(),
+    }
+}
+
+fn summary(device: &DeviceView, range: &Range<usize>) -> String {
+    let show = |lane: &Lane, unit: Unit| lane.mean(range).map_or("an unknown".to_owned(), |value| unit.show(value));
+    format!(
+        "Device {} is busy {} of the time; a request takes {} and {} are in it. It completes {} and that is all it can do.",
+        device.name,
+        show(&device.busy, Unit::Ratio),
+        show(&device.await_ms, Unit::Milliseconds),
+        show(&device.in_flight, Unit::Count),
+        show(&device.reads.with(&device.writes, |read, write| read + write), Unit::PerSecond),
+    )
+}
+
+fn evidence(scene: &Scene<'_>, device: &DeviceView, range: &Range<usize>, seconds: usize) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let mut add = |name: &str, value: Option<f64>, unit, label: &str| {
+        figures.extend(value.map(|value| Figure::new(name, value, unit, label)));
+    };
+    add("device_busy_ratio", device.busy.mean(range), Unit::Ratio, "device busy");
+    add("await_ms", device.await_ms.mean(range), Unit::Milliseconds, "time of a request in the device");
+    add("in_flight_count", device.in_flight.mean(range), Unit::Count, "requests in the device, mean");
+    add("reads_per_s", device.reads.mean(range), Unit::PerSecond, "reads completed");
+    add("writes_per_s", device.writes.mean(range), Unit::PerSecond, "writes completed");
+    add("read_bytes_per_s", device.read_bytes.mean(range), Unit::BytesPerSecond, "bytes read");
+    add("written_bytes_per_s", device.written_bytes.mean(range), Unit::BytesPerSecond, "bytes written");
+    add("psi_io_some_ratio", scene.psi_io.mean(range), Unit::Ratio, "time in which some task waited on I/O");
+    add("saturated_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
+    figures
+}
+
+fn ruled_out(scene: &Scene<'_>, device: &DeviceView, range: &Range<usize>) -> Vec<RuledOut> {
+    let caps = crate::caps::of(scene, device);
+    let highest = caps.iter().filter_map(|cap| Some(cap.rate.max(range)? / cap.limit.median(range)?)).reduce(f64::max);
+    let because = match highest {
+        Some(share) => format!("no ceiling was reached: at most {} of one", Unit::Ratio.show(share)),
+        None => "no control group limits it and no rating was declared".to_owned(),
+    };
+    vec![RuledOut { cause: "io-capped".to_owned(), because }]
+}

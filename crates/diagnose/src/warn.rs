@@ -1,0 +1,76 @@
+//! A warning before the cliff: the level rises towards the point where writers are paused, and will be there soon.
+
+use crate::device;
+use crate::limits::LimitOwner;
+use crate::predict::{Basis, time_to_cliff};
+use crate::rules;
+use backwater_model::{Confidence, Figure, Finding, Moment, Severity, Span, Unit, Window};
+
+/// Seconds of readings the warning rests on.
+const LOOK_S: f64 = 5.0;
+/// In each of so many parts of them the level must have risen.
+const PARTS: usize = 4;
+/// Below this share of the pausing point there is no warning: a burst that will end is likelier.
+const LEAST_FILL: f64 = 0.3;
+
+/// Warnings at the end of a window, for every device whose dirty pages will reach the pausing point within `within_s` seconds.
+/// Only where the level truly rises over several seconds and does so against the device's known or measured writing.
+pub fn warn(window: &Window, within_s: f64) -> Vec<Finding> {
+    device::watched(window).iter().filter_map(|dev| of_device(window, dev, within_s)).collect()
+}
+
+fn of_device(window: &Window, dev: &str, within_s: f64) -> Option<Finding> {
+    let from = (window.to - Span::from_seconds(LOOK_S)).max(window.from);
+    if !rising(window, dev, from) {
+        return None;
+    }
+    let prediction = time_to_cliff(window, dev, from, LOOK_S)?;
+    // What is dirtied before the flusher wakes says nothing of whether the device will keep up.
+    let certain = matches!(prediction.basis, Basis::NetSlope | Basis::InflowThenCeiling);
+    let left_s = prediction.at_s - window.to.seconds_since(from);
+    let fill = prediction.level_bytes / prediction.target_bytes;
+    if !certain || !(0.0..=within_s).contains(&left_s) || fill < LEAST_FILL {
+        return None;
+    }
+    let queue = match &prediction.limit {
+        LimitOwner::Cgroup(group) => format!("host.dirty@{group}"),
+        _ => format!("host.dirty@{dev}"),
+    };
+    let mut finding = rules::dirty_draft("approaching", queue, (from, window.to));
+    finding.severity = if left_s <= within_s / 3.0 { Severity::Warning } else { Severity::Info };
+    finding.confidence = if prediction.basis == Basis::NetSlope { Confidence::Medium } else { Confidence::Low };
+    finding.summary = format!(
+        "{} are dirty, {} more each second: in {} the kernel begins to pause writers, at {}.",
+        Unit::Bytes.show(prediction.level_bytes),
+        Unit::Bytes.show(prediction.growth_bytes_per_s),
+        Unit::Seconds.show(left_s),
+        Unit::Bytes.show(prediction.target_bytes),
+    );
+    finding.evidence = vec![
+        Figure::new("time_to_cliff_s", left_s, Unit::Seconds, "time until writers are paused"),
+        Figure::new("dirty_level_bytes", prediction.level_bytes, Unit::Bytes, "dirty and under writeback"),
+        Figure::new("growth_bytes_per_s", prediction.growth_bytes_per_s, Unit::BytesPerSecond, "growth"),
+        Figure::new(
+            "pause_begins_bytes",
+            prediction.target_bytes,
+            Unit::Bytes,
+            "where the kernel begins to pause writers",
+        ),
+    ];
+    finding.victims.clear();
+    Some(finding)
+}
+
+/// Whether the level rose in every part of the look.
+fn rising(window: &Window, dev: &str, from: Moment) -> bool {
+    let readings: Vec<(Moment, f64)> =
+        crate::drain::levels(window, dev).into_iter().filter(|(at, _)| *at >= from && *at <= window.to).collect();
+    let at = |part: usize| {
+        let moment = from + Span::from_seconds(window.to.seconds_since(from) * part as f64 / PARTS as f64);
+        let before = readings.iter().rev().find(|(when, _)| *when <= moment);
+        let near = before.or(readings.first().filter(|_| part == 0))?;
+        (moment.seconds_since(near.0).abs() <= 1.5).then_some(near.1)
+    };
+    let levels: Option<Vec<f64>> = (0..=PARTS).map(at).collect();
+    levels.is_some_and(|levels| levels.windows(2).all(|pair| pair[1] > pair[0]))
+}
