@@ -23,6 +23,7 @@ mod tcp;
 mod testing;
 mod text;
 mod title;
+mod together;
 mod watch;
 
 pub use capabilities::{Capability, capabilities};
@@ -77,17 +78,22 @@ impl Roots {
     }
 }
 
-/// Every probe of the host. Devices and servers may be added to `watch` while they run.
+/// Every probe of the host: levels at 10 Hz, totals at 2 Hz, processes and their sockets at 1 Hz. Devices and servers
+/// may be added to `watch` while they run.
 pub fn probes(roots: &Roots, watch: &Arc<Watch>) -> Vec<Box<dyn Probe>> {
-    vec![
+    let levels: Vec<Box<dyn Probe>> = vec![
         Box::new(memory::PageCache::new(roots)),
         Box::new(bdi::Writeback::new(roots, watch)),
         Box::new(disk::Disks::new(roots, watch)),
+    ];
+    let totals: Vec<Box<dyn Probe>> = vec![
         Box::new(pressure::Pressure::new(roots, watch)),
         Box::new(cpu::Processors::new(roots)),
         Box::new(cgroup::IoGroups::new(roots, watch)),
         Box::new(cgroup::MemoryGroups::new(roots, watch)),
-        Box::new(process::Processes::new(roots, watch)),
-        Box::new(tcp::Sockets::new(roots, watch)),
-    ]
+    ];
+    let processes: Vec<Box<dyn Probe>> =
+        vec![Box::new(process::Processes::new(roots, watch)), Box::new(tcp::Sockets::new(roots, watch))];
+    let together = |name, parts| -> Box<dyn Probe> { Box::new(together::Together::new(name, parts)) };
+    vec![together("host.levels", levels), together("host.totals", totals), together("host.processes", processes)]
 }
