@@ -1,1 +1,44 @@
-//! placeholder
+//! Terminal text: findings, tables, plots, a lab run's outcome, queues and sessions, as strings for people.
+//!
+//! Nothing here prints, reads a clock or looks at the environment: the binary decides the [`Style`] and writes the
+//! text. Whatever comes from outside (query texts, names, log lines) is cleaned on the way, so that no control
+//! character or escape sequence of somebody else reaches the terminal, and no line of a table or plot is wider than
+//! the style allows. (Commands to copy are the one exception: they stay on one line, whole.)
+
+mod advice;
+mod ash;
+mod canvas;
+mod check;
+mod comparison;
+mod examined;
+mod findings;
+mod metric;
+mod outcome;
+mod page;
+mod plot;
+mod published;
+mod queues;
+mod remedies;
+mod scale;
+mod side_by_side;
+mod style;
+mod table;
+mod text;
+mod when;
+
+#[cfg(test)]
+mod samples_for_tests;
+
+pub use advice::advice;
+pub use ash::{GroupBy, ash};
+pub use check::{CheckRow, check};
+pub use comparison::comparison;
+pub use examined::{findings_in, unseen_in};
+pub use findings::findings;
+pub use outcome::{outcome, outcome_beside, stampede_table};
+pub use plot::{Curve, Panel, panels, plot};
+pub use published::{Published, PublishedRow, published};
+pub use queues::queues;
+pub use side_by_side::outcomes_side_by_side;
+pub use style::Style;
+pub use table::table;
