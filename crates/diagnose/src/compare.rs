@@ -103,7 +103,7 @@ fn change(before: Figure, after: &Figure) -> Change {
 
 fn figures(window: &Window) -> Vec<Figure> {
     let scene = Scene::of(window);
-    let series = throughput::throughput(window);
+    let series = working(throughput::throughput(window));
     let single = |value: Option<f64>| value.map(|value| Measure { value, interval: None });
     let latency = throughput::latency_ms(window, &scene.grid);
     let values: Vec<f64> = scene.throughput.0.iter().flatten().copied().collect();
@@ -125,6 +125,14 @@ fn figures(window: &Window) -> Vec<Figure> {
         one("drain_s", "drain if the load had ended with the window", Unit::Seconds, drain(window, &scene)),
         lane("psi_io_some_ratio", "time in which some task waited on I/O", Unit::Ratio, &scene.psi_io),
     ]
+}
+
+/// Throughput until the last second with any work: the end of a load is no cliff.
+fn working(mut series: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let peak = series.iter().map(|(_, rate)| *rate).fold(0.0, f64::max);
+    let last = series.iter().rposition(|(_, rate)| *rate > 0.01 * peak);
+    series.truncate(last.map_or(0, |last| last + 1));
+    series
 }
 
 fn peak(levels: &[(backwater_model::Moment, f64)]) -> Option<f64> {

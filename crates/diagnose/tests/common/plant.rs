@@ -85,7 +85,6 @@ struct State {
     held: f64,
     in_flight: f64,
     sync: bool,
-    sync_ms: f64,
 }
 
 impl Plant {
@@ -184,7 +183,6 @@ impl Plant {
         state.psi_us += (state.held * 1.2).min(0.95) * STEP * 1e6;
         state.done += tps * STEP;
         state.latency_us += tps * STEP * 4_000.0 / open.max(0.05);
-        state.sync_ms += if state.sync { STEP * 1e3 } else { 0.0 };
     }
 
     fn read(&self, to: &mut Readings, state: &State, now: f64) {
@@ -219,7 +217,10 @@ impl Plant {
         self.read_disk(to, state, at);
         to.put(&cat::LOAD_COMPLETED, &[], at, state.done);
         to.put(&cat::LOAD_LATENCY_US, &[], at, state.latency_us);
-        to.put(&cat::PG_CHECKPOINT_SYNC_MS, &[("target", "lab")], at, state.sync_ms);
+        // The server counts a checkpoint's sync time when the checkpoint has ended.
+        let ended = self.syncs.iter().filter(|(from, length)| from + length <= now);
+        let sync_ms = ended.map(|(_, length)| length * 1e3).sum();
+        to.put(&cat::PG_CHECKPOINT_SYNC_MS, &[("target", "lab")], at, sync_ms);
         to.put(&cat::CPU_IDLE, &[], at, at);
         if now < self.load_s {
             self.look(to, state, at);
