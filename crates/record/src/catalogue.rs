@@ -1,0 +1,162 @@
+//! `series.jsonl`: the number, name and labels of every series, one JSON object a line, in order of first use. A line is
+//! written before the first point that refers to it; a last line without its end was being written when the recorder died.
+
+use crate::RecordError;
+use crate::append::AppendFile;
+use crate::layout::SERIES;
+use backwater_model::{Registry, Series, SeriesId};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+#[derive(Serialize, Deserialize)]
+struct Line<S> {
+    id: u32,
+    series: S,
+}
+
+/// The series of a recording as read.
+#[derive(Debug, Default)]
+pub(crate) struct Catalogue {
+    /// By number; none where a line was lost.
+    pub(crate) series: Vec<Option<Arc<Series>>>,
+    /// Length of the part that is complete, in bytes.
+    pub(crate) complete_bytes: u64,
+    /// What could not be read.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Catalogue {
+    /// Reads the catalogue; none is an empty one.
+    pub(crate) fn read(dir: &Path) -> Result<Catalogue, RecordError> {
+        let path = dir.join(SERIES);
+        let text = match std::fs::read(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Catalogue::default()),
+            text => text.map_err(RecordError::at("read", &path))?,
+        };
+        let mut catalogue = Catalogue::default();
+        for (place, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let warning = |what: &str| format!("{}, line {}: {what}", path.display(), place + 1);
+            if !line.ends_with(b"\n") {
+                catalogue.warnings.push(warning("cut short when the recorder ended; ignored"));
+                break;
+            }
+            catalogue.complete_bytes += line.len() as u64;
+            match serde_json::from_slice::<Line<Series>>(line) {
+                Ok(line) if (line.id as usize) < Registry::LIMIT * 64 => catalogue.put(line),
+                _ => catalogue.warnings.push(warning("not a series; its points are left out")),
+            }
+        }
+        Ok(catalogue)
+    }
+
+    fn put(&mut self, line: Line<Series>) {
+        let place = line.id as usize;
+        if self.series.len() <= place {
+            self.series.resize(place + 1, None);
+        }
+        self.series[place] = Some(Arc::new(line.series));
+    }
+}
+
+/// Writes the catalogue and knows its numbers.
+#[derive(Debug)]
+pub(crate) struct CatalogueWriter {
+    file: AppendFile,
+    ids: HashMap<Arc<Series>, u32>,
+    next_id: u32,
+    /// From the numbers of the run's registry to the recording's own.
+    remap: Vec<Option<u32>>,
+    unwritten: Vec<u8>,
+}
+
+impl CatalogueWriter {
+    /// Continues the catalogue in `dir` or begins one. `first_free` is a number that no point on disk has.
+    pub(crate) fn open(dir: &Path, first_free: u32, durable: bool) -> Result<Self, RecordError> {
+        let known = Catalogue::read(dir)?;
+        for warning in &known.warnings {
+            tracing::warn!("{warning}");
+        }
+        let next_id = first_free.max(known.series.len() as u32);
+        let numbered = known.series.into_iter().enumerate();
+        let ids = numbered.filter_map(|(id, series)| Some((series?, id as u32))).collect();
+        let file = AppendFile::open(&dir.join(SERIES), known.complete_bytes, durable)?;
+        Ok(CatalogueWriter { file, ids, next_id, remap: Vec::new(), unwritten: Vec::new() })
+    }
+
+    /// The recording's number for a series of the run; none if the registry does not know it.
+    pub(crate) fn id_of(&mut self, id: SeriesId, registry: &Registry) -> Option<u32> {
+        let place = id.0 as usize;
+        if let Some(Some(known)) = self.remap.get(place) {
+            return Some(*known);
+        }
+        let series = registry.get(id)?;
+        let own = match self.ids.get(&series) {
+            Some(own) => *own,
+            None => self.add(series)?,
+        };
+        if self.remap.len() <= place {
+            self.remap.resize(place + 1, None);
+        }
+        self.remap[place] = Some(own);
+        Some(own)
+    }
+
+    fn add(&mut self, series: Arc<Series>) -> Option<u32> {
+        let id = self.next_id;
+        serde_json::to_writer(&mut self.unwritten, &Line { id, series: &*series }).ok()?;
+        self.unwritten.push(b'\n');
+        self.ids.insert(series, id);
+        self.next_id += 1;
+        Some(id)
+    }
+
+    /// Writes the series that are new.
+    pub(crate) fn flush(&mut self) -> Result<(), RecordError> {
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        self.file.append(&self.unwritten)?;
+        self.unwritten.clear();
+        Ok(())
+    }
+
+    /// Size of the file in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::catalogue::{DISK_BUSY_MS, PG_WAL_INSERT};
+
+    #[test]
+    fn a_catalogue_cut_anywhere_keeps_its_whole_lines_and_can_be_continued() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::new();
+        let busy = registry.intern(DISK_BUSY_MS.series(&[("dev", "7:0")])).unwrap();
+        let insert = registry.intern(PG_WAL_INSERT.series(&[("target", "a=b,\n")])).unwrap();
+        let mut writer = CatalogueWriter::open(dir.path(), 0, false).unwrap();
+        assert_eq!((writer.id_of(insert, &registry), writer.id_of(busy, &registry)), (Some(0), Some(1)));
+        writer.flush().unwrap();
+        drop(writer);
+        let path = dir.path().join(SERIES);
+        let text = std::fs::read(&path).unwrap();
+        for cut in 0..=text.len() {
+            std::fs::write(&path, &text[..cut]).unwrap();
+            let whole = text[..cut].iter().filter(|byte| **byte == b'\n').count();
+            let read = Catalogue::read(dir.path()).unwrap();
+            assert_eq!(read.series.len(), whole);
+            assert_eq!(read.warnings.is_empty(), cut == 0 || text[cut - 1] == b'\n');
+            let mut writer = CatalogueWriter::open(dir.path(), 0, false).unwrap();
+            assert_eq!((writer.id_of(insert, &registry), writer.id_of(busy, &registry)), (Some(0), Some(1)));
+            writer.flush().unwrap();
+            assert_eq!(std::fs::read(&path).unwrap(), text);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Rows of a tail, or of several small segments, brought together and put in order.
+
+use crate::RecordError;
+use crate::table::{AT, Interner, Misfit, Table};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type, UInt32Type};
+use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, RecordBatch, new_null_array};
+use arrow_schema::{ArrowError, DataType};
+use arrow_select::interleave::interleave;
+use std::path::Path;
+
+/// How many rows are put in order at a time: bounds the memory beside that of the rows themselves.
+const ROWS_AT_ONCE: usize = 16_384;
+
+/// Collects batches of one table, in which texts become numbers of one dictionary for each column.
+pub(crate) struct Gather {
+    table: Table,
+    parts: Vec<Vec<ArrayRef>>,
+    texts: Vec<Interner>,
+    last_translation: Vec<Option<(ArrayRef, Vec<i32>)>>,
+}
+
+impl Gather {
+    pub(crate) fn new(table: Table) -> Self {
+        let columns = table.schema().fields().len();
+        Gather {
+            table,
+            parts: Vec::new(),
+            texts: (0..columns).map(|_| Interner::default()).collect(),
+            last_translation: vec![None; columns],
+        }
+    }
+
+    /// Adds the rows of a batch. Columns it lacks are null; columns that this table has not are left out.
+    pub(crate) fn add(&mut self, path: &Path, batch: &RecordBatch) -> Result<(), RecordError> {
+        let schema = self.table.schema();
+        let mut part: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
+        for (place, field) in schema.fields().iter().enumerate() {
+            let numbered = matches!(field.data_type(), DataType::Dictionary(..));
+            let column = match batch.column_by_name(field.name()) {
+                Some(column) if column.data_type() != field.data_type() => {
+                    return Err(RecordError::damaged(path, format!("column {} has another type", field.name())));
+                }
+                Some(column) if numbered => {
+                    self.renumber(place, column).map_err(|why| RecordError::damaged(path, why))?
+                }
+                Some(column) => column.clone(),
+                None if field.is_nullable() && numbered => new_null_array(&DataType::Int32, batch.num_rows()),
+                None if field.is_nullable() => new_null_array(field.data_type(), batch.num_rows()),
+                None => return Err(RecordError::damaged(path, format!("column {} is missing", field.name()))),
+            };
+            part.push(column);
+        }
+        self.parts.push(part);
+        Ok(())
+    }
+
+    /// A column's numbers in the dictionary of the whole.
+    fn renumber(&mut self, place: usize, column: &ArrayRef) -> Result<ArrayRef, Misfit> {
+        const WHAT: Misfit = Misfit("of text");
+        let numbered = column.as_dictionary_opt::<Int32Type>().ok_or(WHAT)?;
+        let values = numbered.values();
+        let same =
+            self.last_translation[place].as_ref().is_some_and(|(last, _)| last.to_data().ptr_eq(&values.to_data()));
+        if !same {
+            let texts = values.as_string_opt::<i32>().ok_or(WHAT)?;
+            let translation = texts.iter().map(|text| self.texts[place].number(text.unwrap_or_default())).collect();
+            self.last_translation[place] = Some((values.clone(), translation));
+        }
+        let (_, translation) = self.last_translation[place].as_ref().ok_or(WHAT)?;
+        let keys = numbered.keys().iter().map(|key| translation.get(usize::try_from(key?).ok()?).copied());
+        Ok(std::sync::Arc::new(keys.collect::<Int32Array>()))
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> usize {
+        self.parts.iter().map(|part| part[0].len()).sum()
+    }
+
+    /// Gives all rows in the table's order, a limited number at a time.
+    pub(crate) fn in_order(
+        mut self,
+        mut give: impl FnMut(&RecordBatch) -> Result<(), ArrowError>,
+    ) -> Result<(), ArrowError> {
+        self.last_translation.clear();
+        let schema = self.table.schema();
+        let order = self.order()?;
+        let places = self.places();
+        let dictionaries: Vec<ArrayRef> = self.texts.iter_mut().map(Interner::values).collect();
+        for rows in order.chunks(ROWS_AT_ONCE) {
+            let rows: Vec<(usize, usize)> = rows.iter().map(|row| places[*row as usize]).collect();
+            let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
+            for (place, field) in schema.fields().iter().enumerate() {
+                let parts: Vec<&dyn Array> = self.parts.iter().map(|part| &*part[place]).collect();
+                let column = interleave(&parts, &rows)?;
+                columns.push(match field.data_type() {
+                    DataType::Dictionary(..) => {
+                        let keys = column.as_primitive::<Int32Type>().clone();
+                        std::sync::Arc::new(DictionaryArray::<Int32Type>::try_new(keys, dictionaries[place].clone())?)
+                    }
+                    _ => column,
+                });
+            }
+            give(&RecordBatch::try_new(schema.clone(), columns)?)?;
+        }
+        Ok(())
+    }
+
+    /// Part and row of each row, in the order in which they were added.
+    fn places(&self) -> Vec<(usize, usize)> {
+        let parts = self.parts.iter().enumerate();
+        parts.flat_map(|(part, columns)| (0..columns[0].len()).map(move |row| (part, row))).collect()
+    }
+
+    /// The rows by the table's order, then by time, then as they were added.
+    fn order(&self) -> Result<Vec<u32>, ArrowError> {
+        let schema = self.table.schema();
+        let mut keys = Vec::new();
+        for name in self.table.order().iter().chain([&AT]) {
+            let column = schema.index_of(name)?;
+            keys.push(self.parts.iter().flat_map(|part| numbers(&part[column])).collect::<Vec<i64>>());
+        }
+        let mut order: Vec<u32> = (0..self.rows() as u32).collect();
+        order.sort_unstable_by(|one, other| {
+            let differs =
+                keys.iter().map(|key| key[*one as usize].cmp(&key[*other as usize])).find(|order| order.is_ne());
+            differs.unwrap_or_else(|| one.cmp(other))
+        });
+        Ok(order)
+    }
+}
+
+/// A column of numbers, or of texts as their numbers, as something to compare. Null comes first.
+fn numbers(column: &ArrayRef) -> Vec<i64> {
+    fn of<T: ArrowPrimitiveType>(column: &PrimitiveArray<T>) -> Vec<i64>
+    where
+        i64: From<T::Native>,
+    {
+        column.iter().map(|number| number.map_or(i64::MIN, i64::from)).collect()
+    }
+    if let Some(column) = column.as_primitive_opt::<UInt32Type>() {
+        of(column)
+    } else if let Some(column) = column.as_primitive_opt::<Int32Type>() {
+        of(column)
+    } else if let Some(column) = column.as_primitive_opt::<Int64Type>() {
+        of(column)
+    } else {
+        vec![0; column.len()]
+    }
+}

@@ -1,0 +1,150 @@
+//! `meta.json`: what the recording says of itself, and the format it is in.
+
+use crate::RecordError;
+use crate::layout::{META, publish, temp_of};
+use backwater_model::Meta;
+use serde::{Deserialize, Serialize};
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+/// The format of everything in the directory. Columns and fields may be added within one format; anything that an
+/// older reader would misunderstand needs a new number.
+pub(crate) const FORMAT_VERSION: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct MetaFile<M> {
+    format_version: u32,
+    meta: M,
+}
+
+/// The text of `meta.json`.
+pub(crate) fn encode(path: &Path, meta: &Meta) -> Result<Vec<u8>, RecordError> {
+    let file = MetaFile { format_version: FORMAT_VERSION, meta };
+    let mut text = serde_json::to_vec_pretty(&file).map_err(|error| RecordError::encode(path, error))?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+/// Writes `meta.json` beside its old self and puts it in its place, so that every reader finds one or the other.
+pub(crate) fn write(dir: &Path, meta: &Meta, durable: bool) -> Result<(), RecordError> {
+    let path = dir.join(META);
+    let temp = temp_of(&path);
+    let text = encode(&path, meta)?;
+    let fill = || {
+        let mut file = std::fs::File::create(&temp)?;
+        file.write_all(&text)?;
+        if durable { file.sync_all() } else { Ok(()) }
+    };
+    let done = fill().map_err(RecordError::at("write", &temp)).and_then(|()| publish(&temp, &path, durable));
+    if done.is_err() {
+        // The error that matters is the one above: a temporary file that cannot be removed is removed at the next start.
+        let _ = std::fs::remove_file(&temp);
+    }
+    done
+}
+
+/// Reads `meta.json`.
+pub(crate) fn read(dir: &Path) -> Result<Meta, RecordError> {
+    let path = dir.join(META);
+    let text = match std::fs::read(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(RecordError::NotARecording { dir: dir.to_owned() });
+        }
+        text => text.map_err(RecordError::at("read", &path))?,
+    };
+    decode(&path, &text)
+}
+
+fn decode(path: &Path, text: &[u8]) -> Result<Meta, RecordError> {
+    let damaged = |why: String| RecordError::Damaged {
+        path: path.to_owned(),
+        why,
+        advice: "restore this file from a copy; the segments beside it are still readable by any Parquet reader",
+    };
+    let file: MetaFile<serde_json::Value> = serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
+    if file.format_version != FORMAT_VERSION {
+        let written_by = file.meta.get("written_by").and_then(|name| name.as_str()).unwrap_or("unknown");
+        return Err(RecordError::UnknownVersion {
+            path: path.to_owned(),
+            found: file.format_version.to_string(),
+            known: FORMAT_VERSION,
+            written_by: written_by.to_owned(),
+        });
+    }
+    serde_json::from_value(file.meta).map_err(|error| damaged(error.to_string()))
+}
+
+/// What to say of a recording that is continued: the news, and what only the older part knew. Clock anchors of both
+/// are kept, since the older readings need theirs.
+pub(crate) fn merge(older: &Meta, newer: &Meta) -> Meta {
+    let mut merged = newer.clone();
+    let mut anchors = older.anchors.clone();
+    anchors.extend(newer.anchors.iter().filter(|anchor| !older.anchors.contains(anchor)));
+    anchors.sort_by_key(|anchor| anchor.boot);
+    merged.anchors = anchors;
+    let known = |name: &str| newer.targets.iter().any(|target| target.name == name);
+    merged.targets.extend(older.targets.iter().filter(|target| !known(&target.name)).cloned());
+    let known = |dev: &str| newer.devices.iter().any(|device| device.dev == dev);
+    merged.devices.extend(older.devices.iter().filter(|device| !known(&device.dev)).cloned());
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::{ClockAnchor, Device, Moment, Target};
+
+    fn meta(second: i64, target: &str) -> Meta {
+        Meta {
+            anchors: vec![ClockAnchor { boot: Moment(second * 1_000_000), unix_us: second }],
+            targets: vec![Target { name: target.to_owned(), ..Target::default() }],
+            devices: vec![Device { dev: format!("7:{second}"), ..Device::default() }],
+            written_by: "backwater 9".to_owned(),
+            ..Meta::default()
+        }
+    }
+
+    #[test]
+    fn what_only_the_older_part_knew_is_kept() {
+        let merged = merge(&meta(1, "a"), &meta(2, "b"));
+        assert_eq!(merged.anchors.len(), 2);
+        assert_eq!(merged.targets.len(), 2);
+        assert_eq!(merged.devices.len(), 2);
+        assert_eq!(merge(&merged, &merged), merged);
+    }
+
+    #[test]
+    fn a_temporary_file_cut_anywhere_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), &meta(1, "a"), false).unwrap();
+        let text = encode(dir.path(), &meta(2, "b")).unwrap();
+        for cut in 0..text.len() {
+            std::fs::write(dir.path().join("meta.json.tmp"), &text[..cut]).unwrap();
+            assert_eq!(read(dir.path()).unwrap(), meta(1, "a"));
+        }
+    }
+
+    #[test]
+    fn a_cut_file_is_an_error_that_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = encode(dir.path(), &meta(1, "a")).unwrap();
+        for cut in 0..text.len() - 2 {
+            std::fs::write(dir.path().join(META), &text[..cut]).unwrap();
+            let error = read(dir.path()).unwrap_err().to_string();
+            assert!(error.contains("meta.json"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_version_names_itself_the_file_and_the_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = String::from_utf8(encode(dir.path(), &meta(1, "a")).unwrap()).unwrap();
+        let text = text.replace("\"format_version\": 1", "\"format_version\": 7");
+        std::fs::write(dir.path().join(META), text).unwrap();
+        let error = read(dir.path()).unwrap_err().to_string();
+        for part in ["meta.json", "format 7", "reads format 1", "backwater 9"] {
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

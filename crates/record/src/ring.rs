@@ -1,0 +1,107 @@
+//! The last seconds of a live run, in memory.
+
+use backwater_model::{Batch, Event, EventKind, Meta, Moment, Point, Registry, Series, Window};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Absences that are remembered after their batch is gone.
+const ABSENCES: usize = 1_000;
+
+/// Keeps the batches of the last seconds. A batch with 50 sessions takes about 15 KiB.
+#[derive(Debug)]
+pub struct Ring {
+    seconds: f64,
+    batches: VecDeque<(Moment, Batch)>,
+    newest: Moment,
+    absences: Vec<Event>,
+}
+
+impl Ring {
+    /// A ring of so many seconds.
+    pub fn new(seconds: f64) -> Self {
+        Ring { seconds, batches: VecDeque::new(), newest: Moment(i64::MIN), absences: Vec::new() }
+    }
+
+    /// Adds a batch and lets go of those that are too old.
+    pub fn push(&mut self, batch: Batch) {
+        let Some(last) = newest_of(&batch) else { return };
+        self.newest = self.newest.max(last);
+        self.batches.push_back((last, batch));
+        while self.batches.front().is_some_and(|(last, _)| self.newest.seconds_since(*last) > self.seconds) {
+            let old = self.batches.pop_front().map(|(_, batch)| batch.events).unwrap_or_default();
+            let absent = old.into_iter().filter(|event| event.kind == EventKind::Absent);
+            self.absences.extend(absent);
+            self.absences.truncate(ABSENCES);
+        }
+    }
+
+    /// First and last moment held.
+    pub fn span(&self) -> Option<(Moment, Moment)> {
+        let moments = || {
+            self.batches.iter().flat_map(|(_, batch)| {
+                let points = batch.points.iter().map(|point| point.at);
+                points.chain(batch.samples.iter().map(|sample| sample.at))
+            })
+        };
+        Some((moments().min()?, moments().max()?))
+    }
+
+    /// What happened between two moments, both included; none for either is the end of what is held.
+    pub fn window(&self, from: Option<Moment>, to: Option<Moment>, meta: Arc<Meta>, registry: &Registry) -> Window {
+        let (first, last) = self.span().unwrap_or_default();
+        let (from, to) = (from.unwrap_or(first), to.unwrap_or(last));
+        let within = |at: Moment| from <= at && at <= to;
+        let mut points: BTreeMap<u32, Vec<Point>> = BTreeMap::new();
+        let mut samples = Vec::new();
+        let mut events: Vec<Event> = self.absences.iter().filter(|event| event.at <= to).cloned().collect();
+        for (_, batch) in &self.batches {
+            for point in batch.points.iter().filter(|point| within(point.at)) {
+                points.entry(point.series.0).or_default().push(*point);
+            }
+            samples.extend(batch.samples.iter().filter(|sample| within(sample.at)).cloned());
+            let told = |event: &&Event| within(event.at) || (event.kind == EventKind::Absent && event.at <= to);
+            events.extend(batch.events.iter().filter(told).cloned());
+        }
+        let list = registry.since(0);
+        let named = |(id, points): (u32, Vec<Point>)| Some((Arc::clone(list.get(id as usize)?), points));
+        let series: Vec<(Arc<Series>, Vec<Point>)> = points.into_iter().filter_map(named).collect();
+        Window::new(from, to, meta, series, samples, events)
+    }
+}
+
+fn newest_of(batch: &Batch) -> Option<Moment> {
+    let points = batch.points.iter().map(|point| point.at);
+    let samples = batch.samples.iter().map(|sample| sample.at);
+    points.chain(samples).chain(batch.events.iter().map(|event| event.at)).max()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::Epoch;
+    use backwater_model::catalogue::{VM_DIRTY, VM_WRITTEN};
+
+    #[test]
+    fn it_holds_the_last_seconds_and_what_was_said_to_be_absent() {
+        let registry = Registry::new();
+        let dirty = registry.intern(VM_DIRTY.series::<&str>(&[])).unwrap();
+        registry.intern(VM_WRITTEN.series::<&str>(&[])).unwrap();
+        let mut ring = Ring::new(10.0);
+        ring.push(Batch {
+            events: vec![Event::new(Moment(0), "host", EventKind::Absent, "no PSI", &[])],
+            ..Batch::default()
+        });
+        for second in 0..=30 {
+            let at = Moment(second * 1_000_000);
+            let point = Point { at, series: dirty, epoch: Epoch(1), value: second as f64, as_of: None };
+            ring.push(Batch { points: vec![point], ..Batch::default() });
+        }
+        let window = ring.window(None, None, Arc::default(), &registry);
+        assert_eq!((window.from.seconds(), window.to.seconds()), (20.0, 30.0));
+        assert_eq!(window.track(VM_DIRTY.name, &[]).unwrap().points.len(), 11);
+        assert_eq!(window.events().len(), 1);
+        let part = ring.window(Some(Moment(25_000_000)), Some(Moment(26_000_000)), Arc::default(), &registry);
+        assert_eq!(part.track(VM_DIRTY.name, &[]).unwrap().points.len(), 2);
+    }
+}
