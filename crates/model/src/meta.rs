@@ -1,6 +1,6 @@
 //! What a recording says of itself: the host, its devices, the targets, the clock.
 
-use crate::Moment;
+use crate::{Moment, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -132,14 +132,27 @@ impl Meta {
     pub fn unix_us(&self, at: Moment) -> Option<i64> {
         let before = self.anchors.iter().rev().find(|anchor| anchor.boot <= at);
         let anchor = before.or(self.anchors.first())?;
-        Some(anchor.unix_us + (at - anchor.boot).0)
+        Some(anchor.unix_us.saturating_add((at - anchor.boot).0))
     }
 
-    /// The moment at which the wall clock showed this Unix time in microseconds, by the newest anchor at or before it.
+    /// The moment at which the wall clock showed this Unix time in microseconds; the latest one, if it was set back and showed
+    /// it twice. A time that a step forward skipped is the moment of that step.
     pub fn moment_of_unix_us(&self, unix_us: i64) -> Option<Moment> {
-        let before = self.anchors.iter().rev().find(|anchor| anchor.unix_us <= unix_us);
-        let anchor = before.or(self.anchors.first())?;
-        Some(Moment(anchor.boot.0 + (unix_us - anchor.unix_us)))
+        let by = |at: usize| {
+            let anchor = self.anchors.get(at)?;
+            Some(anchor.boot + Span(unix_us.saturating_sub(anchor.unix_us)))
+        };
+        let until = |at: usize| self.anchors.get(at + 1).map(|next| next.boot);
+        let begun = |at: &usize| self.anchors[*at].unix_us <= unix_us;
+        let shown = |at: &usize| until(*at).is_none_or(|next| by(*at).is_some_and(|moment| moment < next));
+        let newest_first = || (0..self.anchors.len()).rev().filter(begun);
+        if let Some(at) = newest_first().find(shown) {
+            return by(at);
+        }
+        match newest_first().next() {
+            Some(skipped) => until(skipped),
+            None => by(0),
+        }
     }
 
     /// The device with this `MAJ:MIN`.

@@ -2,6 +2,7 @@
 
 use crate::{Queue, Stage};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 
 /// Queues and the stages between them. Stages are in no particular order; queues are named.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -40,12 +41,13 @@ impl Path {
     }
 
     /// The binding stage: of those whose queue is backlogged, the one least blocked and least starved. None where
-    /// nothing is backlogged, where a candidate's shares are unknown (it might be the one), or where two are
+    /// nothing is backlogged, where a candidate's queue or shares are unknown (it might be the one), or where two are
     /// too close to call: "unknown" is better than a guess.
     pub fn binding(&self) -> Option<Binding> {
         let mut ranked = Vec::new();
         for stage in &self.stages {
-            let Some(queue) = stage.from.as_deref().and_then(|name| self.queue(name)) else { continue };
+            let Some(from) = stage.from.as_deref() else { continue };
+            let queue = self.queue(from)?;
             if backlogged(queue)? {
                 ranked.push((unhindered(stage)?, stage, queue));
             }
@@ -64,15 +66,15 @@ impl Path {
     /// Names of all queues from which work flows into this one, nearest first.
     pub fn upstream_of(&self, queue: &str) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
-        let mut frontier = vec![queue.to_owned()];
-        while let Some(name) = frontier.pop() {
+        let mut frontier = VecDeque::from([queue.to_owned()]);
+        while let Some(name) = frontier.pop_front() {
             for stage in self.stages.iter().filter(|stage| stage.to.as_deref() == Some(name.as_str())) {
                 if let Some(from) = &stage.from
                     && from != queue
                     && !found.contains(from)
                 {
                     found.push(from.clone());
-                    frontier.push(from.clone());
+                    frontier.push_back(from.clone());
                 }
             }
         }

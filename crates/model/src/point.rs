@@ -152,9 +152,12 @@ impl<'a> Track<'a> {
         (count > 0).then(|| self.points.iter().map(|point| point.value).sum::<f64>() / count as f64)
     }
 
-    /// How much a counter grew, summed over the stretches in which it is known; none where no stretch is.
+    /// How much a counter grew, summed over the stretches in which it is known; none where no stretch is, and for a gauge.
     /// Stretches across a new epoch or a reset are left out, so this is a lower bound.
     pub fn increase(self) -> Option<f64> {
+        if self.series.kind == Kind::Gauge {
+            return None;
+        }
         self.stretches().map(|(rise, _)| rise).reduce(|sum, rise| sum + rise)
     }
 
@@ -168,12 +171,16 @@ impl<'a> Track<'a> {
     }
 
     /// The rate of a counter over consecutive stretches of at least `step_s` seconds, each stamped with its end.
-    /// A new epoch or a reset starts a new stretch and leaves a hole.
+    /// A new epoch or a reset starts a new stretch and leaves a hole. A gauge has none.
     pub fn rates(self, step_s: f64) -> Vec<Rate> {
         let mut rates = Vec::new();
-        let Some((mut start, rest)) = self.points.split_first() else { return rates };
+        let counts = self.series.kind != Kind::Gauge;
+        let Some((mut start, rest)) = self.points.split_first().filter(|_| counts) else { return rates };
         let mut before = start;
         for point in rest {
+            if stale(before, point) {
+                continue;
+            }
             if point.epoch != before.epoch || point.value < before.value {
                 start = point;
             } else if point.true_at().seconds_since(start.true_at()) >= step_s * 0.999
@@ -187,11 +194,20 @@ impl<'a> Track<'a> {
         rates
     }
 
-    /// Rise and length in seconds of each pair of neighbouring points that allows a rate.
+    /// Rise and length in seconds of each pair of neighbouring truths that allows a rate.
     fn stretches(self) -> impl Iterator<Item = (f64, f64)> {
-        self.points.windows(2).filter_map(|pair| {
-            let rate = rate_between(&pair[0], &pair[1], 0.0).ok()?;
-            Some((pair[1].value - pair[0].value, rate.to.seconds_since(rate.from)))
+        let mut newest = self.points.first();
+        self.points.iter().skip(1).filter_map(move |point| {
+            let before = newest.filter(|before| !stale(before, point))?;
+            newest = Some(point);
+            let rate = rate_between(before, point, 0.0).ok()?;
+            Some((point.value - before.value, rate.to.seconds_since(rate.from)))
         })
     }
+}
+
+/// Whether a reading brings no newer truth than the one before: a source that has not renewed its value yet, or an answer
+/// that was overtaken by a later one.
+fn stale(before: &Point, point: &Point) -> bool {
+    point.epoch == before.epoch && point.true_at() <= before.true_at()
 }

@@ -4,6 +4,9 @@ use crate::{Event, EventKind, Meta, Moment, Point, Sample, Series, Track};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Series with their points, in order of time.
+type Tracks = Vec<(Arc<Series>, Vec<Point>)>;
+
 /// Everything known of one stretch of time.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
@@ -13,7 +16,7 @@ pub struct Window {
     pub to: Moment,
     /// What the recording says of itself.
     pub meta: Arc<Meta>,
-    tracks: BTreeMap<String, Vec<(Arc<Series>, Vec<Point>)>>,
+    tracks: BTreeMap<String, Tracks>,
     samples: Vec<Sample>,
     events: Vec<Event>,
 }
@@ -28,7 +31,7 @@ impl Window {
         mut samples: Vec<Sample>,
         mut events: Vec<Event>,
     ) -> Self {
-        let mut tracks: BTreeMap<String, Vec<_>> = BTreeMap::new();
+        let mut tracks: BTreeMap<String, Tracks> = BTreeMap::new();
         for (series, mut points) in series {
             points.sort_by_key(|point| point.at);
             tracks.entry(series.name.to_string()).or_default().push((series, points));
