@@ -19,6 +19,7 @@ mod layout;
 mod meta_file;
 mod options;
 mod place;
+mod pump;
 mod recording;
 mod retention;
 mod ring;
@@ -31,6 +32,7 @@ mod writer;
 
 pub use error::RecordError;
 pub use options::Options;
+pub use pump::{EachSecond, Pump};
 pub use recording::Recording;
 pub use ring::Ring;
 pub use writer::{Summary, Writer};

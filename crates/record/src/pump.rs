@@ -63,8 +63,9 @@ impl Pump {
     /// Writes what is left, closes the recording and says what it holds, or why writing failed.
     pub fn stop(mut self) -> Result<Summary, RecordError> {
         let _ended = self.commands.send(Command::Stop);
-        let thread = self.thread.take().ok_or(RecordError::Ended)?;
-        thread.join().map_err(|_| RecordError::Ended)?
+        let gone = |why: &str| RecordError::Stopped { why: why.to_owned() };
+        let thread = self.thread.take().ok_or_else(|| gone("it was ended before"))?;
+        thread.join().map_err(|_| gone("its thread panicked; please report this"))?
     }
 }
 

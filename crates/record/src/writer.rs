@@ -101,8 +101,12 @@ impl Writer {
         Ok(writer)
     }
 
-    /// A clock that is behind what was recorded began anew.
+    /// A clock that is behind what was recorded began anew. Looked at where boot ids do not tell.
     fn not_before_its_past(&self) -> Result<(), RecordError> {
+        if self.meta.host.boot_id.is_some() && self.before.as_ref().is_some_and(|before| before.host.boot_id.is_some())
+        {
+            return Ok(());
+        }
         let shelves = [&self.points.shelf, &self.samples.shelf];
         let last = shelves.iter().flat_map(|shelf| &shelf.segments).filter_map(|segment| Some(segment.span?.1)).max();
         let clock = self.meta.anchors.iter().map(|anchor| anchor.boot).max();

@@ -4,6 +4,7 @@
 use backwater_model::catalogue::{PG_WAL_INSERT, VM_DIRTY};
 use backwater_model::{Batch, ClockAnchor, Epoch, Event, EventKind, Meta, Moment, Point, Registry, Sample, Window};
 use backwater_record::{Options, Recording, Writer};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -93,4 +94,28 @@ pub(crate) fn files(dir: &Path) -> Vec<String> {
     }
     names.sort();
     names
+}
+
+/// How often each second is there: points, sessions, marks.
+pub(crate) fn counts(window: &Window) -> BTreeMap<i64, [usize; 3]> {
+    let mut counts: BTreeMap<i64, [usize; 3]> = BTreeMap::new();
+    let mut count = |at: Moment, table: usize| counts.entry(at.0 / SECOND).or_default()[table] += 1;
+    window.all_tracks().flat_map(|track| track.points).for_each(|point| count(point.at, 0));
+    window.samples().iter().for_each(|sample| count(sample.at, 1));
+    window.events_of(EventKind::Mark).for_each(|event| count(event.at, 2));
+    counts
+}
+
+/// Every second that was ticked is there once; of the others there is at most as much.
+pub(crate) fn nothing_lost_or_doubled(window: &Window, ticked: impl Fn(i64) -> bool, all: std::ops::Range<i64>) {
+    let counts = counts(window);
+    for second in all.clone() {
+        let found = counts.get(&second).copied().unwrap_or_default();
+        if ticked(second) {
+            assert_eq!(found, [2, 2, 1], "second {second}");
+        } else {
+            assert!(found[0] <= 2 && found[1] <= 2 && found[2] <= 1, "second {second}: {found:?}");
+        }
+    }
+    assert!(counts.keys().all(|second| all.contains(second)), "{counts:?}");
 }
