@@ -1,0 +1,363 @@
+//! Drives a workload: clients with a connection and a thread each, who take their starts from one schedule.
+//!
+//! A thread a client, not a task a client: a start is then late by the kernel's timer alone (about 0.1 ms), not by
+//! tokio's (1 ms) or by another client's work.
+
+use super::error::reason;
+use super::halt::Halt;
+use super::{Arrivals, Counters, LoadResult, Schedule, WorkloadError};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::ScopedJoinHandle;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio_postgres::{CancelToken, Client, Config, NoTls};
+
+/// How often the caller's wish to stop is looked at.
+const CANCEL_LOOK: Duration = Duration::from_millis(10);
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// How long a client waits at the end for its statement to be cancelled and its session to close. A backend that the
+/// kernel holds in a write cannot hear of it; it ends when the write does.
+const END_WITHIN: Duration = Duration::from_secs(2);
+/// How long a session gets to close before it is (once more) cancelled.
+const CANCEL_AGAIN: Duration = Duration::from_millis(20);
+
+/// A future that stays in its client's thread.
+pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// Something that clients do over and over.
+pub trait Workload: Send + Sync {
+    /// A short name.
+    fn name(&self) -> &str;
+
+    /// Prepares one client's session. `client` counts from 0; `seed` is its own.
+    fn session(
+        &self,
+        connection: Client,
+        client: usize,
+        seed: u64,
+    ) -> Local<'_, Result<Box<dyn Session>, WorkloadError>>;
+}
+
+/// One client's session.
+pub trait Session {
+    /// One transaction.
+    fn transaction(&mut self) -> Local<'_, Result<(), Failure>>;
+}
+
+/// Why a transaction was not completed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The server refused a statement; the session goes on. What it said.
+    Statement(String),
+    /// The connection is lost. Why.
+    Lost(String),
+    /// The workload itself cannot go on.
+    Fatal(WorkloadError),
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Self {
+        // 57P01 to 57P03: the server shuts down, crashed, or does not take connections.
+        match error.code() {
+            Some(code) if !code.code().starts_with("57P") => Failure::Statement(reason(&error)),
+            _ => Failure::Lost(reason(&error)),
+        }
+    }
+}
+
+/// How hard and how long a load is driven.
+#[derive(Clone, Debug)]
+pub struct LoadSpec {
+    /// Connections.
+    pub clients: usize,
+    /// Starts a second of all clients together (open loop); none for as fast as the server answers (closed loop).
+    pub rate_per_s: Option<f64>,
+    /// How starts are spread in an open loop.
+    pub arrivals: Arrivals,
+    /// Load before the measured part.
+    pub warmup: Duration,
+    /// The measured part.
+    pub duration: Duration,
+    /// For the dice: the same seed draws the same keys.
+    pub seed: u64,
+}
+
+impl LoadSpec {
+    fn check(&self) -> Result<(), WorkloadError> {
+        let fail = |field, value, why| Err(WorkloadError::Impossible { field, value, why });
+        if self.clients == 0 || self.clients > 1_000 {
+            return fail("clients", self.clients.to_string(), "give 1 to 1000");
+        }
+        match self.rate_per_s {
+            Some(rate) if !(rate > 0.0 && rate <= 1e6) => {
+                fail("rate_per_s", rate.to_string(), "give more than 0 and at most 1000000")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What all clients of one load share.
+struct Shared<'a> {
+    config: Config,
+    workload: &'a dyn Workload,
+    spec: &'a LoadSpec,
+    counters: &'a Counters,
+    schedule: Schedule,
+    halt: Halt,
+}
+
+/// Drives the workload until its time is over, and returns what the measured part came to. Raising `cancel` ends it
+/// at once with [`WorkloadError::Cancelled`]. Whatever is under way at the end is cancelled on the server.
+pub fn run(
+    conninfo: &str,
+    workload: &dyn Workload,
+    spec: &LoadSpec,
+    counters: &Counters,
+    cancel: &AtomicBool,
+) -> Result<LoadResult, WorkloadError> {
+    spec.check()?;
+    let schedule = Schedule::new(spec.rate_per_s, spec.arrivals, spec.seed);
+    let shared = Shared { config: config(conninfo)?, workload, spec, counters, schedule, halt: Halt::new() };
+    std::thread::scope(|scope| {
+        let (ready, readied) = channel();
+        let mut clients = Vec::new();
+        for number in 0..spec.clients {
+            let (start, started) = channel();
+            let (shared, ready) = (&shared, ready.clone());
+            let builder = std::thread::Builder::new().name(format!("load-{number}"));
+            let spawned = builder.spawn_scoped(scope, move || {
+                let result = Member { shared, number }.run(&ready, &started);
+                if result.is_err() {
+                    shared.halt.halt();
+                }
+                result
+            });
+            // Leaving here drops every `start`, upon which those that wait for it end.
+            clients.push((start, spawned.map_err(|source| WorkloadError::System { call: "clone", source })?));
+        }
+        drop(ready);
+        let (starts, handles): (Vec<_>, Vec<_>) = clients.into_iter().unzip();
+        let began = begin(&shared, &readied, starts, cancel);
+        let end = began.map(|began| (began, watch(&shared, began, cancel)));
+        collect(&shared, handles, end, cancel.load(Ordering::Relaxed))
+    })
+}
+
+/// The connection's parameters, with this program's name.
+pub(crate) fn config(conninfo: &str) -> Result<Config, WorkloadError> {
+    let parsed: Result<Config, _> = conninfo.parse();
+    let mut config = parsed.map_err(|error| WorkloadError::Prepare {
+        what: "read the connection string".into(),
+        reason: reason(&error),
+    })?;
+    config.application_name("backwater-load").connect_timeout(CONNECT_WITHIN);
+    Ok(config)
+}
+
+/// Waits until every client is ready, then gives all the same beginning. None when one of them failed.
+fn begin(
+    shared: &Shared<'_>,
+    readied: &Receiver<()>,
+    starts: Vec<Sender<Instant>>,
+    cancel: &AtomicBool,
+) -> Option<Instant> {
+    let mut waiting = starts.len();
+    while waiting > 0 {
+        match readied.recv_timeout(CANCEL_LOOK) {
+            Ok(()) => waiting -= 1,
+            Err(_) if cancel.load(Ordering::Relaxed) => shared.halt.halt(),
+            Err(_) => {}
+        }
+        if shared.halt.is_halted() {
+            return None;
+        }
+    }
+    let began = Instant::now();
+    for start in starts {
+        // A client that ended in the meantime has told why in its result.
+        let _ = start.send(began);
+    }
+    Some(began)
+}
+
+/// Waits for the end of the load, its cancellation, or the failure of a client; when that was.
+fn watch(shared: &Shared<'_>, began: Instant, cancel: &AtomicBool) -> Instant {
+    let end = began + shared.spec.warmup + shared.spec.duration;
+    while Instant::now() < end && !cancel.load(Ordering::Relaxed) {
+        if !shared.halt.sleep_until(end.min(Instant::now() + CANCEL_LOOK)) {
+            break;
+        }
+    }
+    shared.halt.halt();
+    Instant::now()
+}
+
+fn collect(
+    shared: &Shared<'_>,
+    handles: Vec<ScopedJoinHandle<'_, Result<LoadResult, WorkloadError>>>,
+    end: Option<(Instant, Instant)>,
+    cancelled: bool,
+) -> Result<LoadResult, WorkloadError> {
+    let mut all = LoadResult { offered_per_s: shared.spec.rate_per_s, ..LoadResult::default() };
+    let mut failed = None;
+    for handle in handles {
+        match handle.join() {
+            Ok(Ok(one)) => merge(&mut all, one),
+            Ok(Err(error)) => failed = failed.or(Some(error)),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+    match failed {
+        _ if cancelled => return Err(WorkloadError::Cancelled),
+        Some(error) => return Err(error),
+        None => {}
+    }
+    let Some((began, ended)) = end else { return Err(WorkloadError::Cancelled) };
+    all.seconds = ended.saturating_duration_since(began + shared.spec.warmup).as_secs_f64();
+    all.per_second.resize(all.seconds as usize, 0);
+    all.never_started = shared.schedule.left_before(ended - began);
+    Ok(all)
+}
+
+fn merge(all: &mut LoadResult, one: LoadResult) {
+    all.completed += one.completed;
+    all.failed += one.failed;
+    all.cancelled += one.cancelled;
+    if all.per_second.len() < one.per_second.len() {
+        all.per_second.resize(one.per_second.len(), 0);
+    }
+    for (sum, count) in all.per_second.iter_mut().zip(&one.per_second) {
+        *sum += count;
+    }
+    all.latency.add(&one.latency);
+    all.service.add(&one.service);
+    all.first_failure = all.first_failure.take().or(one.first_failure);
+}
+
+/// One client.
+struct Member<'a> {
+    shared: &'a Shared<'a>,
+    number: usize,
+}
+
+impl Member<'_> {
+    fn run(&self, ready: &Sender<()>, started: &Receiver<Instant>) -> Result<LoadResult, WorkloadError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|source| WorkloadError::System { call: "epoll_create", source })?;
+        let connected = runtime.block_on(self.shared.config.connect(NoTls));
+        let (client, connection) =
+            connected.map_err(|error| WorkloadError::Connect { client: self.number, reason: reason(&error) })?;
+        let connection = runtime.spawn(connection);
+        let token = client.cancel_token();
+        let seed = self.shared.spec.seed.wrapping_mul(1_000_003).wrapping_add(self.number as u64);
+        let mut session = runtime.block_on(self.shared.workload.session(client, self.number, seed))?;
+        let mut result = Ok(LoadResult::default());
+        // The receiver of this is gone only when the load is over already.
+        if ready.send(()).is_ok()
+            && let Ok(began) = started.recv()
+        {
+            result = self.work(&runtime, session.as_mut(), began);
+        }
+        drop(session);
+        runtime.block_on(close(connection, &token));
+        result
+    }
+
+    fn work(&self, runtime: &Runtime, session: &mut dyn Session, began: Instant) -> Result<LoadResult, WorkloadError> {
+        let Shared { halt, schedule, counters, spec, .. } = self.shared;
+        let mut tally = Tally { measured_from: began + spec.warmup, result: LoadResult::default() };
+        loop {
+            let intended = match schedule.take() {
+                Some(offset) => began + offset,
+                None => Instant::now(),
+            };
+            if !halt.sleep_until(intended) {
+                return Ok(tally.result);
+            }
+            let started = Instant::now();
+            let in_flight = counters.begin();
+            let outcome = runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    outcome = session.transaction() => Some(outcome),
+                    () = halt.halted() => None,
+                }
+            });
+            drop(in_flight);
+            let ended = Instant::now();
+            let (latency, service) = (ended - intended.min(started), ended - started);
+            match outcome {
+                Some(Ok(())) => {
+                    counters.complete(latency, service);
+                    tally.completed(ended, latency, service);
+                }
+                Some(Err(Failure::Statement(reason))) => {
+                    counters.fail();
+                    tally.failed(ended, reason);
+                }
+                Some(Err(Failure::Fatal(error))) => return Err(error),
+                Some(Err(Failure::Lost(reason))) => {
+                    let after_s = (ended - began).as_secs_f64();
+                    return Err(WorkloadError::Lost { client: self.number, after_s, reason });
+                }
+                None => {
+                    tally.cancelled(ended, latency, service);
+                    return Ok(tally.result);
+                }
+            }
+        }
+    }
+}
+
+/// Waits for a session that was told to close, and has the server cancel what it still does: again and again, for a
+/// server that hears of the cancellation before it has read the statement ignores it.
+async fn close(mut connection: JoinHandle<Result<(), tokio_postgres::Error>>, token: &CancelToken) {
+    let deadline = Instant::now() + END_WITHIN;
+    while tokio::time::timeout(CANCEL_AGAIN, &mut connection).await.is_err() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let asked = tokio::time::timeout(left, token.cancel_query(NoTls)).await;
+        if Instant::now() >= deadline {
+            return tracing::debug!(?asked, "a session did not close at the end of the load");
+        }
+    }
+}
+
+/// One client's part of the result.
+struct Tally {
+    measured_from: Instant,
+    result: LoadResult,
+}
+
+impl Tally {
+    fn completed(&mut self, ended: Instant, latency: Duration, service: Duration) {
+        let Some(at) = ended.checked_duration_since(self.measured_from) else { return };
+        let second = at.as_secs() as usize;
+        if self.result.per_second.len() <= second {
+            self.result.per_second.resize(second + 1, 0);
+        }
+        self.result.per_second[second] += 1;
+        self.result.completed += 1;
+        self.result.latency.record(latency);
+        self.result.service.record(service);
+    }
+
+    fn failed(&mut self, ended: Instant, reason: String) {
+        if ended >= self.measured_from {
+            self.result.failed += 1;
+        }
+        self.result.first_failure.get_or_insert(reason);
+    }
+
+    fn cancelled(&mut self, ended: Instant, latency: Duration, service: Duration) {
+        if ended >= self.measured_from {
+            self.result.cancelled += 1;
+            self.result.latency.record(latency);
+            self.result.service.record(service);
+        }
+    }
+}
