@@ -1,6 +1,6 @@
-//! Locks between runs of one state directory: what only one run at a time may change, and what several share.
+//! Locks between runs: what only one run of this host at a time may change, and what several share.
 
-use crate::UndoError;
+use crate::{UndoError, state};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -8,9 +8,16 @@ use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+/// What root changes is the host's, whatever directory its journals are in; what others do is their own.
+fn directory(state_dir: &Path) -> PathBuf {
+    if rustix::process::geteuid().is_root() { PathBuf::from("/run/backwater") } else { state_dir.to_owned() }
+}
+
 /// Opens the lock file of `name`.
 fn open(state_dir: &Path, name: &str) -> Result<(File, PathBuf), UndoError> {
-    let path = state_dir.join(format!("{name}.lock"));
+    let directory = directory(state_dir);
+    state::make(&directory)?;
+    let path = directory.join(format!("{name}.lock"));
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -65,17 +72,22 @@ mod tests {
     #[test]
     fn one_takes_many_share() {
         let dir = tempfile::tempdir().unwrap();
-        let held = take(dir.path(), "sysctl").unwrap();
-        let refused = take(dir.path(), "sysctl").unwrap_err().to_string();
+        // Names of its own: as root the locks are the host's.
+        let (alone, together) = (format!("alone-{}", std::process::id()), format!("shared-{}", std::process::id()));
+        let held = take(dir.path(), &alone).unwrap();
+        let refused = take(dir.path(), &alone).unwrap_err().to_string();
         assert!(refused.contains(&std::process::id().to_string()), "{refused}");
         drop(held);
-        drop(take(dir.path(), "sysctl").unwrap());
+        drop(take(dir.path(), &alone).unwrap());
 
-        let one = share(dir.path(), "debugfs").unwrap();
-        let two = share(dir.path(), "debugfs").unwrap();
+        let one = share(dir.path(), &together).unwrap();
+        let two = share(dir.path(), &together).unwrap();
         drop(one);
-        assert!(last(dir.path(), "debugfs").unwrap().is_none());
+        assert!(last(dir.path(), &together).unwrap().is_none());
         drop(two);
-        assert!(last(dir.path(), "debugfs").unwrap().is_some());
+        assert!(last(dir.path(), &together).unwrap().is_some());
+        for name in [alone, together] {
+            std::fs::remove_file(directory(dir.path()).join(format!("{name}.lock"))).unwrap();
+        }
     }
 }

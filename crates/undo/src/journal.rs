@@ -142,7 +142,7 @@ impl Journal {
             };
         };
         let (number, change) = inner.open[index].clone();
-        put_back(&change, &self.state_dir).map_err(|left| self.left(vec![left]))?;
+        put_back(&change, &self.state_dir).map_err(|left| self.left(vec![*left]))?;
         inner.open.remove(index);
         self.append(&mut inner.file, &Line::Undone { entry: number })
     }
@@ -180,7 +180,7 @@ impl Journal {
     fn checked(&self, mut change: Change) -> Result<Change, UndoError> {
         match &mut change {
             Change::Mount { target: path, .. } | Change::Directory { path } | Change::File { path } => {
-                *path = resolved(path)
+                *path = resolved(path);
             }
             Change::Loop { backing, .. } => *backing = resolved(backing),
             _ => {}
@@ -228,7 +228,7 @@ pub(crate) fn settle(file: &mut File, mut open: Vec<(u64, Change)>, state_dir: &
                 }
                 done.push(change);
             }
-            Err(failed) => left.push(failed),
+            Err(failed) => left.push(*failed),
         }
     }
     (done, left)

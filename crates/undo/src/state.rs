@@ -2,17 +2,27 @@
 
 use crate::UndoError;
 use std::ffi::OsString;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// `/var/lib/backwater` for root, else `$XDG_STATE_HOME/backwater` or `~/.local/state/backwater`; made, readable by
-/// its owner only, where it is missing.
+/// `/var/lib/backwater` for root, else `$XDG_STATE_HOME/backwater` or `~/.local/state/backwater`; made where it is
+/// missing, for its owner only. Root's can be passed through, not listed, by others: the lab keeps its volumes below
+/// it, and the servers on them run as an ordinary user.
 pub fn default_state_dir() -> Result<PathBuf, UndoError> {
     let root = rustix::process::geteuid().is_root();
     let path = choose(root, std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
     make(&path)?;
+    if root {
+        open_for_passing(&path).map_err(|source| UndoError::StateDir { path: path.clone(), source })?;
+    }
     Ok(path)
+}
+
+/// Adds the right to enter, and takes none away.
+fn open_for_passing(path: &Path) -> std::io::Result<()> {
+    let mode = std::fs::metadata(path)?.permissions().mode();
+    if mode & 0o011 == 0o011 { Ok(()) } else { std::fs::set_permissions(path, Permissions::from_mode(mode | 0o011)) }
 }
 
 fn choose(root: bool, state_home: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, UndoError> {
@@ -40,7 +50,6 @@ pub(crate) fn make(path: &Path) -> Result<(), UndoError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn each_user_has_a_place() {
@@ -58,6 +67,8 @@ mod tests {
         make(&path).unwrap();
         make(&path).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
+        open_for_passing(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o711);
         std::fs::write(dir.path().join("file"), "").unwrap();
         assert!(matches!(make(&dir.path().join("file")), Err(UndoError::StateDir { .. })));
     }

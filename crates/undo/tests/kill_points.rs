@@ -1,6 +1,8 @@
 //! Fault injection: a run in a process of its own (this test program, started again) is killed with SIGKILL after
 //! each of its steps, and `recover` must leave the host as it was. Each change is two steps: noted, made.
 #![allow(clippy::unwrap_used, missing_docs, clippy::print_stderr)]
+// The children are to outlive the run that is killed.
+#![allow(clippy::zombie_processes)]
 
 use backwater_undo::{Change, Journal, Stop, mounted_at, recover, start_time};
 use rustix::process::{Signal, getpid, kill_process};
@@ -134,7 +136,8 @@ fn files_values_and_processes() {
 
 /// What `losetup` and friends say is part of the failure.
 fn tool(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap();
+    let path = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
+    let output = Command::new(program).args(arguments).env("PATH", path).output().unwrap();
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

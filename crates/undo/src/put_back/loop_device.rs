@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+/// Where losetup is, also when the PATH of the caller lacks administrators' programs (as `su` leaves it).
+const PATH: &str = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
 /// How long the kernel may take to let go of the file.
 const FREE_WITHIN: Duration = Duration::from_secs(5);
 
@@ -14,7 +16,7 @@ pub(super) fn detach(device: &Path, backing: &Path) -> Result<(), Why> {
     if !holds(device, backing) {
         return Ok(());
     }
-    let output = Command::new("losetup").arg("--detach").arg(device).output();
+    let output = Command::new("losetup").env("PATH", PATH).arg("--detach").arg(device).output();
     let output = output.map_err(|error| format!("cannot run losetup: {error}"))?;
     if wait::until(FREE_WITHIN, || !holds(device, backing)) {
         return Ok(());

@@ -15,7 +15,7 @@ use std::path::Path;
 pub(crate) type Why = String;
 
 /// Puts one change back. `Ok` also when there is nothing to put back.
-pub(crate) fn put_back(change: &Change, state_dir: &Path) -> Result<(), Left> {
+pub(crate) fn put_back(change: &Change, state_dir: &Path) -> Result<(), Box<Left>> {
     let done = match change {
         Change::FileValue { path, before } => value::file(path, before),
         Change::BlkioRule { file, dev, before } => value::blkio_rule(file, dev, *before),
@@ -29,5 +29,5 @@ pub(crate) fn put_back(change: &Change, state_dir: &Path) -> Result<(), Left> {
         Change::Spawn { marker, stop, .. } => process::end_marked(marker, *stop),
         Change::Netns { name } => netns::remove(name),
     };
-    done.map_err(|why| Left { change: change.clone(), why, command: change.command() })
+    done.map_err(|why| Box::new(Left { change: change.clone(), why, command: change.command() }))
 }
