@@ -5,6 +5,7 @@
 //! on purpose. It is never under 16 MiB, and nothing is advised where no writing under load was seen.
 
 use crate::device::DeviceView;
+use crate::figures::Figures;
 use crate::grid::Lane;
 use crate::iops::{self, IopsRow};
 use crate::limits::{self, DirtyLimit, LimitOwner};
@@ -216,21 +217,28 @@ fn observed(
     holding: Option<&DirtyLimit>,
 ) -> Vec<Figure> {
     let all = 0..scene.grid.count;
-    let mut figures = Vec::new();
-    let mut add = |name: &str, value: Option<f64>, unit, label: &str| {
-        figures.extend(value.map(|value| Figure::new(name, value, unit, label)));
-    };
-    add("inflow_peak_bytes_per_s", device.inflow.smooth(1).max(&all), Unit::BytesPerSecond, "dirtied, at most");
-    add("outflow_bytes_per_s", flushing.map(|(_, rate)| *rate), Unit::BytesPerSecond, "written under load");
-    add("dirty_peak_bytes", device.level.max(&all), Unit::Bytes, "dirty, at most");
+    let mut figures = Figures::default();
+    figures.add("inflow_peak_bytes_per_s", device.inflow.smooth(1).max(&all), Unit::BytesPerSecond, "dirtied, at most");
+    figures.add("outflow_bytes_per_s", flushing.map(|(_, rate)| *rate), Unit::BytesPerSecond, "written under load");
+    figures.add("dirty_peak_bytes", device.level.max(&all), Unit::Bytes, "dirty, at most");
     let of_limit = |lane: fn(&DirtyLimit) -> Lane| holding.and_then(|limit| lane(limit).median(&all));
-    add("dirty_threshold_bytes", of_limit(|limit| limit.threshold.clone()), Unit::Bytes, "the limit that holds");
-    add("dirty_background_bytes", of_limit(|limit| limit.background.clone()), Unit::Bytes, "its background limit");
+    figures.add(
+        "dirty_threshold_bytes",
+        of_limit(|limit| limit.threshold.clone()),
+        Unit::Bytes,
+        "the limit that holds",
+    );
+    figures.add(
+        "dirty_background_bytes",
+        of_limit(|limit| limit.background.clone()),
+        Unit::Bytes,
+        "its background limit",
+    );
     let range = flushing.map_or(all.clone(), |(range, _)| range.clone());
-    add("write_size_bytes", device.write_size(&range), Unit::Bytes, "mean size of a write");
-    add("writes_per_s", device.writes.mean(&range), Unit::PerSecond, "writes completed");
-    add("throughput_peak_per_s", scene.throughput.smooth(1).max(&all), Unit::PerSecond, scene.counted.label());
-    figures
+    figures.add("write_size_bytes", device.write_size(&range), Unit::Bytes, "mean size of a write");
+    figures.add("writes_per_s", device.writes.mean(&range), Unit::PerSecond, "writes completed");
+    figures.add("throughput_peak_per_s", scene.throughput.smooth(1).max(&all), Unit::PerSecond, scene.counted.label());
+    figures.list()
 }
 
 /// Limits that do not do what whoever set them may think.

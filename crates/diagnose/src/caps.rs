@@ -90,16 +90,12 @@ fn cgroup(scene: &Scene<'_>, device: &DeviceView, name: &str, unit: CapUnit) -> 
             owner: CapOwner::Cgroup(group.to_owned()),
             op,
             unit,
-            limit: positive(grid.gauge(Some(track))),
+            limit: grid.gauge(Some(track)).at_least(1.0),
             rate: completions(device, op, unit),
             group_rate: grid.rate(own),
         })
     };
     scene.window.tracks(name, &[]).filter(on_device).filter_map(cap).collect()
-}
-
-fn positive(lane: Lane) -> Lane {
-    Lane(lane.0.into_iter().map(|value| value.filter(|limit| *limit > 0.0)).collect())
 }
 
 /// What the device completes, a second.

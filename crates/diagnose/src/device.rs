@@ -86,7 +86,11 @@ impl DeviceView {
             targets,
             holds_data,
             level: gauge(&cat::BDI_RECLAIMABLE).with(&gauge(&cat::BDI_WRITEBACK), |dirty, writing| dirty + writing),
-            inflow: rate(&cat::BDI_DIRTIED),
+            inflow: match track(window, &cat::BDI_DIRTIED, dev) {
+                Some(own) => grid.rate(Some(own)),
+                // All that the host dirties is the most that this device can have been sent.
+                None => grid.rate(window.track(cat::VM_DIRTIED.name, &[])),
+            },
             outflow: rate(&cat::BDI_WRITTEN),
             read_bytes: rate(&cat::DISK_READ_BYTES),
             written_bytes: rate(&cat::DISK_WRITTEN_BYTES),

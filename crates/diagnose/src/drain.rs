@@ -66,7 +66,7 @@ pub(crate) fn limits_at(window: &Window, dev: &str, at: Moment) -> Option<(f64, 
     let near = window.slice(at - Span::from_seconds(STEADY_S), at + Span::from_seconds(STEADY_S));
     let grid = Grid::of(&near);
     let all = 0..grid.count;
-    let scene = Scene { devices: Vec::new(), ..Scene::of(&near) };
+    let scene = Scene::bare(&near);
     let device = DeviceView::of(&near, &grid, dev);
     let of_owner = limits::of(&scene, &device);
     let own = of_owner.iter().find(|limit| limit.owner == limits::LimitOwner::Device);

@@ -9,6 +9,9 @@ const HOLE_PERIODS: f64 = 2.5;
 /// Bounds of the longest stretch between two readings that is still bridged, in seconds.
 const HOLE_S: (f64, f64) = (1.0, 15.0);
 
+/// More than a 64-bit counter can hold.
+const MOST: f64 = 1e20;
+
 /// Whole seconds of a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
@@ -67,9 +70,9 @@ impl Grid {
         Lane(vec![None; self.count])
     }
 
-    /// A lane from a function of the second.
+    /// A lane from a function of the second. What no kernel counter can hold is no reading.
     pub(crate) fn lane(&self, value: impl Fn(usize) -> Option<f64>) -> Lane {
-        Lane((0..self.count).map(value).collect())
+        Lane((0..self.count).map(|second| value(second).filter(|value| value.abs() <= MOST)).collect())
     }
 }
 
@@ -160,6 +163,11 @@ impl Lane {
     /// This lane, and another where this one knows nothing.
     pub(crate) fn or(&self, other: &Lane) -> Lane {
         Lane(self.0.iter().zip(&other.0).map(|(a, b)| a.or(*b)).collect())
+    }
+
+    /// The values that reach this one; lower ones are no reading.
+    pub(crate) fn at_least(&self, least: f64) -> Lane {
+        Lane(self.0.iter().map(|value| value.filter(|value| *value >= least)).collect())
     }
 
     /// The mean over each second and `reach` seconds to both sides; none where the second itself is a hole.

@@ -10,6 +10,7 @@ pub mod cliff;
 mod compare;
 mod device;
 pub mod drain;
+mod figures;
 mod grid;
 mod iops;
 mod limits;

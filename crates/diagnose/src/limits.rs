@@ -50,6 +50,8 @@ impl DirtyLimit {
 
 /// A device's limit counts as its own when it is below this share of the host's.
 const OWN_BELOW: f64 = 0.9;
+/// The least that can be dirty.
+const PAGE_BYTES: f64 = 4096.0;
 /// Seconds to each side over which the kernel's moving share of a device is steadied.
 const STEADY: usize = 5;
 
@@ -58,6 +60,9 @@ pub(crate) fn of(scene: &Scene<'_>, device: &DeviceView) -> Vec<DirtyLimit> {
     let mut limits: Vec<DirtyLimit> = own(scene, device).into_iter().collect();
     limits.extend(cgroups(scene, device));
     limits.extend(host(scene));
+    // A limit of less than a page is a misreading, not a limit.
+    limits.iter_mut().for_each(|limit| limit.threshold = limit.threshold.at_least(PAGE_BYTES));
+    limits.retain(|limit| limit.threshold.known());
     limits
 }
 

@@ -89,11 +89,10 @@ pub fn time_to_cliff(window: &Window, dev: &str, from: Moment, seen_s: f64) -> O
     let seen = window.slice(from, from + Span::from_seconds(seen_s));
     let known = window.slice(window.from, from + Span::from_seconds(seen_s));
     let ceiling = ceiling(&known, dev);
-    let scene = Scene { devices: Vec::new(), ..Scene::of(&seen) };
+    let scene = Scene::bare(&seen);
     let device = DeviceView::of(&seen, &scene.grid, dev);
     let predictions = limits::of(&scene, &device).into_iter().filter_map(|limit| {
-        let own_rates = limit.owner != LimitOwner::Host;
-        let slopes = slopes(&seen, dev, &limit, own_rates)?;
+        let slopes = slopes(&seen, dev, &limit)?;
         predict(&limit, &slopes, &seen, ceiling, from)
     });
     predictions.min_by(|a, b| a.at_s.total_cmp(&b.at_s))
@@ -101,7 +100,7 @@ pub fn time_to_cliff(window: &Window, dev: &str, from: Moment, seen_s: f64) -> O
 
 /// What the device can write, in bytes a second, where a ceiling is known.
 fn ceiling(known: &Window, dev: &str) -> Option<f64> {
-    let scene = Scene { devices: Vec::new(), ..Scene::of(known) };
+    let scene = Scene::bare(known);
     let device = DeviceView::of(known, &scene.grid, dev);
     let all = 0..scene.grid.count;
     let size = device.write_size(&all).unwrap_or(BLOCK_BYTES).max(BLOCK_BYTES);
@@ -109,7 +108,7 @@ fn ceiling(known: &Window, dev: &str) -> Option<f64> {
     caps::drain_ceiling(&caps::of(&scene, &device), &all, size.min(2.0 * BLOCK_BYTES))
 }
 
-fn slopes(seen: &Window, dev: &str, limit: &DirtyLimit, own_rates: bool) -> Option<Slopes> {
+fn slopes(seen: &Window, dev: &str, limit: &DirtyLimit) -> Option<Slopes> {
     let readings = readings(seen, dev, limit);
     let threshold = limit.threshold.median(&(0..limit.threshold.0.len()))?;
     let (_, first) = *readings.first()?;
@@ -120,7 +119,7 @@ fn slopes(seen: &Window, dev: &str, limit: &DirtyLimit, own_rates: bool) -> Opti
         return None;
     }
     let queue = crate::queues::queues(&seen.meta).into_iter().find(|queue| queue.name == format!("host.dirty@{dev}"));
-    let outflow = queue.filter(|_| own_rates).and_then(|queue| queue.outflow.rate(seen, end, seconds));
+    let outflow = queue.and_then(|queue| queue.outflow.rate(seen, end, seconds));
     Some(Slopes { rise, end, level, net: (level - low) / seconds, outflow: outflow.unwrap_or(0.0) })
 }
 

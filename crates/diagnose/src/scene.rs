@@ -24,15 +24,21 @@ pub(crate) struct Scene<'a> {
 impl<'a> Scene<'a> {
     /// Prepares a window.
     pub(crate) fn of(window: &'a Window) -> Self {
+        let bare = Scene::bare(window);
+        let devices = device::watched(window).iter().map(|dev| DeviceView::of(window, &bare.grid, dev)).collect();
+        Scene { devices, ..bare }
+    }
+
+    /// Prepares a window without its devices, for questions about a single one.
+    pub(crate) fn bare(window: &'a Window) -> Self {
         let grid = Grid::of(window);
         let (throughput, counted) = throughput::lane(window, &grid);
         let gauge = |name| grid.gauge(window.track(name, &[]));
         let psi = window.track(cat::PSI_IO_SOME.name, &[("cgroup", "host")]);
         let host_level =
             gauge(cat::VM_DIRTY.name).with(&gauge(cat::VM_WRITEBACK.name), |dirty, writing| dirty + writing);
-        let devices = device::watched(window).iter().map(|dev| DeviceView::of(window, &grid, dev)).collect();
         let psi_io = grid.rate(psi).map(|us| (us / 1e6).min(1.0));
-        Scene { window, grid, devices, throughput, counted, psi_io, host_level }
+        Scene { window, grid, devices: Vec::new(), throughput, counted, psi_io, host_level }
     }
 
     /// Waits of the sessions that use a device.

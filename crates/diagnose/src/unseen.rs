@@ -16,7 +16,7 @@ pub(crate) struct Wanted {
 /// The page cache of each device.
 pub(crate) const DEVICE_CACHE: Wanted = Wanted {
     what: "dirty pages of each device",
-    words: &["bdi", "debugfs"],
+    words: &["bdi", "debugfs", "dirty page cache"],
     remedy: "run as root with debugfs mounted: mount -t debugfs debugfs /sys/kernel/debug",
 };
 /// Kernel functions in which sessions sleep.
@@ -37,13 +37,13 @@ pub(crate) const PRESSURE: Wanted =
 /// Limits of control groups.
 pub(crate) const CGROUPS: Wanted = Wanted {
     what: "I/O limits of control groups",
-    words: &["cgroup", "blkio", "io.max"],
+    words: &["i/o limits of control groups", "blkio", "io.max"],
     remedy: "run on the host itself, or mount its control groups read-only into the container",
 };
 /// The server's log.
 pub(crate) const SERVER_LOG: Wanted = Wanted {
     what: "the server's log",
-    words: &["log"],
+    words: &["log cannot"],
     remedy: "run on the server's host as a user that may read its log, with log_checkpoints = on",
 };
 

@@ -78,9 +78,10 @@ pub(crate) struct Waits {
 pub(crate) fn lanes(window: &Window, grid: &Grid, targets: &[String]) -> Waits {
     let mut counts = vec![(0_u32, 0_u32, 0_u32); grid.count];
     let mut kernel_seen = false;
-    for sample in ours(window, targets) {
+    for sample in window.samples().iter().filter(|sample| is_ours(sample, targets)) {
         let Some(count) = grid.second(sample.at).and_then(|second| counts.get_mut(second)) else { continue };
-        kernel_seen |= sample.kernel_wait.is_some() || sample.kernel_state.is_some();
+        // The state alone is readable by everybody; the function is not.
+        kernel_seen |= sample.kernel_wait.is_some();
         let wait = classify(sample);
         count.0 += 1;
         count.1 += u32::from(matches!(wait, Wait::Paused | Wait::Queued | Wait::Writing));
@@ -93,9 +94,9 @@ pub(crate) fn lanes(window: &Window, grid: &Grid, targets: &[String]) -> Waits {
     Waits { active, throttled: share(|count| count.1), storage: share(|count| count.2), kernel_seen }
 }
 
-fn ours<'a>(window: &'a Window, targets: &'a [String]) -> impl Iterator<Item = &'a Sample> {
-    let named = move |sample: &&Sample| targets.is_empty() || targets.iter().any(|name| **name == *sample.target);
-    window.samples().iter().filter(named).filter(|sample| foreground(sample))
+/// Whether a sample is a client's session at work on one of these targets (on any, where none is named).
+fn is_ours(sample: &Sample, targets: &[String]) -> bool {
+    (targets.is_empty() || targets.iter().any(|name| **name == *sample.target)) && foreground(sample)
 }
 
 /// Share of the active client samples in a range of seconds for which the test holds; none where there are none.
@@ -107,7 +108,10 @@ pub(crate) fn share(
     test: impl Fn(&Sample) -> bool,
 ) -> Option<f64> {
     let (from, to) = grid.span(range);
-    let within = ours(window, targets).filter(|sample| from <= sample.at && sample.at < to);
+    let samples = window.samples();
+    let first = samples.partition_point(|sample| sample.at < from);
+    let last = samples.partition_point(|sample| sample.at < to).max(first);
+    let within = samples[first..last].iter().filter(|sample| is_ours(sample, targets));
     let (all, those) = within.fold((0_u32, 0_u32), |(all, those), sample| (all + 1, those + u32::from(test(sample))));
     (all > 0).then(|| f64::from(those) / f64::from(all))
 }

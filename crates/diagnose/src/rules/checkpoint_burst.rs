@@ -1,6 +1,7 @@
 //! checkpoint-burst: throughput dips, or latency jumps, while checkpoints sync; or checkpoints are forced too often.
 
 use super::checkpoint_log::{self, SyncPhase};
+use crate::figures::Figures;
 use crate::grid::Lane;
 use crate::remedy::checkpoint;
 use crate::scene::Scene;
@@ -131,28 +132,36 @@ fn evidence(
     latency: Option<&Dip>,
     seconds: &[usize],
 ) -> Vec<Figure> {
-    let mut figures = vec![
-        Figure::new(
-            "checkpoints_count",
-            phases.len() as f64,
-            Unit::Count,
-            "checkpoints with a sync of a second or more",
-        ),
-        Figure::new("sync_total_s", phases.iter().map(|phase| phase.sync_s).sum(), Unit::Seconds, "time in syncs"),
-    ];
-    let mut add = |name: &str, value: Option<f64>, unit, label: &str| {
-        figures.extend(value.map(|value| Figure::new(name, value, unit, label)));
-    };
+    let mut figures = Figures::default();
+    let total = phases.iter().map(|phase| phase.sync_s).sum();
+    let count = phases.len() as f64;
+    figures.add("checkpoints_count", Some(count), Unit::Count, "checkpoints with a sync of a second or more");
+    figures.add("sync_total_s", Some(total), Unit::Seconds, "time in syncs");
     let longest = phases.iter().filter_map(|phase| phase.longest_s).reduce(f64::max);
-    add("sync_longest_s", longest, Unit::Seconds, "the longest single sync");
-    add("throughput_during_per_s", work.map(|dip| dip.inside), Unit::PerSecond, "throughput while they synced");
-    add("throughput_around_per_s", work.map(|dip| dip.outside), Unit::PerSecond, "throughput just before and after");
-    add("latency_during_ms", latency.map(|dip| dip.inside), Unit::Milliseconds, "mean latency while they synced");
-    add("latency_around_ms", latency.map(|dip| dip.outside), Unit::Milliseconds, "mean latency just before and after");
+    figures.add("sync_longest_s", longest, Unit::Seconds, "the longest single sync");
+    figures.add("throughput_during_per_s", work.map(|dip| dip.inside), Unit::PerSecond, "throughput while they synced");
+    figures.add(
+        "throughput_around_per_s",
+        work.map(|dip| dip.outside),
+        Unit::PerSecond,
+        "throughput just before and after",
+    );
+    figures.add(
+        "latency_during_ms",
+        latency.map(|dip| dip.inside),
+        Unit::Milliseconds,
+        "mean latency while they synced",
+    );
+    figures.add(
+        "latency_around_ms",
+        latency.map(|dip| dip.outside),
+        Unit::Milliseconds,
+        "mean latency just before and after",
+    );
     let pressure: Vec<f64> = seconds.iter().filter_map(|second| scene.psi_io.get(*second)).collect();
     let mean = (!pressure.is_empty()).then(|| pressure.iter().sum::<f64>() / pressure.len() as f64);
-    add("psi_io_some_ratio", mean, Unit::Ratio, "time in which some task waited on I/O, in the syncs");
-    figures
+    figures.add("psi_io_some_ratio", mean, Unit::Ratio, "time in which some task waited on I/O, in the syncs");
+    figures.list()
 }
 
 fn remedies(scene: &Scene<'_>) -> Vec<backwater_model::Remedy> {
@@ -192,19 +201,18 @@ fn too_frequent(scene: &Scene<'_>) -> Option<Finding> {
     };
     let mut finding = draft("too-frequent", span);
     finding.severity = Severity::Info;
-    let mut add = |name: &str, value: Option<f64>, unit, label: &str| {
-        finding.evidence.extend(value.map(|value| Figure::new(name, value, unit, label)));
-    };
+    let mut figures = Figures::default();
     let wal = forced.iter().map(|(_, wal)| *wal).reduce(f64::max);
-    add("checkpoints_forced_count", Some(forced.len() as f64), Unit::Count, "checkpoints forced by WAL");
-    add("checkpoint_spacing_s", spacing, Unit::Seconds, "mean time between them");
-    add("wal_between_bytes", wal, Unit::Bytes, "WAL between two of them, at most");
-    add("server_warnings_count", Some(warnings as f64), Unit::Count, "warnings in the server's log");
+    figures.add("checkpoints_forced_count", Some(forced.len() as f64), Unit::Count, "checkpoints forced by WAL");
+    figures.add("checkpoint_spacing_s", spacing, Unit::Seconds, "mean time between them");
+    figures.add("wal_between_bytes", wal, Unit::Bytes, "WAL between two of them, at most");
+    figures.add("server_warnings_count", Some(warnings as f64), Unit::Count, "warnings in the server's log");
     let every = spacing.map_or_else(String::new, |seconds| format!(", one every {}", Unit::Seconds.show(seconds)));
     finding.summary = format!(
         "WAL filled max_wal_size and forced {} checkpoints{every}. Each makes the next write of every page a full page.",
         forced.len().max(warnings),
     );
+    finding.evidence = figures.list();
     finding.remedies = larger_wal(&forced, spacing).into_iter().collect();
     finding.unseen = not_seen(scene);
     Some(finding)

@@ -5,6 +5,7 @@
 
 use super::io_capped;
 use crate::device::DeviceView;
+use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, longest};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
@@ -85,20 +86,17 @@ fn summary(device: &DeviceView, range: &Range<usize>) -> String {
 }
 
 fn evidence(scene: &Scene<'_>, device: &DeviceView, range: &Range<usize>, seconds: usize) -> Vec<Figure> {
-    let mut figures = Vec::new();
-    let mut add = |name: &str, value: Option<f64>, unit, label: &str| {
-        figures.extend(value.map(|value| Figure::new(name, value, unit, label)));
-    };
-    add("device_busy_ratio", device.busy.mean(range), Unit::Ratio, "device busy");
-    add("await_ms", device.await_ms.mean(range), Unit::Milliseconds, "time of a request in the device");
-    add("in_flight_count", device.in_flight.mean(range), Unit::Count, "requests in the device, mean");
-    add("reads_per_s", device.reads.mean(range), Unit::PerSecond, "reads completed");
-    add("writes_per_s", device.writes.mean(range), Unit::PerSecond, "writes completed");
-    add("read_bytes_per_s", device.read_bytes.mean(range), Unit::BytesPerSecond, "bytes read");
-    add("written_bytes_per_s", device.written_bytes.mean(range), Unit::BytesPerSecond, "bytes written");
-    add("psi_io_some_ratio", scene.psi_io.mean(range), Unit::Ratio, "time in which some task waited on I/O");
-    add("saturated_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
-    figures
+    let mut figures = Figures::default();
+    figures.add("device_busy_ratio", device.busy.mean(range), Unit::Ratio, "device busy");
+    figures.add("await_ms", device.await_ms.mean(range), Unit::Milliseconds, "time of a request in the device");
+    figures.add("in_flight_count", device.in_flight.mean(range), Unit::Count, "requests in the device, mean");
+    figures.add("reads_per_s", device.reads.mean(range), Unit::PerSecond, "reads completed");
+    figures.add("writes_per_s", device.writes.mean(range), Unit::PerSecond, "writes completed");
+    figures.add("read_bytes_per_s", device.read_bytes.mean(range), Unit::BytesPerSecond, "bytes read");
+    figures.add("written_bytes_per_s", device.written_bytes.mean(range), Unit::BytesPerSecond, "bytes written");
+    figures.add("psi_io_some_ratio", scene.psi_io.mean(range), Unit::Ratio, "time in which some task waited on I/O");
+    figures.add("saturated_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
+    figures.list()
 }
 
 fn ruled_out(scene: &Scene<'_>, device: &DeviceView, range: &Range<usize>) -> Vec<RuledOut> {

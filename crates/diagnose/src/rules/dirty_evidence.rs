@@ -4,6 +4,7 @@ use super::dirty_throttle::{Throttle, checkpoint_sync_s};
 use crate::Options;
 use crate::advise;
 use crate::caps::{self, CapUnit};
+use crate::figures::Figures;
 use crate::grid::Grid;
 use crate::limits::{DirtyLimit, LimitOwner};
 use crate::remedy::{checkpoint, dirty};
@@ -72,36 +73,53 @@ fn queue_name(throttle: &Throttle<'_>) -> String {
 
 fn evidence(scene: &Scene<'_>, throttle: &Throttle<'_>, paused: Option<f64>) -> Vec<Figure> {
     let (limit, range) = (&throttle.limit, &throttle.range);
-    let mut figures = Vec::new();
-    let mut add = |name: &str, value: Option<f64>, unit, label: &str| {
-        figures.extend(value.map(|value| Figure::new(name, value, unit, label)));
-    };
+    let mut figures = Figures::default();
     let (level, threshold) = (limit.level.mean(range), limit.threshold.median(range));
-    add("dirty_level_bytes", level, Unit::Bytes, "dirty and under writeback, mean");
-    add("dirty_peak_bytes", limit.level.max(range), Unit::Bytes, "the most that was dirty");
-    add("pause_begins_bytes", limit.pause().median(range), Unit::Bytes, "where the kernel begins to pause writers");
-    add("dirty_threshold_bytes", threshold, Unit::Bytes, "the dirty limit that applies");
-    add("dirty_background_bytes", limit.background.median(range), Unit::Bytes, "where background writing begins");
-    add("fill_ratio", level.zip(threshold).map(|(level, limit)| level / limit), Unit::Ratio, "level ÷ limit");
+    figures.add("dirty_level_bytes", level, Unit::Bytes, "dirty and under writeback, mean");
+    figures.add("dirty_peak_bytes", limit.level.max(range), Unit::Bytes, "the most that was dirty");
+    figures.add(
+        "pause_begins_bytes",
+        limit.pause().median(range),
+        Unit::Bytes,
+        "where the kernel begins to pause writers",
+    );
+    figures.add("dirty_threshold_bytes", threshold, Unit::Bytes, "the dirty limit that applies");
+    figures.add(
+        "dirty_background_bytes",
+        limit.background.median(range),
+        Unit::Bytes,
+        "where background writing begins",
+    );
+    figures.add("fill_ratio", level.zip(threshold).map(|(level, limit)| level / limit), Unit::Ratio, "level ÷ limit");
     if let Some(device) = throttle.device {
         let before = range.start.saturating_sub(15)..range.start;
-        add(
+        figures.add(
             "inflow_before_bytes_per_s",
             device.inflow.max(&before),
             Unit::BytesPerSecond,
             "dirtied just before, at most",
         );
-        add("inflow_bytes_per_s", device.inflow.mean(range), Unit::BytesPerSecond, "dirtied while writers were held");
-        add("outflow_bytes_per_s", device.drained().mean(range), Unit::BytesPerSecond, "written meanwhile");
-        add("device_busy_ratio", device.busy.mean(range), Unit::Ratio, "device busy");
+        figures.add(
+            "inflow_bytes_per_s",
+            device.inflow.mean(range),
+            Unit::BytesPerSecond,
+            "dirtied while writers were held",
+        );
+        figures.add("outflow_bytes_per_s", device.drained().mean(range), Unit::BytesPerSecond, "written meanwhile");
+        figures.add("device_busy_ratio", device.busy.mean(range), Unit::Ratio, "device busy");
     }
     let (before, during) = scene.throughput_around(range);
-    add("throughput_before_per_s", before, Unit::PerSecond, &format!("{} before", scene.counted.label()));
-    add("throughput_during_per_s", during, Unit::PerSecond, &format!("{} during", scene.counted.label()));
-    add("stalled_s", Some(throttle.stalled_s as f64), Unit::Seconds, "seconds of it in this window");
-    add("kernel_paused_ratio", paused.filter(|_| throttle.kernel_seen), Unit::Ratio, "sessions in balance_dirty_pages");
-    add("psi_io_some_ratio", scene.psi_io.mean(range), Unit::Ratio, "time in which some task waited on I/O");
-    figures
+    figures.add("throughput_before_per_s", before, Unit::PerSecond, &format!("{} before", scene.counted.label()));
+    figures.add("throughput_during_per_s", during, Unit::PerSecond, &format!("{} during", scene.counted.label()));
+    figures.add("stalled_s", Some(throttle.stalled_s as f64), Unit::Seconds, "seconds of it in this window");
+    figures.add(
+        "kernel_paused_ratio",
+        paused.filter(|_| throttle.kernel_seen),
+        Unit::Ratio,
+        "sessions in balance_dirty_pages",
+    );
+    figures.add("psi_io_some_ratio", scene.psi_io.mean(range), Unit::Ratio, "time in which some task waited on I/O");
+    figures.list()
 }
 
 /// Causes that would look alike, each with the reading that speaks against it.

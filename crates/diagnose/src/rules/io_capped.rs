@@ -6,6 +6,7 @@
 use crate::Options;
 use crate::caps::{self, Cap, CapOwner, CapUnit};
 use crate::device::DeviceView;
+use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, longest};
 use crate::iops;
 use crate::scene::Scene;
@@ -122,21 +123,24 @@ fn unit(cap: &Cap) -> (Unit, &'static str, &'static str) {
 fn evidence(scene: &Scene<'_>, reached: &Reached<'_>) -> Vec<Figure> {
     let (device, range, cap) = (reached.device, &reached.range, reached.cap);
     let (unit, rate_name, limit_name) = unit(cap);
-    let mut figures = vec![Figure::new(limit_name, reached.limit, unit, "the ceiling")];
-    let mut add = |name: &str, value: Option<f64>, unit, label: &str| {
-        figures.extend(value.map(|value| Figure::new(name, value, unit, label)));
-    };
+    let mut figures = Figures::default();
+    figures.add(limit_name, Some(reached.limit), unit, "the ceiling");
     let rate = cap.rate.mean(range);
-    add(rate_name, rate, unit, "completed by the device, mean");
-    add("reached_ratio", rate.map(|rate| rate / reached.limit), Unit::Ratio, "rate ÷ ceiling");
-    add("psi_io_some_ratio", scene.psi_io.mean(range), Unit::Ratio, "time in which some task waited on I/O");
-    add("device_busy_ratio", device.busy.mean(range), Unit::Ratio, "device busy");
-    add("await_ms", device.await_ms.mean(range), Unit::Milliseconds, "time of a request in the device");
-    add("write_size_bytes", device.write_size(range), Unit::Bytes, "mean size of a write");
-    add("inflow_bytes_per_s", device.inflow.mean(range), Unit::BytesPerSecond, "page cache dirtied meanwhile");
-    add("outflow_bytes_per_s", device.drained().mean(range), Unit::BytesPerSecond, "page cache written meanwhile");
-    add("capped_s", Some(reached.seconds as f64), Unit::Seconds, "seconds of it in this window");
-    figures
+    figures.add(rate_name, rate, unit, "completed by the device, mean");
+    figures.add("reached_ratio", rate.map(|rate| rate / reached.limit), Unit::Ratio, "rate ÷ ceiling");
+    figures.add("psi_io_some_ratio", scene.psi_io.mean(range), Unit::Ratio, "time in which some task waited on I/O");
+    figures.add("device_busy_ratio", device.busy.mean(range), Unit::Ratio, "device busy");
+    figures.add("await_ms", device.await_ms.mean(range), Unit::Milliseconds, "time of a request in the device");
+    figures.add("write_size_bytes", device.write_size(range), Unit::Bytes, "mean size of a write");
+    figures.add("inflow_bytes_per_s", device.inflow.mean(range), Unit::BytesPerSecond, "page cache dirtied meanwhile");
+    figures.add(
+        "outflow_bytes_per_s",
+        device.drained().mean(range),
+        Unit::BytesPerSecond,
+        "page cache written meanwhile",
+    );
+    figures.add("capped_s", Some(reached.seconds as f64), Unit::Seconds, "seconds of it in this window");
+    figures.list()
 }
 
 fn summary(scene: &Scene<'_>, reached: &Reached<'_>) -> String {

@@ -259,12 +259,9 @@ impl Plant {
             } else {
                 session(at, pid, "active", Some(("IO", "DataFileWrite")), kernel("ext4_buffered_write_iter", 'D'))
             };
-            let running = pid >= held && self.see_kernel;
-            let sample = backwater_model::Sample {
-                kernel_state: if running { Some('R') } else { sample.kernel_state },
-                ..sample
-            };
-            to.samples.push(sample);
+            // The state is readable by everybody, the function is not.
+            let state = if pid >= held { 'R' } else { 'D' };
+            to.samples.push(backwater_model::Sample { kernel_state: Some(state), ..sample });
         }
     }
 }
