@@ -101,6 +101,34 @@ fn a_disk_is_made_limited_and_gone() {
 }
 
 #[test]
+fn a_group_of_its_own_is_capped_on_cgroup_v2() {
+    if !root("a_group_of_its_own_is_capped_on_cgroup_v2") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let journal = journal(&dir);
+    let disk = SlowDisk::create(&journal, &DiskSpec { direct_io: false, ..spec(dir.path()) }).unwrap();
+    let CapMethod::IoMaxV2 { cgroup } = disk.cap_method().clone() else {
+        eprintln!("skipped: a_group_of_its_own_is_capped_on_cgroup_v2: this host caps by cgroup v1");
+        return;
+    };
+    disk.cap(&journal, &Cap { write_bytes_per_s: Some(4 * MIB), ..Cap::default() }).unwrap();
+    // It waits for a line, so that it writes only when it is in the group.
+    let mut writer = Command::new("sh");
+    let script = "read go; dd if=/dev/zero of=data bs=1M count=16 conv=fdatasync 2>/dev/null";
+    writer.args(["-c", script]).current_dir(disk.mount_point()).stdin(Stdio::piped());
+    let (mut child, _) = journal.spawn(&mut writer, "a writer", backwater_undo::Stop::Terminate).unwrap();
+    disk.adopt(child.id()).unwrap();
+    let begun = Instant::now();
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert!(child.wait().unwrap().success());
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(3), "16 MiB at 4 MiB/s took {took:?}");
+    journal.finish().unwrap();
+    assert!(!cgroup.exists() && !attached(dir.path()));
+}
+
+#[test]
 fn a_failure_in_the_middle_leaves_nothing() {
     if !root("a_failure_in_the_middle_leaves_nothing") {
         return;
