@@ -145,15 +145,18 @@ pub(crate) fn device_limit(scene: &Scene<'_>, device: &DeviceView, target_s: f64
     let mechanism = dirty::mechanism(scene.window, &device.dev);
     let share = holding.background.median(&range).map_or(0.5, |background| background / now.max(1.0));
     let background = bytes * mechanism.background_share(share);
+    // Under a lasting load the kernel steers the level to the middle between pausing point and limit
+    // (the setpoint of `wb_position_ratio`, mm/page-writeback.c).
+    let settles = ((bytes + background) / 2.0 + bytes) / 2.0;
     let demand = device.inflow.smooth(1).max(&(0..scene.grid.count));
     let mut predicted = vec![
         Figure::new("dirty_limit_bytes", bytes, Unit::Bytes, "the new limit"),
         Figure::new("whole_drain_s", bytes / outflow, Unit::Seconds, "time to write all that can be dirty"),
         Figure::new(
             "drain_s",
-            (bytes - background) / outflow,
+            (settles - background) / outflow,
             Unit::Seconds,
-            "drain to the background limit, from full",
+            "drain to the background limit after a long load",
         ),
         Figure::new("whole_drain_now_s", now / outflow, Unit::Seconds, "time to write all, with the limit of now"),
     ];
@@ -180,9 +183,10 @@ fn of_device(scene: &Scene<'_>, device: &DeviceView, options: &AdviseOptions) ->
     let limit = device_limit(scene, device, options.drain_target_s);
     let flushing = flushing(scene, device);
     let holding = holding(scene, device);
-    let excess = flushing.as_ref().zip(holding.as_ref()).and_then(|((range, _), limit)| {
-        Some((limit.pause().median(range)? - limit.background.median(range)?).max(0.0))
-    });
+    let excess = flushing
+        .as_ref()
+        .zip(holding.as_ref())
+        .and_then(|((range, _), limit)| Some((limit.level.max(range)? - limit.background.median(range)?).max(0.0)));
     let more_iops =
         flushing.as_ref().map(|(range, _)| iops::table(scene, device, range, excess, options.price_per_iops));
     let mut notes = Vec::new();

@@ -50,6 +50,9 @@ pub(crate) struct Cap {
 /// A rate within these shares of the limit has reached it.
 const REACHED: (f64, f64) = (0.93, 1.1);
 
+/// A limit stands if it was read within so many seconds.
+const STANDS_S: usize = 3;
+
 impl Cap {
     /// The rate that is closest to the limit from below or at it, second by second: the device's, or the group's own where
     /// others use the device too.
@@ -150,12 +153,14 @@ fn declared(scene: &Scene<'_>, device: &DeviceView) -> Vec<Cap> {
     operations.chain(bytes.map(|limit| cap(limit, CapUnit::Bytes))).collect()
 }
 
-/// The lowest ceiling on writes of this device over a stretch, in bytes a second, given the mean size of a write. This is
-/// what the page cache can drain at most.
-pub(crate) fn drain_ceiling(caps: &[Cap], seconds: &std::ops::Range<usize>, write_bytes: f64) -> Option<f64> {
+/// The lowest ceiling on writes that stands at the end of the readings, in bytes a second, given the mean size of a write. This
+/// is what the page cache can drain at most.
+pub(crate) fn drain_ceiling(caps: &[Cap], write_bytes: f64) -> Option<f64> {
     let writes = caps.iter().filter(|cap| cap.op != Op::Read);
     let bytes = writes.filter_map(|cap| {
-        let limit = cap.limit.median(seconds)?;
+        let count = cap.limit.0.len();
+        // Limits may have been set or lifted a moment ago: only the newest reading counts, and only if it is new.
+        let limit = *cap.limit.values(&(count.saturating_sub(STANDS_S)..count)).last()?;
         Some(if cap.unit == CapUnit::Operations { limit * write_bytes } else { limit })
     });
     bytes.reduce(f64::min)

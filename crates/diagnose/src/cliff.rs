@@ -24,7 +24,8 @@ pub fn find(throughput: &[(f64, f64)]) -> Option<Cliff> {
     let mut steps: Vec<f64> = throughput.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
     steps.sort_by(f64::total_cmp);
     let step = steps.get(steps.len() / 2).copied().filter(|step| *step > 0.0)?;
-    let least = (STAYS_S / step).ceil().max(1.0) as usize;
+    // A step a hair under a second must not ask for a fourth one.
+    let least = (STAYS_S / step - 0.1).ceil().max(1.0) as usize;
     let mut peak: f64 = 0.0;
     for (at, (seconds, value)) in throughput.iter().enumerate() {
         let stretch = throughput.get(at..at + least)?;
@@ -67,6 +68,15 @@ mod tests {
     fn a_hole_hides_what_happened() {
         let holed = [(0.0, 100.0), (1.0, 100.0), (2.0, 10.0), (8.0, 10.0), (9.0, 10.0), (10.0, 100.0), (11.0, 90.0)];
         assert_eq!(find(&holed), None);
+    }
+
+    #[test]
+    fn steps_that_are_not_quite_a_second_count_as_seconds() {
+        let values = [100.0, 100.0, 50.0, 50.0, 50.0];
+        for step in [0.999, 1.0, 1.05] {
+            let series: Vec<_> = values.iter().enumerate().map(|(at, value)| (at as f64 * step, *value)).collect();
+            assert_eq!(find(&series).unwrap().at_s, 2.0 * step);
+        }
     }
 
     #[test]

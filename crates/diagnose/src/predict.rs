@@ -105,7 +105,7 @@ fn ceiling(known: &Window, dev: &str) -> Option<f64> {
     let all = 0..scene.grid.count;
     let size = device.write_size(&all).unwrap_or(BLOCK_BYTES).max(BLOCK_BYTES);
     // Metadata and merged writes make the mean of a quiet device large; a flood of data blocks is what is coming.
-    caps::drain_ceiling(&caps::of(&scene, &device), &all, size.min(2.0 * BLOCK_BYTES))
+    caps::drain_ceiling(&caps::of(&scene, &device), size.min(2.0 * BLOCK_BYTES))
 }
 
 fn slopes(seen: &Window, dev: &str, limit: &DirtyLimit) -> Option<Slopes> {

@@ -181,7 +181,7 @@ fn summary(finding: &Finding, throttle: &Throttle<'_>, fell: Option<f64>) -> Str
         LimitOwner::Host => "the host's limit".to_owned(),
     };
     let mut text = format!(
-        "{} of pages are dirty, past the {} at which the kernel begins to pause writers under {whose} of {}.",
+        "{} of pages are dirty, and at {} the kernel begins to pause writers: {whose} is {}.",
         show("dirty_level_bytes").unwrap_or_default(),
         show("pause_begins_bytes").unwrap_or_default(),
         show("dirty_threshold_bytes").unwrap_or_default(),
