@@ -1,1 +1,31 @@
-//! PostgreSQL 12 to 18.
+//! PostgreSQL 12 to 18, by one connection that reads only.
+//!
+//! [`ConnInfo`] finds the way in as libpq would, [`PostgresProbe`] looks: active sessions at every look, counters and
+//! positions each second or half (the table in `views`), settings each minute, new lines of the log. What a version does
+//! not have is not asked for; what a role may not see is said once as an absence, with the GRANT that would change it.
+
+mod check;
+mod connect;
+mod conninfo;
+mod counters;
+mod explain;
+mod identity;
+mod link;
+mod local;
+mod log;
+mod logs;
+mod normalise;
+mod probe;
+mod schedule;
+mod sessions;
+mod settings;
+mod target;
+mod texts;
+mod tls;
+mod views;
+mod waits;
+
+pub use check::capabilities;
+pub use connect::{ConnectionTask, connect_client};
+pub use conninfo::ConnInfo;
+pub use probe::{PostgresOptions, PostgresProbe};

@@ -1,0 +1,96 @@
+//! What this role may see on this server, for `backwater check`: each with why not, and the command that would change it.
+
+use super::conninfo::ConnInfo;
+use super::identity::Identity;
+use super::link::Link;
+use super::logs::Logs;
+use super::probe::runtime;
+use super::target::{self, Facts};
+use crate::ProbeError;
+use crate::host::{Capability, Roots};
+
+/// Connects, and judges each thing the probe would like to read. Blocks; not to be called from inside an async runtime.
+///
+/// # Errors
+/// [`ProbeError::Connect`] where there is no server to ask.
+pub fn capabilities(info: &ConnInfo, roots: &Roots) -> Result<Vec<Capability>, ProbeError> {
+    runtime()?.block_on(async {
+        let mut link = Link::open(info).await?;
+        let facts = target::facts(&mut link, None, roots).await?;
+        let list = judge(&mut link, &facts, roots).await?;
+        link.close().await;
+        Ok(list)
+    })
+}
+
+async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capability>, ProbeError> {
+    let privileges = &facts.privileges;
+    let grant = privileges.grant();
+    let no_member = |role: &str| format!("role {} is no member of {role}", privileges.role);
+    let item = |what, missing: Option<String>, remedy: &str| {
+        let remedy = Some(remedy.to_owned()).filter(|_| missing.is_some());
+        Capability { what, missing, remedy }
+    };
+    let unless = |fine: bool, why: String| (!fine).then_some(why);
+    let off = |name: &str| facts.target.settings.get(name).is_none_or(|value| value == "off");
+    let system = Identity::read(link).await?.system.is_some();
+    let directory = facts.target.data_directory.as_deref();
+    let log = Logs::default().find(link, facts.local.as_ref(), directory, roots).await?.err();
+    let statements = "SELECT count(*) FROM pg_extension WHERE extname = 'pg_stat_statements'";
+    let statements: i64 = link.one("extensions", statements).await?.get(0);
+    Ok(vec![
+        item(
+            "sessions and standbys of all roles",
+            unless(privileges.all_stats, no_member("pg_read_all_stats")),
+            &grant,
+        ),
+        item("all settings", unless(privileges.all_settings, no_member("pg_read_all_settings")), &grant),
+        item("the server's processes on this host", unless(facts.local.is_some(), NOT_HERE.to_owned()), RUN_THERE),
+        item("data directory", unless(directory.is_some(), no_member("pg_read_all_settings")), &grant),
+        item(
+            "device of the data directory",
+            unless(facts.target.data_device.is_some(), NOT_HERE.to_owned()),
+            RUN_THERE,
+        ),
+        item(
+            "system identifier and timeline",
+            unless(system, "pg_control_system() is not allowed".to_owned()),
+            CONTROL,
+        ),
+        item("the server's log", log, "run on the server's host as root or as the server's own user, with pg_monitor"),
+        item("times of reads and writes", unless(!off("track_io_timing"), is_off("track_io_timing")), IO_TIMING),
+        query_ids(link.major(), facts, statements > 0),
+        item(
+            "pg_stat_statements",
+            unless(statements > 0, "the extension is not in this database".to_owned()),
+            EXTENSION,
+        ),
+    ])
+}
+
+const NOT_HERE: &str = "the server's processes are not among those of this host, or may not be looked at";
+const RUN_THERE: &str = "run backwater on the server's host, as root or as the server's own user";
+const IO_TIMING: &str = "ALTER SYSTEM SET track_io_timing = on; SELECT pg_reload_conf()";
+const QUERY_ID: &str = "ALTER SYSTEM SET compute_query_id = on; SELECT pg_reload_conf()";
+const CONTROL: &str = "GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint() TO pg_monitor";
+const EXTENSION: &str =
+    "add pg_stat_statements to shared_preload_libraries, restart, then CREATE EXTENSION pg_stat_statements";
+
+fn is_off(name: &str) -> String {
+    format!("{name} is off")
+}
+
+/// Computed since 14: where told to, or where an extension asks for it.
+fn query_ids(major: i32, facts: &Facts, statements: bool) -> Capability {
+    let setting = facts.target.settings.get("compute_query_id").map(String::as_str);
+    let preloaded =
+        facts.target.settings.get("shared_preload_libraries").is_some_and(|list| list.contains("pg_stat_statements"));
+    let missing = match setting {
+        _ if major < 14 => Some("PostgreSQL computes them since 14".to_owned()),
+        Some("on" | "regress") => None,
+        Some("auto") if statements || preloaded => None,
+        _ => Some("compute_query_id is off or waits for an extension".to_owned()),
+    };
+    let remedy = if major < 14 { "upgrade to 14 or newer" } else { QUERY_ID };
+    Capability { what: "query identifiers", remedy: Some(remedy.to_owned()).filter(|_| missing.is_some()), missing }
+}

@@ -1,0 +1,157 @@
+//! One way into the server: hosts in turn, TLS as asked, and errors that say what to do.
+
+use super::conninfo::{Address, ConnInfo, Server, SessionAttrs, SslMode};
+use super::explain::{self, Attempt};
+use super::tls;
+use crate::ProbeError;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+use tokio_postgres::{Client, Config, NoTls, config};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// What carries a client's messages; it must be polled (spawned) for the client to work, and ends with the connection.
+pub type ConnectionTask = Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>> + Send>>;
+
+/// How long a connection may take where the address does not say (libpq would wait for ever).
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A fresh connection, and where it leads.
+pub(super) struct Opened {
+    pub(super) client: Client,
+    pub(super) task: ConnectionTask,
+    pub(super) server: Server,
+}
+
+/// Connects to the first of the servers that answers and fits. The returned task must be spawned.
+///
+/// # Errors
+/// [`ProbeError::Connect`]: what failed, where, why, and what to do next.
+pub async fn connect_client(info: &ConnInfo) -> Result<(Client, ConnectionTask), ProbeError> {
+    let opened = open(info).await?;
+    Ok((opened.client, opened.task))
+}
+
+/// As [`connect_client`], telling which server it was.
+pub(super) async fn open(info: &ConnInfo) -> Result<Opened, ProbeError> {
+    let mut failures = Vec::new();
+    // prefer-standby takes anybody in a second round.
+    let rounds: &[SessionAttrs] = match info.attrs {
+        SessionAttrs::PreferStandby => &[SessionAttrs::Standby, SessionAttrs::Any],
+        _ => std::slice::from_ref(&info.attrs),
+    };
+    for attrs in rounds {
+        failures.clear();
+        for server in &info.servers {
+            match to_server(info, server, *attrs).await {
+                Ok(opened) => return Ok(opened),
+                Err(failure) => failures.push((server, failure)),
+            }
+        }
+    }
+    Err(ProbeError::Connect(explain::all(info, &failures)))
+}
+
+/// Tries one server, in the ways that sslmode allows, the preferred one first.
+async fn to_server(info: &ConnInfo, server: &Server, attrs: SessionAttrs) -> Result<Opened, Attempt> {
+    let local = matches!(server.address, Address::Unix(_));
+    let ways: &[config::SslMode] = match info.tls.mode {
+        _ if local => &[config::SslMode::Disable],
+        SslMode::Disable => &[config::SslMode::Disable],
+        SslMode::Allow => &[config::SslMode::Disable, config::SslMode::Require],
+        SslMode::Prefer => &[config::SslMode::Prefer, config::SslMode::Disable],
+        SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => &[config::SslMode::Require],
+    };
+    let mut first: Option<Attempt> = None;
+    for way in ways {
+        match attempt(info, server, *way).await {
+            Ok((client, task)) => return fitting(client, task, server, attrs).await,
+            // The first failure is the telling one.
+            Err(failure) if failure.is_final() => return Err(first.unwrap_or(failure)),
+            Err(failure) => first = Some(first.unwrap_or(failure)),
+        }
+    }
+    Err(first.unwrap_or(Attempt::TimedOut(CONNECT_TIMEOUT)))
+}
+
+async fn attempt(info: &ConnInfo, server: &Server, way: config::SslMode) -> Result<(Client, ConnectionTask), Attempt> {
+    let config = config(info, server, way);
+    let limit = info.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
+    let connecting: Pin<Box<dyn Future<Output = _> + Send + '_>> = if way == config::SslMode::Disable {
+        Box::pin(async {
+            let (client, task) = config.connect(NoTls).await.map_err(Attempt::Failed)?;
+            Ok((client, Box::pin(task) as ConnectionTask))
+        })
+    } else {
+        let tls = MakeRustlsConnect::new(tls::client_config(&info.tls).map_err(Attempt::Unusable)?);
+        let config = &config;
+        Box::pin(async move {
+            let (client, task) = config.connect(tls).await.map_err(Attempt::Failed)?;
+            Ok((client, Box::pin(task) as ConnectionTask))
+        })
+    };
+    // Config's own connect_timeout covers the socket alone; a server that accepts and then says nothing is late too.
+    tokio::time::timeout(limit, connecting).await.unwrap_or(Err(Attempt::TimedOut(limit)))
+}
+
+fn config(info: &ConnInfo, server: &Server, way: config::SslMode) -> Config {
+    let mut config = Config::new();
+    config.user(&info.user).dbname(&info.database).port(server.port).ssl_mode(way);
+    match &server.address {
+        Address::Unix(directory) => {
+            config.host_path(directory);
+        }
+        Address::Tcp { host, addr } => {
+            config.host(host);
+            addr.map(|addr| config.hostaddr(addr));
+        }
+    }
+    config.application_name(info.application_name.as_deref().unwrap_or("backwater"));
+    server.password.as_ref().map(|password| config.password(&password.0));
+    info.options.as_ref().map(|options| config.options(options));
+    if info.tls.direct && way == config::SslMode::Require {
+        config.ssl_negotiation(config::SslNegotiation::Direct);
+    }
+    info.channel_binding.map(|on| {
+        config.channel_binding(if on { config::ChannelBinding::Require } else { config::ChannelBinding::Disable })
+    });
+    let tcp = &info.tcp;
+    tcp.keepalives.map(|on| config.keepalives(on));
+    tcp.idle.map(|idle| config.keepalives_idle(idle));
+    tcp.interval.map(|interval| config.keepalives_interval(interval));
+    tcp.count.map(|count| config.keepalives_retries(count));
+    tcp.user_timeout.map(|limit| config.tcp_user_timeout(limit));
+    config
+}
+
+/// Lets the connection through if the server is of the sort that target_session_attrs asks for.
+async fn fitting(
+    client: Client,
+    mut task: ConnectionTask,
+    server: &Server,
+    attrs: SessionAttrs,
+) -> Result<Opened, Attempt> {
+    if attrs != SessionAttrs::Any {
+        let asking = client.query_one(
+            "SELECT pg_catalog.pg_is_in_recovery(), \
+             pg_catalog.current_setting('default_transaction_read_only')::pg_catalog.bool",
+            &[],
+        );
+        let row = tokio::select! {
+            row = asking => row.map_err(Attempt::Failed)?,
+            ended = &mut task => return Err(ended.err().map_or(Attempt::Ended, Attempt::Failed)),
+        };
+        let (standby, read_only): (bool, bool) = (row.get(0), row.get(1));
+        let fits = match attrs {
+            SessionAttrs::ReadWrite => !standby && !read_only,
+            SessionAttrs::ReadOnly => standby || read_only,
+            SessionAttrs::Primary => !standby,
+            SessionAttrs::Standby => standby,
+            SessionAttrs::Any | SessionAttrs::PreferStandby => true,
+        };
+        if !fits {
+            return Err(Attempt::Unfit { standby });
+        }
+    }
+    Ok(Opened { client, task, server: server.clone() })
+}

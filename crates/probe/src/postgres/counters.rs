@@ -1,0 +1,54 @@
+//! Reads one view and puts its values down, each in the epoch of its counters and as old as the server says it is.
+
+use super::identity::Identity;
+use super::link::{Link, QueryError};
+use super::views::{Fresh, View};
+use crate::Sink;
+use backwater_model::{Moment, Span};
+use tokio_postgres::Row;
+
+/// Reads the view and puts every value that is not null.
+pub(super) async fn read(
+    link: &mut Link,
+    view: &View,
+    target: &str,
+    identity: &Identity,
+    sink: &mut Sink<'_>,
+) -> Result<(), QueryError> {
+    let asked = crate::now();
+    for row in link.rows(view.what, &view.sql).await? {
+        put(view, &row, target, identity, asked, sink);
+    }
+    Ok(())
+}
+
+fn put(view: &View, row: &Row, target: &str, identity: &Identity, asked: Moment, sink: &mut Sink<'_>) {
+    let text = |column: usize| row.get::<_, Option<&str>>(column).unwrap_or_default();
+    let mut labels = vec![("target", target)];
+    labels.extend(view.labels.iter().enumerate().map(|(column, name)| (*name, text(column))));
+    let first = view.labels.len();
+    let epoch = identity.epoch_of(if text(first).is_empty() { "" } else { view.what }, text(first));
+    let as_of = row.get::<_, Option<f64>>(first + 1).map(|age_s| as_of(asked, age_s));
+    for (place, column) in view.columns.iter().enumerate() {
+        let Some(value) = row.get::<_, Option<f64>>(first + 2 + place) else { continue };
+        let as_of = as_of.filter(|_| column.fresh == Fresh::Aged);
+        sink.put_as_of(column.def, &labels, epoch, value, as_of);
+    }
+}
+
+/// When a value of this age was true. An age below zero means that the clocks differ (a standby's is another one):
+/// then it is taken as fresh.
+fn as_of(asked: Moment, age_s: f64) -> Moment {
+    asked - Span::from_seconds(age_s.max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_is_never_in_the_future() {
+        assert_eq!(as_of(Moment(5_000_000), 1.5), Moment(3_500_000));
+        assert_eq!(as_of(Moment(5_000_000), -1.5), Moment(5_000_000));
+    }
+}

@@ -1,0 +1,215 @@
+//! The probe's one connection: its session settings, prepared statements, and a deadline for every query.
+
+use super::connect::{self, ConnectionTask};
+use super::conninfo::{ConnInfo, Server};
+use crate::ProbeError;
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement};
+
+/// The oldest major that is read.
+const OLDEST: i32 = 12;
+/// The newest major that this was tested with.
+const NEWEST: i32 = 18;
+/// The server gives up on a query of the probe after this long,
+const STATEMENT_TIMEOUT_MS: u32 = 2_000;
+/// on a lock after this long: the probe must not queue behind a VACUUM FULL of a catalog;
+const LOCK_TIMEOUT_MS: u32 = 500;
+/// and the client on an answer after this long.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Why a query brought nothing, and what that means for the next one.
+#[derive(Debug)]
+pub(super) enum QueryError {
+    /// The connection is gone or useless.
+    Lost(ProbeError),
+    /// This role may not ask that, or this server does not know it: asking again is no use.
+    Denied(ProbeError),
+    /// It failed this time.
+    Failed(ProbeError),
+}
+
+impl From<QueryError> for ProbeError {
+    fn from(error: QueryError) -> ProbeError {
+        match error {
+            QueryError::Lost(error) | QueryError::Denied(error) | QueryError::Failed(error) => error,
+        }
+    }
+}
+
+/// A live session on the server.
+#[derive(Debug)]
+pub(super) struct Link {
+    client: Client,
+    task: Option<JoinHandle<Result<(), tokio_postgres::Error>>>,
+    statements: HashMap<&'static str, Statement>,
+    /// `host:port`.
+    pub(super) server: String,
+    /// server_version_num.
+    pub(super) version: i32,
+}
+
+impl Link {
+    /// Connects and makes the session one that reads only, waits for nothing and is known by its name.
+    pub(super) async fn open(info: &ConnInfo) -> Result<Self, ProbeError> {
+        let opened = connect::open(info).await?;
+        Self::of(opened.client, opened.task, &opened.server).await
+    }
+
+    async fn of(client: Client, task: ConnectionTask, server: &Server) -> Result<Self, ProbeError> {
+        let task = Some(tokio::spawn(task));
+        let mut link = Link { client, task, statements: HashMap::new(), server: server.label(), version: 0 };
+        let row = link.one("server version", "SELECT pg_catalog.current_setting('server_version_num')::int4").await?;
+        link.version = row.get(0);
+        supported(link.version).map_err(|why| ProbeError::Connect(format!("{} {why}", link.server)))?;
+        let settings = session_settings(link.version);
+        let setting_up = tokio::time::timeout(DEADLINE, link.client.batch_execute(&settings)).await;
+        link.answer("session settings", setting_up)?;
+        Ok(link)
+    }
+
+    /// The major version.
+    pub(super) fn major(&self) -> i32 {
+        self.version / 10_000
+    }
+
+    /// All rows of a query, prepared the first time under the name `what`.
+    pub(super) async fn rows(&mut self, what: &'static str, sql: &str) -> Result<Vec<Row>, QueryError> {
+        self.rows_with(what, sql, &[]).await
+    }
+
+    /// As [`Link::rows`], with parameters.
+    pub(super) async fn rows_with(
+        &mut self,
+        what: &'static str,
+        sql: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, QueryError> {
+        let statement = match self.statements.get(what) {
+            Some(statement) => statement.clone(),
+            None => {
+                let prepared = tokio::time::timeout(DEADLINE, self.client.prepare(sql)).await;
+                let statement = self.answer(what, prepared)?;
+                self.statements.insert(what, statement.clone());
+                statement
+            }
+        };
+        let answer = tokio::time::timeout(DEADLINE, self.client.query(&statement, parameters)).await;
+        self.answer(what, answer)
+    }
+
+    /// The one row of a query that always has one.
+    pub(super) async fn one(&mut self, what: &'static str, sql: &str) -> Result<Row, QueryError> {
+        let first = self.rows(what, sql).await?.into_iter().next();
+        first.ok_or_else(|| QueryError::Failed(self.server_error(what, "no row".to_owned())))
+    }
+
+    fn answer<T>(
+        &self,
+        what: &'static str,
+        answer: Result<Result<T, tokio_postgres::Error>, tokio::time::error::Elapsed>,
+    ) -> Result<T, QueryError> {
+        let error = match answer {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => error,
+            // An answer may still come and would be taken for the next query's, so the connection is given up.
+            Err(_) => return Err(QueryError::Lost(self.timeout(what, DEADLINE.as_secs_f64()))),
+        };
+        let Some(refusal) = error.as_db_error() else {
+            return Err(QueryError::Lost(self.server_error(what, words(&error))));
+        };
+        let code = refusal.code();
+        if *code == SqlState::QUERY_CANCELED {
+            return Err(QueryError::Failed(self.timeout(what, f64::from(STATEMENT_TIMEOUT_MS) / 1e3)));
+        }
+        let error = self.server_error(what, refusal.message().to_owned());
+        let unknown = [&SqlState::UNDEFINED_FUNCTION, &SqlState::UNDEFINED_COLUMN, &SqlState::UNDEFINED_TABLE];
+        let never = [&SqlState::INSUFFICIENT_PRIVILEGE, &SqlState::FEATURE_NOT_SUPPORTED];
+        if unknown.into_iter().chain(never).any(|known| known == code) {
+            return Err(QueryError::Denied(error));
+        }
+        // Class 57P: the server is going away.
+        Err(if code.code().starts_with("57P") { QueryError::Lost(error) } else { QueryError::Failed(error) })
+    }
+
+    fn server_error(&self, what: &'static str, message: String) -> ProbeError {
+        ProbeError::Server { server: self.server.clone(), what, message }
+    }
+
+    fn timeout(&self, what: &'static str, seconds: f64) -> ProbeError {
+        ProbeError::Timeout { server: self.server.clone(), what, seconds }
+    }
+
+    /// Says goodbye, so that the server's log has no broken connection.
+    pub(super) async fn close(self) {
+        let Link { client, task, .. } = self;
+        drop(client);
+        if let Some(task) = task {
+            let _ = tokio::time::timeout(Duration::from_millis(200), task).await;
+        }
+    }
+}
+
+/// The error with its causes.
+fn words(error: &tokio_postgres::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
+/// Whether this server_version_num can be read; the error continues a sentence that begins with the server's name.
+fn supported(version: i32) -> Result<(), String> {
+    let major = version / 10_000;
+    if major < OLDEST {
+        let shown = if version < 100_000 {
+            format!("{}.{}", version / 10_000, version / 100 % 100)
+        } else {
+            format!("{major}.{}", version % 10_000)
+        };
+        return Err(format!(
+            "runs PostgreSQL {shown}; Backwater reads {OLDEST} to {NEWEST}. Upgrade the server, or watch its host alone: \
+             backwater watch host"
+        ));
+    }
+    if major > NEWEST {
+        tracing::warn!(major, "this PostgreSQL is newer than Backwater was tested with ({NEWEST})");
+    }
+    Ok(())
+}
+
+fn session_settings(version: i32) -> String {
+    let mut settings = format!(
+        "SET application_name = 'backwater'; SET search_path = pg_catalog; SET statement_timeout = {STATEMENT_TIMEOUT_MS}; \
+         SET lock_timeout = {LOCK_TIMEOUT_MS}; SET default_transaction_read_only = on; SET jit = off; \
+         SET max_parallel_workers_per_gather = 0; SET client_min_messages = error;"
+    );
+    if version >= 140_000 {
+        settings.push_str(" SET idle_session_timeout = 0;");
+    }
+    if version >= 150_000 {
+        // Otherwise the first view read in a transaction is read for all.
+        settings.push_str(" SET stats_fetch_consistency = none;");
+    }
+    settings
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn old_servers_are_refused_by_name() {
+        assert_eq!(supported(120_000), Ok(()));
+        assert_eq!(supported(180_006), Ok(()));
+        assert!(supported(110_022).unwrap_err().starts_with("runs PostgreSQL 11.22; Backwater reads 12 to 18."));
+        assert!(supported(90_624).unwrap_err().starts_with("runs PostgreSQL 9.6;"));
+    }
+}

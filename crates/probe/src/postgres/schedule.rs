@@ -1,0 +1,82 @@
+//! What is due at a look. The slower readings are spread over the looks of a second, so that none takes much longer
+//! than another.
+
+use backwater_model::{Moment, Span};
+
+/// One thing that is read again and again.
+#[derive(Clone, Debug)]
+pub(super) struct Entry<T> {
+    pub(super) task: T,
+    period: Span,
+    next: Moment,
+    failing: bool,
+    off: bool,
+}
+
+/// How much longer a reading that failed is left alone.
+const FAILING_FACTOR: i64 = 10;
+
+impl<T> Entry<T> {
+    /// Read every `period`, the first time after `offset`.
+    pub(super) fn new(task: T, start: Moment, offset: Span, period: Span) -> Self {
+        Entry { task, period, next: start + offset, failing: false, off: false }
+    }
+
+    /// Whether it is due; if so, the next time is set. What was slept through is not made up for.
+    pub(super) fn is_due(&mut self, now: Moment) -> bool {
+        // A tick may come a little early by the clock of the last one.
+        let tolerance = Span::from_millis(10);
+        if self.off || now + tolerance < self.next {
+            return false;
+        }
+        self.next = self.next + self.period;
+        if self.next <= now {
+            self.next = now + self.period;
+        }
+        true
+    }
+
+    /// Notes that it worked; true where it had failed before.
+    pub(super) fn worked(&mut self) -> bool {
+        std::mem::take(&mut self.failing)
+    }
+
+    /// Notes that it failed; true where it had worked before.
+    pub(super) fn failed(&mut self, now: Moment) -> bool {
+        self.next = now + Span(self.period.0 * FAILING_FACTOR);
+        !std::mem::replace(&mut self.failing, true)
+    }
+
+    /// Not to be read again on this connection.
+    pub(super) fn turn_off(&mut self) {
+        self.off = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due(entry: &mut Entry<()>, from_ms: i64, to_ms: i64) -> usize {
+        (from_ms..to_ms).step_by(100).filter(|ms| entry.is_due(Moment(ms * 1000))).count()
+    }
+
+    #[test]
+    fn due_once_a_period_and_never_in_a_burst() {
+        let mut entry = Entry::new((), Moment(0), Span::from_millis(300), Span::from_millis(1000));
+        assert_eq!(due(&mut entry, 0, 300), 0);
+        assert_eq!(due(&mut entry, 300, 10_300), 10);
+        assert_eq!(due(&mut entry, 60_000, 60_900), 1);
+    }
+
+    #[test]
+    fn failing_readings_are_left_alone_for_longer() {
+        let mut entry = Entry::new((), Moment(0), Span(0), Span::from_millis(1000));
+        assert!(entry.is_due(Moment(0)) && entry.failed(Moment(0)));
+        assert_eq!(due(&mut entry, 100, 9_900), 0);
+        assert!(entry.is_due(Moment(10_000_000)) && !entry.failed(Moment(10_000_000)));
+        assert!(entry.worked() && !entry.worked());
+        entry.turn_off();
+        assert_eq!(due(&mut entry, 100_000, 200_000), 0);
+    }
+}

@@ -1,0 +1,213 @@
+//! Which queue a wait belongs to. One table, matched whatever the version's spelling: `WALSync` (12–16), `WalSync`
+//! (17, 18), `WALWriteLock` (12, a lock) and `wal_insert` (12) are all known. Names: PostgreSQL manual, wait events.
+
+/// What one session waits for, as the server and the kernel say it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wait<'a> {
+    pub(super) backend_type: Option<&'a str>,
+    pub(super) event: Option<&'a str>,
+    pub(super) kernel: Option<&'a str>,
+}
+
+/// A queue, before the device's number is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// `pg.commit`
+    Commit,
+    /// `pg.wal.buffers`
+    WalBuffers,
+    /// `pg.checkpoint`
+    Checkpoint,
+    /// `host.dirty@` the device of the data directory
+    DataDirty,
+}
+
+/// Whose waits a line is about.
+#[derive(Clone, Copy)]
+enum Who {
+    Anybody,
+    /// Everybody but the processes that empty the queue themselves.
+    NotDrain,
+    Checkpointer,
+}
+
+/// What the kernel must say besides.
+#[derive(Clone, Copy)]
+enum Kernel {
+    Anything,
+    /// The process is held by, or queues behind, the page cache's dirty limit.
+    DirtyWrite,
+}
+
+struct Line {
+    /// Events as [`canonical`] spells them; `*` at the end stands for any ending; empty means no wait event at all.
+    events: &'static [&'static str],
+    who: Who,
+    kernel: Kernel,
+    place: Place,
+}
+
+/// The first line that fits wins.
+const TABLE: &[Line] = &[
+    // WAL to disk, to the storage fleet (Aurora), to a synchronous standby: what a commit waits for.
+    Line {
+        events: &[
+            "walsync",
+            "walwrite",
+            "walinitsync",
+            "walinitwrite",
+            "syncrep",
+            "xactsync",
+            "damrecordtxack",
+            "commitdelay",
+        ],
+        who: Who::NotDrain,
+        kernel: Kernel::Anything,
+        place: Place::Commit,
+    },
+    Line {
+        events: &["walinsert", "walbufmapping"],
+        who: Who::Anybody,
+        kernel: Kernel::Anything,
+        place: Place::WalBuffers,
+    },
+    // Writers of data files that the kernel pauses because too much is dirty.
+    Line {
+        events: &["datafile*", "buffile*", "slru*", "copyfile*", ""],
+        who: Who::Anybody,
+        kernel: Kernel::DirtyWrite,
+        place: Place::DataDirty,
+    },
+    Line {
+        events: &["datafilesync", "datafileimmediatesync", "slrusync", "slruflushsync"],
+        who: Who::Checkpointer,
+        kernel: Kernel::Anything,
+        place: Place::Checkpoint,
+    },
+    Line {
+        events: &["checkpointstart", "checkpointdone", "registersyncrequest"],
+        who: Who::Anybody,
+        kernel: Kernel::Anything,
+        place: Place::Checkpoint,
+    },
+];
+
+/// The queue this wait belongs to, where the waits tell.
+pub(super) fn place(wait: Wait<'_>) -> Option<Place> {
+    let event = wait.event.map(canonical).unwrap_or_default();
+    let event = event.as_str();
+    let fits = |pattern: &&str| match pattern.strip_suffix('*') {
+        Some(start) => event.starts_with(start),
+        None => *pattern == event,
+    };
+    let line = TABLE.iter().find(|line| {
+        line.events.iter().any(|pattern| fits(&pattern))
+            && who_fits(line.who, wait.backend_type)
+            && match line.kernel {
+                Kernel::Anything => true,
+                Kernel::DirtyWrite => wait.kernel.is_some_and(is_dirty_write),
+            }
+    })?;
+    Some(line.place)
+}
+
+fn who_fits(who: Who, backend_type: Option<&str>) -> bool {
+    match who {
+        Who::Anybody => true,
+        Who::NotDrain => !matches!(backend_type, Some("walwriter" | "walreceiver" | "startup" | "archiver")),
+        Who::Checkpointer => backend_type == Some("checkpointer"),
+    }
+}
+
+/// `balance_dirty_pages` is the pause itself; in `ext4_buffered_write_iter`, `xfs_file_buffered_write` and the like a
+/// writer queues on the file's lock behind one that is paused.
+fn is_dirty_write(function: &str) -> bool {
+    function.starts_with("balance_dirty_pages")
+        || function.ends_with("_buffered_write_iter")
+        || function.ends_with("_file_buffered_write")
+}
+
+/// Lower case, without underscores and without the `Lock` that 12 appends to its locks.
+fn canonical(event: &str) -> String {
+    let mut name: String = event.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase()).collect();
+    if name.ends_with("lock") && name.starts_with("wal") {
+        name.truncate(name.len() - 4);
+    }
+    name
+}
+
+/// The queue's name; none where it is a device's and the device is not known.
+pub(super) fn queue_name(place: Place, data_device: Option<&str>) -> Option<String> {
+    match place {
+        Place::Commit => Some("pg.commit".to_owned()),
+        Place::WalBuffers => Some("pg.wal.buffers".to_owned()),
+        Place::Checkpoint => Some("pg.checkpoint".to_owned()),
+        Place::DataDirty => data_device.map(|device| format!("host.dirty@{device}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(backend: &str, event: &str, kernel: &str) -> Option<Place> {
+        let some = |text| Some(text).filter(|text: &&str| !text.is_empty());
+        place(Wait { backend_type: some(backend), event: some(event), kernel: some(kernel) })
+    }
+
+    #[test]
+    fn every_spelling_of_a_commit_wait() {
+        for event in [
+            "WALSync",
+            "WalSync",
+            "WALWrite",
+            "WalWrite",
+            "WALWriteLock",
+            "WALWrite",
+            "SyncRep",
+            "XactSync",
+            "WALInitSync",
+            "WalInitWrite",
+        ] {
+            assert_eq!(seen("client backend", event, ""), Some(Place::Commit), "{event}");
+        }
+        assert_eq!(seen("walwriter", "WALSync", ""), None);
+        assert_eq!(seen("walreceiver", "WalWrite", ""), None);
+    }
+
+    #[test]
+    fn wal_buffers() {
+        for event in ["wal_insert", "WALInsert", "WALBufMappingLock", "WALBufMapping"] {
+            assert_eq!(seen("client backend", event, ""), Some(Place::WalBuffers), "{event}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_tells_a_dirty_limit_from_a_slow_read() {
+        for kernel in ["balance_dirty_pages", "ext4_buffered_write_iter", "xfs_file_buffered_write"] {
+            assert_eq!(seen("client backend", "DataFileWrite", kernel), Some(Place::DataDirty));
+            assert_eq!(seen("client backend", "DataFileExtend", kernel), Some(Place::DataDirty));
+            assert_eq!(seen("client backend", "", kernel), Some(Place::DataDirty));
+        }
+        assert_eq!(seen("client backend", "DataFileWrite", "folio_wait_bit_common"), None);
+        assert_eq!(seen("client backend", "DataFileRead", ""), None);
+        assert_eq!(seen("client backend", "", ""), None);
+        assert_eq!(seen("client backend", "BufferIO", "balance_dirty_pages"), None);
+        assert_eq!(seen("client backend", "WALWrite", "balance_dirty_pages"), Some(Place::Commit));
+    }
+
+    #[test]
+    fn checkpoints() {
+        assert_eq!(seen("checkpointer", "DataFileSync", "folio_wait_bit_common"), Some(Place::Checkpoint));
+        assert_eq!(seen("client backend", "DataFileSync", ""), None);
+        assert_eq!(seen("client backend", "CheckpointDone", ""), Some(Place::Checkpoint));
+        assert_eq!(seen("checkpointer", "CheckpointWriteDelay", ""), None);
+    }
+
+    #[test]
+    fn a_device_queue_needs_the_device() {
+        assert_eq!(queue_name(Place::DataDirty, Some("7:0")).as_deref(), Some("host.dirty@7:0"));
+        assert_eq!(queue_name(Place::DataDirty, None), None);
+        assert_eq!(queue_name(Place::Commit, None).as_deref(), Some("pg.commit"));
+    }
+}
