@@ -9,9 +9,11 @@
 use backwater_model::{
     Batch, Epoch, Kind, Labels, Moment, Point, Provenance, Registry, Sample, Series, SeriesId, Text, Unit,
 };
-use backwater_record::{Options, Recording, Writer};
+use backwater_record::{Options, Recording, Summary, Writer};
+use rustix::time::{ClockId, clock_gettime};
+use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LOOKS_PER_S: i64 = 10;
 
@@ -219,13 +221,16 @@ fn look(number: i64, sessions: &mut [Session], gauges: &mut [Gauge], words: &Wor
     batch
 }
 
-fn cpu_and_memory() -> (Duration, u64) {
-    let usage = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = usage.rsplit(')').next().unwrap().split_whitespace().collect();
-    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+/// Processor time of this thread, so that neighbours do not count.
+fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn peak_resident_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    (Duration::from_millis(ticks * 10), peak.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024)
+    peak.split_whitespace().next().unwrap().parse::<u64>().unwrap() / 1024
 }
 
 fn main() {
@@ -246,40 +251,41 @@ fn main() {
     let mut busy = Duration::ZERO;
     for number in 0..minutes * 60 * LOOKS_PER_S {
         let batch = look(number, &mut sessions, &mut gauges, &words, &mut dice);
-        let began = Instant::now();
+        let began = cpu();
         writer.write(&batch).unwrap();
         if number % LOOKS_PER_S == LOOKS_PER_S - 1 {
             writer.tick(Moment(3_600_000_000 + number * 1_000_000 / LOOKS_PER_S)).unwrap();
         }
-        busy += began.elapsed();
+        busy += cpu() - began;
     }
-    let began = Instant::now();
+    let began = cpu();
     let summary = writer.close().unwrap();
-    busy += began.elapsed();
+    busy += cpu() - began;
+    tell(dir.path(), minutes, summary, busy);
+}
+
+fn tell(dir: &Path, minutes: i64, summary: Summary, busy: Duration) {
     let seconds = (minutes * 60) as f64;
     println!("{summary:?} in {minutes} minutes");
     for table in ["points", "samples", "events"] {
-        let files = std::fs::read_dir(dir.path().join(table)).unwrap();
+        let files = std::fs::read_dir(dir.join(table)).unwrap();
         let sizes: Vec<u64> = files.map(|file| file.unwrap().metadata().unwrap().len()).collect();
         let rows = if table == "points" { summary.points } else { summary.samples };
         let bytes: u64 = sizes.iter().sum();
         println!("{table}: {} segments, {bytes} bytes, {:.3} bytes a row", sizes.len(), bytes as f64 / rows as f64);
     }
     let day = summary.bytes as f64 * 86_400.0 / seconds / (1 << 20) as f64;
-    let (cpu, peak_mib) = cpu_and_memory();
     println!("a day: {day:.1} MiB");
-    println!(
-        "writing: {:.3} % of one core ({cpu:?} with making the load up), at most {peak_mib} MiB resident",
-        busy.as_secs_f64() / seconds * 100.0
-    );
-    let recording = Recording::open(dir.path()).unwrap();
+    let share = busy.as_secs_f64() / seconds * 100.0;
+    println!("writing: {share:.3} % of one core, at most {} MiB resident", peak_resident_mib());
+    let recording = Recording::open(dir).unwrap();
     println!("{:?} {:?}", recording.span(), recording.warnings());
-    detail(&dir.path().join("samples"));
-    detail(&dir.path().join("points"));
+    detail(&dir.join("samples"));
+    detail(&dir.join("points"));
 }
 
 /// What each column takes, in the first segment.
-fn detail(dir: &std::path::Path) {
+fn detail(dir: &Path) {
     use parquet::file::reader::{FileReader, SerializedFileReader};
     let path = std::fs::read_dir(dir).unwrap().next().unwrap().unwrap().path();
     let reader = SerializedFileReader::new(std::fs::File::open(path).unwrap()).unwrap();

@@ -118,7 +118,9 @@ impl Gather {
         let mut keys = Vec::new();
         for name in self.table.order().iter().chain([&AT]) {
             let column = schema.index_of(name)?;
-            keys.push(self.parts.iter().flat_map(|part| numbers(&part[column])).collect::<Vec<i64>>());
+            let mut key = Vec::with_capacity(self.rows());
+            self.parts.iter().for_each(|part| key.extend(numbers(&part[column])));
+            keys.push(key);
         }
         let mut order: Vec<u32> = (0..self.rows() as u32).collect();
         order.sort_unstable_by(|one, other| {

