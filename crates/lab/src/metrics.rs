@@ -1,7 +1,7 @@
 //! The fixed metrics of one repeat of one arm, read from the recording.
 
 use crate::workloads::LoadResult;
-use backwater_diagnose::{cliff, drain, predict};
+use backwater_diagnose::{cliff, drain, drain_time, time_to_cliff};
 use backwater_model::{Moment, Span, Window, catalogue};
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub fn of_arm(window: &Window, device: Option<&str>, phases: Phases, load: &Load
     metrics.load(&curve, load);
     if let Some(fall) = cliff::find(&curve) {
         metrics.put("time_to_cliff_s", Some(fall.at_s));
-        metrics.put("tps_after", Some(fall.after));
+        metrics.put("tps_after", Some(fall.after_per_s));
     }
     metrics.checkpoints(window, phases);
     metrics.processors(window, phases);
@@ -66,21 +66,22 @@ impl Metrics {
     }
 
     fn load(&mut self, curve: &[(f64, f64)], load: &LoadResult) {
-        self.put("tps_mean", Some(load.completed as f64 / load.seconds));
+        self.put("tps_mean", Some(load.tps()));
         self.put("tps_peak", curve.iter().map(|(_, rate)| *rate).reduce(f64::max));
         self.put("tps_least", curve.iter().map(|(_, rate)| *rate).reduce(f64::min));
         self.put("latency_p50_ms", Some(load.latency_ms(0.50)));
         self.put("latency_p99_ms", Some(load.latency_ms(0.99)));
         self.put("service_p99_ms", Some(load.service_ms(0.99)));
         self.put("failed", Some(load.failed as f64));
+        self.put("never_started", Some(load.never_started as f64));
     }
 
     fn dirty(&mut self, window: &Window, device: &str, phases: Phases) {
         let early = window.slice(window.from, phases.load_start + Span::from_seconds(SEEN_S));
-        let cliff = predict::time_to_cliff(&early, device, phases.load_start, SEEN_S);
+        let cliff = time_to_cliff(&early, device, phases.load_start, SEEN_S);
         self.put("predicted_time_to_cliff_s", cliff.map(|prediction| prediction.at_s));
         let loaded = window.slice(window.from, phases.load_end);
-        let drain_ahead = predict::drain_time(&loaded, device, phases.load_end);
+        let drain_ahead = drain_time(&loaded, device, phases.load_end);
         self.put("predicted_drain_s", drain_ahead.map(|prediction| prediction.drain_s));
         if let Some(drained) = drain::measure(window, device, phases.load_end) {
             self.put("drain_s", Some(drained.drain_s));

@@ -2,10 +2,11 @@
 //! change to the host is in the journal before it is made.
 
 use crate::LabError;
-use crate::limits::{self, DiskSpec, SlowDisk, ordinary_user};
+use crate::limits::{self, DiskSpec, SlowDisk};
 use crate::progress::Progress;
 use crate::scenario::Scenario;
 use crate::servers::{self, Installed, Postgres, PostgresSpec};
+use crate::workloads::{Counters, LoadProbe};
 use crate::watching::Watching;
 use backwater_undo::{Change, Journal};
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ pub struct RunOptions {
     pub arms: Vec<String>,
     /// Major version of the server, where other than what is found.
     pub version: Option<u32>,
-    /// Set host-wide limits (vm.dirty_bytes) instead of the device's own.
+    /// Set host-wide dirty limits (vm.dirty_bytes) instead of the device's own.
     pub allow_host_changes: bool,
     /// Go on without root: no volume of its own and no limits, only the load, the recording and the diagnosis.
     pub without_limits: bool,
@@ -46,37 +47,43 @@ impl RunOptions {
 pub(crate) struct Rig {
     pub(crate) watching: Watching,
     pub(crate) server: Postgres,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) disk: Option<SlowDisk>,
     pub(crate) journal: Journal,
 }
 
-/// Where a run keeps its volume and its server, until it is over.
-fn work_dir(options: &RunOptions) -> PathBuf {
-    options.state_dir.join(format!("run-{}", std::process::id()))
+/// Where a run keeps its volume and its server until it is over. The server's ordinary user must be able to enter it,
+/// and the volume's file shall lie on a disk: /var/tmp is both.
+fn work_dir(journal: &Journal) -> PathBuf {
+    let temporary = Path::new("/var/tmp");
+    let parent = if temporary.is_dir() { temporary.to_path_buf() } else { std::env::temp_dir() };
+    parent.join(format!("backwater-{}", journal.run()))
 }
 
 impl Rig {
     /// Starts everything and fills the server with data.
     pub(crate) fn start(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -> Result<Rig, LabError> {
-        let mut journal = Journal::begin(&options.state_dir, &format!("lab run {}", scenario.name))?;
+        let journal = Journal::begin(&options.state_dir, &format!("lab run {}", scenario.name))?;
         let installed = server_to_use(scenario, options, progress)?;
         options.go_on()?;
-        let work = work_dir(options);
+        let work = work_dir(&journal);
         journal.note(Change::Directory { path: work.clone() })?;
         std::fs::create_dir_all(&work).map_err(LabError::file("create", &work))?;
-        let disk = if options.without_limits { None } else { Some(make_disk(scenario, &work, &mut journal, progress)?) };
+        let disk = if options.without_limits { None } else { Some(make_disk(scenario, &work, &journal, progress)?) };
         options.go_on()?;
-        let mut server = make_server(scenario, &installed, &work, disk.as_ref(), &mut journal, progress)?;
-        load_data(scenario, &mut server, options, progress)?;
+        let mut server = make_server(scenario, &installed, &work, disk.as_ref(), &journal, progress)?;
+        load_data(scenario, &server, options, progress)?;
         options.go_on()?;
-        server.restart(&mut journal, &scenario.server.settings)?;
-        let watching = Watching::start(&options.out, &server)?;
-        Ok(Rig { watching, server, disk, journal })
+        server.restart(&journal, &scenario.server.settings)?;
+        let mut watching = Watching::start(&options.out, &server)?;
+        let counters = Arc::new(Counters::default());
+        watching.add(Box::new(LoadProbe::new(Arc::clone(&counters))))?;
+        Ok(Rig { watching, server, counters, disk, journal })
     }
 
     /// Stops the server and the recorder and puts the host back.
     pub(crate) fn end(self) -> Result<(), LabError> {
-        let Rig { watching, mut server, disk, journal } = self;
+        let Rig { watching, mut server, disk, journal, .. } = self;
         watching.stop()?;
         server.stop()?;
         drop(disk);
@@ -104,7 +111,7 @@ fn server_to_use(scenario: &Scenario, options: &RunOptions, progress: &dyn Progr
 fn make_disk(
     scenario: &Scenario,
     work: &Path,
-    journal: &mut Journal,
+    journal: &Journal,
     progress: &dyn Progress,
 ) -> Result<SlowDisk, LabError> {
     progress.say(&format!("making a volume of {} ({}) for the data directory", scenario.disk.size, scenario.disk.fs));
@@ -124,7 +131,7 @@ fn make_server(
     installed: &Installed,
     work: &Path,
     disk: Option<&SlowDisk>,
-    journal: &mut Journal,
+    journal: &Journal,
     progress: &dyn Progress,
 ) -> Result<Postgres, LabError> {
     progress.say("starting a PostgreSQL server of its own");
@@ -135,7 +142,7 @@ fn make_server(
         installed: installed.clone(),
         data_dir: base.join("data"),
         wal_dir: disk.is_some().then(|| wal_dir(work)),
-        user: ordinary_user(),
+        user: None,
         settings,
         port: None,
     };
@@ -151,7 +158,7 @@ fn wal_dir(work: &Path) -> PathBuf {
 
 fn load_data(
     scenario: &Scenario,
-    server: &mut Postgres,
+    server: &Postgres,
     options: &RunOptions,
     progress: &dyn Progress,
 ) -> Result<(), LabError> {

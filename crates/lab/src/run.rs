@@ -91,8 +91,10 @@ fn limit_for(
     let window = rig.watching.window(before.phases.load_start - Span::from_seconds(2.0), before.phases.load_end)?;
     let options = AdviseOptions { drain_target_s: scenario.run.drain_target_s, ..AdviseOptions::default() };
     let advice = advise(&window, &options);
-    let limit = advice.dirty_limit.as_ref().map(|limit| limit.limit_bytes as u64).ok_or_else(|| {
-        LabError::Refused(format!("no dirty limit could be advised from arm '{source}': {}", advice.silent_because()))
+    let own = advice.devices.iter().find(|device| rig.device() == Some(device.dev.as_str()));
+    let limit = own.and_then(|device| device.limit.as_ref()).map(|limit| limit.bytes).ok_or_else(|| {
+        let notes: Vec<_> = advice.notes.iter().chain(own.iter().flat_map(|device| &device.notes)).cloned().collect();
+        LabError::Refused(format!("no dirty limit could be advised from arm '{source}': {}", notes.join("; ")))
     })?;
     advised.insert(arm.name.clone(), limit);
     Ok(Some(limit))
@@ -151,7 +153,7 @@ fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcom
         let edge = |pick: fn(f64, f64) -> f64| list.iter().copied().reduce(pick).unwrap_or(f64::NAN);
         (name.clone(), [edge(f64::min), edge(f64::max)])
     });
-    let named = |text: &str| Some(text.to_owned()).filter(|text| text != "none" && text != "any");
+    let named = |text: &str| Some(text.to_owned()).filter(|text| text != "none");
     ArmOutcome {
         name: arm.name.clone(),
         params: arm.params(own.first().and_then(|repeat| repeat.dirty_limit_bytes)),
@@ -160,8 +162,8 @@ fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcom
         repeats: own.len(),
         expected: Expected {
             rule: named(&arm.expected.rule),
-            cause: arm.expected.cause.clone(),
-            met: options.without_limits || own.iter().all(|repeat| repeat.meets(arm)),
+            cause: arm.expected_cause(options.allow_host_changes).map(str::to_owned),
+            met: options.without_limits || own.iter().all(|repeat| repeat.meets(arm, options)),
         },
     }
 }

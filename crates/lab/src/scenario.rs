@@ -336,6 +336,14 @@ impl Scenario {
 }
 
 impl Arm {
+    /// The cause that must be found, if any one in particular.
+    pub fn expected_cause(&self, host_limit: bool) -> Option<&str> {
+        match self.expected.cause.as_deref() {
+            Some("device-limit") if host_limit => Some("host-limit"),
+            other => other,
+        }
+    }
+
     /// What was set, for the outcome's `params`.
     pub fn params(&self, dirty_limit_bytes: Option<u64>) -> BTreeMap<String, ParamValue> {
         let mut params = BTreeMap::new();

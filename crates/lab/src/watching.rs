@@ -27,11 +27,6 @@ impl Watching {
         Ok(Watching { dir: dir.to_path_buf(), session, pump })
     }
 
-    /// What the recording says of itself.
-    pub(crate) fn meta(&self) -> &backwater_model::Meta {
-        &self.session.meta
-    }
-
     /// Adds a probe: the load's own counters.
     pub(crate) fn add(&mut self, probe: Box<dyn Probe>) -> Result<(), LabError> {
         Ok(self.session.add(probe)?)

@@ -9,6 +9,7 @@ mod error;
 pub mod host;
 mod observer;
 pub mod postgres;
+pub mod session;
 mod sink;
 
 pub use clock::{Ticker, anchor, now};

@@ -1,7 +1,7 @@
 //! Everything that is to be watched, put together: the host, the servers, their devices; what they say of themselves;
 //! one stream of batches.
 
-use crate::host::{self, Roots, Watch};
+use crate::host::{self, Roots, Server, Watch};
 use crate::postgres::{ConnInfo, PostgresOptions, PostgresProbe};
 use crate::{Observer, Probe, ProbeError, Sink, anchor, now};
 use backwater_model::{
@@ -49,16 +49,23 @@ impl Session {
         let watch = Arc::new(Watch::default());
         let mut probes: Vec<Box<dyn Probe>> = Vec::new();
         for text in setup.targets.iter().filter(|text| *text != "host") {
-            let (probe, target) = connect(text, &setup, &watch)?;
+            let (probe, target) = connect(text, &setup)?;
+            if let Some(postmaster_pid) = target.postmaster_pid {
+                watch.add_server(Server { target: target.name.clone(), postmaster_pid });
+            }
             probes.push(Box::new(probe));
             meta.targets.push(target);
         }
         locate_devices(&setup, &mut meta);
         for device in &meta.devices {
-            watch.add_device(device);
+            watch.add_device(&roots, &device.dev);
+        }
+        if meta.targets.is_empty() {
+            watch.add_mounted_devices(&roots);
         }
         probes.extend(host::probes(&roots, &watch));
         probes.push(Box::new(Declared::new(&setup.volumes, &meta)));
+        probes.push(Box::new(Postmasters::new(&meta, &watch)));
         meta.declared_volumes = setup.volumes;
         let registry = Arc::new(Registry::new());
         let (observer, batches) = Observer::start(probes, &registry)?;
@@ -87,12 +94,9 @@ impl Session {
         Box::new(move |at| {
             let (mut batch, mut absences) = (Batch::default(), HashSet::new());
             let mut sink = Sink::new(at, &registry, &mut batch, &mut absences);
-            let (cpu_s, memory_bytes) = host::own_usage(&roots);
             sink.put::<&str>(&catalogue::SELF_DROPPED, &[], epoch, source.dropped() as f64);
-            if let Some(cpu_s) = cpu_s {
+            if let Some((cpu_s, memory_bytes)) = host::own_usage(&roots) {
                 sink.put::<&str>(&catalogue::SELF_CPU, &[], epoch, cpu_s);
-            }
-            if let Some(memory_bytes) = memory_bytes {
                 sink.put::<&str>(&catalogue::SELF_MEMORY, &[], epoch, memory_bytes as f64);
             }
             batch
@@ -100,44 +104,48 @@ impl Session {
     }
 }
 
-fn connect(text: &str, setup: &Setup, watch: &Arc<Watch>) -> Result<(PostgresProbe, Target), ProbeError> {
+fn connect(text: &str, setup: &Setup) -> Result<(PostgresProbe, Target), ProbeError> {
     let conninfo = ConnInfo::parse(text, &|name| std::env::var(name).ok())?;
     let options = PostgresOptions {
         keep_query_text: setup.keep_query_text,
         roots: setup.roots.clone(),
-        watch: Some(Arc::clone(watch)),
         ..PostgresOptions::default()
     };
     PostgresProbe::connect(conninfo, options)
 }
 
-/// Ties data directories and pg_wal to their devices.
+/// Collects the devices that matter: those that the targets' data and WAL lie on, and those of other directories.
 fn locate_devices(setup: &Setup, meta: &mut Meta) {
-    let mut found: Vec<Device> = Vec::new();
-    for target in &mut meta.targets {
-        let Some(data) = target.data_directory.clone().filter(|_| target.local) else { continue };
-        let data = PathBuf::from(data);
-        target.data_device = place(&setup.roots, &data, Role::Data, &target.name, &mut found);
-        target.wal_device = place(&setup.roots, &data.join("pg_wal"), Role::Wal, &target.name, &mut found);
+    let mut found = Found { roots: &setup.roots, devices: Vec::new() };
+    for target in &meta.targets {
+        for (dev, role) in [(&target.data_device, Role::Data), (&target.wal_device, Role::Wal)] {
+            if let Some(dev) = dev {
+                found.add(host::device(found.roots, dev), role, &target.name);
+            }
+        }
     }
     for directory in &setup.directories {
-        place(&setup.roots, directory, Role::Recording, "", &mut found);
+        match host::locate(&setup.roots, directory) {
+            Ok(device) => found.add(device, Role::Recording, ""),
+            Err(error) => tracing::debug!(%error, "a directory lies on no device that can be found"),
+        }
     }
-    meta.devices = found;
+    meta.devices = found.devices;
 }
 
-fn place(roots: &Roots, path: &Path, role: Role, target: &str, found: &mut Vec<Device>) -> Option<String> {
-    let device = host::locate(roots, path).inspect_err(|error| tracing::warn!(%error, "device not found")).ok()?;
-    let dev = device.dev.clone();
-    let entry = match found.iter_mut().position(|known| known.dev == dev) {
-        Some(index) => &mut found[index],
-        None => {
-            found.push(device);
-            found.last_mut()?
+struct Found<'a> {
+    roots: &'a Roots,
+    devices: Vec<Device>,
+}
+
+impl Found<'_> {
+    fn add(&mut self, device: Device, role: Role, target: &str) {
+        let role = (role, target.to_owned());
+        match self.devices.iter_mut().find(|known| known.dev == device.dev) {
+            Some(known) => known.roles.push(role),
+            None => self.devices.push(Device { roles: vec![role], ..device }),
         }
-    };
-    entry.roles.push((role, target.to_owned()));
-    Some(dev)
+    }
 }
 
 /// Says what the user told of the volumes, so that rules read it like any other ceiling.
@@ -153,7 +161,9 @@ impl Declared {
         for volume in volumes {
             let matching: Vec<String> = match &volume.device {
                 None => data().collect(),
-                Some(name) => meta.devices.iter().filter(|device| is_called(device, name)).map(|d| d.dev.clone()).collect(),
+                Some(name) => {
+                    meta.devices.iter().filter(|device| is_called(device, name)).map(|d| d.dev.clone()).collect()
+                }
             };
             if matching.is_empty() {
                 let device = volume.device.as_deref().unwrap_or("the data directory's");
@@ -190,6 +200,44 @@ impl Probe for Declared {
                 if let Some(value) = value {
                     sink.put(def, &[("dev", dev)], Epoch::default(), value);
                 }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Notices that a server was started anew, so that its processes are looked for below its new postmaster.
+struct Postmasters {
+    /// Targets and their postmaster.pid.
+    files: Vec<(String, PathBuf)>,
+    watch: Arc<Watch>,
+}
+
+impl Postmasters {
+    fn new(meta: &Meta, watch: &Arc<Watch>) -> Self {
+        let local = meta.targets.iter().filter(|target| target.local);
+        let file = |target: &Target| {
+            Some((target.name.clone(), Path::new(target.data_directory.as_ref()?).join("postmaster.pid")))
+        };
+        Postmasters { files: local.filter_map(file).collect(), watch: Arc::clone(watch) }
+    }
+}
+
+impl Probe for Postmasters {
+    fn name(&self) -> &str {
+        "postmaster"
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
+    fn read(&mut self, _sink: &mut Sink<'_>) -> Result<(), ProbeError> {
+        for (target, path) in &self.files {
+            // Not readable, or not there while the server is down: what was known before stays.
+            let Ok(text) = std::fs::read_to_string(path) else { continue };
+            if let Some(postmaster_pid) = text.lines().next().and_then(|line| line.trim().parse().ok()) {
+                self.watch.add_server(Server { target: target.clone(), postmaster_pid });
             }
         }
         Ok(())

@@ -1,8 +1,9 @@
 //! `backwater check`: what this host and this role allow.
 
 use crate::terminal;
-use backwater_probe::host::{self, Roots};
+use backwater_probe::host::{self, Capability, Roots};
 use backwater_probe::postgres::{self, ConnInfo};
+use backwater_report::CheckRow;
 use clap::Args;
 use std::process::ExitCode;
 
@@ -21,13 +22,15 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let mut rows = host::capabilities(&Roots::default());
+    let roots = Roots::default();
+    let row = |able: Capability| (able.what.to_string(), able.missing, able.remedy);
+    let mut rows: Vec<CheckRow> = host::capabilities(&roots).into_iter().map(row).collect();
     rows.extend(backwater_lab::limits::what_is_missing().into_iter().map(|(what, why, next)| {
         (format!("lab: {what}"), Some(why), Some(next))
     }));
     for target in arguments.targets.iter().filter(|target| *target != "host") {
         let conninfo = ConnInfo::parse(target, &|name| std::env::var(name).ok())?;
-        rows.extend(postgres::capabilities(&conninfo)?);
+        rows.extend(postgres::capabilities(&conninfo, &roots)?.into_iter().map(row));
     }
     if arguments.json {
         let list: Vec<_> = rows

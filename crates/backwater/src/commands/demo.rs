@@ -88,11 +88,20 @@ fn dirty(window: &Window, device: &str, phases: Phases) -> Panel {
         }
     }
     let limit = level(&catalogue::BDI_DIRTY_THRESH).and_then(|track| track.max());
+    let host = level(&catalogue::BDI_GLOBAL_DIRTY_THRESH).and_then(|track| track.max());
+    let host_background = level(&catalogue::BDI_BACKGROUND_THRESH).and_then(|track| track.max());
+    // The kernel scales the background limit as it scales the threshold.
+    let background = limit.zip(host.zip(host_background)).map(|(limit, (host, soft))| limit * soft / host);
     Panel {
         title: format!("Dirty pages of {device}"),
         curves: vec![Curve { label: "dirty + under writeback".to_owned(), points, unit: Unit::Bytes }],
-        limits: limit
-            .map(|limit| vec![("limit".to_owned(), limit), ("writers pause".to_owned(), 0.75 * limit)])
-            .unwrap_or_default(),
+        limits: match limit.zip(background) {
+            Some((limit, soft)) => vec![
+                ("limit".to_owned(), limit),
+                ("writers pause".to_owned(), f64::midpoint(limit, soft)),
+                ("background".to_owned(), soft),
+            ],
+            None => Vec::new(),
+        },
     }
 }

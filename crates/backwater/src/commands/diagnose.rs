@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         terminal::print_json(&findings)?;
     } else {
-        terminal::print(&backwater_report::findings(&findings, &window.meta, &terminal::style()))?;
+        terminal::print(&backwater_report::findings_in(&findings, &window, &terminal::style()))?;
     }
     Ok(code(&findings))
 }

@@ -106,7 +106,7 @@ fn show(name: &str) -> anyhow::Result<ExitCode> {
 pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) -> anyhow::Result<ExitCode> {
     let scenario = Scenario::load(&arguments.name)?;
     let out = out_dir(arguments.out.as_deref(), &scenario.name)?;
-    let state_dir = backwater_undo::default_state_dir();
+    let state_dir = state_dir()?;
     put_right(&state_dir)?;
     let missing = backwater_lab::limits::what_is_missing();
     let without_limits = !missing.is_empty();
@@ -166,20 +166,41 @@ fn out_dir(given: Option<&Path>, scenario: &str) -> anyhow::Result<PathBuf> {
     Ok(out)
 }
 
-/// Undoes what killed runs left; every run does this first.
-fn put_right(state_dir: &Path) -> anyhow::Result<usize> {
-    let recovered = backwater_undo::recover(state_dir)?;
-    for line in &recovered {
-        terminal::note(&format!("put right after a run that was killed: {line}"));
+/// Where journals of changes lie: BACKWATER_STATE_DIR, or the usual place.
+fn state_dir() -> anyhow::Result<PathBuf> {
+    match std::env::var_os("BACKWATER_STATE_DIR") {
+        Some(dir) => Ok(PathBuf::from(dir)),
+        None => Ok(backwater_undo::default_state_dir()?),
     }
-    Ok(recovered.len())
+}
+
+/// Undoes what killed runs left; every run does this first. Whether all of it could be put back, and how many runs
+/// there were.
+fn put_right(state_dir: &Path) -> anyhow::Result<(bool, usize)> {
+    let recovered = backwater_undo::recover(state_dir)?;
+    for run in &recovered {
+        let what = if run.what.is_empty() { "a run" } else { &run.what };
+        terminal::note(&format!("{what} was killed; put back {} changes", run.undone.len()));
+        for change in &run.undone {
+            tracing::info!("put back: {change}");
+        }
+        for left in &run.left {
+            terminal::note(&format!("could not be put back: {left}"));
+        }
+        if !run.unreadable_lines.is_empty() {
+            let path = run.journal.display();
+            terminal::note(&format!("{path} has lines that this version does not understand: {:?}", run.unreadable_lines));
+        }
+    }
+    Ok((recovered.iter().all(backwater_undo::Recovered::is_complete), recovered.len()))
 }
 
 fn clean() -> anyhow::Result<ExitCode> {
-    if put_right(&backwater_undo::default_state_dir())? == 0 {
+    let (complete, runs) = put_right(&state_dir()?)?;
+    if runs == 0 {
         terminal::note("nothing was left to put right");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(2) })
 }
 
 fn compare(before: &Path, after: &Path, json: bool) -> anyhow::Result<ExitCode> {

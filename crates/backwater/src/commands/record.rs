@@ -3,7 +3,7 @@
 use crate::args::Watched;
 use crate::{signals, terminal, when};
 use anyhow::Context;
-use backwater_model::{Bytes, Role};
+use backwater_model::{Bytes, Role, Unit};
 use backwater_probe::session::{Session, Setup};
 use backwater_probe::{anchor, now};
 use backwater_record::{Options, Pump, Writer};
@@ -85,7 +85,14 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
     session.stop();
     let summary = pump.stop()?;
-    terminal::note(&format!("recorded {summary}"));
+    let size = Unit::Bytes.show(summary.bytes as f64);
+    let count = |rows: u64| Unit::Count.show(rows as f64);
+    terminal::note(&format!(
+        "recorded {} points, {} samples and {} events: {size} in all",
+        count(summary.points),
+        count(summary.samples),
+        count(summary.events)
+    ));
     Ok(ExitCode::SUCCESS)
 }
 

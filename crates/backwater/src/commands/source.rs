@@ -63,5 +63,5 @@ fn live(watched: &Watched, seconds: f64) -> anyhow::Result<Window> {
     let registry = Arc::clone(&session.registry);
     session.stop();
     let to: Moment = now();
-    Ok(ring.window(from, to, meta, &registry))
+    Ok(ring.window(Some(from), Some(to), meta, &registry))
 }

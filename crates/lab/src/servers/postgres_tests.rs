@@ -215,3 +215,24 @@ fn stopping_is_quick_even_with_sessions_open() {
     assert!(began.elapsed() < Duration::from_secs(20));
     assert!(session.join().unwrap().is_err());
 }
+
+/// Downloads into the real cache, so that only the first run of all tests waits for it.
+#[test]
+fn every_pinned_version_starts() {
+    if fetch::Source::from_environment().is_none() {
+        return skipped("servers::every_pinned_version_starts", "Maven (apt-get install maven) or BACKWATER_MAVEN_URL");
+    }
+    for major in (12..=DEFAULT_MAJOR).filter(|major| builds::pinned(*major).is_ok()) {
+        let lab = Lab::new();
+        let installed = download(major, &cache_dir(), &|_| ()).unwrap();
+        assert_eq!(installed.version, major);
+        let data_dir = lab.dir.path().join("data");
+        let spec =
+            PostgresSpec { installed, data_dir, wal_dir: None, user: None, settings: BTreeMap::new(), port: None };
+        let mut server = Postgres::create(&lab.journal, spec).unwrap();
+        server.start(&lab.journal).unwrap();
+        let version = ask(&server.conninfo(), "select current_setting('server_version')").unwrap();
+        assert!(version.starts_with(&major.to_string()), "{version}");
+        server.stop().unwrap();
+    }
+}

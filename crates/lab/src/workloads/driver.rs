@@ -5,6 +5,7 @@
 
 use super::error::reason;
 use super::halt::Halt;
+use super::member::Member;
 use super::{Arrivals, Counters, LoadResult, Schedule, WorkloadError};
 use std::future::Future;
 use std::pin::Pin;
@@ -12,18 +13,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
-use tokio::runtime::Runtime;
-use tokio::task::JoinHandle;
-use tokio_postgres::{CancelToken, Client, Config, NoTls};
+use tokio_postgres::{Client, Config};
 
 /// How often the caller's wish to stop is looked at.
 const CANCEL_LOOK: Duration = Duration::from_millis(10);
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// How long a client waits at the end for its statement to be cancelled and its session to close. A backend that the
-/// kernel holds in a write cannot hear of it; it ends when the write does.
-const END_WITHIN: Duration = Duration::from_secs(2);
-/// How long a session gets to close before it is (once more) cancelled.
-const CANCEL_AGAIN: Duration = Duration::from_millis(20);
 
 /// A future that stays in its client's thread.
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -102,13 +96,13 @@ impl LoadSpec {
 }
 
 /// What all clients of one load share.
-struct Shared<'a> {
-    config: Config,
-    workload: &'a dyn Workload,
-    spec: &'a LoadSpec,
-    counters: &'a Counters,
-    schedule: Schedule,
-    halt: Halt,
+pub(crate) struct Shared<'a> {
+    pub(crate) config: Config,
+    pub(crate) workload: &'a dyn Workload,
+    pub(crate) spec: &'a LoadSpec,
+    pub(crate) counters: &'a Counters,
+    pub(crate) schedule: Schedule,
+    pub(crate) halt: Halt,
 }
 
 /// Drives the workload until its time is over, and returns what the measured part came to. Raising `cancel` ends it
@@ -237,127 +231,4 @@ fn merge(all: &mut LoadResult, one: LoadResult) {
     all.latency.add(&one.latency);
     all.service.add(&one.service);
     all.first_failure = all.first_failure.take().or(one.first_failure);
-}
-
-/// One client.
-struct Member<'a> {
-    shared: &'a Shared<'a>,
-    number: usize,
-}
-
-impl Member<'_> {
-    fn run(&self, ready: &Sender<()>, started: &Receiver<Instant>) -> Result<LoadResult, WorkloadError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|source| WorkloadError::System { call: "epoll_create", source })?;
-        let connected = runtime.block_on(self.shared.config.connect(NoTls));
-        let (client, connection) =
-            connected.map_err(|error| WorkloadError::Connect { client: self.number, reason: reason(&error) })?;
-        let connection = runtime.spawn(connection);
-        let token = client.cancel_token();
-        let seed = self.shared.spec.seed.wrapping_mul(1_000_003).wrapping_add(self.number as u64);
-        let mut session = runtime.block_on(self.shared.workload.session(client, self.number, seed))?;
-        let mut result = Ok(LoadResult::default());
-        // The receiver of this is gone only when the load is over already.
-        if ready.send(()).is_ok()
-            && let Ok(began) = started.recv()
-        {
-            result = self.work(&runtime, session.as_mut(), began);
-        }
-        drop(session);
-        runtime.block_on(close(connection, &token));
-        result
-    }
-
-    fn work(&self, runtime: &Runtime, session: &mut dyn Session, began: Instant) -> Result<LoadResult, WorkloadError> {
-        let Shared { halt, schedule, counters, spec, .. } = self.shared;
-        let mut tally = Tally { measured_from: began + spec.warmup, result: LoadResult::default() };
-        loop {
-            let intended = match schedule.take() {
-                Some(offset) => began + offset,
-                None => Instant::now(),
-            };
-            if !halt.sleep_until(intended) {
-                return Ok(tally.result);
-            }
-            let started = Instant::now();
-            let in_flight = counters.begin();
-            let outcome = runtime.block_on(async {
-                tokio::select! {
-                    biased;
-                    outcome = session.transaction() => Some(outcome),
-                    () = halt.halted() => None,
-                }
-            });
-            drop(in_flight);
-            let ended = Instant::now();
-            let (latency, service) = (ended - intended.min(started), ended - started);
-            match outcome {
-                Some(Ok(())) => {
-                    counters.complete(latency, service);
-                    tally.completed(ended, latency, service);
-                }
-                Some(Err(Failure::Statement(reason))) => {
-                    counters.fail();
-                    tally.failed(ended, reason);
-                }
-                Some(Err(Failure::Fatal(error))) => return Err(error),
-                Some(Err(Failure::Lost(reason))) => {
-                    let after_s = (ended - began).as_secs_f64();
-                    return Err(WorkloadError::Lost { client: self.number, after_s, reason });
-                }
-                None => {
-                    tally.cancelled(ended, latency, service);
-                    return Ok(tally.result);
-                }
-            }
-        }
-    }
-}
-
-/// Waits for a session that was told to close, and has the server cancel what it still does: again and again, for a
-/// server that hears of the cancellation before it has read the statement ignores it.
-async fn close(mut connection: JoinHandle<Result<(), tokio_postgres::Error>>, token: &CancelToken) {
-    let deadline = Instant::now() + END_WITHIN;
-    while tokio::time::timeout(CANCEL_AGAIN, &mut connection).await.is_err() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let asked = tokio::time::timeout(left, token.cancel_query(NoTls)).await;
-        if Instant::now() >= deadline {
-            return tracing::debug!(?asked, "a session did not close at the end of the load");
-        }
-    }
-}
-
-/// One client's part of the result.
-struct Tally {
-    measured_from: Instant,
-    result: LoadResult,
-}
-
-impl Tally {
-    fn completed(&mut self, ended: Instant, latency: Duration, service: Duration) {
-        let Some(at) = ended.checked_duration_since(self.measured_from) else { return };
-        let second = at.as_secs() as usize;
-        if self.result.per_second.len() <= second {
-            self.result.per_second.resize(second + 1, 0);
-        }
-        self.result.per_second[second] += 1;
-        self.result.completed += 1;
-        self.result.latency.record(latency);
-        self.result.service.record(service);
-    }
-
-    fn failed(&mut self, ended: Instant, reason: String) {
-        if ended >= self.measured_from {
-            self.result.failed += 1;
-        }
-        self.result.first_failure.get_or_insert(reason);
-    }
-
-    fn cancelled(&mut self, ended: Instant, latency: Duration, service: Duration) {
-        if ended >= self.measured_from {
-            self.result.cancelled += 1;
-            self.result.latency.record(latency);
-            self.result.service.record(service);
-        }
-    }
 }

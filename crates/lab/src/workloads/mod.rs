@@ -7,6 +7,7 @@ mod driver;
 mod driver_tests;
 mod error;
 mod halt;
+mod member;
 mod pgbench;
 mod result;
 mod schedule;

@@ -57,9 +57,9 @@ impl Logs {
         let Some(tail) = &mut self.tail else { return };
         match tail.read() {
             Ok(messages) => {
-                for (text, fields) in messages {
-                    let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
-                    sink.event(Event::new(sink.at, target, EventKind::Log, text, &fields));
+                for message in messages {
+                    let fields: Vec<_> = message.fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                    sink.event(Event::new(sink.at, target, EventKind::Log, message.text, &fields));
                 }
             }
             Err(error) => {

@@ -20,6 +20,7 @@ mod schedule;
 mod sessions;
 mod settings;
 mod target;
+mod tell;
 mod texts;
 mod tls;
 mod views;

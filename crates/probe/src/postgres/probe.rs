@@ -9,10 +9,11 @@ use super::schedule::Entry;
 use super::sessions::{Context, Sessions};
 use super::settings;
 use super::target::{self, Facts};
+use super::tell;
 use super::views::{self, View};
 use crate::host::{KernelWaits, Roots};
 use crate::{Probe, ProbeError, Sink};
-use backwater_model::{Event, EventKind, Moment, Span, Target, Text};
+use backwater_model::{Moment, Span, Target, Text};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,16 +146,28 @@ impl PostgresProbe {
         }
         let Some(mut live) = self.live.take() else { return Ok(()) };
         if !std::mem::replace(&mut self.told, true) {
-            self.tell_absences(&live, sink);
-            self.tell_settings(live.facts.target.settings.clone(), sink);
+            tell::absences(&self.target, &live.facts, &live.identity, sink);
+            self.adopt_settings(live.facts.target.settings.clone(), sink);
         }
-        self.tell_change(&live.identity, sink);
+        self.adopt_identity(&live, sink);
         let runtime = Arc::clone(&self.runtime);
         let result = runtime.block_on(self.all(&mut live, sink));
         if !matches!(result, Err(QueryError::Lost(_))) {
             self.live = Some(live);
         }
         result.map_err(ProbeError::from)
+    }
+
+    fn adopt_identity(&mut self, live: &Live, sink: &mut Sink<'_>) {
+        if live.identity != self.identity {
+            tell::change(&self.target, &self.identity, &live.identity, live.facts.target.postmaster_pid, sink);
+            self.identity = live.identity.clone();
+        }
+    }
+
+    fn adopt_settings(&mut self, settings: BTreeMap<String, String>, sink: &mut Sink<'_>) {
+        tell::settings(&self.target, &self.settings, &settings, sink);
+        self.settings = settings;
     }
 
     /// Sessions, then whatever else is due.
@@ -170,7 +183,7 @@ impl PostgresProbe {
             let entry = &mut live.schedule[place];
             let what = task.what();
             match result {
-                Ok(()) if entry.worked() => self.tell_gap(what, None, sink),
+                Ok(()) if entry.worked() => tell::gap(&self.target, &self.name, what, None, sink),
                 Ok(()) => {}
                 Err(QueryError::Lost(error)) => return Err(QueryError::Lost(error)),
                 Err(QueryError::Denied(error)) => {
@@ -179,7 +192,7 @@ impl PostgresProbe {
                 }
                 Err(QueryError::Failed(error)) => {
                     if entry.failed(sink.at) {
-                        self.tell_gap(what, Some(&error), sink);
+                        tell::gap(&self.target, &self.name, what, Some(&error), sink);
                     }
                 }
             }
@@ -192,13 +205,13 @@ impl PostgresProbe {
             Task::View(view) => counters::read(&mut live.link, view, &self.target, &live.identity, sink).await,
             Task::Identity => {
                 live.identity = Identity::read(&mut live.link).await?;
-                self.tell_change(&live.identity, sink);
+                self.adopt_identity(live, sink);
                 Ok(())
             }
             Task::Settings => {
                 self.sessions.forget_names();
                 let settings = settings::read(&mut live.link).await?;
-                self.tell_settings(settings, sink);
+                self.adopt_settings(settings, sink);
                 Ok(())
             }
             Task::LogFile => {
@@ -206,7 +219,7 @@ impl PostgresProbe {
                 let directory = live.facts.target.data_directory.as_deref();
                 self.logs.read(&self.target, sink);
                 if let Err(why) = self.logs.find(&mut live.link, local, directory, roots).await? {
-                    sink.absent(&self.target, "log", &why, log_remedy(&why, live).as_deref());
+                    sink.absent(&self.target, "log", &why, tell::log_remedy(&why, &live.facts).as_deref());
                 }
                 Ok(())
             }
@@ -215,91 +228,6 @@ impl PostgresProbe {
                 Ok(())
             }
         }
-    }
-
-    /// Says, where it is so, that this is another life of the server than before.
-    fn tell_change(&mut self, identity: &Identity, sink: &mut Sink<'_>) {
-        if let Some(change) = identity.change_since(&self.identity) {
-            let message = format!("{}: {change}", self.target);
-            let fields = [
-                ("change", change),
-                ("started_before_unix_s", self.identity.started.as_str()),
-                ("started_after_unix_s", identity.started.as_str()),
-            ];
-            sink.event(Event::new(sink.at, &self.target, EventKind::Restart, message, &fields));
-        }
-        if *identity != self.identity {
-            self.identity = identity.clone();
-        }
-    }
-
-    fn tell_settings(&mut self, settings: BTreeMap<String, String>, sink: &mut Sink<'_>) {
-        for (name, before, after) in settings::changes(&self.settings, &settings) {
-            let message = format!("{name}: '{before}' → '{after}'");
-            let fields = [("name", name), ("before", before), ("after", after)];
-            sink.event(Event::new(sink.at, &self.target, EventKind::Setting, message, &fields));
-        }
-        self.settings = settings;
-    }
-
-    /// One reading fails, or works again, while the others go on.
-    fn tell_gap(&self, what: &'static str, error: Option<&ProbeError>, sink: &mut Sink<'_>) {
-        let probe = format!("{} {what}", self.name);
-        let event = match error {
-            Some(error) => {
-                let reason = error.to_string();
-                let fields = [("probe", probe.as_str()), ("reason", reason.as_str())];
-                Event::new(sink.at, &self.target, EventKind::Gap, format!("{probe} cannot be read: {reason}"), &fields)
-            }
-            None => {
-                let fields = [("probe", probe.as_str()), ("ended", "true")];
-                Event::new(sink.at, &self.target, EventKind::Gap, format!("{probe} is read again"), &fields)
-            }
-        };
-        sink.event(event);
-    }
-
-    /// What this role, server or place keeps from being seen.
-    fn tell_absences(&self, live: &Live, sink: &mut Sink<'_>) {
-        let privileges = &live.facts.privileges;
-        let (target, grant) = (&self.target, privileges.grant());
-        let role = format!("role {} is no member of pg_monitor", privileges.role);
-        if !privileges.all_stats {
-            sink.absent(target, "sessions of other roles", &role, Some(&grant));
-            sink.absent(target, "standbys", &role, Some(&grant));
-        }
-        if !privileges.all_settings {
-            sink.absent(target, "settings for superusers", &role, Some(&grant));
-        }
-        if live.facts.local.is_none() {
-            let why = "the server's processes are not among those of this host";
-            sink.absent(target, "kernel waits, processes and devices", why, Some("run backwater on the server's host"));
-        }
-        if live.identity.system.is_none() {
-            sink.absent(target, "system identifier and timeline", "pg_control_system() is not allowed", None);
-        }
-        let off = |name: &str| live.facts.target.settings.get(name).is_some_and(|value| value == "off");
-        if off("track_activities") {
-            let remedy = "ALTER SYSTEM SET track_activities = on; SELECT pg_reload_conf()";
-            sink.absent(target, "what sessions do", "track_activities is off", Some(remedy));
-        }
-        if off("track_io_timing") {
-            let remedy = "ALTER SYSTEM SET track_io_timing = on; SELECT pg_reload_conf()";
-            sink.absent(target, "times of reads and writes", "track_io_timing is off", Some(remedy));
-        }
-    }
-}
-
-/// What would let the log be read.
-fn log_remedy(why: &str, live: &Live) -> Option<String> {
-    if why.contains("another host") {
-        Some("run backwater on the server's host".to_owned())
-    } else if !live.facts.privileges.monitor {
-        Some(live.facts.privileges.grant())
-    } else if why.contains("logging_collector is off") {
-        Some("ALTER SYSTEM SET logging_collector = on; then restart the server".to_owned())
-    } else {
-        Some("run as root or as the server's own user".to_owned())
     }
 }
 

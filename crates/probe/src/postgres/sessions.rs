@@ -9,6 +9,7 @@ use crate::host::KernelWaits;
 use backwater_model::{Moment, Sample, Text, catalogue};
 use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::Row;
+use tokio_postgres::types::FromSql;
 
 /// The function under pg_stat_activity, without the view's joins. Idle sessions, and other processes in their main
 /// loop, are left out; a background worker between two jobs waits in `Extension`.
@@ -87,8 +88,8 @@ impl Sessions {
     }
 
     fn sample(&mut self, row: &Row, at: Moment, target: &Text) -> Sample {
-        let text = |column: usize| row.get::<_, Option<&str>>(column).filter(|text| !text.is_empty());
-        let pid: i32 = row.get(0);
+        let text = |column: usize| get::<&str>(row, column).filter(|text| !text.is_empty());
+        let pid = get(row, 0).unwrap_or_default();
         let (kernel_wait, kernel_state) = self.kernel.as_mut().map(|kernel| kernel.read(pid)).unwrap_or_default();
         let wait = Wait { backend_type: text(1), event: text(9), kernel: kernel_wait.as_deref() };
         let queue = waits::place(wait).and_then(|place| waits::queue_name(place, self.data_device.as_deref()));
@@ -98,28 +99,28 @@ impl Sessions {
             target: Text::clone(target),
             pid,
             backend_type: self.texts.some(text(1)),
-            user: name(&self.roles, row.get(2)),
-            database: name(&self.databases, row.get(3)),
+            user: name(&self.roles, get(row, 2)),
+            database: name(&self.databases, get(row, 3)),
             application: self.texts.some(text(4)),
             client_addr: self.texts.some(text(5)),
-            client_port: row.get::<_, Option<i32>>(6).filter(|port| *port > 0),
+            client_port: get::<i32>(row, 6).filter(|port| *port > 0),
             state: self.texts.some(text(7)),
             wait_event_type: self.texts.some(text(8)),
             wait_event: self.texts.some(text(9)),
             queue: self.texts.some(queue.as_deref()),
             kernel_wait: self.texts.some(kernel_wait.as_deref()),
             kernel_state,
-            query_id: row.get::<_, Option<i64>>(13).filter(|id| *id != 0),
+            query_id: get::<i64>(row, 13).filter(|id| *id != 0),
             query: text(10).and_then(|query| self.statements.get(query)),
-            query_age_ms: row.get::<_, Option<i64>>(11).map(|age| age.max(0)),
-            xact_age_ms: row.get::<_, Option<i64>>(12).map(|age| age.max(0)),
+            query_age_ms: get::<i64>(row, 11).map(|age| age.max(0)),
+            xact_age_ms: get::<i64>(row, 12).map(|age| age.max(0)),
         }
     }
 
     /// Asks for the names of roles and databases not met before.
     async fn learn_names(&mut self, link: &mut Link, rows: &[Row]) -> Result<(), QueryError> {
         let unknown = |column: usize, known: &HashMap<u32, Option<Text>>| {
-            let oids = rows.iter().filter_map(|row| row.get::<_, Option<u32>>(column));
+            let oids = rows.iter().filter_map(|row| get::<u32>(row, column));
             oids.filter(|oid| !known.contains_key(oid)).collect::<Vec<_>>()
         };
         let (roles, databases) = (unknown(2, &self.roles), unknown(3, &self.databases));
@@ -139,7 +140,7 @@ impl Sessions {
 
     fn forget(&mut self, rows: &[Row]) {
         if let Some(kernel) = &mut self.kernel {
-            let pids: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+            let pids: Vec<i32> = rows.iter().filter_map(|row| get(row, 0)).collect();
             kernel.forget_others(&pids);
         }
     }
@@ -149,4 +150,9 @@ impl Sessions {
         self.roles.clear();
         self.databases.clear();
     }
+}
+
+/// A column's value; none where it is null, or of another type than PostgreSQL's own (forks differ).
+fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Option<T> {
+    row.try_get::<_, Option<T>>(column).ok().flatten()
 }

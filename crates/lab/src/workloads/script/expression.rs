@@ -1,7 +1,7 @@
 //! Arithmetic as in pgbench's `\set`: whole numbers and fractions, variables, `+ - * / %`, parentheses, and the
 //! functions that draw at random.
 
-use rand::RngExt;
+use super::draw::draw;
 use rand::rngs::StdRng;
 use std::collections::HashMap;
 use std::fmt;
@@ -27,14 +27,16 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    fn fraction(self) -> f64 {
+    /// The value as a fraction.
+    pub(crate) fn fraction(self) -> f64 {
         match self {
             Value::Whole(number) => number as f64,
             Value::Fraction(number) => number,
         }
     }
 
-    fn whole(self) -> Result<i64, String> {
+    /// The value rounded to a whole number, if it fits.
+    pub(crate) fn whole(self) -> Result<i64, String> {
         match self {
             Value::Whole(number) => Ok(number),
             // 2⁶³ itself is the first that does not fit.
@@ -174,45 +176,6 @@ fn extreme(arguments: &[Value], better: fn(&f64, &f64) -> bool) -> Value {
     rest.iter().fold(*first, pick)
 }
 
-/// Draws a whole number between two bounds, both included, with pgbench's three distributions.
-fn draw(name: &str, arguments: &[Value], dice: &mut StdRng) -> Result<i64, String> {
-    let [low, high, parameter @ ..] = arguments else { return Err(format!("{name} needs two bounds")) };
-    let (low, high) = (low.whole()?, high.whole()?);
-    if low > high {
-        return Err(format!("{name}({low}, {high}): the first bound is above the second"));
-    }
-    let parameter = parameter.first().map_or(0.0, |value| value.fraction());
-    let share = match name {
-        "random_gaussian" if parameter >= 2.0 => gaussian(parameter, dice),
-        "random_gaussian" => return Err("random_gaussian needs a parameter of at least 2".to_owned()),
-        "random_exponential" if parameter > 0.0 => exponential(parameter, dice),
-        "random_exponential" => return Err("random_exponential needs a parameter above 0".to_owned()),
-        _ => return Ok(dice.random_range(low..=high)),
-    };
-    // The width of two 64-bit bounds needs 65 bits.
-    let width = i128::from(high) - i128::from(low) + 1;
-    let offset = ((width as f64 * share) as i128).clamp(0, width - 1);
-    i64::try_from(i128::from(low) + offset).map_err(|error| error.to_string())
-}
-
-/// In [0, 1): a normal distribution cut off at `parameter` standard deviations, by Box and Muller.
-fn gaussian(parameter: f64, dice: &mut StdRng) -> f64 {
-    loop {
-        let (radius, angle) = (1.0 - dice.random::<f64>(), dice.random::<f64>());
-        let deviations = (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).sin();
-        if deviations >= -parameter && deviations < parameter {
-            return (deviations + parameter) / (2.0 * parameter);
-        }
-    }
-}
-
-/// In [0, 1): an exponential distribution cut off where it has fallen to `exp(-parameter)`.
-fn exponential(parameter: f64, dice: &mut StdRng) -> f64 {
-    let cut = (-parameter).exp();
-    let uniform = 1.0 - dice.random::<f64>();
-    -(cut + (1.0 - cut) * uniform).ln() / parameter
-}
-
 struct Parser<'a> {
     rest: &'a str,
     depth: usize,
@@ -342,102 +305,4 @@ impl<'a> Parser<'a> {
 /// Whether a variable's or function's name may have this character.
 pub(crate) fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use proptest::prelude::*;
-    use rand::SeedableRng;
-
-    fn value(text: &str) -> Result<Value, String> {
-        let variables =
-            Variables::from([("scale".to_owned(), Value::Whole(25)), ("half".to_owned(), Value::Fraction(0.5))]);
-        Expression::parse(text)?.value(&variables, &mut StdRng::seed_from_u64(1))
-    }
-
-    #[test]
-    fn arithmetic_is_pgbenchs() {
-        for (text, wanted) in [
-            ("1 + 2 * 3", 7),
-            ("(1 + 2) * 3", 9),
-            ("-7 / 2", -3),
-            ("-7 % 4", -3),
-            ("10 - 4 - 3", 3),
-            ("100000 * :scale", 2_500_000),
-            ("- - 5", 5),
-            ("abs(-4) + greatest(1, 9, 3) - least(4, 2)", 11),
-            ("int(7.5)", 8),
-            ("RANDOM(3, 3)", 3),
-        ] {
-            assert_eq!(value(text), Ok(Value::Whole(wanted)), "{text}");
-        }
-        assert_eq!(value("1 / 2.0 + :half"), Ok(Value::Fraction(1.0)));
-        assert_eq!(value("double(3) * 1.5e-1"), Ok(Value::Fraction(3.0 * 0.15)));
-    }
-
-    #[test]
-    fn what_is_wrong_is_said() {
-        for (text, wanted) in [
-            ("1 +", "at the end"),
-            ("1 2", "an operator at '2'"),
-            ("(1", "')'"),
-            ("randm(1, 2)", "'randm' is no known function; there are random"),
-            ("random(1)", "random takes 2 arguments, not 1"),
-            ("99999999999999999999", "no number of 64 bits"),
-            (":", "a variable's name"),
-            ("1 / 0", "division by zero"),
-            ("9223372036854775807 + 1", "out of range"),
-            ("random(5, 1)", "the first bound is above the second"),
-            (":nothing", "':nothing' has no value yet"),
-            ("random_gaussian(1, 9, 1)", "at least 2"),
-        ] {
-            let error = value(text).unwrap_err();
-            assert!(error.contains(wanted), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn distributions_are_where_they_should_be() {
-        let mean = |text: &str| {
-            let (expression, mut dice) = (Expression::parse(text).unwrap(), StdRng::seed_from_u64(5));
-            let draw = |_| expression.value(&Variables::new(), &mut dice).unwrap().fraction();
-            (0..20_000).map(draw).sum::<f64>() / 20_000.0
-        };
-        assert!((mean("random(1, 1000)") - 500.5).abs() < 10.0);
-        assert!((mean("random_gaussian(1, 1000, 3)") - 500.5).abs() < 5.0);
-        // The mean of an exponential cut at 5: 1/5 - exp(-5)/(1 - exp(-5)) of the width.
-        assert!((mean("random_exponential(1, 1000, 5)") - 193.7).abs() < 5.0);
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_survived(text in ".*") {
-            let _ = value(&text);
-        }
-
-        #[test]
-        fn anything_that_looks_like_arithmetic_is_survived(text in "[-+*/%(),.:0-9a-e random_gaussian]{0,200}") {
-            let _ = value(&text);
-        }
-
-        #[test]
-        fn draws_stay_between_their_bounds(a: i64, b: i64, parameter in 2.0f64..20.0) {
-            let (low, high) = (Value::Whole(a.min(b)), Value::Whole(a.max(b)));
-            let mut dice = StdRng::seed_from_u64(9);
-            for name in ["random", "random_gaussian", "random_exponential"] {
-                let drawn = draw(name, &[low, high, Value::Fraction(parameter)], &mut dice).unwrap();
-                prop_assert!(drawn >= a.min(b) && drawn <= a.max(b));
-            }
-        }
-    }
-
-    #[test]
-    fn deep_and_long_expressions_are_refused() {
-        assert!(Expression::parse(&"(".repeat(1_000)).is_err());
-        assert!(Expression::parse(&"-".repeat(4_000)).is_err());
-        assert!(Expression::parse(&"1+".repeat(4_000)).is_err());
-        assert!(value(&format!("{}1", "1+".repeat(2_000))).is_ok());
-    }
 }

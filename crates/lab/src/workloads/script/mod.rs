@@ -1,10 +1,14 @@
 //! A load out of an SQL file, as pgbench takes them with `-f`: a useful part of its language, whose random numbers,
 //! arithmetic and substitution are the same.
 
+mod draw;
 mod expression;
+#[cfg(test)]
+mod expression_tests;
 mod parse;
 #[cfg(test)]
 mod parse_tests;
+mod quotes;
 mod session;
 
 use super::WorkloadError;

@@ -1,6 +1,7 @@
 //! Reads a script as pgbench does: SQL statements that end in `;`, and `\set` and `\sleep` on lines of their own.
 
 use super::expression::{Expression, is_name};
+use super::quotes::{comment_end, dollar_tag, quote_end};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -338,52 +339,4 @@ impl Statement {
         }
         if self.has_content { self.parts } else { Vec::new() }
     }
-}
-
-/// Where the comment at the start of this text ends. Comments nest.
-fn comment_end(text: &str) -> Option<usize> {
-    let (mut depth, mut at) = (0usize, 0);
-    while let Some(found) = text[at..].find(['/', '*']).map(|found| at + found) {
-        if text[found..].starts_with("/*") {
-            depth += 1;
-            at = found + 2;
-        } else if text[found..].starts_with("*/") {
-            depth -= 1;
-            at = found + 2;
-            if depth == 0 {
-                return Some(at);
-            }
-        } else {
-            at = found + 1;
-        }
-    }
-    None
-}
-
-/// Where the quoted string at the start of this text ends. A doubled quote inside it reads as two strings side by
-/// side, which comes to the same.
-fn quote_end(text: &str, quote: char, escapes: bool) -> Option<usize> {
-    let mut characters = text.char_indices().skip(1);
-    while let Some((at, next)) = characters.next() {
-        if escapes && next == '\\' {
-            characters.next();
-        } else if next == quote {
-            // Of a doubled quote the string goes on: its second half must be read with the same rule.
-            if text[at + 1..].starts_with(quote) {
-                characters.next();
-            } else {
-                return Some(at + 1);
-            }
-        }
-    }
-    None
-}
-
-/// The dollar quote at the start of this text: `$$` or `$tag$`.
-fn dollar_tag(text: &str) -> Option<&str> {
-    let after = text.strip_prefix('$')?;
-    let end = after.find('$')?;
-    let tag = &after[..end];
-    let valid = tag.chars().all(|c| c.is_alphanumeric() || c == '_') && !tag.starts_with(|c: char| c.is_ascii_digit());
-    valid.then(|| &text[..end + 2])
 }

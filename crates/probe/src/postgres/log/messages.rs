@@ -55,9 +55,9 @@ const LONGEST: usize = 600;
 
 /// A message worth keeping.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Message {
-    pub(super) text: String,
-    pub(super) fields: Vec<(&'static str, String)>,
+pub(in crate::postgres) struct Message {
+    pub(in crate::postgres) text: String,
+    pub(in crate::postgres) fields: Vec<(&'static str, String)>,
 }
 
 /// The message of this line, if it is one of those kept.

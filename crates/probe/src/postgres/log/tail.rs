@@ -59,7 +59,7 @@ impl Tail {
     }
 
     /// The messages worth keeping among the lines that were added since the last look.
-    pub(in crate::postgres) fn read(&mut self) -> io::Result<Vec<(String, Vec<(&'static str, String)>)>> {
+    pub(in crate::postgres) fn read(&mut self) -> io::Result<Vec<Message>> {
         let mut messages = Vec::new();
         self.pass(&mut messages)?;
         // Once the old file is read to its end, look whether another stands in its place.
@@ -70,7 +70,7 @@ impl Tail {
             self.pass(&mut messages)?;
         }
         messages.truncate(MOST_MESSAGES);
-        Ok(messages.into_iter().map(|message| (message.text, message.fields)).collect())
+        Ok(messages)
     }
 
     fn was_replaced(&self) -> bool {
@@ -134,7 +134,7 @@ mod tests {
     use std::io::Write;
 
     fn texts(tail: &mut Tail) -> Vec<String> {
-        tail.read().unwrap().into_iter().map(|(text, _)| text).collect()
+        tail.read().unwrap().into_iter().map(|message| message.text).collect()
     }
 
     fn append(path: &Path, text: &str) {

@@ -1,0 +1,99 @@
+//! A lab run that is killed or interrupted leaves nothing behind.
+
+#![allow(clippy::unwrap_used)]
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn is_root(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: {test}: needs root");
+    }
+    root
+}
+
+fn command(state: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_backwater"));
+    command.env("BACKWATER_STATE_DIR", state).env("RUST_BACKTRACE", "0");
+    command
+}
+
+fn start(state: &Path, out: &Path) -> Child {
+    let mut command = command(state);
+    command.args(["lab", "run", "stampede", "--quick", "--out"]).arg(out);
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// What a run may leave on a host: loop devices, mounts, cgroup rules, processes of ours.
+fn left_on_host(state: &Path) -> Vec<String> {
+    let marker = state.display().to_string();
+    let mut left = Vec::new();
+    let mut look = |what: &str, text: String| {
+        left.extend(text.lines().filter(|line| line.contains(&marker)).map(|line| format!("{what}: {line}")));
+    };
+    look("mount", std::fs::read_to_string("/proc/self/mountinfo").unwrap());
+    let loops = Command::new("losetup").arg("-a").output().unwrap();
+    look("loop device", String::from_utf8_lossy(&loops.stdout).into_owned());
+    let processes = Command::new("ps").args(["-eo", "pid,args"]).output();
+    let processes = processes.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    look("process", processes);
+    if let Ok(entries) = std::fs::read_dir(state) {
+        let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+        left.extend(names.filter(|name| name.starts_with("run-") || name.starts_with("journal-")).map(|n| format!("file: {n}")));
+    }
+    for file in ["write_iops_device", "read_iops_device", "write_bps_device", "read_bps_device"] {
+        let path = format!("/sys/fs/cgroup/blkio/blkio.throttle.{file}");
+        let rules = std::fs::read_to_string(path).unwrap_or_default();
+        left.extend(rules.lines().map(|line| format!("{file}: {line}")));
+    }
+    left
+}
+
+fn clean(state: &Path) {
+    let output = command(state).args(["lab", "clean"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_killed_run_is_put_right_by_clean() {
+    if !is_root("a_killed_run_is_put_right_by_clean") {
+        return;
+    }
+    let points: &[u64] = if std::env::var_os("BACKWATER_NIGHTLY").is_some() {
+        &[50, 150, 300, 500, 800, 1_200, 2_000, 3_000, 5_000, 8_000, 12_000, 18_000, 25_000, 35_000]
+    } else {
+        &[100, 600, 1_500, 4_000, 12_000]
+    };
+    for point in points {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        let mut run = start(&state, &dir.path().join("out"));
+        // The moment itself is what is tested, so this sleeps and waits for no condition.
+        std::thread::sleep(Duration::from_millis(*point));
+        run.kill().unwrap();
+        run.wait().unwrap();
+        clean(&state);
+        assert_eq!(left_on_host(&state), Vec::<String>::new(), "killed after {point} ms");
+    }
+}
+
+#[test]
+fn ctrl_c_cleans_up_at_once() {
+    if !is_root("ctrl_c_cleans_up_at_once") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let mut run = start(&state, &dir.path().join("out"));
+    std::thread::sleep(Duration::from_secs(9));
+    let pid = Pid::from_child(&run);
+    let asked = Instant::now();
+    kill_process(pid, Signal::INT).unwrap();
+    let status = run.wait().unwrap();
+    assert!(asked.elapsed() < Duration::from_secs(15), "took {:?} to clean up", asked.elapsed());
+    assert_eq!(status.code(), Some(2));
+    assert_eq!(left_on_host(&state), Vec::<String>::new());
+}

@@ -1,0 +1,158 @@
+//! One client of a load: its connection, its session, and what it came to.
+
+use super::driver::{Failure, Session, Shared};
+use super::error::reason;
+use super::{LoadResult, WorkloadError};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio_postgres::{CancelToken, NoTls};
+
+/// How long a client waits at the end for its statement to be cancelled and its session to close. A backend that the
+/// kernel holds in a write cannot hear of it; it ends when the write does.
+const END_WITHIN: Duration = Duration::from_secs(2);
+/// How long a session gets to close before it is (once more) cancelled.
+const CANCEL_AGAIN: Duration = Duration::from_millis(20);
+
+/// One client.
+pub(crate) struct Member<'a> {
+    pub(crate) shared: &'a Shared<'a>,
+    pub(crate) number: usize,
+}
+
+impl Member<'_> {
+    /// Connects, says that it is ready, and works from the beginning that it is then given to the load's end.
+    pub(crate) fn run(&self, ready: &Sender<()>, started: &Receiver<Instant>) -> Result<LoadResult, WorkloadError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|source| WorkloadError::System { call: "epoll_create", source })?;
+        let connected = runtime.block_on(self.shared.config.connect(NoTls));
+        let (client, connection) =
+            connected.map_err(|error| WorkloadError::Connect { client: self.number, reason: reason(&error) })?;
+        let connection = runtime.spawn(connection);
+        let token = client.cancel_token();
+        let seed = self.shared.spec.seed.wrapping_mul(1_000_003).wrapping_add(self.number as u64);
+        let mut session = runtime.block_on(self.shared.workload.session(client, self.number, seed))?;
+        let mut result = Ok(LoadResult::default());
+        // The receiver of this is gone only when the load is over already.
+        if ready.send(()).is_ok()
+            && let Ok(began) = started.recv()
+        {
+            result = self.work(&runtime, session.as_mut(), began);
+        }
+        drop(session);
+        runtime.block_on(close(connection, &token));
+        result
+    }
+
+    fn work(&self, runtime: &Runtime, session: &mut dyn Session, began: Instant) -> Result<LoadResult, WorkloadError> {
+        let Shared { halt, schedule, spec, .. } = self.shared;
+        let mut tally = Tally { measured_from: began + spec.warmup, result: LoadResult::default() };
+        loop {
+            let intended = match schedule.take() {
+                Some(offset) => began + offset,
+                None => Instant::now(),
+            };
+            if !halt.sleep_until(intended) {
+                return Ok(tally.result);
+            }
+            let (outcome, times) = self.once(runtime, session, intended);
+            match outcome {
+                Some(Ok(())) => {
+                    self.shared.counters.complete(times.latency, times.service);
+                    tally.completed(times);
+                }
+                Some(Err(Failure::Statement(reason))) => {
+                    self.shared.counters.fail();
+                    tally.failed(times, reason);
+                }
+                Some(Err(Failure::Fatal(error))) => return Err(error),
+                Some(Err(Failure::Lost(reason))) => {
+                    let after_s = (times.ended - began).as_secs_f64();
+                    return Err(WorkloadError::Lost { client: self.number, after_s, reason });
+                }
+                None => {
+                    tally.cancelled(times);
+                    return Ok(tally.result);
+                }
+            }
+        }
+    }
+
+    /// One transaction; no outcome where the load's end came first.
+    fn once(
+        &self,
+        runtime: &Runtime,
+        session: &mut dyn Session,
+        intended: Instant,
+    ) -> (Option<Result<(), Failure>>, Times) {
+        let started = Instant::now();
+        let in_flight = self.shared.counters.begin();
+        let outcome = runtime.block_on(async {
+            tokio::select! {
+                biased;
+                outcome = session.transaction() => Some(outcome),
+                () = self.shared.halt.halted() => None,
+            }
+        });
+        drop(in_flight);
+        let ended = Instant::now();
+        (outcome, Times { ended, latency: ended - intended.min(started), service: ended - started })
+    }
+}
+
+/// When a transaction ended, and how long it took from its intended and its actual start.
+#[derive(Clone, Copy)]
+struct Times {
+    ended: Instant,
+    latency: Duration,
+    service: Duration,
+}
+
+/// Waits for a session that was told to close, and has the server cancel what it still does: again and again, for a
+/// server that hears of the cancellation before it has read the statement ignores it.
+async fn close(mut connection: JoinHandle<Result<(), tokio_postgres::Error>>, token: &CancelToken) {
+    let deadline = Instant::now() + END_WITHIN;
+    while tokio::time::timeout(CANCEL_AGAIN, &mut connection).await.is_err() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let asked = tokio::time::timeout(left, token.cancel_query(NoTls)).await;
+        if Instant::now() >= deadline {
+            return tracing::debug!(?asked, "a session did not close at the end of the load");
+        }
+    }
+}
+
+/// One client's part of the result.
+struct Tally {
+    measured_from: Instant,
+    result: LoadResult,
+}
+
+impl Tally {
+    fn completed(&mut self, times: Times) {
+        let Some(at) = times.ended.checked_duration_since(self.measured_from) else { return };
+        let second = at.as_secs() as usize;
+        if self.result.per_second.len() <= second {
+            self.result.per_second.resize(second + 1, 0);
+        }
+        self.result.per_second[second] += 1;
+        self.result.completed += 1;
+        self.result.latency.record(times.latency);
+        self.result.service.record(times.service);
+    }
+
+    fn failed(&mut self, times: Times, reason: String) {
+        if times.ended >= self.measured_from {
+            self.result.failed += 1;
+        }
+        self.result.first_failure.get_or_insert(reason);
+    }
+
+    fn cancelled(&mut self, times: Times) {
+        if times.ended >= self.measured_from {
+            self.result.cancelled += 1;
+            self.result.latency.record(times.latency);
+            self.result.service.record(times.service);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What the probe says besides readings: that the server is another than before, that settings changed, that a reading
+//! fails, that something cannot be seen here.
+
+use super::identity::Identity;
+use super::settings;
+use super::target::Facts;
+use crate::{ProbeError, Sink};
+use backwater_model::{Event, EventKind};
+use std::collections::BTreeMap;
+
+const ON_THE_HOST: &str = "run backwater on the server's host";
+
+/// Says, where it is so, that this is another life of the server than before.
+pub(super) fn change(
+    target: &str,
+    before: &Identity,
+    after: &Identity,
+    postmaster_pid: Option<i32>,
+    sink: &mut Sink<'_>,
+) {
+    let Some(change) = after.change_since(before) else { return };
+    let pid = postmaster_pid.map(|pid| pid.to_string());
+    let mut fields = vec![
+        ("change", change),
+        ("started_before_unix_s", before.started.as_str()),
+        ("started_after_unix_s", after.started.as_str()),
+    ];
+    // Whoever follows the server's processes must follow the new ones.
+    fields.extend(pid.as_deref().map(|pid| ("postmaster_pid", pid)));
+    sink.event(Event::new(sink.at, target, EventKind::Restart, format!("{target}: {change}"), &fields));
+}
+
+/// Says which settings have another value than before.
+pub(super) fn settings(
+    target: &str,
+    before: &BTreeMap<String, String>,
+    after: &BTreeMap<String, String>,
+    sink: &mut Sink<'_>,
+) {
+    for (name, before, after) in settings::changes(before, after) {
+        let message = format!("{name}: '{before}' → '{after}'");
+        let fields = [("name", name), ("before", before), ("after", after)];
+        sink.event(Event::new(sink.at, target, EventKind::Setting, message, &fields));
+    }
+}
+
+/// Says that one reading fails, or (no error) works again, while the others go on.
+pub(super) fn gap(target: &str, probe: &str, what: &str, error: Option<&ProbeError>, sink: &mut Sink<'_>) {
+    let probe = format!("{probe} {what}");
+    let reason = error.map(ToString::to_string);
+    let (message, field) = match &reason {
+        Some(reason) => (format!("{probe} cannot be read: {reason}"), ("reason", reason.as_str())),
+        None => (format!("{probe} is read again"), ("ended", "true")),
+    };
+    sink.event(Event::new(sink.at, target, EventKind::Gap, message, &[("probe", probe.as_str()), field]));
+}
+
+/// Says what this role, server or place keeps from being seen.
+pub(super) fn absences(target: &str, facts: &Facts, identity: &Identity, sink: &mut Sink<'_>) {
+    let privileges = &facts.privileges;
+    let grant = privileges.grant();
+    let role = format!("role {} is no member of pg_monitor", privileges.role);
+    if !privileges.all_stats {
+        sink.absent(target, "sessions of other roles", &role, Some(&grant));
+        sink.absent(target, "standbys", &role, Some(&grant));
+    }
+    if !privileges.all_settings {
+        sink.absent(target, "settings for superusers", &role, Some(&grant));
+    }
+    if facts.local.is_none() {
+        let why = "the server's processes are not among those of this host";
+        sink.absent(target, "kernel waits, processes and devices", why, Some(ON_THE_HOST));
+    }
+    if identity.system.is_none() {
+        sink.absent(target, "system identifier and timeline", "pg_control_system() is not allowed", None);
+    }
+    for (name, what) in [("track_activities", "what sessions do"), ("track_io_timing", "times of reads and writes")] {
+        if facts.target.settings.get(name).is_some_and(|value| value == "off") {
+            let remedy = format!("ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf()");
+            sink.absent(target, what, &format!("{name} is off"), Some(&remedy));
+        }
+    }
+}
+
+/// What would let the log be read.
+pub(super) fn log_remedy(why: &str, facts: &Facts) -> Option<String> {
+    if why.contains("another host") {
+        Some(ON_THE_HOST.to_owned())
+    } else if !facts.privileges.monitor {
+        Some(facts.privileges.grant())
+    } else if why.contains("logging_collector is off") {
+        Some("ALTER SYSTEM SET logging_collector = on; then restart the server".to_owned())
+    } else {
+        Some("run as root or as the server's own user".to_owned())
+    }
+}
