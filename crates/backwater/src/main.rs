@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     terminal::log_to_stderr(cli.verbose);
     let result = match cli.command {
         Command::Demo(arguments) => commands::demo::run(&arguments),
-        Command::Record(arguments) => commands::record::run(arguments),
+        Command::Record(arguments) => commands::record::run(&arguments),
         Command::Diagnose(arguments) => commands::diagnose::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Advise(arguments) => commands::advise::run(&arguments),

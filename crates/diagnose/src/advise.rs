@@ -119,8 +119,11 @@ fn flushing(scene: &Scene<'_>, device: &DeviceView) -> Option<(Range<usize>, f64
     let peak = scene.throughput.max(&(0..scene.grid.count))?;
     let loaded = scene.throughput.flags(|rate| rate > 0.1 * peak && rate > 0.0);
     let out: &Lane = device.drained();
-    let most = out.smooth(1).max(&(0..scene.grid.count)).filter(|rate| *rate > 0.0)?;
-    let writing = out.smooth(1).flags(|rate| rate >= 0.25 * most);
+    // The most while clients worked: what is written at once before or after (a sync, a checkpoint) is no measure.
+    let smooth = out.smooth(1);
+    let under_load = (0..scene.grid.count).filter(|second| loaded[*second]).filter_map(|second| smooth.get(second));
+    let most = under_load.reduce(f64::max).filter(|rate| *rate > 0.0)?;
+    let writing = smooth.flags(|rate| rate >= 0.25 * most);
     let seconds: Vec<usize> = (0..scene.grid.count).filter(|second| loaded[*second] && writing[*second]).collect();
     let rates = seconds.iter().filter_map(|second| out.get(*second)).collect();
     let range = *seconds.first()?..*seconds.last()? + 1;

@@ -8,7 +8,7 @@ use crate::rig::{Rig, RunOptions};
 use crate::scenario::{Arm, DirtyLimit, Scenario};
 use crate::LabError;
 use backwater_diagnose::{AdviseOptions, advise};
-use backwater_model::{ArmOutcome, Expected, ExpectedAll, Finding, Outcome, Span};
+use backwater_model::{ArmOutcome, Expected, ExpectedAll, Finding, Outcome};
 use backwater_probe::session::this_host;
 use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ fn limit_for(
     let Some(before) = before else {
         return Err(LabError::Refused(format!("arm '{}' needs arm '{source}' to have run before it", arm.name)));
     };
-    let window = rig.watching.window(before.phases.load_start - Span::from_seconds(2.0), before.phases.load_end)?;
+    let window = rig.watching.window(before.phases.load_start, before.phases.load_end)?;
     let options = AdviseOptions { drain_target_s: scenario.run.drain_target_s, ..AdviseOptions::default() };
     let advice = advise(&window, &options);
     let own = advice.devices.iter().find(|device| rig.device() == Some(device.dev.as_str()));

@@ -10,6 +10,7 @@ use backwater_model::EventKind;
 use backwater_probe::host::Roots;
 use backwater_probe::postgres::{PostgresOptions, PostgresProbe, capabilities};
 use looks::Looks;
+use rustix::process::{Pid, Signal, kill_process};
 use server::{Server, Session, conninfo, installed};
 use std::path::Path;
 
@@ -213,6 +214,29 @@ fn a_server_that_goes_and_comes_back_is_another_life() {
         looks.until("a sleeper again", |looks| looks.samples.iter().any(|sample| sample.kernel_state.is_some()));
         end_others(&server);
         sleeper.join().unwrap();
+    });
+}
+
+#[test]
+fn a_backend_that_hangs_is_left_behind() {
+    on_each("a_backend_that_hangs_is_left_behind", |bin| {
+        let server = Server::start(bin, &[]);
+        let mut looks = Looks::connect(server.info());
+        looks.look().unwrap();
+        let mut session = Session::open(&server.info()).unwrap();
+        let pid =
+            session.run("SELECT pid FROM pg_stat_activity WHERE application_name = 'backwater'").unwrap().unwrap();
+        let signal = |signal| kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), signal).unwrap();
+        signal(Signal::STOP);
+        let begun = std::time::Instant::now();
+        let error = looks.look().unwrap_err().to_string();
+        signal(Signal::CONT);
+        assert!(error.contains("sessions: no answer within 5 s"), "{error}");
+        assert!(begun.elapsed().as_secs() < 8);
+        looks.look().unwrap();
+        // The hung one ends by itself; only the new connection stays.
+        let left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'backwater'";
+        looks.until("one connection", |_| session.run(left).unwrap().as_deref() == Some("1"));
     });
 }
 

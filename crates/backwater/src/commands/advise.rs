@@ -39,7 +39,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let options = AdviseOptions {
         drain_target_s: arguments.drain_target,
         price_per_iops: arguments.price_per_iops,
-        ..AdviseOptions::default()
     };
     let advice = advise(&window, &options);
     if arguments.json {

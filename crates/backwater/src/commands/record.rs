@@ -48,7 +48,7 @@ pub(crate) struct Arguments {
     length: Option<String>,
 }
 
-pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let cancel = signals::cancel_flag()?;
     let length_s = arguments.length.as_deref().map(when::seconds).transpose()?;
     let keep_s = arguments.keep.as_deref().map(when::seconds).transpose()?;

@@ -7,6 +7,9 @@ use crate::Sink;
 use backwater_model::{Moment, Span};
 use tokio_postgres::Row;
 
+/// A value read this much after the look began carries its own time.
+const NOTABLY_LATE: Span = Span::from_millis(20);
+
 /// Reads the view and puts every value that is not null.
 pub(super) async fn read(
     link: &mut Link,
@@ -28,10 +31,12 @@ fn put(view: &View, row: &Row, target: &str, identity: &Identity, asked: Moment,
     labels.extend(view.labels.iter().enumerate().map(|(column, name)| (*name, text(column))));
     let first = view.labels.len();
     let epoch = identity.epoch_of(if text(first).is_empty() { "" } else { view.what }, text(first));
-    let as_of = row.get::<_, Option<f64>>(first + 1).map(|age_s| as_of(asked, age_s));
+    let aged = row.get::<_, Option<f64>>(first + 1).map(|age_s| as_of(asked, age_s));
+    // A look that was held up asks late; a rate must know.
+    let late = Some(asked).filter(|asked| *asked - sink.at > NOTABLY_LATE);
     for (place, column) in view.columns.iter().enumerate() {
         let Some(value) = row.get::<_, Option<f64>>(first + 2 + place) else { continue };
-        let as_of = as_of.filter(|_| column.fresh == Fresh::Aged);
+        let as_of = aged.filter(|_| column.fresh == Fresh::Aged).or(late);
         sink.put_as_of(column.def, &labels, epoch, value, as_of);
     }
 }

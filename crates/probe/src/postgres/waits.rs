@@ -101,7 +101,7 @@ pub(super) fn place(wait: Wait<'_>) -> Option<Place> {
         None => *pattern == event,
     };
     let line = TABLE.iter().find(|line| {
-        line.events.iter().any(|pattern| fits(pattern))
+        line.events.iter().any(&fits)
             && who_fits(line.who, wait.backend_type)
             && match line.kernel {
                 Kernel::Anything => true,

@@ -97,7 +97,7 @@ impl Server {
         let log = File::options().append(true).create(true).open(self.dir.path().join("log")).unwrap();
         let mut command = self.command("postgres");
         command.arg("-D").arg(self.data()).arg("-p").arg(self.port.to_string()).arg("-k").arg(self.dir.path());
-        for setting in settings.iter().chain(&["shared_buffers=16MB", "max_connections=30", "fsync=off"]) {
+        for setting in ["shared_buffers=16MB", "max_connections=30", "fsync=off"].iter().chain(settings) {
             command.arg("-c").arg(setting);
         }
         let child = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
