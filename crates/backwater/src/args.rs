@@ -45,7 +45,12 @@ impl VolumeArguments {
             None => None,
         };
         if self.volume_iops.is_some() || bytes_per_s.is_some() || self.burst_iops.is_some() {
-            list.push(DeclaredVolume { device: None, iops: self.volume_iops, bytes_per_s, burst_iops: self.burst_iops });
+            list.push(DeclaredVolume {
+                device: None,
+                iops: self.volume_iops,
+                bytes_per_s,
+                burst_iops: self.burst_iops,
+            });
         }
         Ok(list)
     }
@@ -57,7 +62,8 @@ fn volumes_in(path: &Path) -> anyhow::Result<Vec<DeclaredVolume>> {
     struct File {
         volume: Vec<DeclaredVolume>,
     }
-    let text = std::fs::read_to_string(path).map_err(|error| anyhow::anyhow!("cannot read {}: {error}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).map_err(|error| anyhow::anyhow!("cannot read {}: {error}", path.display()))?;
     let file: File = toml::from_str(&text).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))?;
     Ok(file.volume)
 }

@@ -10,7 +10,8 @@ use tokio::signal::unix::{SignalKind, signal};
 pub(crate) fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&flag);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().context("cannot watch for signals")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().context("cannot watch for signals")?;
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || runtime.block_on(wait(&raised)))
@@ -19,7 +20,8 @@ pub(crate) fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 async fn wait(raised: &AtomicBool) {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate())) else {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
         return tracing::warn!("cannot watch for signals: Ctrl-C will end the program without cleaning up");
     };
     loop {

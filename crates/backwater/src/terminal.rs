@@ -33,7 +33,8 @@ pub(crate) fn log_to_stderr(verbose: u8) {
 pub(crate) fn style() -> Style {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let seen = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
-    let language = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
+    let language =
+        ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
     let terminal = std::io::stdout().is_terminal();
     Style {
         color: terminal && std::env::var_os("NO_COLOR").is_none(),

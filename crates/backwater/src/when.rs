@@ -12,7 +12,8 @@ pub(crate) fn parse(text: &str, meta: &Meta, end: Moment) -> anyhow::Result<Mome
     if let Some(back) = text.strip_prefix('-') {
         return Ok(Moment::from_seconds(end.seconds() - seconds(back)?));
     }
-    let end_us = meta.unix_us(end).context("the recording has no clock anchor, so wall-clock times mean nothing in it")?;
+    let end_us =
+        meta.unix_us(end).context("the recording has no clock anchor, so wall-clock times mean nothing in it")?;
     let end_wall = Timestamp::from_microsecond(end_us)?.to_zoned(TimeZone::system());
     let wall = wall_clock(text, &end_wall)?;
     meta.moment_of_unix_us(wall.as_microsecond()).context("the recording has no clock anchor")
@@ -29,7 +30,9 @@ fn wall_clock(text: &str, end: &Zoned) -> anyhow::Result<Timestamp> {
         return Ok(civil.to_zoned(TimeZone::system())?.timestamp());
     }
     let Ok(time) = text.parse::<Time>() else {
-        bail!("'{text}' is no time: give 03:10, 03:10:30, '2026-11-21 03:10', an RFC 3339 time, or -10min (before the end)");
+        bail!(
+            "'{text}' is no time: give 03:10, 03:10:30, '2026-11-21 03:10', an RFC 3339 time, or -10min (before the end)"
+        );
     };
     let day = if time > end.time() { end.date().checked_sub(1.day())? } else { end.date() };
     Ok(day.to_datetime(time).to_zoned(TimeZone::system())?.timestamp())
@@ -48,7 +51,8 @@ pub(crate) fn seconds(text: &str) -> anyhow::Result<f64> {
         "d" => 86_400.0,
         _ => bail!("'{text}' is no length of time: give 90s, 10min, 2h or 7d"),
     };
-    let number: f64 = number.parse().with_context(|| format!("'{text}' is no length of time: give 90s, 10min, 2h or 7d"))?;
+    let number: f64 =
+        number.parse().with_context(|| format!("'{text}' is no length of time: give 90s, 10min, 2h or 7d"))?;
     Ok(number * factor)
 }
 

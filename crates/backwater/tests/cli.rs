@@ -85,10 +85,8 @@ fn a_scenario_with_a_typo_is_named_with_its_line() {
 fn a_password_in_a_target_is_never_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("rec");
-    let told = told(
-        &["record", "postgres://someone:hunter2@127.0.0.1:1/none", "-o", out.to_str().unwrap()],
-        &[dir.path()],
-    );
+    let told =
+        told(&["record", "postgres://someone:hunter2@127.0.0.1:1/none", "-o", out.to_str().unwrap()], &[dir.path()]);
     let after_command = told.split_once('\n').unwrap().1;
     assert!(!after_command.contains("hunter2"), "{after_command}");
 }

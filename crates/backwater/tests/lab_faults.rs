@@ -42,7 +42,9 @@ fn left_on_host(state: &Path) -> Vec<String> {
     look("process", processes);
     if let Ok(entries) = std::fs::read_dir(state) {
         let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
-        left.extend(names.filter(|name| name.starts_with("run-") || name.starts_with("journal-")).map(|n| format!("file: {n}")));
+        left.extend(
+            names.filter(|name| name.starts_with("run-") || name.starts_with("journal-")).map(|n| format!("file: {n}")),
+        );
     }
     for file in ["write_iops_device", "read_iops_device", "write_bps_device", "read_bps_device"] {
         let path = format!("/sys/fs/cgroup/blkio/blkio.throttle.{file}");

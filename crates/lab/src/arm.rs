@@ -38,9 +38,7 @@ impl Repeat {
         match arm.expected.rule.as_str() {
             "any" => true,
             "none" => serious().next().is_none(),
-            rule => serious().any(|finding| {
-                finding.rule == rule && cause.is_none_or(|cause| cause == finding.cause)
-            }),
+            rule => serious().any(|finding| finding.rule == rule && cause.is_none_or(|cause| cause == finding.cause)),
         }
     }
 }
@@ -168,7 +166,13 @@ fn release(rig: &Rig) -> Result<(), LabError> {
 }
 
 /// Waits until the recording shows that the drain has ended, or the time for it is over.
-fn wait_for_drain(rig: &Rig, options: &RunOptions, begun: Moment, load_end: Moment, limit_s: f64) -> Result<(), LabError> {
+fn wait_for_drain(
+    rig: &Rig,
+    options: &RunOptions,
+    begun: Moment,
+    load_end: Moment,
+    limit_s: f64,
+) -> Result<(), LabError> {
     let Some(device) = rig.device() else { return Ok(()) };
     while now().seconds_since(load_end) < limit_s {
         std::thread::sleep(DRAIN_LOOK);

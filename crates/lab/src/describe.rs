@@ -17,7 +17,10 @@ pub fn describe(scenario: &Scenario) -> String {
     list("It does not show", scenario.does_not_show.clone());
     list("Server", settings(scenario));
     list("Load", load(scenario));
-    list(&format!("Arms ({} repeats each, in random order)", scenario.run.repeats), scenario.arms.iter().map(arm).collect());
+    list(
+        &format!("Arms ({} repeats each, in random order)", scenario.run.repeats),
+        scenario.arms.iter().map(arm).collect(),
+    );
     let quick = format!("{}; {} s of load", scenario.quick.arms.join(", "), scenario.quick.seconds);
     list("With --quick", vec![quick]);
     text

@@ -1,5 +1,6 @@
 //! A scenario's load on a scenario's server: data made, driven, settled.
 
+use crate::LabError;
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
 use crate::scenario::{LoadKind, LoadPart};
@@ -7,7 +8,6 @@ use crate::servers::Postgres;
 use crate::workloads::{
     self, Arrivals, LoadResult, LoadSpec, Pgbench, Protocol, Script, Tpcb, TpcbSpec, Workload, WorkloadError,
 };
-use crate::LabError;
 use backwater_probe::ProbeError;
 use backwater_probe::postgres::{ConnInfo, connect_client};
 use std::path::Path;
@@ -82,7 +82,14 @@ fn run(part: &LoadPart, seconds: f64, rig: &Rig, options: &RunOptions) -> Result
 
 fn pgbench(part: &LoadPart, spec: &LoadSpec, rig: &Rig, options: &RunOptions) -> Result<LoadResult, WorkloadError> {
     let script = part.script.as_deref().map(Path::new);
-    Pgbench::find(rig.server.installed())?.run(&rig.server.conninfo(), script, part.scale, spec, &rig.counters, &options.cancel)
+    Pgbench::find(rig.server.installed())?.run(
+        &rig.server.conninfo(),
+        script,
+        part.scale,
+        spec,
+        &rig.counters,
+        &options.cancel,
+    )
 }
 
 /// Somebody's wish to end is no failure of the load.

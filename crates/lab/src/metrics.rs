@@ -93,13 +93,21 @@ impl Metrics {
     fn checkpoints(&mut self, window: &Window, phases: Phases) {
         let Some(track) = window.tracks(catalogue::PG_CHECKPOINT_SYNC_MS.name, &[]).next() else { return };
         let points = track.between(phases.load_start, phases.end).points;
-        let longest = points.windows(2).map(|pair| pair[1].value - pair[0].value).filter(|ms| *ms >= 0.0).reduce(f64::max);
+        let longest =
+            points.windows(2).map(|pair| pair[1].value - pair[0].value).filter(|ms| *ms >= 0.0).reduce(f64::max);
         self.put("checkpoint_sync_max_s", longest.map(|ms| ms / 1e3));
     }
 
     fn processors(&mut self, window: &Window, phases: Phases) {
-        let rate = |def: &catalogue::Def| window.track(def.name, &[])?.between(phases.load_start, phases.load_end).rate();
-        let parts = [&catalogue::CPU_USER, &catalogue::CPU_SYSTEM, &catalogue::CPU_IDLE, &catalogue::CPU_IOWAIT, &catalogue::CPU_STEAL];
+        let rate =
+            |def: &catalogue::Def| window.track(def.name, &[])?.between(phases.load_start, phases.load_end).rate();
+        let parts = [
+            &catalogue::CPU_USER,
+            &catalogue::CPU_SYSTEM,
+            &catalogue::CPU_IDLE,
+            &catalogue::CPU_IOWAIT,
+            &catalogue::CPU_STEAL,
+        ];
         let rates: Vec<f64> = parts.iter().filter_map(|def| rate(def)).collect();
         if let [_, _, idle, iowait, _] = rates[..] {
             self.put("idle_cpu_ratio", Some((idle + iowait) / rates.iter().sum::<f64>()));
@@ -113,11 +121,7 @@ pub fn dirty_levels(window: &Window, device: &str, phases: Phases) -> Vec<f64> {
     let between = |name| Some(window.track(name, &labels)?.between(phases.load_start, phases.end));
     let Some(reclaimable) = between(catalogue::BDI_RECLAIMABLE.name) else { return Vec::new() };
     let Some(writeback) = between(catalogue::BDI_WRITEBACK.name) else { return Vec::new() };
-    reclaimable
-        .points
-        .iter()
-        .filter_map(|point| Some(point.value + writeback.at(point.at, 1.0)?.value))
-        .collect()
+    reclaimable.points.iter().filter_map(|point| Some(point.value + writeback.at(point.at, 1.0)?.value)).collect()
 }
 
 /// The median of the values; none where there is none.

@@ -1,12 +1,12 @@
 //! A whole run: arms in random order, repeated, each diagnosed; medians and spread; what was expected and whether it
 //! was met.
 
+use crate::LabError;
 use crate::arm::{self, Repeat};
 use crate::metrics::median;
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
 use crate::scenario::{Arm, DirtyLimit, Scenario};
-use crate::LabError;
 use backwater_diagnose::{AdviseOptions, advise};
 use backwater_model::{ArmOutcome, Expected, ExpectedAll, Finding, Outcome};
 use backwater_probe::session::this_host;

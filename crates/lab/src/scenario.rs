@@ -240,7 +240,9 @@ fn dirty_limit<'de, D: serde::Deserializer<'de>>(from: D) -> Result<DirtyLimit, 
         "advised" => Ok(DirtyLimit::Advised),
         "system" => Ok(DirtyLimit::System),
         _ => text.parse().map(DirtyLimit::Bytes).map_err(|_| {
-            serde::de::Error::custom(format!("'{text}' is no dirty limit: give a size such as 384MiB, 'advised' or 'system'"))
+            serde::de::Error::custom(format!(
+                "'{text}' is no dirty limit: give a size such as 384MiB, 'advised' or 'system'"
+            ))
         }),
     }
 }
@@ -256,7 +258,8 @@ impl Scenario {
             let known = BUILT_IN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
             return Err(ScenarioError::Unknown { name: name.to_owned(), known });
         }
-        let text = std::fs::read_to_string(name).map_err(|source| ScenarioError::Read { path: name.to_owned(), source })?;
+        let text =
+            std::fs::read_to_string(name).map_err(|source| ScenarioError::Read { path: name.to_owned(), source })?;
         Self::parse(&text, name)
     }
 
@@ -290,7 +293,11 @@ impl Scenario {
             return fail("load.seconds", self.load.seconds.to_string(), "give 1 second to a day");
         }
         if self.load.rate_per_s.is_some_and(|rate| !(rate > 0.0 && rate <= 1e6)) {
-            return fail("load.rate_per_s", format!("{:?}", self.load.rate_per_s), "give more than 0 and at most 1000000");
+            return fail(
+                "load.rate_per_s",
+                format!("{:?}", self.load.rate_per_s),
+                "give more than 0 and at most 1000000",
+            );
         }
         if self.run.repeats == 0 || self.quick.repeats == 0 {
             return fail("run.repeats", "0".into(), "an arm must run at least once");
@@ -305,7 +312,9 @@ impl Scenario {
     }
 
     fn check_arms(&self, path: &str) -> Result<(), ScenarioError> {
-        let fail = |field: String, value: String, why| Err(ScenarioError::Impossible { path: path.to_owned(), field, value, why });
+        let fail = |field: String, value: String, why| {
+            Err(ScenarioError::Impossible { path: path.to_owned(), field, value, why })
+        };
         let mut names = BTreeSet::new();
         for arm in &self.arms {
             let field = |part: &str| format!("arm '{}': {part}", arm.name);
@@ -315,14 +324,26 @@ impl Scenario {
             if let DirtyLimit::Bytes(limit) = arm.dirty_limit
                 && (limit.0 < 16 << 20 || limit.0 > self.disk.size.0)
             {
-                return fail(field("dirty_limit"), limit.to_string(), "give at least 16 MiB and at most the disk's size");
+                return fail(
+                    field("dirty_limit"),
+                    limit.to_string(),
+                    "give at least 16 MiB and at most the disk's size",
+                );
             }
             if arm.write_iops.is_some_and(|iops| iops < 10) {
-                return fail(field("write_iops"), format!("{:?}", arm.write_iops), "fewer than 10 a second would stop the server");
+                return fail(
+                    field("write_iops"),
+                    format!("{:?}", arm.write_iops),
+                    "fewer than 10 a second would stop the server",
+                );
             }
             let source = arm.advised_from.as_deref();
             if arm.dirty_limit == DirtyLimit::Advised && source.is_none_or(|name| self.arm(name).is_none()) {
-                return fail(field("advised_from"), format!("{source:?}"), "name the arm whose recording the advice is made from");
+                return fail(
+                    field("advised_from"),
+                    format!("{source:?}"),
+                    "name the arm whose recording the advice is made from",
+                );
             }
         }
         let named = self.quick.arms.iter().chain(self.acceptance.as_ref().map(|acceptance| &acceptance.arm));

@@ -59,8 +59,20 @@ fn machine() -> anyhow::Result<String> {
 
 /// How far the predicted cliff and drain are from the measured ones.
 fn prediction() -> anyhow::Result<String> {
-    let arguments =
-        ["run", "--release", "-q", "--", "lab", "run", "stampede", "--arm", "default", "--repeats", PREDICTION_RUNS, "--json"];
+    let arguments = [
+        "run",
+        "--release",
+        "-q",
+        "--",
+        "lab",
+        "run",
+        "stampede",
+        "--arm",
+        "default",
+        "--repeats",
+        PREDICTION_RUNS,
+        "--json",
+    ];
     let outcome: Value = serde_json::from_str(&run::output("cargo", &arguments)?)?;
     let arm = &outcome["arms"][0];
     let mut text = format!("{PREDICTION_RUNS} runs of stampede's arm 'default'; median (least to most)\n\n");

@@ -8,12 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Commands that tests of the host need, and the Debian package of each.
-const TOOLS: &[(&str, &str)] = &[
-    ("losetup", "mount"),
-    ("mkfs.ext4", "e2fsprogs"),
-    ("mkfs.xfs", "xfsprogs"),
-    ("linux.uml", "user-mode-linux"),
-];
+const TOOLS: &[(&str, &str)] =
+    &[("losetup", "mount"), ("mkfs.ext4", "e2fsprogs"), ("mkfs.xfs", "xfsprogs"), ("linux.uml", "user-mode-linux")];
 
 pub(crate) fn all() -> anyhow::Result<()> {
     run::step("format", "cargo", &["fmt", "--all", "--check"])?;

@@ -13,7 +13,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("backwater-probe", &["backwater-model"]),
     ("backwater-record", &["backwater-model"]),
     ("backwater-diagnose", &["backwater-model"]),
-    ("backwater-lab", &["backwater-model", "backwater-probe", "backwater-record", "backwater-diagnose", "backwater-undo"]),
+    (
+        "backwater-lab",
+        &["backwater-model", "backwater-probe", "backwater-record", "backwater-diagnose", "backwater-undo"],
+    ),
     ("backwater-report", &["backwater-model", "backwater-diagnose"]),
 ];
 
@@ -40,7 +43,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
         if !text.starts_with("//!") && !text.starts_with("#!") {
             faults.push(format!("{}: does not begin with what it is (//!)", path.display()));
         }
-        long_functions.extend(functions_over(&text, LONG_FUNCTION_LINES).iter().map(|f| format!("{}: {f}", path.display())));
+        long_functions
+            .extend(functions_over(&text, LONG_FUNCTION_LINES).iter().map(|f| format!("{}: {f}", path.display())));
     }
     if long_files.len() > LONG_FILES_ALLOWED {
         faults.extend(long_files);
@@ -95,7 +99,9 @@ fn functions_over(text: &str, limit: usize) -> Vec<String> {
         let trimmed = line.trim_start();
         let before = trimmed.split("fn ").next().unwrap_or_default();
         let starts = trimmed.contains("fn ")
-            && before.split_whitespace().all(|word| matches!(word, "async" | "const" | "unsafe") || word.starts_with("pub"));
+            && before
+                .split_whitespace()
+                .all(|word| matches!(word, "async" | "const" | "unsafe") || word.starts_with("pub"));
         if !starts {
             continue;
         }

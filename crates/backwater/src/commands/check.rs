@@ -25,9 +25,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let roots = Roots::default();
     let row = |able: Capability| (able.what.to_string(), able.missing, able.remedy);
     let mut rows: Vec<CheckRow> = host::capabilities(&roots).into_iter().map(row).collect();
-    rows.extend(backwater_lab::limits::what_is_missing().into_iter().map(|(what, why, next)| {
-        (format!("lab: {what}"), Some(why), Some(next))
-    }));
+    rows.extend(
+        backwater_lab::limits::what_is_missing()
+            .into_iter()
+            .map(|(what, why, next)| (format!("lab: {what}"), Some(why), Some(next))),
+    );
     for target in arguments.targets.iter().filter(|target| *target != "host") {
         let conninfo = ConnInfo::parse(target, &|name| std::env::var(name).ok())?;
         rows.extend(postgres::capabilities(&conninfo, &roots)?.into_iter().map(row));

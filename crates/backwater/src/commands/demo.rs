@@ -81,7 +81,8 @@ fn dirty(window: &Window, device: &str, phases: Phases) -> Panel {
     let labels = [("dev", device)];
     let level = |def: &catalogue::Def| window.track(def.name, &labels);
     let mut points = Vec::new();
-    if let (Some(reclaimable), Some(writeback)) = (level(&catalogue::BDI_RECLAIMABLE), level(&catalogue::BDI_WRITEBACK)) {
+    if let (Some(reclaimable), Some(writeback)) = (level(&catalogue::BDI_RECLAIMABLE), level(&catalogue::BDI_WRITEBACK))
+    {
         for point in reclaimable.points {
             let under = writeback.at(point.at, 1.0).map_or(0.0, |other| other.value);
             points.push((point.at.seconds_since(phases.load_start), point.value + under));

