@@ -1,11 +1,15 @@
 //! A lab run that is killed or interrupted leaves nothing behind.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// What one run leaves is told from what another still has by there being one at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn is_root(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
@@ -29,10 +33,11 @@ fn start(state: &Path, out: &Path) -> Child {
 
 /// What a run may leave on a host: loop devices, mounts, cgroup rules, processes of ours.
 fn left_on_host(state: &Path) -> Vec<String> {
-    let marker = state.display().to_string();
+    // Everything a run makes outside its state directory is named so.
+    const OURS: &str = "/backwater-";
     let mut left = Vec::new();
     let mut look = |what: &str, text: String| {
-        left.extend(text.lines().filter(|line| line.contains(&marker)).map(|line| format!("{what}: {line}")));
+        left.extend(text.lines().filter(|line| line.contains(OURS)).map(|line| format!("{what}: {line}")));
     };
     look("mount", std::fs::read_to_string("/proc/self/mountinfo").unwrap());
     let loops = Command::new("losetup").arg("-a").output().unwrap();
@@ -64,6 +69,7 @@ fn a_killed_run_is_put_right_by_clean() {
     if !is_root("a_killed_run_is_put_right_by_clean") {
         return;
     }
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let points: &[u64] = if std::env::var_os("BACKWATER_NIGHTLY").is_some() {
         &[50, 150, 300, 500, 800, 1_200, 2_000, 3_000, 5_000, 8_000, 12_000, 18_000, 25_000, 35_000]
     } else {
@@ -87,6 +93,7 @@ fn ctrl_c_cleans_up_at_once() {
     if !is_root("ctrl_c_cleans_up_at_once") {
         return;
     }
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
     let mut run = start(&state, &dir.path().join("out"));

@@ -30,7 +30,11 @@ fn is_root() -> anyhow::Result<bool> {
 
 fn on_path(tool: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
+    // Debian keeps its PostgreSQL servers off everybody's PATH.
+    let servers = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut servers = servers.map(|version| version.path().join("bin"));
     path.split(':').chain(["/usr/sbin", "/sbin"]).any(|dir| Path::new(dir).join(tool).exists())
+        || servers.any(|dir| dir.join(tool).exists())
 }
 
 /// Installs the packages whose commands are missing, where this is root on Debian or Ubuntu.

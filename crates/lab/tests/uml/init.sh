@@ -8,6 +8,8 @@ mount -t devtmpfs devtmpfs /dev
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t tmpfs tmpfs /run
 mount -t tmpfs -o size=450M tmpfs /tmp
+# Where loop devices are a module; the kernel may have them built in.
+insmod "$(find /usr/lib/uml/modules -name 'loop.ko' | head -n 1)" 2> /dev/null
 cd /tmp
 "$PROGRAM" --exact "$TEST" --nocapture 2>&1
 mount -o remount,ro / 2> /dev/null

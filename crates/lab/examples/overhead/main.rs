@@ -1,0 +1,134 @@
+//! What recording costs: the processor time and memory of `backwater record` and of its session in the server, and
+//! what is left of a load's throughput while it runs. On a server of its own that is gone afterwards; what a killed
+//! run leaves is put back by the next.
+//!
+//! `cargo build --release && cargo run --release -p backwater-lab --example overhead [BLOCKS] [SECONDS] [COST_SECONDS]`
+#![allow(clippy::print_stdout, reason = "the figures are this program's output")]
+
+mod cost;
+mod recorder;
+mod statistics;
+mod throughput;
+
+use backwater_lab::servers::{self, Installed, Postgres, PostgresSpec};
+use backwater_lab::workloads::{self, Counters, LoadResult, LoadSpec, TpcbSpec, Workload};
+use backwater_undo::{Change, Journal};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Branches: 150 MB, which the server's buffers hold.
+pub(crate) const SCALE: u32 = 10;
+/// Recorder and disk must not be confused: nothing is synced, nothing is checkpointed or vacuumed meanwhile.
+const SETTINGS: [(&str, &str); 9] = [
+    ("shared_buffers", "512MB"),
+    ("max_connections", "120"),
+    ("fsync", "off"),
+    ("full_page_writes", "off"),
+    ("synchronous_commit", "off"),
+    ("autovacuum", "off"),
+    ("max_wal_size", "16GB"),
+    ("checkpoint_timeout", "1h"),
+    ("jit", "off"),
+];
+
+/// How long to measure.
+pub(crate) struct Lengths {
+    /// Blocks of three runs for each load.
+    pub(crate) blocks: usize,
+    /// Of a run's measured part.
+    pub(crate) run: Duration,
+    /// Of the look at the recorder's own cost.
+    pub(crate) cost: Duration,
+}
+
+/// What is measured on.
+pub(crate) struct Bench {
+    pub(crate) server: Postgres,
+    pub(crate) work: PathBuf,
+    pub(crate) journal: Journal,
+}
+
+impl Bench {
+    fn start(state_dir: &Path) -> Result<Bench> {
+        backwater_undo::recover(state_dir)?;
+        let journal = Journal::begin(state_dir, "bench overhead")?;
+        // The server's ordinary user must be able to enter it.
+        let temporary = Path::new("/var/tmp");
+        let parent = if temporary.is_dir() { temporary.to_path_buf() } else { std::env::temp_dir() };
+        let work = parent.join(format!("backwater-{}", journal.run()));
+        journal.note(Change::Directory { path: work.clone() })?;
+        std::fs::create_dir_all(&work)?;
+        let settings: BTreeMap<_, _> = SETTINGS.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let data_dir = work.join("data");
+        let spec = PostgresSpec { installed: installed()?, data_dir, wal_dir: None, user: None, settings, port: None };
+        let mut server = Postgres::create(&journal, spec)?;
+        server.start(&journal)?;
+        let spec = TpcbSpec { scale: SCALE, fillfactor: 50 };
+        workloads::initialise(&server.conninfo(), &spec, &AtomicBool::new(false), &|_| {})?;
+        Ok(Bench { server, work, journal })
+    }
+
+    /// Drives a load; raising `cancel` ends it.
+    pub(crate) fn drive(&self, workload: &dyn Workload, spec: &LoadSpec, cancel: &AtomicBool) -> Result<LoadResult> {
+        let result = workloads::run(&self.server.conninfo(), workload, spec, &Counters::default(), cancel)?;
+        match &result.first_failure {
+            Some(failure) => Err(format!("the load failed: {failure}").into()),
+            None => Ok(result),
+        }
+    }
+
+    fn end(mut self) -> Result<()> {
+        self.server.stop()?;
+        Ok(self.journal.finish()?)
+    }
+}
+
+fn installed() -> Result<Installed> {
+    match servers::find(None).into_iter().next() {
+        Some(found) => Ok(found),
+        None => Ok(servers::download(servers::DEFAULT_MAJOR, &servers::cache_dir(), &|_| {})?),
+    }
+}
+
+/// `target/release`, where this example lies in `examples` and the program beside it.
+fn built_dir() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(own.ancestors().nth(2).ok_or("this example does not lie in target/release/examples")?.to_path_buf())
+}
+
+fn argument(place: usize, default: u64) -> Result<u64> {
+    std::env::args().nth(place).map_or(Ok(default), |text| Ok(text.parse()?))
+}
+
+fn load_average() -> Result<String> {
+    let text = std::fs::read_to_string("/proc/loadavg")?;
+    Ok(text.split(' ').take(3).collect::<Vec<_>>().join(" "))
+}
+
+fn main() -> Result<()> {
+    let seconds = |place, default| argument(place, default).map(|seconds| Duration::from_secs(seconds.clamp(1, 600)));
+    let blocks = argument(1, 8)?.clamp(2, 100) as usize;
+    let lengths = Lengths { blocks, run: seconds(2, 8)?, cost: seconds(3, 60)? };
+    let built = built_dir()?;
+    let program = built.join("backwater");
+    if !program.is_file() {
+        return Err("build the program first: cargo build --release -p backwater".into());
+    }
+    let at_start = load_average()?;
+    let bench = Bench::start(&built.join("overhead-state"))?;
+    println!(
+        "PostgreSQL {}, fsync off so that the disk's noise is left out, everything on this one host; load average\n\
+         {at_start} at the start (what others did here at the same time is in the figures)\n",
+        bench.server.installed().version
+    );
+    cost::measure(&bench, &program, &lengths)?;
+    throughput::measure(&bench, &program, &lengths)?;
+    bench.end()?;
+    println!("\nload average {} at the end", load_average()?);
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! The recorder as users run it, a process of its own, and what the kernel says of it and of its session's process.
+
+use crate::{Bench, Result};
+use backwater_undo::{Entry, Stop};
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tokio_postgres::NoTls;
+
+const START_WITHIN: Duration = Duration::from_secs(30);
+const STOP_WITHIN: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(50);
+/// Memory at the end is looked at more often: it peaks while the last segments are written.
+const LAST_LOOKS: Duration = Duration::from_millis(1);
+
+/// A running `backwater record`.
+pub(crate) struct Recorder {
+    child: Child,
+    entry: Entry,
+    /// Of its session in the server.
+    pub(crate) backends: Vec<u32>,
+    pub(crate) out: PathBuf,
+}
+
+/// What a recorder came to in all its life.
+pub(crate) struct Ended {
+    pub(crate) cpu_s: f64,
+    pub(crate) peak_bytes: u64,
+}
+
+impl Recorder {
+    /// Starts it and waits until its session is in the server.
+    pub(crate) fn start(bench: &Bench, program: &Path, name: &str) -> Result<Recorder> {
+        let (out, log) = (bench.work.join(name), bench.work.join("recorder.log"));
+        let mut command = Command::new(program);
+        command.arg("record").arg(bench.server.conninfo()).arg("-o").arg(&out);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log)?);
+        let (child, entry) = bench.journal.spawn(&mut command, "the recorder that is measured", Stop::Interrupt)?;
+        let mut recorder = Recorder { child, entry, backends: Vec::new(), out };
+        let deadline = Instant::now() + START_WITHIN;
+        while recorder.backends.is_empty() {
+            if recorder.child.try_wait()?.is_some() || Instant::now() > deadline {
+                return Err(format!("the recorder does not record: {}", std::fs::read_to_string(&log)?).into());
+            }
+            std::thread::sleep(LOOK);
+            let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'backwater'";
+            recorder.backends = ask(bench, sql)?.iter().filter_map(|pid| u32::try_from(*pid).ok()).collect();
+        }
+        Ok(recorder)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it as Ctrl-C does.
+    pub(crate) fn stop(mut self, bench: &Bench) -> Result<Ended> {
+        kill_process(Pid::from_child(&self.child), Signal::INT)?;
+        let (pid, deadline) = (self.pid(), Instant::now() + STOP_WITHIN);
+        let mut peak_bytes = 0;
+        // Until it is waited for, what it used can still be read.
+        while !has_ended(pid)? {
+            peak_bytes = peak_resident_bytes(pid).unwrap_or(0).max(peak_bytes);
+            if Instant::now() > deadline {
+                return Err("the recorder does not end".into());
+            }
+            std::thread::sleep(LAST_LOOKS);
+        }
+        let cpu_s = cpu_s(pid)?;
+        let status = self.child.wait()?;
+        bench.journal.undo(self.entry)?;
+        if !status.success() {
+            return Err(format!("the recorder ended with {status}").into());
+        }
+        Ok(Ended { cpu_s, peak_bytes })
+    }
+}
+
+/// The first column of what the server answers, as numbers.
+pub(crate) fn ask(bench: &Bench, sql: &str) -> Result<Vec<i64>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&bench.server.conninfo(), NoTls).await?;
+        let connection = tokio::spawn(connection);
+        let rows = client.simple_query(sql).await?;
+        drop(client);
+        connection.await??;
+        let number = |message| match message {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+            _ => None,
+        };
+        Ok(rows.into_iter().filter_map(number).collect())
+    })
+}
+
+/// Fields of `/proc/PID/stat` from the third on: the second, a name, may hold anything.
+fn stat(path: &Path) -> Result<Vec<String>> {
+    let text = std::fs::read_to_string(path)?;
+    let rest = text.rsplit_once(") ").ok_or("an odd line in /proc")?.1;
+    Ok(rest.split_ascii_whitespace().map(str::to_owned).collect())
+}
+
+fn has_ended(pid: u32) -> Result<bool> {
+    Ok(stat(&PathBuf::from(format!("/proc/{pid}/stat")))?.first().is_some_and(|state| state == "Z"))
+}
+
+/// Processor time of a process and its ended threads, user and system: whole clock ticks of an exact sum.
+pub(crate) fn cpu_s(pid: u32) -> Result<f64> {
+    let fields = stat(&PathBuf::from(format!("/proc/{pid}/stat")))?;
+    let ticks = |place: usize| -> Result<f64> { Ok(fields.get(place).ok_or("a short line in /proc")?.parse()?) };
+    Ok((ticks(11)? + ticks(12)?) / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// Processor time of each living thread, by name.
+pub(crate) fn threads(pid: u32) -> Result<Vec<(String, f64)>> {
+    let mut found = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let path = task?.path();
+        let ran = std::fs::read_to_string(path.join("schedstat"))?;
+        let ran_ns: f64 = ran.split(' ').next().unwrap_or("0").parse()?;
+        found.push((std::fs::read_to_string(path.join("comm"))?.trim().to_owned(), ran_ns / 1e9));
+    }
+    Ok(found)
+}
+
+/// The most memory a process has had resident so far; none once it has ended.
+pub(crate) fn peak_resident_bytes(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+/// How many bytes lie in a directory and below.
+pub(crate) fn size_bytes(dir: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        // A segment's temporary file may have got its name meanwhile.
+        let Ok(metadata) = entry.metadata() else { continue };
+        bytes += if metadata.is_dir() { size_bytes(&entry.path())? } else { metadata.len() };
+    }
+    Ok(bytes)
+}
