@@ -7,8 +7,8 @@ use crate::rig::{Rig, RunOptions};
 use crate::scenario::{Arm, LoadPart, Scenario};
 use crate::workloads::LoadResult;
 use crate::{LabError, load};
-use backwater_diagnose::{diagnose, drain};
-use backwater_model::{Finding, Moment, Severity, Span, Window};
+use backwater_diagnose::{Options, diagnose, drain};
+use backwater_model::{EventKind, Finding, Moment, Severity, Span};
 use backwater_probe::now;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,8 +26,9 @@ pub(crate) struct Repeat {
     pub(crate) metrics: BTreeMap<String, f64>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) phases: Phases,
-    /// What makes this repeat doubtful.
-    pub(crate) doubts: Vec<String>,
+    pub(crate) load: LoadResult,
+    /// How often a probe could not read.
+    pub(crate) gaps: usize,
 }
 
 impl Repeat {
@@ -66,25 +67,17 @@ pub(crate) fn run(
     release(rig)?;
     let phases = Phases { load_start, load_end, end };
     let window = rig.watching.window(load_start - Span::from_seconds(BEFORE_S), end)?;
-    Ok(study(rig, arm, &part, phases, held, &load, &window))
-}
-
-/// Reads the metrics and findings of a repeat out of its part of the recording.
-fn study(
-    rig: &Rig,
-    arm: &Arm,
-    part: &LoadPart,
-    phases: Phases,
-    held: Option<u64>,
-    load: &LoadResult,
-    window: &Window,
-) -> Repeat {
-    let metrics = metrics::of_arm(window, rig.device(), phases, load);
+    let rules = Options { drain_target_s: scenario.run.drain_target_s, ..Options::default() };
     let loaded = window.slice(phases.load_start, phases.load_end);
-    let mut findings = diagnose(&loaded, &backwater_diagnose::Options::default());
-    findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    let doubts = crate::doubts::of_repeat(&arm.name, part, load, &metrics, window);
-    Repeat { arm: arm.name.clone(), dirty_limit_bytes: held, metrics, findings, phases, doubts }
+    Ok(Repeat {
+        arm: arm.name.clone(),
+        dirty_limit_bytes: held,
+        metrics: metrics::of_arm(&window, rig.device(), phases, &load),
+        findings: diagnose(&loaded, &rules),
+        phases,
+        load,
+        gaps: window.events_of(EventKind::Gap).count(),
+    })
 }
 
 /// The load of this run: the scenario's, shortened when it is to be quick.

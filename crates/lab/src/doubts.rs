@@ -1,9 +1,7 @@
 //! What makes a figure doubtful, and what to do about it.
 
+use crate::arm::Repeat;
 use crate::scenario::LoadPart;
-use crate::workloads::LoadResult;
-use backwater_model::{EventKind, Window};
-use std::collections::BTreeMap;
 
 /// An arm that leaves less than this share of the processors idle may be limited by them and not by what it is about.
 const LEAST_IDLE: f64 = 0.20;
@@ -11,33 +9,26 @@ const LEAST_IDLE: f64 = 0.20;
 const LEAST_RATE: f64 = 0.90;
 
 /// Doubts about one repeat.
-pub(crate) fn of_repeat(
-    arm: &str,
-    part: &LoadPart,
-    load: &LoadResult,
-    metrics: &BTreeMap<String, f64>,
-    window: &Window,
-) -> Vec<String> {
+pub(crate) fn of_repeat(repeat: &Repeat, part: &LoadPart) -> Vec<String> {
     let mut doubts = Vec::new();
-    let mut doubt = |text: String| doubts.push(format!("{arm}: {text}"));
-    if let Some(idle) = metrics.get("idle_cpu_ratio").filter(|idle| **idle < LEAST_IDLE) {
+    let mut doubt = |text: String| doubts.push(format!("{}: {text}", repeat.arm));
+    if let Some(idle) = repeat.metrics.get("idle_cpu_ratio").filter(|idle| **idle < LEAST_IDLE) {
         doubt(format!(
             "only {:.0} % of the processors were idle, so they may be the limit; ask for a lower rate or run on more processors",
             idle * 100.0
         ));
     }
+    let load = &repeat.load;
     if load.failed > 0 {
         doubt(format!("{} of {} transactions failed; see the server's log", load.failed, load.failed + load.completed));
     }
-    let peak = metrics.get("tps_peak");
-    if let (Some(rate), Some(peak)) = (part.rate_per_s, peak)
+    if let (Some(rate), Some(peak)) = (part.rate_per_s, repeat.metrics.get("tps_peak"))
         && *peak < LEAST_RATE * rate
     {
         doubt(format!("the load never reached its {rate:.0} a second (peak {peak:.0}); something else limits it"));
     }
-    let gaps = window.events_of(EventKind::Gap).count();
-    if gaps > 0 {
-        doubt(format!("{gaps} times a probe could not read; figures may have holes"));
+    if repeat.gaps > 0 {
+        doubt(format!("{} times a probe could not read; figures may have holes", repeat.gaps));
     }
     doubts
 }

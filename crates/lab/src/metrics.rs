@@ -1,7 +1,7 @@
 //! The fixed metrics of one repeat of one arm, read from the recording.
 
 use crate::workloads::LoadResult;
-use backwater_diagnose::{cliff, drain, drain_time, time_to_cliff};
+use backwater_diagnose::{Basis, cliff, drain, drain_time, time_to_cliff};
 use backwater_model::{Moment, Span, Window, catalogue};
 use std::collections::BTreeMap;
 
@@ -79,7 +79,9 @@ impl Metrics {
     fn dirty(&mut self, window: &Window, device: &str, phases: Phases) {
         let early = window.slice(window.from, phases.load_start + Span::from_seconds(SEEN_S));
         let cliff = time_to_cliff(&early, device, phases.load_start, SEEN_S);
-        self.put("predicted_time_to_cliff_s", cliff.map(|prediction| prediction.at_s));
+        // A cliff that has come within the readings is no prediction.
+        let ahead = cliff.filter(|prediction| prediction.basis != Basis::Reached);
+        self.put("predicted_time_to_cliff_s", ahead.map(|prediction| prediction.at_s));
         let loaded = window.slice(window.from, phases.load_end);
         let drain_ahead = drain_time(&loaded, device, phases.load_end);
         self.put("predicted_drain_s", drain_ahead.map(|prediction| prediction.drain_s));

@@ -3,6 +3,7 @@
 
 use crate::LabError;
 use crate::arm::{self, Repeat};
+use crate::doubts;
 use crate::metrics::median;
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
@@ -126,7 +127,8 @@ fn accept(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: &[R
 fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: &[Repeat]) -> Outcome {
     let outcomes: Vec<ArmOutcome> = arms.iter().map(|arm| arm_outcome(arm, options, repeats)).collect();
     let met = outcomes.iter().all(|arm| arm.expected.met);
-    let mut doubts: Vec<String> = repeats.iter().flat_map(|repeat| repeat.doubts.clone()).collect();
+    let part = arm::load_part(scenario, options);
+    let mut doubts: Vec<String> = repeats.iter().flat_map(|repeat| doubts::of_repeat(repeat, &part)).collect();
     if options.without_limits {
         doubts.push("run without root: no limit was set, so the cliff could not be shown".to_owned());
     }

@@ -1,5 +1,6 @@
 //! `backwater lab`: experiments on real servers.
 
+use super::seen::{Seen, conclusion};
 use crate::{signals, terminal};
 use anyhow::{Context, bail};
 use backwater_lab::progress::Progress;
@@ -135,17 +136,21 @@ pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) ->
     if arguments.json {
         terminal::print_json(&outcome)?;
     } else {
-        print_outcome(&outcome, &out, without_limits)?;
+        print_outcome(&scenario, &outcome, &out, without_limits)?;
     }
     Ok(ExitCode::from(u8::from(!outcome.expected.met)))
 }
 
-fn print_outcome(outcome: &Outcome, out: &Path, without_limits: bool) -> anyhow::Result<()> {
+fn print_outcome(scenario: &Scenario, outcome: &Outcome, out: &Path, without_limits: bool) -> anyhow::Result<()> {
     let style = terminal::style();
-    terminal::print(&super::demo::plots(outcome, out, &style)?)?;
-    let meta = backwater_record::Recording::open(out)?.meta().clone();
-    terminal::print(&backwater_report::findings(&outcome.findings, &meta, &style))?;
+    let seen = Seen::open(out)?;
+    terminal::print(&seen.plots(outcome, &style))?;
+    terminal::print(&backwater_report::findings(&outcome.findings, &seen.window.meta, &style))?;
+    if let Some(advice) = seen.advice(scenario) {
+        terminal::print(&backwater_report::advice(&advice, &style))?;
+    }
     terminal::print(&backwater_report::outcome(outcome, &style))?;
+    terminal::print(&conclusion(scenario, outcome))?;
     terminal::print(&format!("The recording lies in {0}; look again with: backwater diagnose {0}", out.display()))?;
     if without_limits {
         terminal::print(

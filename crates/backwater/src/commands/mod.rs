@@ -8,4 +8,5 @@ pub(crate) mod diagnose;
 pub(crate) mod export;
 pub(crate) mod lab;
 pub(crate) mod record;
+pub(crate) mod seen;
 pub(crate) mod source;

@@ -1,0 +1,145 @@
+//! What a finished run shows a person: curves, advice, and what came of it in a few sentences.
+
+use backwater_diagnose::{Advice, AdviseOptions, advise};
+use backwater_lab::metrics::{Phases, throughput};
+use backwater_lab::scenario::{DirtyLimit, Scenario};
+use backwater_model::{ArmOutcome, EventKind, Moment, Outcome, Unit, Window, catalogue};
+use backwater_record::Recording;
+use backwater_report::{Curve, Panel, Style, panels};
+use std::path::Path;
+
+/// The recording of a run, read back.
+pub(crate) struct Seen {
+    pub(crate) window: Window,
+    device: Option<String>,
+}
+
+impl Seen {
+    pub(crate) fn open(dir: &Path) -> anyhow::Result<Seen> {
+        let recording = Recording::open(dir)?;
+        let device = recording.meta().targets.iter().find_map(|target| target.data_device.clone());
+        Ok(Seen { window: recording.window(None, None)?, device })
+    }
+
+    /// Throughput and dirty level of every arm's first repeat, on one time axis each.
+    pub(crate) fn plots(&self, outcome: &Outcome, style: &Style) -> String {
+        let mut text = String::new();
+        for arm in &outcome.arms {
+            let Some(phases) = phases_of(&self.window, &arm.name) else { continue };
+            let part = self.window.slice(phases.load_start, phases.end);
+            let mut shown = vec![transactions(&part, phases)];
+            shown.extend(self.device.as_deref().map(|device| dirty(&part, device, phases)));
+            let mut marks = vec![(phases.load_end.seconds_since(phases.load_start), "load ends".to_owned())];
+            marks.extend(arm.metrics.get("time_to_cliff_s").map(|at| (*at, "cliff".to_owned())));
+            marks.extend(arm.metrics.get("predicted_time_to_cliff_s").map(|at| (*at, "predicted".to_owned())));
+            text.push_str(&format!("\nArm {}\n{}\n", arm.name, panels(&shown, &marks, style)));
+        }
+        text
+    }
+
+    /// What `advise` says of the arm that the advised one was made from.
+    pub(crate) fn advice(&self, scenario: &Scenario) -> Option<Advice> {
+        let advised = scenario.arms.iter().find(|arm| arm.dirty_limit == DirtyLimit::Advised)?;
+        let phases = phases_of(&self.window, advised.advised_from.as_deref()?)?;
+        let options = AdviseOptions { drain_target_s: scenario.run.drain_target_s, ..AdviseOptions::default() };
+        Some(advise(&self.window.slice(phases.load_start, phases.load_end), &options))
+    }
+}
+
+/// What came of it, in a few sentences with the figures that matter.
+pub(crate) fn conclusion(scenario: &Scenario, outcome: &Outcome) -> String {
+    let arm = |name: &str| outcome.arms.iter().find(|arm| arm.name == name);
+    let advised = scenario.arms.iter().find(|arm| arm.dirty_limit == DirtyLimit::Advised);
+    let before = advised.and_then(|arm| arm.advised_from.as_deref()).and_then(arm);
+    let after = advised.and_then(|advised| arm(&advised.name));
+    let mut lines = Vec::new();
+    if let Some(before) = before {
+        lines.extend(fall(before));
+    }
+    if let (Some(before), Some(after)) = (before, after) {
+        lines.extend(change(before, after));
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    format!("In short\n  {}\n", lines.join("\n  "))
+}
+
+fn shown(arm: &ArmOutcome, name: &str, unit: Unit) -> Option<String> {
+    arm.metrics.get(name).map(|value| unit.show(*value))
+}
+
+fn fall(arm: &ArmOutcome) -> Option<String> {
+    let at = shown(arm, "time_to_cliff_s", Unit::Seconds)?;
+    let predicted = shown(arm, "predicted_time_to_cliff_s", Unit::Seconds);
+    let predicted = predicted.map(|at| format!(" (predicted from the first 3 s: {at})")).unwrap_or_default();
+    let (peak, after) = (shown(arm, "tps_peak", Unit::PerSecond)?, shown(arm, "tps_after", Unit::PerSecond)?);
+    let drain = shown(arm, "drain_s", Unit::Seconds)?;
+    Some(format!(
+        "After {at}{predicted} throughput fell from {peak} to {after}; when the load had ended, {drain} were needed to drain."
+    ))
+}
+
+fn change(before: &ArmOutcome, after: &ArmOutcome) -> Option<String> {
+    let pair = |name, unit| Some((shown(before, name, unit)?, shown(after, name, unit)?));
+    let drain = pair("drain_s", Unit::Seconds)?;
+    let dirty = pair("dirty_peak_bytes", Unit::Bytes)?;
+    let least = pair("tps_least", Unit::PerSecond)?;
+    let mean = pair("tps_mean", Unit::PerSecond)?;
+    let predicted = shown(after, "predicted_drain_s", Unit::Seconds);
+    let predicted = predicted.map(|drain| format!(" (predicted: {drain})")).unwrap_or_default();
+    Some(format!(
+        "With the advised limit: drain {} -> {}{predicted}; data at risk {} -> {}; worst second {} -> {}; mean {} -> {}.\n  \
+         A limit makes the stall short and steady, it does not make the volume faster: the mean is what the volume can \
+         drain, once the free fill is over.",
+        drain.0, drain.1, dirty.0, dirty.1, least.0, least.1, mean.0, mean.1
+    ))
+}
+
+fn phases_of(window: &Window, arm: &str) -> Option<Phases> {
+    let at = |phase: &str| -> Option<Moment> {
+        let mut marks = window.events_of(EventKind::Mark);
+        let field = |event: &backwater_model::Event, name: &str| event.fields.get(name).cloned().unwrap_or_default();
+        marks.find(|event| field(event, "arm") == arm && field(event, "phase") == phase).map(|event| event.at)
+    };
+    Some(Phases { load_start: at("load")?, load_end: at("drain")?, end: at("end")? })
+}
+
+fn transactions(window: &Window, phases: Phases) -> Panel {
+    let points = throughput(window, phases.load_start, phases.end);
+    Panel {
+        title: "Transactions a second".to_owned(),
+        curves: vec![Curve { label: "TPS".to_owned(), points, unit: Unit::PerSecond }],
+        limits: Vec::new(),
+    }
+}
+
+fn dirty(window: &Window, device: &str, phases: Phases) -> Panel {
+    let labels = [("dev", device)];
+    let level = |def: &catalogue::Def| window.track(def.name, &labels);
+    let mut points = Vec::new();
+    if let (Some(reclaimable), Some(writeback)) = (level(&catalogue::BDI_RECLAIMABLE), level(&catalogue::BDI_WRITEBACK))
+    {
+        for point in reclaimable.points {
+            let under = writeback.at(point.at, 1.0).map_or(0.0, |other| other.value);
+            points.push((point.at.seconds_since(phases.load_start), point.value + under));
+        }
+    }
+    let limit = level(&catalogue::BDI_DIRTY_THRESH).and_then(|track| track.max());
+    let host = level(&catalogue::BDI_GLOBAL_DIRTY_THRESH).and_then(|track| track.max());
+    let host_background = level(&catalogue::BDI_BACKGROUND_THRESH).and_then(|track| track.max());
+    // The kernel scales the background limit as it scales the threshold.
+    let background = limit.zip(host.zip(host_background)).map(|(limit, (host, soft))| limit * soft / host);
+    Panel {
+        title: format!("Dirty pages of {device}"),
+        curves: vec![Curve { label: "dirty + under writeback".to_owned(), points, unit: Unit::Bytes }],
+        limits: match limit.zip(background) {
+            Some((limit, soft)) => vec![
+                ("limit".to_owned(), limit),
+                ("writers pause".to_owned(), f64::midpoint(limit, soft)),
+                ("background".to_owned(), soft),
+            ],
+            None => Vec::new(),
+        },
+    }
+}
