@@ -101,6 +101,28 @@ fn a_disk_is_made_limited_and_gone() {
 }
 
 #[test]
+fn an_xfs_disk_is_capped_too() {
+    const NAME: &str = "an_xfs_disk_is_capped_too";
+    if !root(NAME) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let journal = journal(&dir);
+    let xfs = DiskSpec { fs: "xfs".into(), size_bytes: 512 * MIB, ..spec(dir.path()) };
+    let disk = match SlowDisk::create(&journal, &xfs) {
+        Ok(disk) => disk,
+        Err(error) if error.to_string().contains("xfsprogs") => return eprintln!("skipped: {NAME}: {error}"),
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(mounted_at(disk.mount_point()).unwrap().file_system, "xfs");
+    disk.cap(&journal, &Cap { write_bytes_per_s: Some(8 * MIB), ..Cap::default() }).unwrap();
+    let capped = write(&disk, 16 * MIB);
+    assert!(capped > Duration::from_millis(1_500), "16 MiB at 8 MiB/s took {capped:?}");
+    journal.finish().unwrap();
+    assert!(!attached(dir.path()));
+}
+
+#[test]
 fn a_group_of_its_own_is_capped_on_cgroup_v2() {
     if !root("a_group_of_its_own_is_capped_on_cgroup_v2") {
         return;
