@@ -18,12 +18,20 @@ pub(super) struct KernelFile {
     path: PathBuf,
     file: Option<File>,
     buffer: Vec<u8>,
+    /// Whether one read gives all, so that no second one need look for the end.
+    short: bool,
 }
 
 impl KernelFile {
     /// A file that will be opened at the first look.
     pub(super) fn new(path: impl Into<PathBuf>) -> Self {
-        KernelFile { path: path.into(), file: None, buffer: Vec::new() }
+        KernelFile { path: path.into(), file: None, buffer: Vec::new(), short: false }
+    }
+
+    /// The same for a file of one record that is shorter than a page (`single_open` in the kernel), which a single read
+    /// gives whole: half the calls.
+    pub(super) fn short(path: impl Into<PathBuf>) -> Self {
+        KernelFile { short: true, ..KernelFile::new(path) }
     }
 
     /// Its present contents.
@@ -52,23 +60,35 @@ impl KernelFile {
             none => none.insert(File::open(&self.path)?),
         };
         self.buffer.clear();
-        let mut chunk = [0; 4096];
-        while self.buffer.len() < LONGEST_BYTES {
-            match file.read_at(&mut chunk, self.buffer.len() as u64) {
-                Ok(0) => break,
-                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        read_into(file, &mut self.buffer, self.short)
     }
 }
 
-/// The contents of a file that is read once.
+fn read_into(file: &File, buffer: &mut Vec<u8>, short: bool) -> std::io::Result<()> {
+    let mut chunk = [0; 4096];
+    while buffer.len() < LONGEST_BYTES {
+        match file.read_at(&mut chunk, buffer.len() as u64) {
+            Ok(0) => break,
+            Ok(count) => {
+                buffer.extend_from_slice(&chunk[..count]);
+                if short && count < chunk.len() {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The contents of a file that is read once. Not by `std::fs::read`: kernel files say that they are empty, upon which it
+/// reads 32 bytes, then some more, and the kernel makes the whole text each time.
 pub(super) fn read(path: &Path) -> Result<String, ProbeError> {
-    let bytes = std::fs::read(path).map_err(|source| ProbeError::Read { path: path.to_owned(), source })?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    let mut bytes = Vec::new();
+    let result = File::open(path).and_then(|file| read_into(&file, &mut bytes, false));
+    result.map_err(|source| ProbeError::Read { path: path.to_owned(), source })?;
+    Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 /// The trimmed contents of a file that may be missing or empty.

@@ -25,7 +25,7 @@ struct Files {
 impl Files {
     fn new(roots: &Roots, pid: i32) -> Self {
         let dir = directory(roots, pid);
-        Files { wchan: KernelFile::new(dir.join("wchan")), stat: KernelFile::new(dir.join("stat")) }
+        Files { wchan: KernelFile::short(dir.join("wchan")), stat: KernelFile::short(dir.join("stat")) }
     }
 
     fn read(&mut self) -> (Option<String>, Option<char>) {

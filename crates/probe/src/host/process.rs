@@ -37,6 +37,8 @@ pub(super) struct Processes {
     watch: Arc<Watch>,
     boot: String,
     ticks_per_s: f64,
+    /// Whether the kernel measures waits for block I/O, as of this look.
+    delays: bool,
     known: HashMap<i32, Known>,
     admitted: usize,
 }
@@ -57,6 +59,7 @@ impl Processes {
             watch: Arc::clone(watch),
             boot: file::boot_id(roots),
             ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
+            delays: false,
             known: HashMap::new(),
             admitted: 0,
         }
@@ -118,7 +121,7 @@ impl Processes {
         let epoch = Epoch::of(&["process", &self.boot, &number, &start]);
         let labels = [("target", server.target.as_str()), ("pid", number.as_str()), ("what", what)];
         sink.put(&catalogue::PROC_CPU, &labels, epoch, stat.cpu_ticks as f64 / self.ticks_per_s);
-        if let Some(ticks) = stat.blkio_ticks.filter(|_| accounts_for_delays(&self.roots)) {
+        if let Some(ticks) = stat.blkio_ticks.filter(|_| self.delays) {
             sink.put(&catalogue::PROC_BLKIO_DELAY, &labels, epoch, ticks as f64 / self.ticks_per_s);
         }
         match file::read(&directory(&self.roots, pid).join("io")) {
@@ -161,7 +164,8 @@ impl Probe for Processes {
         if self.watch.servers().is_empty() {
             return Ok(());
         }
-        if !accounts_for_delays(&self.roots) {
+        self.delays = accounts_for_delays(&self.roots);
+        if !self.delays {
             let why = "kernel.task_delayacct is off";
             sink.absent(SOURCE, "time blocked on I/O by process", why, Some("sysctl kernel.task_delayacct=1"));
         }
