@@ -21,6 +21,8 @@ pub use crate::remedy::dirty::Mechanism;
 const FLOOR_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 /// Advised limits are whole MiB.
 const MIB: f64 = 1024.0 * 1024.0;
+/// A device that is busy for this share of the time does all it can.
+const BUSY: f64 = 0.9;
 /// A limit that moved by more than this share since it was set has drifted.
 const DRIFT: f64 = 0.02;
 
@@ -114,7 +116,23 @@ pub(crate) fn less_writing() -> Vec<Remedy> {
     vec![checkpoint::flush_after()]
 }
 
-/// Seconds in which the device wrote while clients worked: the page cache above its background limit, or being flushed.
+/// Where the device writes as fast as it can: more is dirty than the background limit, so that the flusher never rests, or
+/// a ceiling is reached, or the device is busy all the time. Elsewhere it writes what it is sent, which says nothing of
+/// what it could write.
+fn at_full_rate(scene: &Scene<'_>, device: &DeviceView) -> Vec<bool> {
+    let over = holding(scene, device)
+        .map(|limit| limit.level.with(&limit.background, |level, background| level - background))
+        .unwrap_or_else(|| scene.grid.unknown());
+    let mut full = over.flags(|bytes| bytes >= 0.0);
+    let busy = device.busy.smooth(1).flags(|busy| busy >= BUSY);
+    let capped = crate::caps::of(scene, device).iter().map(crate::caps::Cap::reached).collect::<Vec<_>>();
+    for flags in capped.iter().chain([&busy]) {
+        full.iter_mut().zip(flags).for_each(|(full, flag)| *full |= flag);
+    }
+    full
+}
+
+/// Seconds in which the device wrote all it could while clients worked, and how much that was.
 fn flushing(scene: &Scene<'_>, device: &DeviceView) -> Option<(Range<usize>, f64)> {
     let peak = scene.throughput.max(&(0..scene.grid.count))?;
     let loaded = scene.throughput.flags(|rate| rate > 0.1 * peak && rate > 0.0);
@@ -124,7 +142,9 @@ fn flushing(scene: &Scene<'_>, device: &DeviceView) -> Option<(Range<usize>, f64
     let under_load = (0..scene.grid.count).filter(|second| loaded[*second]).filter_map(|second| smooth.get(second));
     let most = under_load.reduce(f64::max).filter(|rate| *rate > 0.0)?;
     let writing = smooth.flags(|rate| rate >= 0.25 * most);
-    let seconds: Vec<usize> = (0..scene.grid.count).filter(|second| loaded[*second] && writing[*second]).collect();
+    let full = at_full_rate(scene, device);
+    let counts = |second: &usize| loaded[*second] && writing[*second] && full[*second];
+    let seconds: Vec<usize> = (0..scene.grid.count).filter(counts).collect();
     let rates = seconds.iter().filter_map(|second| out.get(*second)).collect();
     let range = *seconds.first()?..*seconds.last()? + 1;
     // Three seconds are the least from which a rate of flushing, which goes in bursts, can be told.
@@ -196,7 +216,8 @@ fn of_device(scene: &Scene<'_>, device: &DeviceView, options: &AdviseOptions) ->
     match (&limit, &flushing, &holding) {
         (Some(_), ..) => {}
         (None, None, _) => notes.push(
-            "No writing under load was seen on this device, so no limit can be told. Record while it writes."
+            "No writing under load was seen that took all this device can do (more dirty than its background limit, a ceiling \
+             reached, or the device busy), so no limit can be told. Record while it falls behind."
                 .to_owned(),
         ),
         (None, Some((range, outflow)), Some(holding)) => {

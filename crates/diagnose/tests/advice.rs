@@ -108,6 +108,13 @@ fn advice_is_silent_where_it_must_be() {
         early.devices[0].limit.is_none() && early.devices[0].notes[0].contains("No writing under load"),
         "{early:?}"
     );
+    // A device that keeps up writes what it is sent: that is no measure of what it could write.
+    let eager = Plant { limit: Limit::Device, synchronous: true, ..Plant::default() }.window();
+    let unknown = advise(&eager, &AdviseOptions { drain_target_s: 5.0, ..options });
+    assert!(
+        unknown.devices[0].limit.is_none() && unknown.devices[0].notes[0].contains("No writing under load"),
+        "{unknown:?}"
+    );
     // Never under the floor.
     let floor = advise(&capped(Limit::Device).window(), &AdviseOptions { drain_target_s: 0.1, ..options });
     assert_eq!(floor.devices[0].limit.as_ref().unwrap().bytes, 16 << 20);

@@ -2,6 +2,7 @@
 
 use crate::ProbeError;
 use backwater_model::{ClockAnchor, Moment};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
     timerfd_settime,
@@ -50,6 +51,17 @@ impl Ticker {
         rustix::io::retry_on_intr(|| rustix::io::read(&self.timer, &mut expirations)).map_err(fail)?;
         self.missed += u64::from_ne_bytes(expirations).saturating_sub(1);
         Ok(now())
+    }
+
+    /// Sleeps until the next tick; none as soon as `ended` can be read, however long the period.
+    pub fn wait_unless(&mut self, ended: &OwnedFd) -> Result<Option<Moment>, ProbeError> {
+        let fail = |error: rustix::io::Errno| ProbeError::System { call: "poll", source: error.into() };
+        let over = {
+            let mut watched = [PollFd::new(&self.timer, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
+            rustix::io::retry_on_intr(|| poll(&mut watched, None)).map_err(fail)?;
+            !watched[1].revents().is_empty()
+        };
+        if over { Ok(None) } else { self.wait().map(Some) }
     }
 
     /// How many ticks were slept through so far.

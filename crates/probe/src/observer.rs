@@ -2,9 +2,11 @@
 
 use crate::{Probe, ProbeError, Sink, Ticker};
 use backwater_model::{Batch, Epoch, Event, EventKind, Moment, Registry, catalogue};
+use rustix::event::{EventfdFlags, eventfd};
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -38,7 +40,8 @@ impl Source {
 /// Runs probes until it is dropped or stopped.
 #[derive(Debug)]
 pub struct Observer {
-    stop: Arc<AtomicBool>,
+    /// An eventfd that can be read once all probes are to end: it wakes those that sleep for seconds.
+    ended: Arc<OwnedFd>,
     threads: Vec<JoinHandle<()>>,
     source: Source,
 }
@@ -51,7 +54,9 @@ impl Observer {
     ) -> Result<(Observer, Receiver<Batch>), ProbeError> {
         let (sender, receiver) = sync_channel(WAITING_BATCHES);
         let source = Source { sender, dropped: Arc::default() };
-        let mut observer = Observer { stop: Arc::default(), threads: Vec::new(), source };
+        let fail = |error: rustix::io::Errno| ProbeError::System { call: "eventfd", source: error.into() };
+        let ended = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(fail)?);
+        let mut observer = Observer { ended, threads: Vec::new(), source };
         for probe in probes {
             observer.add(probe, registry)?;
         }
@@ -65,7 +70,7 @@ impl Observer {
             probe,
             registry: Arc::clone(registry),
             source: self.source.clone(),
-            stop: Arc::clone(&self.stop),
+            ended: Arc::clone(&self.ended),
             absences: HashSet::new(),
             failing: None,
             told_missed: 0,
@@ -87,7 +92,8 @@ impl Observer {
     }
 
     fn halt(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        // Adding to an eventfd that nobody reads cannot fail before it was added to 2^64 times.
+        let _woken = rustix::io::write(&self.ended, &1_u64.to_ne_bytes());
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 tracing::error!("a probe's thread panicked");
@@ -115,7 +121,7 @@ struct Looker {
     ticker: Ticker,
     registry: Arc<Registry>,
     source: Source,
-    stop: Arc<AtomicBool>,
+    ended: Arc<OwnedFd>,
     absences: HashSet<String>,
     failing: Option<Failing>,
     told_missed: u64,
@@ -123,9 +129,10 @@ struct Looker {
 
 impl Looker {
     fn run(mut self) {
-        while !self.stop.load(Ordering::Relaxed) {
-            let at = match self.ticker.wait() {
-                Ok(at) => at,
+        loop {
+            let at = match self.ticker.wait_unless(&self.ended) {
+                Ok(Some(at)) => at,
+                Ok(None) => return,
                 Err(error) => return tracing::error!(probe = self.probe.name(), %error, "the probe has stopped"),
             };
             if self.failing.is_some_and(|failing| at < failing.next) {
@@ -183,5 +190,39 @@ impl Looker {
         }
         let next = Moment(at.0 + wait.as_micros() as i64);
         self.failing = Some(Failing { since, wait, next });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::time::Instant;
+
+    struct Rare;
+
+    impl Probe for Rare {
+        fn name(&self) -> &str {
+            "rare"
+        }
+
+        fn period(&self) -> Duration {
+            Duration::from_secs(3_600)
+        }
+
+        fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
+            sink.put::<&str>(&catalogue::VM_DIRTY, &[], Epoch::default(), 1.0);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_probe_that_sleeps_for_an_hour_ends_at_once() {
+        let (observer, batches) = Observer::start(vec![Box::new(Rare)], &Arc::new(Registry::new())).unwrap();
+        assert_eq!(batches.recv().unwrap().points.len(), 1);
+        let asked = Instant::now();
+        observer.stop();
+        assert!(asked.elapsed() < Duration::from_secs(60));
+        assert!(batches.recv().is_err(), "nobody is left to send");
     }
 }

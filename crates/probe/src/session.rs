@@ -50,6 +50,13 @@ impl Session {
         let mut probes: Vec<Box<dyn Probe>> = Vec::new();
         for text in setup.targets.iter().filter(|text| *text != "host") {
             let (probe, target) = connect(text, &setup)?;
+            // Two probes of one server would write the same series, and every session twice.
+            if meta.targets.iter().any(|known: &Target| known.name == target.name) {
+                let name = target.name;
+                let why =
+                    format!("{name} is given twice; one target a server is enough, it shows all of its databases");
+                return Err(ProbeError::Connect(why));
+            }
             if let Some(postmaster_pid) = target.postmaster_pid {
                 watch.add_server(Server { target: target.name.clone(), postmaster_pid });
             }

@@ -2,7 +2,7 @@
 
 use crate::{RecordError, Summary, Writer};
 use backwater_model::{Batch, Meta, Moment};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ enum Command {
     Stop,
 }
 
-/// Writes what arrives until it is stopped, the channel closes, or writing fails.
+/// Writes what arrives until it is stopped or dropped, the channel closes, or writing fails.
 #[derive(Debug)]
 pub struct Pump {
     commands: Sender<Command>,
@@ -102,20 +102,20 @@ impl Running {
         }
     }
 
-    /// Carries out what was asked; false when that was to stop.
+    /// Carries out what was asked; false when that was to stop, or when nobody is left who could ask.
     fn obey(&mut self, now: Moment) -> Result<bool, RecordError> {
-        while let Ok(command) = self.inbox.try_recv() {
-            match command {
-                Command::Flush(done) => {
+        loop {
+            match self.inbox.try_recv() {
+                Ok(Command::Flush(done)) => {
                     self.take_waiting()?;
                     self.writer.tick(now)?;
                     let _nobody_waits = done.send(());
                 }
-                Command::UpdateMeta(meta) => self.writer.update_meta(*meta)?,
-                Command::Stop => return Ok(false),
+                Ok(Command::UpdateMeta(meta)) => self.writer.update_meta(*meta)?,
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Ok(false),
+                Err(TryRecvError::Empty) => return Ok(true),
             }
         }
-        Ok(true)
     }
 
     fn take_waiting(&mut self) -> Result<(), RecordError> {
@@ -128,5 +128,30 @@ impl Running {
     fn close(mut self) -> Result<Summary, RecordError> {
         self.take_waiting()?;
         self.writer.close()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Options;
+    use backwater_model::Registry;
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    #[test]
+    fn a_pump_that_is_dropped_ends_though_batches_may_still_come() {
+        let dir = tempfile::tempdir().unwrap();
+        let create = || Writer::create(dir.path(), Meta::default(), Arc::new(Registry::new()), Options::default());
+        let (_still_open, batches) = sync_channel(1);
+        let writer = create().unwrap();
+        drop(Pump::start(writer, batches, Moment::default, Box::new(|_| Batch::default())).unwrap());
+        // The recording is free again once the thread has closed it.
+        let begun = Instant::now();
+        while create().is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            std::thread::yield_now();
+        }
     }
 }

@@ -86,16 +86,16 @@ fn on_host(host: &HostFacts, bytes: f64, predicted: Vec<Figure>) -> Remedy {
     let (limit, background) = (bytes as u64, (bytes / 4.0) as u64);
     let before = |name: &str| host.sysctls.get(name).map(|text| text.trim().to_owned());
     let set = |name: &str| before(name).filter(|text| text != "0");
-    let undo = match (set("vm.dirty_bytes"), set("vm.dirty_background_bytes")) {
-        (Some(limit), Some(background)) => {
-            format!("sysctl -w vm.dirty_bytes={limit} vm.dirty_background_bytes={background}")
-        }
-        _ => {
-            let ratio = set("vm.dirty_ratio").unwrap_or_else(|| "20".to_owned());
-            let background = set("vm.dirty_background_ratio").unwrap_or_else(|| "10".to_owned());
-            format!("sysctl -w vm.dirty_ratio={ratio} vm.dirty_background_ratio={background}")
-        }
+    // Each of the two is either bytes or a ratio; writing the one that was in force clears its twin.
+    let back = |bytes: &str, ratio: &str, default: &str| match set(bytes) {
+        Some(value) => format!("{bytes}={value}"),
+        None => format!("{ratio}={}", set(ratio).unwrap_or_else(|| default.to_owned())),
     };
+    let undo = format!(
+        "sysctl -w {} {}",
+        back("vm.dirty_bytes", "vm.dirty_ratio", "20"),
+        back("vm.dirty_background_bytes", "vm.dirty_background_ratio", "10")
+    );
     Remedy {
         title: format!("Let at most {shown} of the host's page cache be dirty, and start writing at a quarter of it"),
         runtime: vec![format!("sysctl -w vm.dirty_background_bytes={background} vm.dirty_bytes={limit}")],
@@ -111,8 +111,8 @@ fn on_host(host: &HostFacts, bytes: f64, predicted: Vec<Figure>) -> Remedy {
     }
 }
 
-/// Commands for a limit that comes from a memory cgroup: its memory is what the share is taken of.
-pub(crate) fn widen_group(group: &str, version: Option<&str>, bytes: f64, predicted: Vec<Figure>) -> Remedy {
+/// Commands for a limit that comes from a memory cgroup: its memory is what the share is taken of. `was` is its size now.
+pub(crate) fn widen_group(group: &str, version: Option<&str>, was: f64, bytes: f64, predicted: Vec<Figure>) -> Remedy {
     let path = group.trim_start_matches('/');
     let v2 = version != Some("v1");
     let file = if v2 {
@@ -127,16 +127,30 @@ pub(crate) fn widen_group(group: &str, version: Option<&str>, bytes: f64, predic
             "Give the control group {} of memory, so that its share for dirty pages grows",
             Bytes(bytes as u64)
         ),
-        runtime: vec![
-            format!("cat {file}   # keep this value for the way back"),
-            format!("echo {} > {file}", bytes as u64),
-        ],
+        runtime: vec![format!("echo {} > {file}", bytes as u64)],
         persistent: persistent.into_iter().collect(),
         activation: Activation::Immediate,
-        undo: vec![format!("echo VALUE-READ-BEFORE > {file}")],
+        undo: vec![format!("echo {} > {file}", was as u64)],
         predicted,
         risk: "It puts the cliff further away and makes the drain longer; if the device stays slower than the load, \
                the cliff still comes."
             .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn undo(sysctls: &[(&str, &str)]) -> String {
+        let sysctls = sysctls.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        on_host(&HostFacts { sysctls, ..HostFacts::default() }, 1e9, Vec::new()).undo.remove(0)
+    }
+
+    #[test]
+    fn what_was_in_force_comes_back_bytes_or_ratio() {
+        let mixed = [("vm.dirty_bytes", "2000000000"), ("vm.dirty_ratio", "0"), ("vm.dirty_background_ratio", "7")];
+        assert_eq!(undo(&mixed), "sysctl -w vm.dirty_bytes=2000000000 vm.dirty_background_ratio=7");
+        assert_eq!(undo(&[]), "sysctl -w vm.dirty_ratio=20 vm.dirty_background_ratio=10");
     }
 }

@@ -217,7 +217,7 @@ fn widen(scene: &Scene<'_>, limit: &DirtyLimit, range: &Range<usize>, group: &st
     let threshold = limit.threshold.median(range)?;
     let label = "the group's dirty limit then, at least";
     let predicted = vec![Figure::new("dirty_threshold_bytes", threshold * 2.0, Unit::Bytes, label)];
-    Some(dirty::widen_group(group, scene.window.meta.host.cgroup_version.as_deref(), memory * 2.0, predicted))
+    Some(dirty::widen_group(group, scene.window.meta.host.cgroup_version.as_deref(), memory, memory * 2.0, predicted))
 }
 
 /// A ceiling high enough for what was dirtied before the fall, where the ceiling is known.
