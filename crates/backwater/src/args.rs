@@ -68,6 +68,14 @@ fn volumes_in(path: &Path) -> anyhow::Result<Vec<DeclaredVolume>> {
     Ok(file.volume)
 }
 
+/// How to look at a live system.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Live {
+    /// How long to watch a live system, such as 30s or 5min
+    #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = when::some_seconds)]
+    pub(crate) seconds: f64,
+}
+
 /// Which part of a recording.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Stretch {

@@ -5,13 +5,8 @@ use std::io::{IsTerminal, Write};
 
 /// Log lines to stderr: warnings, with -v what the program does, with -vv every detail. RUST_LOG overrides.
 pub(crate) fn log_to_stderr(verbose: u8) {
-    let level = match verbose {
-        0 => "warn",
-        1 => "backwater=info,warn",
-        _ => "backwater=debug,info",
-    };
     let levels: Vec<String> = match verbose {
-        0 => vec![level.to_owned()],
+        0 => vec!["warn".to_owned()],
         _ => {
             let own = if verbose == 1 { "info" } else { "debug" };
             let crates = ["backwater", "backwater_lab", "backwater_probe", "backwater_record", "backwater_undo"];

@@ -38,6 +38,15 @@ fn wall_clock(text: &str, end: &Zoned) -> anyhow::Result<Timestamp> {
     Ok(day.to_datetime(time).to_zoned(TimeZone::system())?.timestamp())
 }
 
+/// Seconds for a clap argument: more than nothing and at most a day.
+pub(crate) fn some_seconds(text: &str) -> Result<f64, String> {
+    match seconds(text) {
+        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
+        Ok(_) => Err("give more than 0 seconds and at most a day".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// A length of time: `90`, `90s`, `10min`, `2h`, `7d`.
 pub(crate) fn seconds(text: &str) -> anyhow::Result<f64> {
     let text = text.trim();
@@ -53,7 +62,12 @@ pub(crate) fn seconds(text: &str) -> anyhow::Result<f64> {
     };
     let number: f64 =
         number.parse().with_context(|| format!("'{text}' is no length of time: give 90s, 10min, 2h or 7d"))?;
-    Ok(number * factor)
+    let seconds = number * factor;
+    // A hundred years: more is a slip, and would overflow what follows.
+    if !(0.0..=3.2e9).contains(&seconds) {
+        bail!("'{text}' is too long");
+    }
+    Ok(seconds)
 }
 
 #[cfg(test)]
@@ -91,6 +105,7 @@ mod tests {
     fn lengths_are_understood() {
         assert_eq!(seconds("7d").unwrap(), 604_800.0);
         assert_eq!(seconds("90").unwrap(), 90.0);
-        assert!(seconds("soon").is_err());
+        assert!(seconds("soon").is_err() && seconds("1e300").is_err() && seconds("99999999999d").is_err());
+        assert!(some_seconds("0").is_err() && some_seconds("NaN").is_err() && some_seconds("2d").is_err());
     }
 }

@@ -10,13 +10,16 @@ use crate::{LabError, load};
 use backwater_diagnose::{Options, diagnose, drain};
 use backwater_model::{EventKind, Finding, Moment, Severity, Span};
 use backwater_probe::now;
+use backwater_undo::{Entry, Journal};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Readings before the load that rules may look at, in seconds.
 const BEFORE_S: f64 = 2.0;
-/// How often the drain is looked at.
-const DRAIN_LOOK: Duration = Duration::from_millis(200);
+/// How often the drain is looked at, and how much of the time before its beginning is read for that: looking costs
+/// processor time which the drain should have.
+const DRAIN_LOOK: Duration = Duration::from_millis(500);
+const DRAIN_BEFORE_S: f64 = 5.0;
 
 /// One repeat of one arm, done.
 #[derive(Clone, Debug)]
@@ -55,14 +58,14 @@ pub(crate) fn run(
     progress: &dyn Progress,
 ) -> Result<Repeat, LabError> {
     let part = load_part(scenario, options);
+    rig.watching.check()?;
     progress.say(&format!("arm {} #{number}: {}", arm.name, describe(arm, dirty_limit_bytes)));
     prepare(rig, scenario, options, arm, &part, progress)?;
     let held = hold(rig, options, arm, dirty_limit_bytes)?;
-    let begun = now();
     let load_start = rig.watching.mark(&arm.name, number, "load");
     let load = load::drive(&part, part.seconds, rig, options, progress, "load")?;
     let load_end = rig.watching.mark(&arm.name, number, "drain");
-    wait_for_drain(rig, options, begun, load_end, part.drain_limit_s)?;
+    wait_for_drain(rig, options, load_end, part.drain_limit_s)?;
     let end = rig.watching.mark(&arm.name, number, "end");
     release(rig)?;
     let phases = Phases { load_start, load_end, end };
@@ -85,6 +88,7 @@ pub(crate) fn load_part(scenario: &Scenario, options: &RunOptions) -> LoadPart {
     let mut part = scenario.load.clone();
     if options.quick {
         part.seconds = scenario.quick.seconds;
+        part.drain_limit_s = scenario.quick.drain_limit_s;
     }
     part
 }
@@ -111,6 +115,7 @@ fn prepare(
     let mut settings = scenario.server.settings.clone();
     settings.extend(arm.settings.clone());
     rig.server.configure(&rig.journal, &settings)?;
+    rig.adopt_server()?;
     rig.server.read_into_page_cache()?;
     if part.warmup_s > 0.0 {
         load::drive(part, part.warmup_s, rig, options, progress, "warm-up")?;
@@ -124,10 +129,18 @@ fn prepare(
 }
 
 /// Puts the arm's limits in force; what is returned was read back.
-fn hold(rig: &Rig, options: &RunOptions, arm: &Arm, dirty_limit_bytes: Option<u64>) -> Result<Option<u64>, LabError> {
+fn hold(
+    rig: &mut Rig,
+    options: &RunOptions,
+    arm: &Arm,
+    dirty_limit_bytes: Option<u64>,
+) -> Result<Option<u64>, LabError> {
     let Some(disk) = &rig.disk else { return Ok(None) };
     let held = match dirty_limit_bytes {
-        Some(bytes) if options.allow_host_changes => Some(limit_host(rig, bytes)?),
+        Some(bytes) if options.allow_host_changes => {
+            rig.host_limits.extend(limit_host(&rig.journal, bytes)?);
+            Some(bytes)
+        }
         Some(bytes) => Some(disk.limit_dirty(&rig.journal, bytes)?),
         None => None,
     };
@@ -141,16 +154,19 @@ fn hold(rig: &Rig, options: &RunOptions, arm: &Arm, dirty_limit_bytes: Option<u6
 }
 
 /// The host's own dirty limit, with background writeback from a quarter of it, as the published table had it.
-fn limit_host(rig: &Rig, bytes: u64) -> Result<u64, LabError> {
+fn limit_host(journal: &Journal, bytes: u64) -> Result<Vec<Entry>, LabError> {
     let allowed = AllowHostChanges::as_the_user_said();
     // Background first: the kernel halves it by itself where it would lie over the limit.
-    sysctl::set(&rig.journal, &allowed, "vm.dirty_background_bytes", bytes / 4)?;
-    sysctl::set(&rig.journal, &allowed, "vm.dirty_bytes", bytes)?;
-    Ok(bytes)
+    let background = sysctl::set(journal, &allowed, "vm.dirty_background_bytes", bytes / 4)?;
+    let limit = sysctl::set(journal, &allowed, "vm.dirty_bytes", bytes)?;
+    Ok(background.into_iter().chain(limit).collect())
 }
 
 /// Lifts all limits.
-fn release(rig: &Rig) -> Result<(), LabError> {
+fn release(rig: &mut Rig) -> Result<(), LabError> {
+    for entry in rig.host_limits.drain(..).rev() {
+        rig.journal.undo(entry)?;
+    }
     if let Some(disk) = &rig.disk {
         disk.lift_cap(&rig.journal)?;
         disk.unlimit_dirty(&rig.journal)?;
@@ -159,18 +175,13 @@ fn release(rig: &Rig) -> Result<(), LabError> {
 }
 
 /// Waits until the recording shows that the drain has ended, or the time for it is over.
-fn wait_for_drain(
-    rig: &Rig,
-    options: &RunOptions,
-    begun: Moment,
-    load_end: Moment,
-    limit_s: f64,
-) -> Result<(), LabError> {
+fn wait_for_drain(rig: &Rig, options: &RunOptions, load_end: Moment, limit_s: f64) -> Result<(), LabError> {
     let Some(device) = rig.device() else { return Ok(()) };
+    let from = load_end - Span::from_seconds(DRAIN_BEFORE_S);
     while now().seconds_since(load_end) < limit_s {
         std::thread::sleep(DRAIN_LOOK);
         options.go_on()?;
-        let window = rig.watching.window(begun, now())?;
+        let window = rig.watching.window(from, now())?;
         if drain::measure(&window, device, load_end).is_some() {
             break;
         }

@@ -8,7 +8,7 @@ use crate::scenario::Scenario;
 use crate::servers::{self, Installed, Postgres, PostgresSpec};
 use crate::watching::Watching;
 use crate::workloads::{Counters, LoadProbe};
-use backwater_undo::{Change, Journal};
+use backwater_undo::{Change, Entry, Journal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +26,8 @@ pub struct RunOptions {
     pub arms: Vec<String>,
     /// Major version of the server, where other than what is found.
     pub version: Option<u32>,
+    /// Directory of the server's programs, where another than what is found.
+    pub server_bin: Option<PathBuf>,
     /// Set host-wide dirty limits (vm.dirty_bytes) instead of the device's own.
     pub allow_host_changes: bool,
     /// Go on without root: no volume of its own and no limits, only the load, the recording and the diagnosis.
@@ -50,6 +52,8 @@ pub(crate) struct Rig {
     pub(crate) counters: Arc<Counters>,
     pub(crate) disk: Option<SlowDisk>,
     pub(crate) journal: Journal,
+    /// Host-wide limits of the present arm.
+    pub(crate) host_limits: Vec<Entry>,
 }
 
 /// Where a run keeps its volume and its server until it is over. The server's ordinary user must be able to enter it,
@@ -78,16 +82,30 @@ impl Rig {
         let mut watching = Watching::start(&options.out, &server)?;
         let counters = Arc::new(Counters::default());
         watching.add(Box::new(LoadProbe::new(Arc::clone(&counters))))?;
-        Ok(Rig { watching, server, counters, disk, journal })
+        Ok(Rig { watching, server, counters, disk, journal, host_limits: Vec::new() })
     }
 
     /// Stops the server and the recorder and puts the host back.
     pub(crate) fn end(self) -> Result<(), LabError> {
         let Rig { watching, mut server, disk, journal, .. } = self;
-        watching.stop()?;
-        server.stop()?;
+        // Everything is ended whatever fails on the way; the first failure is told.
+        let watched = watching.stop();
+        let stopped = server.stop();
         drop(disk);
         journal.finish()?;
+        watched?;
+        Ok(stopped?)
+    }
+
+    /// Where caps reach only what runs in a control group, puts the server and all its processes there. To be called
+    /// after every start of the server.
+    pub(crate) fn adopt_server(&self) -> Result<(), LabError> {
+        let (Some(disk), Some(postmaster)) = (&self.disk, self.server.pid()) else { return Ok(()) };
+        // The postmaster first: what it starts from now on is born in the group.
+        disk.adopt(postmaster)?;
+        for child in children_of(postmaster) {
+            disk.adopt(child)?;
+        }
         Ok(())
     }
 
@@ -97,7 +115,21 @@ impl Rig {
     }
 }
 
+/// Processes started by this one. One that has ended meanwhile is none.
+fn children_of(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
 fn server_to_use(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -> Result<Installed, LabError> {
+    if let Some(dir) = &options.server_bin {
+        return Installed::at(dir).ok_or_else(|| {
+            LabError::Refused(format!(
+                "{} holds no PostgreSQL server: give the directory of postgres and initdb",
+                dir.display()
+            ))
+        });
+    }
     let wanted = options.version.or(scenario.server.version);
     if let Some(found) = servers::find(wanted).into_iter().next() {
         progress.say(&format!("PostgreSQL {} found in {}", found.version, found.bin_dir.display()));

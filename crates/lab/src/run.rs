@@ -19,8 +19,10 @@ pub fn run(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -
     let arms = chosen_arms(scenario, options)?;
     let mut rig = Rig::start(scenario, options, progress)?;
     let repeats = run_arms(&mut rig, scenario, options, &arms, progress);
-    rig.end()?;
+    let ended = rig.end();
+    // Why the arms failed says more than what failed after that.
     let repeats = repeats?;
+    ended?;
     accept(scenario, options, &arms, &repeats)?;
     let outcome = summarise(scenario, options, &arms, &repeats);
     let path = options.out.join("outcome.json");

@@ -79,6 +79,9 @@ pub struct Scenario {
     /// The arms.
     #[serde(rename = "arm")]
     pub arms: Vec<Arm>,
+    /// The file as it stands, for those who read it by program.
+    #[serde(skip)]
+    pub source: serde_json::Value,
 }
 
 /// The server to start.
@@ -171,6 +174,8 @@ pub struct QuickPart {
     pub repeats: usize,
     /// Seconds of load.
     pub seconds: f64,
+    /// How long to wait for a drain at most, in seconds.
+    pub drain_limit_s: f64,
 }
 
 /// How to tell that the fault happened.
@@ -265,10 +270,10 @@ impl Scenario {
 
     /// A scenario from its text; `path` is for messages.
     pub fn parse(text: &str, path: &str) -> Result<Scenario, ScenarioError> {
-        let scenario: Scenario = toml::from_str(text)
-            .map_err(|error| ScenarioError::Parse { path: path.to_owned(), message: error.to_string() })?;
+        let wrong = |error: toml::de::Error| ScenarioError::Parse { path: path.to_owned(), message: error.to_string() };
+        let scenario: Scenario = toml::from_str(text).map_err(wrong)?;
         scenario.check(path)?;
-        Ok(scenario)
+        Ok(Scenario { source: toml::from_str(text).map_err(wrong)?, ..scenario })
     }
 
     /// The arm of this name.
@@ -291,6 +296,20 @@ impl Scenario {
         }
         if !(1.0..=86_400.0).contains(&self.load.seconds) {
             return fail("load.seconds", self.load.seconds.to_string(), "give 1 second to a day");
+        }
+        if !(1.0..=86_400.0).contains(&self.quick.seconds) {
+            return fail("quick.seconds", self.quick.seconds.to_string(), "give 1 second to a day");
+        }
+        let waits = [
+            ("load.warmup_s", self.load.warmup_s),
+            ("load.drain_limit_s", self.load.drain_limit_s),
+            ("quick.drain_limit_s", self.quick.drain_limit_s),
+        ];
+        if let Some((field, value)) = waits.into_iter().find(|(_, value)| !(0.0..=86_400.0).contains(value)) {
+            return fail(field, value.to_string(), "give 0 seconds to a day");
+        }
+        if !(0.1..=86_400.0).contains(&self.run.drain_target_s) {
+            return fail("run.drain_target_s", self.run.drain_target_s.to_string(), "give 0.1 seconds to a day");
         }
         if self.load.rate_per_s.is_some_and(|rate| !(rate > 0.0 && rate <= 1e6)) {
             return fail(
@@ -316,6 +335,9 @@ impl Scenario {
             Err(ScenarioError::Impossible { path: path.to_owned(), field, value, why })
         };
         let mut names = BTreeSet::new();
+        if self.arms.is_empty() {
+            return fail("arm".into(), "none".into(), "a scenario needs at least one [[arm]]");
+        }
         for arm in &self.arms {
             let field = |part: &str| format!("arm '{}': {part}", arm.name);
             if !names.insert(arm.name.as_str()) {
@@ -346,10 +368,16 @@ impl Scenario {
                 );
             }
         }
-        let named = self.quick.arms.iter().chain(self.acceptance.as_ref().map(|acceptance| &acceptance.arm));
+        let accepted = self.acceptance.iter().map(|acceptance| &acceptance.arm);
+        let repeated = self.arms.iter().filter_map(|arm| arm.same_as.as_ref());
+        let named = self.quick.arms.iter().chain(accepted).chain(repeated);
         for name in named {
             if !names.contains(name.as_str()) {
-                return fail("quick.arms or acceptance.arm".into(), name.clone(), "there is no arm of this name");
+                return fail(
+                    "quick.arms, acceptance.arm or same_as".into(),
+                    name.clone(),
+                    "there is no arm of this name",
+                );
             }
         }
         Ok(())

@@ -38,8 +38,18 @@ impl Watching {
         let repeat = repeat.to_string();
         let fields = [("arm", arm), ("repeat", repeat.as_str()), ("phase", phase)];
         let event = Event::new(at, "lab", EventKind::Mark, format!("{arm} #{repeat}: {phase}"), &fields);
-        self.session.send(Batch { events: vec![event], ..Batch::default() });
+        self.session.insist(Batch { events: vec![event], ..Batch::default() });
         at
+    }
+
+    /// An error once the recorder has ended by itself: a run without its recording proves nothing.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        if self.pump.has_ended() {
+            let dir = self.dir.display();
+            let why = format!("the recorder has ended early; is there space for {dir}? What it wrote stays readable");
+            return Err(LabError::Refused(why));
+        }
+        Ok(())
     }
 
     /// Everything recorded between two moments, read back from disk.

@@ -31,6 +31,11 @@ impl Source {
         }
     }
 
+    /// Adds a batch to the stream, waiting for room if need be. At once where nobody takes batches any more.
+    pub fn insist(&self, batch: Batch) {
+        let _nobody_listens = self.sender.send(batch);
+    }
+
     /// How many batches were dropped so far.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)

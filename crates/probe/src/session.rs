@@ -89,6 +89,11 @@ impl Session {
         self.observer.source().send(batch);
     }
 
+    /// Puts a batch into the stream, waiting for room if need be: for what must not be lost, such as marks.
+    pub fn insist(&self, batch: Batch) {
+        self.observer.source().insist(batch);
+    }
+
     /// Lets every probe finish its look, then ends.
     pub fn stop(self) {
         self.observer.stop();

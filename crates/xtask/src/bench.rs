@@ -38,6 +38,7 @@ fn keep(name: &str, text: &str) -> anyhow::Result<()> {
     let path = run::workspace()?.join("docs/bench").join(format!("{name}.md"));
     let page = format!("# {name}\n\n`cargo xtask bench {name}`, {}\n\n```\n{}\n```\n", machine()?, text.trim_end());
     print!("{page}");
+    std::fs::create_dir_all(path.parent().unwrap_or(&path))?;
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -86,7 +87,8 @@ fn prediction() -> anyhow::Result<String> {
     ];
     for name in names {
         let (median, spread) = (&arm["metrics"][name], &arm["spread"][name]);
-        writeln!(text, "{name:<32} {median:>8.3} ({:.3} to {:.3})", spread[0], spread[1])?;
+        let [median, least, most] = [median, &spread[0], &spread[1]].map(|value| value.as_f64().unwrap_or(f64::NAN));
+        writeln!(text, "{name:<32} {median:>8.3} ({least:.3} to {most:.3})")?;
     }
     for doubt in outcome["doubts"].as_array().into_iter().flatten() {
         writeln!(text, "doubt: {}", doubt.as_str().unwrap_or_default())?;

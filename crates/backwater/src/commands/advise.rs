@@ -1,8 +1,8 @@
 //! `backwater advise`: settings with their predicted effect, as commands.
 
 use super::source;
-use crate::args::{Stretch, Watched};
-use crate::terminal;
+use crate::args::{Live, Stretch, Watched};
+use crate::{terminal, when};
 use backwater_diagnose::{AdviseOptions, advise};
 use clap::Args;
 use std::process::ExitCode;
@@ -20,11 +20,10 @@ pub(crate) struct Arguments {
     watched: Watched,
     #[command(flatten)]
     stretch: Stretch,
-    /// How long to watch a live system, in seconds
-    #[arg(long = "for", value_name = "SECONDS", default_value_t = 30.0)]
-    live_s: f64,
+    #[command(flatten)]
+    live: Live,
     /// How long a full queue of dirty pages may take to drain, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = when::some_seconds)]
     drain_target: f64,
     /// What one provisioned I/O operation a second costs a month
     #[arg(long, value_name = "PRICE")]
@@ -35,7 +34,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let window = source::window(&arguments.watched, &arguments.stretch, arguments.live_s)?;
+    let window = source::window(&arguments.watched, &arguments.stretch, arguments.live.seconds)?;
     let options = AdviseOptions { drain_target_s: arguments.drain_target, price_per_iops: arguments.price_per_iops };
     let advice = advise(&window, &options);
     if arguments.json {

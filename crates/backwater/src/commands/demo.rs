@@ -29,6 +29,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         arms: Vec::new(),
         repeats: None,
         version: None,
+        server_bin: None,
         out: arguments.out.clone(),
         allow_host_changes: false,
         json: arguments.json,

@@ -1,8 +1,8 @@
 //! `backwater diagnose`: name what backs up, with evidence.
 
 use super::source;
-use crate::args::{Stretch, Watched};
-use crate::terminal;
+use crate::args::{Live, Stretch, Watched};
+use crate::{terminal, when};
 use anyhow::bail;
 use backwater_diagnose::{Options, RULES, diagnose};
 use backwater_model::{Finding, Severity};
@@ -23,11 +23,10 @@ pub(crate) struct Arguments {
     watched: Watched,
     #[command(flatten)]
     stretch: Stretch,
-    /// How long to watch a live system, in seconds
-    #[arg(long = "for", value_name = "SECONDS", default_value_t = 30.0)]
-    live_s: f64,
+    #[command(flatten)]
+    live: Live,
     /// What drain time the remedies should aim at, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = when::some_seconds)]
     drain_target: f64,
     /// Print the findings as JSON
     #[arg(long)]
@@ -41,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(rule) = &arguments.explain {
         return explain(rule);
     }
-    let window = source::window(&arguments.watched, &arguments.stretch, arguments.live_s)?;
+    let window = source::window(&arguments.watched, &arguments.stretch, arguments.live.seconds)?;
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
     let findings = diagnose(&window, &options);
     if arguments.json {

@@ -1,7 +1,7 @@
 //! `backwater export`: readings as JSON Lines, for every other tool.
 
 use crate::args::Stretch;
-use backwater_record::Recording;
+use backwater_record::{RecordError, Recording};
 use clap::Args;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -9,6 +9,10 @@ use std::process::ExitCode;
 
 /// A recording's readings as JSON Lines (the Parquet files in it can be read as they are, too)
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  backwater export rec | jq 'select(.series == \"host.bdi.written_bytes\")'
+  backwater export rec --from 03:05 --to 03:15 > readings.jsonl")]
 pub(crate) struct Arguments {
     /// The recording
     dir: PathBuf,
@@ -21,7 +25,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let Some(span) = recording.span() else { return Ok(ExitCode::SUCCESS) };
     let (from, to) = arguments.stretch.moments(recording.meta(), span)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
-    recording.export_jsonl(Some(from), Some(to), &mut out)?;
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    let written = recording.export_jsonl(Some(from), Some(to), &mut out);
+    // A reader that went away (`| head`) has what it wanted.
+    let gone = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
+    match written {
+        Err(RecordError::Io { source, .. }) if gone(&source) => Ok(ExitCode::SUCCESS),
+        Err(error) => Err(error.into()),
+        Ok(()) => match out.flush() {
+            Err(error) if !gone(&error) => Err(error.into()),
+            _ => Ok(ExitCode::SUCCESS),
+        },
+    }
 }

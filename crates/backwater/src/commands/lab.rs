@@ -30,11 +30,18 @@ pub(crate) struct Arguments {
 #[derive(Subcommand)]
 enum Action {
     /// Scenarios that come with the program
-    List,
+    List {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// What a scenario does, shows and does not show
     Show {
         /// Name, or path of a .toml file
         name: String,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Run a scenario
     Run(RunArguments),
@@ -49,7 +56,11 @@ enum Action {
         json: bool,
     },
     /// Put right what a killed run left on this host
-    Clean,
+    Clean {
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// How to run a scenario.
@@ -64,11 +75,14 @@ pub(crate) struct RunArguments {
     #[arg(long = "arm", value_name = "NAME")]
     pub(crate) arms: Vec<String>,
     /// Repeats of every arm
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) repeats: Option<usize>,
     /// Major version of the server
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<u32>,
+    /// Directory of the server's programs (postgres, initdb), where another than what is found
+    #[arg(long, value_name = "DIR")]
+    pub(crate) server_bin: Option<PathBuf>,
     /// Where the recording and the outcome go
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -80,26 +94,41 @@ pub(crate) struct RunArguments {
     pub(crate) json: bool,
 }
 
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| (1..=1_000).contains(number)).ok_or_else(|| "give 1 to 1000".to_owned())
+}
+
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.action {
-        Action::List => list(),
-        Action::Show { name } => show(&name),
+        Action::List { json } => list(json),
+        Action::Show { name, json } => show(&name, json),
         Action::Run(run) => run_one(&run, false),
         Action::Compare { before, after, json } => compare(&before, &after, json),
-        Action::Clean => clean(),
+        Action::Clean { json } => clean(json),
     }
 }
 
-fn list() -> anyhow::Result<ExitCode> {
-    for (name, _) in BUILT_IN {
-        let scenario = Scenario::load(name)?;
+fn list(json: bool) -> anyhow::Result<ExitCode> {
+    let scenarios = BUILT_IN.iter().map(|(name, _)| Scenario::load(name)).collect::<Result<Vec<_>, _>>()?;
+    if json {
+        let row = |scenario: &Scenario| serde_json::json!({"name": scenario.name, "case": scenario.case, "title": scenario.title});
+        terminal::print_json(&scenarios.iter().map(row).collect::<Vec<_>>())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for scenario in scenarios {
+        let name = &scenario.name;
         terminal::print(&format!("{name:<12} case {}: {}", scenario.case, scenario.title))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(name: &str) -> anyhow::Result<ExitCode> {
-    terminal::print(&backwater_lab::describe(&Scenario::load(name)?))?;
+fn show(name: &str, json: bool) -> anyhow::Result<ExitCode> {
+    let scenario = Scenario::load(name)?;
+    if json {
+        terminal::print_json(&scenario.source)?;
+    } else {
+        terminal::print(&backwater_lab::describe(&scenario))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -127,6 +156,7 @@ pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) ->
         repeats: arguments.repeats,
         arms: if without_limits { vec![scenario.arms[0].name.clone()] } else { arguments.arms.clone() },
         version: arguments.version,
+        server_bin: arguments.server_bin.clone(),
         allow_host_changes: arguments.allow_host_changes,
         without_limits,
         state_dir,
@@ -207,8 +237,11 @@ fn put_right(state_dir: &Path) -> anyhow::Result<(bool, usize)> {
     Ok((recovered.iter().all(backwater_undo::Recovered::is_complete), recovered.len()))
 }
 
-fn clean() -> anyhow::Result<ExitCode> {
+fn clean(json: bool) -> anyhow::Result<ExitCode> {
     let (complete, runs) = put_right(&state_dir()?)?;
+    if json {
+        terminal::print_json(&serde_json::json!({"runs": runs, "complete": complete}))?;
+    }
     if runs == 0 {
         terminal::note("nothing was left to put right");
     }

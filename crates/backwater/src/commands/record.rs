@@ -3,7 +3,7 @@
 use crate::args::Watched;
 use crate::{signals, terminal, when};
 use anyhow::Context;
-use backwater_model::{Bytes, Role, Unit};
+use backwater_model::{Bytes, Device, Role, Unit};
 use backwater_probe::session::{Session, Setup};
 use backwater_probe::{anchor, now};
 use backwater_record::{Options, Pump, Writer};
@@ -46,6 +46,9 @@ pub(crate) struct Arguments {
     /// Stop after so long: 10min
     #[arg(long = "for", value_name = "TIME")]
     length: Option<String>,
+    /// In the end, print as JSON what was recorded
+    #[arg(long)]
+    json: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -85,6 +88,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     session.stop();
     let summary = pump.stop()?;
+    if arguments.json {
+        terminal::print_json(&serde_json::json!({
+            "dir": arguments.out, "bytes": summary.bytes, "points": summary.points,
+            "samples": summary.samples, "events": summary.events,
+        }))?;
+    }
     let size = Unit::Bytes.show(summary.bytes as f64);
     let count = |rows: u64| Unit::Count.show(rows as f64);
     terminal::note(&format!(
@@ -114,8 +123,11 @@ fn nearest_existing(path: &std::path::Path) -> PathBuf {
 
 fn warn_of_own_volume(session: &Session, durable: bool) {
     for device in &session.meta.devices {
-        let has = |role| device.roles.iter().any(|(have, _)| *have == role);
-        if has(Role::Recording) && (has(Role::Data) || has(Role::Wal)) {
+        let whole = |device: &Device| device.parent.clone().unwrap_or_else(|| device.dev.clone());
+        let same = session.meta.devices.iter().filter(|other| whole(other) == whole(device));
+        let mut roles = same.flat_map(|other| &other.roles).map(|(role, _)| *role);
+        let records = device.roles.iter().any(|(role, _)| *role == Role::Recording);
+        if records && roles.any(|role| matches!(role, Role::Data | Role::Wal)) {
             let cost =
                 if durable { "and --durable syncs it every second" } else { "and takes part of what it can write" };
             terminal::note(&format!(

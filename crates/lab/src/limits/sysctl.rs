@@ -4,7 +4,7 @@
 //! holds the one that was in force, and writing it back zeroes the other again.
 
 use super::{LimitError, values};
-use backwater_undo::{Change, Journal};
+use backwater_undo::{Change, Entry, Journal};
 use std::path::{Path, PathBuf};
 
 /// That a person allowed changes which everything on this host feels.
@@ -26,25 +26,36 @@ const TWINS: [(&str, &str); 2] =
 
 /// Sets `name` (`vm.dirty_bytes`) for the rest of the run, and checks that it is in force. Refused while another run
 /// has changed the host's sysctls: each would take the other's value for the host's own.
-pub fn set(journal: &Journal, _allowed: &AllowHostChanges, name: &str, value: u64) -> Result<(), LimitError> {
+///
+/// Returns the note by which the value can be put back before the end of the run; none where it was in force already.
+pub fn set(
+    journal: &Journal,
+    _allowed: &AllowHostChanges,
+    name: &str,
+    value: u64,
+) -> Result<Option<Entry>, LimitError> {
     journal.claim(CLAIM)?;
     set_below(journal, Path::new("/proc/sys"), name, value)
 }
 
-fn set_below(journal: &Journal, root: &Path, name: &str, value: u64) -> Result<(), LimitError> {
+fn set_below(journal: &Journal, root: &Path, name: &str, value: u64) -> Result<Option<Entry>, LimitError> {
     let path = path_of(root, name)?;
     let value = value.to_string();
     if values::read(&path)? == value {
-        return Ok(());
+        return Ok(None);
     }
-    note(journal, root, name, &path)?;
+    let entry = note(journal, root, name, &path)?;
     values::write(&path, &value)?;
     let found = values::read(&path)?;
-    if found == value { Ok(()) } else { Err(LimitError::NotInForce { what: name.to_owned(), wanted: value, found }) }
+    if found == value {
+        Ok(Some(entry))
+    } else {
+        Err(LimitError::NotInForce { what: name.to_owned(), wanted: value, found })
+    }
 }
 
 /// Notes what is in force: the value itself or its twin's.
-fn note(journal: &Journal, root: &Path, name: &str, path: &Path) -> Result<(), LimitError> {
+fn note(journal: &Journal, root: &Path, name: &str, path: &Path) -> Result<Entry, LimitError> {
     let mut in_force = path.to_owned();
     if let Some(twin) = twin_of(name)
         && values::read(path)? == "0"
@@ -59,8 +70,7 @@ fn note(journal: &Journal, root: &Path, name: &str, path: &Path) -> Result<(), L
         }
     }
     let before = values::read(&in_force)?;
-    journal.note(Change::FileValue { path: in_force, before })?;
-    Ok(())
+    Ok(journal.note(Change::FileValue { path: in_force, before })?)
 }
 
 fn twin_of(name: &str) -> Option<&'static str> {
