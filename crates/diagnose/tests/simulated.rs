@@ -101,6 +101,30 @@ fn a_slow_device_is_the_reason_when_nothing_caps_it() {
 }
 
 #[test]
+fn a_deep_queue_is_a_fault_only_where_requests_slow_down() {
+    // At a thirtieth of its rate first, which shows its quiet time, then all it can.
+    let window = |full_ms: f64, quiet_s: f64| {
+        let busy = Plant { synchronous: true, device_iops: 3_000.0, request_ms: (0.3, full_ms), ..Plant::default() };
+        let quiet = Plant { offered_per_s: 100.0, seconds: quiet_s, ..busy.clone() };
+        let mut readings = busy.readings();
+        readings.after(quiet.readings(), quiet_s);
+        readings.window(busy.meta(), START_S - quiet_s, START_S + 40.0)
+    };
+    silent(&window(0.3, 10.0), "an NVMe that serves many at once as fast as one");
+    silent(&window(0.8, 10.0), "slower than when quiet, and still fast");
+    let findings = found(&window(4.0, 10.0));
+    assert_eq!(names(&findings), ["device-saturated deep-queue host.disk@7:0"]);
+    assert_eq!(findings[0].confidence, Confidence::Medium);
+    assert!(findings[0].summary.contains("may be all it can do"), "{}", findings[0].summary);
+    assert!((findings[0].figure("await_quiet_ms").unwrap() - 0.3).abs() < 0.01);
+    // Without a quiet stretch nothing tells a deep queue from a wide device.
+    silent(&window(4.0, 0.0), "no quiet stretch to compare with");
+    let slow = found(&window(35.0, 0.0));
+    assert_eq!(names(&slow), ["device-saturated deep-queue host.disk@7:0"]);
+    assert_eq!(slow[0].confidence, Confidence::High);
+}
+
+#[test]
 fn synchronous_writes_at_a_ceiling_are_io_capped_alone() {
     let plant = Plant { synchronous: true, cap_iops: Some(1_000.0), ..Plant::default() };
     let findings = found(&plant.window());

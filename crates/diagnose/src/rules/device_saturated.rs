@@ -1,7 +1,8 @@
 //! device-saturated: the device is busy all the time, requests wait in it, and nothing above it holds them back.
 //!
 //! Busy alone says little: a device that serves many requests at once is "busy" long before it is full
-//! (Linux `Documentation/admin-guide/iostats.rst`). So requests must also take long, or stand in line.
+//! (Linux `Documentation/admin-guide/iostats.rst`). So requests must also take long; or stand in line, and take several
+//! times as long as the same device needs when it has little to do.
 
 use super::io_capped;
 use crate::device::DeviceView;
@@ -20,6 +21,13 @@ const LONG_MS: f64 = 10.0;
 /// Mean number of requests in the device from which they stand in line, and share of the queue's depth.
 const DEEP: f64 = 32.0;
 const DEEP_SHARE: f64 = 0.5;
+/// Many requests in a device are its strength as long as each is served as fast as ever: they stand in line once a
+/// request takes this many times its quiet time, and at least so many milliseconds.
+const SLOWED: f64 = 3.0;
+const SLOWED_MS: f64 = 1.0;
+/// A second is quiet with at most so many requests in the device, on average; and how many quiet seconds must be seen.
+const QUIET: f64 = 4.0;
+const QUIET_SECONDS: usize = 3;
 /// Share of time in which tasks must wait on I/O.
 const WAITING: f64 = 0.2;
 /// Seconds it must last, and seconds of another mind that do not end it.
@@ -38,64 +46,99 @@ fn of_device(scene: &Scene<'_>, device: &DeviceView) -> Option<Finding> {
     let deep_from = depth.map_or(DEEP, |depth| DEEP.min(depth * DEEP_SHARE));
     let slow = device.await_ms.smooth(1).flags(|ms| ms >= LONG_MS);
     let deep = device.in_flight.smooth(1).flags(|count| count >= deep_from);
-    let queueing: Vec<bool> = slow.iter().zip(&deep).map(|(slow, deep)| *slow || *deep).collect();
+    let quiet_ms = quiet_ms(device);
+    let slowed_from = quiet_ms.map_or(f64::INFINITY, |quiet| (quiet * SLOWED).max(SLOWED_MS));
+    let slowed = device.await_ms.smooth(1).flags(|ms| ms >= slowed_from);
+    let in_line = both(&deep, &slowed);
+    let queueing: Vec<bool> = slow.iter().zip(&in_line).map(|(slow, in_line)| *slow || *in_line).collect();
     let waiting = scene.waiting(&scene.waits(device), WAITING);
     let free: Vec<bool> = io_capped::capped(scene, device).into_iter().map(|capped| !capped).collect();
     let flags = both(&both(&busy, &queueing), &both(&waiting, &free));
     let (range, seconds) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
     let in_flight = device.in_flight.mean(&range);
     let cause = if in_flight.is_some_and(|count| count >= deep_from) { "deep-queue" } else { "slow-requests" };
-    Some(finding(scene, device, cause, &range, seconds))
+    Some(finding(scene, device, &Saturated { cause, range, seconds, quiet_ms }))
 }
 
-fn finding(scene: &Scene<'_>, device: &DeviceView, cause: &str, range: &Range<usize>, seconds: usize) -> Finding {
+/// A stretch in which a device was full.
+struct Saturated {
+    cause: &'static str,
+    range: Range<usize>,
+    seconds: usize,
+    /// Time of a request while the device has little to do, where that was seen.
+    quiet_ms: Option<f64>,
+}
+
+/// Time of a request while little is in the device: the lowest tenth of such seconds in the window, in milliseconds.
+fn quiet_ms(device: &DeviceView) -> Option<f64> {
+    let quiet = device.await_ms.with(&device.in_flight, |ms, count| if count <= QUIET { ms } else { 0.0 });
+    let mut times: Vec<f64> = quiet.0.into_iter().flatten().filter(|ms| *ms > 0.0).collect();
+    times.sort_by(f64::total_cmp);
+    (times.len() >= QUIET_SECONDS).then(|| times[times.len() / 10])
+}
+
+fn finding(scene: &Scene<'_>, device: &DeviceView, saturated: &Saturated) -> Finding {
+    let range = &saturated.range;
     let (from, to) = scene.grid.span(range);
     let lost = scene.share(&device.targets, range, |sample| classify(sample) != Wait::Other);
     let pressure_seen = scene.psi_io.mean(range).is_some();
+    // Slower than when quiet, and yet fast: a load that merely keeps more in the device can look so too.
+    let long = device.await_ms.mean(range).is_some_and(|ms| ms >= LONG_MS);
     let mut missing = Missing::default();
     missing.unless(scene.window, pressure_seen, &unseen::PRESSURE);
     missing.unless(scene.window, unseen::seen(scene.window, &cat::CGROUP_IOS), &unseen::CGROUPS);
     Finding {
         rule: "device-saturated".to_owned(),
-        cause: cause.to_owned(),
+        cause: saturated.cause.to_owned(),
         severity: if lost.is_some_and(|share| share >= 0.5) { Severity::Critical } else { Severity::Warning },
         queue: format!("host.disk@{}", device.dev),
         from,
         to,
         foreground_lost: lost,
-        summary: summary(device, range),
-        evidence: evidence(scene, device, range, seconds),
+        summary: summary(device, saturated, long),
+        evidence: evidence(scene, device, saturated),
         ruled_out: ruled_out(scene, device, range),
         unseen: missing.list(),
-        confidence: if pressure_seen && lost.is_some() { Confidence::High } else { Confidence::Medium },
+        confidence: if long && pressure_seen && lost.is_some() { Confidence::High } else { Confidence::Medium },
         victims: vec!["pg.commit".to_owned()],
         remedies: crate::advise::less_writing(),
     }
 }
 
-fn summary(device: &DeviceView, range: &Range<usize>) -> String {
+fn summary(device: &DeviceView, saturated: &Saturated, long: bool) -> String {
+    let range = &saturated.range;
     let show = |lane: &Lane, unit: Unit| lane.mean(range).map_or("an unknown".to_owned(), |value| unit.show(value));
-    format!(
-        "Device {} is busy {} of the time; a request takes {} and {} are in it. It completes {} and that is all it can do.",
+    let completes = show(&device.reads.with(&device.writes, |read, write| read + write), Unit::PerSecond);
+    let mut text = format!(
+        "Device {} is busy {} of the time; a request takes {} and {} are in it. It completes {completes}",
         device.name,
         show(&device.busy, Unit::Ratio),
         show(&device.await_ms, Unit::Milliseconds),
         show(&device.in_flight, Unit::Count),
-        show(&device.reads.with(&device.writes, |read, write| read + write), Unit::PerSecond),
-    )
+    );
+    text.push_str(&match saturated.quiet_ms.filter(|_| !long) {
+        None => " and that is all it can do.".to_owned(),
+        Some(quiet) => format!(
+            ", and that may be all it can do: a request takes {} when little is in it.",
+            Unit::Milliseconds.show(quiet)
+        ),
+    });
+    text
 }
 
-fn evidence(scene: &Scene<'_>, device: &DeviceView, range: &Range<usize>, seconds: usize) -> Vec<Figure> {
+fn evidence(scene: &Scene<'_>, device: &DeviceView, saturated: &Saturated) -> Vec<Figure> {
+    let range = &saturated.range;
     let mut figures = Figures::default();
     figures.add("device_busy_ratio", device.busy.mean(range), Unit::Ratio, "device busy");
     figures.add("await_ms", device.await_ms.mean(range), Unit::Milliseconds, "time of a request in the device");
+    figures.add("await_quiet_ms", saturated.quiet_ms, Unit::Milliseconds, "the same while little is in the device");
     figures.add("in_flight_count", device.in_flight.mean(range), Unit::Count, "requests in the device, mean");
     figures.add("reads_per_s", device.reads.mean(range), Unit::PerSecond, "reads completed");
     figures.add("writes_per_s", device.writes.mean(range), Unit::PerSecond, "writes completed");
     figures.add("read_bytes_per_s", device.read_bytes.mean(range), Unit::BytesPerSecond, "bytes read");
     figures.add("written_bytes_per_s", device.written_bytes.mean(range), Unit::BytesPerSecond, "bytes written");
     figures.add("psi_io_some_ratio", scene.psi_io.mean(range), Unit::Ratio, "time in which some task waited on I/O");
-    figures.add("saturated_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
+    figures.add("saturated_s", Some(saturated.seconds as f64), Unit::Seconds, "seconds of it in this window");
     figures.list()
 }
 

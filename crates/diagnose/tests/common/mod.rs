@@ -5,7 +5,9 @@ pub mod plant;
 pub mod run;
 
 use backwater_model::catalogue::Def;
-use backwater_model::{Device, Epoch, Event, Meta, Moment, Point, Role, Sample, Series, SeriesId, Target, Window};
+use backwater_model::{
+    Device, Epoch, Event, Kind, Meta, Moment, Point, Role, Sample, Series, SeriesId, Target, Window,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -27,6 +29,24 @@ impl Readings {
     /// Drops every reading of series whose name begins so.
     pub fn forget(&mut self, prefix: &str) {
         self.series.retain(|series, _| !series.name.starts_with(prefix));
+    }
+
+    /// Puts other readings, of so many seconds, before these: counters run on from where those ended.
+    pub fn after(&mut self, before: Readings, seconds: f64) {
+        let back = |at: Moment| Moment::from_seconds(at.seconds() - seconds);
+        for (series, points) in before.series {
+            let counts = series.kind != Kind::Gauge;
+            let own = self.series.entry(series).or_default();
+            let last = points.last().map_or(0.0, |point| point.value);
+            let lift = own.first().filter(|_| counts).map_or(0.0, |first| last - first.value);
+            own.iter_mut().for_each(|point| point.value += lift);
+            // The last reading there and the first here are of the same moment.
+            let count = if own.is_empty() { points.len() } else { points.len() - 1 };
+            let earlier = points.into_iter().take(count).map(|point| Point { at: back(point.at), ..point });
+            own.splice(0..0, earlier);
+        }
+        let earlier = before.samples.into_iter().map(|sample| Sample { at: back(sample.at), ..sample });
+        self.samples.splice(0..0, earlier);
     }
 
     /// Drops everything read between two moments.

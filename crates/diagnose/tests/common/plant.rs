@@ -26,6 +26,8 @@ pub struct Plant {
     /// Credit in operations above the baseline, for a volume with a burst rating.
     pub burst_credit: f64,
     pub device_iops: f64,
+    /// Milliseconds that a request takes in a device with little to do, and in a full one.
+    pub request_ms: (f64, f64),
     pub limit: Limit,
     pub limit_bytes: f64,
     /// When checkpoints sync, and for how long.
@@ -50,6 +52,7 @@ impl Default for Plant {
             declared_iops: None,
             burst_credit: 0.0,
             device_iops: 20_000.0,
+            request_ms: (0.6, 35.0),
             limit: Limit::Wide,
             limit_bytes: 384.0 * MIB,
             syncs: Vec::new(),
@@ -177,7 +180,7 @@ impl Plant {
         let saturated = use_of_device > 0.98;
         state.in_flight = if saturated { 40.0 } else { use_of_device };
         state.busy_ms += use_of_device.min(1.0) * STEP * 1e3;
-        state.write_ms += writes * STEP * if saturated { 35.0 } else { 0.6 };
+        state.write_ms += writes * STEP * if saturated { self.request_ms.1 } else { self.request_ms.0 };
         state.weighted_ms += state.in_flight * STEP * 1e3;
         state.held = if loaded { 1.0 - open } else { 0.0 };
         state.psi_us += (state.held * 1.2).min(0.95) * STEP * 1e6;
