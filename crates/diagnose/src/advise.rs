@@ -125,7 +125,9 @@ fn at_full_rate(scene: &Scene<'_>, device: &DeviceView) -> Vec<bool> {
         .unwrap_or_else(|| scene.grid.unknown());
     let mut full = over.flags(|bytes| bytes >= 0.0);
     let busy = device.busy.smooth(1).flags(|busy| busy >= BUSY);
-    let capped = crate::caps::of(scene, device).iter().map(crate::caps::Cap::reached).collect::<Vec<_>>();
+    let caps = crate::caps::of(scene, device);
+    let writing = caps.iter().filter(|cap| cap.bounds_writeback && cap.op != crate::caps::Op::Read);
+    let capped: Vec<Vec<bool>> = writing.map(crate::caps::Cap::reached).collect();
     for flags in capped.iter().chain([&busy]) {
         full.iter_mut().zip(flags).for_each(|(full, flag)| *full |= flag);
     }

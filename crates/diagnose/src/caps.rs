@@ -45,6 +45,11 @@ pub(crate) struct Cap {
     /// What the group itself was counted for, a second, over five seconds (v1 counts when a request is handed in,
     /// in bursts far over the limit).
     pub(crate) group_rate: Lane,
+    /// Whether it is of a group below the root, and so counts only some of what the device does.
+    pub(crate) of_some: bool,
+    /// Whether it holds back what the kernel writes from the page cache. In v1 that is done in the root group's name,
+    /// so a limit of any other group passes it by (Linux `Documentation/admin-guide/cgroup-v1/blkio-controller.rst`).
+    pub(crate) bounds_writeback: bool,
 }
 
 /// A rate within these shares of the limit has reached it.
@@ -54,14 +59,28 @@ const REACHED: (f64, f64) = (0.93, 1.1);
 const STANDS_S: usize = 3;
 
 impl Cap {
-    /// The rate that is closest to the limit from below or at it, second by second: the device's, or the group's own where
-    /// others use the device too.
+    /// Second by second, whether the rate is at the limit: the device's, or the root group's own where others use the device
+    /// too. For any other group it is the group's own, where that is read: what the device does for others is not its.
     pub(crate) fn reached(&self) -> Vec<bool> {
         let near = |rate: &Lane| {
             rate.with(&self.limit, |rate, limit| rate / limit).flags(|ratio| (REACHED.0..=REACHED.1).contains(&ratio))
         };
-        let (device, group) = (near(&self.rate.smooth(1)), near(&self.group_rate.smooth(2)));
+        let group = near(&self.group_rate.smooth(2));
+        if self.own_rate_seen() {
+            return group;
+        }
+        let device = near(&self.rate.smooth(1));
         device.iter().zip(&group).map(|(device, group)| *device || *group).collect()
+    }
+
+    /// Whether it is judged by its group's own rate.
+    pub(crate) fn own_rate_seen(&self) -> bool {
+        self.of_some && self.group_rate.known()
+    }
+
+    /// The rate that is judged.
+    pub(crate) fn passing(&self) -> &Lane {
+        if self.own_rate_seen() { &self.group_rate } else { &self.rate }
     }
 }
 
@@ -89,6 +108,8 @@ fn cgroup(scene: &Scene<'_>, device: &DeviceView, name: &str, unit: CapUnit) -> 
         let dev = labels.get("dev")?;
         let own = scene.window.track(counted, &[("cgroup", group), ("dev", dev), ("op", op)]);
         let op = if op == "read" { Op::Read } else { Op::Write };
+        let of_some = !group.trim_matches('/').is_empty();
+        let v2 = scene.window.meta.host.cgroup_version.as_deref() == Some("v2");
         Some(Cap {
             owner: CapOwner::Cgroup(group.to_owned()),
             op,
@@ -96,6 +117,8 @@ fn cgroup(scene: &Scene<'_>, device: &DeviceView, name: &str, unit: CapUnit) -> 
             limit: grid.gauge(Some(track)).at_least(1.0),
             rate: completions(device, op, unit),
             group_rate: grid.rate(own),
+            of_some,
+            bounds_writeback: v2 || !of_some,
         })
     };
     scene.window.tracks(name, &[]).filter(on_device).filter_map(cap).collect()
@@ -147,6 +170,8 @@ fn declared(scene: &Scene<'_>, device: &DeviceView) -> Vec<Cap> {
         limit: scene.grid.lane(|_| Some(limit)),
         rate: completions(device, Op::Any, unit),
         group_rate: scene.grid.unknown(),
+        of_some: false,
+        bounds_writeback: true,
     };
     // Both ceilings of a bursting volume stand; whichever holds at the time is the one that is reached.
     let operations = [iops, burst].into_iter().flatten().map(|limit| cap(limit, CapUnit::Operations));
@@ -156,7 +181,7 @@ fn declared(scene: &Scene<'_>, device: &DeviceView) -> Vec<Cap> {
 /// The lowest ceiling on writes that stands at the end of the readings, in bytes a second, given the mean size of a write. This
 /// is what the page cache can drain at most.
 pub(crate) fn drain_ceiling(caps: &[Cap], write_bytes: f64) -> Option<f64> {
-    let writes = caps.iter().filter(|cap| cap.op != Op::Read);
+    let writes = caps.iter().filter(|cap| cap.op != Op::Read && cap.bounds_writeback);
     let bytes = writes.filter_map(|cap| {
         let count = cap.limit.0.len();
         // Limits may have been set or lifted a moment ago: only the newest reading counts, and only if it is new.

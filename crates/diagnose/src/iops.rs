@@ -167,7 +167,7 @@ pub(crate) fn table(
     price: Option<f64>,
 ) -> Vec<IopsRow> {
     let Some(economy) = economy(scene, device, range) else { return Vec::new() };
-    let operations = |cap: &Cap| cap.unit == CapUnit::Operations && cap.op != Op::Read;
+    let operations = |cap: &Cap| cap.unit == CapUnit::Operations && cap.op != Op::Read && cap.bounds_writeback;
     let caps = caps::of(scene, device);
     let limit = caps.iter().filter(|cap| operations(cap)).filter_map(|cap| cap.limit.median(range)).reduce(f64::min);
     let Some(now) = limit.or_else(|| device.writes.mean(range)).filter(|now| *now > 1.0) else { return Vec::new() };

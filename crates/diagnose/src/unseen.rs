@@ -40,6 +40,12 @@ pub(crate) const CGROUPS: Wanted = Wanted {
     words: &["i/o limits of control groups", "blkio", "io.max"],
     remedy: "run on the host itself, or mount its control groups read-only into the container",
 };
+/// What each control group does.
+pub(crate) const GROUP_RATES: Wanted = Wanted {
+    what: "I/O of the control group itself",
+    words: &["i/o of control groups", "io_serviced", "io.stat"],
+    remedy: "run on the host itself, or mount its control groups read-only into the container",
+};
 /// The server's log.
 pub(crate) const SERVER_LOG: Wanted = Wanted {
     what: "the server's log",

@@ -135,6 +135,27 @@ fn synchronous_writes_at_a_ceiling_are_io_capped_alone() {
 }
 
 #[test]
+fn a_group_is_blamed_for_its_own_rate_only() {
+    for cgroup_version in ["v1", "v2"] {
+        let sent = |share| {
+            let cap_group = ("/lab.slice", share);
+            Plant { synchronous: true, cap_iops: Some(1_000.0), cap_group, cgroup_version, ..Plant::default() }
+        };
+        let findings = found(&sent(Some(1.0)).window());
+        assert_eq!(names(&findings), ["io-capped cgroup-cap host.disk@7:0"], "{cgroup_version}");
+        assert_eq!(findings[0].confidence, Confidence::High);
+        assert!(findings[0].summary.contains("is sent"), "{}", findings[0].summary);
+        silent(&sent(Some(0.3)).window(), "others make the device's rate what the group may have");
+        let findings = found(&sent(None).window());
+        assert_eq!((findings.len(), findings[0].confidence), (1, Confidence::Low), "{cgroup_version}");
+        assert!(findings[0].unseen.iter().any(|unseen| unseen.what.contains("control group itself")));
+    }
+    // The root group of v1 counts what is handed in, not what passes: there the device's rate tells.
+    let root = Plant { cap_group: ("/", Some(3.0)), ..capped(Limit::Device) };
+    assert_eq!(names(&found(&root.window()))[1], "io-capped cgroup-cap host.disk@7:0");
+}
+
+#[test]
 fn declared_ratings_and_spent_bursts_are_told_apart() {
     let volume = |rating, credit| Plant {
         synchronous: true,

@@ -144,7 +144,8 @@ fn evidence(scene: &Scene<'_>, device: &DeviceView, saturated: &Saturated) -> Ve
 
 fn ruled_out(scene: &Scene<'_>, device: &DeviceView, range: &Range<usize>) -> Vec<RuledOut> {
     let caps = crate::caps::of(scene, device);
-    let highest = caps.iter().filter_map(|cap| Some(cap.rate.max(range)? / cap.limit.median(range)?)).reduce(f64::max);
+    let highest =
+        caps.iter().filter_map(|cap| Some(cap.passing().max(range)? / cap.limit.median(range)?)).reduce(f64::max);
     let because = match highest {
         Some(share) => format!("no ceiling was reached: at most {} of one", Unit::Ratio.show(share)),
         None => "no control group limits it and no rating was declared".to_owned(),

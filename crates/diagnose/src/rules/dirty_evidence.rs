@@ -224,6 +224,7 @@ fn widen(scene: &Scene<'_>, limit: &DirtyLimit, range: &Range<usize>, group: &st
 fn faster(scene: &Scene<'_>, throttle: &Throttle<'_>) -> Option<Remedy> {
     let (device, range) = (throttle.device?, &throttle.range);
     let caps = caps::of(scene, device);
-    let cap = caps.iter().find(|cap| cap.unit == CapUnit::Operations && cap.limit.median(range).is_some())?;
+    let holds = |cap: &&caps::Cap| cap.unit == CapUnit::Operations && cap.op != caps::Op::Read && cap.bounds_writeback;
+    let cap = caps.iter().filter(holds).find(|cap| cap.limit.median(range).is_some())?;
     crate::iops::raise(scene, device, cap, range)
 }

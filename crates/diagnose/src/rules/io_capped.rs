@@ -87,9 +87,11 @@ fn finding(scene: &Scene<'_>, reached: &Reached<'_>, options: &Options) -> Findi
     let (device, range) = (reached.device, &reached.range);
     let storage = scene.share(&device.targets, range, |sample| classify(sample) != Wait::Other);
     let (from, to) = scene.grid.span(range);
-    let missing = not_seen(scene, device);
+    let missing = not_seen(scene, reached);
     let pressure_seen = scene.psi_io.mean(range).is_some();
     let confidence = match (&reached.cap.owner, pressure_seen) {
+        // The device's rate at the limit of a group that is not all of its users may be chance.
+        (CapOwner::Cgroup(_), true) if reached.cap.of_some && !reached.cap.own_rate_seen() => Confidence::Low,
         (CapOwner::Cgroup(_), true) => Confidence::High,
         (CapOwner::Declared, true) => Confidence::Medium,
         _ => Confidence::Low,
@@ -125,8 +127,9 @@ fn evidence(scene: &Scene<'_>, reached: &Reached<'_>) -> Vec<Figure> {
     let (unit, rate_name, limit_name) = unit(cap);
     let mut figures = Figures::default();
     figures.add(limit_name, Some(reached.limit), unit, "the ceiling");
-    let rate = cap.rate.mean(range);
-    figures.add(rate_name, rate, unit, "completed by the device, mean");
+    let rate = cap.passing().mean(range);
+    let whose = if cap.own_rate_seen() { "counted for the group, mean" } else { "completed by the device, mean" };
+    figures.add(rate_name, rate, unit, whose);
     figures.add("reached_ratio", rate.map(|rate| rate / reached.limit), Unit::Ratio, "rate ÷ ceiling");
     figures.add("psi_io_some_ratio", scene.psi_io.mean(range), Unit::Ratio, "time in which some task waited on I/O");
     figures.add("device_busy_ratio", device.busy.mean(range), Unit::Ratio, "device busy");
@@ -146,14 +149,15 @@ fn evidence(scene: &Scene<'_>, reached: &Reached<'_>) -> Vec<Figure> {
 fn summary(scene: &Scene<'_>, reached: &Reached<'_>) -> String {
     let (unit, ..) = unit(reached.cap);
     let range = &reached.range;
-    let rate = unit.show(reached.cap.rate.mean(range).unwrap_or(reached.limit));
+    let rate = unit.show(reached.cap.passing().mean(range).unwrap_or(reached.limit));
     let whose = match (&reached.cap.owner, reached.cause) {
         (CapOwner::Cgroup(group), _) => format!("the limit of control group {group}"),
         (_, "burst-spent") => "the volume's baseline, its burst credit being spent,".to_owned(),
         _ => "the rating declared for the volume".to_owned(),
     };
-    let mut text =
-        format!("Device {} completes {rate}, which is {whose} of {}.", reached.device.name, unit.show(reached.limit));
+    let what = if reached.cap.own_rate_seen() { "is sent" } else { "completes" };
+    let (name, limit) = (&reached.device.name, unit.show(reached.limit));
+    let mut text = format!("Device {name} {what} {rate}, which is {whose} of {limit}.");
     if let Some(psi) = scene.psi_io.mean(range) {
         text.push_str(&format!(" Some task waits on I/O {} of the time", Unit::Ratio.show(psi)));
         match reached.device.busy.mean(range) {
@@ -177,9 +181,11 @@ fn ruled_out(device: &DeviceView, range: &Range<usize>, cause: &str) -> Vec<Rule
     list
 }
 
-fn not_seen(scene: &Scene<'_>, device: &DeviceView) -> Vec<backwater_model::Unseen> {
+fn not_seen(scene: &Scene<'_>, reached: &Reached<'_>) -> Vec<backwater_model::Unseen> {
     let mut missing = Missing::default();
-    let waits = scene.waits(device);
+    let waits = scene.waits(reached.device);
+    let counted = !reached.cap.of_some || reached.cap.own_rate_seen();
+    missing.unless(scene.window, counted, &unseen::GROUP_RATES);
     missing.unless(scene.window, waits.active.known(), &unseen::SESSIONS);
     missing.unless(scene.window, waits.kernel_seen, &unseen::KERNEL_WAITS);
     missing.unless(scene.window, unseen::seen(scene.window, &cat::PSI_IO_SOME), &unseen::PRESSURE);
@@ -206,6 +212,8 @@ fn plateau(scene: &Scene<'_>, device: &DeviceView, options: &Options) -> Option<
         limit: lane,
         rate,
         group_rate: scene.grid.unknown(),
+        of_some: false,
+        bounds_writeback: true,
     };
     let reached = Reached { device, cause: "volume-cap", cap: &cap, range, seconds, limit };
     let mut finding = finding(scene, &reached, options);

@@ -22,6 +22,9 @@ pub struct Plant {
     pub transaction_bytes: f64,
     pub write_bytes: f64,
     pub cap_iops: Option<f64>,
+    /// The control group that has that cap, and the operations it is counted for, as a share of all, where that is read.
+    pub cap_group: (&'static str, Option<f64>),
+    pub cgroup_version: &'static str,
     pub declared_iops: Option<(f64, Option<f64>)>,
     /// Credit in operations above the baseline, for a volume with a burst rating.
     pub burst_credit: f64,
@@ -49,6 +52,8 @@ impl Default for Plant {
             transaction_bytes: 7_500.0,
             write_bytes: 9_600.0,
             cap_iops: None,
+            cap_group: ("/", None),
+            cgroup_version: "v1",
             declared_iops: None,
             burst_credit: 0.0,
             device_iops: 20_000.0,
@@ -93,6 +98,7 @@ struct State {
 impl Plant {
     pub fn meta(&self) -> Meta {
         let mut meta = meta();
+        meta.host.cgroup_version = Some(self.cgroup_version.into());
         if self.limit == Limit::Cgroup {
             meta.targets[0].memory_cgroup = Some("/lab".into());
         }
@@ -242,7 +248,11 @@ impl Plant {
         to.put(&cat::DISK_BUSY_MS, &dev, at, state.busy_ms);
         to.put(&cat::DISK_IN_FLIGHT, &dev, at, state.in_flight);
         if let Some(cap) = self.cap_iops {
-            to.put(&cat::CGROUP_IOPS_LIMIT, &[("cgroup", "/"), ("dev", "7:0"), ("op", "write")], at, cap);
+            let labels = [("cgroup", self.cap_group.0), ("dev", "7:0"), ("op", "write")];
+            to.put(&cat::CGROUP_IOPS_LIMIT, &labels, at, cap);
+            if let Some(share) = self.cap_group.1 {
+                to.put(&cat::CGROUP_IOS, &labels, at, state.writes * share);
+            }
         }
         if self.see_pressure {
             to.put(&cat::PSI_IO_SOME, &[("cgroup", "host")], at, state.psi_us);
