@@ -131,19 +131,36 @@ fn cgroups(scene: &Scene<'_>, device: &DeviceView) -> Vec<DirtyLimit> {
     groups.map(limit).filter(|limit| limit.threshold.known() && limit.level.known()).collect()
 }
 
-/// dirty_ratio and dirty_background_ratio as shares. Where bytes are set instead, the kernel turns them into a share of
-/// the host's dirtyable memory for every cgroup; MemAvailable is the nearest reading of that.
+/// A ratio that was read differs from the one measured by more than this share of it: it has been changed since. The
+/// measured one is rough, for it is taken of MemAvailable and not of what the kernel counts as dirtyable.
+const CHANGED: f64 = 0.25;
+
+/// dirty_ratio and dirty_background_ratio as shares. The settings are read when a recording begins; the host's thresholds,
+/// read all the time, tell whether they still hold, and stand in for them where they do not. Where bytes are set instead,
+/// the kernel turns them into a share of the host's dirtyable memory for every cgroup; MemAvailable is the nearest
+/// reading of that.
 fn dirty_ratios(window: &Window, grid: &Grid, host: &HostFacts) -> (Lane, Lane) {
     let sysctl = |name: &str| host.sysctls.get(name).and_then(|text| text.trim().parse::<f64>().ok());
     let available = grid.gauge(window.track(cat::MEM_AVAILABLE.name, &[]));
-    let share = |ratio: &str, threshold: &str| match sysctl(ratio).filter(|percent| *percent > 0.0) {
-        Some(percent) => grid.lane(|_| Some(percent / 100.0)),
-        None => grid.gauge(window.track(threshold, &[])).with(&available, |bytes, all| (bytes / all.max(1.0)).min(1.0)),
+    let share = |ratio: &str, threshold: &str| {
+        let bytes = grid.gauge(window.track(threshold, &[]));
+        let measured = bytes.with(&available, |bytes, all| (bytes / all.max(1.0)).min(1.0));
+        let Some(told) = sysctl(ratio).filter(|percent| *percent > 0.0).map(|percent| percent / 100.0) else {
+            return measured;
+        };
+        let holds = |measured: f64| (measured - told).abs() <= CHANGED * told;
+        measured.map(|measured| if holds(measured) { told } else { measured }).or(&grid.lane(|_| Some(told)))
     };
     let threshold = share("vm.dirty_ratio", cat::VM_DIRTY_THRESHOLD.name);
     let background = share("vm.dirty_background_ratio", cat::VM_BACKGROUND_THRESHOLD.name);
     let background = background.with(&threshold, |b, t| if b < t { b } else { t / 2.0 });
     (threshold, background)
+}
+
+/// Whether the ratios could be checked against readings of the window.
+pub(crate) fn ratios_measured(window: &Window) -> bool {
+    let seen = |def| crate::unseen::seen(window, def);
+    seen(&cat::MEM_AVAILABLE) && seen(&cat::VM_DIRTY_THRESHOLD) && seen(&cat::VM_BACKGROUND_THRESHOLD)
 }
 
 /// The whole host's limit.

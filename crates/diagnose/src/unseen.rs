@@ -46,6 +46,12 @@ pub(crate) const GROUP_RATES: Wanted = Wanted {
     words: &["i/o of control groups", "io_serviced", "io.stat"],
     remedy: "run on the host itself, or mount its control groups read-only into the container",
 };
+/// The ratios of dirty memory, while they are in force.
+pub(crate) const DIRTY_RATIOS: Wanted = Wanted {
+    what: "vm.dirty_ratio and vm.dirty_background_ratio during these readings (they were read once, at the start)",
+    words: &["dirty_threshold", "/proc/vmstat", "/proc/meminfo"],
+    remedy: "make /proc/vmstat and /proc/meminfo readable: the limits in force are checked against them",
+};
 /// The server's log.
 pub(crate) const SERVER_LOG: Wanted = Wanted {
     what: "the server's log",

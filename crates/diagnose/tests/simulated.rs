@@ -288,6 +288,56 @@ fn what_privileges_hide_is_named_and_lowers_confidence() {
 }
 
 #[test]
+fn a_busy_neighbour_does_not_fill_a_limit_that_cannot_be_seen() {
+    // Commits wait for the device; another disk has more dirty than this device's limit.
+    let plant = Plant {
+        limit: Limit::Device,
+        cap_iops: Some(1_500.0),
+        see_device: false,
+        synchronous: true,
+        dirty_elsewhere: 1_000.0 * MIB,
+        ..Plant::default()
+    };
+    assert_eq!(names(&found(&plant.window())), ["io-capped cgroup-cap host.disk@7:0"]);
+    // Some sessions in a buffered write, none of them paused by the limit: no proof either.
+    let mut readings = plant.readings();
+    for sample in readings.samples.iter_mut().filter(|sample| sample.kernel_state == Some('D')) {
+        sample.wait_event = Some("DataFileWrite".into());
+        sample.kernel_wait = Some("ext4_buffered_write_iter".into());
+    }
+    let findings = found(&readings.window(plant.meta(), START_S, START_S + 40.0));
+    assert_eq!(names(&findings), ["io-capped cgroup-cap host.disk@7:0"]);
+    // Half of the sessions held, one of them paused: told, as what it is.
+    let held = Plant { see_device: false, ..capped(Limit::Device) };
+    let findings = found(&held.window());
+    assert_eq!((findings[0].cause.as_str(), findings[0].confidence), ("device-limit", Confidence::Low));
+    assert!(findings[0].summary.contains("on the whole host"), "{}", findings[0].summary);
+}
+
+#[test]
+fn ratios_changed_after_the_start_are_measured() {
+    let plant = capped(Limit::Cgroup);
+    let limit = |available: Option<f64>| {
+        let mut readings = plant.readings();
+        for second in 0..=40 {
+            let at = START_S + f64::from(second);
+            available.iter().for_each(|bytes| readings.put(&cat::MEM_AVAILABLE, &[], at, *bytes));
+        }
+        let findings = found(&readings.window(plant.meta(), START_S, START_S + 40.0));
+        let first = findings.into_iter().find(|finding| finding.cause == "cgroup-limit");
+        first.map(|first| (first.figure("dirty_threshold_bytes").unwrap() / MIB, first.unseen))
+    };
+    let (told, unseen) = limit(None).unwrap();
+    assert!((told - 384.0).abs() < 1.0 && unseen.iter().any(|unseen| unseen.what.contains("vm.dirty_ratio")));
+    // The host's limit is a fifth of its memory, as the settings say, but for what the kernel counts otherwise.
+    let (held, unseen) = limit(Some(18_500.0 * MIB)).unwrap();
+    assert!((held - 384.0).abs() < 1.0 && !unseen.iter().any(|unseen| unseen.what.contains("vm.dirty_ratio")));
+    // It is an eighth: the ratio was changed since, and the group's limit with it.
+    let (changed, _) = limit(Some(32_000.0 * MIB)).unwrap();
+    assert!((changed - 240.0).abs() < 5.0, "{changed}");
+}
+
+#[test]
 fn without_the_needed_series_there_is_silence() {
     for prefix in ["host.", "host.bdi"] {
         let plant = capped(Limit::Device);

@@ -55,8 +55,9 @@ pub(super) fn finding(scene: &Scene<'_>, throttle: &Throttle<'_>, options: &Opti
     let direct = paused.is_some_and(|share| share > 0.0);
     finding.confidence = match (throttle.kernel_seen, limit.level_is_bound) {
         (true, false) if direct || fell.is_some_and(|fell| fell >= 0.2) => Confidence::High,
-        (true, _) => Confidence::Medium,
-        (false, _) => Confidence::Low,
+        (true, false) => Confidence::Medium,
+        // The whole host's level: what fills it may be another device.
+        _ => Confidence::Low,
     };
     finding.summary = summary(&finding, throttle, fell);
     finding.remedies = remedies(scene, throttle, options);
@@ -75,7 +76,12 @@ fn evidence(scene: &Scene<'_>, throttle: &Throttle<'_>, paused: Option<f64>) -> 
     let (limit, range) = (&throttle.limit, &throttle.range);
     let mut figures = Figures::default();
     let (level, threshold) = (limit.level.mean(range), limit.threshold.median(range));
-    figures.add("dirty_level_bytes", level, Unit::Bytes, "dirty and under writeback, mean");
+    let what = if limit.level_is_bound {
+        "dirty and under writeback on the whole host, mean: the device's own is not seen"
+    } else {
+        "dirty and under writeback, mean"
+    };
+    figures.add("dirty_level_bytes", level, Unit::Bytes, what);
     figures.add("dirty_peak_bytes", limit.level.max(range), Unit::Bytes, "the most that was dirty");
     figures.add(
         "pause_begins_bytes",
@@ -169,6 +175,8 @@ fn not_seen(scene: &Scene<'_>, throttle: &Throttle<'_>) -> Vec<backwater_model::
     let by_device = throttle.device.is_some_and(|device| device.level.known());
     missing.unless(scene.window, by_device, &unseen::DEVICE_CACHE);
     missing.unless(scene.window, throttle.kernel_seen, &unseen::KERNEL_WAITS);
+    let group = matches!(throttle.limit.owner, LimitOwner::Cgroup(_));
+    missing.unless(scene.window, !group || crate::limits::ratios_measured(scene.window), &unseen::DIRTY_RATIOS);
     missing.unless(scene.window, unseen::seen(scene.window, &cat::PSI_IO_SOME), &unseen::PRESSURE);
     missing.list()
 }
@@ -180,8 +188,9 @@ fn summary(finding: &Finding, throttle: &Throttle<'_>, fell: Option<f64>) -> Str
         LimitOwner::Cgroup(group) => format!("the limit of memory control group {group}"),
         LimitOwner::Host => "the host's limit".to_owned(),
     };
+    let where_seen = if throttle.limit.level_is_bound { " on the whole host" } else { "" };
     let mut text = format!(
-        "{} of pages are dirty, and at {} the kernel begins to pause writers: {whose} is {}.",
+        "{} of pages are dirty{where_seen}, and at {} the kernel begins to pause writers: {whose} is {}.",
         show("dirty_level_bytes").unwrap_or_default(),
         show("pause_begins_bytes").unwrap_or_default(),
         show("dirty_threshold_bytes").unwrap_or_default(),

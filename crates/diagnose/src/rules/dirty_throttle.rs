@@ -9,8 +9,8 @@ use crate::device::DeviceView;
 use crate::grid::{Lane, both, episodes, longest};
 use crate::limits::{self, DirtyLimit, LimitOwner};
 use crate::scene::Scene;
-use crate::waits::Waits;
-use backwater_model::{Finding, catalogue as cat};
+use crate::waits::{Wait, Waits, classify};
+use backwater_model::{Finding, Sample, catalogue as cat};
 use std::ops::Range;
 
 /// The level counts as at the pausing point from this share of it on: the readings are a moment old.
@@ -19,6 +19,11 @@ const AT_PAUSE: f64 = 0.97;
 const HELD: f64 = 0.08;
 /// The same where only the server's own wait events are seen, which writes of a healthy server show too.
 const HELD_BY_SERVER: f64 = 0.3;
+/// The same where the whole host's dirty pages stand in for the device's: any other busy disk fills those, so only what
+/// sessions wait on tells.
+const HELD_BY_BOUND: f64 = 0.4;
+/// Share of the sessions that must then be seen in `balance_dirty_pages` itself.
+const PAUSED_BY_BOUND: f64 = 0.02;
 /// Throughput must also fall to this share where the kernel's waits are not seen.
 const FALLEN: f64 = 0.75;
 /// Seconds it must last, and seconds of another mind that do not end it.
@@ -65,7 +70,7 @@ fn first_that_holds<'a>(scene: &Scene<'_>, device: &'a DeviceView) -> Option<Thr
         if limit.owner == LimitOwner::Host && !matters(scene, device) {
             continue;
         }
-        if let Some((range, stalled_s)) = held(scene, &limit, &waits) {
+        if let Some((range, stalled_s)) = held(scene, &limit, &waits, &device.targets) {
             let kernel_seen = waits.kernel_seen;
             return Some(Throttle { device: Some(device), limit, range, stalled_s, kernel_seen });
         }
@@ -82,16 +87,34 @@ fn matters(scene: &Scene<'_>, device: &DeviceView) -> bool {
 }
 
 /// When the level stood at the limit while sessions were held: the longest stretch, and all such seconds.
-fn held(scene: &Scene<'_>, limit: &DirtyLimit, waits: &Waits) -> Option<(Range<usize>, usize)> {
+fn held(scene: &Scene<'_>, limit: &DirtyLimit, waits: &Waits, targets: &[String]) -> Option<(Range<usize>, usize)> {
     let fill: Lane = limit.level.with(&limit.pause(), |level, pause| if pause > 0.0 { level / pause } else { 0.0 });
     let full = fill.flags(|fill| fill >= AT_PAUSE);
-    let least = if waits.kernel_seen { HELD } else { HELD_BY_SERVER };
+    let least = match (limit.level_is_bound, waits.kernel_seen) {
+        (true, _) => HELD_BY_BOUND,
+        (false, true) => HELD,
+        (false, false) => HELD_BY_SERVER,
+    };
     let stuck = waits.throttled.smooth(1).flags(|share| share >= least);
     let mut stretches = episodes(&both(&full, &stuck), LEAST_S, BRIDGE_S);
     if !waits.kernel_seen {
         stretches.retain(|range| fell(scene, range));
     }
+    if limit.level_is_bound {
+        stretches.retain(|range| surely_held(scene, range, targets, waits.kernel_seen));
+    }
     longest(&stretches)
+}
+
+/// Whether the kernel's own word on the sessions makes up for a level that is only an upper bound: some are seen paused,
+/// or, where functions are unseen, those in a write of the server sleep uninterruptibly (which everybody may read).
+fn surely_held(scene: &Scene<'_>, range: &Range<usize>, targets: &[String], kernel_seen: bool) -> bool {
+    if kernel_seen {
+        let paused = scene.share(targets, range, |sample| classify(sample) == Wait::Paused);
+        return paused.is_some_and(|share| share >= PAUSED_BY_BOUND);
+    }
+    let stuck = |sample: &Sample| classify(sample) == Wait::Writing && sample.kernel_state == Some('D');
+    scene.share(targets, range, stuck).is_some_and(|share| share >= HELD_BY_BOUND)
 }
 
 fn fell(scene: &Scene<'_>, range: &Range<usize>) -> bool {

@@ -40,6 +40,8 @@ pub struct Plant {
     pub see_kernel: bool,
     pub see_device: bool,
     pub see_pressure: bool,
+    /// What other disks of the host have dirty.
+    pub dirty_elsewhere: f64,
 }
 
 impl Default for Plant {
@@ -65,6 +67,7 @@ impl Default for Plant {
             see_kernel: true,
             see_device: true,
             see_pressure: true,
+            dirty_elsewhere: MIB,
         }
     }
 }
@@ -212,7 +215,7 @@ impl Plant {
         }
         to.put(&cat::BDI_MAX_BYTES, &dev, at, own);
         to.put(&cat::BDI_STRICT_LIMIT, &dev, at, f64::from(u8::from(self.limit == Limit::Device)));
-        to.put(&cat::VM_DIRTY, &[], at, state.level - writing + MIB);
+        to.put(&cat::VM_DIRTY, &[], at, state.level - writing + self.dirty_elsewhere);
         to.put(&cat::VM_WRITEBACK, &[], at, writing);
         to.put(&cat::VM_DIRTY_THRESHOLD, &[], at, host);
         to.put(&cat::VM_BACKGROUND_THRESHOLD, &[], at, host / 2.0);
