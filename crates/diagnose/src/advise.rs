@@ -100,7 +100,8 @@ pub fn advise(window: &Window, options: &AdviseOptions) -> Advice {
         notes.push("No device with data files was seen: run on the server's host, or record as root.".to_owned());
     }
     let any = devices.iter().any(|device| device.limit.is_some());
-    let settings = if any { vec![checkpoint::flush_after()] } else { Vec::new() };
+    let target = scene.target(scene.devices.iter().find(|device| device.holds_data));
+    let settings = if any { vec![checkpoint::flush_after(target)] } else { Vec::new() };
     if any {
         notes.push(
             "A smaller limit makes the drain short and the throughput steady; it does not make the device faster. \
@@ -112,8 +113,8 @@ pub fn advise(window: &Window, options: &AdviseOptions) -> Advice {
 }
 
 /// Remedies of a device that does all it can: PostgreSQL's settings that spread or spare writes.
-pub(crate) fn less_writing() -> Vec<Remedy> {
-    vec![checkpoint::flush_after()]
+pub(crate) fn less_writing(scene: &Scene<'_>, device: &DeviceView) -> Vec<Remedy> {
+    vec![checkpoint::flush_after(scene.target(Some(device)))]
 }
 
 /// Where the device writes as fast as it can: more is dirty than the background limit, so that the flusher never rests, or

@@ -4,7 +4,7 @@ use crate::device::{self, DeviceView};
 use crate::grid::{Grid, Lane};
 use crate::throughput::{self, Counted};
 use crate::waits::{self, Waits};
-use backwater_model::{Sample, Window, catalogue as cat};
+use backwater_model::{Sample, Target, Window, catalogue as cat};
 use std::ops::Range;
 
 /// A window prepared for rules.
@@ -44,6 +44,12 @@ impl<'a> Scene<'a> {
     /// Waits of the sessions that use a device.
     pub(crate) fn waits(&self, device: &DeviceView) -> Waits {
         waits::lanes(self.window, &self.grid, &device.targets)
+    }
+
+    /// The first server that uses a device; the first of all where its users are unknown.
+    pub(crate) fn target(&self, device: Option<&DeviceView>) -> Option<&Target> {
+        let names = device.map(|device| device.targets.as_slice()).unwrap_or_default();
+        self.window.meta.targets.iter().find(|target| names.is_empty() || names.contains(&target.name))
     }
 
     /// Share of the active client samples in a stretch for which the test holds.

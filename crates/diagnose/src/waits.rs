@@ -49,6 +49,14 @@ pub(crate) fn classify(sample: &Sample) -> Wait {
     }
 }
 
+/// Whether a session waits for WAL to be written, flushed or made room for.
+pub(crate) fn on_wal(sample: &Sample) -> bool {
+    let server = sample.wait_event.as_deref().map(plain).unwrap_or_default();
+    let kind = sample.wait_event_type.as_deref();
+    // Not those of replication, which are IPC and Activity.
+    matches!(kind, Some("IO" | "LWLock")) && server.starts_with("wal") && !server.starts_with("walsender")
+}
+
 /// Functions in which sessions stand behind one that is held: the inode's lock in the file system's buffered write,
 /// a page that is being written, a transaction of the journal that cannot end.
 fn queued_in_write(function: &str, server: &str, io: bool) -> bool {

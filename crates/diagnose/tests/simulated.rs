@@ -189,6 +189,10 @@ fn syncs_that_stop_clients_are_a_checkpoint_burst() {
     assert_eq!(names(&findings), ["checkpoint-burst sync-stall pg.checkpoint"]);
     assert_eq!(findings[0].figure("checkpoints_count"), Some(2.0));
     assert_eq!(findings[0].figure("sync_longest_s"), Some(2.0));
+    let out = |cause: &str| findings[0].ruled_out.iter().find(|out| out.cause == cause).unwrap().because.clone();
+    assert!(out("dirty-throttle").contains("writers pause from 2.93 GiB"), "{}", out("dirty-throttle"));
+    assert!(out("device-saturated").contains("loop0 was busy"), "{}", out("device-saturated"));
+    assert!(findings[0].foreground_lost.unwrap() > 0.3);
     // The same from the server's counters alone.
     let mut readings = plant.readings();
     readings.events.clear();
@@ -208,6 +212,10 @@ fn syncs_that_stop_clients_are_a_checkpoint_burst() {
 fn forced_checkpoints_count_only_with_wal_behind_them() {
     let window = |wal_per_s: f64| {
         let mut readings = Plant::default().readings();
+        for sample in readings.samples.iter_mut().filter(|sample| sample.pid < 4) {
+            sample.wait_event_type = Some("LWLock".into());
+            sample.wait_event = Some("WALWrite".into());
+        }
         for second in 0..=40 {
             let at = START_S + f64::from(second);
             readings.put(&cat::PG_WAL_INSERT, &[("target", "lab")], at, f64::from(second) * wal_per_s);
@@ -219,7 +227,32 @@ fn forced_checkpoints_count_only_with_wal_behind_them() {
     assert_eq!(names(&findings), ["checkpoint-burst too-frequent pg.checkpoint"]);
     assert_eq!(findings[0].severity, Severity::Info);
     assert!(findings[0].remedies[0].runtime[0].contains("max_wal_size"));
+    assert_eq!(findings[0].remedies[0].undo[0], "ALTER SYSTEM SET max_wal_size = '1GB';");
+    assert!((findings[0].foreground_lost.unwrap() - 0.25).abs() < 0.02, "{:?}", findings[0].foreground_lost);
+    let causes: Vec<&str> = findings[0].ruled_out.iter().map(|out| out.cause.as_str()).collect();
+    assert_eq!(causes, ["dirty-throttle", "device-saturated"]);
     silent(&window(1e6), "CHECKPOINT commands");
+}
+
+#[test]
+fn what_may_hold_writers_as_well_is_not_ruled_out() {
+    // Syncs on a full device whose limit is at the pausing point: both stand.
+    let plant = Plant { syncs: vec![(20.0, 4.0)], ..stampede(Limit::Device) };
+    let findings = found(&plant.window());
+    let burst = findings.iter().find(|finding| finding.rule == "checkpoint-burst").unwrap();
+    assert_eq!(burst.ruled_out, Vec::new());
+}
+
+#[test]
+fn settings_go_back_to_what_was_in_force() {
+    let plant = capped(Limit::Device);
+    let mut meta = plant.meta();
+    meta.targets[0].settings.insert("backend_flush_after".into(), "512kB".into());
+    let findings = found(&plant.readings().window(meta, START_S, START_S + 40.0));
+    let flush = findings[0].remedies.iter().find(|remedy| remedy.runtime[0].contains("backend_flush_after")).unwrap();
+    assert_eq!(flush.undo[0], "ALTER SYSTEM SET backend_flush_after = '512kB';");
+    // What was not read can only be dropped.
+    assert_eq!(flush.undo[1], "ALTER SYSTEM RESET bgwriter_flush_after;");
 }
 
 #[test]

@@ -2,9 +2,21 @@
 
 use backwater_model::{Activation, Figure, Remedy, Target};
 
-fn setting(title: String, changes: &[(&str, String)], predicted: Vec<Figure>, risk: &str) -> Remedy {
+/// A change of settings of one server, or of one whose values are unknown. The way back is the value in force: a RESET would
+/// drop a value that somebody had set by ALTER SYSTEM before, and is left for where none was read.
+fn setting(
+    target: Option<&Target>,
+    title: String,
+    changes: &[(&str, String)],
+    predicted: Vec<Figure>,
+    risk: &str,
+) -> Remedy {
     let set = changes.iter().map(|(name, value)| format!("ALTER SYSTEM SET {name} = '{value}';"));
-    let reset = changes.iter().map(|(name, _)| format!("ALTER SYSTEM RESET {name};"));
+    let before = |name: &str| target.and_then(|target| target.settings.get(name)).filter(|value| !value.is_empty());
+    let back = changes.iter().map(|(name, _)| match before(name) {
+        Some(value) => format!("ALTER SYSTEM SET {name} = '{}';", value.replace('\'', "''")),
+        None => format!("ALTER SYSTEM RESET {name};"),
+    });
     let reload = || std::iter::once("SELECT pg_reload_conf();".to_owned());
     Remedy {
         title,
@@ -12,7 +24,7 @@ fn setting(title: String, changes: &[(&str, String)], predicted: Vec<Figure>, ri
         runtime: set.clone().chain(reload()).collect(),
         persistent: set.collect(),
         activation: Activation::Reload,
-        undo: reset.chain(reload()).collect(),
+        undo: back.chain(reload()).collect(),
         predicted,
         risk: risk.to_owned(),
     }
@@ -20,8 +32,9 @@ fn setting(title: String, changes: &[(&str, String)], predicted: Vec<Figure>, ri
 
 /// Has PostgreSQL itself push its writes out in small pieces (https://www.postgresql.org/docs/current/runtime-config-wal.html,
 /// checkpoint_flush_after and its siblings).
-pub(crate) fn flush_after() -> Remedy {
+pub(crate) fn flush_after(target: Option<&Target>) -> Remedy {
     setting(
+        target,
         "Have PostgreSQL push its own writes out in small pieces".to_owned(),
         &[
             ("backend_flush_after", "256kB".to_owned()),
@@ -40,6 +53,7 @@ pub(crate) fn spread(target: Option<&Target>) -> Option<Remedy> {
     let now: f64 = now.and_then(|text| text.parse().ok()).unwrap_or(0.9);
     (now < 0.85).then(|| {
         setting(
+            target,
             format!("Spread the writes of a checkpoint over 90 % of its interval (now {:.0} %)", now * 100.0),
             &[("checkpoint_completion_target", "0.9".to_owned())],
             Vec::new(),
@@ -49,9 +63,10 @@ pub(crate) fn spread(target: Option<&Target>) -> Option<Remedy> {
 }
 
 /// Makes checkpoints rarer by room for more WAL.
-pub(crate) fn more_wal(bytes: f64, predicted: Vec<Figure>) -> Remedy {
+pub(crate) fn more_wal(target: Option<&Target>, bytes: f64, predicted: Vec<Figure>) -> Remedy {
     let mib = (bytes / 1_048_576.0).ceil();
     setting(
+        target,
         format!("Give WAL {mib:.0} MB of room between checkpoints"),
         &[("max_wal_size", format!("{mib:.0}MB"))],
         predicted,
@@ -60,8 +75,9 @@ pub(crate) fn more_wal(bytes: f64, predicted: Vec<Figure>) -> Remedy {
 }
 
 /// Pushes a checkpoint's writes out as it makes them, so that its syncs find little left.
-pub(crate) fn checkpoint_flush() -> Remedy {
+pub(crate) fn checkpoint_flush(target: Option<&Target>) -> Remedy {
     setting(
+        target,
         "Have each checkpoint push its writes out as it goes".to_owned(),
         &[("checkpoint_flush_after", "256kB".to_owned())],
         Vec::new(),

@@ -1,14 +1,17 @@
 //! checkpoint-burst: throughput dips, or latency jumps, while checkpoints sync; or checkpoints are forced too often.
 
 use super::checkpoint_log::{self, SyncPhase};
+use super::checkpoint_others;
 use crate::figures::Figures;
 use crate::grid::Lane;
 use crate::remedy::checkpoint;
 use crate::scene::Scene;
 use crate::throughput;
 use crate::unseen::{self, Missing};
-use crate::waits::{Wait, classify};
-use backwater_model::{Confidence, EventKind, Figure, Finding, Moment, Severity, Track, Unit, catalogue as cat};
+use crate::waits::{self, Wait, classify};
+use backwater_model::{
+    Confidence, EventKind, Figure, Finding, Moment, Severity, Target, Track, Unit, catalogue as cat,
+};
 use std::ops::Range;
 
 /// A sync phase shorter than this cannot be told from noise on a grid of seconds.
@@ -69,6 +72,7 @@ fn sync_stall(scene: &Scene<'_>, phases: &[SyncPhase]) -> Option<Finding> {
     }
     let span = scene.grid.span(&(first..last + 1));
     let mut finding = draft("sync-stall", span);
+    finding.ruled_out = checkpoint_others::ruled_out(scene, &seconds);
     let lost = |second: usize| scene.share(&[], &(second..second + 1), |sample| classify(sample) != Wait::Other);
     let shares: Vec<f64> = seconds.iter().filter_map(|second| lost(*second)).collect();
     finding.foreground_lost = (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64);
@@ -170,9 +174,9 @@ fn remedies(scene: &Scene<'_>) -> Vec<backwater_model::Remedy> {
     let flush = target.and_then(|target| target.settings.get("checkpoint_flush_after"));
     // 0 turns it off; where it is on, as it is by default on Linux, the advice would change nothing.
     if flush.is_some_and(|text| text.trim_start().starts_with('0')) {
-        list.push(checkpoint::checkpoint_flush());
+        list.push(checkpoint::checkpoint_flush(target));
     }
-    list.push(checkpoint::flush_after());
+    list.push(checkpoint::flush_after(target));
     list
 }
 
@@ -189,7 +193,7 @@ fn not_seen(scene: &Scene<'_>) -> Vec<backwater_model::Unseen> {
 fn too_frequent(scene: &Scene<'_>) -> Option<Finding> {
     let warnings = checkpoint_log::warnings(scene);
     let forced = scene.window.tracks(cat::PG_CHECKPOINTS_REQUESTED.name, &[]).filter_map(|track| forced(scene, track));
-    let forced = forced.max_by_key(Vec::len).unwrap_or_default();
+    let (target, forced) = forced.max_by_key(|(_, list)| list.len()).unwrap_or_default();
     let spacing = mean_spacing(&forced);
     let counted = forced.len() >= HABIT && spacing.is_some_and(|seconds| seconds < FREQUENT_S);
     if !counted && warnings < 2 {
@@ -199,7 +203,12 @@ fn too_frequent(scene: &Scene<'_>) -> Option<Finding> {
         (Some(first), Some(last)) if counted => (first.0, last.0),
         _ => (scene.window.from, scene.window.to),
     };
+    let range = seconds_of(scene, span);
     let mut finding = draft("too-frequent", span);
+    finding.ruled_out = checkpoint_others::ruled_out(scene, &range.clone().collect::<Vec<_>>());
+    // Its cost is more WAL: what sessions lose to that is their waits for WAL, at most.
+    let targets: Vec<String> = target.map(|target| target.name.clone()).into_iter().collect();
+    finding.foreground_lost = scene.share(&targets, &range, waits::on_wal);
     finding.severity = Severity::Info;
     let mut figures = Figures::default();
     let wal = forced.iter().map(|(_, wal)| *wal).reduce(f64::max);
@@ -213,13 +222,22 @@ fn too_frequent(scene: &Scene<'_>) -> Option<Finding> {
         forced.len().max(warnings),
     );
     finding.evidence = figures.list();
-    finding.remedies = larger_wal(&forced, spacing).into_iter().collect();
+    finding.remedies = larger_wal(target, &forced, spacing).into_iter().collect();
     finding.unseen = not_seen(scene);
     Some(finding)
 }
 
+/// A server, and when it was forced to a checkpoint by how much WAL.
+type Forced<'a> = (Option<&'a Target>, Vec<(Moment, f64)>);
+
+/// The whole seconds between two moments.
+fn seconds_of(scene: &Scene<'_>, (from, to): (Moment, Moment)) -> Range<usize> {
+    let second = |at| scene.grid.second(at).unwrap_or(scene.grid.count);
+    second(from)..second(to)
+}
+
 /// When requested checkpoints with enough WAL behind them were counted, and that WAL.
-fn forced(scene: &Scene<'_>, track: Track<'_>) -> Option<Vec<(Moment, f64)>> {
+fn forced<'a>(scene: &Scene<'a>, track: Track<'_>) -> Option<Forced<'a>> {
     let name = track.series.labels.get("target")?;
     let target = scene.window.meta.targets.iter().find(|target| target.name == name);
     let max_wal = target
@@ -236,7 +254,7 @@ fn forced(scene: &Scene<'_>, track: Track<'_>) -> Option<Vec<(Moment, f64)>> {
         }
         since = pair[1].at;
     }
-    Some(list)
+    Some((target, list))
 }
 
 fn mean_spacing(forced: &[(Moment, f64)]) -> Option<f64> {
@@ -245,11 +263,15 @@ fn mean_spacing(forced: &[(Moment, f64)]) -> Option<f64> {
 }
 
 /// Room for five minutes of WAL at the rate seen, with the share that PostgreSQL keeps for the next checkpoint.
-fn larger_wal(forced: &[(Moment, f64)], spacing: Option<f64>) -> Option<backwater_model::Remedy> {
+fn larger_wal(
+    target: Option<&Target>,
+    forced: &[(Moment, f64)],
+    spacing: Option<f64>,
+) -> Option<backwater_model::Remedy> {
     let spacing = spacing.filter(|seconds| *seconds > 0.0)?;
     let between = forced.iter().skip(1).map(|(_, wal)| *wal).reduce(f64::max)?;
     let room = between / spacing * 300.0 * 1.9;
     let predicted =
         vec![Figure::new("checkpoint_spacing_s", 300.0, Unit::Seconds, "time between forced checkpoints, about")];
-    Some(checkpoint::more_wal(room, predicted))
+    Some(checkpoint::more_wal(target, room, predicted))
 }

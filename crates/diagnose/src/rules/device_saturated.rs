@@ -101,7 +101,7 @@ fn finding(scene: &Scene<'_>, device: &DeviceView, saturated: &Saturated) -> Fin
         unseen: missing.list(),
         confidence: if long && pressure_seen && lost.is_some() { Confidence::High } else { Confidence::Medium },
         victims: vec!["pg.commit".to_owned()],
-        remedies: crate::advise::less_writing(),
+        remedies: crate::advise::less_writing(scene, device),
     }
 }
 

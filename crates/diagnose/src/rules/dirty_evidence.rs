@@ -215,7 +215,7 @@ fn remedies(scene: &Scene<'_>, throttle: &Throttle<'_>, options: &Options) -> Ve
         list.extend(advice.and_then(|advice| advice.remedy));
         list.extend(faster(scene, throttle));
     }
-    list.push(checkpoint::flush_after());
+    list.push(checkpoint::flush_after(scene.target(throttle.device)));
     list
 }
 

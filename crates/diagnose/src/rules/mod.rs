@@ -2,6 +2,7 @@
 
 mod checkpoint_burst;
 mod checkpoint_log;
+mod checkpoint_others;
 mod device_saturated;
 mod dirty_evidence;
 mod dirty_throttle;
