@@ -4,6 +4,7 @@
 //! the power fails, and what a failover waits for. It is stricter than the drain that is seen (to the background limit),
 //! on purpose. It is never under 16 MiB, and nothing is advised where no writing under load was seen.
 
+use crate::caps::{self, Cap, Op};
 use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::Lane;
@@ -112,11 +113,6 @@ pub fn advise(window: &Window, options: &AdviseOptions) -> Advice {
     Advice { drain_target_s: options.drain_target_s, devices, settings, notes }
 }
 
-/// Remedies of a device that does all it can: PostgreSQL's settings that spread or spare writes.
-pub(crate) fn less_writing(scene: &Scene<'_>, device: &DeviceView) -> Vec<Remedy> {
-    vec![checkpoint::flush_after(scene.target(Some(device)))]
-}
-
 /// Where the device writes as fast as it can: more is dirty than the background limit, so that the flusher never rests, or
 /// a ceiling is reached, or the device is busy all the time. Elsewhere it writes what it is sent, which says nothing of
 /// what it could write.
@@ -126,9 +122,9 @@ fn at_full_rate(scene: &Scene<'_>, device: &DeviceView) -> Vec<bool> {
         .unwrap_or_else(|| scene.grid.unknown());
     let mut full = over.flags(|bytes| bytes >= 0.0);
     let busy = device.busy.smooth(1).flags(|busy| busy >= BUSY);
-    let caps = crate::caps::of(scene, device);
-    let writing = caps.iter().filter(|cap| cap.bounds_writeback && cap.op != crate::caps::Op::Read);
-    let capped: Vec<Vec<bool>> = writing.map(crate::caps::Cap::reached).collect();
+    let caps = caps::of(scene, device);
+    let writing = caps.iter().filter(|cap| cap.bounds_writeback && cap.op != Op::Read);
+    let capped: Vec<Vec<bool>> = writing.map(Cap::reached).collect();
     for flags in capped.iter().chain([&busy]) {
         full.iter_mut().zip(flags).for_each(|(full, flag)| *full |= flag);
     }

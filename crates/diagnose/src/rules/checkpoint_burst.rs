@@ -210,18 +210,12 @@ fn too_frequent(scene: &Scene<'_>) -> Option<Finding> {
     let targets: Vec<String> = target.map(|target| target.name.clone()).into_iter().collect();
     finding.foreground_lost = scene.share(&targets, &range, waits::on_wal);
     finding.severity = Severity::Info;
-    let mut figures = Figures::default();
-    let wal = forced.iter().map(|(_, wal)| *wal).reduce(f64::max);
-    figures.add("checkpoints_forced_count", Some(forced.len() as f64), Unit::Count, "checkpoints forced by WAL");
-    figures.add("checkpoint_spacing_s", spacing, Unit::Seconds, "mean time between them");
-    figures.add("wal_between_bytes", wal, Unit::Bytes, "WAL between two of them, at most");
-    figures.add("server_warnings_count", Some(warnings as f64), Unit::Count, "warnings in the server's log");
     let every = spacing.map_or_else(String::new, |seconds| format!(", one every {}", Unit::Seconds.show(seconds)));
     finding.summary = format!(
         "WAL filled max_wal_size and forced {} checkpoints{every}. Each makes the next write of every page a full page.",
         forced.len().max(warnings),
     );
-    finding.evidence = figures.list();
+    finding.evidence = forced_figures(&forced, spacing, warnings);
     finding.remedies = larger_wal(target, &forced, spacing).into_iter().collect();
     finding.unseen = not_seen(scene);
     Some(finding)
@@ -229,6 +223,16 @@ fn too_frequent(scene: &Scene<'_>) -> Option<Finding> {
 
 /// A server, and when it was forced to a checkpoint by how much WAL.
 type Forced<'a> = (Option<&'a Target>, Vec<(Moment, f64)>);
+
+fn forced_figures(forced: &[(Moment, f64)], spacing: Option<f64>, warnings: usize) -> Vec<Figure> {
+    let mut figures = Figures::default();
+    let wal = forced.iter().map(|(_, wal)| *wal).reduce(f64::max);
+    figures.add("checkpoints_forced_count", Some(forced.len() as f64), Unit::Count, "checkpoints forced by WAL");
+    figures.add("checkpoint_spacing_s", spacing, Unit::Seconds, "mean time between them");
+    figures.add("wal_between_bytes", wal, Unit::Bytes, "WAL between two of them, at most");
+    figures.add("server_warnings_count", Some(warnings as f64), Unit::Count, "warnings in the server's log");
+    figures.list()
+}
 
 /// The whole seconds between two moments.
 fn seconds_of(scene: &Scene<'_>, (from, to): (Moment, Moment)) -> Range<usize> {

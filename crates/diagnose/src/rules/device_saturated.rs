@@ -8,6 +8,7 @@ use super::io_capped;
 use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, longest};
+use crate::remedy::checkpoint;
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use crate::waits::{Wait, classify};
@@ -101,7 +102,7 @@ fn finding(scene: &Scene<'_>, device: &DeviceView, saturated: &Saturated) -> Fin
         unseen: missing.list(),
         confidence: if long && pressure_seen && lost.is_some() { Confidence::High } else { Confidence::Medium },
         victims: vec!["pg.commit".to_owned()],
-        remedies: crate::advise::less_writing(scene, device),
+        remedies: vec![checkpoint::flush_after(scene.target(Some(device)))],
     }
 }
 
