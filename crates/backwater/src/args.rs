@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// What to watch.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Watched {
-    /// Servers to watch: postgres://… or a libpq connection string; `host` for this host alone. Passwords belong into
-    /// PGPASSWORD, a password file or a service file, not here
+    /// Servers to watch: postgres://… or a libpq connection string; `host` for this host alone; for diagnose and advise
+    /// also the directory of a recording. Passwords belong into PGPASSWORD, a password file or a service file, not here
     pub(crate) targets: Vec<String>,
     #[command(flatten)]
     pub(crate) volume: VolumeArguments,

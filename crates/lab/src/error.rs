@@ -46,16 +46,6 @@ pub enum LabError {
     /// Asked for something that this run cannot do.
     #[error("{0}")]
     Refused(String),
-    /// The fault that the scenario is about did not happen, so nothing can be concluded.
-    #[error("the fault did not happen in arm '{arm}': {why}; nothing can be concluded from this run. {next}")]
-    NotAccepted {
-        /// Which arm.
-        arm: String,
-        /// What was missing.
-        why: String,
-        /// What to do.
-        next: &'static str,
-    },
     /// Somebody wanted it to end.
     #[error("stopped; everything this run changed has been put back")]
     Cancelled,

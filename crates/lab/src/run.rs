@@ -16,15 +16,28 @@ use std::collections::BTreeMap;
 
 /// Runs a scenario and says what came of it. The host is put back before this returns, whatever happens.
 pub fn run(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -> Result<Outcome, LabError> {
+    if options.without_limits {
+        return run_limited(&scenario.without_limits(), options, progress);
+    }
+    run_limited(scenario, options, progress)
+}
+
+fn run_limited(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -> Result<Outcome, LabError> {
     let arms = chosen_arms(scenario, options)?;
     let mut rig = Rig::start(scenario, options, progress)?;
     let repeats = run_arms(&mut rig, scenario, options, &arms, progress);
     let ended = rig.end();
-    // Why the arms failed says more than what failed after that.
-    let repeats = repeats?;
-    ended?;
-    accept(scenario, options, &arms, &repeats)?;
-    let outcome = summarise(scenario, options, &arms, &repeats);
+    let repeats = match (repeats, ended) {
+        // What is left on the host matters more than that somebody wanted the run to end.
+        (Err(LabError::Cancelled), Err(left)) | (Ok(_), Err(left)) => return Err(left),
+        // Otherwise why the arms failed says more than what failed after that.
+        (repeats, _) => repeats?,
+    };
+    let mut outcome = summarise(scenario, options, &arms, &repeats);
+    if let Some(why) = not_accepted(scenario, &arms, &repeats) {
+        outcome.expected.met = false;
+        outcome.doubts.insert(0, why);
+    }
     let path = options.out.join("outcome.json");
     let text = serde_json::to_string_pretty(&outcome).unwrap_or_default();
     std::fs::write(&path, text).map_err(LabError::file("write", &path))?;
@@ -103,27 +116,26 @@ fn limit_for(
     Ok(Some(limit))
 }
 
-/// Whether the fault that the scenario is about really happened.
-fn accept(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: &[Repeat]) -> Result<(), LabError> {
-    let Some(acceptance) = scenario.acceptance.as_ref().filter(|_| !options.without_limits) else { return Ok(()) };
-    if !arms.iter().any(|arm| arm.name == acceptance.arm) {
-        return Ok(());
-    }
+/// Why the fault that the scenario is about cannot be said to have happened; none where it did.
+fn not_accepted(scenario: &Scenario, arms: &[&Arm], repeats: &[Repeat]) -> Option<String> {
+    let acceptance = scenario.acceptance.as_ref()?;
+    arms.iter().find(|arm| arm.name == acceptance.arm)?;
     let of_arm = || repeats.iter().filter(|repeat| repeat.arm == acceptance.arm);
-    let refuse = |why: String| {
-        let next = "Look at the recording with `backwater diagnose`, and try again on a quieter machine";
-        Err(LabError::NotAccepted { arm: acceptance.arm.clone(), why, next })
-    };
-    if acceptance.cliff && of_arm().all(|repeat| !repeat.metrics.contains_key("time_to_cliff_s")) {
-        return refuse("throughput never fell off a cliff".to_owned());
-    }
     let drains: Vec<f64> = of_arm().filter_map(|repeat| repeat.metrics.get("drain_s").copied()).collect();
-    match median(&drains) {
-        Some(drain_s) if drain_s >= acceptance.least_drain_s => Ok(()),
-        None if acceptance.least_drain_s == 0.0 => Ok(()),
-        None => refuse("the drain did not end in the time allowed".to_owned()),
-        Some(drain_s) => refuse(format!("the drain took {drain_s:.1} s, not {:.1} s", acceptance.least_drain_s)),
-    }
+    let why = if acceptance.cliff && of_arm().all(|repeat| !repeat.metrics.contains_key("time_to_cliff_s")) {
+        "throughput never fell off a cliff".to_owned()
+    } else {
+        match median(&drains) {
+            Some(drain_s) if drain_s >= acceptance.least_drain_s => return None,
+            None if acceptance.least_drain_s == 0.0 => return None,
+            None => "the drain did not end in the time allowed".to_owned(),
+            Some(drain_s) => format!("the drain took {drain_s:.1} s, less than {:.1} s", acceptance.least_drain_s),
+        }
+    };
+    Some(format!(
+        "{}: the fault did not fully happen ({why}), so nothing can be concluded from this run; try again on a quieter machine",
+        acceptance.arm
+    ))
 }
 
 fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: &[Repeat]) -> Outcome {
@@ -141,7 +153,7 @@ fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: 
         machine: this_host(),
         outcome: comparisons(arms, &outcomes),
         arms: outcomes,
-        findings: all_findings(repeats),
+        findings: all_findings(arms, repeats),
         expected: ExpectedAll { met },
         doubts,
     }
@@ -167,23 +179,30 @@ fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcom
         expected: Expected {
             rule: named(&arm.expected.rule),
             cause: arm.expected_cause(options.allow_host_changes).map(str::to_owned),
-            met: options.without_limits || own.iter().all(|repeat| repeat.meets(arm, options)),
+            met: own.iter().all(|repeat| repeat.meets(arm, options)),
         },
     }
 }
 
-/// Every finding once for each rule, cause and queue: the one with the most evidence of its severity.
-fn all_findings(repeats: &[Repeat]) -> Vec<Finding> {
-    let mut best: BTreeMap<(String, String, String), Finding> = BTreeMap::new();
-    for finding in repeats.iter().flat_map(|repeat| &repeat.findings) {
-        let key = (finding.rule.clone(), finding.cause.clone(), finding.queue.clone());
-        let known = best.entry(key).or_insert_with(|| finding.clone());
-        if (finding.severity, finding.confidence) > (known.severity, known.confidence) {
-            *known = finding.clone();
+/// Every finding once for each arm, rule, cause and queue, the surest of its repeats; in the order of arms, then as
+/// they were found.
+fn all_findings(arms: &[&Arm], repeats: &[Repeat]) -> Vec<Finding> {
+    let mut list: Vec<Finding> = Vec::new();
+    for arm in arms {
+        let first_of_arm = list.len();
+        for finding in repeats.iter().filter(|repeat| repeat.arm == arm.name).flat_map(|repeat| &repeat.findings) {
+            let same = |known: &&mut Finding| {
+                (&known.rule, &known.cause, &known.queue) == (&finding.rule, &finding.cause, &finding.queue)
+            };
+            match list[first_of_arm..].iter_mut().find(same) {
+                None => list.push(finding.clone()),
+                Some(known) if (finding.severity, finding.confidence) > (known.severity, known.confidence) => {
+                    *known = finding.clone();
+                }
+                Some(_) => {}
+            }
         }
     }
-    let mut list: Vec<Finding> = best.into_values().collect();
-    list.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     list
 }
 

@@ -281,6 +281,23 @@ impl Scenario {
         self.arms.iter().find(|arm| arm.name == name)
     }
 
+    /// The same load and nothing else, for a host where no limit may be set: one arm, nothing expected of it.
+    pub fn without_limits(&self) -> Scenario {
+        let arm = Arm {
+            name: "no-limit".to_owned(),
+            published: None,
+            same_as: None,
+            dirty_limit: DirtyLimit::System,
+            advised_from: None,
+            write_iops: None,
+            write_bytes_per_s: None,
+            settings: BTreeMap::new(),
+            expected: ExpectedFinding { rule: "any".to_owned(), cause: None },
+        };
+        let quick = QuickPart { arms: vec![arm.name.clone()], ..self.quick.clone() };
+        Scenario { arms: vec![arm], quick, acceptance: None, ..self.clone() }
+    }
+
     fn check(&self, path: &str) -> Result<(), ScenarioError> {
         let fail = |field: &str, value: String, why| {
             Err(ScenarioError::Impossible { path: path.to_owned(), field: field.to_owned(), value, why })
@@ -314,7 +331,7 @@ impl Scenario {
         if self.load.rate_per_s.is_some_and(|rate| !(rate > 0.0 && rate <= 1e6)) {
             return fail(
                 "load.rate_per_s",
-                format!("{:?}", self.load.rate_per_s),
+                self.load.rate_per_s.unwrap_or_default().to_string(),
                 "give more than 0 and at most 1000000",
             );
         }
@@ -355,7 +372,7 @@ impl Scenario {
             if arm.write_iops.is_some_and(|iops| iops < 10) {
                 return fail(
                     field("write_iops"),
-                    format!("{:?}", arm.write_iops),
+                    arm.write_iops.unwrap_or_default().to_string(),
                     "fewer than 10 a second would stop the server",
                 );
             }
@@ -363,7 +380,7 @@ impl Scenario {
             if arm.dirty_limit == DirtyLimit::Advised && source.is_none_or(|name| self.arm(name).is_none()) {
                 return fail(
                     field("advised_from"),
-                    format!("{source:?}"),
+                    source.unwrap_or("nothing").to_owned(),
                     "name the arm whose recording the advice is made from",
                 );
             }

@@ -154,7 +154,7 @@ pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) ->
         out: out.clone(),
         quick: arguments.quick,
         repeats: arguments.repeats,
-        arms: if without_limits { vec![scenario.arms[0].name.clone()] } else { arguments.arms.clone() },
+        arms: if without_limits { Vec::new() } else { arguments.arms.clone() },
         version: arguments.version,
         server_bin: arguments.server_bin.clone(),
         allow_host_changes: arguments.allow_host_changes,
@@ -162,7 +162,10 @@ pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) ->
         state_dir,
         cancel: signals::cancel_flag()?,
     };
-    let outcome = run_scenario(&scenario, &options, &Bar::default())?;
+    let outcome = run_scenario(&scenario, &options, &Bar::default()).inspect_err(|_| {
+        // Only if nothing was recorded: a directory that holds something is not removed.
+        let _kept = std::fs::remove_dir(&out);
+    })?;
     if arguments.json {
         terminal::print_json(&outcome)?;
     } else {
@@ -175,7 +178,7 @@ fn print_outcome(scenario: &Scenario, outcome: &Outcome, out: &Path, without_lim
     let style = terminal::style();
     let seen = Seen::open(out)?;
     terminal::print(&seen.plots(outcome, &style))?;
-    terminal::print(&backwater_report::findings(&outcome.findings, &seen.window.meta, &style))?;
+    terminal::print(&seen.findings(outcome, &style))?;
     if let Some(advice) = seen.advice(scenario) {
         terminal::print(&backwater_report::advice(&advice, &style))?;
     }
@@ -219,7 +222,7 @@ fn put_right(state_dir: &Path) -> anyhow::Result<(bool, usize)> {
     let recovered = backwater_undo::recover(state_dir)?;
     for run in &recovered {
         let what = if run.what.is_empty() { "a run" } else { &run.what };
-        terminal::note(&format!("{what} was killed; put back {} changes", run.undone.len()));
+        terminal::note(&format!("{what} did not end well; changes put back now: {}", run.undone.len()));
         for change in &run.undone {
             tracing::info!("put back: {change}");
         }

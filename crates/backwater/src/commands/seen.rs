@@ -3,7 +3,7 @@
 use backwater_diagnose::{Advice, AdviseOptions, advise};
 use backwater_lab::metrics::{Phases, throughput};
 use backwater_lab::scenario::{DirtyLimit, Scenario};
-use backwater_model::{ArmOutcome, EventKind, Moment, Outcome, Unit, Window, catalogue};
+use backwater_model::{ArmOutcome, EventKind, Finding, Moment, Outcome, Unit, Window, catalogue};
 use backwater_record::Recording;
 use backwater_report::{Curve, Panel, Style, panels};
 use std::path::Path;
@@ -37,6 +37,31 @@ impl Seen {
         text
     }
 
+    /// What was found in the first arm, whole; of the others by name.
+    pub(crate) fn findings(&self, outcome: &Outcome, style: &Style) -> String {
+        let mut text = String::new();
+        for (place, arm) in outcome.arms.iter().enumerate() {
+            let own: Vec<Finding> = outcome.findings.iter().filter(|f| self.is_of(f, &arm.name)).cloned().collect();
+            if place == 0 {
+                let found = backwater_report::findings(&own, &self.window.meta, style);
+                text.push_str(&format!("Found in arm {}\n{found}\n", arm.name));
+            } else {
+                let names: Vec<String> =
+                    own.iter().map(|finding| format!("{} ({})", finding.rule, finding.cause)).collect();
+                let names = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+                text.push_str(&format!("Found in arm {}: {names}\n", arm.name));
+            }
+        }
+        text
+    }
+
+    /// Whether a finding lies within a repeat of this arm.
+    fn is_of(&self, finding: &Finding, arm: &str) -> bool {
+        let starts = self.window.events_of(EventKind::Mark).filter(|event| event.at <= finding.to);
+        let last = starts.filter(|event| event.fields.get("phase").is_some_and(|phase| phase == "load")).last();
+        last.and_then(|event| event.fields.get("arm")).is_some_and(|of| of == arm)
+    }
+
     /// What `advise` says of the arm that the advised one was made from.
     pub(crate) fn advice(&self, scenario: &Scenario) -> Option<Advice> {
         let advised = scenario.arms.iter().find(|arm| arm.dirty_limit == DirtyLimit::Advised)?;
@@ -57,7 +82,7 @@ pub(crate) fn conclusion(scenario: &Scenario, outcome: &Outcome) -> String {
         lines.extend(fall(before));
     }
     if let (Some(before), Some(after)) = (before, after) {
-        lines.extend(change(before, after));
+        lines.extend(change(before, after, scenario.run.drain_target_s));
     }
     if lines.is_empty() {
         return String::new();
@@ -80,19 +105,21 @@ fn fall(arm: &ArmOutcome) -> Option<String> {
     ))
 }
 
-fn change(before: &ArmOutcome, after: &ArmOutcome) -> Option<String> {
+fn change(before: &ArmOutcome, after: &ArmOutcome, target_s: f64) -> Option<String> {
     let pair = |name, unit| Some((shown(before, name, unit)?, shown(after, name, unit)?));
     let drain = pair("drain_s", Unit::Seconds)?;
     let dirty = pair("dirty_peak_bytes", Unit::Bytes)?;
     let least = pair("tps_least", Unit::PerSecond)?;
     let mean = pair("tps_mean", Unit::PerSecond)?;
+    let p99 = pair("latency_p99_ms", Unit::Milliseconds)?;
     let predicted = shown(after, "predicted_drain_s", Unit::Seconds);
     let predicted = predicted.map(|drain| format!(" (predicted: {drain})")).unwrap_or_default();
     Some(format!(
-        "With the advised limit: drain {} -> {}{predicted}; data at risk {} -> {}; worst second {} -> {}; mean {} -> {}.\n  \
-         A limit makes the stall short and steady, it does not make the volume faster: the mean is what the volume can \
-         drain, once the free fill is over.",
-        drain.0, drain.1, dirty.0, dirty.1, least.0, least.1, mean.0, mean.1
+        "With the advised limit (for a drain within {target_s} s): drain {} -> {}{predicted}; data at risk {} -> {}.\n  \
+         What it costs: mean {} -> {}, worst second {} -> {}, latency p99 from the intended start {} -> {}, because the\n  \
+         queue that was filled for free is smaller. A limit bounds the drain and what is at risk; it does not make the\n  \
+         volume faster. Under a load that lasts, both end at what the volume can write; only more of that raises it.",
+        drain.0, drain.1, dirty.0, dirty.1, mean.0, mean.1, least.0, least.1, p99.0, p99.1
     ))
 }
 

@@ -90,7 +90,8 @@ impl Sessions {
     fn sample(&mut self, row: &Row, at: Moment, target: &Text) -> Sample {
         let text = |column: usize| get::<&str>(row, column).filter(|text| !text.is_empty());
         let pid = get(row, 0).unwrap_or_default();
-        let (kernel_wait, kernel_state) = self.kernel.as_mut().map(|kernel| kernel.read(pid)).unwrap_or_default();
+        let kernel = self.kernel.as_mut().filter(|_| !waits::on_its_latch(text(8)));
+        let (kernel_wait, kernel_state) = kernel.map(|kernel| kernel.read(pid)).unwrap_or_default();
         let wait = Wait { backend_type: text(1), event: text(9), kernel: kernel_wait.as_deref() };
         let queue = waits::place(wait).and_then(|place| waits::queue_name(place, self.data_device.as_deref()));
         let name = |names: &HashMap<u32, Option<Text>>, oid: Option<u32>| names.get(&oid?).cloned().flatten();

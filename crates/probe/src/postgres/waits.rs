@@ -92,6 +92,12 @@ const TABLE: &[Line] = &[
     },
 ];
 
+/// Whether a session of this wait class sleeps on its latch, for another process or a client: the kernel has nothing to
+/// add to that, and asking it for each session is the dearest part of a look.
+pub(super) fn on_its_latch(class: Option<&str>) -> bool {
+    matches!(class, Some("Activity" | "Client" | "Extension" | "IPC" | "Lock" | "Timeout"))
+}
+
 /// The queue this wait belongs to, where the waits tell.
 pub(super) fn place(wait: Wait<'_>) -> Option<Place> {
     let event = wait.event.map(canonical).unwrap_or_default();
