@@ -132,6 +132,24 @@ catalogue! {
     TCP_RETRANSMITS "host.tcp.retransmits" Count Counter ["target" "pid" "local" "peer"] "Segments sent again";
     TCP_DELIVERY_RATE "host.tcp.delivery_bytes_per_s" BytesPerSecond Gauge ["target" "pid" "local" "peer"] "Latest delivery rate";
 
+    TCP_SENT "host.tcp.sent_bytes" Bytes Counter ["target" "pid" "local" "peer"] "Sent, what was sent again included (Linux 4.19)";
+    TCP_SEGMENTS_OUT "host.tcp.segments_out" Count Counter ["target" "pid" "local" "peer"] "Segments sent";
+    TCP_SEGMENTS_IN "host.tcp.segments_in" Count Counter ["target" "pid" "local" "peer"] "Segments received";
+    TCP_PEER_WINDOW "host.tcp.peer_window_bytes" Bytes Gauge ["target" "pid" "local" "peer"] "Receive window the peer offers (Linux 5.4)";
+
+    // Network interfaces of the watched server's network namespace; `target` is the server's name, `host` for the host's own.
+    NET_SENT_BYTES "host.net.sent_bytes" Bytes Counter ["target" "if"] "Bytes sent";
+    NET_RECEIVED_BYTES "host.net.received_bytes" Bytes Counter ["target" "if"] "Bytes received";
+    NET_SENT_PACKETS "host.net.sent_packets" Count Counter ["target" "if"] "Packets sent";
+    NET_RECEIVED_PACKETS "host.net.received_packets" Count Counter ["target" "if"] "Packets received";
+    NET_DROPS "host.net.drops" Count Counter ["target" "if"] "Packets dropped on their way out, by the queueing discipline or the device";
+    NET_BACKLOG "host.net.backlog_bytes" Bytes Gauge ["target" "if"] "Bytes standing in the interface's queueing discipline";
+    NET_SPEED "host.net.speed_bytes_per_s" BytesPerSecond Gauge ["target" "if"] "Speed the device says it has (/sys/class/net/*/speed); no point where it says none";
+    NET_SHAPER "host.net.shaper_bytes_per_s" BytesPerSecond Gauge ["target" "if"] "Rate of the shaper on the interface (TBF, or HTB's root class)";
+
+    // File systems of watched directories.
+    VOLUME_FREE "host.volume.free_bytes" Bytes Gauge ["dev"] "Free space for ordinary users on the file system that lies on the device";
+
     // Volumes whose rating was told.
     VOLUME_IOPS "host.volume.declared_iops" PerSecond Gauge ["dev"] "Declared I/O operations a second";
     VOLUME_BPS "host.volume.declared_bytes_per_s" BytesPerSecond Gauge ["dev"] "Declared bytes a second";
@@ -143,6 +161,12 @@ catalogue! {
     PG_WAL_FLUSH "pg.wal.flush_bytes" Bytes Counter ["target"] "Flush position (pg_current_wal_flush_lsn)";
     PG_WAL_RECEIVE "pg.wal.receive_bytes" Bytes Counter ["target"] "On a standby: received and flushed";
     PG_WAL_REPLAY "pg.wal.replay_bytes" Bytes Counter ["target"] "On a standby: replayed";
+    PG_WAL_OLDEST_KEPT "pg.wal.oldest_kept_bytes" Bytes Gauge ["target"] "Begin of the oldest segment still in pg_wal (pg_ls_waldir)";
+    PG_WAL_DIR "pg.wal.directory_bytes" Bytes Gauge ["target"] "Size of all segments in pg_wal (pg_ls_waldir)";
+    PG_WAL_WRITES "pg.wal.writes" Count Counter ["target"] "Times WAL was written (14 to 17: pg_stat_wal; 18: pg_stat_io)";
+    PG_WAL_SYNCS "pg.wal.syncs" Count Counter ["target"] "Times WAL was synced (14 to 17: pg_stat_wal; 18: pg_stat_io)";
+    PG_WAL_WRITE_MS "pg.wal.write_ms" Milliseconds Counter ["target"] "Time in writes of WAL (with track_wal_io_timing)";
+    PG_WAL_SYNC_MS "pg.wal.sync_ms" Milliseconds Counter ["target"] "Time in syncs of WAL (with track_wal_io_timing)";
     PG_WAL_RECORDS "pg.wal.records" Count Counter ["target"] "WAL records (14+)";
     PG_WAL_FPI "pg.wal.full_page_images" Count Counter ["target"] "Full-page images (14+)";
     PG_WAL_BUFFERS_FULL "pg.wal.buffers_full" Count Counter ["target"] "Times WAL was written because wal_buffers were full (14+)";
@@ -187,11 +211,34 @@ catalogue! {
     PG_REPL_WRITE "pg.replication.write_bytes" Bytes Counter ["target" "standby"] "Position the standby has written";
     PG_REPL_FLUSH "pg.replication.flush_bytes" Bytes Counter ["target" "standby"] "Position the standby has flushed";
     PG_REPL_REPLAY "pg.replication.replay_bytes" Bytes Counter ["target" "standby"] "Position the standby has replayed";
+    PG_REPL_WRITE_LAG "pg.replication.write_lag_us" Microseconds Gauge ["target" "standby"] "write_lag as the server shows it: of the last WAL acknowledged, and frozen while nothing is";
+    PG_REPL_FLUSH_LAG "pg.replication.flush_lag_us" Microseconds Gauge ["target" "standby"] "flush_lag as the server shows it";
+    PG_REPL_REPLAY_LAG "pg.replication.replay_lag_us" Microseconds Gauge ["target" "standby"] "replay_lag as the server shows it";
+    PG_REPL_REPLY_AGE "pg.replication.reply_age_s" Seconds Gauge ["target" "standby"] "How long ago the standby last spoke (reply_time); its positions are that old";
+    PG_REPL_STREAMING "pg.replication.streaming" Flag Gauge ["target" "standby"] "Whether the walsender is in state streaming (0: startup, catchup)";
+    PG_REPL_SYNC "pg.replication.synchronous" Flag Gauge ["target" "standby"] "Whether commits wait for this standby (sync_state sync or quorum)";
+    PG_REPL_PID "pg.replication.walsender_pid" Count Gauge ["target" "standby"] "Process id of the walsender, by which its socket is found";
+    PG_RECEIVER_STREAMING "pg.receiver.streaming" Flag Gauge ["target"] "On a standby: whether the walreceiver is connected and streaming";
+    PG_RECEIVER_WRITTEN "pg.receiver.written_bytes" Bytes Counter ["target"] "On a standby: received and written, not yet flushed (13+)";
+    PG_RECEIVER_LATEST_END "pg.receiver.latest_end_bytes" Bytes Counter ["target"] "On a standby: the end of WAL its upstream last told of";
+    PG_RECEIVER_MESSAGE_AGE "pg.receiver.message_age_s" Seconds Gauge ["target"] "On a standby: how long ago its upstream last spoke";
+    PG_REPLAY_PAUSED "pg.replay.paused" Flag Gauge ["target"] "On a standby: whether replay is paused";
+    PG_REPLAY_CONFLICTS "pg.replay.conflicts" Count Counter ["target" "kind"] "On a standby: queries cancelled so that replay could go on (pg_stat_database_conflicts)";
+    PG_TIMELINE "pg.wal.timeline" Count Gauge ["target"] "Timeline of the last checkpoint";
+    PG_SLOT_LOST "pg.slot.lost" Flag Gauge ["target" "slot"] "Whether the slot has lost WAL that its reader needs (wal_status lost, 13+)";
+    PG_SLOT_UNRESERVED "pg.slot.unreserved" Flag Gauge ["target" "slot"] "Whether the next checkpoint may remove WAL that the slot needs (wal_status unreserved, 13+)";
     PG_SLOT_RESTART "pg.slot.restart_bytes" Bytes Counter ["target" "slot"] "Oldest WAL the slot keeps";
     PG_SLOT_ACTIVE "pg.slot.active" Flag Gauge ["target" "slot"] "Whether somebody reads from the slot";
     PG_SLOT_SAFE "pg.slot.safe_bytes" Bytes Gauge ["target" "slot"] "WAL that may still be written before the slot is lost (13+)";
     PG_ARCHIVED "pg.archiver.archived" Count Counter ["target"] "Segments archived";
     PG_ARCHIVE_FAILED "pg.archiver.failed" Count Counter ["target"] "Failed attempts to archive";
+
+    PG_ARCHIVED_UPTO "pg.archiver.last_archived_bytes" Bytes Counter ["target"] "End of the last segment archived";
+
+    // PostgreSQL: what a failover manager's check would see.
+    PG_HEARTBEAT "pg.heartbeat.response_us" Microseconds Gauge ["target"] "From the intended start of a heartbeat (connect, one row, commit) to its acknowledgement";
+    PG_HEARTBEATS "pg.heartbeat.answered" Count Counter ["target"] "Heartbeats that were answered in time";
+    PG_HEARTBEATS_MISSED "pg.heartbeat.missed" Count Counter ["target"] "Heartbeats that were not answered in time";
 
     // PostgreSQL: sessions, and the probe itself.
     PG_SESSIONS_ACTIVE "pg.sessions.active" Count Gauge ["target"] "Client sessions in state active";
@@ -204,6 +251,7 @@ catalogue! {
     LOAD_FAILED "load.failures" Count Counter [] "Transactions that failed";
     LOAD_LATENCY_US "load.latency_us_total" Microseconds Counter [] "Sum of latencies from the intended start";
     LOAD_SERVICE_US "load.service_us_total" Microseconds Counter [] "Sum of latencies from the actual start";
+    LOAD_ROWS "load.rows" Count Counter [] "Rows whose statement was answered";
     LOAD_WAITING "load.waiting" Count Gauge [] "Transactions begun and not yet answered";
 
     // The recorder itself.
