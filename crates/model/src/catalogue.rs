@@ -251,6 +251,7 @@ catalogue! {
     LOAD_FAILED "load.failures" Count Counter [] "Transactions that failed";
     LOAD_LATENCY_US "load.latency_us_total" Microseconds Counter [] "Sum of latencies from the intended start";
     LOAD_SERVICE_US "load.service_us_total" Microseconds Counter [] "Sum of latencies from the actual start";
+    LOAD_COMMIT_US "load.commit_us_total" Microseconds Counter [] "Time that clients spent in the commits of completed transactions alone";
     LOAD_ROWS "load.rows" Count Counter [] "Rows whose statement was answered";
     LOAD_WAITING "load.waiting" Count Gauge [] "Transactions begun and not yet answered";
 
