@@ -22,6 +22,9 @@ pub enum EventKind {
     Mark,
     /// The recorder speaking of itself.
     Recorder,
+    /// Somebody's work was slowed, ended or released (fields `rule`, `action`, `step`, `session`, `user`, `pool`,
+    /// `statement`, and the figures that were over).
+    Decision,
 }
 
 /// Something that happened at one moment.
