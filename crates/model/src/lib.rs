@@ -19,6 +19,7 @@ mod series;
 mod stage;
 mod time;
 mod units;
+mod wait;
 mod window;
 
 pub use event::{Event, EventKind};
@@ -34,4 +35,5 @@ pub use series::{Kind, Labels, Provenance, Series, SeriesId};
 pub use stage::{Ceiling, CeilingSource, Resource, Shares, Stage};
 pub use time::{Moment, Span};
 pub use units::{Bytes, BytesPerSecond, Lsn, ParseUnitError, PerSecond, Unit};
+pub use wait::{CARRIERS, CommitWait, Doing, canonical_wait, is_nap};
 pub use window::Window;
