@@ -33,6 +33,9 @@ const BACKLOGGED_FILL: f64 = 0.5;
 const CLEAR_LEAD: f64 = 0.15;
 /// A stage that was hindered for most of the window binds nothing.
 const LEAST_UNHINDERED: f64 = 0.5;
+/// A queue is full, however small it is, if whoever puts into it is blocked by it for this share of the window: a
+/// socket's buffer holds a few megabytes, which a fast link carries away in a blink.
+const FULL: f64 = 0.5;
 
 impl Path {
     /// The queue of this name.
@@ -40,15 +43,15 @@ impl Path {
         self.queues.iter().find(|queue| queue.name == name)
     }
 
-    /// The binding stage: of those whose queue is backlogged, the one least blocked and least starved. None where
-    /// nothing is backlogged, where a candidate's queue or shares are unknown (it might be the one), or where two are
+    /// The binding stage: of those whose queue is backlogged (or full, since the stage before it is blocked), the one least
+    /// blocked and least starved. None where nothing is backlogged, where a candidate's queue or shares are unknown (it might be the one), or where two are
     /// too close to call: "unknown" is better than a guess.
     pub fn binding(&self) -> Option<Binding> {
         let mut ranked = Vec::new();
         for stage in &self.stages {
             let Some(from) = stage.from.as_deref() else { continue };
             let queue = self.queue(from)?;
-            if backlogged(queue)? {
+            if self.full(from) || backlogged(queue)? {
                 ranked.push((unhindered(stage)?, stage, queue));
             }
         }
@@ -61,6 +64,12 @@ impl Path {
             unhindered: best,
             victims: self.upstream_of(&queue.name),
         })
+    }
+
+    /// Whether a stage that puts into this queue is blocked by it for most of the window.
+    fn full(&self, queue: &str) -> bool {
+        let into = |stage: &&Stage| stage.to.as_deref() == Some(queue);
+        self.stages.iter().filter(into).any(|stage| stage.shares.blocked.is_some_and(|share| share >= FULL))
     }
 
     /// Names of all queues from which work flows into this one, nearest first.

@@ -91,6 +91,11 @@ pub enum Source {
     FirstOf(Vec<Source>),
     /// The smallest of these that are known.
     Least(Vec<Source>),
+    /// The largest of these that are known.
+    Most(Vec<Source>),
+    /// A level that counts only while its readings tell of a time no more than so many seconds before: positions of a
+    /// standby are as old as its last word.
+    Fresh(Box<Source>, f64),
 }
 
 /// One series of a sum: name, labels that must match, factor.
@@ -114,27 +119,33 @@ impl Source {
 
     /// The value at `at`, made of readings no older than `oldest_s` seconds.
     pub fn value(&self, window: &Window, at: Moment, oldest_s: f64) -> Option<f64> {
-        let one = |track: Track<'_>| track.at(at, oldest_s).map(|point| point.value);
-        self.evaluate(window, &one)
+        let one = |track: Track<'_>, within_s: f64| {
+            let point = track.at(at, oldest_s)?;
+            (at.seconds_since(point.true_at()) <= within_s).then_some(point.value)
+        };
+        self.evaluate(window, f64::INFINITY, &one)
     }
 
     /// The rate, per second, over the `over_s` seconds before `at`.
     pub fn rate(&self, window: &Window, at: Moment, over_s: f64) -> Option<f64> {
         let from = Moment::from_seconds(at.seconds() - over_s);
-        let one = |track: Track<'_>| track.between(from, at).rate();
-        self.evaluate(window, &one)
+        let one = |track: Track<'_>, _: f64| track.between(from, at).rate();
+        self.evaluate(window, f64::INFINITY, &one)
     }
 
-    fn evaluate(&self, window: &Window, one: &dyn Fn(Track<'_>) -> Option<f64>) -> Option<f64> {
+    fn evaluate(&self, window: &Window, within_s: f64, one: &dyn Fn(Track<'_>, f64) -> Option<f64>) -> Option<f64> {
+        let each = |source: &Source| source.evaluate(window, within_s, one);
         match self {
             Source::Unknown => None,
             Source::Fixed(value) => Some(*value),
             Source::Sum(terms) => terms.iter().try_fold(0.0, |sum, (name, labels, factor)| {
                 let labels: Vec<_> = labels.iter().map(|(label, value)| (*label, value.as_str())).collect();
-                Some(sum + factor * one(window.track(name, &labels)?)?)
+                Some(sum + factor * one(window.track(name, &labels)?, within_s)?)
             }),
-            Source::FirstOf(list) => list.iter().find_map(|source| source.evaluate(window, one)),
-            Source::Least(list) => list.iter().filter_map(|source| source.evaluate(window, one)).reduce(f64::min),
+            Source::FirstOf(list) => list.iter().find_map(each),
+            Source::Least(list) => list.iter().filter_map(each).reduce(f64::min),
+            Source::Most(list) => list.iter().filter_map(each).reduce(f64::max),
+            Source::Fresh(source, within_s) => source.evaluate(window, *within_s, one),
         }
     }
 }

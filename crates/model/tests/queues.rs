@@ -156,17 +156,19 @@ proptest! {
     fn the_binding_stage_is_backlogged_and_leads_clearly_or_is_not_told(
         parts in vec((known_mostly(100.0), known_mostly(1.0), known_mostly(1.0)), 0..6),
     ) {
-        let backlogged = |part: &Part| part.0.map(|level| level >= 5.0);
+        // A queue stands for itself, or is full because whoever puts into it is blocked.
+        let full = |at: usize| at > 0 && parts[at - 1].1.is_some_and(|blocked| blocked >= 0.5);
+        let backlogged = |at: usize| if full(at) { Some(true) } else { parts[at].0.map(|level| level >= 5.0) };
         let unhindered = |part: &Part| Some((1.0 - part.1? - part.2?).clamp(0.0, 1.0));
-        let vague = |part: &Part| backlogged(part).is_none() || (backlogged(part) == Some(true) && unhindered(part).is_none());
+        let vague = |at: usize| backlogged(at).is_none() || (backlogged(at) == Some(true) && unhindered(&parts[at]).is_none());
         let Some(Binding { stage, queue, unhindered: share, victims }) = chain(&parts).binding() else { return Ok(()) };
-        prop_assert!(!parts.iter().any(vague), "an unknown candidate might be the one");
+        prop_assert!(!(0..parts.len()).any(vague), "an unknown candidate might be the one");
         let at: usize = stage[1..].parse().unwrap();
         prop_assert_eq!(queue, format!("q{at}"));
-        prop_assert_eq!(backlogged(&parts[at]), Some(true));
+        prop_assert_eq!(backlogged(at), Some(true));
         prop_assert_eq!(unhindered(&parts[at]), Some(share));
         prop_assert!(share >= 0.5);
-        for (other, part) in parts.iter().enumerate().filter(|(other, part)| *other != at && backlogged(part) == Some(true)) {
+        for (other, part) in parts.iter().enumerate().filter(|(other, _)| *other != at && backlogged(*other) == Some(true)) {
             prop_assert!(unhindered(part).unwrap() <= share - 0.15 + 1e-9, "s{other} is too close");
         }
         let upstream: Vec<String> = (0..at).rev().map(|before| format!("q{before}")).collect();
@@ -193,6 +195,9 @@ fn where_nothing_is_known_nothing_binds() {
     assert_eq!(chain(&[free, (Some(90.0), Some(0.1), Some(0.0))]).binding(), None, "too close");
     let clear = chain(&[(Some(90.0), Some(0.9), Some(0.0)), (Some(90.0), Some(0.0), Some(0.1))]).binding().unwrap();
     assert_eq!((clear.stage.as_str(), clear.victims), ("s1", vec!["q0".to_owned()]));
+    // A buffer that is full, however small: whoever fills it is blocked.
+    let full = chain(&[(Some(90.0), Some(0.9), Some(0.0)), (Some(1.0), Some(0.0), Some(0.1))]).binding().unwrap();
+    assert_eq!((full.stage.as_str(), full.victims), ("s1", vec!["q0".to_owned()]));
     // A stage whose queue was not read might be the one that binds.
     let mut path = chain(&[free]);
     path.stages.push(stage("elsewhere", "unread", None, Some(0.0), Some(0.0)));
