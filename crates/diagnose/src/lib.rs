@@ -7,6 +7,7 @@
 mod advise;
 mod caps;
 pub mod cliff;
+pub mod commit;
 mod compare;
 mod device;
 pub mod drain;

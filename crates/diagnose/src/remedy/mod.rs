@@ -1,5 +1,6 @@
 //! Remedies as commands: what to run now, what keeps it so, and what takes it back.
 
 pub(crate) mod checkpoint;
+pub(crate) mod commit;
 pub(crate) mod dirty;
 pub(crate) mod iops;

@@ -3,6 +3,7 @@
 mod checkpoint_burst;
 mod checkpoint_log;
 mod checkpoint_others;
+mod commit_too_small;
 mod device_saturated;
 mod dirty_evidence;
 mod dirty_throttle;
@@ -54,6 +55,12 @@ pub const RULES: &[RuleInfo] = &[
         summary: "Throughput dips while checkpoints sync, or checkpoints are forced too often.",
         page: include_str!("../../../../docs/rules/checkpoint-burst.md"),
     },
+    RuleInfo {
+        name: "commit-too-small",
+        causes: &["local-sync", "standby-answer", "storage-answer"],
+        summary: "A job spends its time waiting for commits of a few rows each.",
+        page: include_str!("../../../../docs/rules/commit-too-small.md"),
+    },
 ];
 
 /// The rule of this name.
@@ -69,6 +76,7 @@ pub fn diagnose(window: &Window, options: &Options) -> Vec<Finding> {
     findings.extend(io_capped::find(&scene, options));
     findings.extend(device_saturated::find(&scene));
     findings.extend(checkpoint_burst::find(&scene));
+    findings.extend(commit_too_small::find(&scene));
     relate(&mut findings);
     let rank = |finding: &Finding| RULES.iter().position(|rule| rule.name == finding.rule);
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| rank(a).cmp(&rank(b))).then(a.from.cmp(&b.from)));

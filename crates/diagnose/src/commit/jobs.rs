@@ -1,0 +1,138 @@
+//! Jobs: sessions that write one small transaction after the other, by a procedure that commits inside or by the same
+//! statement again and again. Only of such can be said that more could go into a commit; sessions that do many different
+//! things, or that rest between their transactions, are the users of an application, whose commits are as small as their
+//! business.
+
+use super::queue::{expected_looks, looks};
+use crate::waits::foreground;
+use backwater_model::{Moment, Sample, Text, Track, Window, catalogue as cat};
+use std::collections::BTreeMap;
+
+/// A job lasts at least so long, and is seen at least so often.
+const LEAST_S: f64 = 5.0;
+const LEAST_SAMPLES: usize = 12;
+/// Share of looks at which a job is at work.
+const BUSY: f64 = 0.5;
+/// Share of a job's samples that are of one and the same statement, those that begin and end transactions apart.
+const SAME: f64 = 0.8;
+/// Share of the rows changed that are inserted, for a repeated INSERT to be called a job.
+const INSERTED: f64 = 0.8;
+
+/// How a job commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Inside a procedure or a DO block.
+    Procedure,
+    /// By statements of its own, from the client.
+    Statements,
+}
+
+/// One session's job.
+#[derive(Clone, Debug)]
+pub(crate) struct Job<'a> {
+    pub(crate) kind: Kind,
+    /// The statement that it repeats, where texts can be seen.
+    pub(crate) statement: Option<Text>,
+    pub(crate) samples: Vec<&'a Sample>,
+    /// Share of looks at which it was at work.
+    pub(crate) busy: f64,
+}
+
+impl Job<'_> {
+    pub(crate) fn from(&self) -> Moment {
+        self.samples.first().map(|sample| sample.at).unwrap_or_default()
+    }
+
+    pub(crate) fn to(&self) -> Moment {
+        self.samples.last().map(|sample| sample.at).unwrap_or_default()
+    }
+
+    /// How long one of its transactions takes, in milliseconds, by their mean age (a moment chosen at random lies in the
+    /// middle, on average); none where ages are not told.
+    pub(crate) fn transaction_ms(&self) -> Option<f64> {
+        let ages: Vec<f64> =
+            self.samples.iter().filter_map(|sample| sample.xact_age_ms).map(|age| age as f64).collect();
+        (!ages.is_empty()).then(|| 2.0 * ages.iter().sum::<f64>() / ages.len() as f64)
+    }
+}
+
+/// The jobs of one server.
+pub(crate) fn jobs<'a>(window: &'a Window, target: &str) -> Vec<Job<'a>> {
+    let mut sessions: BTreeMap<i32, Vec<&Sample>> = BTreeMap::new();
+    for sample in window.samples().iter().filter(|sample| *sample.target == *target && foreground(sample)) {
+        sessions.entry(sample.pid).or_default().push(sample);
+    }
+    let per_s = look_rate(window, target);
+    let inserting = inserting(window, target);
+    sessions.into_values().filter_map(|samples| job(samples, per_s, inserting)).collect()
+}
+
+/// Looks a second.
+fn look_rate(window: &Window, target: &str) -> Option<f64> {
+    let track = window.track(cat::PG_PROBE_RESPONSE.name, &[("target", target)])?;
+    let points = track.between(window.from, window.to).points;
+    let seconds = points.last()?.at.seconds_since(points.first()?.at);
+    (seconds > 0.0).then(|| (looks(window, target).unwrap_or(points.len()) - 1) as f64 / seconds)
+}
+
+fn job(samples: Vec<&Sample>, looks_per_s: Option<f64>, inserting: Option<bool>) -> Option<Job<'_>> {
+    let (first, last) = (samples.first()?.at, samples.last()?.at);
+    let seconds = last.seconds_since(first);
+    if samples.len() < LEAST_SAMPLES || seconds < LEAST_S {
+        return None;
+    }
+    let moments: Vec<Moment> = samples.iter().map(|sample| sample.at).collect();
+    let looks = looks_per_s.map(|per_s| per_s * seconds + 1.0).or(expected_looks(&moments).map(|count| count as f64))?;
+    let busy = (samples.len() as f64 / looks).min(1.0);
+    let (statement, same) = statement(&samples);
+    if busy < BUSY || same < SAME {
+        return None;
+    }
+    let begins = |word: &str| statement.as_deref().is_some_and(|text| first_word(text).eq_ignore_ascii_case(word));
+    let kind = if begins("CALL") || begins("DO") {
+        Kind::Procedure
+    } else if (begins("INSERT") || begins("COPY") || statement.is_none()) && inserting.unwrap_or(statement.is_some()) {
+        Kind::Statements
+    } else {
+        return None;
+    };
+    Some(Job { kind, statement, samples, busy })
+}
+
+/// The statement seen most often, and its share among all but those that begin and end transactions. A session of which
+/// only those were seen has no statement, and that all of the time.
+fn statement(samples: &[&Sample]) -> (Option<Text>, f64) {
+    let mut counts: BTreeMap<&str, (usize, &Text)> = BTreeMap::new();
+    let mut all = 0;
+    for text in samples.iter().filter_map(|sample| sample.query.as_ref()).filter(|text| !is_control(text)) {
+        all += 1;
+        counts.entry(text).or_insert((0, text)).0 += 1;
+    }
+    let most = counts.into_values().max_by_key(|(count, _)| *count);
+    match most {
+        Some((count, text)) => (Some(Text::clone(text)), count as f64 / all as f64),
+        None => (None, 1.0),
+    }
+}
+
+fn first_word(text: &str) -> &str {
+    text.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default()
+}
+
+/// Whether a statement only begins or ends a transaction.
+fn is_control(text: &str) -> bool {
+    let words = ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"];
+    words.iter().any(|word| first_word(text).eq_ignore_ascii_case(word))
+}
+
+/// Whether the rows changed on a server are mostly inserted ones; none where no count moved.
+fn inserting(window: &Window, target: &str) -> Option<bool> {
+    let labels = [("target", target)];
+    let sum = |def: &cat::Def| -> f64 {
+        let within = |track: Track<'_>| track.between(window.from, window.to).increase();
+        window.tracks(def.name, &labels).filter_map(within).sum()
+    };
+    let inserted = sum(&cat::PG_TUP_INSERTED);
+    let changed = inserted + sum(&cat::PG_TUP_UPDATED) + sum(&cat::PG_TUP_DELETED);
+    (changed > 0.0).then(|| inserted / changed >= INSERTED)
+}

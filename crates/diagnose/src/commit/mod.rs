@@ -1,0 +1,18 @@
+//! What a commit costs and who waits on it: commit waits of every flavour as one queue (`pg.commit`), the fitted cost of a
+//! commit and of a row, and the smallest batch that is nearly as fast as the best.
+
+mod cost;
+mod dice;
+mod flavour;
+mod jobs;
+mod knee;
+mod queue;
+mod tally;
+
+pub use cost::{BatchRun, CommitCost, LeftOut, fit, leave_one_out};
+pub use flavour::{StandbyLevel, flavour_label};
+pub use knee::{Knee, WITHIN, knee};
+pub use queue::{CommitQueue, CommitRate, Counting, FlavourShare, commit_queue};
+pub use tally::{Group, GroupBy, OnWhat, Tally, contested, is_active, on_what, tally, wait_name};
+
+pub(crate) use jobs::{Job, Kind as JobKind, jobs};

@@ -1,0 +1,173 @@
+//! `pg.commit` as a queue: who waits in it, and for how long by Little's law (J. D. C. Little, 1961: waiting = arrivals a
+//! second × time each waits), over writing commits only. A session that only reads commits without waiting, so it must not
+//! count among the arrivals: commits as the server counts them give no more than a lower bound of the time.
+
+use super::tally::contested;
+use crate::waits::foreground;
+use backwater_model::{CommitWait, Moment, Sample, Span, Track, Window, catalogue as cat};
+use serde::Serialize;
+
+/// Transactions shorter than this cannot be told by their age, which the server says in milliseconds.
+const SHORTEST_BY_AGE_MS: f64 = 10.0;
+/// How long a break between two looks may be, in usual periods, before it counts as a hole in the recording.
+const HOLE_PERIODS: f64 = 5.0;
+
+/// Who counted the commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Counting {
+    /// The lab's own clients, each commit of which writes.
+    Clients,
+    /// The ages of the transactions of sessions that write one after the other.
+    TransactionAges,
+    /// The server, read-only commits included: an upper bound.
+    Server,
+}
+
+/// Writing commits a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct CommitRate {
+    /// So many.
+    pub per_s: f64,
+    /// By whose count.
+    pub counting: Counting,
+}
+
+/// One flavour of waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct FlavourShare {
+    /// Which.
+    #[serde(serialize_with = "by_name")]
+    pub wait: CommitWait,
+    /// Sessions in it, on average.
+    pub sessions: f64,
+    /// Share of the active client sessions' time.
+    pub session_time_ratio: f64,
+}
+
+fn by_name<S: serde::Serializer>(wait: &CommitWait, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(wait.name())
+}
+
+/// The commit queue of one server over a stretch of time.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CommitQueue {
+    /// The server.
+    pub target: String,
+    /// How often was looked.
+    pub looks: usize,
+    /// Client sessions in the commit path, on average: the queue's level.
+    pub waiting: f64,
+    /// Share of the active client sessions' time.
+    pub session_time_ratio: f64,
+    /// Share of those that wait in which the kernel says that the process runs.
+    pub contested_ratio: f64,
+    /// The flavours seen, the largest first.
+    pub flavours: Vec<FlavourShare>,
+    /// Writing commits a second: the queue's outflow.
+    pub commits: Option<CommitRate>,
+    /// How long a commit waits by Little's law, in milliseconds. A lower bound where the server counted.
+    pub residence_ms: Option<f64>,
+    /// How long a commit took by the clients' own clocks, in milliseconds: what the residence is checked against.
+    pub measured_ms: Option<f64>,
+}
+
+/// The commit queue of a server; none where it was not looked at, or no client session was ever active.
+pub fn commit_queue(window: &Window, target: &str) -> Option<CommitQueue> {
+    let samples: Vec<&Sample> =
+        window.samples().iter().filter(|sample| *sample.target == *target && foreground(sample)).collect();
+    let looks = looks(window, target)?;
+    if samples.is_empty() {
+        return None;
+    }
+    let functions_seen = samples.iter().any(|sample| sample.kernel_wait.is_some());
+    let waits: Vec<(CommitWait, bool)> = samples
+        .iter()
+        .filter_map(|sample| Some((CommitWait::of(sample)?, contested(sample, functions_seen))))
+        .collect();
+    let waiting = waits.len() as f64 / looks as f64;
+    let of = |wait: CommitWait| {
+        let count = waits.iter().filter(|(own, _)| *own == wait).count() as f64;
+        FlavourShare { wait, sessions: count / looks as f64, session_time_ratio: count / samples.len() as f64 }
+    };
+    let mut flavours: Vec<FlavourShare> =
+        CommitWait::ALL.into_iter().map(of).filter(|share| share.sessions > 0.0).collect();
+    flavours.sort_by(|a, b| b.sessions.total_cmp(&a.sessions));
+    let commits = commit_rate(window, target, &samples, looks);
+    Some(CommitQueue {
+        target: target.to_owned(),
+        looks,
+        waiting,
+        session_time_ratio: waits.len() as f64 / samples.len() as f64,
+        contested_ratio: waits.iter().filter(|(_, disputed)| *disputed).count() as f64 / waits.len().max(1) as f64,
+        flavours,
+        residence_ms: commits.map(|rate| waiting / rate.per_s * 1e3),
+        commits,
+        measured_ms: measured_ms(window),
+    })
+}
+
+/// How often a server's sessions were looked at in a window: once for each answer it gave; where that was not recorded, as
+/// often as the usual distance of looks that found somebody fits into the time from the first to the last of them.
+pub(crate) fn looks(window: &Window, target: &str) -> Option<usize> {
+    if let Some(track) = window.track(cat::PG_PROBE_RESPONSE.name, &[("target", target)]) {
+        let count = track.between(window.from, window.to).points.len();
+        if count > 0 {
+            return Some(count);
+        }
+    }
+    let mut moments: Vec<Moment> =
+        window.samples().iter().filter(|sample| *sample.target == *target).map(|sample| sample.at).collect();
+    moments.dedup();
+    expected_looks(&moments)
+}
+
+/// Looks that these moments, at which somebody was seen, stand for: those that found nobody have no moment. None for none.
+pub(super) fn expected_looks(moments: &[Moment]) -> Option<usize> {
+    let (first, last) = (moments.first()?, moments.last()?);
+    let mut steps: Vec<i64> = moments.windows(2).map(|pair| (pair[1] - pair[0]).0).collect();
+    steps.sort_unstable();
+    let Some(usual) = steps.get(steps.len() / 2).copied().filter(|usual| *usual > 0) else {
+        return Some(moments.len());
+    };
+    // A hole in the recording is no look that found nobody.
+    let holes = |step: &&i64| **step as f64 > usual as f64 * HOLE_PERIODS;
+    let missed: i64 = steps.iter().filter(holes).map(|step| step - usual).sum();
+    let span = Span((*last - *first).0 - missed);
+    Some(((span.0 as f64 / usual as f64).round() as usize + 1).max(moments.len()))
+}
+
+/// Writing commits a second, by the surest count there is.
+fn commit_rate(window: &Window, target: &str, samples: &[&Sample], looks: usize) -> Option<CommitRate> {
+    let rate = |per_s: f64, counting| (per_s > 0.0).then_some(CommitRate { per_s, counting });
+    let within = |track: Track<'_>| track.between(window.from, window.to).rate();
+    if let Some(load) = window.track(cat::LOAD_COMPLETED.name, &[]) {
+        return rate(within(load)?, Counting::Clients);
+    }
+    if let Some(per_s) = by_ages(samples, looks) {
+        return rate(per_s, Counting::TransactionAges);
+    }
+    let labels = [("target", target)];
+    let all = window.tracks(cat::PG_XACT_COMMIT.name, &labels).filter_map(within);
+    rate(all.reduce(|sum, rate| sum + rate)?, Counting::Server)
+}
+
+/// Commits a second of sessions that are in a transaction whenever they are looked at. A moment chosen at random lies on
+/// average in the middle of transactions of equal length, so their mean age is half of their length.
+fn by_ages(samples: &[&Sample], looks: usize) -> Option<f64> {
+    let ages: Vec<f64> = samples.iter().filter_map(|sample| sample.xact_age_ms).map(|age| age as f64).collect();
+    // All of the time must be spent in transactions whose age is known, and those be long enough to have one.
+    if ages.len() < samples.len() || ages.is_empty() {
+        return None;
+    }
+    let length_ms = 2.0 * ages.iter().sum::<f64>() / ages.len() as f64;
+    let in_transaction = samples.len() as f64 / looks as f64;
+    (length_ms >= SHORTEST_BY_AGE_MS).then(|| in_transaction / length_ms * 1e3)
+}
+
+/// How long a commit took by the clients' own clocks.
+fn measured_ms(window: &Window) -> Option<f64> {
+    let rate = |def: &cat::Def| window.track(def.name, &[])?.between(window.from, window.to).increase();
+    let (us, commits) = (rate(&cat::LOAD_COMMIT_US)?, rate(&cat::LOAD_COMPLETED)?);
+    (commits > 0.0).then(|| us / commits / 1e3)
+}

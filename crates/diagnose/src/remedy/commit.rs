@@ -1,0 +1,224 @@
+//! What makes commits cheaper: fewer of them, or not waiting for each; and what each of these risks.
+
+use backwater_model::{Activation, Figure, Remedy, Unit};
+
+/// What remedies for expensive commits rest on.
+pub(crate) struct Cost {
+    /// Share of the job's time that commits take.
+    pub(crate) share: f64,
+    /// Rows of each transaction now, where that is known.
+    pub(crate) rows_per_commit: Option<f64>,
+    /// Commits a second now, where that is known.
+    pub(crate) commits_per_s: Option<f64>,
+    /// Sessions that wait in commits at once, on average.
+    pub(crate) waiting: f64,
+    /// How long a commit waits, in milliseconds, where that is known.
+    pub(crate) residence_ms: Option<f64>,
+    /// Who writes, where all are one.
+    pub(crate) user: Option<String>,
+    /// Whether commits wait for a synchronous standby.
+    pub(crate) standby: bool,
+    /// Whether they wait for a sync of the server's own disk.
+    pub(crate) local: bool,
+}
+
+/// Commits may take this share of a row's time: then larger batches no longer pay.
+const WORTH: f64 = crate::commit::WITHIN;
+
+impl Cost {
+    /// How many times as many rows a commit should have: commits then take [`WORTH`] of the rows' time. Both costs follow from
+    /// the shares: a commit costs share ÷ (1 − share) of the rows before it.
+    pub(crate) fn factor(&self) -> f64 {
+        (self.share / (1.0 - self.share).max(0.01) / WORTH).max(1.0)
+    }
+
+    /// The batch size at which larger ones no longer pay, rounded up to two digits.
+    pub(crate) fn knee_rows(&self) -> Option<f64> {
+        self.rows_per_commit.map(|rows| round_up(rows * self.factor()))
+    }
+
+    /// Time needed then, as a share of now.
+    fn elapsed_ratio(&self) -> f64 {
+        ((1.0 - self.share) * (1.0 + WORTH)).min(1.0)
+    }
+}
+
+/// Rounded up to two digits, so that nobody takes it for more exact than it is.
+fn round_up(value: f64) -> f64 {
+    let step = 10_f64.powf(value.max(1.0).log10().floor() - 1.0).max(1.0);
+    (value / step - 1e-9).ceil() * step
+}
+
+fn predicted(elapsed_ratio: f64) -> Figure {
+    Figure::new("elapsed_ratio", elapsed_ratio, Unit::Ratio, "time the same rows take, of today's")
+}
+
+/// More rows in each transaction.
+pub(crate) fn larger_batch(cost: &Cost) -> Remedy {
+    let times = format!("{:.0} times as many rows in each transaction", cost.factor().ceil());
+    let (title, command) = match (cost.rows_per_commit, cost.knee_rows()) {
+        (Some(now), Some(then)) => (
+            format!("Commit every {} rows (now {})", Unit::Count.show(then), Unit::Count.show(now)),
+            format!("in the program: COMMIT once every {then:.0} rows"),
+        ),
+        _ => (format!("Put {times}"), format!("in the program: {times}")),
+    };
+    let mut figures = vec![predicted(cost.elapsed_ratio())];
+    if let Some(commits) = cost.commits_per_s {
+        let after = commits / cost.factor() / cost.elapsed_ratio();
+        figures.push(Figure::new("commits_per_s", after, Unit::PerSecond, "commits then"));
+    }
+    Remedy {
+        title,
+        runtime: Vec::new(),
+        persistent: vec![command],
+        activation: Activation::Immediate,
+        undo: vec!["commit as often as before".to_owned()],
+        predicted: figures,
+        risk: "What fails is lost back to the last commit, so the program must be able to begin there again; locks on the rows \
+               are held for as much longer, and a standby gets the rows in larger steps."
+            .to_owned(),
+    }
+}
+
+/// Not waiting for the disk, or not for the standby, in this job alone.
+pub(crate) fn asynchronous(cost: &Cost) -> Vec<Remedy> {
+    let mut list = Vec::new();
+    if cost.standby {
+        let risk = "Commits are acknowledged before the standby has them: a failover loses the last of them. Nothing is lost in \
+                    a crash that the server itself survives.";
+        list.push(level(cost, "local", "Let this job not wait for the standby", risk));
+    }
+    let risk = "Commits are acknowledged before they are durable: a crash of the server loses up to three times wal_writer_delay \
+                (0.6 s by default) of them, in order and without corruption. Only for work that can be done again.";
+    list.push(level(cost, "off", "Let this job not wait for its commits", risk));
+    list
+}
+
+fn level(cost: &Cost, value: &str, title: &str, risk: &str) -> Remedy {
+    let session = format!("SET synchronous_commit = {value};  -- first in the job's own session");
+    let role = cost.user.as_deref().map(|user| format!("ALTER ROLE {}", quoted(user)));
+    let (persistent, undo) = match role {
+        Some(role) => (
+            vec![format!("{role} SET synchronous_commit = {value};  -- every new session of this role")],
+            vec![format!("{role} RESET synchronous_commit;")],
+        ),
+        None => (Vec::new(), vec!["RESET synchronous_commit;".to_owned()]),
+    };
+    // Without the local sync nothing of the wait is left; without the standby the local sync still is.
+    let ratio = (value == "off" || !cost.local).then(|| predicted((1.0 - cost.share).clamp(0.0, 1.0)));
+    Remedy {
+        title: format!("{title} (synchronous_commit = {value})"),
+        runtime: vec![session],
+        persistent,
+        activation: Activation::Immediate,
+        undo,
+        predicted: ratio.into_iter().collect(),
+        risk: risk.to_owned(),
+    }
+}
+
+/// Sessions that wait at once from which a shared sync pays: with fewer, each only waits longer.
+const COMPANY: f64 = 3.0;
+
+/// Letting commits wait for company, where there is any: several share one sync then. None where sessions commit alone.
+pub(crate) fn commit_delay(cost: &Cost) -> Option<Remedy> {
+    let residence_ms = cost.residence_ms.filter(|_| cost.local && cost.waiting >= COMPANY)?;
+    // Half of the time of a sync, as the manual advises (PostgreSQL, "WAL Configuration").
+    let delay_us = (residence_ms * 500.0).clamp(10.0, 10_000.0).round();
+    let siblings = cost.waiting.ceil().min(5.0);
+    Some(Remedy {
+        title: format!("Let commits that come together share one sync (commit_delay = {delay_us:.0})"),
+        runtime: vec![
+            format!("ALTER SYSTEM SET commit_delay = {delay_us:.0};"),
+            format!("ALTER SYSTEM SET commit_siblings = {siblings:.0};"),
+            "SELECT pg_reload_conf();".to_owned(),
+        ],
+        persistent: vec!["ALTER SYSTEM keeps it.".to_owned()],
+        activation: Activation::Reload,
+        undo: vec![
+            "ALTER SYSTEM RESET commit_delay;".to_owned(),
+            "ALTER SYSTEM RESET commit_siblings;".to_owned(),
+            "SELECT pg_reload_conf();".to_owned(),
+        ],
+        predicted: Vec::new(),
+        risk: "Every commit that has company waits this much longer first; where syncs are already shared it only costs. Measure \
+               before and after: how much is gained cannot be told from here."
+            .to_owned(),
+    })
+}
+
+/// Why commit_delay is no remedy here; none where it is one, or where commits do not wait for the server's own disk.
+pub(crate) fn why_no_delay(cost: &Cost) -> Option<String> {
+    (cost.local && cost.waiting < COMPANY).then(|| {
+        format!(
+            "commit_delay would only add to each commit: {} sessions commit at once on average, so there is nobody to share a \
+             sync with",
+            Unit::Count.show(cost.waiting)
+        )
+    })
+}
+
+/// A role's name as an SQL identifier.
+fn quoted(name: &str) -> String {
+    let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost(share: f64, rows: Option<f64>) -> Cost {
+        Cost {
+            share,
+            rows_per_commit: rows,
+            commits_per_s: Some(268.0),
+            waiting: 0.74,
+            residence_ms: Some(2.8),
+            user: Some("app".to_owned()),
+            standby: false,
+            local: true,
+        }
+    }
+
+    /// The published row of 100 rows a commit: 74 % of the time in commits, flat from about 10,000 rows.
+    #[test]
+    fn the_batch_advised_follows_from_the_shares() {
+        let cost = cost(0.74, Some(100.0));
+        assert_eq!(cost.knee_rows(), Some(5_700.0));
+        let remedy = larger_batch(&cost);
+        assert_eq!(remedy.title, "Commit every 5700 rows (now 100)");
+        assert!((remedy.predicted[0].value - 0.273).abs() < 0.001, "{:?}", remedy.predicted);
+        assert!(larger_batch(&Cost { rows_per_commit: None, ..cost }).title.contains("57 times as many rows"));
+    }
+
+    #[test]
+    fn delays_need_company() {
+        let alone = cost(0.7, None);
+        assert_eq!(commit_delay(&alone), None);
+        assert!(why_no_delay(&alone).is_some());
+        let many = Cost { waiting: 8.0, ..alone };
+        assert_eq!(
+            commit_delay(&many).map(|remedy| remedy.runtime[0].clone()),
+            Some("ALTER SYSTEM SET commit_delay = 1400;".into())
+        );
+        assert_eq!(why_no_delay(&many), None);
+    }
+
+    #[test]
+    fn names_cannot_break_out_of_commands() {
+        assert_eq!(quoted("app"), "app");
+        assert_eq!(quoted("a\"; DROP ROLE x; --"), "\"a\"\"; DROP ROLE x; --\"");
+        let odd = Cost { user: Some("My App".to_owned()), standby: true, ..cost(0.5, None) };
+        let remedies = asynchronous(&odd);
+        assert_eq!(remedies.len(), 2);
+        assert!(remedies[0].persistent[0].starts_with("ALTER ROLE \"My App\" SET synchronous_commit = local;"));
+    }
+
+    #[test]
+    fn rounding_keeps_two_digits() {
+        assert_eq!([1.0, 9.2, 10.0, 101.0, 5_692.0].map(round_up), [1.0, 10.0, 10.0, 110.0, 5_700.0]);
+    }
+}
