@@ -25,7 +25,7 @@ mod window;
 pub use event::{Event, EventKind};
 pub use finding::{Activation, Confidence, Figure, Finding, Remedy, RuledOut, Severity, Unseen};
 pub use meta::{ClockAnchor, DeclaredVolume, Device, HostFacts, Meta, Role, Target};
-pub use outcome::{ArmOutcome, Expected, ExpectedAll, Outcome, ParamValue};
+pub use outcome::{ArmOutcome, ArmTable, Expected, ExpectedAll, Outcome, ParamValue};
 pub use path::{Binding, Path};
 pub use point::{Batch, Epoch, Point, Rate, RateError, Track, rate_between};
 pub use queue::{Queue, QueueSpec, Source, Term};

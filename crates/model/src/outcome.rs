@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What an arm was expected to be diagnosed with, and whether it was.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
     /// The rule; none where no finding is expected.
     pub rule: Option<String>,
@@ -16,14 +16,23 @@ pub struct Expected {
 }
 
 /// Whether all arms met their expectation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpectedAll {
     /// All of them did.
     pub met: bool,
 }
 
+/// Readings of one repeat of an arm in the order of time, as the published tables have them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ArmTable {
+    /// Names of the columns, each ending with its unit; the first is `at_s`, seconds since the load began.
+    pub columns: Vec<String>,
+    /// Rows with one value a column; none where it could not be read.
+    pub rows: Vec<Vec<Option<f64>>>,
+}
+
 /// One arm of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArmOutcome {
     /// Its name.
     pub name: String,
@@ -33,6 +42,15 @@ pub struct ArmOutcome {
     pub metrics: BTreeMap<String, f64>,
     /// Smallest and largest value over its repeats.
     pub spread: BTreeMap<String, [f64; 2]>,
+    /// What is no number: `binding_queue`, `cause`; of the repeat whose finding was the surest.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Shares that together make a whole, 0 to 1 each: `wait_shares` by wait event. Medians over the repeats.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub shares: BTreeMap<String, BTreeMap<String, f64>>,
+    /// Readings over time of its first repeat, where its load noted some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub table: Option<ArmTable>,
     /// How often it ran.
     pub repeats: usize,
     /// What was expected and seen.
@@ -40,7 +58,7 @@ pub struct ArmOutcome {
 }
 
 /// A whole run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The scenario's name.
     pub scenario: String,
@@ -52,6 +70,9 @@ pub struct Outcome {
     pub outcome: BTreeMap<String, f64>,
     /// What was found, over all arms.
     pub findings: Vec<Finding>,
+    /// Arms that this host or user cannot run, and why not.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub skipped: BTreeMap<String, String>,
     /// Whether all expectations were met.
     pub expected: ExpectedAll,
     /// What makes the figures doubtful, each with what to do about it.

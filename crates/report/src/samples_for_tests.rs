@@ -179,6 +179,7 @@ pub(crate) fn stampede_outcome() -> Outcome {
         doubts: vec![
             "default: only 12 % of the processors were idle, so they may be the limit; ask for a lower rate".to_owned(),
         ],
+        ..Outcome::default()
     }
 }
 
@@ -198,5 +199,6 @@ fn arm(name: &str, limit_mib: f64, metrics: &[(&str, f64, f64)]) -> ArmOutcome {
             cause: Some("device-limit".to_owned()),
             met: true,
         },
+        ..ArmOutcome::default()
     }
 }
