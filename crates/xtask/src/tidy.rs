@@ -13,6 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("backwater-probe", &["backwater-model"]),
     ("backwater-record", &["backwater-model"]),
     ("backwater-diagnose", &["backwater-model"]),
+    ("backwater-flow", &["backwater-model"]),
     (
         "backwater-lab",
         &["backwater-model", "backwater-probe", "backwater-record", "backwater-diagnose", "backwater-undo"],

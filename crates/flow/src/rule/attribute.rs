@@ -1,0 +1,64 @@
+//! What a rule can look at: the attributes of the product that the statements come from, as far as stock PostgreSQL and
+//! Linux can measure them, and four more.
+
+use crate::literal::{Literal, ValueError};
+use crate::word::words;
+
+words! {
+    /// A figure of a running session that a rule sets a threshold for.
+    pub enum Attribute: "an attribute of a rule" {
+        /// Seconds since the statement began.
+        ElapsedTime = "elapsedtime",
+        /// Seconds that the statement waited: for its turn, or on a lock.
+        BlockTime = "blocktime",
+        /// MB a second to the client, mean of the last five seconds.
+        Bandwidth = "bandwidth",
+        /// Seconds of CPU that the statement used.
+        CpuTime = "cputime",
+        /// Percent of one CPU, mean since the statement began.
+        CpuAvgPercent = "cpuavgpercent",
+        /// MB of temporary files.
+        SpillSize = "spillsize",
+        /// MB of private memory.
+        MemSize = "memsize",
+        /// MB of WAL a second, mean of the last five seconds.
+        WalRate = "walrate",
+        /// MB of WAL that the statement wrote.
+        WalSize = "walsize",
+        /// Rows sent to or changed by the client.
+        Rows = "rows",
+    }
+}
+
+impl Attribute {
+    /// The unit of thresholds and figures.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Attribute::ElapsedTime | Attribute::BlockTime | Attribute::CpuTime => "s",
+            Attribute::Bandwidth | Attribute::WalRate => "MB/s",
+            Attribute::CpuAvgPercent => "%",
+            Attribute::SpillSize | Attribute::MemSize | Attribute::WalSize => "MB",
+            Attribute::Rows => "rows",
+        }
+    }
+
+    /// The range of thresholds, both ends included.
+    pub fn range(self) -> (f64, f64) {
+        match self {
+            Attribute::CpuAvgPercent => (1.0, 100.0),
+            Attribute::Rows => (1.0, 9e15),
+            // Down to a millisecond and a kilobyte, so that experiments can be short; up to what a 32-bit int holds.
+            _ => (0.001, f64::from(i32::MAX)),
+        }
+    }
+
+    /// Reads a threshold; None is -1, which switches the attribute off.
+    pub(crate) fn threshold(self, literal: &Literal) -> Result<Option<f64>, ValueError> {
+        let (least, most) = self.range();
+        match literal.number() {
+            Some(-1.0) => Ok(None),
+            Some(number) if (least..=most).contains(&number) => Ok(Some(number)),
+            _ => Err(literal.refuse(self.word(), format!("{} from {least} to {most}, or -1 for off", self.unit()))),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What a rule did to a session, as a value: for the log, the recording, and whoever was slowed and asks why.
+
+use super::{Action, Over};
+use crate::SessionId;
+use crate::word::words;
+use backwater_model::{Event, EventKind, Moment};
+use std::fmt;
+
+words! {
+    /// Why something was lifted.
+    pub enum Why: "a reason" {
+        /// The statement ended, and the rule's cool-down passed.
+        StatementEnded = "the statement ended",
+        /// The session ended.
+        SessionEnded = "the session ended",
+        /// The rule was dropped, or is no longer a rule of the session's pool, or has another action now.
+        RuleGone = "the rule no longer applies",
+        /// The session held a lock that urgent work waited for.
+        BlockedUrgent = "it blocked urgent work",
+    }
+}
+
+/// The end of something that a rule did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lifted {
+    /// When it had begun.
+    pub began: Moment,
+    /// Why it ended.
+    pub why: Why,
+}
+
+/// Which step this is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// The rule matched: its action is to be taken now (or would be, for a dry run).
+    Began,
+    /// The statement was to be aborted and still runs: the session is to be ended now.
+    Escalated,
+    /// The penalty ends now.
+    Lifted(Lifted),
+}
+
+/// One thing that a rule did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// When.
+    pub at: Moment,
+    /// Which step.
+    pub step: Step,
+    /// By which rule.
+    pub rule: String,
+    /// Its action.
+    pub action: Action,
+    /// To whom.
+    pub session: SessionId,
+    /// Whose session it is.
+    pub user: String,
+    /// In which pool.
+    pub pool: String,
+    /// The number of the statement in its session.
+    pub statement: u64,
+    /// The figures that were over when it began, with what the rule allows.
+    pub over: Vec<Over>,
+}
+
+impl Decision {
+    /// As an event of a recording.
+    pub fn event(&self, source: &str) -> Event {
+        let session = self.session.to_string();
+        let statement = self.statement.to_string();
+        let mut fields = vec![
+            ("rule", self.rule.as_str()),
+            ("action", self.action.word()),
+            ("step", self.step.word()),
+            ("session", &session),
+            ("user", &self.user),
+            ("pool", &self.pool),
+            ("statement", &statement),
+        ];
+        let began;
+        if let Step::Lifted(lifted) = self.step {
+            began = lifted.began.0.to_string();
+            fields.extend([("began", began.as_str()), ("why", lifted.why.word())]);
+        }
+        let figures: Vec<_> = self.over.iter().map(|over| (over.attribute.word(), shown(over.value))).collect();
+        fields.extend(figures.iter().map(|(name, value)| (*name, value.as_str())));
+        Event::new(self.at, source, EventKind::Decision, self.to_string(), &fields)
+    }
+}
+
+impl Step {
+    /// The step in one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Step::Began => "began",
+            Step::Escalated => "escalated",
+            Step::Lifted(_) => "lifted",
+        }
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Decision { rule, session, user, pool, .. } = self;
+        match (self.step, self.action) {
+            (Step::Lifted(lifted), _) => {
+                let seconds = self.at.seconds_since(lifted.began);
+                write!(
+                    f,
+                    "rule {rule} lifts its {} of session {session} (user {user}, pool {pool}) after {seconds:.1} s: {}",
+                    self.action, lifted.why
+                )
+            }
+            (Step::Escalated, _) => {
+                write!(
+                    f,
+                    "rule {rule} ends session {session} (user {user}, pool {pool}): its statement was cancelled and still runs"
+                )
+            }
+            (Step::Began, action) => {
+                let does = match action {
+                    Action::DryRun => "would act on",
+                    Action::Penalty => "demotes",
+                    Action::Abort => "cancels the statement of",
+                };
+                write!(f, "rule {rule} {does} session {session} (user {user}, pool {pool}): ")?;
+                for (number, over) in self.over.iter().enumerate() {
+                    let comma = if number > 0 { ", " } else { "" };
+                    let unit = over.attribute.unit();
+                    write!(f, "{comma}{} {} over {} {unit}", over.attribute, shown(over.value), shown(over.threshold))?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A figure with at most three decimals, none where it is whole.
+fn shown(value: f64) -> String {
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}

@@ -1,0 +1,143 @@
+//! What a judge does over the life of sessions.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::rule::{Attribute, RuleOption};
+use backwater_model::EventKind;
+use proptest::prelude::*;
+
+fn rule(action: Action, elapsed_s: f64, cooldown_s: f64) -> Rule {
+    let mut rule = Rule { action, cooldown_s, ..Rule::default() };
+    rule.set(&RuleOption::Threshold(Attribute::ElapsedTime, Some(elapsed_s)));
+    rule
+}
+
+fn look(
+    judge: &mut Judge,
+    at_s: f64,
+    statement: Option<u64>,
+    rules: &[(&str, &Rule)],
+    elapsed_s: f64,
+) -> Vec<Decision> {
+    let subject = Subject { session: SessionId(7), user: "user1", pool: "rp1", statement };
+    let figures = Figures { elapsed_s: statement.map(|_| elapsed_s), ..Figures::default() };
+    judge.look(Moment::from_seconds(at_s), subject, rules.iter().copied(), &figures)
+}
+
+#[test]
+fn a_penalty_is_imposed_once_and_lifted_when_its_statement_ends() {
+    let penalty = rule(Action::Penalty, 60.0, 0.0);
+    let rules = [("slow", &penalty)];
+    let mut judge = Judge::new();
+    assert!(look(&mut judge, 50.0, Some(1), &rules, 50.0).is_empty());
+    let began = look(&mut judge, 61.0, Some(1), &rules, 61.0);
+    assert_eq!(began.len(), 1);
+    assert_eq!(began[0].to_string(), "rule slow demotes session 7 (user user1, pool rp1): elapsedtime 61 over 60 s");
+    assert!(judge.is_penalised(SessionId(7)));
+    assert!(look(&mut judge, 62.0, Some(1), &rules, 62.0).is_empty());
+    let lifted = look(&mut judge, 70.0, None, &rules, 0.0);
+    let began_at = Moment::from_seconds(61.0);
+    assert_eq!(lifted[0].step, Step::Lifted(Lifted { began: began_at, why: Why::StatementEnded }));
+    assert_eq!(
+        lifted[0].to_string(),
+        "rule slow lifts its penalty of session 7 (user user1, pool rp1) after 9.0 s: the statement ended"
+    );
+    assert!(!judge.is_penalised(SessionId(7)));
+    assert!(judge.sessions.is_empty());
+}
+
+#[test]
+fn a_penalty_stays_while_it_cools_down_and_goes_on_if_it_matches_again() {
+    let penalty = rule(Action::Penalty, 10.0, 30.0);
+    let rules = [("slow", &penalty)];
+    let mut judge = Judge::new();
+    assert_eq!(look(&mut judge, 11.0, Some(1), &rules, 11.0).len(), 1);
+    assert!(look(&mut judge, 20.0, None, &rules, 0.0).is_empty());
+    assert!(look(&mut judge, 40.0, Some(2), &rules, 11.0).is_empty());
+    assert!(look(&mut judge, 60.0, Some(2), &rules, 31.0).is_empty(), "the second statement keeps it in force");
+    assert!(judge.is_penalised(SessionId(7)));
+    assert!(look(&mut judge, 61.0, None, &rules, 0.0).is_empty());
+    assert_eq!(look(&mut judge, 91.0, None, &rules, 0.0).len(), 1);
+}
+
+#[test]
+fn an_abort_goes_before_a_penalty_and_ends_the_session_if_it_does_not_help() {
+    let (penalty, abort, dry) =
+        (rule(Action::Penalty, 1.0, 0.0), rule(Action::Abort, 1.0, 0.0), rule(Action::DryRun, 1.0, 0.0));
+    let rules = [("a_penalty", &penalty), ("b_abort", &abort), ("c_dry", &dry)];
+    let mut judge = Judge::new();
+    let decided = look(&mut judge, 2.0, Some(1), &rules, 2.0);
+    assert_eq!(decided.iter().map(|d| d.action).collect::<Vec<_>>(), [Action::DryRun, Action::Abort]);
+    assert!(look(&mut judge, 6.9, Some(1), &rules, 6.9).is_empty());
+    let escalated = look(&mut judge, 7.0, Some(1), &rules, 7.0);
+    assert_eq!(escalated[0].step, Step::Escalated);
+    assert!(look(&mut judge, 8.0, Some(1), &rules, 8.0).is_empty());
+    assert!(look(&mut judge, 9.0, None, &rules, 0.0).is_empty());
+}
+
+#[test]
+fn an_abort_that_cools_down_leaves_the_next_statement_alone() {
+    let abort = rule(Action::Abort, 1.0, 60.0);
+    let rules = [("stop", &abort)];
+    let mut judge = Judge::new();
+    assert_eq!(look(&mut judge, 2.0, Some(1), &rules, 2.0).len(), 1);
+    assert!(look(&mut judge, 3.0, None, &rules, 0.0).is_empty());
+    assert!(look(&mut judge, 10.0, Some(2), &rules, 5.0).is_empty());
+    assert_eq!(look(&mut judge, 64.0, Some(3), &rules, 5.0).len(), 1);
+}
+
+#[test]
+fn what_blocks_urgent_work_is_released_and_left_alone_for_that_statement() {
+    let penalty = rule(Action::Penalty, 1.0, 0.0);
+    let rules = [("slow", &penalty)];
+    let mut judge = Judge::new();
+    look(&mut judge, 2.0, Some(1), &rules, 2.0);
+    let lifted = judge.lift(Moment::from_seconds(3.0), SessionId(7), Why::BlockedUrgent);
+    assert_eq!(lifted.len(), 1);
+    assert!(!judge.is_penalised(SessionId(7)));
+    assert!(look(&mut judge, 4.0, Some(1), &rules, 4.0).is_empty());
+    assert_eq!(look(&mut judge, 9.0, Some(2), &rules, 2.0).len(), 1);
+    let event = judge.forget(Moment::from_seconds(10.0), SessionId(7))[0].event("gate");
+    assert_eq!(event.kind, EventKind::Decision);
+    assert_eq!(event.fields["why"], "the session ended");
+    assert_eq!(event.fields["elapsedtime"], "2");
+}
+
+#[test]
+fn dropping_a_rule_lifts_what_it_did() {
+    let penalty = rule(Action::Penalty, 1.0, 600.0);
+    let mut judge = Judge::new();
+    look(&mut judge, 2.0, Some(1), &[("slow", &penalty)], 2.0);
+    let lifted = look(&mut judge, 3.0, Some(1), &[], 3.0);
+    assert!(matches!(lifted[0].step, Step::Lifted(Lifted { why: Why::RuleGone, .. })));
+}
+
+proptest! {
+    /// Whatever happens, what begins is lifted exactly once, and nothing is lifted that had not begun.
+    #[test]
+    fn every_penalty_that_begins_is_lifted_once(
+        steps in prop::collection::vec((0..20_000i64, prop::option::of(0..4u64), 0..30u32, any::<[bool; 3]>()), 1..100),
+        cooldown in 0..20u32,
+    ) {
+        let rules = [rule(Action::Penalty, 5.0, f64::from(cooldown)), rule(Action::Penalty, 15.0, 0.0), rule(Action::Abort, 25.0, 3.0)];
+        let names = ["a", "b", "c"];
+        let (mut judge, mut now, mut in_force) = (Judge::new(), 0i64, Vec::<String>::new());
+        let mut see = |decisions: Vec<Decision>| {
+            for decision in decisions.into_iter().filter(|decision| decision.action == Action::Penalty) {
+                match decision.step {
+                    Step::Began => { assert!(!in_force.contains(&decision.rule)); in_force.push(decision.rule) }
+                    _ => { let at = in_force.iter().position(|rule| *rule == decision.rule).unwrap(); in_force.remove(at); }
+                }
+            }
+            !in_force.is_empty()
+        };
+        for (pause_ms, statement, elapsed, present) in steps {
+            now += pause_ms * 1_000;
+            let list: Vec<(&str, &Rule)> = (0..3).filter(|at| present[*at]).map(|at| (names[at], &rules[at])).collect();
+            let decided = look(&mut judge, now as f64 / 1e6, statement, &list, f64::from(elapsed));
+            prop_assert_eq!(see(decided), judge.is_penalised(SessionId(7)));
+        }
+        prop_assert!(!see(judge.forget(Moment(now), SessionId(7))));
+    }
+}

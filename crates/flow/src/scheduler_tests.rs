@@ -1,0 +1,159 @@
+//! What the scheduler promises, against a model that only adds and subtracts, and with real bytes.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use proptest::prelude::*;
+
+const HIGH: PoolId = PoolId(1);
+
+fn with(sessions: &[(u64, u32, Priority, u64)]) -> Scheduler {
+    let mut scheduler = Scheduler::new();
+    for (id, pool, priority, bytes) in sessions {
+        scheduler.place(SessionId(*id), PoolId(*pool), *priority);
+        scheduler.offer(SessionId(*id), *bytes);
+    }
+    scheduler
+}
+
+#[test]
+fn a_demoted_session_keeps_what_it_has_to_send() {
+    let mut scheduler = with(&[(1, 1, Priority::High, 100), (2, 1, Priority::High, 100)]);
+    scheduler.place(SessionId(1), HIGH, Priority::Low);
+    assert_eq!(scheduler.next(u64::MAX, 0).unwrap().session, SessionId(2));
+    assert_eq!(scheduler.next(u64::MAX, 0), None);
+    let turn = scheduler.next(u64::MAX, 60).unwrap();
+    assert_eq!(turn, Turn { session: SessionId(1), bytes: 60, priority: Priority::Low });
+    assert_eq!(scheduler.close(SessionId(1)), 40);
+    assert_eq!(scheduler.next(u64::MAX, u64::MAX), None);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Offer(u64, u64),
+    Place(u64, u32, bool),
+    Close(u64),
+    Next(u64, u64),
+    /// Not all of the last turn could be sent.
+    Unsent(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let session = 0..8u64;
+    let step = prop_oneof![
+        4 => (session.clone(), 0..200_000u64).prop_map(|(id, bytes)| Step::Offer(id, bytes)),
+        2 => (session.clone(), 0..4u32, any::<bool>()).prop_map(|(id, pool, low)| Step::Place(id, pool, low)),
+        1 => session.prop_map(Step::Close),
+        8 => (0..100_000u64, 0..50_000u64).prop_map(|(most, low)| Step::Next(most, low)),
+        2 => (0..100_000u64).prop_map(Step::Unsent),
+    ];
+    prop::collection::vec(step, 1..300)
+}
+
+proptest! {
+    /// Every byte offered is sent once, given back at the close, or still waits; urgent before low; nobody idle
+    /// while somebody may send.
+    #[test]
+    fn no_byte_is_lost_and_urgent_never_waits(steps in steps()) {
+        let mut scheduler = Scheduler::new();
+        let mut model: BTreeMap<u64, (Priority, u64)> = BTreeMap::new();
+        let mut last: Option<Turn> = None;
+        for step in steps {
+            match step {
+                Step::Offer(id, bytes) => {
+                    scheduler.offer(SessionId(id), bytes);
+                    if let Some(known) = model.get_mut(&id) { known.1 += bytes }
+                }
+                Step::Place(id, pool, low) => {
+                    let priority = if low { Priority::Low } else { Priority::High };
+                    scheduler.place(SessionId(id), PoolId(pool), priority);
+                    model.entry(id).or_insert((priority, 0)).0 = priority;
+                }
+                Step::Close(id) => {
+                    let left = scheduler.close(SessionId(id));
+                    prop_assert_eq!(left, model.remove(&id).map_or(0, |known| known.1));
+                }
+                Step::Next(most, low) => {
+                    let waits = |level| model.values().filter(|known| known.0 == level).map(|known| known.1).sum::<u64>();
+                    let (high_waits, low_waits) = (waits(Priority::High), waits(Priority::Low));
+                    prop_assert_eq!(scheduler.backlog_bytes(Priority::High), high_waits);
+                    prop_assert_eq!(scheduler.backlog_bytes(Priority::Low), low_waits);
+                    last = scheduler.next(most, low);
+                    let may = most > 0 && (high_waits > 0 || low_waits > 0 && low > 0);
+                    prop_assert_eq!(last.is_some(), may, "work-conserving");
+                    if let Some(turn) = last {
+                        let known = model.get_mut(&turn.session.0).unwrap();
+                        prop_assert_eq!(turn.priority, known.0);
+                        prop_assert!(high_waits == 0 || turn.priority == Priority::High);
+                        prop_assert!(turn.bytes > 0 && turn.bytes <= most.min(known.1).min(QUANTUM_BYTES));
+                        prop_assert!(turn.priority == Priority::High || turn.bytes <= low);
+                        known.1 -= turn.bytes;
+                    }
+                }
+                Step::Unsent(bytes) => {
+                    if let Some(turn) = last.take() {
+                        let back = bytes.min(turn.bytes);
+                        scheduler.offer(turn.session, back);
+                        if let Some(known) = model.get_mut(&turn.session.0) { known.1 += back }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Backlogged pools share by weight, and none waits longer than the stated bound; so do sessions of a pool.
+    #[test]
+    fn shares_follow_weights_and_nobody_starves(
+        weights in prop::collection::vec(1..=100u32, 1..5), per_pool in 1..4u64, mosts in prop::collection::vec(1..60_000u64, 500),
+    ) {
+        let mut scheduler = Scheduler::new();
+        for (pool, weight) in weights.iter().enumerate() {
+            scheduler.set_weight(PoolId(pool as u32), *weight);
+            for number in 0..per_pool {
+                let id = SessionId(pool as u64 * 10 + number);
+                scheduler.place(id, PoolId(pool as u32), Priority::Low);
+                scheduler.offer(id, 1 << 40);
+            }
+        }
+        let mut sent = vec![0u64; weights.len()];
+        let mut waited: BTreeMap<u64, u64> = BTreeMap::new();
+        for most in mosts {
+            let turn = scheduler.next(most, u64::MAX).unwrap();
+            let pool = (turn.session.0 / 10) as usize;
+            sent[pool] += turn.bytes;
+            for (number, wait) in &mut waited {
+                let same_pool = (number / 10) as usize == pool;
+                if same_pool { *wait += turn.bytes }
+            }
+            let within = waited.insert(turn.session.0, 0).unwrap_or(0).saturating_sub(turn.bytes);
+            prop_assert!(within <= (per_pool - 1) * QUANTUM_BYTES);
+            for (one, other) in (0..weights.len()).flat_map(|a| (0..weights.len()).map(move |b| (a, b))) {
+                let gap = sent[one] as f64 / f64::from(weights[one]) - sent[other] as f64 / f64::from(weights[other]);
+                prop_assert!(gap <= QUANTUM_BYTES as f64, "{sent:?} {weights:?}");
+            }
+        }
+    }
+}
+
+/// The bytes themselves, through buffers as a relay keeps them: each stream arrives whole and in order.
+#[test]
+fn streams_arrive_whole_and_in_order() {
+    let streams: Vec<Vec<u8>> =
+        (0..5u8).map(|id| (0..40_000u32).map(|at| (at.wrapping_mul(31) as u8) ^ id).collect()).collect();
+    let mut scheduler = Scheduler::new();
+    for (id, stream) in streams.iter().enumerate() {
+        let priority = if id % 2 == 0 { Priority::High } else { Priority::Low };
+        scheduler.place(SessionId(id as u64), PoolId(id as u32 % 3), priority);
+        scheduler.offer(SessionId(id as u64), stream.len() as u64);
+    }
+    let mut arrived = vec![Vec::new(); streams.len()];
+    while let Some(turn) = scheduler.next(7_777, 3_333) {
+        let id = turn.session.0 as usize;
+        let from = arrived[id].len();
+        // Every third turn is cut short, as a full socket buffer does.
+        let sent = if from % 3 == 0 { turn.bytes } else { turn.bytes.div_ceil(2) };
+        arrived[id].extend_from_slice(&streams[id][from..from + sent as usize]);
+        scheduler.offer(turn.session, turn.bytes - sent);
+    }
+    assert_eq!(arrived, streams);
+}

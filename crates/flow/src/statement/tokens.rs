@@ -1,0 +1,105 @@
+//! Words, names, texts, numbers and symbols of a statement, each with its place.
+
+use super::ParseError;
+use crate::name;
+
+/// A piece of a statement.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// A bare word, as it was written.
+    Word(String),
+    /// A name in double quotes.
+    Quoted(String),
+    /// A text in single quotes.
+    Text(String),
+    /// A number without a sign, as it was written.
+    Number(String),
+    /// One of `( ) = , ; -`.
+    Symbol(char),
+    /// The end.
+    End,
+}
+
+/// A piece and where it begins, in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) at: usize,
+}
+
+impl Kind {
+    /// How it is named in an error. What stands in single quotes may be a password and is not repeated.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Kind::Word(word) => format!("'{word}'"),
+            Kind::Quoted(name) => name::quote(name),
+            Kind::Text(_) => "a text in quotes".to_owned(),
+            Kind::Number(number) => number.clone(),
+            Kind::Symbol(symbol) => format!("'{symbol}'"),
+            Kind::End => "the end".to_owned(),
+        }
+    }
+}
+
+/// All tokens of a text; the last is [`Kind::End`].
+pub(super) fn read(text: &str) -> Result<Vec<Token>, ParseError> {
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = skip(text, rest)?;
+        let at = text.len() - rest.len();
+        let Some(first) = rest.chars().next() else {
+            tokens.push(Token { kind: Kind::End, at });
+            return Ok(tokens);
+        };
+        let (kind, after) = read_one(first, rest).map_err(|message| ParseError::at(text, at, message))?;
+        tokens.push(Token { kind, at });
+        rest = after;
+    }
+}
+
+fn read_one(first: char, rest: &str) -> Result<(Kind, &str), String> {
+    if first == '\'' {
+        let (inner, after) = name::read_until(&rest[1..], '\'').ok_or("a single quote is not closed")?;
+        return Ok((Kind::Text(inner), after));
+    }
+    if first == '"' {
+        let (inner, after) = name::read_quoted(&rest[1..]).ok_or("a double quote is not closed")?;
+        name::check(&inner)?;
+        return Ok((Kind::Quoted(inner), after));
+    }
+    if first.is_ascii_digit() || first == '.' {
+        let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
+        let (number, after) = rest.split_at(end);
+        if after.chars().next().is_some_and(name::goes_on) {
+            let end = after.find(|c| !name::goes_on(c)).unwrap_or(after.len());
+            return Err(format!("a value with a unit stands in single quotes: '{number}{}'", &after[..end]));
+        }
+        return Ok((Kind::Number(number.to_owned()), after));
+    }
+    if name::begins(first) {
+        let end = rest.find(|c| !name::goes_on(c)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        return Ok((Kind::Word(word.to_owned()), after));
+    }
+    if "()=,;-".contains(first) {
+        return Ok((Kind::Symbol(first), &rest[1..]));
+    }
+    Err(format!("'{}' does not belong in a statement", first.escape_debug()))
+}
+
+/// What follows blanks and comments.
+fn skip<'t>(text: &str, from: &'t str) -> Result<&'t str, ParseError> {
+    let mut rest = from;
+    loop {
+        rest = rest.trim_start();
+        if let Some(comment) = rest.strip_prefix("--") {
+            rest = comment.find('\n').map_or("", |end| &comment[end..]);
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            let open = || ParseError::at(text, text.len() - rest.len(), "a comment is not closed".to_owned());
+            rest = &comment[comment.find("*/").ok_or_else(open)? + 2..];
+        } else {
+            return Ok(rest);
+        }
+    }
+}
