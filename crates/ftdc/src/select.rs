@@ -1,0 +1,191 @@
+//! Named metrics only: which ones, and their values batch by batch. Everything else is passed over without being put
+//! together, and chunks outside the stretch of time are not even inflated.
+
+use crate::{Decoder, Document, DocumentKind, FtdcError, Matrix, Metric, Schema, Source};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Which metrics: patterns of paths, in which `*` stands for any characters, dots included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    patterns: Vec<String>,
+}
+
+impl Selection {
+    /// The metrics that match any of these patterns.
+    pub fn of<P: Into<String>>(patterns: impl IntoIterator<Item = P>) -> Self {
+        Selection { patterns: patterns.into_iter().map(Into::into).collect() }
+    }
+
+    /// Every metric.
+    pub fn all() -> Self {
+        Selection::of(["*"])
+    }
+
+    /// Whether a metric of this path is meant. A path that is there more than once (`#2`) is meant by its plain name.
+    pub fn has(&self, path: &str) -> bool {
+        let plain = path.rsplit_once('#').filter(|(_, number)| number.parse::<usize>().is_ok()).map(|(plain, _)| plain);
+        let is = |pattern: &String| matches(pattern, path) || plain.is_some_and(|plain| matches(pattern, plain));
+        self.patterns.iter().any(is)
+    }
+
+    /// The places of the metrics meant in a schema, in its order.
+    pub fn places(&self, schema: &Schema) -> Vec<usize> {
+        let metrics = schema.metrics().iter().enumerate();
+        metrics.filter(|(_, metric)| self.has(&metric.path)).map(|(place, _)| place).collect()
+    }
+}
+
+/// Whether `text` is what `pattern` describes. Each `*` takes as little as will do, and what is behind it is tried
+/// again further on: linear in practice, the product of the lengths at worst.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|head| text.strip_prefix(head)) else { return false };
+    let mut open = false;
+    let mut parts = parts.peekable();
+    while let Some(part) = parts.next() {
+        open = true;
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    open || rest.is_empty()
+}
+
+/// The chosen metrics of one chunk.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    schema: Arc<Schema>,
+    places: Arc<[usize]>,
+    times_ms: Vec<i64>,
+    columns: Vec<Vec<i64>>,
+}
+
+impl Batch {
+    /// When each sample was begun, in milliseconds since 1970.
+    pub fn times_ms(&self) -> &[i64] {
+        &self.times_ms
+    }
+
+    /// Each chosen metric that this chunk has, with its values, one for each sample.
+    pub fn columns(&self) -> impl Iterator<Item = (&Metric, &[i64])> {
+        let metrics = self.places.iter().filter_map(|place| self.schema.metrics().get(*place));
+        metrics.zip(self.columns.iter().map(Vec::as_slice))
+    }
+
+    /// The values of one metric; none if this chunk does not have it or it was not chosen.
+    pub fn column(&self, path: &str) -> Option<&[i64]> {
+        let place = self.schema.position(path)?;
+        let column = self.places.binary_search(&place).ok()?;
+        self.columns.get(column).map(Vec::as_slice)
+    }
+
+    /// The schema of the chunk it came from. Batches of chunks with the same metrics share it.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    fn keep(&mut self, stretch: &Range<i64>) {
+        if self.times_ms.iter().all(|time| stretch.contains(time)) {
+            return;
+        }
+        let kept: Vec<bool> = self.times_ms.iter().map(|time| stretch.contains(time)).collect();
+        for column in self.columns.iter_mut().chain([&mut self.times_ms]) {
+            let mut keep = kept.iter();
+            column.retain(|_| keep.next().copied().unwrap_or(false));
+        }
+    }
+}
+
+impl Source {
+    /// The chosen metrics between two moments (milliseconds since 1970), a batch for each chunk that has samples then.
+    /// Samples are kept by their own times. Damage is an error in its place; the batches behind it still come.
+    pub fn select(
+        &self,
+        selection: &Selection,
+        stretch: Range<i64>,
+    ) -> impl Iterator<Item = Result<Batch, FtdcError>> + use<> {
+        let mut chooser = Chooser::new(self, selection.clone());
+        let within = stretch.clone();
+        self.documents_between(stretch).filter_map(move |document| {
+            let batch = document.and_then(|document| chooser.batch(&document));
+            let kept = batch.map(|batch| {
+                batch.and_then(|mut batch| {
+                    batch.keep(&within);
+                    (!batch.times_ms.is_empty()).then_some(batch)
+                })
+            });
+            kept.transpose()
+        })
+    }
+}
+
+/// Remembers which places of a schema are chosen, because most chunks have the schema of the one before.
+struct Chooser {
+    decoder: Decoder,
+    selection: Selection,
+    matrix: Matrix,
+    plan: Option<(Arc<Schema>, Arc<[usize]>)>,
+}
+
+impl Chooser {
+    fn new(source: &Source, selection: Selection) -> Self {
+        Chooser { decoder: Decoder::new(source.limits()), selection, matrix: Matrix::default(), plan: None }
+    }
+
+    fn batch(&mut self, document: &Document) -> Result<Option<Batch>, FtdcError> {
+        if document.kind() != DocumentKind::Chunk {
+            return Ok(None);
+        }
+        let chunk = self.decoder.open(document)?;
+        let schema = Arc::clone(chunk.schema());
+        let places = match &self.plan {
+            Some((known, places)) if Arc::ptr_eq(known, &schema) => Arc::clone(places),
+            _ => self.selection.places(&schema).into(),
+        };
+        self.plan = Some((Arc::clone(&schema), Arc::clone(&places)));
+        // The time comes first in mongod's documents, so it costs nothing beside the others.
+        let wanted: Vec<usize> = schema.time().into_iter().chain(places.iter().copied()).collect();
+        chunk.read_some_into(&wanted, &mut self.matrix).map_err(|damage| document.fault(damage))?;
+        let mut columns: Vec<Vec<i64>> = (0..wanted.len()).map(|column| self.matrix.column(column).to_vec()).collect();
+        let times_ms = match schema.time() {
+            Some(_) => columns.remove(0),
+            None => vec![chunk.at_ms(); chunk.samples()],
+        };
+        self.matrix.shrink();
+        Ok(Some(Batch { schema, places, times_ms, columns }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, text, is) in [
+            ("a.b", "a.b", true),
+            ("a.b", "a.bc", false),
+            ("a.*", "a.b.c", true),
+            ("*dirty*cache", "x dirty bytes in the cache", true),
+            ("*dirty*cache", "x dirty bytes in the cache!", false),
+            ("a*b*b", "ab", false),
+            ("a*b*b", "abb", true),
+            ("*", "", true),
+            ("", "", true),
+            ("", "a", false),
+            ("**", "anything", true),
+        ] {
+            assert_eq!(matches(pattern, text), is, "{pattern} on {text}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_path_is_meant_by_its_plain_name() {
+        let selection = Selection::of(["mounts./.free"]);
+        assert!(selection.has("mounts./.free") && selection.has("mounts./.free#2"));
+        assert!(!selection.has("mounts./.free#x"));
+    }
+}

@@ -1,0 +1,242 @@
+//! Where recordings lie: one file, or a directory (`diagnostic.data`) whose files are read in the order of time, the
+//! interim file last.
+
+use crate::{Document, DocumentKind, Documents, FtdcError, Limits};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What every file of the recorder begins with, and the one that is written over and over until a chunk is full.
+const PREFIX: &str = "metrics.";
+const INTERIM: &str = "metrics.interim";
+/// Left behind where a server died while it wrote an interim file; never whole.
+const HALF_WRITTEN: &str = ".temp";
+/// The directory within a server's data directory.
+const DIRECTORY: &str = "diagnostic.data";
+
+/// One file of a recording.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    path: Arc<Path>,
+    bytes: u64,
+    interim: bool,
+    first_ms: Option<i64>,
+}
+
+impl SourceFile {
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its size when the source was opened.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether it is `metrics.interim`: the samples of the chunk that is not full yet.
+    pub fn is_interim(&self) -> bool {
+        self.interim
+    }
+
+    /// The time of its first document, in milliseconds since 1970; none where it does not begin with one.
+    pub fn first_ms(&self) -> Option<i64> {
+        self.first_ms
+    }
+}
+
+/// A recording: the files of it, in order. Opening one reads 32 bytes of each file.
+#[derive(Clone, Debug)]
+pub struct Source {
+    files: Vec<SourceFile>,
+    limits: Limits,
+}
+
+impl Source {
+    /// Opens a file, a directory of the recorder, or a server's data directory that has one.
+    pub fn open(path: impl AsRef<Path>) -> Result<Source, FtdcError> {
+        Source::open_with(path, Limits::default())
+    }
+
+    /// As [`open`](Source::open), with limits of one's own.
+    pub fn open_with(path: impl AsRef<Path>, limits: Limits) -> Result<Source, FtdcError> {
+        let path = path.as_ref();
+        let meta = std::fs::metadata(path).map_err(|error| FtdcError::read(path, error))?;
+        if !meta.is_dir() {
+            let file = look_at(path.to_owned()).map_err(|error| FtdcError::read(path, error))?;
+            return Ok(Source { files: vec![file], limits });
+        }
+        let mut files = files_in(path)?;
+        if files.is_empty() && path.join(DIRECTORY).is_dir() {
+            files = files_in(&path.join(DIRECTORY))?;
+        }
+        if files.is_empty() {
+            return Err(FtdcError::NothingHere { path: path.to_owned() });
+        }
+        Ok(Source { files, limits })
+    }
+
+    /// Its files, in the order in which they are read.
+    pub fn files(&self) -> &[SourceFile] {
+        &self.files
+    }
+
+    /// The limits it was opened with.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Every document of every file, in order. A chunk of the interim file that has since been written to another file
+    /// is left out. A file that is gone by the time it is read is an error, an interim file is not: servers replace it
+    /// all the time.
+    pub fn documents(&self) -> SourceDocuments {
+        SourceDocuments {
+            files: self.files.clone().into(),
+            limits: self.limits,
+            current: None,
+            last_chunk_ms: i64::MIN,
+        }
+    }
+
+    /// The documents that may hold samples of this stretch of time (milliseconds since 1970), and the metadata of the
+    /// files that were opened for it. A chunk more at each end may come along: look at the samples' own times.
+    pub fn documents_between(&self, stretch: Range<i64>) -> impl Iterator<Item = Result<Document, FtdcError>> + use<> {
+        let starts: Vec<_> = self.files.iter().map(|file| file.first_ms).collect();
+        let wanted = |place: usize| {
+            let begins_late = starts[place].is_some_and(|first| first >= stretch.end);
+            // The file behind it begins with metadata, whose time is right in every version.
+            let next = starts.get(place + 1).copied().flatten();
+            let ends_early = next.is_some_and(|next| next <= stretch.start) && !self.files[place].interim;
+            // Before MongoDB 4.2 a chunk's time is that of its end, so a late file may hold what is wanted; but only
+            // its first chunk, and a file begins with metadata of its own time.
+            !begins_late && !ends_early
+        };
+        let files = (0..self.files.len()).filter(|place| wanted(*place)).map(|place| self.files[place].clone());
+        let all =
+            SourceDocuments { files: files.collect(), limits: self.limits, current: None, last_chunk_ms: i64::MIN };
+        Between { all, stretch, held: None, ready: None, past: false }
+    }
+}
+
+fn files_in(dir: &Path) -> Result<Vec<SourceFile>, FtdcError> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(|error| FtdcError::read(dir, error))? {
+        let path = entry.map_err(|error| FtdcError::read(dir, error))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !name.starts_with(PREFIX) || name.ends_with(HALF_WRITTEN) || path.is_dir() {
+            continue;
+        }
+        match look_at(path.clone()) {
+            Ok(file) => files.push(file),
+            // A server removes its oldest file while it writes.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(FtdcError::read(&path, error)),
+        }
+    }
+    // Names hold the time at which the file was begun and sort by it; names that people gave come behind.
+    files.sort_by_cached_key(|file| (file.interim, !named_by_mongod(&file.path), file.path.to_path_buf()));
+    Ok(files)
+}
+
+/// `metrics.2021-03-15T02-21-47Z-00000`.
+fn named_by_mongod(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let time = name.strip_prefix(PREFIX).unwrap_or_default().as_bytes();
+    time.len() > 20 && time[4] == b'-' && time[10] == b'T' && time[19] == b'Z'
+}
+
+fn look_at(path: PathBuf) -> std::io::Result<SourceFile> {
+    let mut file = File::open(&path)?;
+    let bytes = file.metadata()?.len();
+    let mut head = Vec::new();
+    file.by_ref().take(32).read_to_end(&mut head)?;
+    // Behind four bytes of length: a date named `_id`.
+    let first_ms = match head.get(4..17) {
+        Some([0x09, b'_', b'i', b'd', 0, date @ ..]) => date.first_chunk::<8>().map(|date| i64::from_le_bytes(*date)),
+        _ => None,
+    };
+    let interim = path.file_name().is_some_and(|name| name == INTERIM);
+    Ok(SourceFile { path: path.into(), bytes, interim, first_ms })
+}
+
+/// The documents of every file of a source.
+#[derive(Debug)]
+pub struct SourceDocuments {
+    files: VecDeque<SourceFile>,
+    limits: Limits,
+    current: Option<(Documents<File>, bool)>,
+    last_chunk_ms: i64,
+}
+
+impl Iterator for SourceDocuments {
+    type Item = Result<Document, FtdcError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let Some((documents, interim)) = &mut self.current else {
+                let file = self.files.pop_front()?;
+                match File::open(&file.path) {
+                    Ok(open) => {
+                        let documents = Documents::new(open, Arc::clone(&file.path), self.limits);
+                        self.current = Some((documents, file.interim));
+                    }
+                    Err(error) if file.interim && error.kind() == std::io::ErrorKind::NotFound => {}
+                    Err(error) => return Some(Err(FtdcError::read(&file.path, error))),
+                }
+                continue;
+            };
+            match documents.next() {
+                None => self.current = None,
+                Some(Ok(document)) if document.kind() == DocumentKind::Chunk => {
+                    // The interim chunk has the time of its first sample, as has the whole one that replaces it.
+                    if *interim && document.at_ms() <= self.last_chunk_ms {
+                        continue;
+                    }
+                    self.last_chunk_ms = self.last_chunk_ms.max(document.at_ms());
+                    return Some(Ok(document));
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
+/// Leaves out chunks that can hold nothing of a stretch of time: those before the last that begins before it, and
+/// those behind the first that begins after it.
+struct Between {
+    all: SourceDocuments,
+    stretch: Range<i64>,
+    held: Option<Document>,
+    ready: Option<Document>,
+    past: bool,
+}
+
+impl Iterator for Between {
+    type Item = Result<Document, FtdcError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(ready) = self.ready.take() {
+            return Some(Ok(ready));
+        }
+        loop {
+            let document = match self.all.next() {
+                Some(Ok(document)) if document.kind() == DocumentKind::Chunk => document,
+                None => return self.held.take().map(Ok),
+                other => return other,
+            };
+            if document.at_ms() < self.stretch.start {
+                self.held = Some(document);
+                continue;
+            }
+            if document.at_ms() >= self.stretch.end && std::mem::replace(&mut self.past, true) {
+                continue;
+            }
+            let Some(held) = self.held.take() else { return Some(Ok(document)) };
+            self.ready = Some(document);
+            return Some(Ok(held));
+        }
+    }
+}
