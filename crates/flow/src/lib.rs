@@ -13,6 +13,7 @@
 //! out, named after its queue. Several allowances for one pool already meet in [`Allowance::binding`], which takes the
 //! least and keeps the name of who grants it; so a governor is added by handing one allowance more to that call.
 
+pub mod auto;
 mod bandwidth;
 pub mod limiter;
 mod literal;
