@@ -10,6 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The environment variable by which a process is known before it has a journalled id ([`Journal::spawn`]).
@@ -241,10 +242,15 @@ fn append(file: &mut File, line: &Line) -> std::io::Result<()> {
     file.sync_data()
 }
 
+/// Numbers the journals of this process, whatever directory each is in: the word of a run ([`Journal::run`]) is made of
+/// the number, and two runs with one word would end each other's processes.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// Makes a journal's file under a free name and locks it. Another run's recovery may lock or remove it in between, as
 /// an empty journal that nobody owns: then the next name is tried.
 fn create(state_dir: &Path, stem: &str) -> Result<(PathBuf, File), UndoError> {
-    for number in 0.. {
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let suffix = if number == 0 { String::new() } else { format!("-{number}") };
         let path = state_dir.join(format!("{stem}{suffix}.jsonl"));
         let opened = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&path);
@@ -257,7 +263,6 @@ fn create(state_dir: &Path, stem: &str) -> Result<(PathBuf, File), UndoError> {
             return Ok((path, file));
         }
     }
-    unreachable!("there is always a next number")
 }
 
 /// So that the file's name survives a crash of the host too.

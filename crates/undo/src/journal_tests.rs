@@ -29,6 +29,13 @@ fn everything_is_put_back_and_the_journal_goes() {
 }
 
 #[test]
+fn journals_in_different_directories_have_different_words() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (first, second) = (begin(&one), begin(&other));
+    assert_ne!(first.run(), second.run());
+}
+
+#[test]
 fn dropping_puts_back_also_in_a_panic() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("image");

@@ -83,21 +83,31 @@ pub(super) fn unmount_ours(target: &Path, source: &str, shared: Option<&str>, st
             return true;
         }
         failed = rustix::mount::unmount(target, UnmountFlags::NOFOLLOW).err();
-        // Anything but "busy" will not change by waiting.
-        failed.is_some_and(|error| error != Errno::BUSY)
+        // Anything but "busy" will not change by waiting, and whoever reads a view of the kernel may do so for days.
+        failed.is_some_and(|error| error != Errno::BUSY || is_kernels_view(source))
     });
     if gone && !mine() {
         return Ok(());
     }
-    detach_if_ours(target, state_dir, failed)
+    detach_if_ours(target, source, state_dir, failed)
 }
 
-/// The last resort for a busy mount of the run's own: out of the tree now, freed when its last user ends. A mount
-/// elsewhere (debugfs) is left to a person or a later run: somebody is reading it.
-fn detach_if_ours(target: &Path, state_dir: &Path, failed: Option<Errno>) -> Result<(), Why> {
+/// Whether the mount is a file system without a device that a run mounted (debugfs), told by the source it named.
+fn is_kernels_view(source: &str) -> bool {
+    source.starts_with(ours::PREFIX)
+}
+
+/// The last resort for a busy mount of the run's own: out of the tree now, freed when its last user ends. Another
+/// recorder that has files of debugfs open goes on reading them; nothing is ever written there. A mount elsewhere, of
+/// a device, is left to a person or a later run.
+fn detach_if_ours(target: &Path, source: &str, state_dir: &Path, failed: Option<Errno>) -> Result<(), Why> {
     let why = failed.map_or_else(|| "unknown".to_owned(), |error| error.to_string());
-    if failed == Some(Errno::BUSY) && ours::is_ours(target, state_dir) {
-        tracing::warn!(target_dir = %target.display(), "still in use: unmounted lazily, freed when its last user ends");
+    if failed == Some(Errno::BUSY) && (is_kernels_view(source) || ours::is_ours(target, state_dir)) {
+        let said = "still in use: unmounted lazily, freed when its last user ends";
+        match is_kernels_view(source) {
+            true => tracing::info!(target_dir = %target.display(), said),
+            false => tracing::warn!(target_dir = %target.display(), said),
+        }
         let flags = UnmountFlags::NOFOLLOW | UnmountFlags::DETACH;
         return rustix::mount::unmount(target, flags)
             .map_err(|error| format!("cannot unmount {}: {error}", target.display()));
@@ -107,7 +117,7 @@ fn detach_if_ours(target: &Path, state_dir: &Path, failed: Option<Errno>) -> Res
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::print_stderr)]
     use super::*;
     use proptest::prelude::*;
 
@@ -133,6 +143,23 @@ mod tests {
     fn a_mount_of_somebody_else_is_left_alone() {
         unmount_ours(Path::new("/proc"), "not-the-source", None, Path::new("/nowhere")).unwrap();
         assert!(mounted_at(Path::new("/proc")).is_some());
+    }
+
+    #[test]
+    fn a_view_of_the_kernel_is_unmounted_while_another_reads_it() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: put_back::mount::a_view_of_the_kernel_is_unmounted_while_another_reads_it: needs root");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().canonicalize().unwrap();
+        let source = "backwater-view";
+        rustix::mount::mount(source, &target, "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
+        std::fs::write(target.join("stats"), "42").unwrap();
+        let mut reader = std::fs::File::open(target.join("stats")).unwrap();
+        unmount_ours(&target, source, None, Path::new("/nowhere")).unwrap();
+        assert_eq!(mounted_at(&target), None);
+        assert_eq!(std::io::read_to_string(&mut reader).unwrap(), "42", "who had it open goes on reading");
     }
 
     proptest! {

@@ -17,6 +17,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(10);
 const FOLLOW_WITHIN: Duration = Duration::from_secs(2);
 /// How long a killed process may stay: it can be inside a write to a device that is still draining.
 const DIE_WITHIN: Duration = Duration::from_secs(20);
+/// How long a process may be without an environment while it becomes another program.
+const BECOME_WITHIN: Duration = Duration::from_millis(50);
 
 /// Processes by id, with their start times.
 type Family = BTreeMap<i32, u64>;
@@ -60,9 +62,15 @@ pub(super) fn end(pid: i32, start_time: u64, stop: Stop) -> Result<(), Why> {
     end_all(Family::from([(pid, start_time)]), stop)
 }
 
-/// Ends every process that carries the marker in its environment, and its descendants.
+/// Ends every process that carries the marker in its environment, and its descendants. One that is just becoming
+/// another program (execve) shows no environment for that moment, so that finding nobody is believed only after a while.
 pub(super) fn end_marked(marker: &str, stop: Stop) -> Result<(), Why> {
-    end_all(marked(marker), stop)
+    let mut found = Family::new();
+    wait::until(BECOME_WITHIN, || {
+        found = marked(marker);
+        !found.is_empty()
+    });
+    end_all(found, stop)
 }
 
 fn end_all(mut roots: Family, stop: Stop) -> Result<(), Why> {
