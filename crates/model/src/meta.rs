@@ -29,6 +29,7 @@ pub enum Role {
 
 /// A block device that matters here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Device {
     /// `MAJ:MIN`, the label `dev` of its series. For a partition, the device that has the queue is `parent`.
     pub dev: String,
@@ -62,6 +63,7 @@ pub struct DeclaredVolume {
 
 /// One watched server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Target {
     /// Short name without credentials, used as the label `target` and in samples: `localhost:5432`, `primary`.
     pub name: String,
@@ -89,6 +91,7 @@ pub struct Target {
 
 /// The machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct HostFacts {
     /// Host name.
     pub hostname: Option<String>,
@@ -110,8 +113,9 @@ pub struct HostFacts {
     pub sysctls: BTreeMap<String, String>,
 }
 
-/// What a recording, or a live run, says of itself.
+/// What a recording, or a live run, says of itself. Fields that an earlier version did not write are empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Meta {
     /// The machine.
     pub host: HostFacts,
@@ -127,7 +131,28 @@ pub struct Meta {
     pub written_by: String,
 }
 
+/// Clock anchors that are kept at most. A clock that is steered by half a second every quarter of an hour fills them in
+/// ten days; beyond that the least telling one goes.
+const MOST_ANCHORS: usize = 1_000;
+
 impl Meta {
+    /// Adds a clock anchor in its place. Where there are more than a thousand, the one that differs least from the one
+    /// before it goes, never the first or the newest, so that a clock that jumps without end cannot fill a recording.
+    pub fn add_anchor(&mut self, anchor: ClockAnchor) {
+        if self.anchors.contains(&anchor) {
+            return;
+        }
+        let place = self.anchors.partition_point(|known| known.boot <= anchor.boot);
+        self.anchors.insert(place, anchor);
+        if self.anchors.len() > MOST_ANCHORS {
+            let offset = |at: usize| self.anchors[at].unix_us.saturating_sub(self.anchors[at].boot.0);
+            let step = |at: &usize| offset(*at).abs_diff(offset(*at - 1));
+            if let Some(least) = (1..self.anchors.len() - 1).min_by_key(step) {
+                self.anchors.remove(least);
+            }
+        }
+    }
+
     /// Unix time in microseconds of a moment, by the newest anchor at or before it (else the oldest).
     pub fn unix_us(&self, at: Moment) -> Option<i64> {
         let before = self.anchors.iter().rev().find(|anchor| anchor.boot <= at);

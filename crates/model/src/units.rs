@@ -43,6 +43,7 @@ impl Unit {
         match self {
             Unit::Bytes => scaled(value, "B"),
             Unit::BytesPerSecond => scaled(value, "B/s"),
+            Unit::Count if value.fract() == 0.0 && value.abs() < 10_000.0 => format!("{value:.0}"),
             Unit::Count => grouped(value),
             Unit::PerSecond => format!("{}/s", grouped(value)),
             Unit::Seconds => seconds(value),

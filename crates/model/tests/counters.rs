@@ -206,3 +206,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_clock_that_jumps_without_end_keeps_its_largest_steps() {
+    let mut meta = Meta::default();
+    let anchor = |second: i64, offset_s: i64| ClockAnchor {
+        boot: Moment(second * 1_000_000),
+        unix_us: (second + offset_s) * 1_000_000,
+    };
+    for second in 0..3_000 {
+        // To and fro by a second; once by an hour for good.
+        let offset_s = second % 2 + if second >= 1_500 { 3_600 } else { 0 };
+        meta.add_anchor(anchor(second, offset_s));
+    }
+    assert_eq!(meta.anchors.len(), 1_000);
+    assert!(meta.anchors.windows(2).all(|pair| pair[0].boot < pair[1].boot));
+    assert_eq!((meta.anchors[0], meta.anchors[999]), (anchor(0, 0), anchor(2_999, 3_601)));
+    // What went cost no more than those small steps.
+    for second in [1, 700, 1_499, 1_500, 2_400] {
+        let told = meta.unix_us(Moment(second * 1_000_000)).unwrap() / 1_000_000;
+        let meant = second + if second >= 1_500 { 3_600 } else { 0 };
+        assert!((told - meant).abs() <= 1, "{second}: {told} for {meant}");
+    }
+    // Out of order and twice is as well.
+    meta.add_anchor(anchor(0, 0));
+    assert_eq!(meta.anchors.len(), 1_000);
+}
