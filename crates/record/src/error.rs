@@ -47,10 +47,12 @@ pub enum RecordError {
         found: String,
     },
     /// There is no recording here.
-    #[error("{} is no recording: it has no meta.json; give the directory that `backwater record -o DIR` wrote", dir.display())]
+    #[error("{} is no recording: {why}; give the directory that `backwater record -o DIR` wrote", dir.display())]
     NotARecording {
         /// The directory.
         dir: PathBuf,
+        /// How that shows: it does not exist, it is a file, it has no meta.json.
+        why: &'static str,
     },
     /// Another writer holds the directory.
     #[error("{} is being recorded to by another process; stop that one first, or choose another -o DIR", dir.display())]
@@ -121,6 +123,9 @@ impl RecordError {
             ErrorKind::PermissionDenied => "use a directory that this user may write and read",
             ErrorKind::ReadOnlyFilesystem => "use a directory on a file system that is mounted writable",
             ErrorKind::NotFound => "check the path",
+            ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+                "a file stands where a directory is needed: name another directory, or move the file away"
+            }
             _ => "check the file system's health (`dmesg`) and the path",
         };
         RecordError::Io { action, path, source, advice }

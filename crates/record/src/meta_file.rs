@@ -47,12 +47,21 @@ pub(crate) fn write(dir: &Path, meta: &Meta, durable: bool) -> Result<(), Record
 pub(crate) fn read(dir: &Path) -> Result<Meta, RecordError> {
     let path = dir.join(META);
     let text = match std::fs::read(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(RecordError::NotARecording { dir: dir.to_owned() });
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Err(RecordError::NotARecording { dir: dir.to_owned(), why: why_none(dir) });
         }
         text => text.map_err(RecordError::at("read", &path))?,
     };
     decode(&path, &text)
+}
+
+/// Why there is no recording in a directory that has no meta.json.
+fn why_none(dir: &Path) -> &'static str {
+    match std::fs::metadata(dir) {
+        Ok(found) if found.is_dir() => "it has no meta.json",
+        Ok(_) => "it is a file, not a directory",
+        Err(_) => "there is no such directory",
+    }
 }
 
 fn decode(path: &Path, text: &[u8]) -> Result<Meta, RecordError> {
@@ -78,10 +87,8 @@ fn decode(path: &Path, text: &[u8]) -> Result<Meta, RecordError> {
 /// are kept, since the older readings need theirs.
 pub(crate) fn merge(older: &Meta, newer: &Meta) -> Meta {
     let mut merged = newer.clone();
-    let mut anchors = older.anchors.clone();
-    anchors.extend(newer.anchors.iter().filter(|anchor| !older.anchors.contains(anchor)));
-    anchors.sort_by_key(|anchor| anchor.boot);
-    merged.anchors = anchors;
+    merged.anchors = older.anchors.clone();
+    newer.anchors.iter().for_each(|anchor| merged.add_anchor(*anchor));
     let known = |name: &str| newer.targets.iter().any(|target| target.name == name);
     merged.targets.extend(older.targets.iter().filter(|target| !known(&target.name)).cloned());
     let known = |dev: &str| newer.devices.iter().any(|device| device.dev == dev);
@@ -133,6 +140,34 @@ mod tests {
             std::fs::write(dir.path().join(META), &text[..cut]).unwrap();
             let error = read(dir.path()).unwrap_err().to_string();
             assert!(error.contains("meta.json"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_recording_of_an_earlier_version_lacks_fields_and_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        // What the least of all versions would have written: no field but one in each part.
+        let text = r#"{"format_version": 1, "meta": {"host": {"kernel": "6.1"}, "devices": [{"dev": "7:0"}],
+            "targets": [{"name": "a"}], "anchors": [{"boot": 1, "unix_us": 2}], "a_field_of_later": 3}}"#;
+        std::fs::write(dir.path().join(META), text).unwrap();
+        let meta = read(dir.path()).unwrap();
+        assert_eq!(meta.targets[0].name, "a");
+        assert_eq!((meta.host.kernel.as_deref(), meta.host.cpus), (Some("6.1"), None));
+        assert!(meta.declared_volumes.is_empty() && meta.devices[0].roles.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_recording_says_how_that_shows() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for (path, why) in [
+            (dir.path().to_owned(), "it has no meta.json"),
+            (file, "it is a file"),
+            (dir.path().join("none"), "there is no such directory"),
+        ] {
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains("record -o DIR"), "{error}");
         }
     }
 
