@@ -12,10 +12,17 @@ const STAYS_S: f64 = 3.0;
 pub struct Cliff {
     /// When, in the seconds of the series it was found in.
     pub at_s: f64,
-    /// The best throughput before it.
+    /// The best throughput before it that lasted: see [`peak`].
     pub peak_per_s: f64,
     /// Mean throughput from then on.
     pub after_per_s: f64,
+}
+
+/// The best throughput that lasted: the greatest median of three seconds in a row. One second in which a queue of waiting
+/// work is let go after a stall is no peak of what the system can do.
+pub fn peak(throughput: &[f64]) -> Option<f64> {
+    let lasted = throughput.windows(3).map(|three| three[0].max(three[1]).min(three[0].min(three[1]).max(three[2])));
+    lasted.reduce(f64::max).or_else(|| throughput.iter().copied().reduce(f64::max))
 }
 
 /// The first second from which throughput stays under 70 % of the peak so far for three seconds. `throughput` is pairs of
@@ -26,16 +33,16 @@ pub fn find(throughput: &[(f64, f64)]) -> Option<Cliff> {
     let step = steps.get(steps.len() / 2).copied().filter(|step| *step > 0.0)?;
     // A step a hair under a second must not ask for a fourth one.
     let least = (STAYS_S / step - 0.1).ceil().max(1.0) as usize;
-    let mut peak: f64 = 0.0;
-    for (at, (seconds, value)) in throughput.iter().enumerate() {
+    let values: Vec<f64> = throughput.iter().map(|(_, value)| *value).collect();
+    for (at, (seconds, _)) in throughput.iter().enumerate() {
         let stretch = throughput.get(at..at + least)?;
         let whole = stretch.windows(2).all(|pair| pair[1].0 - pair[0].0 <= 1.5 * step);
+        let peak = peak(&values[..at]).unwrap_or(0.0);
         if whole && stretch.iter().all(|(_, value)| *value < LOW * peak) {
             let rest = &throughput[at..];
             let after = rest.iter().map(|(_, value)| value).sum::<f64>() / rest.len() as f64;
             return Some(Cliff { at_s: *seconds, peak_per_s: peak, after_per_s: after });
         }
-        peak = peak.max(*value);
     }
     None
 }
@@ -52,7 +59,7 @@ mod tests {
     #[test]
     fn the_first_lasting_fall_is_found() {
         let cliff = find(&seconds(&[100.0, 110.0, 60.0, 105.0, 70.0, 60.0, 50.0, 40.0])).unwrap();
-        assert_eq!((cliff.at_s, cliff.peak_per_s, cliff.after_per_s), (4.0, 110.0, 55.0));
+        assert_eq!((cliff.at_s, cliff.peak_per_s, cliff.after_per_s), (4.0, 105.0, 55.0));
     }
 
     #[test]
@@ -62,6 +69,16 @@ mod tests {
         assert_eq!(find(&seconds(&[100.0, 10.0, 10.0])), None);
         assert_eq!(find(&[]), None);
         assert_eq!(find(&seconds(&[0.0; 9])), None);
+    }
+
+    #[test]
+    fn one_second_of_catching_up_is_no_peak() {
+        // Clients that send 4,000 a second, held for a moment and let go: 6,184 in one second is what had piled up.
+        let run = [4000.0, 4010.0, 3990.0, 2100.0, 6184.0, 4000.0, 4000.0, 4005.0, 2100.0, 2000.0, 1900.0, 2200.0];
+        let cliff = find(&seconds(&run)).unwrap();
+        assert_eq!((cliff.at_s, cliff.peak_per_s), (8.0, 4000.0));
+        assert_eq!(peak(&run[3..5]), Some(6184.0), "of less than three seconds the best is all there is");
+        assert_eq!(peak(&[]), None);
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(crate) struct DirtyLimit {
     pub(crate) level: Lane,
     pub(crate) background: Lane,
     pub(crate) threshold: Lane,
+    /// What the threshold goes to while the present load lasts; differs from it only for a device's own (`settled`).
+    pub(crate) settled: Lane,
     /// Whether `level` is an upper bound (the whole host's dirty pages) because the device's own is not visible.
     pub(crate) level_is_bound: bool,
 }
@@ -45,6 +47,13 @@ impl DirtyLimit {
     /// Where writers begin to pause.
     pub(crate) fn pause(&self) -> Lane {
         self.background.with(&self.threshold, |background, threshold| (background + threshold) / 2.0)
+    }
+
+    /// How far the threshold will move, as of the last second: settled ÷ present, the background limit going with it. 1
+    /// where unknown.
+    pub(crate) fn growth(&self) -> f64 {
+        let last = self.settled.0.iter().zip(&self.threshold.0).rev().find_map(|(settled, now)| settled.zip(*now));
+        last.filter(|(_, now)| *now > 0.0).map_or(1.0, |(settled, now)| (settled / now).max(1.0))
     }
 }
 
@@ -102,7 +111,19 @@ fn own(scene: &Scene<'_>, device: &DeviceView) -> Option<DirtyLimit> {
     let level_is_bound = !device.level.known();
     let level = if level_is_bound { scene.host_level.clone() } else { device.level.clone() };
     let background = background_share(window, grid, &device.dev).with(&threshold, |share, threshold| share * threshold);
-    Some(DirtyLimit { owner: LimitOwner::Device, level, background, threshold, level_is_bound })
+    let settled = settled(scene, device, &threshold, &configured.with(&set, |own, _| own), &host);
+    Some(DirtyLimit { owner: LimitOwner::Device, level, background, threshold, settled, level_is_bound })
+}
+
+/// Where a device's threshold goes. The kernel gives each device the part of the host's threshold that is its part of what
+/// was lately written out, up to the configured limit (`wb_calc_thresh`): a device that has written nothing yet starts
+/// low, and climbs once it is written to. In the long run what is written is what is dirtied, so its part of that says where.
+fn settled(scene: &Scene<'_>, device: &DeviceView, threshold: &Lane, configured: &Lane, host: &Lane) -> Lane {
+    let (window, grid) = (scene.window, &scene.grid);
+    let everybody = grid.rate(window.track(cat::VM_DIRTIED.name, &[]));
+    let part = device.inflow.with(&everybody, |own, all| if all > 0.0 { (own / all).min(1.0) } else { 0.0 });
+    let earned = part.with(host, |part, host| part * host).with(configured, f64::min);
+    threshold.with(&earned, f64::max).or(threshold)
 }
 
 /// Limits of the memory cgroups in which the device's users run (of all that are read, where that is unknown).
@@ -126,7 +147,8 @@ fn cgroups(scene: &Scene<'_>, device: &DeviceView) -> Vec<DirtyLimit> {
         let threshold = dirtyable.with(&threshold_share, |bytes, share| bytes * share).steady(STEADY);
         let background = dirtyable.with(&background_share, |bytes, share| bytes * share).steady(STEADY);
         let owner = LimitOwner::Cgroup(group.to_owned());
-        DirtyLimit { owner, level, background, threshold, level_is_bound: false }
+        let settled = threshold.clone();
+        DirtyLimit { owner, level, background, threshold, settled, level_is_bound: false }
     };
     groups.map(limit).filter(|limit| limit.threshold.known() && limit.level.known()).collect()
 }
@@ -169,5 +191,13 @@ fn host(scene: &Scene<'_>) -> Option<DirtyLimit> {
     let (threshold, background) = (gauge(cat::VM_DIRTY_THRESHOLD.name), gauge(cat::VM_BACKGROUND_THRESHOLD.name));
     let level = scene.host_level.clone();
     let known = level.known() && threshold.known() && background.known();
-    known.then_some(DirtyLimit { owner: LimitOwner::Host, level, background, threshold, level_is_bound: false })
+    let settled = threshold.clone();
+    known.then_some(DirtyLimit {
+        owner: LimitOwner::Host,
+        level,
+        background,
+        threshold,
+        settled,
+        level_is_bound: false,
+    })
 }
