@@ -26,7 +26,18 @@ pub struct Setup {
     pub directories: Vec<PathBuf>,
     /// Where kernel files lie.
     pub roots: Roots,
+    /// Beat once a second on each target as a failover manager would. Writes one row there.
+    pub heartbeat: bool,
+    /// How long a beat may take before it is missed; 1 s where not told.
+    pub heartbeat_timeout: Option<Duration>,
+    /// How often sessions are looked at; 100 ms where not told, and not more often than each 10 ms.
+    pub session_period: Option<Duration>,
 }
+
+/// A failover manager's patience with one check.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Sessions are looked at a hundred times a second at most.
+const SHORTEST_SESSION_PERIOD: Duration = Duration::from_millis(10);
 
 /// A running observation.
 #[derive(Debug)]
@@ -56,6 +67,10 @@ impl Session {
                 let why =
                     format!("{name} is given twice; one target a server is enough, it shows all of its databases");
                 return Err(ProbeError::Connect(why));
+            }
+            if setup.heartbeat {
+                let limit = setup.heartbeat_timeout.unwrap_or(HEARTBEAT_TIMEOUT);
+                probes.push(Box::new(probe.heartbeat(limit, meta.host.hostname.as_deref())?));
             }
             if let Some(postmaster_pid) = target.postmaster_pid {
                 watch.add_server(Server { target: target.name.clone(), postmaster_pid });
@@ -118,11 +133,14 @@ impl Session {
 
 fn connect(text: &str, setup: &Setup) -> Result<(PostgresProbe, Target), ProbeError> {
     let conninfo = ConnInfo::parse(text, &|name| std::env::var(name).ok())?;
-    let options = PostgresOptions {
+    let mut options = PostgresOptions {
         keep_query_text: setup.keep_query_text,
         roots: setup.roots.clone(),
         ..PostgresOptions::default()
     };
+    if let Some(period) = setup.session_period {
+        options.session_period = period.max(SHORTEST_SESSION_PERIOD);
+    }
     PostgresProbe::connect(conninfo, options)
 }
 

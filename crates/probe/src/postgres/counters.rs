@@ -19,8 +19,14 @@ pub(super) async fn read(
     sink: &mut Sink<'_>,
 ) -> Result<(), QueryError> {
     let asked = crate::now();
-    for row in link.rows(view.what, &view.sql).await? {
-        put(view, &row, target, identity, asked, sink);
+    let rows = link.rows(view.what, &view.sql).await?;
+    let most = view.most_rows.unwrap_or(rows.len());
+    for row in rows.iter().take(most) {
+        put(view, row, target, identity, asked, sink);
+    }
+    if rows.len() > most {
+        let what = format!("rows of {} beyond the first {most}", view.what);
+        sink.absent(target, &what, "there are more of them than a recording should hold", None);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use backwater_model::Epoch;
 pub(super) struct Identity {
     /// system_identifier; none where pg_control_system() is not allowed.
     pub(super) system: Option<String>,
-    /// Timeline: of the write position on a primary, of the last checkpoint on a standby.
+    /// Timeline: of the write position on a primary; on a standby of what was received, or of the last checkpoint.
     pub(super) timeline: Option<i64>,
     /// pg_postmaster_start_time, seconds since 1970, as the server spells it.
     pub(super) started: String,
@@ -17,10 +17,12 @@ pub(super) struct Identity {
 }
 
 const BASIC: &str = "SELECT date_part('epoch', pg_postmaster_start_time())::text, pg_is_in_recovery()";
-/// The write position's segment name begins with the timeline; the control file knows it only from the next checkpoint on.
-const CONTROL: &str = "SELECT s.system_identifier::text, CASE WHEN pg_is_in_recovery() THEN c.timeline_id::text \
+/// The write position's segment name begins with the timeline; the control file knows it only from the next checkpoint
+/// on, and on a standby the receiver knows it earlier.
+const CONTROL: &str = "SELECT s.system_identifier::text, \
+     CASE WHEN pg_is_in_recovery() THEN greatest(c.timeline_id, r.received_tli)::text \
      ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int8::text END \
-     FROM pg_control_system() s, pg_control_checkpoint() c";
+     FROM pg_control_system() s, pg_control_checkpoint() c LEFT JOIN pg_stat_wal_receiver r ON true";
 
 impl Identity {
     pub(super) async fn read(link: &mut Link) -> Result<Self, QueryError> {
@@ -36,6 +38,18 @@ impl Identity {
             Err(error) => return Err(error),
         }
         Ok(identity)
+    }
+
+    /// This, seen after another look of the same life: a standby's timeline never goes back, but the receiver that
+    /// knew it may be gone.
+    #[must_use]
+    pub(super) fn after(mut self, before: &Identity) -> Self {
+        let same =
+            (&self.system, &self.started, self.in_recovery) == (&before.system, &before.started, before.in_recovery);
+        if same && self.in_recovery && self.timeline.is_some() {
+            self.timeline = self.timeline.max(before.timeline);
+        }
+        self
     }
 
     /// The epoch of this life.
@@ -91,8 +105,13 @@ impl Privileges {
 
     /// The command that gives the role everything the probe reads.
     pub(super) fn grant(&self) -> String {
-        format!("GRANT pg_monitor TO \"{}\"", self.role.replace('"', "\"\""))
+        format!("GRANT pg_monitor TO {}", quoted(&self.role))
     }
+}
+
+/// A name as SQL takes it literally.
+pub(super) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 #[cfg(test)]
@@ -114,6 +133,12 @@ mod tests {
             assert!(changed.change_since(&base).is_some_and(|change| change.contains(words)));
         }
         assert_eq!(base.change_since(&identity()), None);
+        // A receiver that is gone takes no timeline with it; a promotion brings its own.
+        let later = Identity { timeline: Some(2), ..identity() };
+        assert_eq!(identity().after(&later).timeline, Some(2));
+        assert_eq!(later.clone().after(&identity()).timeline, Some(2));
+        assert_eq!(Identity { in_recovery: false, ..identity() }.after(&later).timeline, Some(1));
+        assert_eq!(restarted.clone().after(&later).timeline, Some(1));
         assert_ne!(base.epoch_of("pg_stat_io", "1"), base.epoch_of("pg_stat_io", "2"));
     }
 }

@@ -46,6 +46,8 @@ pub(super) struct Link {
     client: Client,
     task: Option<JoinHandle<Result<(), tokio_postgres::Error>>>,
     statements: HashMap<&'static str, Statement>,
+    /// Which of the address's servers it is.
+    pub(super) address: Server,
     /// `host:port`.
     pub(super) server: String,
     /// server_version_num.
@@ -61,7 +63,8 @@ impl Link {
 
     async fn of(client: Client, task: ConnectionTask, server: &Server) -> Result<Self, ProbeError> {
         let task = Some(tokio::spawn(task));
-        let mut link = Link { client, task, statements: HashMap::new(), server: server.label(), version: 0 };
+        let (address, label) = (server.clone(), server.label());
+        let mut link = Link { client, task, statements: HashMap::new(), address, server: label, version: 0 };
         let row = link.one("server version", "SELECT pg_catalog.current_setting('server_version_num')::int4").await?;
         link.version = row.get(0);
         supported(link.version).map_err(|why| ProbeError::Connect(format!("{} {why}", link.server)))?;

@@ -1,14 +1,15 @@
 //! PostgreSQL 12 to 18, by one connection that reads only.
 //!
 //! [`ConnInfo`] finds the way in as libpq would, [`PostgresProbe`] looks: active sessions at every look, counters and
-//! positions each second or half (the table in `views`), settings each minute, new lines of the log. What a version does
-//! not have is not asked for; what a role may not see is said once as an absence, with the GRANT that would change it.
+//! positions each second or half (the tables in `views`), settings each minute, new lines of the log. [`Heartbeat`]
+//! writes, and runs only where it was asked for. What a version does not have is not asked for; what a role may not see is said once as an absence, with the GRANT that would change it.
 
 mod check;
 mod connect;
 mod conninfo;
 mod counters;
 mod explain;
+mod heartbeat;
 mod identity;
 mod link;
 mod local;
@@ -27,6 +28,7 @@ mod views;
 mod waits;
 
 pub use check::capabilities;
-pub use connect::{ConnectionTask, connect_client};
+pub use connect::{ConnectionTask, Hearer, connect_client, connect_client_hearing};
 pub use conninfo::ConnInfo;
+pub use heartbeat::Heartbeat;
 pub use probe::{PostgresOptions, PostgresProbe};

@@ -2,6 +2,7 @@
 
 use super::conninfo::ConnInfo;
 use super::counters;
+use super::heartbeat::Heartbeat;
 use super::identity::Identity;
 use super::link::{Link, QueryError};
 use super::logs::Logs;
@@ -13,7 +14,7 @@ use super::tell;
 use super::views::{self, View};
 use crate::host::{KernelWaits, Roots};
 use crate::{Probe, ProbeError, Sink};
-use backwater_model::{Moment, Span, Target, Text};
+use backwater_model::{Moment, Span, Target, Text, catalogue};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,6 +128,18 @@ impl PostgresProbe {
         Ok((probe, target))
     }
 
+    /// A heartbeat on the same server, whose beats are missed after `limit`. `hostname` names the recorder there.
+    ///
+    /// # Errors
+    /// [`ProbeError::System`] where this process can open no more files.
+    pub fn heartbeat(&self, limit: Duration, hostname: Option<&str>) -> Result<Heartbeat, ProbeError> {
+        let mut info = self.info.clone();
+        if let Some(live) = &self.live {
+            info.servers = vec![live.link.address.clone()];
+        }
+        Heartbeat::new(&self.target, &info, limit, hostname)
+    }
+
     /// Makes a fresh connection the present one.
     fn adopt(&mut self, live: Live) {
         let facts = &live.facts;
@@ -135,7 +148,7 @@ impl PostgresProbe {
         self.sessions.statements.backslash_escapes =
             facts.target.settings.get("standard_conforming_strings").is_some_and(|value| value == "off");
         self.sessions.forget_names();
-        self.live = Some(live);
+        self.live = Some(Live { identity: live.identity.clone().after(&self.identity), ..live });
         self.told = false;
     }
 
@@ -167,6 +180,7 @@ impl PostgresProbe {
 
     fn adopt_settings(&mut self, settings: BTreeMap<String, String>, sink: &mut Sink<'_>) {
         tell::settings(&self.target, &self.settings, &settings, sink);
+        self.sessions.commit_delay = settings.get("commit_delay").is_some_and(|value| value != "0");
         self.settings = settings;
     }
 
@@ -188,7 +202,9 @@ impl PostgresProbe {
                 Err(QueryError::Lost(error)) => return Err(QueryError::Lost(error)),
                 Err(QueryError::Denied(error)) => {
                     entry.turn_off();
-                    sink.absent(&self.target, what, &error.to_string(), Some(&live.facts.privileges.grant()));
+                    // What the server does not have or not support, no privilege brings.
+                    let grant = error.to_string().contains("permission denied").then(|| live.facts.privileges.grant());
+                    sink.absent(&self.target, what, &error.to_string(), grant.as_deref());
                 }
                 Err(QueryError::Failed(error)) => {
                     if entry.failed(sink.at) {
@@ -204,8 +220,12 @@ impl PostgresProbe {
         match task {
             Task::View(view) => counters::read(&mut live.link, view, &self.target, &live.identity, sink).await,
             Task::Identity => {
-                live.identity = Identity::read(&mut live.link).await?;
+                live.identity = Identity::read(&mut live.link).await?.after(&self.identity);
                 self.adopt_identity(live, sink);
+                if let Some(timeline) = live.identity.timeline {
+                    let labels = [("target", self.target.as_ref())];
+                    sink.put(&catalogue::PG_TIMELINE, &labels, live.identity.epoch(), timeline as f64);
+                }
                 Ok(())
             }
             Task::Settings => {

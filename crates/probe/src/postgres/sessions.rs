@@ -1,4 +1,5 @@
-//! Active sessions ten times a second: what each waits for by the server's word and by the kernel's.
+//! Active sessions ten times a second, and the processes that carry WAL and pages whatever they do: what each waits for
+//! by the server's word and by the kernel's.
 
 use super::identity::{Identity, Privileges};
 use super::link::{Link, QueryError};
@@ -6,21 +7,22 @@ use super::texts::{Interner, Statements};
 use super::waits::{self, Wait};
 use crate::Sink;
 use crate::host::KernelWaits;
-use backwater_model::{Moment, Sample, Text, catalogue};
+use backwater_model::{CARRIERS, Moment, Sample, Text, catalogue};
 use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
 /// The function under pg_stat_activity, without the view's joins. Idle sessions, and other processes in their main
-/// loop, are left out; a background worker between two jobs waits in `Extension`.
+/// loop, are left out, except those that carry WAL and pages: that they have nothing to do is what rules ask. A
+/// background worker between two jobs waits in `Extension`. Heartbeats are the probe's own.
 const SQL: &str = "SELECT a.pid, a.backend_type, a.usesysid, a.datid, a.application_name, host(a.client_addr), \
      a.client_port, a.state, a.wait_event_type, a.wait_event, left(a.query, 1024), \
      (date_part('epoch', statement_timestamp() - a.query_start) * 1000)::int8, \
      (date_part('epoch', statement_timestamp() - a.xact_start) * 1000)::int8, QUERY_ID \
-     FROM pg_stat_get_activity(NULL) a WHERE a.pid <> pg_backend_pid() \
-     AND coalesce(a.wait_event_type, '') <> 'Activity' \
+     FROM pg_stat_get_activity(NULL) a WHERE a.pid <> pg_backend_pid() AND (a.backend_type IN ('CARRIERS') \
+     OR (coalesce(a.wait_event_type, '') <> 'Activity' AND a.application_name IS DISTINCT FROM 'backwater heartbeat' \
      AND (a.state IN ('active', 'fastpath function call') OR (a.state IS NULL AND a.backend_type <> 'client backend' \
-     AND a.wait_event_type IS NOT NULL AND a.wait_event_type <> 'Extension'))";
+     AND a.wait_event_type IS NOT NULL AND a.wait_event_type <> 'Extension'))))";
 const NAMES: &str = "SELECT oid, rolname::text, true FROM pg_roles WHERE oid = ANY($1) \
      UNION ALL SELECT oid, datname::text, false FROM pg_database WHERE oid = ANY($2)";
 
@@ -37,6 +39,8 @@ pub(super) struct Sessions {
     pub(super) kernel: Option<KernelWaits>,
     /// Device of the data directory.
     pub(super) data_device: Option<String>,
+    /// Whether commits may be delayed on purpose (commit_delay), which no wait event says.
+    pub(super) commit_delay: bool,
 }
 
 /// What a look needs to know of the server.
@@ -55,9 +59,9 @@ impl Sessions {
         context: Context<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<(), QueryError> {
-        let query_id = if link.major() >= 14 { "a.query_id" } else { "NULL::int8" };
+        let sql = sql(link.major());
         let asked = crate::now();
-        let rows = link.rows("sessions", &SQL.replace("QUERY_ID", query_id)).await?;
+        let rows = link.rows("sessions", &sql).await?;
         let answered = crate::now();
         let epoch = context.identity.epoch();
         let labels = [("target", context.target.as_ref())];
@@ -92,7 +96,8 @@ impl Sessions {
         let pid = get(row, 0).unwrap_or_default();
         let kernel = self.kernel.as_mut().filter(|_| !waits::on_its_latch(text(8)));
         let (kernel_wait, kernel_state) = kernel.map(|kernel| kernel.read(pid)).unwrap_or_default();
-        let wait = Wait { backend_type: text(1), event: text(9), kernel: kernel_wait.as_deref() };
+        let commit_delay = self.commit_delay;
+        let wait = Wait { backend_type: text(1), event: text(9), kernel: kernel_wait.as_deref(), commit_delay };
         let queue = waits::place(wait).and_then(|place| waits::queue_name(place, self.data_device.as_deref()));
         let name = |names: &HashMap<u32, Option<Text>>, oid: Option<u32>| names.get(&oid?).cloned().flatten();
         Sample {
@@ -151,6 +156,11 @@ impl Sessions {
         self.roles.clear();
         self.databases.clear();
     }
+}
+
+fn sql(major: i32) -> String {
+    let query_id = if major >= 14 { "a.query_id" } else { "NULL::int8" };
+    SQL.replace("QUERY_ID", query_id).replace("CARRIERS", &CARRIERS.join("', '"))
 }
 
 /// A column's value; none where it is null, or of another type than PostgreSQL's own (forks differ).

@@ -1,5 +1,8 @@
 //! Which queue a wait belongs to. One table, matched whatever the version's spelling: `WALSync` (12–16), `WalSync`
 //! (17, 18), `WALWriteLock` (12, a lock) and `wal_insert` (12) are all known. Names: PostgreSQL manual, wait events.
+//! Which flavour of a commit's wait it is, [`CommitWait`](backwater_model::CommitWait) tells of a sample.
+
+use backwater_model::{CARRIERS, canonical_wait, is_nap};
 
 /// What one session waits for, as the server and the kernel say it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -7,6 +10,8 @@ pub(super) struct Wait<'a> {
     pub(super) backend_type: Option<&'a str>,
     pub(super) event: Option<&'a str>,
     pub(super) kernel: Option<&'a str>,
+    /// Whether the server delays commits on purpose.
+    pub(super) commit_delay: bool,
 }
 
 /// A queue, before the device's number is known.
@@ -26,8 +31,8 @@ pub(super) enum Place {
 #[derive(Clone, Copy)]
 enum Who {
     Anybody,
-    /// Everybody but the processes that empty the queue themselves.
-    NotDrain,
+    /// Everybody but the processes that carry WAL and pages: they empty the queue.
+    NotCarriers,
     Checkpointer,
 }
 
@@ -40,7 +45,7 @@ enum Kernel {
 }
 
 struct Line {
-    /// Events as [`canonical`] spells them; `*` at the end stands for any ending; empty means no wait event at all.
+    /// Events as [`canonical_wait`] spells them; `*` at the end stands for any ending; empty means no wait event at all.
     events: &'static [&'static str],
     who: Who,
     kernel: Kernel,
@@ -61,7 +66,7 @@ const TABLE: &[Line] = &[
             "damrecordtxack",
             "commitdelay",
         ],
-        who: Who::NotDrain,
+        who: Who::NotCarriers,
         kernel: Kernel::Anything,
         place: Place::Commit,
     },
@@ -100,7 +105,10 @@ pub(super) fn on_its_latch(class: Option<&str>) -> bool {
 
 /// The queue this wait belongs to, where the waits tell.
 pub(super) fn place(wait: Wait<'_>) -> Option<Place> {
-    let event = wait.event.map(canonical).unwrap_or_default();
+    if is_delayed_commit(wait) {
+        return Some(Place::Commit);
+    }
+    let event = wait.event.map(canonical_wait).unwrap_or_default();
     let event = event.as_str();
     let fits = |pattern: &&str| match pattern.strip_suffix('*') {
         Some(start) => event.starts_with(start),
@@ -117,10 +125,18 @@ pub(super) fn place(wait: Wait<'_>) -> Option<Place> {
     Some(line.place)
 }
 
+/// Up to 18 a session in commit_delay has no wait event; it sleeps in the kernel for a set time.
+fn is_delayed_commit(wait: Wait<'_>) -> bool {
+    wait.commit_delay
+        && wait.event.is_none()
+        && wait.backend_type == Some("client backend")
+        && wait.kernel.is_some_and(is_nap)
+}
+
 fn who_fits(who: Who, backend_type: Option<&str>) -> bool {
     match who {
         Who::Anybody => true,
-        Who::NotDrain => !matches!(backend_type, Some("walwriter" | "walreceiver" | "startup" | "archiver")),
+        Who::NotCarriers => !backend_type.is_some_and(|kind| CARRIERS.contains(&kind)),
         Who::Checkpointer => backend_type == Some("checkpointer"),
     }
 }
@@ -131,15 +147,6 @@ fn is_dirty_write(function: &str) -> bool {
     function.starts_with("balance_dirty_pages")
         || function.ends_with("_buffered_write_iter")
         || function.ends_with("_file_buffered_write")
-}
-
-/// Lower case, without underscores and without the `Lock` that 12 appends to its locks.
-fn canonical(event: &str) -> String {
-    let mut name: String = event.chars().filter(|c| *c != '_').map(|c| c.to_ascii_lowercase()).collect();
-    if name.ends_with("lock") && name.starts_with("wal") {
-        name.truncate(name.len() - 4);
-    }
-    name
 }
 
 /// The queue's name; none where it is a device's and the device is not known.
@@ -158,7 +165,7 @@ mod tests {
 
     fn seen(backend: &str, event: &str, kernel: &str) -> Option<Place> {
         let some = |text| Some(text).filter(|text: &&str| !text.is_empty());
-        place(Wait { backend_type: some(backend), event: some(event), kernel: some(kernel) })
+        place(Wait { backend_type: some(backend), event: some(event), kernel: some(kernel), commit_delay: false })
     }
 
     #[test]
@@ -172,6 +179,7 @@ mod tests {
             "WALWrite",
             "SyncRep",
             "XactSync",
+            "CommitDelay",
             "WALInitSync",
             "WalInitWrite",
         ] {
@@ -179,6 +187,19 @@ mod tests {
         }
         assert_eq!(seen("walwriter", "WALSync", ""), None);
         assert_eq!(seen("walreceiver", "WalWrite", ""), None);
+        assert_eq!(seen("checkpointer", "WalSync", ""), None);
+    }
+
+    #[test]
+    fn a_delayed_commit_sleeps_without_a_wait_event() {
+        let sleeper = |kernel, commit_delay| {
+            place(Wait { backend_type: Some("client backend"), event: None, kernel: Some(kernel), commit_delay })
+        };
+        for kernel in ["hrtimer_nanosleep", "do_select", "poll_schedule_timeout.constprop.0"] {
+            assert_eq!(sleeper(kernel, true), Some(Place::Commit));
+            assert_eq!(sleeper(kernel, false), None);
+        }
+        assert_eq!(sleeper("folio_wait_bit_common", true), None);
     }
 
     #[test]
