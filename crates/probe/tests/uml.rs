@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 const NAME: &str = "limits_of_cgroup_v2_are_read_where_they_hold";
 const MIB: f64 = 1_048_576.0;
-/// It takes ten seconds; a busy machine may need several times that.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// It takes half a minute; a machine with more work than processors may need many times that.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// One value that the guest printed.
 #[derive(Debug)]

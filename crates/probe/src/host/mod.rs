@@ -86,14 +86,23 @@ pub fn probes(roots: &Roots, watch: &Arc<Watch>) -> Vec<Box<dyn Probe>> {
         Box::new(bdi::Writeback::new(roots, watch)),
         Box::new(disk::Disks::new(roots, watch)),
     ];
-    let totals: Vec<Box<dyn Probe>> = vec![
+    let processes: Vec<Box<dyn Probe>> =
+        vec![Box::new(process::Processes::new(roots, watch)), Box::new(tcp::Sockets::new(roots, watch))];
+    vec![together("host.levels", levels), totals(roots, watch), together("host.processes", processes)]
+}
+
+/// What is read twice a second. Which groups servers are in comes first: the others read those groups.
+fn totals(roots: &Roots, watch: &Arc<Watch>) -> Box<dyn Probe> {
+    let parts: Vec<Box<dyn Probe>> = vec![
+        Box::new(cgroup::Membership::new(roots, watch)),
         Box::new(pressure::Pressure::new(roots, watch)),
         Box::new(cpu::Processors::new(roots)),
         Box::new(cgroup::IoGroups::new(roots, watch)),
         Box::new(cgroup::MemoryGroups::new(roots, watch)),
     ];
-    let processes: Vec<Box<dyn Probe>> =
-        vec![Box::new(process::Processes::new(roots, watch)), Box::new(tcp::Sockets::new(roots, watch))];
-    let together = |name, parts| -> Box<dyn Probe> { Box::new(together::Together::new(name, parts)) };
-    vec![together("host.levels", levels), together("host.totals", totals), together("host.processes", processes)]
+    together("host.totals", parts)
+}
+
+fn together(name: &'static str, parts: Vec<Box<dyn Probe>>) -> Box<dyn Probe> {
+    Box::new(together::Together::new(name, parts))
 }

@@ -71,6 +71,11 @@ impl Watch {
         state.changes += u64::from(state.servers.len() != before);
     }
 
+    /// A server's surroundings (its control groups) are others than before: every probe is to look at them anew.
+    pub(super) fn note_move(&self) {
+        self.lock().changes += 1;
+    }
+
     /// The watched devices as `MAJ:MIN`, in order.
     pub fn devices(&self) -> Vec<String> {
         self.lock().devices.iter().cloned().collect()
@@ -81,7 +86,7 @@ impl Watch {
         self.lock().servers.iter().cloned().collect()
     }
 
-    /// How often something was added or removed: a probe that has seen this number need not look again.
+    /// How often something was added, removed or moved: a probe that has seen this number need not look again.
     pub(super) fn changes(&self) -> u64 {
         self.lock().changes
     }

@@ -21,7 +21,16 @@ echo 48M > $groups/db/memory.max
 echo "+io +memory" > $groups/db/cgroup.subtree_control
 mkdir $groups/db/pg
 
-bash -c "echo \$\$ > $groups/db/pg/cgroup.procs
-(exec -a 'postgres: checkpointer' dd if=/dev/zero of=/mnt/data/file bs=64k count=3000 2> /dev/null) & wait" &
-"$DUMP" 8 "$dev" "main=$!"
+# The server waits at one pipe until it has been moved into its group, and says at the other that it then writes.
+mkfifo /mnt/moved /mnt/writes
+bash -c "read -r < /mnt/moved
+(exec -a 'postgres: checkpointer' dd if=/dev/zero of=/mnt/data/file bs=64k count=3000 2> /dev/null) &
+echo > /mnt/writes
+wait" &
+server=$!
+echo $server > $groups/db/pg/cgroup.procs
+grep -qx "0::/db/pg" /proc/$server/cgroup
+echo > /mnt/moved
+read -r < /mnt/writes
+"$DUMP" 8 "$dev" "main=$server"
 echo GUEST DONE

@@ -13,7 +13,8 @@ use std::time::Duration;
 pub(super) const READ: &str = "read";
 pub(super) const WRITE: &str = "write";
 
-/// A process is seldom moved to another group, or its group made anew: looked for at every so many looks.
+/// A controller may be handed on to a group only later, and a group above be made anew: looked for at every so many looks.
+/// (That the server itself was moved is noticed at once; see `membership.rs`.)
 const LOOKS_PER_SEARCH: u32 = 20;
 
 /// One limit or counter of one group.

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 /// Version 1 writes "no limit" as the largest multiple of a page; nothing real is anywhere near it.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
-/// A process is seldom moved to another group: looked for at every so many looks.
+/// A controller may be handed on to a group only later, and a group above be made anew: looked for at every so many looks.
+/// (That the server itself was moved is noticed at once; see `membership.rs`.)
 const LOOKS_PER_SEARCH: u32 = 20;
 
 /// What is known of one group, in bytes.

@@ -1,11 +1,13 @@
 //! Control groups: which ones a process is in, on version 1, version 2 or both at once, and how to reach them.
 
 mod io;
+mod membership;
 mod memory;
 mod v1;
 mod v2;
 
 pub(super) use io::IoGroups;
+pub(super) use membership::Membership;
 pub(super) use memory::MemoryGroups;
 
 use super::mounts::mounts_of;
