@@ -11,20 +11,7 @@ use backwater_probe::host::Roots;
 use backwater_probe::postgres::{PostgresOptions, PostgresProbe, capabilities};
 use looks::Looks;
 use rustix::process::{Pid, Signal, kill_process};
-use server::{Server, Session, conninfo, installed};
-use std::path::Path;
-
-/// Runs a test on every server there is; the test's name is for the one line that tells there is none.
-fn on_each(name: &str, test: impl Fn(&Path)) {
-    let servers = installed();
-    if servers.is_empty() {
-        eprintln!("skipped: {name}: needs PostgreSQL (postgres and initdb on PATH, or BACKWATER_PG_BIN)");
-    }
-    for bin in servers {
-        eprintln!("{name}: {}", bin.display());
-        test(&bin);
-    }
-}
+use server::{Server, Session, conninfo, on_each};
 
 #[test]
 fn sessions_locks_and_counters() {
@@ -186,9 +173,28 @@ fn a_role_without_pg_monitor_sees_less_and_is_told_so() {
         server.sql("GRANT pg_monitor TO plain");
         let list = capabilities(&conninfo(&server.socket_as("plain")), &Roots::default()).unwrap();
         assert!(list.iter().all(|item| item.remedy.as_deref() != Some("GRANT pg_monitor TO \"plain\"")), "{list:#?}");
+        the_log_can_be_read_once_its_remedy_is_applied(&server);
         end_others(&server);
         sleeper.join().unwrap();
     });
+}
+
+/// A member of pg_monitor may ask for the log's name since 17; before that the remedy grants just that function.
+fn the_log_can_be_read_once_its_remedy_is_applied(server: &Server) {
+    let log = || {
+        let list = capabilities(&conninfo(&server.socket_as("plain")), &Roots::default()).unwrap();
+        list.into_iter().find(|item| item.what.contains("log")).unwrap()
+    };
+    let first = log();
+    if server.major < 17 {
+        assert!(first.missing.unwrap().contains("pg_current_logfile"));
+        let remedy = first.remedy.unwrap();
+        assert!(remedy.starts_with("GRANT EXECUTE ON FUNCTION pg_current_logfile() TO \"plain\";"), "{remedy}");
+        assert!(remedy.ends_with("-- in the database \"postgres\""), "{remedy}");
+        server.sql(&remedy);
+    }
+    let last = log();
+    assert!(last.missing.is_none() && last.remedy.is_none(), "{last:?}");
 }
 
 #[test]

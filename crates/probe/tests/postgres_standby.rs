@@ -8,16 +8,16 @@ mod server;
 
 use backwater_model::EventKind;
 use looks::Looks;
-use server::{Server, installed};
+use server::{Server, on_each};
 
 #[test]
 fn a_standby_is_seen_from_both_ends() {
-    for bin in installed() {
-        let mut primary = Server::start(&bin, &[]);
+    on_each("a_standby_is_seen_from_both_ends", |bin| {
+        let mut primary = Server::start(bin, &[]);
         primary.sql("SELECT pg_create_physical_replication_slot('s1', true)");
         // A cold copy needs no pg_basebackup, which some packages of the server lack.
         primary.stop();
-        let mut standby = Server::empty(&bin);
+        let mut standby = Server::empty(bin);
         let copied = standby.command("cp").arg("-a").arg(primary.data()).arg(standby.data()).status().unwrap();
         assert!(copied.success());
         assert!(standby.command("touch").arg(standby.data().join("standby.signal")).status().unwrap().success());
@@ -43,5 +43,5 @@ fn a_standby_is_seen_from_both_ends() {
         lower.until("positions of a primary", |looks| {
             looks.of("pg.wal.insert_bytes").last().is_some_and(|point| point.epoch != before)
         });
-    }
+    });
 }

@@ -4,7 +4,7 @@
 #[path = "postgres/server.rs"]
 mod server;
 
-use server::{Server, Session, conninfo, installed};
+use server::{Server, Session, conninfo, on_each};
 use std::path::Path;
 use std::process::Command;
 
@@ -37,7 +37,7 @@ fn certificates(dir: &Path) {
 fn tls_server(bin: &Path) -> Option<Server> {
     let mut server = Server::start(bin, &[]);
     if Command::new("openssl").arg("version").output().is_err() {
-        eprintln!("skipped: postgres_tls: needs openssl");
+        eprintln!("skipped: every_sslmode: needs openssl (apt-get install openssl)");
         return None;
     }
     certificates(server.dir.path());
@@ -63,8 +63,8 @@ fn encrypted(target: &str) -> Result<bool, String> {
 
 #[test]
 fn every_sslmode() {
-    for bin in installed() {
-        let Some(mut server) = tls_server(&bin) else { return };
+    on_each("every_sslmode", |bin| {
+        let Some(mut server) = tls_server(bin) else { return };
         let dir = server.dir.path().display();
         let at = |host: &str, more: &str| {
             encrypted(&format!("host={host} port={} user=postgres dbname=postgres password=right {more}", server.port))
@@ -100,5 +100,5 @@ fn every_sslmode() {
         let error = at("127.0.0.1", &format!("sslmode=verify-full sslrootcert={dir}/self.crt")).unwrap_err();
         assert!(error.contains("another host"), "{error}");
         assert!(at("localhost", &format!("sslmode=verify-ca sslrootcert={dir}/root.crt")).is_err());
-    }
+    });
 }

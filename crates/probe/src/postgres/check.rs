@@ -6,6 +6,7 @@ use super::link::Link;
 use super::logs::Logs;
 use super::probe::runtime;
 use super::target::{self, Facts};
+use super::tell;
 use crate::ProbeError;
 use crate::host::{Capability, Roots};
 
@@ -55,9 +56,9 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
         item(
             "system identifier and timeline",
             unless(system, "pg_control_system() is not allowed".to_owned()),
-            CONTROL,
+            &privileges.grant_execute("pg_control_system(), pg_control_checkpoint()"),
         ),
-        item("the server's log", log, "run on the server's host as root or as the server's own user, with pg_monitor"),
+        item("the server's log", log.clone(), &log_remedy(log.as_deref(), facts)),
         item("times of reads and writes", unless(!off("track_io_timing"), is_off("track_io_timing")), IO_TIMING),
         query_ids(link.major(), facts, statements > 0),
         item(
@@ -72,9 +73,12 @@ const NOT_HERE: &str = "the server's processes are not among those of this host,
 const RUN_THERE: &str = "run backwater on the server's host, as root or as the server's own user";
 const IO_TIMING: &str = "ALTER SYSTEM SET track_io_timing = on; SELECT pg_reload_conf()";
 const QUERY_ID: &str = "ALTER SYSTEM SET compute_query_id = on; SELECT pg_reload_conf()";
-const CONTROL: &str = "GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint() TO pg_monitor";
 const EXTENSION: &str =
     "add pg_stat_statements to shared_preload_libraries, restart, then CREATE EXTENSION pg_stat_statements";
+
+fn log_remedy(why: Option<&str>, facts: &Facts) -> String {
+    why.and_then(|why| tell::log_remedy(why, facts)).unwrap_or_default()
+}
 
 fn is_off(name: &str) -> String {
     format!("{name} is off")

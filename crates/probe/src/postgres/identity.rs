@@ -85,6 +85,8 @@ impl Identity {
 pub(super) struct Privileges {
     /// current_user.
     pub(super) role: String,
+    /// current_database: where privileges on functions are kept.
+    pub(super) database: String,
     /// Sessions and statistics of others (pg_read_all_stats, part of pg_monitor).
     pub(super) all_stats: bool,
     /// Every setting (pg_read_all_settings, part of pg_monitor).
@@ -94,18 +96,25 @@ pub(super) struct Privileges {
 }
 
 const PRIVILEGES: &str = "SELECT current_user::text, r.rolsuper OR pg_has_role('pg_read_all_stats', 'USAGE'), \
-     r.rolsuper OR pg_has_role('pg_read_all_settings', 'USAGE'), r.rolsuper OR pg_has_role('pg_monitor', 'USAGE') \
-     FROM pg_roles r WHERE r.rolname = current_user";
+     r.rolsuper OR pg_has_role('pg_read_all_settings', 'USAGE'), r.rolsuper OR pg_has_role('pg_monitor', 'USAGE'), \
+     current_database()::text FROM pg_roles r WHERE r.rolname = current_user";
 
 impl Privileges {
     pub(super) async fn read(link: &mut Link) -> Result<Self, QueryError> {
         let row = link.one("privileges", PRIVILEGES).await?;
-        Ok(Privileges { role: row.get(0), all_stats: row.get(1), all_settings: row.get(2), monitor: row.get(3) })
+        let [all_stats, all_settings, monitor] = [1usize, 2, 3].map(|place| row.get(place));
+        Ok(Privileges { role: row.get(0), database: row.get(4), all_stats, all_settings, monitor })
     }
 
     /// The command that gives the role everything the probe reads.
     pub(super) fn grant(&self) -> String {
         format!("GRANT pg_monitor TO {}", quoted(&self.role))
+    }
+
+    /// The command that lets the role call these functions. Each database has privileges of its own for them.
+    pub(super) fn grant_execute(&self, functions: &str) -> String {
+        let (role, database) = (quoted(&self.role), quoted(&self.database));
+        format!("GRANT EXECUTE ON FUNCTION {functions} TO {role}; -- in the database {database}")
     }
 }
 

@@ -177,8 +177,8 @@ fn supported(version: i32) -> Result<(), String> {
             format!("{major}.{}", version % 10_000)
         };
         return Err(format!(
-            "runs PostgreSQL {shown}; Backwater reads {OLDEST} to {NEWEST}. Upgrade the server, or watch its host alone: \
-             backwater watch host"
+            "runs PostgreSQL {shown}; Backwater reads {OLDEST} to {NEWEST}. Upgrade the server, or watch its host alone, \
+             from there: backwater record host -o DIR"
         ));
     }
     if major > NEWEST {

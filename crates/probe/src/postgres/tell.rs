@@ -82,15 +82,27 @@ pub(super) fn absences(target: &str, facts: &Facts, identity: &Identity, sink: &
     }
 }
 
-/// What would let the log be read.
+/// Since this major, members of pg_monitor may call pg_current_logfile(); before it, nobody may unless told so.
+const MONITORS_ASK_FOR_LOG: i32 = 17;
+
+/// What would let the log be read, by why it cannot be.
 pub(super) fn log_remedy(why: &str, facts: &Facts) -> Option<String> {
-    if why.contains("another host") {
-        Some(ON_THE_HOST.to_owned())
-    } else if !facts.privileges.monitor {
-        Some(facts.privileges.grant())
+    let privileges = &facts.privileges;
+    let major = facts.target.version_num.unwrap_or_default() / 10_000;
+    Some(if why.contains("another host") {
+        ON_THE_HOST.to_owned()
+    } else if why.contains("pg_current_logfile") {
+        // The name of the file is all that is asked for: no more than that function is granted.
+        if major >= MONITORS_ASK_FOR_LOG && !privileges.monitor {
+            privileges.grant()
+        } else {
+            privileges.grant_execute("pg_current_logfile()")
+        }
+    } else if why.contains("data directory is not known") {
+        privileges.grant()
     } else if why.contains("logging_collector is off") {
-        Some("ALTER SYSTEM SET logging_collector = on; then restart the server".to_owned())
+        "ALTER SYSTEM SET logging_collector = on; then restart the server".to_owned()
     } else {
-        Some("run as root or as the server's own user".to_owned())
-    }
+        "run as root or as the server's own user".to_owned()
+    })
 }

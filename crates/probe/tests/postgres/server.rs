@@ -27,6 +27,19 @@ pub fn installed() -> Vec<PathBuf> {
     newest.into_iter().collect()
 }
 
+/// Runs a test on every server there is; the test's name is for the one line that tells there is none.
+#[allow(dead_code)]
+pub fn on_each(name: &str, test: impl Fn(&Path)) {
+    let servers = installed();
+    if servers.is_empty() {
+        eprintln!("skipped: {name}: needs PostgreSQL (postgres and initdb on PATH, or BACKWATER_PG_BIN)");
+    }
+    for bin in servers {
+        eprintln!("{name}: {}", bin.display());
+        test(&bin);
+    }
+}
+
 /// Whom the server runs as: `postgres` or `nobody` where the tests run as root, since initdb refuses root.
 fn ordinary_user() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
@@ -75,6 +88,12 @@ impl Server {
         let told = String::from_utf8(told.stdout).unwrap();
         let number = told.split(|c: char| !c.is_ascii_digit()).find(|part| !part.is_empty()).unwrap();
         Server { bin: bin.to_owned(), dir, port, major: number.parse().unwrap(), child: None }
+    }
+
+    /// As [`Server::empty`], of the same binaries.
+    #[allow(dead_code)]
+    pub fn sibling(&self) -> Server {
+        Server::empty(&self.bin)
     }
 
     pub fn data(&self) -> PathBuf {

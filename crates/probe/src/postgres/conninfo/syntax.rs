@@ -66,7 +66,29 @@ pub(super) fn parse(target: &str) -> Result<Options, String> {
     let rest = target.strip_prefix("postgresql://").or_else(|| target.strip_prefix("postgres://"));
     match rest {
         Some(rest) => uri(rest),
-        None => pairs(target),
+        None => match scheme(target) {
+            Some(scheme) => Err(foreign(scheme)),
+            None => pairs(target),
+        },
+    }
+}
+
+/// What stands before `://`, where it looks like the scheme of a URI: letters, digits, `+`, `-`, `.`, and not many.
+/// What follows it may be a password and is not looked at.
+fn scheme(target: &str) -> Option<&str> {
+    let (scheme, _) = target.trim_start().split_once("://")?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    (!scheme.is_empty() && scheme.len() <= 20 && scheme.chars().all(plain)).then_some(scheme)
+}
+
+/// Why an address of another scheme is none of PostgreSQL's.
+fn foreign(scheme: &str) -> String {
+    match scheme.to_ascii_lowercase().as_str() {
+        "mongodb" | "mongodb+srv" => format!(
+            "'{scheme}://' names a MongoDB server, which this version cannot watch (a later one will); it watches \
+             PostgreSQL 12 to 18, postgres://"
+        ),
+        _ => format!("it begins with '{scheme}://' and not with postgres://"),
     }
 }
 
@@ -85,12 +107,21 @@ fn pairs(text: &str) -> Result<Options, String> {
         }
         while chars.next_if(|c| c.is_whitespace()).is_some() {}
         if chars.next() != Some('=') {
-            // The word may be a misplaced password, so it is not repeated.
-            return Err("a word has no '=' after it".to_owned());
+            return Err(lonely(&keyword, &options));
         }
         while chars.next_if(|c| c.is_whitespace()).is_some() {}
         let value = value(&mut chars).ok_or_else(|| format!("the quote after '{}=' is not closed", short(&keyword)))?;
         insert(&mut options, keyword, value)?;
+    }
+}
+
+/// Why a word without `=` is wrong. The first word of an address is quoted; a later one may be the rest of a password
+/// with a space in it and is not.
+fn lonely(word: &str, before: &Options) -> String {
+    if before.is_empty() {
+        format!("'{}' is neither postgres://… nor keyword=value", short(word))
+    } else {
+        "a word has no '=' after it; a value with a space needs quotes: keyword='two words'".to_owned()
     }
 }
 
@@ -271,7 +302,18 @@ mod tests {
     fn errors_name_the_keyword_and_never_a_value() {
         for (text, wanted) in [
             ("postgres://h?foo=1", "error: 'foo' is no connection keyword"),
-            ("host=h secretword", "error: a word has no '=' after it"),
+            (
+                "host=h secretword",
+                "error: a word has no '=' after it; a value with a space needs quotes: keyword='two words'",
+            ),
+            ("localhost", "error: 'localhost' is neither postgres://… nor keyword=value"),
+            ("postgress://u:secret@h/db", "error: it begins with 'postgress://' and not with postgres://"),
+            ("POSTGRES://h", "error: it begins with 'POSTGRES://' and not with postgres://"),
+            (
+                "mongodb+srv://u:secret@h",
+                "error: 'mongodb+srv://' names a MongoDB server, which this version cannot watch (a later one will); \
+                 it watches PostgreSQL 12 to 18, postgres://",
+            ),
             ("host=h password='secret", "error: the quote after 'password=' is not closed"),
             ("postgres://[::1", "error: '[' has no ']' after it"),
             ("postgres://h%zz", "error: '%' must be followed by two hexadecimal digits; write a percent sign as %25"),
