@@ -117,6 +117,7 @@ catalogue! {
     PROC_WRITE_CALLS "host.process.write_calls" Count Counter ["target" "pid" "what"] "write-like system calls (syscw)";
     PROC_CPU "host.process.cpu_s" Seconds Counter ["target" "pid" "what"] "User and system time";
     PROC_BLKIO_DELAY "host.process.blkio_delay_s" Seconds Counter ["target" "pid" "what"] "Time blocked on block I/O (needs delay accounting)";
+    PROC_UID "host.process.uid" Count Gauge ["target" "pid" "what"] "Effective user id";
 
     // TCP sockets of a watched server's processes: sock_diag TCP_INFO.
     TCP_NOTSENT "host.tcp.notsent_bytes" Bytes Gauge ["target" "pid" "local" "peer"] "Written by the server, not yet sent";
