@@ -66,7 +66,7 @@ fn dirty(meta: &Meta, dev: &str) -> QueueSpec {
         outflow: series(cat::BDI_WRITTEN.name, cat::VM_WRITTEN.name),
         level: Source::FirstOf(vec![level, Source::sum(&[cat::VM_DIRTY.name, cat::VM_WRITEBACK.name], &[])]),
         soft_limit: Source::FirstOf(vec![
-            of_device(meta, dev, |labels| scaled(cat::BDI_DIRTY_THRESH.name, labels, background_share(meta))),
+            background(meta, dev),
             Source::series(cat::VM_BACKGROUND_THRESHOLD.name, &[]),
         ]),
         hard_limit: series(cat::BDI_DIRTY_THRESH.name, cat::VM_DIRTY_THRESHOLD.name),
@@ -74,19 +74,19 @@ fn dirty(meta: &Meta, dev: &str) -> QueueSpec {
     }
 }
 
-fn scaled(name: &'static str, labels: &[(&'static str, &str)], factor: f64) -> Source {
-    Source::Sum(vec![(name, labels.iter().map(|(label, value)| (*label, (*value).to_owned())).collect(), factor)])
-}
-
-/// Background ÷ limit by the kernel's settings when the recording began; half is its default, and what it falls back to
-/// where the background limit is not below the limit (`domain_dirty_limits` in mm/page-writeback.c).
-fn background_share(meta: &Meta) -> f64 {
-    let set =
-        |name: &str| meta.host.sysctls.get(name).and_then(|text| text.trim().parse::<f64>().ok()).filter(|v| *v > 0.0);
-    let of = |limit: &str, background: &str| Some(set(background)? / set(limit)?);
-    let share =
-        of("vm.dirty_bytes", "vm.dirty_background_bytes").or_else(|| of("vm.dirty_ratio", "vm.dirty_background_ratio"));
-    share.filter(|share| *share < 1.0).unwrap_or(0.5)
+/// The device's share of where background writing begins: its limit × the host's background limit ÷ the host's limit, by
+/// which the kernel scales both (`wb_calc_thresh` of the two in mm/page-writeback.c), as they stand at that moment.
+fn background(meta: &Meta, dev: &str) -> Source {
+    let scaled = |labels: &[(&'static str, &str)], host: [&'static str; 2], host_labels: &[(&'static str, &str)]| {
+        let own = Source::series(cat::BDI_DIRTY_THRESH.name, labels);
+        Source::Share(Box::new([own, Source::series(host[0], host_labels), Source::series(host[1], host_labels)]))
+    };
+    let as_device = [cat::BDI_BACKGROUND_THRESH.name, cat::BDI_GLOBAL_DIRTY_THRESH.name];
+    let as_host = [cat::VM_BACKGROUND_THRESHOLD.name, cat::VM_DIRTY_THRESHOLD.name];
+    Source::FirstOf(vec![
+        of_device(meta, dev, |labels| scaled(labels, as_device, labels)),
+        of_device(meta, dev, |labels| scaled(labels, as_host, &[])),
+    ])
 }
 
 fn dirty_of_group(group: &str) -> QueueSpec {

@@ -7,7 +7,7 @@ use backwater_diagnose::{
     AdviseOptions, Basis, LimitOwner, Mechanism, advise, cliff, compare, drain, drain_time, queues, throughput,
     time_to_cliff, warn,
 };
-use backwater_model::{Moment, Severity, Window};
+use backwater_model::{Moment, Severity, Window, catalogue as cat};
 use common::plant::{Limit, MIB, Plant, START_S};
 
 fn capped(limit: Limit) -> Plant {
@@ -121,20 +121,64 @@ fn advice_is_silent_where_it_must_be() {
     assert!(advise(&Window::default(), &options).devices.is_empty());
 }
 
-#[test]
-fn a_host_without_device_limits_gets_the_sysctl() {
+/// What is advised for a host whose devices have no limits of their own, after these readings of its settings.
+fn advised_for_a_host(settings: &[(&str, f64)]) -> backwater_diagnose::LimitAdvice {
     let plant = capped(Limit::Host);
     let mut readings = plant.readings();
     readings.forget("host.bdi.max_bytes");
     readings.forget("host.bdi.strict_limit");
+    for (name, value) in settings {
+        readings.put(&cat::SYSCTL, &[("name", name)], START_S + 1.0, *value);
+    }
     let window = readings.window(plant.meta(), START_S, START_S + 40.0);
     let advice = advise(&window, &AdviseOptions { drain_target_s: 10.0, price_per_iops: None });
-    let limit = advice.devices[0].limit.as_ref().unwrap();
+    advice.devices[0].limit.clone().unwrap()
+}
+
+#[test]
+fn a_host_without_device_limits_gets_the_sysctl() {
+    let limit = advised_for_a_host(&[]);
     assert_eq!(limit.mechanism, Mechanism::WholeHost);
-    let remedy = limit.remedy.as_ref().unwrap();
+    let remedy = limit.remedy.unwrap();
     let quarter = format!("vm.dirty_background_bytes={}", limit.bytes / 4);
     assert!(remedy.runtime[0].contains(&quarter), "{remedy:?}");
     assert_eq!(remedy.undo[0], "sysctl -w vm.dirty_ratio=20 vm.dirty_background_ratio=10");
+}
+
+#[test]
+fn what_was_set_while_the_readings_were_taken_comes_back() {
+    // When the recording began it was vm.dirty_ratio=20.
+    let set = [
+        ("vm.dirty_bytes", 402_653_184.0),
+        ("vm.dirty_ratio", 0.0),
+        ("vm.dirty_background_bytes", 0.0),
+        ("vm.dirty_background_ratio", 5.0),
+    ];
+    let remedy = advised_for_a_host(&set).remedy.unwrap();
+    assert_eq!(remedy.undo[0], "sysctl -w vm.dirty_bytes=402653184 vm.dirty_background_ratio=5");
+}
+
+#[test]
+fn the_background_limit_of_a_queue_is_that_of_the_moment() {
+    let plant = capped(Limit::Device);
+    let soft = |second: f64, device_sees_host: bool| {
+        let mut readings = plant.readings();
+        // Somebody sets vm.dirty_background_ratio to a quarter of vm.dirty_ratio in the middle.
+        readings.gap(START_S + 20.5, START_S + 26.0);
+        for at in (1..50).map(|tenth| START_S + 21.0 + f64::from(tenth) / 10.0) {
+            readings.put(&cat::BDI_DIRTY_THRESH, &[("dev", "7:0")], at, 384.0 * MIB);
+            readings.put(&cat::BDI_BACKGROUND_THRESH, &[("dev", "7:0")], at, 1e9);
+            readings.put(&cat::BDI_GLOBAL_DIRTY_THRESH, &[("dev", "7:0")], at, 4e9);
+        }
+        if !device_sees_host {
+            readings.forget("host.bdi.background_threshold_bytes");
+        }
+        let window = readings.window(plant.meta(), START_S, START_S + 40.0);
+        queues(&window.meta)[0].read(&window, Moment::from_seconds(START_S + second), 3.0).soft_limit.unwrap()
+    };
+    close(soft(20.0, true), 192.0 * MIB, 0.001);
+    close(soft(25.0, true), 96.0 * MIB, 0.001);
+    close(soft(20.0, false), 192.0 * MIB, 0.001);
 }
 
 #[test]

@@ -53,6 +53,7 @@ catalogue! {
     VM_WRITTEN "host.vm.written_bytes" Bytes Counter [] "Page cache written since boot (nr_written)";
     VM_DIRTY_THRESHOLD "host.vm.dirty_threshold_bytes" Bytes Gauge [] "Hard dirty limit of the host (nr_dirty_threshold)";
     VM_BACKGROUND_THRESHOLD "host.vm.dirty_background_threshold_bytes" Bytes Gauge [] "Where background writeback begins (nr_dirty_background_threshold)";
+    SYSCTL "host.sysctl" Count Gauge ["name"] "A setting of the kernel that may change while it runs: vm.dirty_bytes, vm.dirty_ratio and their background twins, 0 where the twin is in force (/proc/sys)";
     MEM_TOTAL "host.memory.total_bytes" Bytes Gauge [] "MemTotal";
     MEM_AVAILABLE "host.memory.available_bytes" Bytes Gauge [] "MemAvailable";
 

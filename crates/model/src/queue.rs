@@ -96,6 +96,8 @@ pub enum Source {
     /// A level that counts only while its readings tell of a time no more than so many seconds before: positions of a
     /// standby are as old as its last word.
     Fresh(Box<Source>, f64),
+    /// A level as a share of another: the first × the second ÷ the third, which must be positive.
+    Share(Box<[Source; 3]>),
 }
 
 /// One series of a sum: name, labels that must match, factor.
@@ -146,6 +148,10 @@ impl Source {
             Source::Least(list) => list.iter().filter_map(each).reduce(f64::min),
             Source::Most(list) => list.iter().filter_map(each).reduce(f64::max),
             Source::Fresh(source, within_s) => source.evaluate(window, *within_s, one),
+            Source::Share(parts) => {
+                let [Some(of), Some(part), Some(whole)] = parts.each_ref().map(each) else { return None };
+                (whole > 0.0).then(|| of * part / whole)
+            }
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::device;
 use backwater_model::catalogue as cat;
-use backwater_model::{Activation, Bytes, Figure, HostFacts, Remedy, Track, Window};
+use backwater_model::{Activation, Bytes, Figure, Remedy, Track, Window};
 
 /// How a dirty limit can be set here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -39,7 +39,7 @@ pub(crate) fn mechanism(window: &Window, dev: &str) -> Mechanism {
 pub(crate) fn set_limit(window: &Window, dev: &str, bytes: f64, predicted: Vec<Figure>) -> Remedy {
     match mechanism(window, dev) {
         Mechanism::PerDevice => on_device(window, dev, bytes, predicted),
-        Mechanism::WholeHost => on_host(&window.meta.host, bytes, predicted),
+        Mechanism::WholeHost => on_host(|name| in_force(window, name), bytes, predicted),
     }
 }
 
@@ -81,10 +81,16 @@ fn on_device(window: &Window, dev: &str, bytes: f64, predicted: Vec<Figure>) -> 
     }
 }
 
-fn on_host(host: &HostFacts, bytes: f64, predicted: Vec<Figure>) -> Remedy {
+/// A kernel setting as the window last showed it; in a recording that did not follow it, as it was when that began.
+fn in_force(window: &Window, name: &str) -> Option<String> {
+    let seen = window.track(cat::SYSCTL.name, &[("name", name)]).and_then(Track::last);
+    let begun = || window.meta.host.sysctls.get(name).map(|text| text.trim().to_owned());
+    seen.map(|value| format!("{value:.0}")).or_else(begun)
+}
+
+fn on_host(before: impl Fn(&str) -> Option<String>, bytes: f64, predicted: Vec<Figure>) -> Remedy {
     let shown = Bytes(bytes as u64);
     let (limit, background) = (bytes as u64, (bytes / 4.0) as u64);
-    let before = |name: &str| host.sysctls.get(name).map(|text| text.trim().to_owned());
     let set = |name: &str| before(name).filter(|text| text != "0");
     // Each of the two is either bytes or a ratio; writing the one that was in force clears its twin.
     let back = |bytes: &str, ratio: &str, default: &str| match set(bytes) {
@@ -143,8 +149,8 @@ mod tests {
     use super::*;
 
     fn undo(sysctls: &[(&str, &str)]) -> String {
-        let sysctls = sysctls.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        on_host(&HostFacts { sysctls, ..HostFacts::default() }, 1e9, Vec::new()).undo.remove(0)
+        let value = |name: &str| sysctls.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        on_host(value, 1e9, Vec::new()).undo.remove(0)
     }
 
     #[test]

@@ -15,8 +15,10 @@ mod file;
 mod kernel_wait;
 mod memory;
 mod mounts;
+mod net;
 mod pressure;
 mod process;
+mod sysctl;
 mod task;
 mod tcp;
 #[cfg(test)]
@@ -24,6 +26,7 @@ mod testing;
 mod text;
 mod title;
 mod together;
+mod volume;
 mod watch;
 
 pub use capabilities::{Capability, capabilities};
@@ -78,8 +81,8 @@ impl Roots {
     }
 }
 
-/// Every probe of the host: levels at 10 Hz, totals at 2 Hz, processes and their sockets at 1 Hz. Devices and servers
-/// may be added to `watch` while they run.
+/// Every probe of the host: levels at 10 Hz, totals at 2 Hz, processes, their sockets and network interfaces at 1 Hz,
+/// free space every five seconds. Devices and servers may be added to `watch` while they run.
 pub fn probes(roots: &Roots, watch: &Arc<Watch>) -> Vec<Box<dyn Probe>> {
     let levels: Vec<Box<dyn Probe>> = vec![
         Box::new(memory::PageCache::new(roots)),
@@ -88,7 +91,12 @@ pub fn probes(roots: &Roots, watch: &Arc<Watch>) -> Vec<Box<dyn Probe>> {
     ];
     let processes: Vec<Box<dyn Probe>> =
         vec![Box::new(process::Processes::new(roots, watch)), Box::new(tcp::Sockets::new(roots, watch))];
-    vec![together("host.levels", levels), totals(roots, watch), together("host.processes", processes)]
+    vec![
+        together("host.levels", levels),
+        totals(roots, watch),
+        together("host.processes", processes),
+        Box::new(sysctl::Sysctls::new(roots)),
+    ]
 }
 
 /// What is read twice a second. Which groups servers are in comes first: the others read those groups.
