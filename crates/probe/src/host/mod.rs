@@ -15,7 +15,6 @@ mod file;
 mod kernel_wait;
 mod memory;
 mod mounts;
-mod net;
 mod pressure;
 mod process;
 mod sysctl;
@@ -26,7 +25,6 @@ mod testing;
 mod text;
 mod title;
 mod together;
-mod volume;
 mod watch;
 
 pub use capabilities::{Capability, capabilities};
@@ -81,8 +79,8 @@ impl Roots {
     }
 }
 
-/// Every probe of the host: levels at 10 Hz, totals at 2 Hz, processes, their sockets and network interfaces at 1 Hz,
-/// free space every five seconds. Devices and servers may be added to `watch` while they run.
+/// Every probe of the host: levels at 10 Hz, totals at 2 Hz, processes and their sockets at 1 Hz. Devices and servers
+/// may be added to `watch` while they run.
 pub fn probes(roots: &Roots, watch: &Arc<Watch>) -> Vec<Box<dyn Probe>> {
     let levels: Vec<Box<dyn Probe>> = vec![
         Box::new(memory::PageCache::new(roots)),
