@@ -1,17 +1,16 @@
 //! One repeat of one arm: settle, limit, load, drain, measure, diagnose.
 
 use crate::limits::{AllowHostChanges, Cap, sysctl};
-use crate::metrics::{self, Phases};
+use crate::metrics::{self, Metrics, Phases, Seen};
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
 use crate::scenario::{Arm, LoadPart, Scenario};
-use crate::workloads::LoadResult;
+use crate::workloads::{Driven, LoadResult};
 use crate::{LabError, load};
 use backwater_diagnose::{Options, diagnose, drain};
-use backwater_model::{EventKind, Finding, Moment, Severity, Span};
+use backwater_model::{ArmTable, EventKind, Finding, Moment, Severity, Span};
 use backwater_probe::now;
 use backwater_undo::{Entry, Journal};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Readings before the load that rules may look at, in seconds.
@@ -26,7 +25,10 @@ const DRAIN_BEFORE_S: f64 = 5.0;
 pub(crate) struct Repeat {
     pub(crate) arm: String,
     pub(crate) dirty_limit_bytes: Option<u64>,
-    pub(crate) metrics: BTreeMap<String, f64>,
+    /// How the load was driven.
+    pub(crate) part: LoadPart,
+    pub(crate) metrics: Metrics,
+    pub(crate) table: Option<ArmTable>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) phases: Phases,
     pub(crate) load: LoadResult,
@@ -57,40 +59,59 @@ pub(crate) fn run(
     dirty_limit_bytes: Option<u64>,
     progress: &dyn Progress,
 ) -> Result<Repeat, LabError> {
-    let part = load_part(scenario, options);
+    let part = load_part(scenario, options, arm);
     rig.watching.check()?;
     progress.say(&format!("arm {} #{number}: {}", arm.name, describe(arm, dirty_limit_bytes)));
     prepare(rig, scenario, options, arm, &part, progress)?;
     let held = hold(rig, options, arm, dirty_limit_bytes)?;
     let load_start = rig.watching.mark(&arm.name, number, "load");
-    let load = load::drive(&part, part.seconds, rig, options, progress, "load")?;
+    let driven = load::drive(&part, part.seconds, rig, options, progress, "load")?;
     let load_end = rig.watching.mark(&arm.name, number, "drain");
     wait_for_drain(rig, options, load_end, part.drain_limit_s)?;
     let end = rig.watching.mark(&arm.name, number, "end");
     release(rig)?;
     let phases = Phases { load_start, load_end, end };
-    let window = rig.watching.window(load_start - Span::from_seconds(BEFORE_S), end)?;
-    let rules = Options { drain_target_s: scenario.run.drain_target_s, ..Options::default() };
-    let loaded = window.slice(phases.load_start, phases.load_end);
-    Ok(Repeat {
+    let repeat = Repeat {
         arm: arm.name.clone(),
         dirty_limit_bytes: held,
-        metrics: metrics::of_arm(&window, rig.device(), phases, &load),
-        findings: diagnose(&loaded, &rules),
+        part,
+        metrics: Metrics::default(),
+        table: None,
+        findings: Vec::new(),
         phases,
-        load,
-        gaps: window.events_of(EventKind::Gap).count(),
-    })
+        load: LoadResult::default(),
+        gaps: 0,
+    };
+    judge(rig, scenario, repeat, driven)
 }
 
-/// The load of this run: the scenario's, shortened when it is to be quick.
-pub(crate) fn load_part(scenario: &Scenario, options: &RunOptions) -> LoadPart {
-    let mut part = scenario.load.clone();
-    if options.quick {
-        part.seconds = scenario.quick.seconds;
-        part.drain_limit_s = scenario.quick.drain_limit_s;
-    }
-    part
+/// Diagnoses the recording of a repeat and reads its metrics from it.
+fn judge(rig: &Rig, scenario: &Scenario, mut repeat: Repeat, driven: Driven) -> Result<Repeat, LabError> {
+    let phases = repeat.phases;
+    let window = rig.watching.window(phases.load_start - Span::from_seconds(BEFORE_S), phases.end)?;
+    let rules = Options { drain_target_s: scenario.run.drain_target_s, ..Options::default() };
+    repeat.findings = diagnose(&window.slice(phases.load_start, phases.load_end), &rules);
+    repeat.metrics = metrics::of_arm(&Seen {
+        window: &window,
+        phases,
+        load: &driven.result,
+        table: driven.table.as_ref(),
+        primary: rig.watching.primary(),
+        standby: rig.watching.standby(),
+        device: rig.device(),
+        findings: &repeat.findings,
+    });
+    repeat.metrics.numbers.extend(driven.figures);
+    repeat.metrics.shares.extend(driven.shares);
+    repeat.table = driven.table;
+    repeat.load = driven.result;
+    repeat.gaps = window.events_of(EventKind::Gap).count();
+    Ok(repeat)
+}
+
+/// The load of this run: the arm's, shortened when it is to be quick.
+fn load_part(scenario: &Scenario, options: &RunOptions, arm: &Arm) -> LoadPart {
+    arm.load_of(scenario, options.quick.then_some(&scenario.quick))
 }
 
 fn describe(arm: &Arm, dirty_limit_bytes: Option<u64>) -> String {

@@ -1,6 +1,6 @@
 //! A scenario's page, as the program itself prints it.
 
-use crate::scenario::{Arm, DirtyLimit, Scenario};
+use crate::scenario::{Arm, DirtyLimit, DiskPart, LoadKind, Scenario};
 use std::fmt::Write;
 
 /// What a scenario does, shows and does not show, as text.
@@ -28,8 +28,14 @@ pub fn describe(scenario: &Scenario) -> String {
 
 fn settings(scenario: &Scenario) -> Vec<String> {
     let all = scenario.server.settings.iter().map(|(name, value)| format!("{name} = {value}"));
-    let disk = format!("data on a volume of {} ({}), pg_wal elsewhere", scenario.disk.size, scenario.disk.fs);
-    std::iter::once(disk).chain(all).collect()
+    let disk = scenario.disk.as_ref().map(disk);
+    disk.into_iter().chain(all).collect()
+}
+
+fn disk(disk: &DiskPart) -> String {
+    let wal = if disk.with_wal { "data and pg_wal" } else { "data" };
+    let elsewhere = if disk.with_wal { "" } else { ", pg_wal elsewhere" };
+    format!("{wal} on a volume of {} ({}){elsewhere}", disk.size, disk.fs)
 }
 
 fn load(scenario: &Scenario) -> Vec<String> {
@@ -37,11 +43,15 @@ fn load(scenario: &Scenario) -> Vec<String> {
     let rate = load.rate_per_s.map_or("as many transactions as the server takes".to_owned(), |rate| {
         format!("{rate:.0} transactions a second asked for, latency from the intended start")
     });
-    vec![
-        format!("{} clients, {rate}", load.clients),
-        format!("scale {} at fillfactor {}", load.scale, load.fillfactor),
-        format!("{} s of warm-up without limits, {} s measured, then the drain", load.warmup_s, load.seconds),
-    ]
+    let clients = if load.clients == 1 { "1 client".to_owned() } else { format!("{} clients", load.clients) };
+    let scale = load.scale.map(|scale| format!("scale {scale} at fillfactor {}", load.fillfactor));
+    let storm = (load.kind == LoadKind::WalStorm).then(|| {
+        let (columns, rows) = (load.storm.columns, load.storm.rows);
+        format!("each makes a table of {columns} columns, puts {rows} rows into it and drops it, with synchronous_commit off")
+    });
+    let then = if load.drain_limit_s > 0.0 { ", then the drain" } else { "" };
+    let times = format!("{} s of warm-up without limits, {} s measured{then}", load.warmup_s, load.seconds);
+    [Some(format!("{clients}, {rate}")), scale, storm, Some(times)].into_iter().flatten().collect()
 }
 
 fn arm(arm: &Arm) -> String {

@@ -1,7 +1,6 @@
 //! What makes a figure doubtful, and what to do about it.
 
 use crate::arm::Repeat;
-use crate::scenario::LoadPart;
 
 /// An arm that leaves less than this share of the processors idle may be limited by them and not by what it is about.
 const LEAST_IDLE: f64 = 0.20;
@@ -9,10 +8,10 @@ const LEAST_IDLE: f64 = 0.20;
 const LEAST_RATE: f64 = 0.90;
 
 /// Doubts about one repeat.
-pub(crate) fn of_repeat(repeat: &Repeat, part: &LoadPart) -> Vec<String> {
+pub(crate) fn of_repeat(repeat: &Repeat) -> Vec<String> {
     let mut doubts = Vec::new();
     let mut doubt = |text: String| doubts.push(format!("{}: {text}", repeat.arm));
-    if let Some(idle) = repeat.metrics.get("idle_cpu_ratio").filter(|idle| **idle < LEAST_IDLE) {
+    if let Some(idle) = repeat.metrics.numbers.get("idle_cpu_ratio").filter(|idle| **idle < LEAST_IDLE) {
         doubt(format!(
             "only {:.0} % of the processors were idle, so they may be the limit; ask for a lower rate or run on more processors",
             idle * 100.0
@@ -22,7 +21,7 @@ pub(crate) fn of_repeat(repeat: &Repeat, part: &LoadPart) -> Vec<String> {
     if load.failed > 0 {
         doubt(format!("{} of {} transactions failed; see the server's log", load.failed, load.failed + load.completed));
     }
-    if let (Some(rate), Some(peak)) = (part.rate_per_s, repeat.metrics.get("tps_peak"))
+    if let (Some(rate), Some(peak)) = (repeat.part.rate_per_s, repeat.metrics.numbers.get("tps_peak"))
         && *peak < LEAST_RATE * rate
     {
         doubt(format!("the load never reached its {rate:.0} a second (peak {peak:.0}); something else limits it"));

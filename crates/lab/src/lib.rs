@@ -1,6 +1,7 @@
 //! The lab: starts real servers, slows their disks, loads them, records and diagnoses them, and puts the host back.
 
 mod arm;
+mod client;
 mod describe;
 mod doubts;
 mod error;

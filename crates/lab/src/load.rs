@@ -1,15 +1,15 @@
 //! A scenario's load on a scenario's server: data made, driven, settled.
 
 use crate::LabError;
+use crate::client::Client;
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
 use crate::scenario::{LoadKind, LoadPart};
 use crate::servers::Postgres;
 use crate::workloads::{
-    self, Arrivals, LoadResult, LoadSpec, Pgbench, Protocol, Script, Tpcb, TpcbSpec, Workload, WorkloadError,
+    self, Arrivals, Driven, LoadResult, LoadSpec, Pgbench, Protocol, Script, Storm, StormSpec, Tpcb, TpcbSpec,
+    Workload, WorkloadError,
 };
-use backwater_probe::ProbeError;
-use backwater_probe::postgres::{ConnInfo, connect_client};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,15 +19,26 @@ const SHOW: Duration = Duration::from_millis(200);
 /// Steps of a progress bar in a second.
 const STEPS_PER_S: f64 = 10.0;
 
-/// Makes the data.
+/// Makes the data that the load works on.
 pub(crate) fn initialise(
     part: &LoadPart,
     server: &Postgres,
     cancel: &AtomicBool,
     progress: &(dyn Fn(u64) + Sync),
 ) -> Result<(), LabError> {
-    let spec = TpcbSpec { scale: part.scale, fillfactor: part.fillfactor };
-    workloads::initialise(&server.conninfo(), &spec, cancel, progress).map_err(ended)
+    let conninfo = server.conninfo();
+    if let Some(scale) = part.scale {
+        let spec = TpcbSpec { scale, fillfactor: part.fillfactor };
+        workloads::initialise(&conninfo, &spec, cancel, progress).map_err(ended)?;
+    }
+    if part.kind == LoadKind::WalStorm {
+        Storm::prepare(&conninfo, &storm(part))?;
+    }
+    Ok(())
+}
+
+fn storm(part: &LoadPart) -> StormSpec {
+    StormSpec { columns: part.storm.columns, rows: part.storm.rows, pause_ms: part.storm.pause_ms }
 }
 
 /// Drives the load for so many seconds.
@@ -38,7 +49,7 @@ pub(crate) fn drive(
     options: &RunOptions,
     progress: &dyn Progress,
     what: &str,
-) -> Result<LoadResult, LabError> {
+) -> Result<Driven, LabError> {
     progress.begin(what, (seconds * STEPS_PER_S) as u64);
     let done = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
@@ -59,7 +70,7 @@ fn show(progress: &dyn Progress, done: &AtomicBool) {
     }
 }
 
-fn run(part: &LoadPart, seconds: f64, rig: &Rig, options: &RunOptions) -> Result<LoadResult, WorkloadError> {
+fn run(part: &LoadPart, seconds: f64, rig: &Rig, options: &RunOptions) -> Result<Driven, WorkloadError> {
     let spec = LoadSpec {
         clients: part.clients,
         rate_per_s: part.rate_per_s,
@@ -68,16 +79,23 @@ fn run(part: &LoadPart, seconds: f64, rig: &Rig, options: &RunOptions) -> Result
         duration: Duration::from_secs_f64(seconds),
         seed: rand::random(),
     };
-    let conninfo = rig.server.conninfo();
-    let workload: Box<dyn Workload> = match part.kind {
-        LoadKind::Tpcb => Box::new(Tpcb::new(part.scale)?),
+    let drive = |workload: &dyn Workload| {
+        workloads::run(&rig.server.conninfo(), workload, &spec, &rig.counters, &options.cancel)
+    };
+    let scale = part.scale.unwrap_or(1);
+    match part.kind {
+        LoadKind::Tpcb => drive(&Tpcb::new(scale)?).map(Driven::from),
         LoadKind::Script => {
             let path = part.script.as_deref().unwrap_or_default();
-            Box::new(Script::load(Path::new(path), Protocol::Prepared, part.scale)?)
+            drive(&Script::load(Path::new(path), Protocol::Prepared, scale)?).map(Driven::from)
         }
-        LoadKind::Pgbench => return pgbench(part, &spec, rig, options),
-    };
-    workloads::run(&conninfo, workload.as_ref(), &spec, &rig.counters, &options.cancel)
+        LoadKind::Pgbench => pgbench(part, &spec, rig, options).map(Driven::from),
+        LoadKind::WalStorm => {
+            let (storm, began) = (Storm::default(), Instant::now());
+            let result = drive(&storm)?;
+            Ok(Driven { result, table: Some(storm.table(began)), ..Driven::default() })
+        }
+    }
 }
 
 fn pgbench(part: &LoadPart, spec: &LoadSpec, rig: &Rig, options: &RunOptions) -> Result<LoadResult, WorkloadError> {
@@ -85,7 +103,7 @@ fn pgbench(part: &LoadPart, spec: &LoadSpec, rig: &Rig, options: &RunOptions) ->
     Pgbench::find(rig.server.installed())?.run(
         &rig.server.conninfo(),
         script,
-        part.scale,
+        part.scale.unwrap_or(1),
         spec,
         &rig.counters,
         &options.cancel,
@@ -100,23 +118,7 @@ fn ended(error: WorkloadError) -> LabError {
     }
 }
 
-/// Writes everything that is dirty in the server's own buffers.
+/// Writes everything that is dirty in the server's own buffers; on a standby, as far as it has replayed.
 pub(crate) fn checkpoint(server: &Postgres) -> Result<(), LabError> {
-    let info = ConnInfo::parse(&server.conninfo(), &|_| None)?;
-    let system = |source| ProbeError::System { call: "epoll_create", source };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(system)?;
-    runtime.block_on(async {
-        let (client, task) = connect_client(&info).await?;
-        let task = tokio::spawn(task);
-        let result = client.batch_execute("CHECKPOINT").await;
-        drop(client);
-        // The task ends with its client; how it ended matters to nobody once the command was answered.
-        let _ended = task.await;
-        let refused = |error: tokio_postgres::Error| ProbeError::Server {
-            server: info.label(),
-            what: "CHECKPOINT",
-            message: error.to_string(),
-        };
-        Ok(result.map_err(refused)?)
-    })
+    Client::open(&server.conninfo())?.run("CHECKPOINT")
 }

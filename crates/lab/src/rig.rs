@@ -4,7 +4,7 @@
 use crate::LabError;
 use crate::limits::{self, DiskSpec, SlowDisk};
 use crate::progress::Progress;
-use crate::scenario::Scenario;
+use crate::scenario::{DiskPart, Scenario};
 use crate::servers::{self, Installed, Postgres, PostgresSpec};
 use crate::watching::Watching;
 use crate::workloads::{Counters, LoadProbe};
@@ -73,7 +73,8 @@ impl Rig {
         let work = work_dir(&journal);
         journal.note(Change::Directory { path: work.clone() })?;
         std::fs::create_dir_all(&work).map_err(LabError::file("create", &work))?;
-        let disk = if options.without_limits { None } else { Some(make_disk(scenario, &work, &journal, progress)?) };
+        let part = scenario.disk.as_ref().filter(|_| !options.without_limits);
+        let disk = part.map(|part| make_disk("data", part, &work, &journal, progress)).transpose()?;
         options.go_on()?;
         let mut server = make_server(scenario, &installed, &work, disk.as_ref(), &journal, progress)?;
         load_data(scenario, &server, options, progress)?;
@@ -141,17 +142,18 @@ fn server_to_use(scenario: &Scenario, options: &RunOptions, progress: &dyn Progr
 }
 
 fn make_disk(
-    scenario: &Scenario,
+    name: &str,
+    part: &DiskPart,
     work: &Path,
     journal: &Journal,
     progress: &dyn Progress,
 ) -> Result<SlowDisk, LabError> {
-    progress.say(&format!("making a volume of {} ({}) for the data directory", scenario.disk.size, scenario.disk.fs));
+    progress.say(&format!("making a volume of {} ({}) for the data directory", part.size, part.fs));
     limits::debugfs::ensure(journal)?;
     let spec = DiskSpec {
-        name: "data".to_owned(),
-        size_bytes: scenario.disk.size.0,
-        fs: scenario.disk.fs.clone(),
+        name: name.to_owned(),
+        size_bytes: part.size.0,
+        fs: part.fs.clone(),
         backing_dir: work.to_path_buf(),
         direct_io: true,
     };
@@ -168,12 +170,13 @@ fn make_server(
 ) -> Result<Postgres, LabError> {
     progress.say("starting a PostgreSQL server of its own");
     let base = disk.map_or(work, SlowDisk::mount_point);
+    let with_wal = scenario.disk.as_ref().is_some_and(|part| part.with_wal);
     let mut settings = scenario.server.settings.clone();
     settings.extend(scenario.server.init_settings.clone());
     let spec = PostgresSpec {
         installed: installed.clone(),
         data_dir: base.join("data"),
-        wal_dir: disk.is_some().then(|| wal_dir(work)),
+        wal_dir: (disk.is_some() && !with_wal).then(|| wal_dir(work)),
         user: None,
         settings,
         port: None,
@@ -194,7 +197,7 @@ fn load_data(
     options: &RunOptions,
     progress: &dyn Progress,
 ) -> Result<(), LabError> {
-    let rows = u64::from(scenario.load.scale) * 100_000;
+    let rows = u64::from(scenario.load.scale.unwrap_or(0)) * 100_000;
     progress.begin("making the data", rows);
     let result = crate::load::initialise(&scenario.load, server, &options.cancel, &|done| progress.at(done));
     progress.end();

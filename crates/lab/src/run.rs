@@ -121,8 +121,8 @@ fn not_accepted(scenario: &Scenario, arms: &[&Arm], repeats: &[Repeat]) -> Optio
     let acceptance = scenario.acceptance.as_ref()?;
     arms.iter().find(|arm| arm.name == acceptance.arm)?;
     let of_arm = || repeats.iter().filter(|repeat| repeat.arm == acceptance.arm);
-    let drains: Vec<f64> = of_arm().filter_map(|repeat| repeat.metrics.get("drain_s").copied()).collect();
-    let why = if acceptance.cliff && of_arm().all(|repeat| !repeat.metrics.contains_key("time_to_cliff_s")) {
+    let drains: Vec<f64> = of_arm().filter_map(|repeat| repeat.metrics.numbers.get("drain_s").copied()).collect();
+    let why = if acceptance.cliff && of_arm().all(|repeat| !repeat.metrics.numbers.contains_key("time_to_cliff_s")) {
         "throughput never fell off a cliff".to_owned()
     } else {
         match median(&drains) {
@@ -141,8 +141,7 @@ fn not_accepted(scenario: &Scenario, arms: &[&Arm], repeats: &[Repeat]) -> Optio
 fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: &[Repeat]) -> Outcome {
     let outcomes: Vec<ArmOutcome> = arms.iter().map(|arm| arm_outcome(arm, options, repeats)).collect();
     let met = outcomes.iter().all(|arm| arm.expected.met);
-    let part = arm::load_part(scenario, options);
-    let mut doubts: Vec<String> = repeats.iter().flat_map(|repeat| doubts::of_repeat(repeat, &part)).collect();
+    let mut doubts: Vec<String> = repeats.iter().flat_map(doubts::of_repeat).collect();
     if options.without_limits {
         doubts.push("run without root: no limit was set, so the cliff could not be shown".to_owned());
     }
@@ -154,6 +153,7 @@ fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: 
         outcome: comparisons(arms, &outcomes),
         arms: outcomes,
         findings: all_findings(arms, repeats),
+        skipped: BTreeMap::new(),
         expected: ExpectedAll { met },
         doubts,
     }
@@ -162,7 +162,7 @@ fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: 
 fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcome {
     let own: Vec<&Repeat> = repeats.iter().filter(|repeat| repeat.arm == arm.name).collect();
     let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-    for (name, value) in own.iter().flat_map(|repeat| &repeat.metrics) {
+    for (name, value) in own.iter().flat_map(|repeat| &repeat.metrics.numbers) {
         values.entry(name.clone()).or_default().push(*value);
     }
     let spread = values.iter().map(|(name, list)| {
@@ -175,6 +175,9 @@ fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcom
         params: arm.params(own.first().and_then(|repeat| repeat.dirty_limit_bytes)),
         spread: spread.collect(),
         metrics: values.iter().filter_map(|(name, list)| Some((name.clone(), median(list)?))).collect(),
+        labels: own.first().map(|repeat| repeat.metrics.labels.clone()).unwrap_or_default(),
+        shares: median_shares(&own),
+        table: own.first().and_then(|repeat| repeat.table.clone()),
         repeats: own.len(),
         expected: Expected {
             rule: named(&arm.expected.rule),
@@ -182,6 +185,24 @@ fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcom
             met: own.iter().all(|repeat| repeat.meets(arm, options)),
         },
     }
+}
+
+/// The median of each share over the repeats; one that a repeat did not see was nothing there.
+fn median_shares(own: &[&Repeat]) -> BTreeMap<String, BTreeMap<String, f64>> {
+    let mut values: BTreeMap<&str, BTreeMap<&str, Vec<f64>>> = BTreeMap::new();
+    for (whole, parts) in own.iter().flat_map(|repeat| &repeat.metrics.shares) {
+        for (part, share) in parts {
+            values.entry(whole).or_default().entry(part).or_default().push(*share);
+        }
+    }
+    let median_of = |mut list: Vec<f64>| {
+        list.resize(own.len(), 0.0);
+        median(&list)
+    };
+    let parts = |parts: BTreeMap<&str, Vec<f64>>| {
+        parts.into_iter().filter_map(|(part, list)| Some((part.to_owned(), median_of(list)?))).collect()
+    };
+    values.into_iter().map(|(whole, list)| (whole.to_owned(), parts(list))).collect()
 }
 
 /// Every finding once for each arm, rule, cause and queue, the surest of its repeats; in the order of arms, then as

@@ -42,6 +42,16 @@ impl Watching {
         at
     }
 
+    /// Name of the loaded server in the recording.
+    pub(crate) fn primary(&self) -> &str {
+        self.session.meta.targets.first().map_or("", |target| target.name.as_str())
+    }
+
+    /// Name of its standby in the recording.
+    pub(crate) fn standby(&self) -> Option<&str> {
+        self.session.meta.targets.get(1).map(|target| target.name.as_str())
+    }
+
     /// An error once the recorder has ended by itself: a run without its recording proves nothing.
     pub(crate) fn check(&self) -> Result<(), LabError> {
         if self.pump.has_ended() {

@@ -1,9 +1,16 @@
-//! The fixed metrics of one repeat of one arm, read from the recording.
+//! The fixed metrics of one repeat of one arm, read from the recording: one file for each thing that an experiment may
+//! have (a load, a volume, a standby), so that a scenario's metrics follow from its parts.
+
+mod dirty;
+mod lag;
+mod load;
 
 use crate::workloads::LoadResult;
-use backwater_diagnose::{Basis, cliff, drain, drain_time, time_to_cliff};
-use backwater_model::{Moment, Span, Window, catalogue};
+use backwater_model::{ArmTable, Finding, Moment, Window};
 use std::collections::BTreeMap;
+
+pub use dirty::dirty_levels;
+pub use load::throughput;
 
 /// How much of a run's beginning a prediction may look at, in seconds.
 pub const SEEN_S: f64 = 3.0;
@@ -19,111 +26,64 @@ pub struct Phases {
     pub end: Moment,
 }
 
-/// Throughput as the load's own counter shows it: seconds since `from`, transactions a second, one value a second.
-pub fn throughput(window: &Window, from: Moment, to: Moment) -> Vec<(f64, f64)> {
-    let Some(track) = window.track(catalogue::LOAD_COMPLETED.name, &[]) else { return Vec::new() };
-    let rates = track.between(from, to).rates(1.0);
-    rates.iter().map(|rate| (rate.from.seconds_since(from), rate.per_second)).collect()
+/// What metrics are read from.
+pub(crate) struct Seen<'a> {
+    /// The recording from a little before the load until nothing more was waited for.
+    pub(crate) window: &'a Window,
+    pub(crate) phases: Phases,
+    pub(crate) load: &'a LoadResult,
+    /// What the load itself noted over time.
+    pub(crate) table: Option<&'a ArmTable>,
+    /// Name of the loaded server in the recording.
+    pub(crate) primary: &'a str,
+    /// Name of its standby, where it has one.
+    pub(crate) standby: Option<&'a str>,
+    /// `MAJ:MIN` of its volume, where it has one of its own.
+    pub(crate) device: Option<&'a str>,
+    pub(crate) findings: &'a [Finding],
 }
 
-/// All metrics that this repeat could measure, by their fixed names.
-pub fn of_arm(window: &Window, device: Option<&str>, phases: Phases, load: &LoadResult) -> BTreeMap<String, f64> {
+/// All metrics that a repeat could measure, by their fixed names.
+pub(crate) fn of_arm(seen: &Seen<'_>) -> Metrics {
     let mut metrics = Metrics::default();
-    let curve = throughput(window, phases.load_start, phases.load_end);
-    metrics.load(&curve, load);
-    if let Some(fall) = cliff::find(&curve) {
-        metrics.put("time_to_cliff_s", Some(fall.at_s));
-        metrics.put("tps_after", Some(fall.after_per_s));
+    load::measure(seen, &mut metrics);
+    if let Some(device) = seen.device {
+        dirty::measure(seen, device, &mut metrics);
     }
-    metrics.checkpoints(window, phases);
-    metrics.processors(window, phases);
-    if let Some(device) = device {
-        metrics.dirty(window, device, phases);
+    if seen.standby.is_some() {
+        lag::measure(seen, &mut metrics);
     }
-    metrics.error_of("cliff_prediction_error_ratio", "predicted_time_to_cliff_s", "time_to_cliff_s");
-    metrics.error_of("drain_prediction_error_ratio", "predicted_drain_s", "drain_s");
-    metrics.0
+    metrics
 }
 
-#[derive(Default)]
-struct Metrics(BTreeMap<String, f64>);
+/// Metrics of one repeat: numbers with their unit at the end of the name, words, and shares of a whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Metrics {
+    pub(crate) numbers: BTreeMap<String, f64>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) shares: BTreeMap<String, BTreeMap<String, f64>>,
+}
 
 impl Metrics {
     fn put(&mut self, name: &str, value: Option<f64>) {
         if let Some(value) = value.filter(|value| value.is_finite()) {
-            self.0.insert(name.to_owned(), value);
+            self.numbers.insert(name.to_owned(), value);
         }
+    }
+
+    fn label(&mut self, name: &str, text: impl Into<String>) {
+        self.labels.insert(name.to_owned(), text.into());
     }
 
     /// How far a prediction was off, as a share of what was measured.
     fn error_of(&mut self, name: &str, predicted: &str, measured: &str) {
-        if let (Some(predicted), Some(measured)) = (self.0.get(predicted), self.0.get(measured))
+        if let (Some(predicted), Some(measured)) = (self.numbers.get(predicted), self.numbers.get(measured))
             && *measured > 0.0
         {
             let error = (predicted - measured).abs() / measured;
             self.put(name, Some(error));
         }
     }
-
-    fn load(&mut self, curve: &[(f64, f64)], load: &LoadResult) {
-        self.put("tps_mean", Some(load.tps()));
-        self.put("tps_peak", curve.iter().map(|(_, rate)| *rate).reduce(f64::max));
-        self.put("tps_least", curve.iter().map(|(_, rate)| *rate).reduce(f64::min));
-        self.put("latency_p50_ms", Some(load.latency_ms(0.50)));
-        self.put("latency_p99_ms", Some(load.latency_ms(0.99)));
-        self.put("service_p99_ms", Some(load.service_ms(0.99)));
-        self.put("failed", Some(load.failed as f64));
-        self.put("never_started", Some(load.never_started as f64));
-    }
-
-    fn dirty(&mut self, window: &Window, device: &str, phases: Phases) {
-        let early = window.slice(window.from, phases.load_start + Span::from_seconds(SEEN_S));
-        let cliff = time_to_cliff(&early, device, phases.load_start, SEEN_S);
-        // A cliff that has come within the readings is no prediction.
-        let ahead = cliff.filter(|prediction| prediction.basis != Basis::Reached);
-        self.put("predicted_time_to_cliff_s", ahead.map(|prediction| prediction.at_s));
-        let loaded = window.slice(window.from, phases.load_end);
-        let drain_ahead = drain_time(&loaded, device, phases.load_end);
-        self.put("predicted_drain_s", drain_ahead.map(|prediction| prediction.drain_s));
-        if let Some(drained) = drain::measure(window, device, phases.load_end) {
-            self.put("drain_s", Some(drained.drain_s));
-            self.put("residual_bytes", Some(drained.residual_bytes));
-        }
-        self.put("dirty_peak_bytes", dirty_levels(window, device, phases).into_iter().reduce(f64::max));
-    }
-
-    fn checkpoints(&mut self, window: &Window, phases: Phases) {
-        let Some(track) = window.tracks(catalogue::PG_CHECKPOINT_SYNC_MS.name, &[]).next() else { return };
-        let points = track.between(phases.load_start, phases.end).points;
-        let longest =
-            points.windows(2).map(|pair| pair[1].value - pair[0].value).filter(|ms| *ms >= 0.0).reduce(f64::max);
-        self.put("checkpoint_sync_max_s", longest.map(|ms| ms / 1e3));
-    }
-
-    fn processors(&mut self, window: &Window, phases: Phases) {
-        let rate =
-            |def: &catalogue::Def| window.track(def.name, &[])?.between(phases.load_start, phases.load_end).rate();
-        let parts = [
-            &catalogue::CPU_USER,
-            &catalogue::CPU_SYSTEM,
-            &catalogue::CPU_IDLE,
-            &catalogue::CPU_IOWAIT,
-            &catalogue::CPU_STEAL,
-        ];
-        let rates: Vec<f64> = parts.iter().filter_map(|def| rate(def)).collect();
-        if let [_, _, idle, iowait, _] = rates[..] {
-            self.put("idle_cpu_ratio", Some((idle + iowait) / rates.iter().sum::<f64>()));
-        }
-    }
-}
-
-/// Dirty plus under writeback, at each reading of the device while it was loaded and drained.
-pub fn dirty_levels(window: &Window, device: &str, phases: Phases) -> Vec<f64> {
-    let labels = [("dev", device)];
-    let between = |name| Some(window.track(name, &labels)?.between(phases.load_start, phases.end));
-    let Some(reclaimable) = between(catalogue::BDI_RECLAIMABLE.name) else { return Vec::new() };
-    let Some(writeback) = between(catalogue::BDI_WRITEBACK.name) else { return Vec::new() };
-    reclaimable.points.iter().filter_map(|point| Some(point.value + writeback.at(point.at, 1.0)?.value)).collect()
 }
 
 /// The median of the values; none where there is none.

@@ -12,6 +12,7 @@ mod pgbench;
 mod result;
 mod schedule;
 mod script;
+mod storm;
 mod tpcb;
 
 pub use counters::{Counters, LoadProbe};
@@ -19,12 +20,14 @@ pub use data::{TpcbSpec, initialise};
 pub use driver::{Failure, LoadSpec, Local, Session, Workload, run};
 pub use error::WorkloadError;
 pub use pgbench::Pgbench;
-pub use result::{Latencies, LatencySummary, LoadResult};
+pub use result::{Driven, Latencies, LatencySummary, LoadResult};
 pub use schedule::Arrivals;
 pub use script::{Protocol, Script};
+pub use storm::{Storm, StormSpec};
 pub use tpcb::Tpcb;
 
 pub(crate) use data::check_scale;
+pub(crate) use driver::config;
 pub(crate) use schedule::Schedule;
 
 /// As in pgbench.

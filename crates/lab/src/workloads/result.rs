@@ -1,7 +1,9 @@
 //! What a load came to.
 
+use backwater_model::ArmTable;
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Latencies up to an hour, to three digits.
@@ -137,6 +139,25 @@ impl LoadResult {
     /// The same from the actual start.
     pub fn service_ms(&self, share: f64) -> f64 {
         self.service.quantile_ms(share)
+    }
+}
+
+/// What a load came to, with what only its own kind measures.
+#[derive(Clone, Debug, Default)]
+pub struct Driven {
+    /// Transactions and their latencies.
+    pub result: LoadResult,
+    /// Metrics by their fixed names.
+    pub figures: BTreeMap<String, f64>,
+    /// Shares of a whole by the name of the whole.
+    pub shares: BTreeMap<String, BTreeMap<String, f64>>,
+    /// What it noted over time.
+    pub table: Option<ArmTable>,
+}
+
+impl From<LoadResult> for Driven {
+    fn from(result: LoadResult) -> Self {
+        Driven { result, ..Driven::default() }
     }
 }
 

@@ -1,0 +1,57 @@
+//! What a load came to, and what it left of the processors.
+
+use super::{Metrics, Phases, Seen};
+use backwater_diagnose::cliff;
+use backwater_model::{Moment, Window, catalogue};
+
+/// Throughput as the load's own counter shows it: seconds since `from`, transactions a second, one value a second.
+pub fn throughput(window: &Window, from: Moment, to: Moment) -> Vec<(f64, f64)> {
+    let Some(track) = window.track(catalogue::LOAD_COMPLETED.name, &[]) else { return Vec::new() };
+    let rates = track.between(from, to).rates(1.0);
+    rates.iter().map(|rate| (rate.from.seconds_since(from), rate.per_second)).collect()
+}
+
+pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
+    let (phases, load) = (seen.phases, seen.load);
+    let curve = throughput(seen.window, phases.load_start, phases.load_end);
+    into.put("tps_mean", Some(load.tps()));
+    into.put("tps_peak", cliff::peak(&curve.iter().map(|(_, rate)| *rate).collect::<Vec<_>>()));
+    into.put("tps_least", curve.iter().map(|(_, rate)| *rate).reduce(f64::min));
+    into.put("latency_p50_ms", Some(load.latency_ms(0.50)));
+    into.put("latency_p99_ms", Some(load.latency_ms(0.99)));
+    into.put("service_p99_ms", Some(load.service_ms(0.99)));
+    into.put("failed", Some(load.failed as f64));
+    into.put("never_started", Some(load.never_started as f64));
+    // A standby's fall has other causes than full buffers, and a name of its own.
+    if seen.standby.is_none()
+        && let Some(fall) = cliff::find(&curve)
+    {
+        into.put("time_to_cliff_s", Some(fall.at_s));
+        into.put("tps_after", Some(fall.after_per_s));
+    }
+    checkpoints(seen, into);
+    processors(seen.window, phases, into);
+}
+
+fn checkpoints(seen: &Seen<'_>, into: &mut Metrics) {
+    let labels = [("target", seen.primary)];
+    let Some(track) = seen.window.tracks(catalogue::PG_CHECKPOINT_SYNC_MS.name, &labels).next() else { return };
+    let points = track.between(seen.phases.load_start, seen.phases.end).points;
+    let longest = points.windows(2).map(|pair| pair[1].value - pair[0].value).filter(|ms| *ms >= 0.0).reduce(f64::max);
+    into.put("checkpoint_sync_max_s", longest.map(|ms| ms / 1e3));
+}
+
+fn processors(window: &Window, phases: Phases, into: &mut Metrics) {
+    let rate = |def: &catalogue::Def| window.track(def.name, &[])?.between(phases.load_start, phases.load_end).rate();
+    let parts = [
+        &catalogue::CPU_USER,
+        &catalogue::CPU_SYSTEM,
+        &catalogue::CPU_IDLE,
+        &catalogue::CPU_IOWAIT,
+        &catalogue::CPU_STEAL,
+    ];
+    let rates: Vec<f64> = parts.iter().filter_map(|def| rate(def)).collect();
+    if let [_, _, idle, iowait, _] = rates[..] {
+        into.put("idle_cpu_ratio", Some((idle + iowait) / rates.iter().sum::<f64>()));
+    }
+}

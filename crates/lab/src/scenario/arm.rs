@@ -1,0 +1,208 @@
+//! One arm of a scenario: what is set for it, and what it must be diagnosed with.
+
+use super::{LoadPart, QuickPart, Scenario};
+use backwater_model::{Bytes, ParamValue};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The dirty limit of an arm.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DirtyLimit {
+    /// So many bytes.
+    Bytes(Bytes),
+    /// What `advise` says after the arm named by `advised_from`.
+    Advised,
+    /// The system's own.
+    #[default]
+    System,
+}
+
+/// One arm.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arm {
+    /// Its name.
+    pub name: String,
+    /// The published row it stands for.
+    pub published: Option<String>,
+    /// For the A/A arm: the arm it repeats, whose difference from it is the noise floor.
+    pub same_as: Option<String>,
+    /// Dirty limit of the volume: `384MiB`, `advised`, `system`.
+    #[serde(default, deserialize_with = "dirty_limit")]
+    pub dirty_limit: DirtyLimit,
+    /// Which arm's recording the advice is made from.
+    pub advised_from: Option<String>,
+    /// Write operations a second the volume is held to.
+    pub write_iops: Option<u64>,
+    /// Bytes a second the volume is held to when writing.
+    pub write_bytes_per_s: Option<Bytes>,
+    /// Settings of the server in this arm.
+    #[serde(default)]
+    pub settings: BTreeMap<String, String>,
+    /// What the standby has of its own in this arm.
+    #[serde(default)]
+    pub standby: StandbyArm,
+    /// What the network has of its own in this arm.
+    #[serde(default)]
+    pub network: NetworkArm,
+    /// What the load has of its own in this arm.
+    #[serde(default)]
+    pub load: LoadArm,
+    /// What it must be diagnosed with.
+    pub expected: ExpectedFinding,
+}
+
+/// What is set for the standby in one arm.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StandbyArm {
+    /// Write operations a second its volume is held to.
+    pub write_iops: Option<u64>,
+    /// Bytes a second its volume is held to when writing.
+    pub write_bytes_per_s: Option<Bytes>,
+    /// Its settings in this arm.
+    pub settings: BTreeMap<String, String>,
+    /// Whether the primary keeps WAL for it in a slot, where other than in the scenario.
+    pub slot: Option<bool>,
+    /// What hinders it from replaying while the load runs.
+    pub replay: Option<Hindrance>,
+    /// It is down from the beginning of the load until the primary has removed WAL that it needs, and then comes back.
+    pub away: bool,
+}
+
+/// What hinders a standby from replaying.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hindrance {
+    /// Somebody has paused it.
+    Paused,
+    /// A query that reads what the primary has cleaned away.
+    Conflicting,
+}
+
+/// What is set for the network in one arm.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetworkArm {
+    /// Bytes a second each way.
+    pub bytes_per_s: Option<Bytes>,
+}
+
+/// What of the load is other than in the scenario. What is not named stays as it is there.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoadArm {
+    /// Connections.
+    pub clients: Option<usize>,
+    /// Transactions a second asked for.
+    pub rate_per_s: Option<f64>,
+    /// As many transactions as the server takes, whatever rate the scenario asks for.
+    pub closed_loop: bool,
+    /// Seconds of load; the short form's own length goes before it.
+    pub seconds: Option<f64>,
+}
+
+/// What an arm must be diagnosed with. `rule` is a rule's name, `none` (no finding of warning or worse) or `any`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExpectedFinding {
+    /// The rule.
+    pub rule: String,
+    /// Its cause; any where it is left out.
+    pub cause: Option<String>,
+}
+
+impl Default for ExpectedFinding {
+    fn default() -> Self {
+        ExpectedFinding { rule: "any".to_owned(), cause: None }
+    }
+}
+
+/// What an arm needs of the host before it can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// A volume of its own, with a cap or a dirty limit.
+    Volume,
+    /// A network that can be made narrow.
+    Network,
+}
+
+fn dirty_limit<'de, D: serde::Deserializer<'de>>(from: D) -> Result<DirtyLimit, D::Error> {
+    let text = String::deserialize(from)?;
+    match text.as_str() {
+        "advised" => Ok(DirtyLimit::Advised),
+        "system" => Ok(DirtyLimit::System),
+        _ => text.parse().map(DirtyLimit::Bytes).map_err(|_| {
+            serde::de::Error::custom(format!(
+                "'{text}' is no dirty limit: give a size such as 384MiB, 'advised' or 'system'"
+            ))
+        }),
+    }
+}
+
+impl Arm {
+    /// What it needs of the host.
+    pub fn needs(&self) -> Vec<Need> {
+        let capped = [self.write_iops, self.standby.write_iops].iter().any(Option::is_some)
+            || [self.write_bytes_per_s, self.standby.write_bytes_per_s].iter().any(Option::is_some);
+        let volume = capped || self.dirty_limit != DirtyLimit::System;
+        let network = self.network.bytes_per_s.is_some();
+        let needs = [(volume, Need::Volume), (network, Need::Network)];
+        needs.into_iter().filter(|(needed, _)| *needed).map(|(_, need)| need).collect()
+    }
+
+    /// The cause that must be found, if any one in particular.
+    pub fn expected_cause(&self, host_limit: bool) -> Option<&str> {
+        match self.expected.cause.as_deref() {
+            Some("device-limit") if host_limit => Some("host-limit"),
+            other => other,
+        }
+    }
+
+    /// The load of this arm: the scenario's with what the arm has of its own, shortened where it is to be quick.
+    pub fn load_of(&self, scenario: &Scenario, quick: Option<&QuickPart>) -> LoadPart {
+        let mut part = scenario.load.clone();
+        part.clients = self.load.clients.unwrap_or(part.clients);
+        part.rate_per_s = if self.load.closed_loop { None } else { self.load.rate_per_s.or(part.rate_per_s) };
+        part.seconds = self.load.seconds.unwrap_or(part.seconds);
+        if let Some(quick) = quick {
+            part.seconds = quick.seconds;
+            part.drain_limit_s = quick.drain_limit_s;
+        }
+        part
+    }
+
+    /// What was set, for the outcome's `params`.
+    pub fn params(&self, dirty_limit_bytes: Option<u64>) -> BTreeMap<String, ParamValue> {
+        let mut params = BTreeMap::new();
+        let mut number = |name: &str, value: Option<f64>| {
+            if let Some(value) = value {
+                params.insert(name.to_owned(), ParamValue::Number(value));
+            }
+        };
+        let rate = |bytes: Option<Bytes>| bytes.map(|bytes| bytes.0 as f64);
+        number("dirty_limit_bytes", dirty_limit_bytes.map(|bytes| bytes as f64));
+        number("write_iops", self.write_iops.map(|iops| iops as f64));
+        number("write_bytes_per_s", rate(self.write_bytes_per_s));
+        number("standby_write_iops", self.standby.write_iops.map(|iops| iops as f64));
+        number("standby_write_bytes_per_s", rate(self.standby.write_bytes_per_s));
+        number("network_bytes_per_s", rate(self.network.bytes_per_s));
+        number("clients", self.load.clients.map(|clients| clients as f64));
+        let mut text = |name: String, value: &str| params.insert(name, ParamValue::Text(value.to_owned()));
+        for (name, value) in &self.settings {
+            text(name.clone(), value);
+        }
+        for (name, value) in &self.standby.settings {
+            text(format!("standby {name}"), value);
+        }
+        match self.standby.replay {
+            Some(Hindrance::Paused) => drop(text("standby replay".to_owned(), "paused")),
+            Some(Hindrance::Conflicting) => drop(text("standby replay".to_owned(), "conflicting")),
+            None => {}
+        }
+        if self.standby.away {
+            text("standby".to_owned(), "away");
+        }
+        params
+    }
+}

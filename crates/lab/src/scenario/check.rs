@@ -1,0 +1,143 @@
+//! What keeps a scenario from being run as it stands, told with the field and what would do.
+
+use super::{Arm, DirtyLimit, LoadKind, LoadPart, Scenario, ScenarioError};
+use std::collections::BTreeSet;
+
+/// The name of a field, its value, and what is wrong with it.
+type Wrong = (String, String, &'static str);
+
+impl Scenario {
+    /// The first thing that is wrong with it.
+    pub(super) fn check(&self, path: &str) -> Result<(), ScenarioError> {
+        let wrong = |(field, value, why): Wrong| ScenarioError::Impossible { path: path.to_owned(), field, value, why };
+        self.check_load().and_then(|()| self.check_run()).and_then(|()| self.check_arms()).map_err(wrong)
+    }
+
+    fn check_load(&self) -> Result<(), Wrong> {
+        let LoadPart { kind, scale, clients, seconds, rate_per_s, storm, .. } = &self.load;
+        let wrong = |part: &str, value: String, why| Err((format!("load.{part}"), value, why));
+        if !(1..=1_000).contains(clients) {
+            return wrong("clients", clients.to_string(), "give 1 to 1000 connections");
+        }
+        if *scale == Some(0) || (kind.needs_scale() && scale.is_none()) {
+            return wrong("scale", scale.map_or("nothing".to_owned(), |scale| scale.to_string()), "give at least 1");
+        }
+        if !(10..=100).contains(&self.load.fillfactor) {
+            return wrong("fillfactor", self.load.fillfactor.to_string(), "PostgreSQL takes 10 to 100");
+        }
+        if !(1.0..=86_400.0).contains(seconds) {
+            return wrong("seconds", seconds.to_string(), "give 1 second to a day");
+        }
+        if rate_per_s.is_some_and(|rate| !(rate > 0.0 && rate <= 1e6)) {
+            return wrong(
+                "rate_per_s",
+                rate_per_s.unwrap_or_default().to_string(),
+                "give more than 0 and at most 1000000",
+            );
+        }
+        if *kind == LoadKind::Script && self.load.script.is_none() {
+            return wrong("kind", "script".into(), "name the SQL file as load.script");
+        }
+        if !(1..=1_600).contains(&storm.columns) {
+            return wrong("storm.columns", storm.columns.to_string(), "PostgreSQL takes 1 to 1600");
+        }
+        if !(0.0..=60_000.0).contains(&storm.pause_ms) {
+            return wrong("storm.pause_ms", storm.pause_ms.to_string(), "give 0 milliseconds to a minute");
+        }
+        Ok(())
+    }
+
+    fn check_run(&self) -> Result<(), Wrong> {
+        let wrong = |field: &str, value: String, why| Err((field.to_owned(), value, why));
+        if !(1.0..=86_400.0).contains(&self.quick.seconds) {
+            return wrong("quick.seconds", self.quick.seconds.to_string(), "give 1 second to a day");
+        }
+        let waits = [
+            ("load.warmup_s", self.load.warmup_s),
+            ("load.drain_limit_s", self.load.drain_limit_s),
+            ("quick.drain_limit_s", self.quick.drain_limit_s),
+        ];
+        if let Some((field, value)) = waits.into_iter().find(|(_, value)| !(0.0..=86_400.0).contains(value)) {
+            return wrong(field, value.to_string(), "give 0 seconds to a day");
+        }
+        if !(0.1..=86_400.0).contains(&self.run.drain_target_s) {
+            return wrong("run.drain_target_s", self.run.drain_target_s.to_string(), "give 0.1 seconds to a day");
+        }
+        if self.run.repeats == 0 || self.quick.repeats == 0 {
+            return wrong("run.repeats", "0".into(), "an arm must run at least once");
+        }
+        let standby = self.standby.as_ref().and_then(|standby| standby.disk.as_ref());
+        for (field, disk) in [("disk.fs", self.disk.as_ref()), ("standby.disk.fs", standby)] {
+            if let Some(disk) = disk.filter(|disk| !matches!(disk.fs.as_str(), "ext4" | "xfs")) {
+                return wrong(field, disk.fs.clone(), "the lab makes ext4 and xfs");
+            }
+        }
+        Ok(())
+    }
+
+    fn check_arms(&self) -> Result<(), Wrong> {
+        let mut names = BTreeSet::new();
+        if self.arms.is_empty() {
+            return Err(("arm".into(), "none".into(), "a scenario needs at least one [[arm]]"));
+        }
+        for arm in &self.arms {
+            if !names.insert(arm.name.as_str()) {
+                return Err((format!("arm '{}': name", arm.name), arm.name.clone(), "two arms have this name"));
+            }
+            self.check_limits(arm)?;
+            self.check_parts(arm)?;
+        }
+        let accepted = self.acceptance.iter().map(|acceptance| &acceptance.arm);
+        let repeated = self.arms.iter().filter_map(|arm| arm.same_as.as_ref());
+        let mut named = self.quick.arms.iter().chain(accepted).chain(repeated);
+        match named.find(|name| !names.contains(name.as_str())) {
+            Some(name) => {
+                let field = "quick.arms, acceptance.arm or same_as".into();
+                Err((field, name.clone(), "there is no arm of this name"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn check_limits(&self, arm: &Arm) -> Result<(), Wrong> {
+        let wrong = |part: &str, value: String, why| Err((format!("arm '{}': {part}", arm.name), value, why));
+        let size = self.disk.as_ref().map_or(0, |disk| disk.size.0);
+        if let DirtyLimit::Bytes(limit) = arm.dirty_limit
+            && (limit.0 < 16 << 20 || limit.0 > size)
+        {
+            return wrong("dirty_limit", limit.to_string(), "give at least 16 MiB and at most the disk's size");
+        }
+        for (part, iops) in [("write_iops", arm.write_iops), ("standby.write_iops", arm.standby.write_iops)] {
+            if let Some(iops) = iops.filter(|iops| *iops < 10) {
+                return wrong(part, iops.to_string(), "fewer than 10 a second would stop the server");
+            }
+        }
+        let source = arm.advised_from.as_deref();
+        if arm.dirty_limit == DirtyLimit::Advised && source.is_none_or(|name| self.arm(name).is_none()) {
+            let value = source.unwrap_or("nothing").to_owned();
+            return wrong("advised_from", value, "name the arm whose recording the advice is made from");
+        }
+        Ok(())
+    }
+
+    /// What an arm says of something that the scenario does not have would silently do nothing.
+    fn check_parts(&self, arm: &Arm) -> Result<(), Wrong> {
+        let wrong = |part: &str, value: &str, why| Err((format!("arm '{}': {part}", arm.name), value.to_owned(), why));
+        let own = &arm.standby;
+        let capped = own.write_iops.is_some() || own.write_bytes_per_s.is_some();
+        let says = capped || own.slot.is_some() || own.replay.is_some() || own.away || !own.settings.is_empty();
+        if says && self.standby.is_none() {
+            return wrong("standby", "set", "the scenario has no [standby]");
+        }
+        if capped && self.standby.as_ref().is_some_and(|standby| standby.disk.is_none()) {
+            return wrong("standby.write_iops", "set", "the standby has no volume of its own: give standby.disk");
+        }
+        if (arm.write_iops.is_some() || arm.write_bytes_per_s.is_some()) && self.disk.is_none() {
+            return wrong("write_iops", "set", "the server has no volume of its own: give [disk]");
+        }
+        if arm.network.bytes_per_s.is_some() && self.network.is_none() {
+            return wrong("network", "set", "the scenario has no [network]");
+        }
+        Ok(())
+    }
+}
