@@ -54,11 +54,11 @@ impl Backing {
         Backing {
             dev: dev.to_owned(),
             life: Life::new(roots, dev),
-            stats: KernelFile::new(roots.debugfs.join("bdi").join(dev).join("stats")),
-            max_bytes: KernelFile::new(class.join("max_bytes")),
-            max_ratio: KernelFile::new(class.join("max_ratio")),
-            max_ratio_fine: KernelFile::new(class.join("max_ratio_fine")),
-            strict_limit: KernelFile::new(class.join("strict_limit")),
+            stats: KernelFile::short(roots.debugfs.join("bdi").join(dev).join("stats")),
+            max_bytes: KernelFile::optional(class.join("max_bytes")),
+            max_ratio: KernelFile::optional(class.join("max_ratio")),
+            max_ratio_fine: KernelFile::optional(class.join("max_ratio_fine")),
+            strict_limit: KernelFile::optional(class.join("strict_limit")),
         }
     }
 

@@ -14,6 +14,8 @@ use std::path::{Component, Path, PathBuf};
 const MOST_LINKS: usize = 40;
 /// Loop devices on loop devices, device mappers on device mappers: no deeper than this.
 const DEEPEST: usize = 8;
+/// How the numbers of loop devices begin (Documentation/admin-guide/devices.txt).
+const LOOP_MAJOR: &str = "7:";
 
 /// The device under a path of this host, symbolic links (such as pg_wal often is) followed.
 pub fn locate(roots: &Roots, path: &Path) -> Result<Device, ProbeError> {
@@ -24,6 +26,13 @@ pub fn locate(roots: &Roots, path: &Path) -> Result<Device, ProbeError> {
 pub fn locate_in(roots: &Roots, pid: i32, path: &Path) -> Result<Device, ProbeError> {
     let process = roots.proc.join(pid.to_string());
     locate_from(roots, &process, &process.join("root"), path)
+}
+
+/// Where this process reaches a path of another one, symbolic links followed as that one would.
+pub(super) fn place_in(roots: &Roots, pid: i32, path: &Path) -> std::io::Result<PathBuf> {
+    let root = roots.proc.join(pid.to_string()).join("root");
+    let inside = resolve(&root, path)?;
+    Ok(root.join(inside.strip_prefix("/").unwrap_or(&inside)))
 }
 
 fn locate_from(roots: &Roots, process: &Path, root: &Path, path: &Path) -> Result<Device, ProbeError> {
@@ -171,13 +180,14 @@ fn parts(path: &Path) -> Vec<PathBuf> {
     useful.map(|part| PathBuf::from(part.as_os_str())).collect()
 }
 
-/// Tells one life of a device from the next: the boot, and for a loop device what is attached to it.
+/// Tells one life of a device from the next: the boot, and the device's sequence number (Linux 5.15), which changes
+/// whenever a loop device gets another file. Older kernels: the file itself.
 #[derive(Debug)]
 pub(super) struct Life {
     boot: String,
     dev: String,
     sequence: KernelFile,
-    backing: KernelFile,
+    backing: Option<KernelFile>,
 }
 
 impl Life {
@@ -186,15 +196,16 @@ impl Life {
         Life {
             boot: file::boot_id(roots),
             dev: dev.to_owned(),
-            sequence: KernelFile::new(dir.join("diskseq")),
-            backing: KernelFile::new(dir.join("loop/backing_file")),
+            sequence: KernelFile::optional(dir.join("diskseq")),
+            backing: dev.starts_with(LOOP_MAJOR).then(|| KernelFile::short(dir.join("loop/backing_file"))),
         }
     }
 
     /// The present epoch of the device's counters.
     pub(super) fn epoch(&mut self) -> Epoch {
         let sequence = self.sequence.read().unwrap_or_default();
-        let backing = self.backing.read().unwrap_or_default();
+        let backing = self.backing.as_mut().filter(|_| sequence.is_empty());
+        let backing = backing.and_then(|file| file.read().ok()).unwrap_or_default();
         Epoch::of(&["device", &self.boot, &self.dev, sequence.trim(), backing.trim()])
     }
 }

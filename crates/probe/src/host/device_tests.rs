@@ -81,11 +81,17 @@ fn a_captured_loop_device_names_its_file_and_another_file_is_another_life() {
     assert_eq!(device.mount_points, ["/srv/pg"]);
 
     let (_dir, made_up) = tree();
-    let mut life = Life::new(&made_up, "253:0");
+    put(&made_up.sys.join("dev/block/7:9/loop/backing_file"), "/one\n");
+    let mut life = Life::new(&made_up, "7:9");
     let before = life.epoch();
     assert_eq!(before, life.epoch());
-    put(&made_up.sys.join("dev/block/253:0/loop/backing_file"), "/other\n");
+    put(&made_up.sys.join("dev/block/7:9/loop/backing_file"), "/other\n");
     assert_ne!(before, life.epoch());
+    let numbered = |number: &str| {
+        put(&made_up.sys.join("dev/block/7:9/diskseq"), number);
+        Life::new(&made_up, "7:9").epoch()
+    };
+    assert_ne!(numbered("18\n"), numbered("19\n"));
 }
 
 #[test]

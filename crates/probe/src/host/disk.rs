@@ -53,8 +53,8 @@ impl Disk {
         Disk {
             dev: dev.to_owned(),
             life: Life::new(roots, dev),
-            stat: KernelFile::new(dir.join("stat")),
-            depth: KernelFile::new(dir.join("queue/nr_requests")),
+            stat: KernelFile::short(dir.join("stat")),
+            depth: KernelFile::optional(dir.join("queue/nr_requests")),
         }
     }
 

@@ -7,9 +7,23 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// No kernel file that is read here is longer; more would be read as a sign that it is no kernel file.
 const LONGEST_BYTES: usize = 4 << 20;
+/// A file that this kernel or device does not have is looked for again after so long.
+const ABSENT_FOR: Duration = Duration::from_secs(10);
+
+/// When reading ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// At the end of the file.
+    End,
+    /// At a read that gives less than a page: the file is one record, and no second read need look for its end.
+    ShortRead,
+    /// After one read.
+    OneRead,
+}
 
 /// A kernel file that is kept open and read from its start at every look. It is opened anew where the kernel object
 /// behind it was replaced (a loop device attached again, a process id used again).
@@ -18,24 +32,37 @@ pub(super) struct KernelFile {
     path: PathBuf,
     file: Option<File>,
     buffer: Vec<u8>,
-    /// Whether one read gives all, so that no second one need look for the end.
-    short: bool,
+    until: Until,
+    /// Whether it may well be missing, so that it is not looked for at every look.
+    optional: bool,
+    /// Found missing then.
+    absent_since: Option<Instant>,
 }
 
 impl KernelFile {
     /// A file that will be opened at the first look.
     pub(super) fn new(path: impl Into<PathBuf>) -> Self {
-        KernelFile { path: path.into(), file: None, buffer: Vec::new(), short: false }
+        let path = path.into();
+        KernelFile { path, file: None, buffer: Vec::new(), until: Until::End, optional: false, absent_since: None }
     }
 
-    /// The same for a file of one record that is shorter than a page (`single_open` in the kernel), which a single read
-    /// gives whole: half the calls.
+    /// The same for a file of one record that is shorter than a page (`single_open` in the kernel, or of sysfs), which a
+    /// single read gives whole: half the calls.
     pub(super) fn short(path: impl Into<PathBuf>) -> Self {
-        KernelFile { short: true, ..KernelFile::new(path) }
+        KernelFile { until: Until::ShortRead, ..KernelFile::new(path) }
+    }
+
+    /// A short file that many kernels or devices do not have. Ten vain calls a second for each would be paid for ever,
+    /// so once found missing it counts as missing for a while.
+    pub(super) fn optional(path: impl Into<PathBuf>) -> Self {
+        KernelFile { optional: true, ..KernelFile::short(path) }
     }
 
     /// Its present contents.
     pub(super) fn read(&mut self) -> Result<Cow<'_, str>, ProbeError> {
+        if self.absent_since.is_some_and(|since| since.elapsed() < ABSENT_FOR) {
+            return Err(ProbeError::Read { path: self.path.clone(), source: ErrorKind::NotFound.into() });
+        }
         let kept = self.file.is_some();
         let mut result = self.look();
         if result.is_err() && kept {
@@ -44,9 +71,23 @@ impl KernelFile {
         }
         if let Err(source) = result {
             self.file = None;
+            let absent = self.optional && source.kind() == ErrorKind::NotFound;
+            self.absent_since = absent.then(Instant::now);
             return Err(ProbeError::Read { path: self.path.clone(), source });
         }
+        self.absent_since = None;
         Ok(String::from_utf8_lossy(&self.buffer))
+    }
+
+    /// Only the lines that one read of a page gives, the last one left out unless it is whole. The kernel makes many
+    /// long files anew at each read, to its end too, so a reader of the first lines saves most of the work.
+    pub(super) fn first_lines(&mut self) -> Result<Cow<'_, str>, ProbeError> {
+        let until = std::mem::replace(&mut self.until, Until::OneRead);
+        let result = self.read().map(|_| ());
+        self.until = until;
+        result?;
+        let whole = self.buffer.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        Ok(String::from_utf8_lossy(&self.buffer[..whole]))
     }
 
     /// Its present contents as a number; none where it cannot be read or is none.
@@ -60,18 +101,18 @@ impl KernelFile {
             none => none.insert(File::open(&self.path)?),
         };
         self.buffer.clear();
-        read_into(file, &mut self.buffer, self.short)
+        read_into(file, &mut self.buffer, self.until)
     }
 }
 
-fn read_into(file: &File, buffer: &mut Vec<u8>, short: bool) -> std::io::Result<()> {
+fn read_into(file: &File, buffer: &mut Vec<u8>, until: Until) -> std::io::Result<()> {
     let mut chunk = [0; 4096];
     while buffer.len() < LONGEST_BYTES {
         match file.read_at(&mut chunk, buffer.len() as u64) {
             Ok(0) => break,
             Ok(count) => {
                 buffer.extend_from_slice(&chunk[..count]);
-                if short && count < chunk.len() {
+                if until == Until::OneRead || (until == Until::ShortRead && count < chunk.len()) {
                     break;
                 }
             }
@@ -86,7 +127,7 @@ fn read_into(file: &File, buffer: &mut Vec<u8>, short: bool) -> std::io::Result<
 /// reads 32 bytes, then some more, and the kernel makes the whole text each time.
 pub(super) fn read(path: &Path) -> Result<String, ProbeError> {
     let mut bytes = Vec::new();
-    let result = File::open(path).and_then(|file| read_into(&file, &mut bytes, false));
+    let result = File::open(path).and_then(|file| read_into(&file, &mut bytes, Until::End));
     result.map_err(|source| ProbeError::Read { path: path.to_owned(), source })?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
@@ -152,6 +193,33 @@ mod tests {
         let text = "0123456789abcdef".repeat(1_000);
         std::fs::write(&path, &text).unwrap();
         assert_eq!(KernelFile::new(&path).read().unwrap(), text);
+    }
+
+    #[test]
+    fn the_first_lines_are_whole_lines_of_the_first_page() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("long");
+        std::fs::write(&path, "nr_dirty 31628\n".repeat(1_000)).unwrap();
+        let mut file = KernelFile::new(&path);
+        let first = file.first_lines().unwrap().into_owned();
+        assert_eq!(first.lines().count(), 4_096 / 15);
+        assert!(first.lines().all(|line| line == "nr_dirty 31628"));
+        assert_eq!(file.read().unwrap().lines().count(), 1_000);
+        std::fs::write(&path, "no line").unwrap();
+        assert_eq!(file.first_lines().unwrap(), "");
+    }
+
+    #[test]
+    fn a_missing_optional_file_is_looked_for_again_after_a_while_and_others_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("fine");
+        let (mut optional, mut other) = (KernelFile::optional(&path), KernelFile::short(&path));
+        assert_eq!((optional.number(), other.number()), (None, None));
+        std::fs::write(&path, "5\n").unwrap();
+        assert_eq!((optional.number(), other.number()), (None, Some(5)));
+        assert!(missing(&optional.read().unwrap_err()));
+        optional.absent_since = Instant::now().checked_sub(ABSENT_FOR);
+        assert_eq!((optional.number(), optional.number()), (Some(5), Some(5)));
     }
 
     #[test]

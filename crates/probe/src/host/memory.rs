@@ -25,6 +25,7 @@ const PAGES: [(&str, &Def); 6] = [
 #[derive(Debug)]
 pub(super) struct PageCache {
     vmstat: KernelFile,
+    in_first_lines: bool,
     meminfo: KernelFile,
     page_bytes: f64,
     epoch: Epoch,
@@ -35,11 +36,24 @@ impl PageCache {
     pub(super) fn new(roots: &Roots) -> Self {
         PageCache {
             vmstat: KernelFile::new(roots.proc.join("vmstat")),
-            meminfo: KernelFile::new(roots.proc.join("meminfo")),
+            in_first_lines: true,
+            meminfo: KernelFile::short(roots.proc.join("meminfo")),
             page_bytes: rustix::param::page_size() as f64,
             epoch: Epoch::of(&["boot", &boot_id(roots)]),
             looks: 0,
         }
+    }
+
+    /// The counts stand in the first lines of the file; a kernel with very many others before them is read whole.
+    fn page_counts(&mut self) -> Result<[Option<u64>; PAGES.len()], ProbeError> {
+        if self.in_first_lines {
+            let counts = page_counts(&self.vmstat.first_lines()?);
+            if counts.iter().all(Option::is_some) {
+                return Ok(counts);
+            }
+            self.in_first_lines = false;
+        }
+        Ok(page_counts(&self.vmstat.read()?))
     }
 
     fn read_memory(&mut self, sink: &mut Sink<'_>) {
@@ -76,7 +90,7 @@ impl Probe for PageCache {
     }
 
     fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
-        let counts = page_counts(&self.vmstat.read()?);
+        let counts = self.page_counts()?;
         for ((key, def), count) in PAGES.iter().zip(counts) {
             match count {
                 Some(pages) => sink.put(def, NO_LABELS, self.epoch, pages as f64 * self.page_bytes),
@@ -93,6 +107,7 @@ impl Probe for PageCache {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use proptest::prelude::*;
 
@@ -109,6 +124,20 @@ mod tests {
     #[test]
     fn a_kernel_without_thresholds_leaves_them_out() {
         assert_eq!(page_counts("nr_dirty 5\nnr_writeback 0\n"), [Some(5), Some(0), None, None, None, None]);
+    }
+
+    #[test]
+    fn a_long_file_is_read_whole_where_the_counts_stand_late() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::under(dir.path());
+        std::fs::create_dir_all(&roots.proc).unwrap();
+        let text = include_str!("../../tests/fixtures/capped/proc/vmstat");
+        std::fs::write(roots.proc.join("vmstat"), format!("{}{text}", "nr_other 1\n".repeat(400))).unwrap();
+        let mut cache = PageCache::new(&roots);
+        for _ in 0..2 {
+            assert_eq!(cache.page_counts().unwrap()[4], Some(1_114_215));
+            assert!(!cache.in_first_lines);
+        }
     }
 
     proptest! {

@@ -41,12 +41,12 @@ struct Group {
 
 impl Group {
     fn of_host(roots: &Roots, boot: &str) -> Self {
-        let files = RESOURCES.map(|resource| KernelFile::new(roots.proc.join("pressure").join(resource)));
+        let files = RESOURCES.map(|resource| KernelFile::short(roots.proc.join("pressure").join(resource)));
         Group { label: "host".to_owned(), epoch: Epoch::of(&["boot", boot]), files }
     }
 
     fn of_cgroup(label: &str, dir: &Path, epoch: Epoch) -> Self {
-        let files = RESOURCES.map(|resource| KernelFile::new(dir.join(format!("{resource}.pressure"))));
+        let files = RESOURCES.map(|resource| KernelFile::short(dir.join(format!("{resource}.pressure"))));
         Group { label: label.to_owned(), epoch, files }
     }
 
