@@ -93,7 +93,11 @@ fn sockets() -> Capability {
 fn other_namespaces(roots: &Roots) -> Capability {
     let held = holds(roots, CAP_SYS_ADMIN);
     let why = (!held).then(|| "CAP_SYS_ADMIN is not held".to_owned());
-    judged("TCP state of servers in a network namespace of their own (containers)", why, Some("run as root"))
+    judged(
+        "TCP state, network queues and shapers of servers in a network namespace of their own",
+        why,
+        Some("run as root"),
+    )
 }
 
 const AS_SERVER: &str = "run as root, or as the user the server runs as";

@@ -15,6 +15,8 @@ mod file;
 mod kernel_wait;
 mod memory;
 mod mounts;
+mod net;
+mod netlink;
 mod pressure;
 mod process;
 mod sysctl;
@@ -25,6 +27,7 @@ mod testing;
 mod text;
 mod title;
 mod together;
+mod volume;
 mod watch;
 
 pub use capabilities::{Capability, capabilities};
@@ -79,20 +82,24 @@ impl Roots {
     }
 }
 
-/// Every probe of the host: levels at 10 Hz, totals at 2 Hz, processes and their sockets at 1 Hz. Devices and servers
-/// may be added to `watch` while they run.
+/// Every probe of the host: levels at 10 Hz, totals at 2 Hz, processes, their sockets and network interfaces at 1 Hz,
+/// free space every five seconds. Devices and servers may be added to `watch` while they run.
 pub fn probes(roots: &Roots, watch: &Arc<Watch>) -> Vec<Box<dyn Probe>> {
     let levels: Vec<Box<dyn Probe>> = vec![
         Box::new(memory::PageCache::new(roots)),
         Box::new(bdi::Writeback::new(roots, watch)),
         Box::new(disk::Disks::new(roots, watch)),
     ];
-    let processes: Vec<Box<dyn Probe>> =
-        vec![Box::new(process::Processes::new(roots, watch)), Box::new(tcp::Sockets::new(roots, watch))];
+    let processes: Vec<Box<dyn Probe>> = vec![
+        Box::new(process::Processes::new(roots, watch)),
+        Box::new(tcp::Sockets::new(roots, watch)),
+        Box::new(net::Interfaces::new(roots, watch)),
+    ];
     vec![
         together("host.levels", levels),
         totals(roots, watch),
         together("host.processes", processes),
+        Box::new(volume::Volumes::new(roots, watch)),
         Box::new(sysctl::Sysctls::new(roots)),
     ]
 }

@@ -3,7 +3,7 @@
 //! A server with short connections would make a new set of series a second, so a client's session counts only once it
 //! has been seen for a few looks, and only so many at once and in all.
 
-use super::task::{Stat, children, directory, parse_stat};
+use super::task::{Stat, children, directory, effective_user, parse_stat};
 use super::text::pairs;
 use super::title::{CLIENT, backend_type};
 use super::{Roots, SOURCE, Server, Watch, file};
@@ -20,6 +20,8 @@ const MOST_SESSIONS: usize = 200;
 const MOST_SESSIONS_EVER: usize = 2_000;
 /// Looks for which a session must have been there before it is read.
 const LOOKS_BEFORE_READING: u32 = 3;
+/// The user a process runs as changes rarely: it is read at every so many looks.
+const LOOKS_PER_USER_READING: u32 = 60;
 
 /// Lines of `/proc/PID/io`.
 const COUNTERS: [(&str, &Def); 5] = [
@@ -50,6 +52,8 @@ struct Known {
     what: Option<String>,
     looks: u32,
     admitted: bool,
+    /// Looks until the user is read.
+    until_user: u32,
 }
 
 impl Processes {
@@ -82,7 +86,7 @@ impl Processes {
 
     /// What the process is; none while that cannot be told.
     fn recognise(&mut self, pid: i32, stat: Stat, server: &Server) -> Option<String> {
-        let fresh = || Known { start_ticks: stat.start_ticks, what: None, looks: 0, admitted: false };
+        let fresh = || Known { start_ticks: stat.start_ticks, what: None, looks: 0, admitted: false, until_user: 0 };
         let known = self.known.entry(pid).or_insert_with(fresh);
         if known.start_ticks != stat.start_ticks {
             *known = fresh();
@@ -116,13 +120,16 @@ impl Processes {
         room
     }
 
-    fn read_process(&self, sink: &mut Sink<'_>, server: &Server, pid: i32, what: &str, stat: Stat) {
+    fn read_process(&mut self, sink: &mut Sink<'_>, server: &Server, pid: i32, what: &str, stat: Stat) {
         let (number, start) = (pid.to_string(), stat.start_ticks.to_string());
         let epoch = Epoch::of(&["process", &self.boot, &number, &start]);
         let labels = [("target", server.target.as_str()), ("pid", number.as_str()), ("what", what)];
         sink.put(&catalogue::PROC_CPU, &labels, epoch, stat.cpu_ticks as f64 / self.ticks_per_s);
         if let Some(ticks) = stat.blkio_ticks.filter(|_| self.delays) {
             sink.put(&catalogue::PROC_BLKIO_DELAY, &labels, epoch, ticks as f64 / self.ticks_per_s);
+        }
+        if let Some(uid) = self.user_if_due(pid) {
+            sink.put(&catalogue::PROC_UID, &labels, epoch, f64::from(uid));
         }
         match file::read(&directory(&self.roots, pid).join("io")) {
             Ok(text) => {
@@ -136,6 +143,18 @@ impl Processes {
             // The process has ended since, or the kernel does not account for I/O.
             Err(_) => {}
         }
+    }
+}
+
+impl Processes {
+    fn user_if_due(&mut self, pid: i32) -> Option<u32> {
+        let known = self.known.get_mut(&pid)?;
+        if known.until_user > 0 {
+            known.until_user -= 1;
+            return None;
+        }
+        known.until_user = LOOKS_PER_USER_READING - 1;
+        effective_user(&self.roots, pid)
     }
 }
 
@@ -209,6 +228,8 @@ mod tests {
         child.wait().unwrap();
         let pid = pid.to_string();
         assert!(look.value("host.process.read_calls", &[("pid", &pid), ("what", "postmaster")]).unwrap() > 0.0);
+        let uid = f64::from(rustix::process::geteuid().as_raw());
+        assert_eq!(look.value("host.process.uid", &[("pid", &pid)]), Some(uid));
         assert_eq!(look.value("host.process.cpu_s", &[("pid", &child.id().to_string())]), None);
     }
 

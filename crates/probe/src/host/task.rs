@@ -37,6 +37,16 @@ pub(super) fn directory(roots: &Roots, pid: i32) -> PathBuf {
     roots.proc.join(pid.to_string())
 }
 
+/// The user a process acts as. (The owner of its directory is root for a process that may not be dumped.)
+pub(super) fn effective_user(roots: &Roots, pid: i32) -> Option<u32> {
+    effective_user_in(&file::read(&directory(roots, pid).join("status")).ok()?)
+}
+
+/// `Uid:` real, effective, saved, file system.
+fn effective_user_in(status: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// The process ids of the children of a process. From the `children` files of its threads where the kernel has them
 /// (each lists those that its thread began), otherwise by asking every process for its parent.
 pub(super) fn children(roots: &Roots, parent: i32) -> Vec<i32> {
@@ -82,6 +92,12 @@ mod tests {
     }
 
     #[test]
+    fn the_effective_user_is_the_second() {
+        assert_eq!(effective_user_in("Name:\tsu\nUid:\t1000\t0\t0\t0\nGid:\t5\t5\t5\t5\n"), Some(0));
+        assert_eq!(effective_user_in("Name:\tx\nUid:\t1000\n"), None);
+    }
+
+    #[test]
     fn children_are_found_without_the_kernels_list() {
         let (roots, _) = fixture("capped");
         assert_eq!(children(&roots, 10_911), [11_173]);
@@ -103,6 +119,7 @@ mod tests {
         #[test]
         fn no_text_makes_it_panic(text in ".*", fields in proptest::collection::vec("[0-9a-z-]{1,21}", 0..50)) {
             parse_stat(&text);
+            effective_user_in(&text);
             parse_stat(&format!("1 (x) {}", fields.join(" ")));
         }
     }

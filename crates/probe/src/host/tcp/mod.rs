@@ -3,12 +3,15 @@
 //!
 //! Needs no privilege beyond reading the links: all of a server's sockets are seen by root and by the server's user.
 
+mod admission;
 mod diag;
 mod owners;
 mod wire;
 
+use super::netlink::namespace_of;
 use super::{Roots, SOURCE, Server, Watch, file};
 use crate::{Probe, ProbeError, Sink};
+use admission::Admission;
 use backwater_model::catalogue::{self, Def};
 use backwater_model::{Epoch, Moment};
 use diag::Diag;
@@ -20,10 +23,6 @@ use wire::Socket;
 
 pub(super) use diag::can_ask;
 
-/// Connections that are read in one run: each has a dozen series of its own.
-const MOST_CONNECTIONS_EVER: usize = 1_000;
-/// Looks for which a connection must have been there before it is read, so that short ones make no series.
-const LOOKS_BEFORE_READING: u32 = 3;
 /// A host with very many sockets is asked more rarely, so that asking takes at most this share of one processor.
 const LARGEST_SHARE: f64 = 0.005;
 
@@ -37,8 +36,7 @@ pub(super) struct Sockets {
     namespaces: HashMap<u64, Diag>,
     /// Sockets of server processes that are no TCP connection: while there are only such, nobody is asked.
     not_tcp: HashSet<u64>,
-    looks: HashMap<u64, u32>,
-    admitted: HashSet<u64>,
+    admission: Admission,
     next: Moment,
 }
 
@@ -51,8 +49,7 @@ impl Sockets {
             owners: Owners::default(),
             namespaces: HashMap::new(),
             not_tcp: HashSet::new(),
-            looks: HashMap::new(),
-            admitted: HashSet::new(),
+            admission: Admission::default(),
             next: Moment::default(),
         }
     }
@@ -72,7 +69,7 @@ impl Sockets {
 
     /// The server's network namespace, with a way to ask it.
     fn enter(&mut self, sink: &mut Sink<'_>, server: &Server) -> Option<u64> {
-        let opened = diag::namespace_of(&self.roots, server.postmaster_pid).and_then(|inode| {
+        let opened = namespace_of(&self.roots, server.postmaster_pid).and_then(|inode| {
             if !self.namespaces.contains_key(&inode) {
                 self.namespaces.insert(inode, Diag::open(&self.roots, server.postmaster_pid, inode)?);
             }
@@ -82,30 +79,17 @@ impl Sockets {
         opened.map_err(|error| file::tell_absent(sink, &what, &error, Some("run as root"))).ok()
     }
 
-    fn take(&mut self, sink: &mut Sink<'_>, sockets: Vec<Socket>, owners: &HashMap<u64, Owner>) {
-        for socket in sockets {
-            let Some(owner) = owners.get(&socket.inode) else { continue };
-            if self.admit(sink, socket.inode) {
-                put(sink, &self.boot, owner, &socket);
-            }
+    fn take(&mut self, sink: &mut Sink<'_>, sockets: &[Socket], owners: &HashMap<u64, Owner>) {
+        let owned = sockets.iter().filter_map(|socket| Some((socket, owners.get(&socket.inode)?)));
+        let owned: Vec<(&Socket, &Owner)> = owned.collect();
+        let (chosen, left_out) = self.admission.choose(&owned);
+        for (socket, owner) in owned.iter().filter(|(socket, _)| chosen.contains(&socket.inode)) {
+            put(sink, &self.boot, owner, socket);
         }
-    }
-
-    fn admit(&mut self, sink: &mut Sink<'_>, inode: u64) -> bool {
-        let looks = self.looks.entry(inode).or_default();
-        *looks = looks.saturating_add(1);
-        if *looks < LOOKS_BEFORE_READING {
-            return false;
+        if left_out {
+            let why = "only so many are read at once and in a run; those that move most come first";
+            sink.absent(SOURCE, "some TCP connections", why, None);
         }
-        if self.admitted.contains(&inode) {
-            return true;
-        }
-        if self.admitted.len() >= MOST_CONNECTIONS_EVER {
-            let why = format!("only {MOST_CONNECTIONS_EVER} are read in a run");
-            sink.absent(SOURCE, "some TCP connections", &why, None);
-            return false;
-        }
-        self.admitted.insert(inode)
     }
 }
 
@@ -120,7 +104,7 @@ fn put(sink: &mut Sink<'_>, boot: &str, owner: &Owner, socket: &Socket) {
     }
 }
 
-fn values(socket: &Socket) -> [(&'static Def, Option<u64>); 12] {
+fn values(socket: &Socket) -> [(&'static Def, Option<u64>); 16] {
     let info = &socket.info;
     [
         (&catalogue::TCP_SENDQ, Some(u64::from(socket.send_queue_bytes))),
@@ -135,6 +119,10 @@ fn values(socket: &Socket) -> [(&'static Def, Option<u64>); 12] {
         (&catalogue::TCP_RTT, info.rtt_us.map(u64::from)),
         (&catalogue::TCP_RETRANSMITS, info.retransmits.map(u64::from)),
         (&catalogue::TCP_DELIVERY_RATE, info.delivery_bytes_per_s),
+        (&catalogue::TCP_SENT, info.bytes_sent),
+        (&catalogue::TCP_SEGMENTS_OUT, info.segments_out.map(u64::from)),
+        (&catalogue::TCP_SEGMENTS_IN, info.segments_in.map(u64::from)),
+        (&catalogue::TCP_PEER_WINDOW, info.peer_window_bytes.map(u64::from)),
     ]
 }
 
@@ -156,7 +144,7 @@ impl Probe for Sockets {
         let owners = self.find_owners(sink, &servers);
         self.namespaces.retain(|namespace, _| owners.contains_key(namespace));
         let present: HashSet<u64> = owners.values().flat_map(HashMap::keys).copied().collect();
-        self.looks.retain(|inode, _| present.contains(inode));
+        self.admission.retain(&present);
         self.not_tcp.retain(|inode| present.contains(inode));
         for (namespace, owners) in &owners {
             if owners.keys().all(|inode| self.not_tcp.contains(inode)) {
@@ -166,7 +154,7 @@ impl Probe for Sockets {
             let sockets = diag.connections()?;
             let tcp: HashSet<u64> = sockets.iter().map(|socket| socket.inode).collect();
             self.not_tcp.extend(owners.keys().filter(|inode| !tcp.contains(inode)));
-            self.take(sink, sockets, owners);
+            self.take(sink, &sockets, owners);
         }
         self.next = Moment(sink.at.0 + (started.elapsed().as_micros() as f64 / LARGEST_SHARE) as i64);
         Ok(())

@@ -5,7 +5,8 @@
 
 use crate::ProbeError;
 use crate::host::task::{children, directory};
-use crate::host::{Roots, Server};
+use crate::host::title::backend_type;
+use crate::host::{Roots, Server, file};
 use std::collections::{HashMap, HashSet};
 use std::fs::read_dir;
 use std::io::ErrorKind;
@@ -22,6 +23,8 @@ const LOOKS_BETWEEN: u32 = 30;
 pub(super) struct Owner {
     pub(super) target: String,
     pub(super) pid: i32,
+    /// Whether the process sends or receives WAL.
+    pub(super) replicates: bool,
 }
 
 /// What is known of the processes of all servers.
@@ -34,6 +37,7 @@ pub(super) struct Owners {
 struct Known {
     looks: u32,
     inodes: Vec<u64>,
+    replicates: bool,
 }
 
 impl Owners {
@@ -49,16 +53,22 @@ impl Owners {
             known.looks = known.looks.wrapping_add(1);
             if due {
                 known.inodes = sockets_of(roots, pid)?;
+                known.replicates = replicates(roots, pid);
             }
-            let owner = Owner { target: server.target.clone(), pid };
+            let owner = Owner { target: server.target.clone(), pid, replicates: known.replicates };
             found.extend(known.inodes.iter().map(|inode| (*inode, owner.clone())));
         }
         Ok(found)
     }
 }
 
+fn replicates(roots: &Roots, pid: i32) -> bool {
+    let title = file::read(&directory(roots, pid).join("cmdline")).unwrap_or_default();
+    matches!(backend_type(&title).as_deref(), Some("walsender" | "walreceiver"))
+}
+
 /// The inodes of a process' sockets; none for a process that has ended.
-fn sockets_of(roots: &Roots, pid: i32) -> Result<Vec<u64>, ProbeError> {
+pub(in crate::host) fn sockets_of(roots: &Roots, pid: i32) -> Result<Vec<u64>, ProbeError> {
     let path = directory(roots, pid).join("fd");
     let entries = match read_dir(&path) {
         Ok(entries) => entries.flatten(),

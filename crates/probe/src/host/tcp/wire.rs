@@ -1,13 +1,12 @@
-//! The messages of sock_diag: linux/inet_diag.h, linux/netlink.h and `struct tcp_info` of linux/tcp.h, read field by
+//! The messages of sock_diag: linux/inet_diag.h and `struct tcp_info` of linux/tcp.h, read field by
 //! field with checks. The structure grew with the kernel, so each field may be missing; a ready-made decoder that wants
 //! all of it would fail on every kernel older than itself.
 
+use crate::host::netlink::{attribute, u32_at, u64_at};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// SOCK_DIAG_BY_FAMILY.
-const REQUEST_TYPE: u16 = 20;
-/// NLM_F_REQUEST, and NLM_F_DUMP for all that fit.
-const REQUEST_FLAGS: u16 = 0x1 | 0x300;
+pub(super) const SOCKET: u16 = 20;
 const IPPROTO_TCP: u8 = 6;
 pub(super) const AF_INET: u8 = 2;
 pub(super) const AF_INET6: u8 = 10;
@@ -15,10 +14,7 @@ pub(super) const AF_INET6: u8 = 10;
 const INFO: u16 = 2;
 /// Established, FIN_WAIT1 and CLOSE_WAIT: the states with data to send.
 const STATES: u32 = 1 << 1 | 1 << 4 | 1 << 8;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const HEADER_BYTES: usize = 16;
-const REQUEST_BYTES: usize = HEADER_BYTES + 56;
+const REQUEST_BYTES: usize = 56;
 const MESSAGE_BYTES: usize = 72;
 
 /// One connection.
@@ -32,8 +28,8 @@ pub(super) struct Socket {
     pub(super) info: Info,
 }
 
-/// What matters of `struct tcp_info`. Present from kernel: 4.6 notsent and min_rtt, 4.9 delivery rate, 4.10 the
-/// three times; acknowledged and received bytes from 4.1, the rest always.
+/// What matters of `struct tcp_info`. Present from kernel: 4.1 acknowledged and received bytes, 4.2 segments, 4.6
+/// notsent and min_rtt, 4.9 delivery rate, 4.10 the three times, 4.19 sent bytes, 5.4 the peer's window; the rest always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Info {
     pub(super) send_segment_bytes: Option<u32>,
@@ -42,12 +38,16 @@ pub(super) struct Info {
     pub(super) retransmits: Option<u32>,
     pub(super) bytes_acked: Option<u64>,
     pub(super) bytes_received: Option<u64>,
+    pub(super) segments_out: Option<u32>,
+    pub(super) segments_in: Option<u32>,
     pub(super) notsent_bytes: Option<u32>,
     pub(super) min_rtt_us: Option<u32>,
     pub(super) delivery_bytes_per_s: Option<u64>,
     pub(super) busy_us: Option<u64>,
     pub(super) rwnd_limited_us: Option<u64>,
     pub(super) sndbuf_limited_us: Option<u64>,
+    pub(super) bytes_sent: Option<u64>,
+    pub(super) peer_window_bytes: Option<u32>,
 }
 
 impl Info {
@@ -64,6 +64,8 @@ impl Info {
             retransmits: u32_at(bytes, 100),
             bytes_acked: u64_at(bytes, 120),
             bytes_received: u64_at(bytes, 128),
+            segments_out: u32_at(bytes, 136),
+            segments_in: u32_at(bytes, 140),
             notsent_bytes: u32_at(bytes, 144),
             // All bits set: no round trip was measured yet.
             min_rtt_us: u32_at(bytes, 148).filter(|rtt| *rtt != u32::MAX),
@@ -71,55 +73,24 @@ impl Info {
             busy_us: u64_at(bytes, 168),
             rwnd_limited_us: u64_at(bytes, 176),
             sndbuf_limited_us: u64_at(bytes, 184),
+            bytes_sent: u64_at(bytes, 200),
+            peer_window_bytes: u32_at(bytes, 228),
         }
     }
 }
 
-/// What one datagram from the kernel said.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) sockets: Vec<Socket>,
-    /// The answer is complete.
-    pub(super) done: bool,
-    /// The kernel refused, with this error number.
-    pub(super) error: Option<i32>,
-}
-
-/// Asks for all connections of an address family.
-pub(super) fn request(family: u8, sequence: u32) -> [u8; REQUEST_BYTES] {
+/// The body of a request for all connections of an address family.
+pub(super) fn request(family: u8) -> [u8; REQUEST_BYTES] {
     let mut out = [0; REQUEST_BYTES];
-    out[0..4].copy_from_slice(&(REQUEST_BYTES as u32).to_ne_bytes());
-    out[4..6].copy_from_slice(&REQUEST_TYPE.to_ne_bytes());
-    out[6..8].copy_from_slice(&REQUEST_FLAGS.to_ne_bytes());
-    out[8..12].copy_from_slice(&sequence.to_ne_bytes());
-    out[16] = family;
-    out[17] = IPPROTO_TCP;
-    out[18] = 1 << (INFO - 1);
-    out[20..24].copy_from_slice(&STATES.to_ne_bytes());
+    out[0] = family;
+    out[1] = IPPROTO_TCP;
+    out[2] = 1 << (INFO - 1);
+    out[4..8].copy_from_slice(&STATES.to_ne_bytes());
     out
 }
 
-/// Reads one datagram, leaving out messages of other requests.
-pub(super) fn parse(datagram: &[u8], sequence: u32) -> Answer {
-    let mut answer = Answer::default();
-    let mut rest = datagram;
-    while let Some(length) = u32_at(rest, 0).map(|length| length as usize) {
-        let Some(message) = rest.get(HEADER_BYTES..length) else { break };
-        let (kind, number) = (u16_at(rest, 4), u32_at(rest, 8));
-        if number == Some(sequence) {
-            match kind {
-                Some(REQUEST_TYPE) => answer.sockets.extend(socket(message)),
-                Some(NLMSG_DONE) => answer.done = true,
-                Some(NLMSG_ERROR) => answer.error = u32_at(message, 0).map(|code| (code as i32).saturating_neg()),
-                _ => {}
-            }
-        }
-        rest = rest.get(aligned(length)..).unwrap_or_default();
-    }
-    answer
-}
-
-fn socket(message: &[u8]) -> Option<Socket> {
+/// The connection that a message is about.
+pub(super) fn socket(message: &[u8]) -> Option<Socket> {
     let family = *message.first()?;
     let inode = u64::from(u32_at(message, 68)?);
     Some(Socket {
@@ -127,9 +98,7 @@ fn socket(message: &[u8]) -> Option<Socket> {
         local: address(family, message.get(4..6)?, message.get(8..24)?)?,
         peer: address(family, message.get(6..8)?, message.get(24..40)?)?,
         send_queue_bytes: u32_at(message, 60)?,
-        info: attributes(message.get(MESSAGE_BYTES..)?)
-            .find(|(kind, _)| *kind == INFO)
-            .map(|(_, info)| Info::parse(info))?,
+        info: Info::parse(attribute(message.get(MESSAGE_BYTES..)?, INFO)?),
     })
 }
 
@@ -144,46 +113,21 @@ fn address(family: u8, port: &[u8], bytes: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let length = usize::from(u16_at(bytes, 0)?);
-        let value = bytes.get(4..length)?;
-        let kind = u16_at(bytes, 2)?;
-        bytes = bytes.get(aligned(length)..).unwrap_or_default();
-        Some((kind, value))
-    })
-}
-
-fn aligned(length: usize) -> usize {
-    length.saturating_add(3) & !3
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::host::netlink::tests::message;
+    use crate::host::netlink::{Message, messages};
     use proptest::prelude::*;
 
-    fn message(kind: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
-        let mut out = ((HEADER_BYTES + body.len()) as u32).to_ne_bytes().to_vec();
-        out.extend(kind.to_ne_bytes());
-        out.extend([0; 2]);
-        out.extend(sequence.to_ne_bytes());
-        out.extend([0; 4]);
-        out.extend(body);
-        out
+    /// The connections in a datagram that answers request 7.
+    fn parse(datagram: &[u8]) -> Vec<Socket> {
+        let body = |message| match message {
+            Message::Body(SOCKET, body) => socket(body),
+            _ => None,
+        };
+        messages(datagram, 7).filter_map(body).collect()
     }
 
     /// A connection 10.0.0.1:5432 ↔ 10.0.0.2:40000 with so many bytes of tcp_info.
@@ -199,8 +143,11 @@ mod tests {
         info[16..20].copy_from_slice(&1448u32.to_ne_bytes());
         info[24..28].copy_from_slice(&3u32.to_ne_bytes());
         info[144..148].copy_from_slice(&99u32.to_ne_bytes());
+        info[136..140].copy_from_slice(&11u32.to_ne_bytes());
         info[148..152].copy_from_slice(&u32::MAX.to_ne_bytes());
         info[176..184].copy_from_slice(&55u64.to_ne_bytes());
+        info[200..208].copy_from_slice(&66u64.to_ne_bytes());
+        info[228..232].copy_from_slice(&65_535u32.to_ne_bytes());
         body.extend(((4 + info_bytes) as u16).to_ne_bytes());
         body.extend(INFO.to_ne_bytes());
         body.extend(&info[..info_bytes]);
@@ -209,11 +156,8 @@ mod tests {
 
     #[test]
     fn a_connection_of_a_present_kernel_is_read_whole() {
-        let mut datagram = message(REQUEST_TYPE, 7, &connection(232));
-        datagram.extend(message(NLMSG_DONE, 7, &[0; 4]));
-        let answer = parse(&datagram, 7);
-        assert!(answer.done && answer.error.is_none());
-        let socket = &answer.sockets[0];
+        let sockets = parse(&message(SOCKET, 7, &connection(232)));
+        let socket = &sockets[0];
         assert_eq!((socket.inode, socket.send_queue_bytes), (4_242, 777));
         assert_eq!(
             (socket.local.to_string(), socket.peer.to_string()),
@@ -221,32 +165,31 @@ mod tests {
         );
         assert_eq!(socket.info.unacked_bytes(), Some(4_344));
         assert_eq!((socket.info.notsent_bytes, socket.info.rwnd_limited_us), (Some(99), Some(55)));
-        assert_eq!(socket.info.min_rtt_us, None);
+        assert_eq!((socket.info.segments_out, socket.info.bytes_sent), (Some(11), Some(66)));
+        assert_eq!((socket.info.min_rtt_us, socket.info.peer_window_bytes), (None, Some(65_535)));
     }
 
     #[test]
     fn an_old_kernels_shorter_info_leaves_fields_out() {
-        let answer = parse(&message(REQUEST_TYPE, 1, &connection(104)), 1);
-        let info = answer.sockets[0].info;
+        let info = parse(&message(SOCKET, 7, &connection(104)))[0].info;
         assert_eq!((info.retransmits, info.bytes_acked, info.rwnd_limited_us), (Some(0), None, None));
+        let info = parse(&message(SOCKET, 7, &connection(192)))[0].info;
+        assert_eq!((info.sndbuf_limited_us, info.bytes_sent, info.peer_window_bytes), (Some(0), None, None));
     }
 
     #[test]
-    fn answers_to_another_request_are_passed_over_and_refusals_seen() {
-        assert_eq!(parse(&message(REQUEST_TYPE, 1, &connection(104)), 2), Answer::default());
-        let refused = parse(&message(NLMSG_ERROR, 2, &(-2i32).to_ne_bytes()), 2);
-        assert_eq!(refused.error, Some(2));
+    fn answers_to_another_request_are_passed_over() {
+        assert_eq!(parse(&message(SOCKET, 8, &connection(232))), []);
     }
 
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
-            parse(&bytes, 0);
+            parse(&bytes);
             socket(&bytes);
-            attributes(&bytes).count();
-            parse(&message(REQUEST_TYPE, 1, &bytes), 1);
-            let whole = message(REQUEST_TYPE, 1, &connection(232));
-            parse(&whole[..bytes.len().min(whole.len())], 1);
+            parse(&message(SOCKET, 7, &bytes));
+            let whole = message(SOCKET, 7, &connection(232));
+            parse(&whole[..bytes.len().min(whole.len())]);
         }
     }
 }
