@@ -12,6 +12,7 @@ mod meta;
 mod outcome;
 mod path;
 mod point;
+mod process_use;
 mod queue;
 mod registry;
 mod sample;
@@ -28,6 +29,7 @@ pub use meta::{ClockAnchor, DeclaredVolume, Device, HostFacts, Meta, Role, Targe
 pub use outcome::{ArmOutcome, ArmTable, Expected, ExpectedAll, Outcome, ParamValue};
 pub use path::{Binding, Path};
 pub use point::{Batch, Epoch, Point, Rate, RateError, Track, rate_between};
+pub use process_use::{ProcessUse, SessionUse};
 pub use queue::{Queue, QueueSpec, Source, Term};
 pub use registry::Registry;
 pub use sample::{Sample, Text};
