@@ -1,170 +1,92 @@
 //! The active-session histogram: how many sessions were active on average, doing what, and where the kernel held them.
+//! Shares are of the time of all active sessions, and beside them of the waits alone.
 
 use crate::Style;
 use crate::page::Page;
 use crate::style::Tone;
 use crate::table::{Cell, cells};
-use crate::text::{clean, cut};
-use backwater_model::{Sample, Unit};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::text::{clean, cut, pad_left, width};
+use backwater_diagnose::commit::{Group, GroupBy, Slice, Tally};
+use backwater_model::Unit;
+use std::collections::BTreeMap;
 
 /// Characters of the largest group's bar, and from which width on it is long.
 const BAR: usize = 10;
 const LONG_BAR: usize = 20;
 const ROOM_FOR_LONG_BAR: usize = 100;
-/// Groups shown; the rest is added up in one line.
-const GROUPS: usize = 20;
-/// Longest name of a group: of a query, its beginning.
+/// Longest name of a group: of a query, its beginning; shorter where names stand side by side.
 const LONGEST_NAME: usize = 120;
+const LONGEST_OF_MANY: usize = 40;
 /// Kernel waits named beside a group.
 const KERNEL_WAITS: usize = 2;
+/// Rows and columns of the plot over time.
+const ROWS: usize = 10;
+const MOST_COLUMNS: usize = 100;
 
-const ON_CPU: &str = "on CPU";
-
-/// What sessions are counted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupBy {
-    /// The server's wait event, `on CPU` where there is none.
-    WaitEvent,
-    /// The statement, by its identifier where there is one, else by its text.
-    Query,
-    /// The role.
-    User,
-    /// application_name.
-    Application,
-    /// The kernel function a process sleeps in.
-    KernelWait,
-    /// The queue a session waits on.
-    Queue,
-}
-
-#[derive(Default)]
-struct Group {
-    name: String,
-    samples: usize,
-    on_cpu: usize,
-    kernel_waits: BTreeMap<String, usize>,
-    waits: BTreeMap<String, usize>,
-}
-
-/// Active sessions by group, the largest first: average number, share, a bar with its part on CPU marked, and the
-/// kernel's waits beside the server's. Idle sessions, and background processes that wait for work, are left out.
-pub fn ash(samples: &[Sample], by: GroupBy, style: &Style) -> String {
+/// Groups of active sessions, the largest first: average number, share of session time and of waits, a bar with its part on
+/// CPU marked, and the kernel's waits beside the server's. Idle sessions, and background processes that wait for work or carry
+/// WAL, are left out. At most `most` groups are shown; the rest is added up.
+pub fn ash(tally: &Tally, most: usize, style: &Style) -> String {
     let mut page = Page::new(style);
-    let looks = samples.iter().map(|sample| sample.at).collect::<BTreeSet<_>>().len();
-    let active: Vec<&Sample> = samples.iter().filter(|sample| is_active(sample)).collect();
-    if active.is_empty() {
-        page.paragraph(Tone::Plain, &format!("No session was active in {looks} looks."), 0);
+    if tally.samples == 0 {
+        page.paragraph(Tone::Plain, &format!("No session was active in {} looks.", tally.looks), 0);
         return page.finish();
     }
-    let groups = groups(&active, by);
-    let average = active.len() as f64 / looks as f64;
-    let text = format!("{} active sessions on average, {looks} looks, by {}", Unit::Count.show(average), title(by));
-    page.heading(&text, 0);
-    let largest = groups.first().map_or(1, |group| group.samples);
-    let row = |group: &Group| row(group, by, Total { looks, active: active.len(), largest }, style);
-    let rows: Vec<Vec<Cell>> = groups.iter().take(GROUPS).map(row).collect();
-    let beside = if by == GroupBy::KernelWait { "server waits" } else { "kernel waits" };
-    page.ready(&cells(&[title(by), "sessions", "share", "", beside], &rows, style), 0);
-    if groups.len() > GROUPS {
-        let rest: usize = groups.iter().skip(GROUPS).map(|group| group.samples).sum();
-        let share = Unit::Ratio.show(rest as f64 / active.len() as f64);
-        page.paragraph(Tone::Faint, &format!("{} more with {share} together", groups.len() - GROUPS), 0);
+    let titles: Vec<&str> = tally.by.iter().map(|by| by.title()).collect();
+    let average = Unit::Count.show(tally.sessions());
+    page.heading(&format!("{average} active sessions on average, {} looks, by {}", tally.looks, titles.join(", ")), 0);
+    let largest = tally.groups.first().map_or(1, |group| group.samples);
+    let rows: Vec<Vec<Cell>> = tally.groups.iter().take(most).map(|group| row(group, tally, largest, style)).collect();
+    let beside = if tally.by.contains(&GroupBy::KernelWait) { "server waits" } else { "kernel waits" };
+    let figures = if titles.len() > 1 {
+        &["sessions", "of time", "of waits"][..]
+    } else {
+        &["sessions", "of time", "of waits", ""]
+    };
+    let last = (!is_crossed_with_kernel(tally)).then_some(beside);
+    let headers: Vec<&str> = titles.iter().chain(figures).copied().chain(last).collect();
+    page.ready(&cells(&headers, &rows, style), 0);
+    let rest = tally.groups.get(most..).unwrap_or_default();
+    if !rest.is_empty() {
+        let share: f64 = rest.iter().map(|group| group.session_time_ratio).sum();
+        page.paragraph(Tone::Faint, &format!("{} more with {} together", rest.len(), Unit::Ratio.show(share)), 0);
     }
     page.paragraph(Tone::Faint, &format!("{} on CPU  {} waiting", style.sign("▒", "+"), style.sign("█", "#")), 0);
+    if tally.contested > 0 {
+        let share = Unit::Ratio.show(tally.contested as f64 / tally.waiting.max(1) as f64);
+        let text = format!(
+            "In {} of {} waits ({share}) the kernel says that the process runs. It is asked a moment after the server, so waits \
+             shorter than that moment disagree by chance.",
+            tally.contested, tally.waiting
+        );
+        page.paragraph(Tone::Faint, &text, 0);
+    }
     page.finish()
 }
 
-/// Idle sessions, and processes in a wait of the class Activity (which means: for work), are not active.
-fn is_active(sample: &Sample) -> bool {
-    !sample.state.as_deref().is_some_and(|state| state.starts_with("idle") || state == "disabled")
-        && sample.wait_event_type.as_deref() != Some("Activity")
+/// Whether kernel waits stand in a column of their own already.
+fn is_crossed_with_kernel(tally: &Tally) -> bool {
+    tally.by.len() > 1 && tally.by.contains(&GroupBy::KernelWait)
 }
 
-/// The server sees no wait, and the kernel does not either. (A process without a wait event may well sleep in the
-/// kernel: in a write, a read, a page fault.)
-fn is_on_cpu(sample: &Sample) -> bool {
-    let sleeps = sample.kernel_wait.is_some() || matches!(sample.kernel_state, Some('D' | 'S'));
-    sample.wait_event.is_none() && !sleeps
-}
-
-fn groups(active: &[&Sample], by: GroupBy) -> Vec<Group> {
-    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
-    for sample in active {
-        let group = groups.entry(key(sample, by)).or_default();
-        if group.name.is_empty() {
-            group.name = name(sample, by);
-        }
-        group.samples += 1;
-        group.on_cpu += usize::from(is_on_cpu(sample));
-        if let Some(wait) = sample.kernel_wait.as_deref() {
-            *group.kernel_waits.entry(wait.to_owned()).or_default() += 1;
-        }
-        *group.waits.entry(wait(sample)).or_default() += 1;
-    }
-    let mut list: Vec<Group> = groups.into_values().collect();
-    // Stable: groups of one size stay in order of name.
-    list.sort_by_key(|group| std::cmp::Reverse(group.samples));
-    list
-}
-
-/// Statements that differ only in text belong together where the server identifies them.
-fn key(sample: &Sample, by: GroupBy) -> String {
-    match (by, sample.query_id) {
-        (GroupBy::Query, Some(id)) => format!("id {id}"),
-        _ => name(sample, by),
-    }
-}
-
-fn name(sample: &Sample, by: GroupBy) -> String {
-    let text = |value: &Option<backwater_model::Text>, none: &str| value.as_deref().unwrap_or(none).to_owned();
-    let background = sample.backend_type.as_deref().filter(|kind| *kind != "client backend");
-    match by {
-        GroupBy::WaitEvent => wait(sample),
-        GroupBy::Query => text(&sample.query, background.unwrap_or("(text not visible)")),
-        GroupBy::User => text(&sample.user, background.unwrap_or("(none)")),
-        GroupBy::Application => text(&sample.application, background.unwrap_or("(none)")),
-        GroupBy::KernelWait => text(&sample.kernel_wait, "(runs, or not visible)"),
-        GroupBy::Queue => text(&sample.queue, "(none)"),
-    }
-}
-
-fn wait(sample: &Sample) -> String {
-    match (sample.wait_event_type.as_deref(), sample.wait_event.as_deref()) {
-        (Some(class), Some(event)) => format!("{class}:{event}"),
-        (None, Some(event)) => event.to_owned(),
-        _ if is_on_cpu(sample) => ON_CPU.to_owned(),
-        _ => "no wait event, asleep in the kernel".to_owned(),
-    }
-}
-
-fn title(by: GroupBy) -> &'static str {
-    match by {
-        GroupBy::WaitEvent => "wait event",
-        GroupBy::Query => "query",
-        GroupBy::User => "user",
-        GroupBy::Application => "application",
-        GroupBy::KernelWait => "kernel wait",
-        GroupBy::Queue => "queue",
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Total {
-    looks: usize,
-    active: usize,
-    largest: usize,
-}
-
-fn row(group: &Group, by: GroupBy, total: Total, style: &Style) -> Vec<Cell> {
-    let beside = if by == GroupBy::KernelWait { &group.waits } else { &group.kernel_waits };
-    vec![
-        Cell::new(cut(&clean(&group.name, style), LONGEST_NAME, style), Tone::Strong),
-        Cell::from(Unit::Count.show(group.samples as f64 / total.looks as f64)),
-        Cell::from(Unit::Ratio.show(group.samples as f64 / total.active as f64)),
-        Cell::new(bar(group, total.largest, style), Tone::Accent(0)).whole(),
-        Cell::new(most(beside, group.samples), Tone::Faint),
-    ]
+fn row(group: &Group, tally: &Tally, largest: usize, style: &Style) -> Vec<Cell> {
+    let by_kernel = tally.by.contains(&GroupBy::KernelWait);
+    let beside = if by_kernel { &group.waits } else { &group.kernel_waits };
+    let longest = if group.names.len() > 1 { LONGEST_OF_MANY } else { LONGEST_NAME };
+    let names = group.names.iter().enumerate().map(|(place, name)| {
+        let tone = if place == 0 { Tone::Strong } else { Tone::Plain };
+        Cell::new(cut(&clean(name, style), longest, style), tone)
+    });
+    let waits = if group.wait_ratio > 0.0 { Unit::Ratio.show(group.wait_ratio) } else { "–".to_owned() };
+    let figures = [
+        Cell::from(Unit::Count.show(group.sessions)),
+        Cell::from(Unit::Ratio.show(group.session_time_ratio)),
+        Cell::from(waits),
+    ];
+    // Where several names stand side by side there is no room for bars.
+    let bar = (tally.by.len() <= 1).then(|| Cell::new(bar(group, largest, style), Tone::Accent(0)).whole());
+    let last = (!is_crossed_with_kernel(tally)).then(|| Cell::new(most(beside, group.samples), Tone::Faint));
+    names.chain(figures).chain(bar).chain(last).collect()
 }
 
 /// The part on CPU, then the part that waits. A group that is there has at least one character.
@@ -177,18 +99,118 @@ fn bar(group: &Group, largest: usize, style: &Style) -> String {
 }
 
 /// The most frequent of the waits, each with its share of the group.
-fn most(waits: &BTreeMap<String, usize>, of: usize) -> String {
-    let mut list: Vec<_> = waits.iter().collect();
-    list.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    let show = |(name, count): &(&String, &usize)| format!("{name} {}", Unit::Ratio.show(**count as f64 / of as f64));
-    list.iter().take(KERNEL_WAITS).map(show).collect::<Vec<_>>().join(", ")
+fn most(waits: &[(String, usize)], of: usize) -> String {
+    let show = |(name, count): &(String, usize)| format!("{name} {}", Unit::Ratio.show(*count as f64 / of as f64));
+    waits.iter().take(KERNEL_WAITS).map(show).collect::<Vec<_>>().join(", ")
+}
+
+/// Active sessions over time, stacked by class of wait with the part on CPU at the bottom. A slice
+/// without looks is left blank.
+pub fn ash_over_time(slices: &[Slice], style: &Style) -> String {
+    let classes = classes(slices);
+    let sum = |slice: &BTreeMap<String, f64>| slice.values().filter(|value| value.is_finite()).sum::<f64>();
+    let highest = slices.iter().filter_map(|slice| slice.sessions.as_ref()).map(sum).fold(0.0, f64::max);
+    let mut page = Page::new(style);
+    if classes.is_empty() || highest <= 0.0 {
+        return page.finish();
+    }
+    page.heading("Active sessions over time, by class of wait", 0);
+    let top = Unit::Count.show(highest);
+    let gutter = width(&top).max(1);
+    let columns = style.columns().saturating_sub(gutter + 1).clamp(1, MOST_COLUMNS);
+    let shown = squeeze(slices, columns);
+    for row in (0..ROWS).rev() {
+        let label = if row == ROWS - 1 {
+            top.as_str()
+        } else if row == 0 {
+            "0"
+        } else {
+            ""
+        };
+        let height = (row as f64 + 0.5) / ROWS as f64 * highest;
+        let line: String = shown.iter().map(|slice| cell(slice.as_ref(), height, &classes, style)).collect();
+        page.ready(&format!("{}{}{line}", pad_left(label, gutter), style.sign("┤", "|")), 0);
+    }
+    let (first, last) = (slices.first().map_or(0.0, |s| s.at_s), slices.last().map_or(0.0, |s| s.at_s));
+    let span = format!("{} to {}", Unit::Seconds.show(first), Unit::Seconds.show(last));
+    page.paragraph(Tone::Faint, &span, gutter + 1);
+    let names: Vec<String> =
+        classes.iter().map(|class| format!("{} {}", class.sign, clean(&class.name, style))).collect();
+    page.paragraph(Tone::Faint, &names.join("  "), gutter + 1);
+    page.finish()
+}
+
+/// A class of waits in the plot.
+struct Class {
+    name: String,
+    sign: char,
+    tone: Tone,
+}
+
+/// Signs in the order in which they are given where a class's own letter is taken.
+const SPARE: &str = "XYZVUWQ";
+
+/// The classes seen: on CPU first, then the largest first.
+fn classes(slices: &[Slice]) -> Vec<Class> {
+    let mut sums: BTreeMap<&str, f64> = BTreeMap::new();
+    for (name, value) in slices.iter().filter_map(|slice| slice.sessions.as_ref()).flatten() {
+        *sums.entry(name).or_default() += value;
+    }
+    let mut names: Vec<(&str, f64)> = sums.into_iter().filter(|(_, sum)| *sum > 0.0).collect();
+    names.sort_by(|a, b| (b.0 == "on CPU").cmp(&(a.0 == "on CPU")).then(b.1.total_cmp(&a.1)));
+    let mut taken = String::new();
+    let sign = |name: &str, taken: &mut String| {
+        let letters = name.chars().filter(char::is_ascii_alphabetic).map(|letter| letter.to_ascii_uppercase());
+        let own: Vec<char> = if name == "on CPU" { vec!['+'] } else { letters.collect() };
+        let free = own.into_iter().chain(SPARE.chars()).find(|letter| !taken.contains(*letter)).unwrap_or('#');
+        taken.push(free);
+        free
+    };
+    let one = |(place, (name, _)): (usize, (&str, f64))| Class {
+        name: name.to_owned(),
+        sign: sign(name, &mut taken),
+        tone: if name == "on CPU" { Tone::Good } else { Tone::Accent(place) },
+    };
+    names.into_iter().enumerate().map(one).collect()
+}
+
+/// As many slices as there are columns, by the mean of neighbours, those without looks apart.
+fn squeeze(slices: &[Slice], columns: usize) -> Vec<Option<BTreeMap<String, f64>>> {
+    let count = slices.len().min(columns);
+    let part = |column: usize| &slices[column * slices.len() / count..(column + 1) * slices.len() / count];
+    let mean = |part: &[Slice]| {
+        let known: Vec<_> = part.iter().filter_map(|slice| slice.sessions.as_ref()).collect();
+        let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+        for (name, value) in known.iter().flat_map(|slice| slice.iter()) {
+            *sums.entry(name.clone()).or_default() += value / known.len() as f64;
+        }
+        (!known.is_empty()).then_some(sums)
+    };
+    (0..count).map(|column| mean(part(column))).collect()
+}
+
+/// What stands at a height of a column.
+fn cell(slice: Option<&BTreeMap<String, f64>>, height: f64, classes: &[Class], style: &Style) -> String {
+    let Some(slice) = slice else { return " ".to_owned() };
+    let mut upto = 0.0;
+    for class in classes {
+        upto += slice.get(&class.name).copied().unwrap_or(0.0);
+        if height < upto {
+            return style.paint(class.tone, &class.sign.to_string());
+        }
+    }
+    " ".to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::samples_for_tests::STYLES;
-    use backwater_model::Moment;
+    use backwater_diagnose::commit::tally;
+    use backwater_model::{Moment, Sample};
+    use proptest::prelude::*;
+
+    const MOST: usize = 20;
 
     fn sample(at: i64, wait: Option<(&str, &str)>, kernel: Option<&str>, query: &str) -> Sample {
         Sample {
@@ -215,30 +237,73 @@ mod tests {
             list.push(Sample { state: Some("idle in transaction".into()), ..sample(look, None, None, "") });
             let idle = Some(("Activity", "CheckpointerMain"));
             list.push(Sample { state: None, ..sample(look, idle, Some("ep_poll"), "") });
+            let working = sample(look, Some(("IO", "WALSync")), None, "");
+            list.push(Sample { state: None, backend_type: Some("walwriter".into()), ..working });
         }
+        list.push(Sample { kernel_state: Some('R'), ..sample(9, Some(("LWLock", "WALWrite")), None, "COMMIT") });
         list
+    }
+
+    fn by(by: &[GroupBy]) -> Tally {
+        tally(samples().iter(), None, by)
     }
 
     #[test]
     fn sessions_are_counted_by_what_they_wait_on() {
         for (name, style) in STYLES {
-            insta::assert_snapshot!(format!("ash_{name}"), ash(&samples(), GroupBy::WaitEvent, &style));
+            insta::assert_snapshot!(format!("ash_{name}"), ash(&by(&[GroupBy::WaitEvent]), MOST, &style));
         }
-        insta::assert_snapshot!("ash_query", ash(&samples(), GroupBy::Query, &Style::plain(80)));
-        insta::assert_snapshot!("ash_kernel", ash(&samples(), GroupBy::KernelWait, &Style::plain(80)));
+        insta::assert_snapshot!("ash_query", ash(&by(&[GroupBy::Query]), MOST, &Style::plain(80)));
+        insta::assert_snapshot!("ash_kernel", ash(&by(&[GroupBy::KernelWait]), MOST, &Style::plain(80)));
+        let crossed = [GroupBy::WaitEvent, GroupBy::Query, GroupBy::User, GroupBy::Application];
+        insta::assert_snapshot!("ash_crossed", ash(&by(&crossed), MOST, &Style::plain(120)));
     }
 
     #[test]
     fn endless_query_texts_are_cut_and_many_groups_added_up() {
         let long = "SELECT ".repeat(10_000);
         let list: Vec<_> = (0..30).map(|n| sample(0, None, None, &format!("{n} {long}"))).collect();
-        let text = ash(&list, GroupBy::Query, &Style::plain(80));
+        let text = ash(&tally(list.iter(), None, &[GroupBy::Query]), MOST, &Style::plain(80));
         assert!(text.contains("10 more with 33.3 % together"), "{text}");
         assert!(text.len() < 10_000, "{}", text.len());
     }
 
     #[test]
     fn no_samples_are_no_error() {
-        assert_eq!(ash(&[], GroupBy::User, &Style::plain(80)), "No session was active in 0 looks.\n");
+        let none = tally([].iter(), Some(7), &[GroupBy::User]);
+        assert_eq!(ash(&none, MOST, &Style::plain(80)), "No session was active in 7 looks.\n");
+        assert_eq!(ash_over_time(&[], &Style::plain(80)), "");
+        assert_eq!(ash_over_time(&[Slice { at_s: 0.0, sessions: None }], &Style::plain(80)), "");
+    }
+
+    fn slice(parts: &[(&str, f64)]) -> Option<BTreeMap<String, f64>> {
+        Some(parts.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect())
+    }
+
+    #[test]
+    fn classes_are_stacked_over_time_and_holes_stay_blank() {
+        let mut slices: Vec<_> = (0..30)
+            .map(|n| (f64::from(n), slice(&[("on CPU", 1.0), ("IO", f64::from(n) / 10.0), ("IPC", 0.5)])))
+            .map(|(at_s, sessions)| Slice { at_s, sessions })
+            .collect();
+        slices[12].sessions = None;
+        for (name, style) in STYLES {
+            insta::assert_snapshot!(format!("ash_time_{name}"), ash_over_time(&slices, &style));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_of_the_plot_is_wider_than_the_style(
+            slices in proptest::collection::vec(
+                (0.0..1e6_f64, proptest::option::of(proptest::collection::btree_map(".{0,12}", 0.0..1e9_f64, 0..9))), 0..200),
+            columns in 20usize..140, unicode: bool,
+        ) {
+            let style = Style { color: false, width: columns, unicode };
+            let slices: Vec<_> = slices.into_iter().map(|(at_s, sessions)| Slice { at_s, sessions }).collect();
+            for line in ash_over_time(&slices, &style).lines() {
+                prop_assert!(width(line) <= columns.max(20), "{line:?}");
+            }
+        }
     }
 }

@@ -30,7 +30,7 @@ mod when;
 mod samples_for_tests;
 
 pub use advice::advice;
-pub use ash::{GroupBy, ash};
+pub use ash::{ash, ash_over_time};
 pub use check::{CheckRow, check};
 pub use comparison::comparison;
 pub use examined::{findings_in, unseen_in};

@@ -108,18 +108,30 @@ pub fn commit_queue(window: &Window, target: &str) -> Option<CommitQueue> {
 }
 
 /// How often a server's sessions were looked at in a window: once for each answer it gave; where that was not recorded, as
-/// often as the usual distance of looks that found somebody fits into the time from the first to the last of them.
-pub(crate) fn looks(window: &Window, target: &str) -> Option<usize> {
-    if let Some(track) = window.track(cat::PG_PROBE_RESPONSE.name, &[("target", target)]) {
-        let count = track.between(window.from, window.to).points.len();
-        if count > 0 {
-            return Some(count);
-        }
+/// often as the usual distance of looks that found somebody fits into the time from the first to the last of them. None where
+/// nobody looked.
+pub fn looks(window: &Window, target: &str) -> Option<usize> {
+    match answers(window, target) {
+        Some(track) => Some(track.points.len()),
+        None => expected_looks(&look_moments(window, target)),
     }
-    let mut moments: Vec<Moment> =
-        window.samples().iter().filter(|sample| *sample.target == *target).map(|sample| sample.at).collect();
+}
+
+/// One point for each answer of a server.
+fn answers<'a>(window: &'a Window, target: &str) -> Option<Track<'a>> {
+    let track = window.track(cat::PG_PROBE_RESPONSE.name, &[("target", target)])?;
+    Some(track.between(window.from, window.to)).filter(|track| !track.points.is_empty())
+}
+
+/// When a server's sessions were looked at; where answers were not recorded, when somebody was seen.
+pub(super) fn look_moments(window: &Window, target: &str) -> Vec<Moment> {
+    if let Some(track) = answers(window, target) {
+        return track.points.iter().map(|point| point.at).collect();
+    }
+    let own = window.samples().iter().filter(|sample| *sample.target == *target);
+    let mut moments: Vec<Moment> = own.map(|sample| sample.at).collect();
     moments.dedup();
-    expected_looks(&moments)
+    moments
 }
 
 /// Looks that these moments, at which somebody was seen, stand for: those that found nobody have no moment. None for none.

@@ -6,7 +6,8 @@
 //! besides: the kernel is asked a moment after the server, so waits shorter than that moment disagree by chance, but a large
 //! share says that what the server calls waiting is partly work.
 
-use backwater_model::{Sample, Text};
+use super::queue::look_moments;
+use backwater_model::{Moment, Sample, Text, Window};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -180,6 +181,42 @@ pub fn tally<'a>(samples: impl Iterator<Item = &'a Sample>, looks: Option<usize>
     tally
 }
 
+/// A piece of time: how many sessions were active in it on average, by class of wait.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Slice {
+    /// Its beginning, in seconds since the window's.
+    pub at_s: f64,
+    /// Sessions on average by class; none where nobody looked.
+    pub sessions: Option<BTreeMap<String, f64>>,
+}
+
+/// Active sessions over a window, in so many pieces of equal length, by class of wait. Sessions of several servers add up.
+pub fn over_time(window: &Window, pieces: usize) -> Vec<Slice> {
+    let length_s = window.seconds() / pieces.max(1) as f64;
+    let mut slices: Vec<Slice> =
+        (0..pieces).map(|piece| Slice { at_s: piece as f64 * length_s, sessions: None }).collect();
+    if length_s <= 0.0 {
+        return slices;
+    }
+    let place = |at: Moment| ((at.seconds_since(window.from) / length_s) as usize).min(pieces - 1);
+    for target in &window.meta.targets {
+        let mut looks = vec![0_usize; pieces];
+        look_moments(window, &target.name).into_iter().for_each(|at| looks[place(at)] += 1);
+        let own = || window.samples().iter().filter(|sample| *sample.target == *target.name);
+        for (slice, _) in slices.iter_mut().zip(&looks).filter(|(_, looks)| **looks > 0) {
+            slice.sessions.get_or_insert_with(BTreeMap::new);
+        }
+        for sample in own().filter(|sample| is_active(sample)) {
+            let at = place(sample.at);
+            // A look just before the end of one piece may be answered in the next.
+            let each = 1.0 / looks[at].max(1) as f64;
+            let sessions = slices[at].sessions.get_or_insert_with(BTreeMap::new);
+            *sessions.entry(name(sample, GroupBy::WaitClass)).or_default() += each;
+        }
+    }
+    slices
+}
+
 /// A group while it is counted.
 #[derive(Default)]
 struct Building {
@@ -303,6 +340,25 @@ mod tests {
         assert_eq!(counted.looks, 7);
         let blind: Vec<Sample> = samples().into_iter().map(|s| Sample { kernel_wait: None, ..s }).collect();
         assert_eq!(tally(blind.iter(), None, &[]).contested, 1);
+    }
+
+    #[test]
+    fn pieces_of_time_without_looks_are_holes() {
+        let meta = backwater_model::Meta {
+            targets: vec![backwater_model::Target { name: "lab".into(), ..Default::default() }],
+            ..Default::default()
+        };
+        let look = |tenth: i64| Sample {
+            target: "lab".into(),
+            at: Moment(tenth * 100_000),
+            ..sample(1, Some(("IO", "WALSync")), None, None)
+        };
+        let list = (0..20).chain(40..60).map(look).collect();
+        let window = Window::new(Moment(0), Moment(6_000_000), std::sync::Arc::new(meta), vec![], list, vec![]);
+        let slices = over_time(&window, 6);
+        let io = |slice: &Slice| slice.sessions.as_ref().map(|sessions| sessions["IO"]);
+        let expected = [Some(1.0), Some(1.0), None, None, Some(1.0), Some(1.0)];
+        assert!(slices.iter().zip(expected).all(|(slice, expected)| io(slice) == expected), "{slices:?}");
     }
 
     #[test]
