@@ -6,12 +6,17 @@ use super::tls;
 use crate::ProbeError;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio_postgres::{Client, Config, NoTls, config};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// What carries a client's messages; it must be polled (spawned) for the client to work, and ends with the connection.
 pub type ConnectionTask = Pin<Box<dyn Future<Output = Result<(), tokio_postgres::Error>> + Send>>;
+
+/// Hears what the server says besides its answers (`RAISE NOTICE` and the like), as soon as it is said.
+pub type Hearer = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How long a connection may take where the address does not say (libpq would wait for ever).
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,8 +37,21 @@ pub async fn connect_client(info: &ConnInfo) -> Result<(Client, ConnectionTask),
     Ok((opened.client, opened.task))
 }
 
+/// As [`connect_client`], with somebody who hears the server's notices.
+///
+/// # Errors
+/// As [`connect_client`].
+pub async fn connect_client_hearing(info: &ConnInfo, hearer: &Hearer) -> Result<(Client, ConnectionTask), ProbeError> {
+    let opened = open_hearing(info, Some(hearer)).await?;
+    Ok((opened.client, opened.task))
+}
+
 /// As [`connect_client`], telling which server it was.
 pub(super) async fn open(info: &ConnInfo) -> Result<Opened, ProbeError> {
+    open_hearing(info, None).await
+}
+
+async fn open_hearing(info: &ConnInfo, hearer: Option<&Hearer>) -> Result<Opened, ProbeError> {
     let mut failures = Vec::new();
     // prefer-standby takes anybody in a second round.
     let rounds: &[SessionAttrs] = match info.attrs {
@@ -43,7 +61,7 @@ pub(super) async fn open(info: &ConnInfo) -> Result<Opened, ProbeError> {
     for attrs in rounds {
         failures.clear();
         for server in &info.servers {
-            match to_server(info, server, *attrs).await {
+            match to_server(info, server, *attrs, hearer).await {
                 Ok(opened) => return Ok(opened),
                 Err(failure) => failures.push((server, failure)),
             }
@@ -53,7 +71,12 @@ pub(super) async fn open(info: &ConnInfo) -> Result<Opened, ProbeError> {
 }
 
 /// Tries one server, in the ways that sslmode allows, the preferred one first.
-async fn to_server(info: &ConnInfo, server: &Server, attrs: SessionAttrs) -> Result<Opened, Attempt> {
+async fn to_server(
+    info: &ConnInfo,
+    server: &Server,
+    attrs: SessionAttrs,
+    hearer: Option<&Hearer>,
+) -> Result<Opened, Attempt> {
     let local = matches!(server.address, Address::Unix(_));
     let ways: &[config::SslMode] = match info.tls.mode {
         _ if local => &[config::SslMode::Disable],
@@ -64,7 +87,7 @@ async fn to_server(info: &ConnInfo, server: &Server, attrs: SessionAttrs) -> Res
     };
     let mut first: Option<Attempt> = None;
     for way in ways {
-        match attempt(info, server, *way).await {
+        match attempt(info, server, *way, hearer).await {
             Ok((client, task)) => return fitting(client, task, server, attrs).await,
             // The first failure is the telling one.
             Err(failure) if failure.is_final() => return Err(first.unwrap_or(failure)),
@@ -74,24 +97,46 @@ async fn to_server(info: &ConnInfo, server: &Server, attrs: SessionAttrs) -> Res
     Err(first.unwrap_or(Attempt::TimedOut(CONNECT_TIMEOUT)))
 }
 
-async fn attempt(info: &ConnInfo, server: &Server, way: config::SslMode) -> Result<(Client, ConnectionTask), Attempt> {
+async fn attempt(
+    info: &ConnInfo,
+    server: &Server,
+    way: config::SslMode,
+    hearer: Option<&Hearer>,
+) -> Result<(Client, ConnectionTask), Attempt> {
     let config = config(info, server, way);
     let limit = info.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
     let connecting: Pin<Box<dyn Future<Output = _> + Send + '_>> = if way == config::SslMode::Disable {
         Box::pin(async {
             let (client, task) = config.connect(NoTls).await.map_err(Attempt::Failed)?;
-            Ok((client, Box::pin(task) as ConnectionTask))
+            Ok((client, carried(task, hearer)))
         })
     } else {
         let tls = MakeRustlsConnect::new(tls::client_config(&info.tls).map_err(Attempt::Unusable)?);
         let config = &config;
         Box::pin(async move {
             let (client, task) = config.connect(tls).await.map_err(Attempt::Failed)?;
-            Ok((client, Box::pin(task) as ConnectionTask))
+            Ok((client, carried(task, hearer)))
         })
     };
     // Config's own connect_timeout covers the socket alone; a server that accepts and then says nothing is late too.
     tokio::time::timeout(limit, connecting).await.unwrap_or(Err(Attempt::TimedOut(limit)))
+}
+
+/// The task that carries a connection's messages, and brings notices to whom they are for.
+fn carried<S, T>(mut connection: Connection<S, T>, hearer: Option<&Hearer>) -> ConnectionTask
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Some(hearer) = hearer.cloned() else { return Box::pin(connection) };
+    Box::pin(async move {
+        while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+            if let AsyncMessage::Notice(notice) = message? {
+                hearer(notice.message());
+            }
+        }
+        Ok(())
+    })
 }
 
 fn config(info: &ConnInfo, server: &Server, way: config::SslMode) -> Config {
