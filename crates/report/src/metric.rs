@@ -18,6 +18,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("dirty_peak_bytes", "dirty, peak"),
     ("residual_bytes", "dirty after the drain"),
     ("checkpoint_sync_max_s", "checkpoint sync, longest"),
+    ("checkpoint_unfinished_s", "checkpoint still running at the end, for"),
     ("failed", "failed"),
     ("idle_cpu_ratio", "idle CPU"),
 ];

@@ -106,6 +106,7 @@ fn seen(arm: &ArmOutcome) -> String {
         say("dirty up to ", "dirty_peak_bytes", ""),
         say("drain ", "drain_s", ""),
         say("checkpoint syncs up to ", "checkpoint_sync_max_s", "").filter(|_| synced),
+        say("a checkpoint still running after ", "checkpoint_unfinished_s", ""),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

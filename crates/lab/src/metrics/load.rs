@@ -2,7 +2,7 @@
 
 use super::{Metrics, Phases, Seen};
 use backwater_diagnose::cliff;
-use backwater_model::{Moment, Window, catalogue};
+use backwater_model::{Event, EventKind, Moment, Window, catalogue};
 
 /// Throughput as the load's own counter shows it: seconds since `from`, transactions a second, one value a second.
 pub fn throughput(window: &Window, from: Moment, to: Moment) -> Vec<(f64, f64)> {
@@ -39,6 +39,21 @@ fn checkpoints(seen: &Seen<'_>, into: &mut Metrics) {
     let points = track.between(seen.phases.load_start, seen.phases.end).points;
     let longest = points.windows(2).map(|pair| pair[1].value - pair[0].value).filter(|ms| *ms >= 0.0).reduce(f64::max);
     into.put("checkpoint_sync_max_s", longest.map(|ms| ms / 1e3));
+    into.put("checkpoint_unfinished_s", unfinished_checkpoint_s(seen));
+}
+
+/// How long the checkpoint had run that was still under way when the arm ended; its sync is in no counter yet. None where
+/// the last one that the log knows of had ended.
+fn unfinished_checkpoint_s(seen: &Seen<'_>) -> Option<f64> {
+    let (from, to) = (seen.phases.load_start, seen.phases.end);
+    let lines = seen.window.events_of(EventKind::Log).filter(|event| event.source == seen.primary);
+    let lines = lines.filter(|event| from <= event.at && event.at <= to);
+    let last = lines.filter(|event| event.message.contains("checkpoint starting:") || complete(event)).last()?;
+    (!complete(last)).then(|| to.seconds_since(last.at))
+}
+
+fn complete(event: &Event) -> bool {
+    event.message.contains("checkpoint complete:")
 }
 
 fn processors(window: &Window, phases: Phases, into: &mut Metrics) {
