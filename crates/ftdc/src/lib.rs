@@ -28,7 +28,7 @@
 //! From below to above: [`Documents`] are the documents of anything that can be read; [`Source`] is a file or a
 //! directory in its order; [`Decoder`] opens a chunk, whose values come as a [`Matrix`], column by column, or for some
 //! metrics only; [`parallel::decode`] uses several processors; [`Source::select`] gives named metrics of a stretch of
-//! time; `Summary` and `export` are what the command line shows.
+//! time; [`Source::summarise`] and [`export`] are what the command line shows.
 //!
 //! The format (there is no specification; `src/mongo/db/ftdc/` in MongoDB's source is what it is): BSON documents
 //! `{_id: date, type, ...}` one after the other. Type 0 is metadata, 2 a change of it (since 8.0), 1 a chunk: in its
@@ -43,7 +43,9 @@ mod deltas;
 mod document;
 pub mod encode;
 mod error;
+pub mod export;
 mod frames;
+mod json;
 mod limits;
 mod metadata;
 pub mod parallel;
@@ -51,6 +53,7 @@ mod rebuild;
 mod schema;
 mod select;
 mod source;
+mod summary;
 
 pub use bson::{Element, Elements, elements, find, find_path};
 pub use build::Builder;
@@ -58,8 +61,10 @@ pub use chunk::{Chunk, Decoder, Matrix};
 pub use document::{Document, DocumentKind};
 pub use error::{Damage, Fault, FtdcError};
 pub use frames::Documents;
+pub use json::{time_text, to_json};
 pub use limits::Limits;
 pub use metadata::Metadata;
 pub use schema::{Metric, MetricKind, Schema};
 pub use select::{Batch, Selection};
 pub use source::{Source, SourceDocuments, SourceFile};
+pub use summary::{GAP_MS, MetricSummary, Summary};

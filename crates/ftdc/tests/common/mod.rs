@@ -1,0 +1,80 @@
+//! Recordings made for tests: what a small mongod would write, with every type, a schema that changes, and metadata.
+#![allow(dead_code, clippy::unwrap_used)]
+
+use ftdc::encode::{Encoder, metadata};
+use ftdc::{Builder, Decoder, DocumentKind, Documents, Fault, FtdcError, Limits, Matrix};
+use std::path::Path;
+
+/// A second of a server's life.
+pub(crate) fn sample(second: i64, extra: bool) -> Vec<u8> {
+    let at = 1_700_000_000_000 + second * 1_000;
+    let mount = |m: Builder, free: i64| m.document("/", |d| d.int64("free", free).int64("capacity", 1 << 40));
+    let built = Builder::new().date("start", at).document("serverStatus", |s| {
+        let s = s.string("host", "a.example").double("uptime", second as f64 + 0.5).bool("ok", second % 7 != 0);
+        let s = s.document("wiredTiger", |w| {
+            w.document("cache", |c| {
+                c.int64("bytes dirty", (second * 7_919) % 100_000).double("maximum bytes configured", 1.33e11)
+            })
+        });
+        s.array("loads", |a| a.int32("0", (second % 100) as i32).int32("1", -1).string("2", "x"))
+    });
+    let built = built.document("systemMetrics", |m| m.document("mounts", |m| mount(mount(m, second), second + 1)));
+    let built = built.timestamp("optime", (at / 1_000) as u32, (second % 5) as u32);
+    let built = if extra { built.document("extra", |e| e.int32("n", 1)) } else { built };
+    built.date("end", at + 3).finish()
+}
+
+/// A file: metadata, then so many samples; from the middle on there is one metric more.
+pub(crate) fn file(first_second: i64, samples: i64, per_chunk: usize) -> Vec<u8> {
+    let build = Builder::new().document("buildInfo", |b| b.string("version", "7.0.0"));
+    let about = build.document("hostInfo", |h| h.document("system", |s| s.string("hostname", "a.example"))).finish();
+    let mut bytes = metadata(1_700_000_000_000 + first_second * 1_000, &about);
+    let mut encoder = Encoder::new(per_chunk);
+    for second in first_second..first_second + samples {
+        let at = 1_700_000_000_000 + second * 1_000;
+        let extra = second - first_second >= samples / 2;
+        bytes.extend(encoder.add(at, &sample(second, extra)).unwrap().unwrap_or_default());
+    }
+    bytes.extend(encoder.finish().unwrap_or_default());
+    bytes
+}
+
+/// What reading gives: every sample's time and values, and the faults.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Read {
+    pub(crate) times: Vec<i64>,
+    pub(crate) rows: Vec<Vec<i64>>,
+    pub(crate) documents: usize,
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// Reads everything in these bytes.
+pub(crate) fn read(bytes: &[u8]) -> Read {
+    read_with(bytes, Limits::default())
+}
+
+/// As [`read`], with limits.
+pub(crate) fn read_with(bytes: &[u8], limits: Limits) -> Read {
+    let mut read = Read::default();
+    let mut decoder = Decoder::new(limits);
+    let mut matrix = Matrix::default();
+    for document in Documents::new(bytes, Path::new("metrics.test"), limits) {
+        let outcome = document.and_then(|document| {
+            read.documents += 1;
+            if document.kind() != DocumentKind::Chunk {
+                return Ok(());
+            }
+            let chunk = decoder.open(&document)?;
+            chunk.read_into(&mut matrix).map_err(|damage| document.fault(damage))?;
+            read.times.extend(chunk.times().map_err(|damage| document.fault(damage))?);
+            read.rows.extend((0..chunk.samples()).map(|row| matrix.row(row).collect::<Vec<_>>()));
+            Ok(())
+        });
+        match outcome {
+            Ok(()) => {}
+            Err(FtdcError::Damaged(fault)) => read.faults.push(fault),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    read
+}
