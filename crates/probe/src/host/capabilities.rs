@@ -1,7 +1,7 @@
 //! What this host and this user allow to be seen, for `backwater check`.
 
 use super::{Roots, bdi, cgroup, file, pressure, tcp};
-use crate::ProbeError;
+use crate::{ProbeError, rights};
 
 /// One thing that may or may not be seen here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ fn device_stats(roots: &Roots) -> Capability {
     let dir = roots.debugfs.join("bdi");
     let Err(source) = std::fs::read_dir(&dir) else { return judged(what, None, None) };
     let error = ProbeError::Read { path: dir, source };
-    let remedy = bdi::stats_remedy(roots, &error).unwrap_or("run as root");
+    let remedy = bdi::stats_remedy(roots, &error).unwrap_or(rights::remedy("run as root"));
     judged(what, Some(error.to_string()), Some(remedy))
 }
 
@@ -76,13 +76,13 @@ fn io_limits(roots: &Roots) -> Capability {
 fn foreign_waits(roots: &Roots) -> Capability {
     let held = holds(roots, CAP_SYS_PTRACE);
     let why = (!held).then(|| "CAP_SYS_PTRACE is not held: only processes of the same user are seen".to_owned());
-    judged("kernel waits of processes of other users (wchan)", why, Some(AS_SERVER))
+    judged("kernel waits of processes of other users (wchan)", why, Some(rights::remedy(AS_SERVER)))
 }
 
 fn foreign_io(roots: &Roots) -> Capability {
     let what = "I/O of processes of other users (/proc/PID/io)";
     let held = holds(roots, CAP_SYS_PTRACE) || file::read(&roots.proc.join("1/io")).is_ok();
-    judged(what, (!held).then(|| "CAP_SYS_PTRACE is not held".to_owned()), Some(AS_SERVER))
+    judged(what, (!held).then(|| "CAP_SYS_PTRACE is not held".to_owned()), Some(rights::remedy(AS_SERVER)))
 }
 
 fn sockets() -> Capability {
@@ -96,13 +96,20 @@ fn other_namespaces(roots: &Roots) -> Capability {
     judged(
         "TCP state, network queues and shapers of servers in a network namespace of their own",
         why,
-        Some("run as root"),
+        Some(rights::remedy("run as root")),
     )
 }
 
 const AS_SERVER: &str = "run as root, or as the user the server runs as";
+const CAP_DAC_OVERRIDE: u32 = 1;
+const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_SYS_PTRACE: u32 = 19;
 const CAP_SYS_ADMIN: u32 = 21;
+
+/// Whether I/O and open files of the processes of all users may be read.
+pub(super) fn sees_all_processes(roots: &Roots) -> bool {
+    holds(roots, CAP_SYS_PTRACE) && (holds(roots, CAP_DAC_READ_SEARCH) || holds(roots, CAP_DAC_OVERRIDE))
+}
 
 /// Whether this process holds a capability (linux/capability.h).
 fn holds(roots: &Roots, capability: u32) -> bool {
@@ -136,7 +143,7 @@ mod tests {
         let list = capabilities(&Roots::under("/nonexistent".as_ref()));
         let remedy = |part: &str| list.iter().find(|entry| entry.what.contains(part)).and_then(|e| e.remedy.as_deref());
         assert_eq!(remedy("debugfs"), Some("mount -t debugfs none /sys/kernel/debug"));
-        assert_eq!(remedy("wchan"), Some(AS_SERVER));
+        assert_eq!(remedy("wchan"), Some(rights::remedy(AS_SERVER)));
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub fn facts(roots: &Roots) -> HostFacts {
         page_bytes: Some(rustix::param::page_size() as u64),
         congestion_control: setting("net.ipv4.tcp_congestion_control"),
         cgroup_version: cgroup::version(roots).map(str::to_owned),
+        read_as_root: Some(rustix::process::geteuid().is_root()),
         sysctls: SYSCTLS.iter().filter_map(known).collect::<BTreeMap<_, _>>(),
     }
 }

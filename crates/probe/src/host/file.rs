@@ -1,7 +1,7 @@
 //! Reading kernel files: once, or again and again through a descriptor that is kept open (12 → 5 µs a look).
 
 use super::{Roots, SOURCE};
-use crate::{ProbeError, Sink};
+use crate::{ProbeError, Sink, rights};
 use std::borrow::Cow;
 use std::fs::File;
 use std::io::ErrorKind;
@@ -163,7 +163,7 @@ pub(super) fn missing(error: &ProbeError) -> bool {
 
 /// Says that something cannot be seen because a file could not be read.
 pub(super) fn tell_absent(sink: &mut Sink<'_>, what: &str, error: &ProbeError, remedy: Option<&str>) {
-    let as_root = "run as root, or as the server's own user";
+    let as_root = rights::remedy("run as root, or as the server's own user");
     let remedy = if denied(error) { remedy.or(Some(as_root)) } else { remedy };
     sink.absent(SOURCE, what, &error.to_string(), remedy);
 }

@@ -27,6 +27,7 @@ mod testing;
 mod text;
 mod title;
 mod together;
+mod top;
 mod volume;
 mod watch;
 
@@ -35,6 +36,7 @@ pub use cgroup::{Cgroup, CgroupVersion, Cgroups, cgroups_of};
 pub use device::{device, locate, locate_in};
 pub use facts::{facts, own_usage};
 pub use kernel_wait::KernelWaits;
+pub use top::{Scope, Top, Usage, users};
 pub use watch::{Server, Watch};
 
 use crate::Probe;

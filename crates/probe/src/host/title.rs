@@ -1,6 +1,8 @@
 //! What a PostgreSQL process is, from its title in `/proc/PID/cmdline` (`postgres: walwriter`), in the words of
 //! pg_stat_activity.backend_type.
 
+use backwater_model::SessionUse;
+
 /// Processes whose title goes on after their name (`postgres: startup recovering 0000…`), by that name's beginning.
 const WITH_MORE: [(&str, &str); 9] = [
     ("startup", "startup"),
@@ -43,6 +45,27 @@ pub(super) fn backend_type(cmdline: &str) -> Option<String> {
     // "user database [local] activity" or "user database 10.0.0.7(53412) activity".
     let client = title.split_whitespace().any(is_client_host);
     Some(if client { CLIENT } else { "background worker" }.to_owned())
+}
+
+/// Whose session a client's process serves, from its title: "user database 10.0.0.7(53412) activity". None where a name
+/// in it has spaces, so that nobody can tell where it ends.
+pub(super) fn session(cmdline: &str) -> Option<SessionUse> {
+    let title = cmdline.split('\0').next()?.strip_prefix("postgres:")?.trim();
+    let words: Vec<&str> = title.split_ascii_whitespace().collect();
+    let host = words.iter().position(|word| is_client_host(word))?;
+    // With cluster_name set its name and a colon stand before.
+    let names = words.get(..host)?;
+    let names =
+        if names.len() > 2 && names[names.len() - 3].ends_with(':') { &names[names.len() - 2..] } else { names };
+    let [user, database] = names else { return None };
+    let client = words[host];
+    let client = match client.strip_suffix(')').and_then(|client| client.rsplit_once('(')) {
+        Some((address, port)) if address.contains(':') => format!("[{address}]:{port}"),
+        Some((address, port)) => format!("{address}:{port}"),
+        None => "local".to_owned(),
+    };
+    let text = |name: &str| Some(name.to_owned());
+    Some(SessionUse { user: text(user), database: text(database), application: None, client: Some(client) })
 }
 
 fn auxiliary(title: &str) -> Option<&'static str> {
@@ -95,6 +118,27 @@ mod tests {
     }
 
     #[test]
+    fn a_session_is_a_role_on_a_database_from_a_client() {
+        let shown = |title: &str| {
+            let session = session(title)?;
+            Some([session.user, session.database, session.client].map(Option::unwrap_or_default).join(" "))
+        };
+        let cases = [
+            ("postgres: app shop 10.0.0.7(53412) SELECT", Some("app shop 10.0.0.7:53412")),
+            ("postgres: app shop ::1(53412) idle", Some("app shop [::1]:53412")),
+            ("postgres: main: app shop [local] idle in transaction", Some("app shop local")),
+            ("postgres: my main: app shop [local] idle", Some("app shop local")),
+            ("postgres: walsender repl 10.0.0.2(41000) streaming 0/3000148", Some("walsender repl 10.0.0.2:41000")),
+            ("postgres: a role shop [local] idle", None),
+            ("postgres: checkpointer", None),
+            ("psql", None),
+        ];
+        for (title, expected) in cases {
+            assert_eq!(shown(title).as_deref(), expected, "{title}");
+        }
+    }
+
+    #[test]
     fn a_process_without_a_title_of_its_own_is_not_named() {
         assert_eq!(backend_type("/usr/lib/postgresql/15/bin/postgres\0-D\0/data\0"), None);
         assert_eq!(backend_type(""), None);
@@ -104,6 +148,7 @@ mod tests {
         #[test]
         fn no_text_makes_it_panic(text in "(postgres: )?.*") {
             backend_type(&text);
+            session(&text);
         }
     }
 }

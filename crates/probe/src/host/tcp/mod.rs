@@ -10,18 +10,18 @@ mod wire;
 
 use super::netlink::namespace_of;
 use super::{Roots, SOURCE, Server, Watch, file};
-use crate::{Probe, ProbeError, Sink};
+use crate::{Probe, ProbeError, Sink, rights};
 use admission::Admission;
 use backwater_model::catalogue::{self, Def};
 use backwater_model::{Epoch, Moment};
-use diag::Diag;
 use owners::{Owner, Owners};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wire::Socket;
 
-pub(super) use diag::can_ask;
+pub(super) use diag::{Diag, can_ask};
+pub(super) use owners::sockets_of;
+pub(super) use wire::Socket;
 
 /// A host with very many sockets is asked more rarely, so that asking takes at most this share of one processor.
 const LARGEST_SHARE: f64 = 0.005;
@@ -76,7 +76,7 @@ impl Sockets {
             Ok(inode)
         });
         let what = format!("TCP connections of {}", server.target);
-        opened.map_err(|error| file::tell_absent(sink, &what, &error, Some("run as root"))).ok()
+        opened.map_err(|error| file::tell_absent(sink, &what, &error, Some(rights::remedy("run as root")))).ok()
     }
 
     fn take(&mut self, sink: &mut Sink<'_>, sockets: &[Socket], owners: &HashMap<u64, Owner>) {

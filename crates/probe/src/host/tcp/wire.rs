@@ -19,40 +19,40 @@ const MESSAGE_BYTES: usize = 72;
 
 /// One connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Socket {
-    pub(super) inode: u64,
-    pub(super) local: SocketAddr,
-    pub(super) peer: SocketAddr,
+pub(in crate::host) struct Socket {
+    pub(in crate::host) inode: u64,
+    pub(in crate::host) local: SocketAddr,
+    pub(in crate::host) peer: SocketAddr,
     /// Written and not yet acknowledged.
-    pub(super) send_queue_bytes: u32,
-    pub(super) info: Info,
+    pub(in crate::host) send_queue_bytes: u32,
+    pub(in crate::host) info: Info,
 }
 
 /// What matters of `struct tcp_info`. Present from kernel: 4.1 acknowledged and received bytes, 4.2 segments, 4.6
 /// notsent and min_rtt, 4.9 delivery rate, 4.10 the three times, 4.19 sent bytes, 5.4 the peer's window; the rest always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Info {
-    pub(super) send_segment_bytes: Option<u32>,
-    pub(super) unacked_segments: Option<u32>,
-    pub(super) rtt_us: Option<u32>,
-    pub(super) retransmits: Option<u32>,
-    pub(super) bytes_acked: Option<u64>,
-    pub(super) bytes_received: Option<u64>,
-    pub(super) segments_out: Option<u32>,
-    pub(super) segments_in: Option<u32>,
-    pub(super) notsent_bytes: Option<u32>,
-    pub(super) min_rtt_us: Option<u32>,
-    pub(super) delivery_bytes_per_s: Option<u64>,
-    pub(super) busy_us: Option<u64>,
-    pub(super) rwnd_limited_us: Option<u64>,
-    pub(super) sndbuf_limited_us: Option<u64>,
-    pub(super) bytes_sent: Option<u64>,
-    pub(super) peer_window_bytes: Option<u32>,
+pub(in crate::host) struct Info {
+    pub(in crate::host) send_segment_bytes: Option<u32>,
+    pub(in crate::host) unacked_segments: Option<u32>,
+    pub(in crate::host) rtt_us: Option<u32>,
+    pub(in crate::host) retransmits: Option<u32>,
+    pub(in crate::host) bytes_acked: Option<u64>,
+    pub(in crate::host) bytes_received: Option<u64>,
+    pub(in crate::host) segments_out: Option<u32>,
+    pub(in crate::host) segments_in: Option<u32>,
+    pub(in crate::host) notsent_bytes: Option<u32>,
+    pub(in crate::host) min_rtt_us: Option<u32>,
+    pub(in crate::host) delivery_bytes_per_s: Option<u64>,
+    pub(in crate::host) busy_us: Option<u64>,
+    pub(in crate::host) rwnd_limited_us: Option<u64>,
+    pub(in crate::host) sndbuf_limited_us: Option<u64>,
+    pub(in crate::host) bytes_sent: Option<u64>,
+    pub(in crate::host) peer_window_bytes: Option<u32>,
 }
 
 impl Info {
     /// Sent and not yet acknowledged, as whole segments.
-    pub(super) fn unacked_bytes(&self) -> Option<u64> {
+    pub(in crate::host) fn unacked_bytes(&self) -> Option<u64> {
         Some(u64::from(self.unacked_segments?) * u64::from(self.send_segment_bytes?))
     }
 
