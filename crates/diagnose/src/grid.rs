@@ -84,6 +84,11 @@ fn hole_s(track: Track<'_>) -> f64 {
     (usual * HOLE_PERIODS).clamp(HOLE_S.0, HOLE_S.1)
 }
 
+/// The value of a counter at one moment, from readings no further apart than so many seconds.
+pub(crate) fn value_at(track: Track<'_>, at: Moment, hole_s: f64) -> Option<f64> {
+    reading(track, at, hole_s)
+}
+
 /// The value of a counter at one moment, on the straight line between the readings around it.
 fn reading(track: Track<'_>, at: Moment, hole: f64) -> Option<f64> {
     let next = track.points.partition_point(|point| point.at < at);

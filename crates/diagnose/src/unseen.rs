@@ -17,7 +17,7 @@ pub(crate) struct Wanted {
 pub(crate) const DEVICE_CACHE: Wanted = Wanted {
     what: "dirty pages of each device",
     words: &["bdi", "debugfs", "dirty page cache"],
-    remedy: "run as root with debugfs mounted: mount -t debugfs debugfs /sys/kernel/debug",
+    remedy: "mount -t debugfs debugfs /sys/kernel/debug",
 };
 /// Kernel functions in which sessions sleep.
 pub(crate) const KERNEL_WAITS: Wanted = Wanted {
@@ -59,6 +59,60 @@ pub(crate) const SERVER_LOG: Wanted = Wanted {
     remedy: "run on the server's host as a user that may read its log, with log_checkpoints = on",
 };
 
+/// The connection to a standby.
+pub(crate) const TCP: Wanted = Wanted {
+    what: "the connection to the standby (TCP's timers)",
+    words: &["tcp connection", "sock_diag"],
+    remedy: "run on the primary's host, as root or as the server's own user",
+};
+/// What bounds the network.
+pub(crate) const LINK: Wanted = Wanted {
+    what: "a ceiling of the network on this host (a shaper, or the speed of an interface)",
+    words: &["interface", "queueing discipline", "shaper"],
+    remedy: "measure the way to the standby, or look at the shapers and links in between",
+};
+/// The standby itself.
+pub(crate) const STANDBY: Wanted = Wanted {
+    what: "the standby itself",
+    words: &["standby"],
+    remedy: "name it as a second target, and run on its host to see its devices and processes",
+};
+/// The standby's processes.
+pub(crate) const STANDBY_PROCESSES: Wanted = Wanted {
+    what: "processor time of the standby's startup process",
+    words: &["/proc", "process"],
+    remedy: "run on the standby's host as root or as the server's own user",
+};
+/// What the standby logs about conflicts.
+pub(crate) const CONFLICT_LOG: Wanted = Wanted {
+    what: "the standby's own lines about conflicts",
+    words: &["log cannot", "the log of"],
+    remedy: "log_recovery_conflict_waits = on (14 and newer), and run where the standby's log can be read",
+};
+/// Room for WAL.
+pub(crate) const FREE_SPACE: Wanted = Wanted {
+    what: "free space where WAL lies",
+    words: &["free space", "statvfs"],
+    remedy: "run on the primary's host",
+};
+
+/// What is told where the probes said nothing.
+fn unsaid(window: &Window, wanted: &Wanted) -> Unseen {
+    let of_a_server = [&SESSIONS, &KERNEL_WAITS, &SERVER_LOG].iter().any(|known| known.what == wanted.what);
+    let (why, remedy) = if of_a_server && window.meta.targets.is_empty() {
+        ("no server was watched", "name the server beside the host: postgres://…".to_owned())
+    } else if window.meta.host.read_as_root == Some(true) {
+        (NO_READINGS, AS_WHOM.iter().fold(wanted.remedy.to_owned(), |remedy, words| remedy.replace(words, "")))
+    } else {
+        (NO_READINGS, wanted.remedy.to_owned())
+    };
+    Unseen { what: wanted.what.to_owned(), why: why.to_owned(), remedy: Some(remedy) }
+}
+
+const NO_READINGS: &str = "there are no readings of it in this window";
+/// What root need not be told, the longer words first.
+const AS_WHOM: [&str; 2] = [", as root or as the server's own user", " as root or as the server's own user"];
+
 /// Collects what could not be seen, each thing once.
 #[derive(Default)]
 pub(crate) struct Missing(Vec<Unseen>);
@@ -81,11 +135,7 @@ impl Missing {
                 why: field(event, "why").unwrap_or_else(|| event.message.clone()),
                 remedy: field(event, "remedy").or_else(|| Some(wanted.remedy.to_owned())),
             },
-            None => Unseen {
-                what: wanted.what.to_owned(),
-                why: "there are no readings of it in this window".to_owned(),
-                remedy: Some(wanted.remedy.to_owned()),
-            },
+            None => unsaid(window, wanted),
         };
         if !self.0.contains(&unseen) {
             self.0.push(unseen);
@@ -101,4 +151,36 @@ impl Missing {
 /// Whether a window has any reading of a series.
 pub(crate) fn seen(window: &Window, def: &Def) -> bool {
     window.tracks(def.name, &[]).any(|track| !track.points.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::{HostFacts, Meta, Target};
+    use std::sync::Arc;
+
+    fn told(targets: usize, read_as_root: Option<bool>, wanted: &Wanted) -> Unseen {
+        let host = HostFacts { read_as_root, ..HostFacts::default() };
+        let meta = Meta { host, targets: vec![Target::default(); targets], ..Meta::default() };
+        let window = Window { meta: Arc::new(meta), ..Window::default() };
+        let mut missing = Missing::default();
+        missing.unless(&window, false, wanted);
+        missing.list().remove(0)
+    }
+
+    #[test]
+    fn without_a_server_no_role_is_granted_anything() {
+        let unseen = told(0, None, &SESSIONS);
+        assert_eq!(unseen.why, "no server was watched");
+        assert!(!unseen.remedy.unwrap().contains("GRANT"));
+        assert!(told(1, None, &SESSIONS).remedy.unwrap().contains("GRANT pg_monitor"));
+    }
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        assert!(told(1, None, &KERNEL_WAITS).remedy.unwrap().contains("as root"));
+        assert_eq!(told(1, Some(true), &KERNEL_WAITS).remedy.unwrap(), "run on the server's host");
+        assert_eq!(told(1, Some(true), &TCP).remedy.unwrap(), "run on the primary's host");
+    }
 }

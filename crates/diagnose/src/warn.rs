@@ -3,11 +3,14 @@
 use crate::device;
 use crate::limits::LimitOwner;
 use crate::predict::{Basis, time_to_cliff};
+use crate::replication;
 use crate::rules;
 use backwater_model::{Confidence, Figure, Finding, Moment, Severity, Span, Unit, Window};
 
 /// Seconds of readings the warning rests on.
 const LOOK_S: f64 = 5.0;
+/// Ahead of the removal of WAL, at least.
+const AHEAD_S: f64 = 3_600.0;
 /// In each of so many parts of them the level must have risen.
 const PARTS: usize = 4;
 /// Below this share of the pausing point there is no warning: a burst that will end is likelier.
@@ -16,7 +19,20 @@ const LEAST_FILL: f64 = 0.3;
 /// Warnings at the end of a window, for every device whose dirty pages will reach the pausing point within `within_s` seconds.
 /// Only where the level truly rises over several seconds and does so against the device's known or measured writing.
 pub fn warn(window: &Window, within_s: f64) -> Vec<Finding> {
-    device::watched(window).iter().filter_map(|dev| of_device(window, dev, within_s)).collect()
+    let mut list: Vec<Finding> =
+        device::watched(window).iter().filter_map(|dev| of_device(window, dev, within_s)).collect();
+    list.extend(of_wal(window, within_s.max(AHEAD_S)));
+    list
+}
+
+/// Warnings that WAL which a standby still needs will be removed. They come an hour ahead, for what helps takes long.
+fn of_wal(window: &Window, within_s: f64) -> Vec<Finding> {
+    let pairs = |primary: String| {
+        let names = replication::standby_names(window, &primary);
+        names.into_iter().map(move |name| (primary.clone(), name)).collect::<Vec<_>>()
+    };
+    let names: Vec<(String, String)> = replication::primaries(window).into_iter().flat_map(pairs).collect();
+    rules::wal_approaching(&crate::scene::Scene::bare(window), &names, within_s)
 }
 
 fn of_device(window: &Window, dev: &str, within_s: f64) -> Option<Finding> {

@@ -4,7 +4,7 @@ use backwater_model::{Activation, Figure, Remedy, Target};
 
 /// A change of settings of one server, or of one whose values are unknown. The way back is the value in force: a RESET would
 /// drop a value that somebody had set by ALTER SYSTEM before, and is left for where none was read.
-fn setting(
+pub(super) fn setting(
     target: Option<&Target>,
     title: String,
     changes: &[(&str, String)],

@@ -4,3 +4,4 @@ pub(crate) mod checkpoint;
 pub(crate) mod commit;
 pub(crate) mod dirty;
 pub(crate) mod iops;
+pub(crate) mod replication;

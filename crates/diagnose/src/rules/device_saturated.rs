@@ -41,24 +41,34 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn of_device(scene: &Scene<'_>, device: &DeviceView) -> Option<Finding> {
-    let busy = device.busy.smooth(1).flags(|busy| busy >= BUSY);
-    let depth =
-        crate::device::track(scene.window, &cat::DISK_NR_REQUESTS, &device.dev).and_then(backwater_model::Track::last);
-    let deep_from = depth.map_or(DEEP, |depth| DEEP.min(depth * DEEP_SHARE));
-    let slow = device.await_ms.smooth(1).flags(|ms| ms >= LONG_MS);
-    let deep = device.in_flight.smooth(1).flags(|count| count >= deep_from);
-    let quiet_ms = quiet_ms(device);
-    let slowed_from = quiet_ms.map_or(f64::INFINITY, |quiet| (quiet * SLOWED).max(SLOWED_MS));
-    let slowed = device.await_ms.smooth(1).flags(|ms| ms >= slowed_from);
-    let in_line = both(&deep, &slowed);
-    let queueing: Vec<bool> = slow.iter().zip(&in_line).map(|(slow, in_line)| *slow || *in_line).collect();
+    let deep_from = deep_from(scene, device);
     let waiting = scene.waiting(&scene.waits(device), WAITING);
-    let free: Vec<bool> = io_capped::capped(scene, device).into_iter().map(|capped| !capped).collect();
-    let flags = both(&both(&busy, &queueing), &both(&waiting, &free));
+    let flags = both(&full(scene, device), &waiting);
     let (range, seconds) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
     let in_flight = device.in_flight.mean(&range);
     let cause = if in_flight.is_some_and(|count| count >= deep_from) { "deep-queue" } else { "slow-requests" };
-    Some(finding(scene, device, &Saturated { cause, range, seconds, quiet_ms }))
+    Some(finding(scene, device, &Saturated { cause, range, seconds, quiet_ms: quiet_ms(device) }))
+}
+
+/// Second by second, whether a device is busy all the time, requests wait in it, and no known ceiling holds it.
+pub(super) fn full(scene: &Scene<'_>, device: &DeviceView) -> Vec<bool> {
+    let busy = device.busy.smooth(1).flags(|busy| busy >= BUSY);
+    let deep_from = deep_from(scene, device);
+    let slow = device.await_ms.smooth(1).flags(|ms| ms >= LONG_MS);
+    let deep = device.in_flight.smooth(1).flags(|count| count >= deep_from);
+    let slowed_from = quiet_ms(device).map_or(f64::INFINITY, |quiet| (quiet * SLOWED).max(SLOWED_MS));
+    let slowed = device.await_ms.smooth(1).flags(|ms| ms >= slowed_from);
+    let in_line = both(&deep, &slowed);
+    let queueing: Vec<bool> = slow.iter().zip(&in_line).map(|(slow, in_line)| *slow || *in_line).collect();
+    let free: Vec<bool> = io_capped::capped(scene, device).into_iter().map(|capped| !capped).collect();
+    both(&both(&busy, &queueing), &free)
+}
+
+/// Requests in the device, on average, from which they stand in line.
+fn deep_from(scene: &Scene<'_>, device: &DeviceView) -> f64 {
+    let depth =
+        crate::device::track(scene.window, &cat::DISK_NR_REQUESTS, &device.dev).and_then(backwater_model::Track::last);
+    depth.map_or(DEEP, |depth| DEEP.min(depth * DEEP_SHARE))
 }
 
 /// A stretch in which a device was full.

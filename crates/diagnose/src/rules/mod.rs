@@ -7,14 +7,33 @@ mod commit_too_small;
 mod device_saturated;
 mod dirty_evidence;
 mod dirty_throttle;
+mod heartbeat_at_risk;
 mod io_capped;
+mod network_narrow;
+mod relate;
+mod replay_conflict;
+mod replay_cpu;
+mod replay_paused;
+mod slot_inactive;
+mod standby_disk;
+mod standby_gone;
+mod sync_standby_slow;
+mod wal_device;
+mod wal_device_capped;
+mod wal_device_saturated;
+mod wal_evidence;
+mod wal_removed;
+mod walsender_starved;
 
 use crate::Options;
+use crate::replication::{Standby, lags, standbys};
 use crate::scene::Scene;
-use backwater_model::{Finding, Severity, Window};
+use backwater_model::{Finding, Window};
 use serde::Serialize;
+use wal_evidence::Behind;
 
 pub(crate) use dirty_evidence::draft as dirty_draft;
+pub(crate) use wal_removed::approaching as wal_approaching;
 
 /// A rule as people look it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -32,10 +51,64 @@ pub struct RuleInfo {
 /// Every rule, in the order in which findings of equal severity are told: mechanism before reason.
 pub const RULES: &[RuleInfo] = &[
     RuleInfo {
+        name: "wal-removed",
+        causes: &["segment-removed", "slot-lost", "behind-oldest", "approaching"],
+        summary: "WAL that a standby needs is gone from the primary, or will be soon.",
+        page: include_str!("../../../../docs/rules/wal-removed.md"),
+    },
+    RuleInfo {
         name: "dirty-throttle",
         causes: &["host-limit", "device-limit", "cgroup-limit", "approaching"],
         summary: "Dirty pages filled to a limit, and the kernel holds whoever writes.",
         page: include_str!("../../../../docs/rules/dirty-throttle.md"),
+    },
+    RuleInfo {
+        name: "wal-device-capped",
+        causes: &["cgroup-cap", "declared-cap"],
+        summary: "The device of the primary's WAL stands at a limit on I/O, and WAL waits for it.",
+        page: include_str!("../../../../docs/rules/wal-device-capped.md"),
+    },
+    RuleInfo {
+        name: "wal-device-saturated",
+        causes: &["slow-requests", "deep-queue"],
+        summary: "The device of the primary's WAL is busy all the time, and WAL waits for it.",
+        page: include_str!("../../../../docs/rules/wal-device-saturated.md"),
+    },
+    RuleInfo {
+        name: "network-narrow",
+        causes: &["shaper", "link-speed", "path", "send-buffer", "receive-window"],
+        summary: "The network carries WAL to a standby more slowly than it is made.",
+        page: include_str!("../../../../docs/rules/network-narrow.md"),
+    },
+    RuleInfo {
+        name: "standby-disk",
+        causes: &["cgroup-cap", "declared-cap", "saturated", "slow", "seen-from-primary"],
+        summary: "A standby writes WAL, or replays it, more slowly than it arrives, because of its disk.",
+        page: include_str!("../../../../docs/rules/standby-disk.md"),
+    },
+    RuleInfo {
+        name: "replay-conflict",
+        causes: &["snapshot", "lock", "bufferpin", "conflict"],
+        summary: "Replay on a standby waits for the standby's own queries.",
+        page: include_str!("../../../../docs/rules/replay-conflict.md"),
+    },
+    RuleInfo {
+        name: "replay-paused",
+        causes: &["paused", "standstill"],
+        summary: "Replay on a standby is paused while WAL arrives.",
+        page: include_str!("../../../../docs/rules/replay-paused.md"),
+    },
+    RuleInfo {
+        name: "replay-cpu",
+        causes: &["single-process", "host-cpu"],
+        summary: "Replay takes all the processor it can get, and falls behind.",
+        page: include_str!("../../../../docs/rules/replay-cpu.md"),
+    },
+    RuleInfo {
+        name: "walsender-starved",
+        causes: &["wal-read", "cpu", "unknown"],
+        summary: "The walsender itself does not fill its connection.",
+        page: include_str!("../../../../docs/rules/walsender-starved.md"),
     },
     RuleInfo {
         name: "io-capped",
@@ -61,6 +134,30 @@ pub const RULES: &[RuleInfo] = &[
         summary: "A job spends its time waiting for commits of a few rows each.",
         page: include_str!("../../../../docs/rules/commit-too-small.md"),
     },
+    RuleInfo {
+        name: "standby-gone",
+        causes: &["disconnected", "timeout", "silent"],
+        summary: "A standby was connected, and is no longer.",
+        page: include_str!("../../../../docs/rules/standby-gone.md"),
+    },
+    RuleInfo {
+        name: "slot-inactive",
+        causes: &["retaining", "approaching-limit"],
+        summary: "A replication slot that nobody reads keeps WAL.",
+        page: include_str!("../../../../docs/rules/slot-inactive.md"),
+    },
+    RuleInfo {
+        name: "sync-standby-slow",
+        causes: &["network", "standby-flush", "standby-behind", "standby-missing"],
+        summary: "Commits wait long for a synchronous standby.",
+        page: include_str!("../../../../docs/rules/sync-standby-slow.md"),
+    },
+    RuleInfo {
+        name: "heartbeat-at-risk",
+        causes: &["climbing", "missed"],
+        summary: "A failover manager's check comes close to its time-out.",
+        page: include_str!("../../../../docs/rules/heartbeat-at-risk.md"),
+    },
 ];
 
 /// The rule of this name.
@@ -77,37 +174,56 @@ pub fn diagnose(window: &Window, options: &Options) -> Vec<Finding> {
     findings.extend(device_saturated::find(&scene));
     findings.extend(checkpoint_burst::find(&scene));
     findings.extend(commit_too_small::find(&scene));
-    relate(&mut findings);
-    let rank = |finding: &Finding| RULES.iter().position(|rule| rule.name == finding.rule);
+    let all = behinds(&scene);
+    findings.extend(of_replication(&scene, &all));
+    relate::relate(&mut findings, &|finding| wal_devices(&scene, &all, finding));
+    // What is still to come is told after why it will.
+    let rank = |finding: &Finding| {
+        let place = RULES.iter().position(|rule| rule.name == finding.rule);
+        (finding.cause == "approaching" && finding.rule != "dirty-throttle", place)
+    };
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| rank(a).cmp(&rank(b))).then(a.from.cmp(&b.from)));
     findings
 }
 
-/// Joins a full queue with the reason why it drains so slowly: the queue is what stops writers, so it comes first.
-fn relate(findings: &mut [Finding]) {
-    for at in 0..findings.len() {
-        if findings[at].rule != "dirty-throttle" {
-            continue;
+/// Every standby, and where it falls behind.
+fn behinds(scene: &Scene<'_>) -> Vec<Behind> {
+    let view = |standby: Standby| Behind { lags: lags(scene, &standby), standby };
+    standbys(scene).into_iter().map(view).collect()
+}
+
+/// The rules about WAL on its way to standbys.
+fn of_replication(scene: &Scene<'_>, all: &[Behind]) -> Vec<Finding> {
+    let mut findings = wal_device_capped::find(scene, all);
+    findings.extend(wal_device_saturated::find(scene, all));
+    findings.extend(network_narrow::find(scene, all));
+    findings.extend(standby_disk::find(scene, all));
+    findings.extend(replay_conflict::find(scene, all));
+    findings.extend(replay_paused::find(scene, all));
+    findings.extend(replay_cpu::find(scene, all));
+    findings.extend(walsender_starved::find(scene, all));
+    findings.extend(wal_removed::find(scene, all));
+    findings.extend(standby_gone::find(scene, all));
+    findings.extend(slot_inactive::find(scene));
+    findings.extend(sync_standby_slow::find(scene, all));
+    findings.extend(heartbeat_at_risk::find(scene));
+    findings
+}
+
+/// Devices of which a finding about WAL or a standby speaks.
+fn wal_devices(scene: &Scene<'_>, all: &[Behind], finding: &Finding) -> Vec<String> {
+    match finding.rule.as_str() {
+        "wal-device-capped" | "wal-device-saturated" => {
+            let primaries = scene.window.meta.targets.iter().filter(|target| {
+                all.iter().all(|behind| behind.standby.peer.as_ref().is_none_or(|peer| peer.target != target.name))
+            });
+            primaries.filter_map(|target| target.wal_device.clone().or_else(|| target.data_device.clone())).collect()
         }
-        let Some(dev) = findings[at].queue.strip_prefix("host.dirty@").map(str::to_owned) else { continue };
-        let by_group = findings[at].cause == "cgroup-limit";
-        let (from, to) = (findings[at].from, findings[at].to);
-        let is_reason = |other: &Finding| {
-            let disk = other.queue.strip_prefix("host.disk@");
-            let slow = other.rule == "io-capped" || other.rule == "device-saturated";
-            slow && other.from < to && from < other.to && (disk == Some(&dev) || (by_group && disk.is_some()))
-        };
-        let Some(reason) = findings.iter().position(is_reason) else { continue };
-        let (severity, queue) = (findings[at].severity, findings[at].queue.clone());
-        let (rule, cause) = (findings[reason].rule.clone(), findings[reason].cause.clone());
-        findings[at].summary.push_str(&format!(" It drains no faster because of {rule} ({cause}), found beside this."));
-        let below = &mut findings[reason];
-        below.severity = below.severity.min(severity).min(Severity::Warning);
-        below
-            .summary
-            .push_str(&format!(" This is why {queue} drains too slowly; what stops writers is dirty-throttle."));
-        if !below.victims.contains(&queue) {
-            below.victims.push(queue);
+        "standby-disk" => {
+            let of = all.iter().filter(|behind| finding.queue.ends_with(&format!("@{}", behind.standby.name)));
+            let peers = of.filter_map(|behind| behind.standby.peer.as_ref());
+            peers.flat_map(|peer| [peer.wal_device.clone(), peer.data_device.clone()]).flatten().collect()
         }
+        _ => Vec::new(),
     }
 }

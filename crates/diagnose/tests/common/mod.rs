@@ -3,6 +3,7 @@
 
 pub mod plant;
 pub mod run;
+pub mod wal_plant;
 
 use backwater_model::catalogue::Def;
 use backwater_model::{
@@ -23,6 +24,10 @@ impl Readings {
     pub fn put(&mut self, def: &Def, labels: &[(&'static str, &str)], at_s: f64, value: f64) {
         let at = Moment::from_seconds(at_s);
         let point = Point { at, series: SeriesId(0), epoch: Epoch(7), value, as_of: None };
+        self.push(def, labels, point);
+    }
+
+    pub fn push(&mut self, def: &Def, labels: &[(&'static str, &str)], point: Point) {
         self.series.entry(def.series(labels)).or_default().push(point);
     }
 

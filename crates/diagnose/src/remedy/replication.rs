@@ -1,0 +1,453 @@
+//! What helps a standby that falls behind, by what holds it: the cap, the link, the standby's disk or replay, and how long WAL is
+//! kept for it. Sizes come from the rates of the stretch; where a figure is unknown the remedy says what to measure.
+
+use super::checkpoint::setting;
+use super::iops;
+use crate::caps::{Cap, CapOwner, CapUnit};
+use crate::device::DeviceView;
+use crate::grid::Lane;
+use crate::replication::{Holder, Link, Retention, Standby, keep_bytes, target};
+use crate::scene::Scene;
+use backwater_model::{Activation, Bytes, Figure, Remedy, Target, Unit};
+use std::ops::Range;
+
+const MIB: f64 = 1_048_576.0;
+/// Room over what was seen.
+const ROOM: f64 = 1.2;
+
+/// A remedy that no command of this host carries out.
+fn elsewhere(title: String, what: Vec<String>, undo: &str, predicted: Vec<Figure>, risk: &str) -> Remedy {
+    Remedy {
+        title,
+        runtime: Vec::new(),
+        persistent: what,
+        activation: Activation::Immediate,
+        undo: vec![undo.to_owned()],
+        predicted,
+        risk: risk.to_owned(),
+    }
+}
+
+/// Commands that take effect at once.
+fn command(title: &str, runtime: Vec<String>, undo: Vec<String>, predicted: Vec<Figure>, risk: &str) -> Remedy {
+    Remedy {
+        title: title.to_owned(),
+        runtime,
+        persistent: Vec::new(),
+        activation: Activation::Immediate,
+        undo,
+        predicted,
+        risk: risk.to_owned(),
+    }
+}
+
+/// Raises a cap to what carries so many bytes a second in writes of the size seen.
+fn raise(
+    scene: &Scene<'_>,
+    device: &DeviceView,
+    cap: &Cap,
+    bytes_per_s: Option<f64>,
+    range: &Range<usize>,
+) -> Vec<Remedy> {
+    let Some(was) = cap.limit.median(range) else { return Vec::new() };
+    let size = device.write_size(range).filter(|size| *size > 0.0);
+    let needed = bytes_per_s.and_then(|rate| match cap.unit {
+        CapUnit::Bytes => Some(rate * ROOM),
+        // Each flush is an operation of its own, so more WAL needs at most as many more as it has bytes.
+        CapUnit::Operations => Some(crate::iops::orderly(rate * ROOM / size?)),
+    });
+    // What is made under a cap is held by it: the true need is unknown and larger, so at least twice as much.
+    let to = needed.unwrap_or(0.0).max(was * 2.0);
+    let predicted = vec![Figure::new(
+        "wal_bytes_per_s",
+        if cap.unit == CapUnit::Bytes { to } else { size.unwrap_or(0.0) * to },
+        Unit::BytesPerSecond,
+        "WAL that the device then takes, at most",
+    )];
+    let version = scene.window.meta.host.cgroup_version.as_deref();
+    vec![match &cap.owner {
+        CapOwner::Cgroup(group) => iops::raise_group(cap, device, group, version, was, to, predicted),
+        CapOwner::Declared => iops::faster_volume(&cap.owner, was, to, cap.unit, predicted),
+    }]
+}
+
+/// For a cap on the device of the primary's own WAL.
+pub(crate) fn raise_wal_cap(
+    scene: &Scene<'_>,
+    device: &DeviceView,
+    cap: &Cap,
+    generated: &Lane,
+    range: &Range<usize>,
+) -> Vec<Remedy> {
+    // The best rate of the window may have come before the cap held it.
+    let most = generated.smooth(1).max(&(0..scene.grid.count));
+    raise(scene, device, cap, most, range)
+}
+
+/// For a device that is full.
+pub(crate) fn of_full_wal_device(scene: &Scene<'_>, name: &str, device: &DeviceView) -> Vec<Remedy> {
+    let shared = device.holds_data;
+    let own =
+        "Put pg_wal on a device of its own: stop the server, move the directory, leave a symbolic link".to_owned();
+    let mut list = Vec::new();
+    if shared {
+        let how = vec![
+            "mv $PGDATA/pg_wal /MOUNT/pg_wal && ln -s /MOUNT/pg_wal $PGDATA/pg_wal   # while the server is stopped"
+                .to_owned(),
+        ];
+        list.push(Remedy {
+            activation: Activation::Restart,
+            ..elsewhere(
+                own,
+                how,
+                "move it back",
+                Vec::new(),
+                "The server is down meanwhile; both devices are then needed for recovery.",
+            )
+        });
+    }
+    list.extend(compression(target(scene.window, name), None));
+    list
+}
+
+/// For a network that is too narrow.
+pub(crate) fn of_network(
+    scene: &Scene<'_>,
+    standby: &Standby,
+    cause: &str,
+    link: Option<&Link>,
+    range: &Range<usize>,
+) -> Vec<Remedy> {
+    let needed = standby.hops.flushed_rate.smooth(1).max(range).map(|rate| rate * ROOM);
+    let figures: Vec<Figure> = needed
+        .map(|rate| Figure::new("link_bytes_per_s", rate, Unit::BytesPerSecond, "what the link must carry"))
+        .into_iter()
+        .collect();
+    let mbit = needed.map_or("more than WAL is made".to_owned(), |rate| format!("{:.0} Mbit/s", rate * 8.0 / 1e6));
+    let settings = standby.primary.as_deref().and_then(|name| target(scene.window, name));
+    let mut list = Vec::new();
+    match (cause, link) {
+        ("shaper", Some(link)) => {
+            let rate = needed.map_or(0.0, |rate| rate * 8.0);
+            let name = &link.name;
+            list.push(command(
+                "Raise the shaper's rate",
+                vec![format!("tc qdisc show dev {name}   # then, for TBF: tc qdisc change dev {name} root tbf rate {rate:.0}bit burst 256kb latency 50ms")],
+                vec![format!("tc qdisc change dev {name} root tbf rate {:.0}bit burst 256kb latency 50ms", link.ceiling.median(range).unwrap_or(0.0) * 8.0)],
+                figures,
+                "Whoever shares the link gets less of it.",
+            ));
+        }
+        ("receive-window" | "send-buffer", _) => {
+            let product = standby.tcp.min_rtt_s.median(range).zip(needed).map(|(rtt, rate)| rtt * rate * 2.0);
+            let bytes = product.unwrap_or(16.0 * MIB).max(4.0 * MIB);
+            let (name, host) = if cause == "send-buffer" {
+                ("net.ipv4.tcp_wmem", "primary")
+            } else {
+                ("net.ipv4.tcp_rmem", "standby")
+            };
+            list.push(command(
+                &format!("Let TCP's buffers on the {host} grow to twice rate × round trip"),
+                vec![format!("sysctl -w {name}='4096 131072 {bytes:.0}'   # on the {host}'s host")],
+                vec![format!("sysctl -w {name}='4096 131072 6291456'")],
+                figures,
+                "Each connection may then use that much memory.",
+            ));
+        }
+        _ => list.push(elsewhere(
+            format!("Give the standby a link of {mbit}"),
+            vec!["a faster link, or a way to the standby that is not shared".to_owned()],
+            "go back to the former link",
+            figures,
+            "It costs money.",
+        )),
+    }
+    list.extend(compression(settings, None));
+    list
+}
+
+/// For a standby whose disk is too slow.
+pub(crate) fn of_standby_disk(
+    scene: &Scene<'_>,
+    standby: &Standby,
+    cap: Option<(&Cap, &DeviceView)>,
+    range: &Range<usize>,
+) -> Vec<Remedy> {
+    let needed = standby.hops.flushed_rate.smooth(1).max(range);
+    let mut list = match cap {
+        Some((cap, device)) => raise(scene, device, cap, needed, range),
+        None => {
+            let figures = needed.map(|rate| {
+                Figure::new("wal_bytes_per_s", rate * ROOM, Unit::BytesPerSecond, "what its disk must take")
+            });
+            vec![elsewhere(
+                "Give the standby a disk that takes WAL as fast as it is made".to_owned(),
+                vec![
+                    "a faster volume for the standby's pg_wal, or a higher limit on it (blkio.throttle.*, io.max)"
+                        .to_owned(),
+                ],
+                "go back to the former volume",
+                figures.into_iter().collect(),
+                "It costs money.",
+            )]
+        }
+    };
+    list.extend(compression(standby.primary.as_deref().and_then(|name| target(scene.window, name)), None));
+    list
+}
+
+/// For queries of the standby that hold replay up.
+pub(crate) fn of_conflict(scene: &Scene<'_>, standby: &Standby, cause: &str) -> Vec<Remedy> {
+    let own = standby.peer.as_ref().and_then(|peer| target(scene.window, &peer.target));
+    let mut list = vec![
+        command(
+            "Find the queries that hold replay up, on the standby, and end the oldest",
+            vec![
+                "SELECT pid, now() - xact_start AS age, query FROM pg_stat_activity WHERE state <> 'idle' AND xact_start IS NOT NULL ORDER BY age DESC;".to_owned(),
+                "SELECT pg_cancel_backend(PID);   -- or pg_terminate_backend for a session idle in a transaction".to_owned(),
+            ],
+            vec!["none: a cancelled query must be run again".to_owned()],
+            Vec::new(),
+            "Their users see an error.",
+        ),
+        setting(
+            own,
+            "Let replay wait at most 30 s for queries of the standby".to_owned(),
+            &[("max_standby_streaming_delay", "30s".to_owned())],
+            vec![Figure::new("replay_delay_s", 30.0, Unit::Seconds, "delay that conflicts can cause, at most")],
+            "Longer queries on the standby are cancelled when they conflict.",
+        ),
+    ];
+    if cause == "snapshot" {
+        list.push(setting(
+            own,
+            "Have the primary keep rows that the standby's queries still see".to_owned(),
+            &[("hot_standby_feedback", "on".to_owned())],
+            Vec::new(),
+            "Long queries on the standby then keep the primary from removing dead rows: its tables grow.",
+        ));
+    }
+    list
+}
+
+/// For replay that was paused.
+pub(crate) fn of_pause(cause: &str) -> Vec<Remedy> {
+    let look = "SELECT pg_is_wal_replay_paused();   -- on the standby".to_owned();
+    let resume = "SELECT pg_wal_replay_resume();   -- on the standby".to_owned();
+    let runtime = if cause == "paused" { vec![resume] } else { vec![look, resume] };
+    let undo = vec!["SELECT pg_wal_replay_pause();".to_owned()];
+    vec![command(
+        "Resume replay",
+        runtime,
+        undo,
+        Vec::new(),
+        "Whoever paused it may have had a reason: a backup, an upgrade, a look into the past.",
+    )]
+}
+
+/// For replay that takes a whole processor.
+pub(crate) fn of_replay_cpu(scene: &Scene<'_>, standby: &Standby) -> Vec<Remedy> {
+    let own = standby.peer.as_ref().and_then(|peer| target(scene.window, &peer.target));
+    let version = own.and_then(|target| target.version_num).unwrap_or(0);
+    let mut list = Vec::new();
+    if version >= 150_000 {
+        list.push(setting(
+            own,
+            "Let the standby read ahead what replay will need".to_owned(),
+            &[("recovery_prefetch", "try".to_owned()), ("maintenance_io_concurrency", "64".to_owned())],
+            Vec::new(),
+            "More reads at once on the standby's disk.",
+        ));
+    }
+    list.push(elsewhere(
+        "Give the standby faster processors, and make less WAL on the primary".to_owned(),
+        vec!["replay is one process: a higher clock helps, more processors do not; wal_compression and fewer full-page images (checkpoints further apart) give it less to do".to_owned()],
+        "go back to the former machine",
+        Vec::new(),
+        "It costs money.",
+    ));
+    list
+}
+
+/// For a walsender that does not fill its socket.
+pub(crate) fn of_walsender(scene: &Scene<'_>, standby: &Standby, cause: &str) -> Vec<Remedy> {
+    let settings = standby.primary.as_deref().and_then(|name| target(scene.window, name));
+    match cause {
+        "wal-read" => vec![elsewhere(
+            "Let the standby catch up from the archive instead".to_owned(),
+            vec!["restore_command on the standby: it then reads old WAL from the archive, and not from the primary's disk".to_owned()],
+            "take restore_command out again",
+            Vec::new(),
+            "The archive must be complete.",
+        )],
+        _ => compression(settings, None).into_iter().collect(),
+    }
+}
+
+/// For commits that wait for a synchronous standby.
+pub(crate) fn of_sync(settings: Option<&Target>) -> Vec<Remedy> {
+    let risk = "Commits that were acknowledged are lost if the primary dies before the standby has them.";
+    vec![setting(
+        settings,
+        "Do not wait for the standby, until it has caught up".to_owned(),
+        &[("synchronous_commit", "local".to_owned())],
+        Vec::new(),
+        risk,
+    )]
+}
+
+/// For a standby that is away: what it will find when it comes back.
+pub(crate) fn of_gone(scene: &Scene<'_>, primary: &str, name: &str) -> Vec<Remedy> {
+    let mut list = vec![elsewhere(
+        format!("See why {name} is away: is the server up, does the network reach, what does its log say?"),
+        vec!["on the standby: pg_isready; tail of its log; SELECT * FROM pg_stat_wal_receiver;".to_owned()],
+        "none",
+        Vec::new(),
+        "None.",
+    )];
+    list.extend(more_kept(target(scene.window, primary), None));
+    list
+}
+
+/// For a slot that nobody reads.
+pub(crate) fn of_slot(scene: &Scene<'_>, primary: &str, slot: &str, kept: &Retention) -> Vec<Remedy> {
+    let mut list = vec![command(
+        "Drop the slot, if its standby is gone for good",
+        vec![format!("SELECT pg_drop_replication_slot('{}');   -- on {primary}", slot.replace('\'', "''"))],
+        vec![format!(
+            "SELECT pg_create_physical_replication_slot('{}', true);   -- what it kept is gone all the same",
+            slot.replace('\'', "''")
+        )],
+        vec![Figure::new("freed_bytes", kept.level_bytes, Unit::Bytes, "WAL that the next checkpoint may then remove")],
+        "A standby that does come back must take its WAL from an archive, or be built anew.",
+    )];
+    if kept.holder == Holder::Disk {
+        let room = kept.limit_bytes.map_or(10.0 * 1024.0 * MIB, |limit| limit * 0.5);
+        list.push(slot_cap(target(scene.window, primary), room, Vec::new()));
+    }
+    list
+}
+
+/// For a standby whose WAL is gone.
+pub(crate) fn of_removed(scene: &Scene<'_>, primary: &str, name: Option<&str>) -> Vec<Remedy> {
+    let settings = target(scene.window, primary);
+    let archives = settings.and_then(|target| target.settings.get("archive_mode")).is_some_and(|mode| mode != "off");
+    let name = name.unwrap_or("the standby");
+    let rebuild = elsewhere(
+        format!("Build {name} anew"),
+        vec![format!(
+            "on the standby, stopped and with its data directory moved aside: pg_basebackup -h {primary} -D $PGDATA -R -X stream -C -S SLOT -P"
+        )],
+        "none: the old data directory can be kept until the new one runs",
+        Vec::new(),
+        "It copies everything over the network; take the copy's rate into account. The slot (-S) keeps WAL while it lasts.",
+    );
+    let archive = elsewhere(
+        format!("Let {name} fetch what is missing from the archive"),
+        vec!["on the standby: restore_command = 'cp /ARCHIVE/%f %p' (or that of the archiving tool), then reload (14 and newer) or restart".to_owned()],
+        "take restore_command out again",
+        Vec::new(),
+        "The archive must hold every segment from the missing one on.",
+    );
+    let mut list = if archives { vec![archive, rebuild] } else { vec![rebuild, archive] };
+    list.extend(more_kept(settings, None));
+    list
+}
+
+/// Ahead of time: more is kept for a standby.
+pub(crate) fn of_retention(scene: &Scene<'_>, primary: &str, standby: &str, kept: &Retention) -> Vec<Remedy> {
+    let settings = target(scene.window, primary);
+    let growth = (kept.inflow_bytes_per_s - kept.outflow_bytes_per_s).max(0.0);
+    // What another hour at this rate takes.
+    let bytes = kept.level_bytes + growth * 3_600.0;
+    let seconds = vec![Figure::new("retention_left_s", 3_600.0, Unit::Seconds, "time it then lasts, at this rate")];
+    match kept.holder {
+        Holder::Slot => vec![slot_cap(settings, bytes, seconds)],
+        Holder::KeepSize => {
+            let mut list = vec![keep(settings, bytes, seconds)];
+            list.push(new_slot(standby));
+            list
+        }
+        Holder::Disk => vec![elsewhere(
+            "Make room where WAL lies, or let go of what is kept".to_owned(),
+            vec!["enlarge the volume; mend the archive (pg_stat_archiver); drop the slot if its standby is gone for good".to_owned()],
+            "none",
+            Vec::new(),
+            "A full disk stops the primary.",
+        )],
+    }
+}
+
+fn more_kept(settings: Option<&Target>, bytes: Option<f64>) -> Option<Remedy> {
+    let now = keep_bytes(settings).unwrap_or(0.0);
+    let bytes = bytes.unwrap_or((now * 4.0).max(1024.0 * MIB));
+    (bytes > now).then(|| keep(settings, bytes, Vec::new()))
+}
+
+/// wal_keep_size of at least so many bytes; wal_keep_segments where the server is of release 12.
+pub(crate) fn keep(settings: Option<&Target>, bytes: f64, predicted: Vec<Figure>) -> Remedy {
+    let segment = crate::replication::segment(settings);
+    let segments = (bytes / segment).ceil();
+    let old = settings.and_then(|target| target.version_num).is_some_and(|version| version < 130_000);
+    let (name, value) = if old {
+        ("wal_keep_segments", format!("{segments:.0}"))
+    } else {
+        ("wal_keep_size", format!("{:.0}MB", segments * segment / MIB))
+    };
+    let title = format!("Keep {} of WAL for standbys", Bytes((segments * segment) as u64));
+    setting(settings, title, &[(name, value)], predicted, "pg_wal takes that much more space, standby or not.")
+}
+
+/// A cap on what a slot keeps.
+pub(crate) fn slot_cap(settings: Option<&Target>, bytes: f64, predicted: Vec<Figure>) -> Remedy {
+    let value = format!("{:.0}MB", (bytes / MIB).ceil());
+    setting(
+        settings,
+        format!("Let slots keep at most {} of WAL", Bytes(bytes as u64)),
+        &[("max_slot_wal_keep_size", value)],
+        predicted,
+        "A standby further behind than that loses its slot; without a cap the disk fills and the primary stops.",
+    )
+}
+
+/// A slot for a standby that has none.
+pub(crate) fn new_slot(standby: &str) -> Remedy {
+    let plain: String =
+        standby.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect();
+    Remedy {
+        title: "Keep WAL by a slot: for as long as the standby needs it, and no longer".to_owned(),
+        runtime: vec![
+            format!("SELECT pg_create_physical_replication_slot('{plain}', true);   -- on the primary"),
+            format!(
+                "ALTER SYSTEM SET primary_slot_name = '{plain}'; SELECT pg_reload_conf();   -- on the standby (12: restart)"
+            ),
+        ],
+        persistent: Vec::new(),
+        activation: Activation::Reload,
+        undo: vec![
+            "ALTER SYSTEM RESET primary_slot_name; SELECT pg_reload_conf();   -- on the standby".to_owned(),
+            format!("SELECT pg_drop_replication_slot('{plain}');   -- on the primary"),
+        ],
+        predicted: Vec::new(),
+        risk: "Without max_slot_wal_keep_size (13 and newer) a standby that never comes back fills the disk."
+            .to_owned(),
+    }
+}
+
+/// wal_compression, with the share of WAL that it can save at most where that is known.
+pub(crate) fn compression(settings: Option<&Target>, saved_ratio: Option<f64>) -> Option<Remedy> {
+    let on = settings.and_then(|target| target.settings.get("wal_compression")).is_some_and(|value| value != "off");
+    if on {
+        return None;
+    }
+    let new = settings.and_then(|target| target.version_num).is_some_and(|version| version >= 150_000);
+    let value = if new { "lz4" } else { "on" };
+    let predicted = saved_ratio.map(|share| Figure::new("saved_ratio", share, Unit::Ratio, "WAL that it saves, about"));
+    Some(setting(
+        settings,
+        "Compress full-page images in WAL".to_owned(),
+        &[("wal_compression", value.to_owned())],
+        predicted.into_iter().collect(),
+        "It takes processor time in every session that writes; lz4 (where the server was built with it) takes little.",
+    ))
+}

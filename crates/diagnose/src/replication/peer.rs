@@ -1,0 +1,184 @@
+//! The standby's own side: which watched server it is, and what its walreceiver and startup process were doing.
+
+use super::names;
+use crate::grid::{Grid, Lane};
+use crate::scene::Scene;
+use backwater_model::{Role, Sample, Track, Window, catalogue as cat};
+use backwater_model::{canonical_wait, is_nap};
+use std::ops::Range;
+
+/// A standby that is watched itself.
+pub(crate) struct Peer {
+    /// Its name as a target.
+    pub(crate) target: String,
+    /// Device of its WAL, and of its data, by `MAJ:MIN`.
+    pub(crate) wal_device: Option<String>,
+    pub(crate) data_device: Option<String>,
+    /// 1 while replay is paused.
+    pub(crate) paused: Lane,
+    /// 1 while its walreceiver streams.
+    pub(crate) streaming: Lane,
+    /// Processor time of its startup process, seconds a second.
+    pub(crate) startup_cpu: Lane,
+}
+
+impl Peer {
+    pub(crate) fn of(scene: &Scene<'_>, target: String) -> Self {
+        let gauge = |name| scene.grid.gauge(scene.window.track(name, &[("target", &target)]));
+        let known = super::target(scene.window, &target);
+        let device = |role: Role| {
+            let devices = scene.window.meta.devices.iter();
+            let mut with_role = devices.filter(|device| device.roles.contains(&(role, target.clone())));
+            with_role.next().map(|device| device.dev.clone())
+        };
+        let data_device = known.and_then(|known| known.data_device.clone()).or_else(|| device(Role::Data));
+        let wal_device = known.and_then(|known| known.wal_device.clone()).or_else(|| device(Role::Wal));
+        Peer {
+            wal_device: wal_device.or_else(|| data_device.clone()),
+            data_device,
+            paused: gauge(cat::PG_REPLAY_PAUSED.name),
+            streaming: gauge(cat::PG_RECEIVER_STREAMING.name),
+            startup_cpu: cpu(scene, &target, "startup"),
+            target,
+        }
+    }
+}
+
+/// Processor seconds a second of a server's processes of one sort, where there is one at a time.
+pub(crate) fn cpu(scene: &Scene<'_>, target: &str, what: &str) -> Lane {
+    let labels = [("target", target), ("what", what)];
+    let tracks = scene.window.tracks(cat::PROC_CPU.name, &labels);
+    tracks.fold(scene.grid.unknown(), |joined, track| joined.or(&scene.grid.rate(Some(track))))
+}
+
+/// Watched servers that are standbys by what they tell of themselves.
+pub(crate) fn candidates(window: &Window) -> Vec<String> {
+    let told = [cat::PG_WAL_REPLAY, cat::PG_RECEIVER_STREAMING, cat::PG_REPLAY_PAUSED];
+    let has = |track: &Track<'_>| !track.points.is_empty();
+    let tracks = told.iter().flat_map(|def| window.tracks(def.name, &[]).filter(has));
+    let mut names: Vec<String> =
+        tracks.filter_map(|track| track.series.labels.get("target").map(str::to_owned)).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The watched server that a primary knows by this name: by its slot, its own name, or as the only one there is.
+pub(crate) fn of(window: &Window, primary: &str, standby: &str) -> Option<String> {
+    let candidates: Vec<String> = candidates(window).into_iter().filter(|name| name != primary).collect();
+    let slot = |name: &String| {
+        let settings = super::target(window, name).map(|target| &target.settings);
+        settings.and_then(|settings| settings.get("primary_slot_name")).is_some_and(|slot| slot == standby)
+    };
+    let called = |name: &String| {
+        name == standby
+            || standby.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with(['@', ' ', '+', '/']))
+    };
+    let found = candidates.iter().find(|name| slot(name)).or_else(|| candidates.iter().find(|name| called(name)));
+    let only = || (candidates.len() == 1 && names(window, primary).len() == 1).then(|| &candidates[0]);
+    found.or_else(only).cloned()
+}
+
+/// What a background process does in one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Writes, syncs or makes WAL.
+    WalWrite,
+    /// Reads WAL from its files.
+    WalRead,
+    /// Reads or writes data files.
+    Data,
+    /// Waits for work: the main loop, or WAL to come.
+    Idle,
+    /// Waits for its client to take what it sends.
+    Client,
+    /// Waits for a query of the standby to end.
+    Conflict(&'static str),
+    /// Waits because it was told to pause.
+    Paused,
+    /// Waits because replay is delayed on purpose.
+    Delayed,
+    /// Works.
+    Running,
+    /// Anything else.
+    Other,
+}
+
+/// What a sample of a walsender, walreceiver, walwriter or startup process says.
+pub(crate) fn doing(sample: &Sample) -> Doing {
+    let event = sample.wait_event.as_deref().map(canonical_wait).unwrap_or_default();
+    let kind = sample.wait_event_type.as_deref().unwrap_or_default();
+    match (kind, event.as_str()) {
+        ("IO", "walread" | "walsendertimelinehistoryread") => Doing::WalRead,
+        ("IO", name) if name.starts_with("wal") => Doing::WalWrite,
+        ("LWLock", name) if name.starts_with("walwrite") => Doing::WalWrite,
+        ("IO", _) => Doing::Data,
+        (_, "recoveryconflictsnapshot") => Doing::Conflict("snapshot"),
+        (_, "recoveryconflicttablespace") => Doing::Conflict("conflict"),
+        ("Lock", _) => Doing::Conflict("lock"),
+        ("BufferPin", _) | ("Buffer", "buffercleanup") => Doing::Conflict("bufferpin"),
+        (_, "recoverypause") => Doing::Paused,
+        (_, "recoveryapplydelay") => Doing::Delayed,
+        ("Client", _) | (_, "walsenderwritedata") => Doing::Client,
+        ("Activity", _) => Doing::Idle,
+        (_, "recoverywalstream" | "recoverywalall" | "recoveryretrieveretryinterval") => Doing::Idle,
+        ("", "") => asleep(sample),
+        _ => Doing::Other,
+    }
+}
+
+/// Without a wait of the server's: by the kernel's. Releases before 13 sleep through a conflict without saying so.
+fn asleep(sample: &Sample) -> Doing {
+    match (sample.kernel_state, sample.kernel_wait.as_deref()) {
+        (Some('D'), _) => Doing::Data,
+        (Some('S'), Some(function)) if is_nap(function) => Doing::Conflict("conflict"),
+        (Some('S'), Some(_)) => Doing::Other,
+        _ => Doing::Running,
+    }
+}
+
+/// Samples of one sort of process over a stretch.
+#[derive(Debug, Default)]
+pub(crate) struct Activity(Vec<Doing>);
+
+impl Activity {
+    /// Share of the samples for which the test holds; none where there are too few to say.
+    pub(crate) fn share(&self, test: impl Fn(&Doing) -> bool) -> Option<f64> {
+        let those = self.0.iter().filter(|doing| test(doing)).count();
+        (self.0.len() >= 3).then(|| those as f64 / self.0.len() as f64)
+    }
+
+    /// The sort of conflict that was seen most.
+    pub(crate) fn conflict(&self) -> Option<&'static str> {
+        let mut kinds: Vec<(&'static str, usize)> = Vec::new();
+        for doing in &self.0 {
+            let Doing::Conflict(kind) = doing else { continue };
+            match kinds.iter_mut().find(|(known, _)| known == kind) {
+                Some((_, count)) => *count += 1,
+                None => kinds.push((kind, 1)),
+            }
+        }
+        kinds.into_iter().max_by_key(|(_, count)| *count).map(|(kind, _)| kind)
+    }
+}
+
+/// What the processes of this sort of a server did in a stretch; of one process where its id is given.
+pub(crate) fn activity(
+    window: &Window,
+    grid: &Grid,
+    target: &str,
+    what: &str,
+    pids: Option<&[i64]>,
+    range: &Range<usize>,
+) -> Activity {
+    let (from, to) = grid.span(range);
+    let samples = window.samples();
+    let first = samples.partition_point(|sample| sample.at < from);
+    let last = samples.partition_point(|sample| sample.at < to).max(first);
+    let ours = |sample: &&Sample| {
+        *sample.target == *target
+            && sample.backend_type.as_deref() == Some(what)
+            && pids.is_none_or(|pids| pids.contains(&i64::from(sample.pid)))
+    };
+    Activity(samples[first..last].iter().filter(ours).map(doing).collect())
+}

@@ -1,0 +1,86 @@
+//! heartbeat-at-risk: what a failover manager's check would see comes close to its time-out, or passes it.
+//!
+//! A manager that waits in vain for an overloaded primary fails over to a standby that is behind. The finding comes before that.
+
+use super::wal_evidence::draft;
+use crate::figures::Figures;
+use crate::scene::Scene;
+use backwater_model::{Activation, Confidence, Finding, Remedy, Severity, Track, Unit, catalogue as cat};
+
+/// The time-out that the heartbeat probe applies unless told otherwise, in seconds.
+const TIMEOUT_S: f64 = 1.0;
+/// Share of the time-out that the slowest beats must take.
+const CLOSE: f64 = 0.5;
+/// Beats that must be that slow: one is an accident.
+const SLOW_BEATS: usize = 3;
+/// They must also be so many times slower than the usual beat of the calm part of the window, where there is one.
+const SLOWER: f64 = 3.0;
+/// Missed beats from which it is told.
+const MISSED: f64 = 1.0;
+
+/// The findings of a window: at most one a server.
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
+    let tracks = scene.window.tracks(cat::PG_HEARTBEATS.name, &[]).filter(|track| !track.points.is_empty());
+    tracks.filter_map(|track| of_server(scene, track.series.labels.get("target")?)).collect()
+}
+
+fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
+    let track = |name: &str| scene.window.track(name, &[("target", target)]);
+    let missed = track(cat::PG_HEARTBEATS_MISSED.name).and_then(Track::increase).unwrap_or(0.0);
+    let beats: Vec<(backwater_model::Moment, f64)> = track(cat::PG_HEARTBEAT.name)
+        .map(|track| track.points.iter().map(|point| (point.at, point.value / 1e6)).collect())
+        .unwrap_or_default();
+    let mut sorted: Vec<f64> = beats.iter().map(|(_, seconds)| *seconds).collect();
+    sorted.sort_by(f64::total_cmp);
+    let usual = sorted.get(sorted.len() / 4).copied();
+    let limit = usual.map_or(CLOSE * TIMEOUT_S, |usual| (CLOSE * TIMEOUT_S).max(SLOWER * usual));
+    let slow: Vec<_> = beats.iter().filter(|(_, seconds)| *seconds >= limit).collect();
+    let cause = if missed >= MISSED {
+        "missed"
+    } else if slow.len() >= SLOW_BEATS {
+        "climbing"
+    } else {
+        return None;
+    };
+    let span = match (slow.first(), slow.last()) {
+        (Some(first), Some(last)) => (first.0, last.0),
+        _ => (scene.window.from, scene.window.to),
+    };
+    let mut finding = draft("heartbeat-at-risk", cause, "pg.heartbeat".to_owned(), span);
+    finding.severity = if missed >= 2.0 { Severity::Critical } else { Severity::Warning };
+    finding.confidence = if missed >= 2.0 || slow.len() >= SLOW_BEATS { Confidence::High } else { Confidence::Medium };
+    let p99 = sorted.get((sorted.len() * 99).div_ceil(100).saturating_sub(1)).copied();
+    let mut figures = Figures::default();
+    figures.add("heartbeat_p99_ms", p99.map(|s| s * 1e3), Unit::Milliseconds, "99 of 100 beats were answered within");
+    figures.add("heartbeat_usual_ms", usual.map(|s| s * 1e3), Unit::Milliseconds, "the fastest quarter, within");
+    figures.add("heartbeat_missed", Some(missed), Unit::Count, "beats not answered in time");
+    figures.add("heartbeats_count", Some(sorted.len() as f64), Unit::Count, "beats that were answered");
+    finding.evidence = figures.list();
+    finding.summary = match cause {
+        "missed" => format!(
+            "{missed:.0} of {:.0} heartbeats of {target} were not answered in time: a failover manager would begin to count.",
+            missed.max(sorted.len() as f64)
+        ),
+        _ => format!(
+            "Heartbeats of {target} take up to {}: close to the time-out of a failover manager's check.",
+            Unit::Seconds.show(p99.unwrap_or_default())
+        ),
+    };
+    finding.victims = Vec::new();
+    finding.remedies = vec![longer_timeout()];
+    Some(finding)
+}
+
+fn longer_timeout() -> Remedy {
+    Remedy {
+        title: "Let the failover manager wait longer, or for more failed checks, until the load is held".to_owned(),
+        runtime: Vec::new(),
+        persistent: vec![
+            "Patroni: raise ttl and retry_timeout (patronictl edit-config); repmgr: reconnect_attempts × reconnect_interval".to_owned(),
+        ],
+        activation: Activation::Reload,
+        undo: vec!["set the former values".to_owned()],
+        predicted: Vec::new(),
+        risk: "A primary that is truly dead is found out later, by as much.".to_owned(),
+    }
+}

@@ -1,0 +1,73 @@
+//! replay-cpu: replay takes all of one processor and still falls behind. It is a single process: more of them do not help.
+
+use super::wal_evidence::{Behind, most, of_lag, rate};
+use crate::figures::Figures;
+use crate::remedy::replication as remedy;
+use crate::replication::{Doing, activity};
+use crate::scene::Scene;
+use crate::unseen::{self, Missing};
+use backwater_model::{Confidence, Finding, Unit};
+
+/// Share of one processor that the startup process must use.
+const BUSY: f64 = 0.8;
+/// The same by its samples, of which those without a wait count.
+const RUNS: f64 = 0.8;
+/// A process that wants to run and gets no more than this of a processor is kept from it.
+const KEPT: f64 = 0.6;
+
+/// The findings of a window: at most one a standby.
+pub(super) fn find(scene: &Scene<'_>, all: &[Behind]) -> Vec<Finding> {
+    all.iter().filter_map(|behind| of_standby(scene, behind)).collect()
+}
+
+fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
+    let standby = &behind.standby;
+    let lag = behind.lags.replay.as_ref()?;
+    let own = standby.peer.as_ref()?;
+    let cpu = own.startup_cpu.mean(&lag.range);
+    let seen = activity(scene.window, &scene.grid, &own.target, "startup", None, &lag.range);
+    let runs = seen.share(|doing| *doing == Doing::Running);
+    let full = cpu.is_some_and(|cpu| cpu >= BUSY);
+    let wants = runs.is_some_and(|share| share >= RUNS);
+    let cause = match (full, wants, cpu) {
+        (true, ..) => "single-process",
+        // Without its processor time, that it never waits is all that is known.
+        (false, true, None) => "single-process",
+        (false, true, Some(cpu)) if cpu < KEPT => "host-cpu",
+        (false, true, Some(_)) => "single-process",
+        _ => return None,
+    };
+    let mut finding = of_lag(scene, behind, "replay-cpu", cause, "standby_replay", &lag.range);
+    finding.confidence = match (full, wants) {
+        (true, true) => Confidence::High,
+        (true, false) if runs.is_some() => Confidence::Medium,
+        (true, false) => Confidence::High,
+        _ => Confidence::Medium,
+    };
+    let mut figures = Figures::default();
+    figures.add("startup_cpu_ratio", cpu, Unit::Ratio, "of one processor, used by the startup process");
+    figures.add("startup_runs_ratio", runs, Unit::Ratio, "samples of the startup process without a wait");
+    finding.evidence.extend(figures.list());
+    let replayed = rate(&standby.hops.replayed_rate, &lag.range);
+    let received = rate(&standby.hops.received_rate, &lag.range);
+    let waits = most(&standby.hops.replay, &lag.range);
+    finding.summary = if cause == "host-cpu" {
+        format!(
+            "Replay on standby {} wants to run and is given only {} of a processor: {replayed} is replayed, {received} \
+             arrives, and up to {waits} waited.",
+            standby.name,
+            Unit::Ratio.show(cpu.unwrap_or_default()),
+        )
+    } else {
+        format!(
+            "Replay on standby {} is one process, and it works all the time: {replayed} is replayed, {received} arrives, and up \
+             to {waits} waited.",
+            standby.name,
+        )
+    };
+    let mut missing = Missing::default();
+    missing.unless(scene.window, cpu.is_some(), &unseen::STANDBY_PROCESSES);
+    finding.unseen = missing.list();
+    finding.remedies = remedy::of_replay_cpu(scene, standby);
+    Some(finding)
+}

@@ -1,0 +1,90 @@
+//! slot-inactive: nobody reads from a replication slot, and it keeps WAL for whoever does not come.
+//!
+//! A slot that keeps without a limit fills the disk, which stops the primary; one with a limit is lost when it is reached.
+
+use super::wal_evidence::draft;
+use crate::figures::Figures;
+use crate::remedy::replication as remedy;
+use crate::replication::{Holder, Retention, retention};
+use crate::scene::Scene;
+use crate::unseen::{self, Missing};
+use backwater_model::{Confidence, Finding, Severity, Track, Unit, catalogue as cat};
+
+/// Seconds, at the end of the window, through which nobody must have read from it.
+const AWAY_S: f64 = 10.0;
+/// WAL that it must keep: less is what every restart of a standby leaves behind.
+const LEAST: f64 = 16.0 * 1_048_576.0;
+/// Time left at which it is a warning, and critical, in seconds.
+const DAY_S: f64 = 86_400.0;
+const SOON_S: f64 = 600.0;
+
+/// The findings of a window: at most one a slot.
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
+    let tracks = scene.window.tracks(cat::PG_SLOT_ACTIVE.name, &[]);
+    tracks.filter_map(|track| of_slot(scene, track)).collect()
+}
+
+fn of_slot(scene: &Scene<'_>, active: Track<'_>) -> Option<Finding> {
+    let (target, slot) = (active.series.labels.get("target")?, active.series.labels.get("slot")?);
+    let (window, last) = (scene.window, active.points.last()?);
+    if window.to.seconds_since(last.at) > 3.0 {
+        return None;
+    }
+    let idle: Vec<_> = active.points.iter().rev().take_while(|point| point.value == 0.0).collect();
+    let since = idle.last()?.at;
+    if last.at.seconds_since(since) < AWAY_S {
+        return None;
+    }
+    let lost = window.track(cat::PG_SLOT_LOST.name, &[("target", target), ("slot", slot)]);
+    if lost.and_then(Track::last) == Some(1.0) {
+        // What it kept is gone: wal-removed says so.
+        return None;
+    }
+    let kept = retention(window, target, slot, window.to)?;
+    if kept.level_bytes < LEAST || kept.inflow_bytes_per_s <= 0.0 {
+        return None;
+    }
+    let left = kept.removal_s.or(kept.earliest_s);
+    let cause = if kept.holder == Holder::Slot { "approaching-limit" } else { "retaining" };
+    let mut finding = draft("slot-inactive", cause, format!("pg.wal.retained@{slot}"), (since, window.to));
+    finding.severity = match left {
+        Some(left) if left <= SOON_S => Severity::Critical,
+        Some(left) if left <= DAY_S => Severity::Warning,
+        _ => Severity::Info,
+    };
+    finding.confidence = Confidence::High;
+    finding.evidence = figures(&kept, window.to.seconds_since(since));
+    finding.summary = summary(slot, &kept, left);
+    let mut missing = Missing::default();
+    missing.unless(window, kept.limit_bytes.is_some(), &unseen::FREE_SPACE);
+    finding.unseen = missing.list();
+    finding.remedies = remedy::of_slot(scene, target, slot, &kept);
+    Some(finding)
+}
+
+fn figures(kept: &Retention, away_s: f64) -> Vec<backwater_model::Figure> {
+    let mut figures = Figures::default();
+    figures.add("away_s", Some(away_s), Unit::Seconds, "nobody has read from it for, at least");
+    figures.add("retained_bytes", Some(kept.level_bytes), Unit::Bytes, "WAL that it keeps");
+    figures.add("retained_limit_bytes", kept.limit_bytes, Unit::Bytes, "what it may come to");
+    figures.add("generated_bytes_per_s", Some(kept.inflow_bytes_per_s), Unit::BytesPerSecond, "WAL made");
+    figures.add("retention_left_s", kept.earliest_s, Unit::Seconds, "until then, at this rate");
+    figures.add("removal_left_s", kept.removal_s, Unit::Seconds, "until the checkpoint that acts on it");
+    figures.list()
+}
+
+fn summary(slot: &str, kept: &Retention, left: Option<f64>) -> String {
+    let mut text = format!(
+        "Nobody reads from slot {slot}: it keeps {} of WAL, and {} more is made.",
+        Unit::Bytes.show(kept.level_bytes),
+        Unit::BytesPerSecond.show(kept.inflow_bytes_per_s),
+    );
+    if let Some(left) = left {
+        let left = Unit::Seconds.show(left);
+        text.push_str(&match kept.holder {
+            Holder::Slot => format!(" In {left} the slot is lost, and its standby must be built anew."),
+            _ => format!(" In {left} the disk is full, and the primary stops."),
+        });
+    }
+    text
+}

@@ -1,0 +1,132 @@
+//! standby-gone: a standby was connected, and is no longer, or no longer says anything.
+//!
+//! That a row is missing says so only while the same server's other rows are read: a hole in the readings is no absence.
+
+use super::wal_evidence::{Behind, draft};
+use crate::figures::Figures;
+use crate::remedy::replication as remedy;
+use crate::replication::{Standby, retention, seconds, standby_row, target};
+use crate::scene::Scene;
+use crate::unseen::{self, Missing};
+use backwater_model::{Confidence, EventKind, Finding, Moment, Severity, Unit, catalogue as cat};
+
+/// Seconds without a row, at the end of the window, from which a standby counts as gone.
+const AWAY_S: f64 = 5.0;
+/// Seconds without a word from which one that is connected counts as silent: twice the default of wal_receiver_status_interval.
+const SILENT_S: f64 = 20.0;
+/// WAL that will be gone within so many seconds makes it critical.
+const SOON_S: f64 = 600.0;
+
+/// How a standby was lost.
+struct Lost {
+    cause: &'static str,
+    since: Moment,
+    confidence: Confidence,
+}
+
+/// The findings of a window: at most one a standby.
+pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Finding> {
+    behinds.iter().filter_map(|behind| of_standby(scene, &behind.standby)).collect()
+}
+
+fn of_standby(scene: &Scene<'_>, standby: &Standby) -> Option<Finding> {
+    let primary = standby.primary.as_deref()?;
+    let lost = disconnected(scene, primary, &standby.name).or_else(|| silent(scene, primary, standby))?;
+    let mut finding = draft("standby-gone", lost.cause, standby.queue("retained"), (lost.since, scene.window.to));
+    finding.confidence = lost.confidence;
+    let kept = retention(scene.window, primary, &standby.name, scene.window.to);
+    let left = kept.as_ref().and_then(|kept| kept.removal_s.or(kept.earliest_s));
+    let away = scene.window.to.seconds_since(lost.since);
+    finding.severity = if left.is_some_and(|left| left <= SOON_S) { Severity::Critical } else { Severity::Warning };
+    let mut figures = Figures::default();
+    figures.add("away_s", Some(away), Unit::Seconds, "since it was last seen");
+    figures.add("retained_bytes", kept.as_ref().map(|kept| kept.level_bytes), Unit::Bytes, "WAL that it still needs");
+    figures.add(
+        "retained_limit_bytes",
+        kept.as_ref().and_then(|kept| kept.limit_bytes),
+        Unit::Bytes,
+        "what is kept for it",
+    );
+    figures.add(
+        "retention_left_s",
+        kept.as_ref().and_then(|kept| kept.earliest_s),
+        Unit::Seconds,
+        "until WAL that it needs may be removed",
+    );
+    figures.add(
+        "removal_left_s",
+        kept.and_then(|kept| kept.removal_s),
+        Unit::Seconds,
+        "until the checkpoint that removes it",
+    );
+    finding.evidence = figures.list();
+    let how = match lost.cause {
+        "silent" => "is connected and has said nothing",
+        "timeout" => "was cut off because it did not answer, and has been away",
+        _ => "has been away",
+    };
+    let name = &standby.name;
+    finding.summary = format!("Standby {name} {how} for {}.", Unit::Seconds.show(away));
+    if let Some(left) = left {
+        finding
+            .summary
+            .push_str(&format!(" WAL that it needs will be removed in {} at this rate.", Unit::Seconds.show(left)));
+    }
+    let mut missing = Missing::default();
+    missing.unless(scene.window, standby.peer.is_some(), &unseen::STANDBY);
+    finding.unseen = missing.list();
+    finding.remedies = remedy::of_gone(scene, primary, name);
+    Some(finding)
+}
+
+/// Whether its row has ended while the server's own position is still read, in the same life of the server.
+fn disconnected(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
+    let window = scene.window;
+    let row = standby_row(window, &cat::PG_REPL_SENT, primary, name)
+        .or_else(|| standby_row(window, &cat::PG_REPL_STREAMING, primary, name))?;
+    let (first, last) = (row.points.first()?, row.points.last()?);
+    let head = window.track(cat::PG_WAL_FLUSH.name, &[("target", primary)])?;
+    let after = head.points.iter().filter(|point| point.at > last.at);
+    // Every few seconds a reading of the server: what is missing in them is missing.
+    let known = after.clone().take_while(|point| point.epoch == last.epoch).count();
+    let newest = head.points.last()?;
+    let away = newest.at.seconds_since(last.at);
+    let was_there = last.at.seconds_since(first.at) >= 2.0;
+    let read = after.count() == known && known >= 4 && window.to.seconds_since(newest.at) <= 5.0;
+    if !was_there || !read || away < AWAY_S || hole(scene, primary, last.at) {
+        return None;
+    }
+    let log = |text: &str| {
+        let lines = window.events_of(EventKind::Log).filter(|event| event.source == primary);
+        lines.filter(|event| event.at.seconds_since(last.at).abs() <= 10.0).any(|event| event.message.contains(text))
+    };
+    let timeout = log("terminating walsender process due to replication timeout");
+    let slot = window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", name)]);
+    let inactive = slot.and_then(backwater_model::Track::last).map(|flag| flag == 0.0);
+    let confidence = if timeout || inactive == Some(true) { Confidence::High } else { Confidence::Medium };
+    let cause = if timeout { "timeout" } else { "disconnected" };
+    (inactive != Some(false)).then_some(Lost { cause, since: last.at, confidence })
+}
+
+/// Whether the readings of the server have a hole after a moment.
+fn hole(scene: &Scene<'_>, primary: &str, since: Moment) -> bool {
+    let told = scene.window.events_of(EventKind::Gap).filter(|event| event.source == primary);
+    told.into_iter().any(|event| event.at >= since && !event.fields.contains_key("skipped_bytes"))
+}
+
+/// Whether a connected standby has not answered for long, although it was sent something or asked to.
+fn silent(scene: &Scene<'_>, primary: &str, standby: &Standby) -> Option<Lost> {
+    let row = |def| standby_row(scene.window, def, primary, &standby.name);
+    let ages = row(&cat::PG_REPL_REPLY_AGE)?;
+    let last = ages.points.last().filter(|point| scene.window.to.seconds_since(point.at) <= 3.0)?;
+    let longest = seconds(target(scene.window, primary), "wal_sender_timeout").filter(|limit| *limit > 0.0);
+    let least = longest.map_or(SILENT_S, |limit| SILENT_S.min(limit * 0.5).max(5.0));
+    // The age is by the standby's clock: that it grew as time went by says that no word came.
+    let first =
+        ages.points.iter().rev().take_while(|point| point.at > last.at - backwater_model::Span::from_seconds(least));
+    let grown = first.last().map(|point| (last.value - point.value, last.at.seconds_since(point.at)))?;
+    let still = grown.1 >= 0.8 * least && grown.0 >= 0.9 * grown.1;
+    let owed = row(&cat::PG_REPL_SENT)?.last()? > row(&cat::PG_REPL_FLUSH)?.last()?;
+    let since = Moment::from_seconds(last.at.seconds() - last.value.min(last.at.seconds()));
+    (still && owed && last.value >= least).then_some(Lost { cause: "silent", since, confidence: Confidence::Medium })
+}

@@ -1,0 +1,171 @@
+//! What the findings about WAL and standbys have in common: the figures of every hop, how bad it is, what suffers.
+
+use crate::figures::Figures;
+use crate::grid::Lane;
+use crate::replication::{Lags, Standby, retention, standby_row};
+use crate::scene::Scene;
+use backwater_model::{CommitWait, Confidence, Figure, Finding, Moment, Severity, Unit, catalogue as cat};
+use std::ops::Range;
+
+/// A standby and where it falls behind.
+pub(super) struct Behind {
+    pub(super) standby: Standby,
+    pub(super) lags: Lags,
+}
+
+/// WAL that will be gone within so many seconds makes a lag critical.
+const SOON_S: f64 = 600.0;
+/// Share of the active sessions that must wait for a synchronous standby for its lag to be critical.
+const HELD: f64 = 0.3;
+
+/// A finding without its figures.
+pub(super) fn draft(rule: &str, cause: &str, queue: String, span: (Moment, Moment)) -> Finding {
+    Finding {
+        rule: rule.to_owned(),
+        cause: cause.to_owned(),
+        severity: Severity::Warning,
+        queue,
+        from: span.0,
+        to: span.1,
+        foreground_lost: None,
+        summary: String::new(),
+        evidence: Vec::new(),
+        ruled_out: Vec::new(),
+        unseen: Vec::new(),
+        confidence: Confidence::Medium,
+        victims: Vec::new(),
+        remedies: Vec::new(),
+    }
+}
+
+/// A finding about one standby that falls behind, with the figures of all hops, its severity and its victims.
+pub(super) fn of_lag(
+    scene: &Scene<'_>,
+    behind: &Behind,
+    rule: &str,
+    cause: &str,
+    hop: &str,
+    range: &Range<usize>,
+) -> Finding {
+    let standby = &behind.standby;
+    let mut finding = draft(rule, cause, standby.queue(hop), scene.grid.span(range));
+    finding.evidence = lag_figures(scene, standby, range).list();
+    let held = sync_held(scene, standby, range);
+    let left = finding.figure("removal_left_s");
+    let critical = held.is_some_and(|share| share >= HELD) || left.is_some_and(|left| left <= SOON_S);
+    finding.severity = if critical { Severity::Critical } else { Severity::Warning };
+    finding.foreground_lost = held;
+    finding.victims = victims(standby, hop, held.is_some_and(|share| share > 0.0));
+    finding
+}
+
+/// Share of the active sessions that wait for this standby, where commits do.
+pub(super) fn sync_held(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Option<f64> {
+    let primary = standby.primary.clone()?;
+    let synchronous = standby_row(scene.window, &cat::PG_REPL_SYNC, &primary, &standby.name);
+    scene.grid.gauge(synchronous).max(range).filter(|flag| *flag > 0.0)?;
+    scene.share(&[primary], range, |sample| CommitWait::of(sample) == Some(CommitWait::SynchronousStandby))
+}
+
+fn victims(standby: &Standby, hop: &str, commits: bool) -> Vec<String> {
+    let hops = ["send", "standby_write", "standby_flush", "standby_replay"];
+    let upstream = hops.iter().take_while(|name| **name != hop).map(|name| standby.queue(name));
+    // Replay has no bounded queue before it: what waits there holds nobody upstream.
+    let upstream = upstream.filter(|_| hop != "standby_replay");
+    let retained = standby.primary.as_ref().map(|_| standby.queue("retained"));
+    upstream.chain(retained).chain(commits.then(|| "pg.commit".to_owned())).collect()
+}
+
+/// The article's columns and what follows from them: delays behind the head of WAL at their highest, rates, time left.
+pub(super) fn lag_figures(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Figures {
+    let hops = &standby.hops;
+    let mut figures = Figures::default();
+    let local = hops.buffers.with(&hops.local_flush, |a, b| a + b);
+    let add = |a: &Lane, b: &Lane| a.with(b, |a, b| a + b);
+    let sent = add(&local, &hops.send);
+    let written = add(&sent, &hops.in_flight);
+    let flushed = add(&written, &hops.standby_flush);
+    let replayed = add(&flushed, &hops.replay);
+    figures.add("generated_bytes_per_s", hops.generated.mean(range), Unit::BytesPerSecond, "WAL made on the primary");
+    figures.add("sent_bytes_per_s", hops.sent_rate.mean(range), Unit::BytesPerSecond, "WAL sent");
+    figures.add(
+        "flushed_bytes_per_s",
+        hops.received_rate.mean(range),
+        Unit::BytesPerSecond,
+        "WAL flushed by the standby",
+    );
+    figures.add("replayed_bytes_per_s", hops.replayed_rate.mean(range), Unit::BytesPerSecond, "WAL replayed");
+    figures.add("sent_delay_bytes", sent.max(range), Unit::Bytes, "made, not yet sent, at most");
+    figures.add("write_delay_bytes", written.max(range), Unit::Bytes, "made, not yet written by the standby, at most");
+    figures.add("flush_delay_bytes", flushed.max(range), Unit::Bytes, "made, not yet flushed by the standby, at most");
+    figures.add("replay_delay_bytes", replayed.max(range), Unit::Bytes, "made, not yet replayed, at most");
+    figures.add("unsent_bytes", hops.send.max(range), Unit::Bytes, "flushed, not yet sent, at most");
+    figures.add(
+        "stream_lag_bytes",
+        hops.stream.max(range),
+        Unit::Bytes,
+        "flushed here and not on the standby, at most",
+    );
+    figures.add(
+        "replay_lag_bytes",
+        hops.replay.max(range),
+        Unit::Bytes,
+        "flushed by the standby, not yet replayed, at most",
+    );
+    figures.add(
+        "stream_lag_s",
+        residence(&hops.stream, &hops.received_rate, range),
+        Unit::Seconds,
+        "time that takes at this rate",
+    );
+    retention_figures(scene, standby, range, &mut figures);
+    figures
+}
+
+/// Level ÷ outflow over the last seconds of a stretch.
+pub(super) fn residence(level: &Lane, outflow: &Lane, range: &Range<usize>) -> Option<f64> {
+    let end = range.end.saturating_sub(5).max(range.start)..range.end;
+    let rate = outflow.mean(&end).filter(|rate| *rate > 0.0)?;
+    Some(level.mean(&end)? / rate)
+}
+
+fn retention_figures(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>, figures: &mut Figures) {
+    let Some(primary) = standby.primary.as_deref() else { return };
+    let (_, to) = scene.grid.span(range);
+    let Some(kept) = retention(scene.window, primary, &standby.name, to) else { return };
+    figures.add("retained_bytes", Some(kept.level_bytes), Unit::Bytes, "WAL that the standby still needs");
+    figures.add("retained_limit_bytes", kept.limit_bytes, Unit::Bytes, "what is kept for it");
+    figures.add("retention_left_s", kept.earliest_s, Unit::Seconds, "until WAL that it needs may be removed");
+    figures.add("removal_left_s", kept.removal_s, Unit::Seconds, "until the checkpoint that will remove it");
+}
+
+/// Figures of the connection over a stretch.
+pub(super) fn tcp_figures(standby: &Standby, range: &Range<usize>) -> Vec<Figure> {
+    let tcp = &standby.tcp;
+    let mut figures = Figures::default();
+    if let Some(shares) = tcp.shares(range) {
+        figures.add("tcp_busy_ratio", Some(shares.busy), Unit::Ratio, "time in which the connection had data to send");
+        figures.add("rwnd_limited_ratio", Some(shares.rwnd), Unit::Ratio, "time in which the standby's window held it");
+        figures.add(
+            "sndbuf_limited_ratio",
+            Some(shares.sndbuf),
+            Unit::Ratio,
+            "time in which the own send buffer held it",
+        );
+    }
+    figures.add("tcp_notsent_bytes", tcp.notsent.mean(range), Unit::Bytes, "in the send buffer, not yet sent");
+    figures.add("acked_bytes_per_s", tcp.acked.mean(range), Unit::BytesPerSecond, "acknowledged by the standby's host");
+    figures.add("min_rtt_ms", tcp.min_rtt_s.median(range).map(|s| s * 1e3), Unit::Milliseconds, "smallest round trip");
+    figures.add("peer_window_bytes", tcp.window.median(range), Unit::Bytes, "window that the standby offers");
+    figures.list()
+}
+
+/// A rate as people read it, or that it is unknown.
+pub(super) fn rate(lane: &Lane, range: &Range<usize>) -> String {
+    lane.mean(range).map_or("an unknown rate".to_owned(), |value| Unit::BytesPerSecond.show(value))
+}
+
+/// The highest level as people read it.
+pub(super) fn most(lane: &Lane, range: &Range<usize>) -> String {
+    lane.max(range).map_or("an unknown amount".to_owned(), |value| Unit::Bytes.show(value))
+}

@@ -1,0 +1,212 @@
+//! wal-removed: WAL that a standby still needs is gone from the primary. It can go on only from an archive, or be built anew.
+//! And ahead of it: when that will come about, at the present rates.
+
+use super::wal_evidence::{Behind, draft};
+use crate::figures::Figures;
+use crate::remedy::replication as remedy;
+use crate::replication::{Retention, retention, standby_row};
+use crate::scene::Scene;
+use crate::unseen::{self, Missing};
+use backwater_model::{
+    Confidence, Event, EventKind, Finding, Moment, Severity, Span, Track, Unit, Window, catalogue as cat,
+};
+
+/// What the walsender says when it is asked for WAL that is gone (walsender.c, `XLogSendPhysical`; xlogreader.c), and the
+/// standby after it.
+const REMOVED: &str = "has already been removed";
+/// What the checkpointer says when it gives up a slot: 13 to 15, and 16 on.
+const SLOT_GONE: [&str; 2] = ["invalidating slot \"", "invalidating obsolete replication slot \""];
+/// A standby that streams so many seconds after the line has found its WAL elsewhere.
+const RECOVERED_S: f64 = 5.0;
+/// Ahead of time: from so few seconds it is a warning.
+const SOON_S: f64 = 300.0;
+/// The level must have grown for so many seconds, in each part of them, for a warning.
+const LOOK_S: f64 = 10.0;
+
+/// The findings of a window: at most one a standby, and one for a line whose standby is unknown.
+pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Finding> {
+    let mut list = slots(scene);
+    if let Some(finding) = removed(scene, behinds)
+        && list.iter().all(|other: &Finding| other.queue != finding.queue)
+    {
+        list.push(finding);
+    }
+    for behind in behinds {
+        if let Some(finding) = fell_behind(scene, behind)
+            && list.is_empty()
+        {
+            list.push(finding);
+        }
+    }
+    list
+}
+
+fn critical(cause: &str, queue: String, span: (Moment, Moment)) -> Finding {
+    Finding { severity: Severity::Critical, confidence: Confidence::High, ..draft("wal-removed", cause, queue, span) }
+}
+
+/// The log's own line, if no standby has streamed since.
+fn removed(scene: &Scene<'_>, behinds: &[Behind]) -> Option<Finding> {
+    let window = scene.window;
+    let line = |event: &&Event| event.message.contains("requested WAL segment") && event.message.contains(REMOVED);
+    let lines: Vec<&Event> = window.events_of(EventKind::Log).filter(line).collect();
+    let (first, last) = (lines.first()?, lines.last()?);
+    let of_source = behinds.iter().filter(|behind| {
+        let own = behind.standby.peer.as_ref().is_some_and(|peer| peer.target == last.source);
+        own || behind.standby.primary.as_deref() == Some(&last.source)
+    });
+    // Of several standbys, the one that is away.
+    let standby = of_source.min_by_key(|behind| last_seen(window, behind)).map(|behind| &behind.standby);
+    let name = standby.map(|standby| standby.name.clone());
+    if let (Some(standby), Some(name)) = (standby, &name)
+        && streams_after(window, standby.primary.as_deref().unwrap_or_default(), name, last.at)
+    {
+        return None;
+    }
+    let queue = format!("pg.wal.retained@{}", name.as_deref().unwrap_or(&last.source));
+    let mut finding = critical("segment-removed", queue, (first.at, window.to));
+    let segment = last.message.split_whitespace().skip_while(|word| *word != "segment").nth(1).unwrap_or("it needs");
+    finding.summary = format!(
+        "{} asks for WAL segment {segment}, which {} has removed: replication is dead until that comes from an archive, or the \
+         standby is built anew.",
+        name.as_deref().map_or("A standby".to_owned(), |name| format!("Standby {name}")),
+        if standby.is_some_and(|standby| standby.peer.as_ref().is_some_and(|peer| peer.target == last.source)) {
+            "its primary"
+        } else {
+            &last.source
+        },
+    );
+    let mut figures = Figures::default();
+    figures.add("lines_count", Some(lines.len() as f64), Unit::Count, "times the log says so in this window");
+    finding.evidence = figures.list();
+    finding.evidence.extend(position_figures(scene, standby.and_then(|s| s.primary.as_deref()), name.as_deref()));
+    finding.remedies =
+        remedy::of_removed(scene, standby.and_then(|s| s.primary.as_deref()).unwrap_or(&last.source), name.as_deref());
+    Some(finding)
+}
+
+fn last_seen(window: &Window, behind: &Behind) -> i64 {
+    let standby = &behind.standby;
+    let row =
+        standby.primary.as_deref().and_then(|primary| standby_row(window, &cat::PG_REPL_SENT, primary, &standby.name));
+    row.and_then(|track| track.points.last()).map_or(i64::MAX, |point| point.at.0)
+}
+
+fn streams_after(window: &Window, primary: &str, standby: &str, at: Moment) -> bool {
+    let row = standby_row(window, &cat::PG_REPL_STREAMING, primary, standby);
+    let later = row.and_then(|track| track.points.last()).filter(|point| point.value > 0.0);
+    later.is_some_and(|point| point.at.seconds_since(at) >= RECOVERED_S)
+}
+
+fn position_figures(scene: &Scene<'_>, primary: Option<&str>, standby: Option<&str>) -> Vec<backwater_model::Figure> {
+    let mut figures = Figures::default();
+    if let Some((primary, standby)) = primary.zip(standby) {
+        let oldest = scene.window.track(cat::PG_WAL_OLDEST_KEPT.name, &[("target", primary)]).and_then(Track::last);
+        let had = standby_row(scene.window, &cat::PG_REPL_FLUSH, primary, standby).and_then(Track::last);
+        let missing = oldest.zip(had).map(|(oldest, had)| oldest - had).filter(|bytes| *bytes > 0.0);
+        figures.add("missing_bytes", missing, Unit::Bytes, "WAL between what it has and what is kept");
+    }
+    figures.list()
+}
+
+/// Slots that have lost what their reader needs.
+fn slots(scene: &Scene<'_>) -> Vec<Finding> {
+    let window = scene.window;
+    let lost = |track: Track<'_>| {
+        let last = track.points.last().filter(|point| point.value == 1.0)?;
+        let (target, slot) = (track.series.labels.get("target")?, track.series.labels.get("slot")?);
+        let since = track.points.iter().rev().take_while(|point| point.value == 1.0).last()?.at;
+        Some((target.to_owned(), slot.to_owned(), since, last.at))
+    };
+    let mut list: Vec<(String, String, Moment, Moment)> =
+        window.tracks(cat::PG_SLOT_LOST.name, &[]).filter_map(lost).collect();
+    for event in window.events_of(EventKind::Log) {
+        let name = SLOT_GONE
+            .iter()
+            .find_map(|text| event.message.split_once(text))
+            .and_then(|(_, rest)| rest.split('"').next());
+        let Some(name) = name.filter(|name| list.iter().all(|(_, slot, ..)| slot != name)) else { continue };
+        list.push((event.source.clone(), name.to_owned(), event.at, event.at));
+    }
+    list.into_iter()
+        .map(|(target, slot, since, _)| {
+            let mut finding = critical("slot-lost", format!("pg.wal.retained@{slot}"), (since, window.to));
+            finding.summary = format!(
+                "Slot {slot} of {target} has lost WAL that its standby needs, for it fell behind by more than \
+                 max_slot_wal_keep_size: the standby must take that from an archive, or be built anew."
+            );
+            finding.remedies = remedy::of_removed(scene, &target, Some(&slot));
+            finding
+        })
+        .collect()
+}
+
+/// Without a line: the standby is away, and the oldest segment that is kept begins after the position that it had.
+fn fell_behind(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
+    let window = scene.window;
+    let (primary, name) = (behind.standby.primary.as_deref()?, &behind.standby.name);
+    let oldest = window.track(cat::PG_WAL_OLDEST_KEPT.name, &[("target", primary)])?.points.last()?;
+    let had = standby_row(window, &cat::PG_REPL_FLUSH, primary, name)?.points.last()?;
+    let away = oldest.at.seconds_since(had.at) >= RECOVERED_S;
+    if !away || oldest.epoch != had.epoch || oldest.value <= had.value {
+        return None;
+    }
+    let mut finding = critical("behind-oldest", behind.standby.queue("retained"), (had.at, window.to));
+    finding.confidence = Confidence::Medium;
+    finding.summary = format!(
+        "Standby {name} is away, and the oldest WAL that {primary} still has begins {} after the last that it had: it cannot go \
+         on without an archive.",
+        Unit::Bytes.show(oldest.value - had.value),
+    );
+    finding.evidence = position_figures(scene, Some(primary), Some(name));
+    let mut missing = Missing::default();
+    missing.unless(window, false, &unseen::SERVER_LOG);
+    finding.unseen = missing.list();
+    finding.remedies = remedy::of_removed(scene, primary, Some(name));
+    Some(finding)
+}
+
+/// Warnings that WAL which a standby needs will be removed within so many seconds.
+pub(crate) fn approaching(scene: &Scene<'_>, names: &[(String, String)], within_s: f64) -> Vec<Finding> {
+    let to = scene.window.to;
+    let of = |(primary, standby): &(String, String)| {
+        let kept = retention(scene.window, primary, standby, to)?;
+        let left = kept.removal_s.filter(|left| *left <= within_s)?;
+        let growing = kept.inflow_bytes_per_s > kept.outflow_bytes_per_s && grew(scene, primary, standby);
+        (growing || kept.earliest_s == Some(0.0)).then_some(())?;
+        Some(warning(scene, primary, standby, &kept, left))
+    };
+    names.iter().filter_map(of).collect()
+}
+
+/// Whether what is kept for a standby grew through the last seconds.
+fn grew(scene: &Scene<'_>, primary: &str, standby: &str) -> bool {
+    let level = |back: f64| {
+        let at = scene.window.to - Span::from_seconds(back);
+        retention(scene.window, primary, standby, at).map(|kept| kept.level_bytes)
+    };
+    let levels: Option<Vec<f64>> = [LOOK_S, LOOK_S / 2.0, 0.0].into_iter().map(level).collect();
+    levels.is_some_and(|levels| levels.windows(2).all(|pair| pair[1] > pair[0]))
+}
+
+fn warning(scene: &Scene<'_>, primary: &str, standby: &str, kept: &Retention, left: f64) -> Finding {
+    let span = (scene.window.to - Span::from_seconds(LOOK_S), scene.window.to);
+    let mut finding = draft("wal-removed", "approaching", format!("pg.wal.retained@{standby}"), span);
+    finding.severity = if left <= SOON_S { Severity::Warning } else { Severity::Info };
+    let mut figures = Figures::default();
+    figures.add("retained_bytes", Some(kept.level_bytes), Unit::Bytes, "WAL that the standby still needs");
+    figures.add("retained_limit_bytes", kept.limit_bytes, Unit::Bytes, "what is kept for it");
+    figures.add("retention_left_s", kept.earliest_s, Unit::Seconds, "until some of it may be removed");
+    figures.add("removal_left_s", kept.removal_s, Unit::Seconds, "until the checkpoint that will remove it");
+    figures.add("checkpoint_interval_s", kept.checkpoint_interval_s, Unit::Seconds, "from one checkpoint to the next");
+    finding.evidence = figures.list();
+    finding.summary = format!(
+        "Standby {standby} still needs {} of WAL, {} more is made each second than it takes: in {} a checkpoint will remove some \
+         of that, and replication dies.",
+        Unit::Bytes.show(kept.level_bytes),
+        Unit::Bytes.show((kept.inflow_bytes_per_s - kept.outflow_bytes_per_s).max(0.0)),
+        Unit::Seconds.show(left),
+    );
+    finding.remedies = remedy::of_retention(scene, primary, standby, kept);
+    finding
+}
