@@ -30,5 +30,5 @@ pub use literal::{Literal, MB, ValueError};
 pub use name::{MOST_NAME_BYTES, quote};
 pub use pool::{DEFAULT_POOL, MOST_RULES, MOST_WEIGHT, Pool, PoolId, PoolOption, Priority, SessionId};
 pub use scheduler::{QUANTUM_BYTES, Scheduler, Turn};
-pub use state::{State, StateError};
+pub use state::{State, StateError, StateForm};
 pub use word::UnknownWord;

@@ -21,7 +21,7 @@ words! {
 pub const DEFAULT_POOL: &str = "default";
 /// Exception rules that a pool can have, as in the product that they come from.
 pub const MOST_RULES: usize = 16;
-/// Weights go from 1 to this; a pool visited by the scheduler sends its weight times the quantum.
+/// Weights go from 1 to this.
 pub const MOST_WEIGHT: u32 = 100;
 
 /// One pool's settings.

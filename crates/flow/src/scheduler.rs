@@ -1,18 +1,21 @@
 //! Who sends next: strict between the two levels, by weight among the pools of a level, in turn among the sessions of
-//! a pool. Deficit round robin (Shreedhar and Varghese, SIGCOMM 1995) over divisible byte streams.
+//! a pool. Start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996): each pool has a virtual time that advances by
+//! the bytes it sends over its weight, and the pool that is furthest behind sends next. Deficit round robin would do
+//! for pools that always have a backlog; here a session asks for one turn at a time, so a pool with one session is
+//! empty after each, and only a time that outlives emptiness keeps its weight.
 //!
 //! It knows byte counts, not bytes: a session's buffer belongs to whoever relays it, so nothing can be lost or put out
 //! of order here. What it promises, each tested as a property:
 //! - urgent work never waits for low: while anything urgent is ready, nothing else is chosen;
 //! - work-conserving: as long as anything may go, something is chosen;
-//! - no starvation within a level: between two visits of a backlogged pool, each other pool of its level sends at most
-//!   [`QUANTUM_BYTES`] times its weight, and within a pool each other session at most [`QUANTUM_BYTES`] between two
+//! - no starvation within a level: between two turns of a backlogged pool of weight v, another pool of weight w sends at
+//!   most [`QUANTUM_BYTES`] · (1 + w ÷ v), and within a pool each other session at most [`QUANTUM_BYTES`] between two
 //!   turns of a session. Low pools do wait for as long as urgent work fills the way: that is what low means.
 
 use crate::{PoolId, Priority, SessionId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// What one turn sends at most, in bytes; a pool of weight w sends w of them a visit.
+/// What one turn sends at most, in bytes.
 pub const QUANTUM_BYTES: u64 = 16 * 1024;
 
 /// The choice: this session sends so many bytes next.
@@ -42,21 +45,26 @@ struct Session {
     backlog_bytes: u64,
 }
 
-/// The pools of one level that have something to send.
+/// The pools of one level.
 #[derive(Debug, Default)]
 struct Level {
-    /// Pools in the order of their visits; the first is being visited.
-    ring: VecDeque<PoolId>,
-    queues: BTreeMap<PoolId, PoolQueue>,
+    /// Every pool that ever had something to send.
+    pools: BTreeMap<PoolId, PoolQueue>,
+    /// The virtual time: that of the pool that was chosen last.
+    time: u128,
     backlog_bytes: u64,
 }
 
 #[derive(Debug, Default)]
 struct PoolQueue {
-    /// What is left of this visit.
-    deficit_bytes: u64,
+    /// The virtual time at which its next turn begins. A pool that was idle begins at the level's: idleness saves
+    /// nothing up.
+    start: u128,
     sessions: VecDeque<SessionId>,
 }
+
+/// Virtual time of a byte at weight 1, so large that weights divide it well.
+const BYTE_TIME: u128 = 1 << 20;
 
 impl Scheduler {
     /// Nobody yet.
@@ -64,7 +72,7 @@ impl Scheduler {
         Scheduler::default()
     }
 
-    /// Sets a pool's weight (1 unless set), from its next visit on.
+    /// Sets a pool's weight (1 unless set), from its next turn on.
     pub fn set_weight(&mut self, pool: PoolId, weight: u32) {
         self.weights.insert(pool, weight.max(1));
     }
@@ -140,25 +148,17 @@ impl Scheduler {
 
 impl Level {
     fn add(&mut self, pool: PoolId, session: SessionId) {
-        let queue = self.queues.entry(pool).or_default();
+        let queue = self.pools.entry(pool).or_default();
         if queue.sessions.is_empty() {
-            self.ring.push_back(pool);
+            queue.start = queue.start.max(self.time);
         }
         queue.sessions.push_back(session);
     }
 
     fn remove(&mut self, pool: PoolId, session: SessionId) {
-        let Some(queue) = self.queues.get_mut(&pool) else { return };
-        queue.sessions.retain(|other| *other != session);
-        if queue.sessions.is_empty() {
-            self.drop_pool(pool);
+        if let Some(queue) = self.pools.get_mut(&pool) {
+            queue.sessions.retain(|other| *other != session);
         }
-    }
-
-    /// A pool with nothing to send leaves the ring and forgets what was left of its visit: idleness saves nothing up.
-    fn drop_pool(&mut self, pool: PoolId) {
-        self.queues.remove(&pool);
-        self.ring.retain(|other| *other != pool);
     }
 
     fn next(
@@ -167,26 +167,18 @@ impl Level {
         weights: &BTreeMap<PoolId, u32>,
         sessions: &mut HashMap<SessionId, Session>,
     ) -> Option<(SessionId, u64)> {
-        let pool = *self.ring.front()?;
-        let queue = self.queues.get_mut(&pool)?;
-        if queue.deficit_bytes == 0 {
-            let weight = weights.get(&pool).copied().unwrap_or(1);
-            queue.deficit_bytes = QUANTUM_BYTES * u64::from(weight);
-        }
+        let backlogged = self.pools.iter_mut().filter(|(_, queue)| !queue.sessions.is_empty());
+        let (pool, queue) = backlogged.min_by_key(|(_, queue)| queue.start)?;
         let id = queue.sessions.pop_front()?;
         let session = sessions.get_mut(&id)?;
-        let bytes = session.backlog_bytes.min(most_bytes).min(queue.deficit_bytes).min(QUANTUM_BYTES);
+        let bytes = session.backlog_bytes.min(most_bytes).min(QUANTUM_BYTES);
         session.backlog_bytes -= bytes;
-        queue.deficit_bytes -= bytes;
         self.backlog_bytes -= bytes;
         if session.backlog_bytes > 0 {
             queue.sessions.push_back(id);
         }
-        if queue.sessions.is_empty() {
-            self.drop_pool(pool);
-        } else if queue.deficit_bytes == 0 {
-            self.ring.rotate_left(1);
-        }
+        self.time = queue.start;
+        queue.start += u128::from(bytes) * BYTE_TIME / u128::from(weights.get(pool).copied().unwrap_or(1));
         Some((id, bytes))
     }
 }

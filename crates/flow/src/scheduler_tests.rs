@@ -115,24 +115,51 @@ proptest! {
                 scheduler.offer(id, 1 << 40);
             }
         }
+        let quantum = QUANTUM_BYTES as f64;
+        let weight = |pool: usize| f64::from(weights[pool]);
         let mut sent = vec![0u64; weights.len()];
+        // What each pool had sent at the last turn of each pool, and each session at the last turn of each session.
+        let mut at_turn: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
         let mut waited: BTreeMap<u64, u64> = BTreeMap::new();
         for most in mosts {
             let turn = scheduler.next(most, u64::MAX).unwrap();
             let pool = (turn.session.0 / 10) as usize;
+            if let Some(before) = at_turn.insert(pool, sent.clone()) {
+                for other in (0..weights.len()).filter(|other| *other != pool) {
+                    let bound = quantum * (1.0 + weight(other) / weight(pool)) + 1.0;
+                    prop_assert!((sent[other] - before[other]) as f64 <= bound);
+                }
+            }
             sent[pool] += turn.bytes;
-            for (number, wait) in &mut waited {
-                let same_pool = (number / 10) as usize == pool;
-                if same_pool { *wait += turn.bytes }
+            for (_, wait) in waited.iter_mut().filter(|(number, _)| (*number / 10) as usize == pool) {
+                *wait += turn.bytes;
             }
             let within = waited.insert(turn.session.0, 0).unwrap_or(0).saturating_sub(turn.bytes);
             prop_assert!(within <= (per_pool - 1) * QUANTUM_BYTES);
             for (one, other) in (0..weights.len()).flat_map(|a| (0..weights.len()).map(move |b| (a, b))) {
-                let gap = sent[one] as f64 / f64::from(weights[one]) - sent[other] as f64 / f64::from(weights[other]);
-                prop_assert!(gap <= QUANTUM_BYTES as f64, "{sent:?} {weights:?}");
+                let gap = sent[one] as f64 / weight(one) - sent[other] as f64 / weight(other);
+                prop_assert!(gap <= quantum / weight(one) + quantum / weight(other) + 1.0, "{sent:?} {weights:?}");
             }
         }
     }
+}
+
+/// Pools that ask for one turn at a time, and again only after it, still share by weight.
+#[test]
+fn weights_hold_for_pools_that_are_empty_after_each_turn() {
+    let mut scheduler = Scheduler::new();
+    let mut sent = [0u64; 2];
+    for (number, weight) in [(0, 1), (1, 9)] {
+        scheduler.set_weight(PoolId(number), weight);
+        scheduler.place(SessionId(u64::from(number)), PoolId(number), Priority::Low);
+        scheduler.offer(SessionId(u64::from(number)), QUANTUM_BYTES);
+    }
+    for _ in 0..1_000 {
+        let turn = scheduler.next(QUANTUM_BYTES, QUANTUM_BYTES).unwrap();
+        sent[turn.session.0 as usize] += turn.bytes;
+        scheduler.offer(turn.session, turn.bytes);
+    }
+    assert_eq!(sent[0] / QUANTUM_BYTES, 100, "{sent:?}");
 }
 
 /// The bytes themselves, through buffers as a relay keeps them: each stream arrives whole and in order.

@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 
 /// Everything that statements can change. The pool [`DEFAULT_POOL`] is always there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[serde(try_from = "StateForm", into = "StateForm")]
 pub struct State {
     rules: BTreeMap<String, Rule>,
     pools: BTreeMap<String, Pool>,
@@ -247,21 +247,25 @@ fn unused<'a>(what: &'static str, name: &str, uses: impl Iterator<Item = &'a Str
     if users.is_empty() { Ok(()) } else { Err(StateError::InUse { what, name: name.to_owned(), users }) }
 }
 
-/// The state as it stands in a file.
-#[derive(Serialize, Deserialize)]
+/// The state as it stands in a file, not yet checked. Public so that a file can hold it beside other settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+pub struct StateForm {
+    /// `256` (MB/s), `"256MB"` or `"auto"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    low_priority_bandwidth: Option<Literal>,
+    pub low_priority_bandwidth: Option<Literal>,
+    /// Attributes of rules by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    rules: BTreeMap<String, BTreeMap<String, Literal>>,
+    pub rules: BTreeMap<String, BTreeMap<String, Literal>>,
+    /// Attributes of pools by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pools: BTreeMap<String, BTreeMap<String, Literal>>,
+    pub pools: BTreeMap<String, BTreeMap<String, Literal>>,
+    /// Pools of users.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    users: BTreeMap<String, String>,
+    pub users: BTreeMap<String, String>,
 }
 
-impl From<State> for Written {
+impl From<State> for StateForm {
     fn from(state: State) -> Self {
         let rules = state.rules.into_iter().map(|(name, rule)| {
             (name, rule.options().iter().map(|option| (option.name().to_owned(), option.literal())).collect())
@@ -269,7 +273,7 @@ impl From<State> for Written {
         let pools = state.pools.into_iter().map(|(name, pool)| {
             (name, pool.options().iter().map(|option| (option.name().to_owned(), option.literal())).collect())
         });
-        Written {
+        StateForm {
             low_priority_bandwidth: Some(state.low_priority_bandwidth.literal()),
             rules: rules.collect(),
             pools: pools.collect(),
@@ -278,10 +282,10 @@ impl From<State> for Written {
     }
 }
 
-impl TryFrom<Written> for State {
+impl TryFrom<StateForm> for State {
     type Error = StateError;
 
-    fn try_from(written: Written) -> Result<Self, StateError> {
+    fn try_from(written: StateForm) -> Result<Self, StateError> {
         let mut state = State::default();
         if let Some(literal) = &written.low_priority_bandwidth {
             state.low_priority_bandwidth = LowPriorityBandwidth::read(literal).map_err(StateError::Setting)?;

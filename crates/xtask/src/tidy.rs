@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("backwater-record", &["backwater-model"]),
     ("backwater-diagnose", &["backwater-model"]),
     ("backwater-flow", &["backwater-model"]),
+    ("backwater-gate", &["backwater-model", "backwater-flow", "backwater-undo"]),
     (
         "backwater-lab",
         &["backwater-model", "backwater-probe", "backwater-record", "backwater-diagnose", "backwater-undo"],

@@ -1,7 +1,7 @@
 //! A simulated link with a queue: the controller must keep the queue short for urgent work, use what is left, and never
 //! fall under its floor. Every figure is of virtual time.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use super::*;
 use crate::SessionId;
@@ -65,7 +65,7 @@ impl Link {
             bytes -= part;
             all += part;
             if *is_low {
-                low += part
+                low += part;
             }
             if *size <= 1e-9 {
                 self.queue.pop_front();
@@ -101,7 +101,7 @@ fn simulate(run: &Run) -> Outcome {
         let urgent = (run.urgent_bps)(seconds) * STEP_S;
         urgent_sent += urgent;
         if urgent > 0.0 {
-            waits.push(link.backlog / link_bps * 1e3)
+            waits.push(link.backlog / link_bps * 1e3);
         }
         link.put(false, urgent);
         let cap = in_flight_bytes(bucket.rate_bps(), auto.min_rtt().unwrap_or(TARGET), 16_384) as f64;

@@ -71,6 +71,17 @@ impl TokenBucket {
         self.credit = self.credit.saturating_sub(micro(bytes)).max(-self.debt_cap());
     }
 
+    /// Takes all of `bytes` or nothing; who gets nothing waits, and [`TokenBucket::ready_for`] says until when. More than
+    /// a burst is never there at once for an idle class, so nobody should ask for more than [`LEAST_BURST_BYTES`].
+    pub fn take_whole(&mut self, now: Moment, bytes: u64) -> bool {
+        self.refill(now);
+        if self.available(now) >= bytes {
+            return self.take(now, bytes) == bytes;
+        }
+        self.waiting = true;
+        false
+    }
+
     /// Gives bytes back that were taken and not sent.
     pub fn give_back(&mut self, bytes: u64) {
         self.credit = self.credit.saturating_add(micro(bytes)).min(self.depth());
@@ -233,6 +244,16 @@ mod tests {
         assert_eq!(bucket.available(at(5_000)), 140_000);
         bucket.set_rate(at(5_000), 0);
         assert_eq!(bucket.rate_bps(), LEAST_RATE_BPS);
+    }
+
+    #[test]
+    fn all_or_nothing_waits_and_catches_up() {
+        let mut bucket = TokenBucket::new(at(0), 100_000_000);
+        assert!(bucket.take_whole(at(0), 100_000));
+        assert!(!bucket.take_whole(at(100), 16_384));
+        assert_eq!(bucket.ready_for(at(100), 16_384), at(164));
+        assert!((0..30).all(|_| bucket.take_whole(at(5_000), 16_384)));
+        assert!(!bucket.take_whole(at(5_000), 16_384));
     }
 
     #[test]

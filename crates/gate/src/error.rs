@@ -1,0 +1,65 @@
+//! Why the proxy cannot run, each with what to do next.
+
+use backwater_flow::StateError;
+use std::path::PathBuf;
+
+/// Why the proxy cannot be set up or run.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// The configuration cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The configuration is no such file.
+    #[error("{path} is no proxy configuration: {source}")]
+    Parse {
+        /// Which file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// Rules, pools or users do not fit together.
+    #[error("{path}: {source}")]
+    State {
+        /// Which file.
+        path: PathBuf,
+        /// What.
+        source: Box<StateError>,
+    },
+    /// An address that is none.
+    #[error("'{0}' is no address: it must be HOST:PORT, or the path of a Unix socket or of its directory")]
+    Address(String),
+    /// An address that cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which.
+        address: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Nothing to listen on.
+    #[error("there is no address to listen on")]
+    NoListener,
+    /// A setting that cannot be carried out.
+    #[error("{0}")]
+    Unsupported(&'static str),
+    /// The system refuses something else.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl GateError {
+    /// For `map_err`: the system refuses something.
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> GateError {
+        move |source| GateError::System { what, source }
+    }
+}

@@ -1,0 +1,179 @@
+//! Takes connections, and hands the sessions that come of them to the workers.
+
+use super::Address;
+use super::low_class::{LowClass, LowPool};
+use super::negotiate::{Session, Terms};
+use super::stream::Stream;
+use super::worker::{Phase, Worker};
+use crate::GateError;
+use backwater_flow::{PoolId, Priority};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::ToSocketAddrs;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, watch};
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 4096;
+/// Connections that have not said yet who they are; the next one waits in the kernel's backlog.
+const NEGOTIATING: usize = 4096;
+/// When the process has no file descriptors left, accepting is tried again after this.
+const BREATHER: Duration = Duration::from_millis(50);
+
+/// A socket that is listened on, not yet in a runtime.
+pub(super) enum Bound {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener, PathBuf),
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// Where sessions go.
+pub(super) struct Workers {
+    pub(super) urgent: Vec<Worker>,
+    pub(super) low: Worker,
+    /// The numbers of the low pools.
+    pub(super) low_pools: BTreeMap<String, PoolId>,
+}
+
+impl Bound {
+    /// Begins to listen.
+    pub(super) fn bind(address: &Address) -> Result<Bound, GateError> {
+        let refuse = |source| GateError::Listen { address: address.to_string(), source };
+        match address {
+            Address::Tcp(name) => bind_tcp(name).map(Bound::Tcp).map_err(refuse),
+            Address::Unix(path) => {
+                remove_stale(path).map_err(refuse)?;
+                let listener = std::os::unix::net::UnixListener::bind(path).map_err(refuse)?;
+                listener.set_nonblocking(true).map_err(refuse)?;
+                Ok(Bound::Unix(listener, path.clone()))
+            }
+        }
+    }
+
+    /// The address with the port that it got.
+    pub(super) fn address(&self) -> io::Result<Address> {
+        match self {
+            Bound::Tcp(listener) => Ok(Address::Tcp(listener.local_addr()?.to_string())),
+            Bound::Unix(_, path) => Ok(Address::Unix(path.clone())),
+        }
+    }
+
+    fn listen(self) -> io::Result<Listener> {
+        match self {
+            Bound::Tcp(listener) => TcpListener::from_std(listener).map(Listener::Tcp),
+            Bound::Unix(listener, _) => UnixListener::from_std(listener).map(Listener::Unix),
+        }
+    }
+}
+
+fn bind_tcp(name: &str) -> io::Result<std::net::TcpListener> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in name.to_socket_addrs()? {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        match socket.bind(&address.into()).and_then(|()| socket.listen(BACKLOG)) {
+            Ok(()) => return Ok(socket.into()),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Removes a socket that nobody listens on any more. Anything else that stands there is left for binding to refuse.
+fn remove_stale(path: &std::path::Path) -> io::Result<()> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+impl Listener {
+    async fn accept(&self) -> io::Result<Stream> {
+        match self {
+            Listener::Tcp(listener) => Ok(Stream::Tcp(listener.accept().await?.0)),
+            Listener::Unix(listener) => Ok(Stream::Unix(listener.accept().await?.0)),
+        }
+    }
+}
+
+impl Workers {
+    /// The pools of the low class, numbered.
+    pub(super) fn low_pools(state: &backwater_flow::State) -> (BTreeMap<String, PoolId>, Vec<LowPool>) {
+        let low = state.pools().iter().filter(|(_, pool)| pool.priority == Priority::Low);
+        let numbered = low.zip(0..).map(|((name, pool), number)| {
+            let id = PoolId(number);
+            ((name.clone(), id), LowPool { id, weight: pool.weight, bandwidth_bps: pool.bandwidth_bps })
+        });
+        numbered.unzip()
+    }
+
+    /// The low class of these pools.
+    pub(super) fn low_class(rate_bps: u64, pools: Vec<LowPool>) -> LowClass {
+        LowClass::new(rate_bps, pools)
+    }
+
+    /// Low sessions go to the one worker that keeps their class, urgent ones to the least busy of the others.
+    fn hand(&self, session: Session) {
+        match self.low_pools.get(&session.pool) {
+            Some(pool) => self.low.hand(session, Some(*pool)),
+            None => {
+                if let Some(worker) = self.urgent.iter().min_by_key(|worker| worker.load()) {
+                    worker.hand(session, None);
+                }
+            }
+        }
+    }
+}
+
+/// Accepts on all of these until the proxy no longer runs.
+pub(super) async fn accept(
+    bound: Vec<Bound>,
+    terms: Arc<Terms>,
+    workers: Arc<Workers>,
+    mut phase: watch::Receiver<Phase>,
+) -> io::Result<()> {
+    let negotiating = Arc::new(Semaphore::new(NEGOTIATING));
+    let mut tasks = tokio::task::JoinSet::new();
+    for bound in bound {
+        let listener = bound.listen()?;
+        tasks.spawn(listen(listener, Arc::clone(&terms), Arc::clone(&workers), Arc::clone(&negotiating)));
+    }
+    // An error means that the proxy was dropped: that ends it too.
+    let _ = phase.wait_for(|phase| *phase != Phase::Running).await;
+    Ok(())
+}
+
+async fn listen(listener: Listener, terms: Arc<Terms>, workers: Arc<Workers>, negotiating: Arc<Semaphore>) {
+    loop {
+        let Ok(permit) = Arc::clone(&negotiating).acquire_owned().await else { return };
+        let client = match listener.accept().await {
+            Ok(client) => client,
+            Err(error) => {
+                // A client that gave up is its own affair; no descriptors left is everybody's.
+                if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset) {
+                    tracing::warn!(%error, "cannot accept connections for a moment");
+                    tokio::time::sleep(BREATHER).await;
+                }
+                continue;
+            }
+        };
+        let (terms, workers) = (Arc::clone(&terms), Arc::clone(&workers));
+        tokio::spawn(async move {
+            if let Some(session) = terms.negotiate(client).await {
+                workers.hand(session);
+            }
+            drop(permit);
+        });
+    }
+}

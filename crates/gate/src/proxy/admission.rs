@@ -1,0 +1,87 @@
+//! How many sessions there may be, in all and in each pool. A session that ends gives its place back by being dropped.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The places.
+#[derive(Clone, Debug)]
+pub(super) struct Admission {
+    counts: Arc<Mutex<Counts>>,
+    most: u32,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    total: u32,
+    pools: HashMap<String, u32>,
+}
+
+/// A session's place.
+#[derive(Debug)]
+pub(super) struct Place {
+    admission: Admission,
+    pool: String,
+}
+
+/// Why there is no place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Full {
+    #[error("too many connections to the proxy (max_connections is {0})")]
+    Proxy(u32),
+    #[error("too many connections in resource pool {0} (max_connections is {1})")]
+    Pool(String, u32),
+}
+
+impl Admission {
+    pub(super) fn new(most: u32) -> Self {
+        Admission { counts: Arc::default(), most }
+    }
+
+    /// A place in a pool, if the pool and the proxy have one.
+    pub(super) fn admit(&self, pool: &str, pool_most: Option<u32>) -> Result<Place, Full> {
+        let mut counts = self.lock();
+        if counts.total >= self.most {
+            return Err(Full::Proxy(self.most));
+        }
+        let here = counts.pools.get(pool).copied().unwrap_or(0);
+        if let Some(most) = pool_most
+            && here >= most
+        {
+            return Err(Full::Pool(pool.to_owned(), most));
+        }
+        counts.total += 1;
+        counts.pools.insert(pool.to_owned(), here + 1);
+        Ok(Place { admission: self.clone(), pool: pool.to_owned() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.admission.lock();
+        counts.total = counts.total.saturating_sub(1);
+        if let Some(here) = counts.pools.get_mut(&self.pool) {
+            *here = here.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn places_are_given_back() {
+        let admission = Admission::new(3);
+        let first = admission.admit("a", Some(1)).unwrap();
+        assert_eq!(admission.admit("a", Some(1)).unwrap_err(), Full::Pool("a".to_owned(), 1));
+        let others = [admission.admit("b", None).unwrap(), admission.admit("b", None).unwrap()];
+        assert_eq!(admission.admit("b", None).unwrap_err(), Full::Proxy(3));
+        drop((first, others));
+        assert!(admission.admit("a", Some(1)).is_ok());
+    }
+}

@@ -1,0 +1,201 @@
+//! What the proxy is told: a TOML file, or just two addresses.
+//!
+//! ```toml
+//! listen = ["127.0.0.1:6432"]
+//! server = "127.0.0.1:5432"
+//! low_priority_bandwidth = "64MB"
+//!
+//! [limits]
+//! max_connections = 500
+//!
+//! [pools.batch]
+//! priority = "low"
+//!
+//! [users]
+//! etl = "batch"
+//! ```
+
+use super::Address;
+use crate::GateError;
+use backwater_flow::{LowPriorityBandwidth, Priority, State, StateForm};
+use serde::Deserialize;
+use std::path::Path;
+use std::time::Duration;
+
+/// Everything that the proxy is told.
+#[derive(Clone, Debug)]
+pub struct ProxyConfig {
+    /// Where clients come.
+    pub listen: Vec<Address>,
+    /// The server that they all get to.
+    pub server: Address,
+    /// Bounds.
+    pub limits: Limits,
+    /// Rules, pools and users.
+    pub state: State,
+}
+
+/// Bounds of what the proxy does.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Sessions at once, in all pools.
+    pub max_connections: u32,
+    /// Seconds in which a client must have said who it is.
+    pub login_timeout_s: f64,
+    /// Seconds in which the server must have taken a connection.
+    pub connect_timeout_s: f64,
+    /// Seconds that sessions have to come to a good end when the proxy stops.
+    pub drain_timeout_s: f64,
+    /// Threads that relay urgent sessions; 0 for one less than there are cores, and at least one. One more relays the
+    /// low class.
+    pub workers: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            max_connections: 10_000,
+            login_timeout_s: 60.0,
+            connect_timeout_s: 10.0,
+            drain_timeout_s: 30.0,
+            workers: 0,
+        }
+    }
+}
+
+impl Limits {
+    pub(super) fn login_timeout(&self) -> Duration {
+        seconds(self.login_timeout_s)
+    }
+
+    pub(super) fn connect_timeout(&self) -> Duration {
+        seconds(self.connect_timeout_s)
+    }
+
+    pub(super) fn drain_timeout(&self) -> Duration {
+        seconds(self.drain_timeout_s)
+    }
+}
+
+/// At most a year, so that no value can overflow a deadline.
+fn seconds(value: f64) -> Duration {
+    Duration::try_from_secs_f64(value.clamp(0.0, 31_536_000.0)).unwrap_or_default()
+}
+
+/// The file as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    listen: OneOrMany,
+    server: Address,
+    #[serde(default)]
+    limits: Limits,
+    #[serde(default)]
+    low_priority_bandwidth: Option<backwater_flow::Literal>,
+    #[serde(default)]
+    rules: Attributes,
+    #[serde(default)]
+    pools: Attributes,
+    #[serde(default)]
+    users: std::collections::BTreeMap<String, String>,
+}
+
+type Attributes = std::collections::BTreeMap<String, std::collections::BTreeMap<String, backwater_flow::Literal>>;
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(Address),
+    Many(Vec<Address>),
+}
+
+impl ProxyConfig {
+    /// A proxy from one address to another, with nothing held.
+    pub fn plain(listen: Address, server: Address) -> Self {
+        ProxyConfig { listen: vec![listen], server, limits: Limits::default(), state: State::default() }
+    }
+
+    /// Reads a file.
+    pub fn load(path: &Path) -> Result<Self, GateError> {
+        let text = std::fs::read_to_string(path).map_err(|source| GateError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Reads the text of a file; its path is for messages.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, GateError> {
+        let refuse = |source| GateError::Parse { path: path.to_owned(), source: Box::new(source) };
+        let written: Written = toml::from_str(text).map_err(refuse)?;
+        let Written { low_priority_bandwidth, rules, pools, users, .. } = written;
+        let form = StateForm { low_priority_bandwidth, rules, pools, users };
+        let state = State::try_from(form)
+            .map_err(|source| GateError::State { path: path.to_owned(), source: Box::new(source) })?;
+        let listen = match written.listen {
+            OneOrMany::One(address) => vec![address],
+            OneOrMany::Many(addresses) => addresses,
+        };
+        let config = ProxyConfig { listen, server: written.server, limits: written.limits, state };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// What is asked for and cannot be done is refused, not ignored.
+    pub(super) fn check(&self) -> Result<(), GateError> {
+        if self.listen.is_empty() {
+            return Err(GateError::NoListener);
+        }
+        if self.state.low_priority_bandwidth() == LowPriorityBandwidth::Auto {
+            return Err(GateError::Unsupported(
+                "low_priority_bandwidth = 'auto' needs round trips of the clients' sockets, which the proxy does not read \
+                 yet: set a rate such as '64MB'",
+            ));
+        }
+        let held = |pool: &backwater_flow::Pool| pool.priority == Priority::High && pool.bandwidth_bps.is_some();
+        if self.state.pools().values().any(held) {
+            return Err(GateError::Unsupported(
+                "a pool's bandwidth holds only low-priority pools: urgent work is never slowed. Set priority = 'low' too",
+            ));
+        }
+        let active = |pool: &backwater_flow::Pool| pool.max_active.is_some() || !pool.except_rules.is_empty();
+        if self.state.pools().values().any(active) {
+            return Err(GateError::Unsupported(
+                "the proxy does not carry out max_active and except_rule yet: remove them from its pools",
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn parse(text: &str) -> Result<ProxyConfig, GateError> {
+        ProxyConfig::parse(text, Path::new("proxy.toml"))
+    }
+
+    #[test]
+    fn a_file_says_where_and_who() {
+        let config = parse(
+            "listen = '127.0.0.1:6432'\nserver = '127.0.0.1:5432'\nlow_priority_bandwidth = '64MB'\n\
+             [limits]\nmax_connections = 5\n[pools.batch]\npriority = 'low'\n[users]\netl = 'batch'\n",
+        )
+        .unwrap();
+        assert_eq!(config.limits.max_connections, 5);
+        assert_eq!(config.state.pool_of("etl"), "batch");
+    }
+
+    #[test]
+    fn a_typo_is_an_error_with_its_place() {
+        let wrong = |text: &str| parse(&format!("listen = 'a:1'\nserver = 'b:2'\n{text}")).unwrap_err().to_string();
+        let typo = wrong("[limits]\nmax_conections = 5");
+        assert!(typo.contains("proxy.toml") && typo.contains("max_conections") && typo.contains("line 4"), "{typo}");
+        assert!(wrong("[users]\nu = 'nowhere'").contains("there is no resource pool nowhere"));
+        assert!(wrong("low_priority_bandwidth = 'auto'").contains("set a rate"));
+        assert!(wrong("[pools.p]\nbandwidth = 5").contains("never slowed"));
+        assert!(wrong("[pools.p]\nmax_active = 5").contains("max_active"));
+        assert!(parse("listen = 'a'\nserver = 'b:2'").is_err());
+        assert!(matches!(parse("listen = []\nserver = 'b:2'"), Err(GateError::NoListener)));
+    }
+}

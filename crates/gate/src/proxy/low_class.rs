@@ -1,0 +1,229 @@
+//! The low class: one token bucket for all of its sessions, one for each of its pools that has a bandwidth, and the
+//! scheduler that says whose turn it is. All of it is used from the one worker that relays the class.
+//!
+//! A session asks for a quantum when its server has something for it. It is granted at once if nobody waits and there is
+//! credit; otherwise it waits in its pool, then in the class, and is woken with its grant. Credit that it did not need
+//! goes back.
+
+use super::buffers::QUANTUM;
+use super::direction::Pacer;
+use super::stream::Stream;
+use crate::clock::{self, Timer};
+use backwater_flow::limiter::TokenBucket;
+use backwater_flow::{PoolId, Priority, QUANTUM_BYTES, Scheduler, SessionId};
+use backwater_model::Moment;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
+use tokio::sync::Notify;
+
+/// A pool of the low class.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LowPool {
+    pub(super) id: PoolId,
+    pub(super) weight: u32,
+    pub(super) bandwidth_bps: Option<u64>,
+}
+
+/// The class. Clones are the same class.
+#[derive(Clone)]
+pub(super) struct LowClass {
+    inner: Arc<Mutex<Inner>>,
+    /// Somebody began to wait.
+    asked: Arc<Notify>,
+}
+
+struct Inner {
+    class: TokenBucket,
+    scheduler: Scheduler,
+    pools: BTreeMap<PoolId, PoolQueue>,
+    waiting: HashMap<SessionId, Waiting>,
+    next_session: u64,
+    /// Until when the driver sleeps; None while it waits to be asked.
+    driver_until: Option<Moment>,
+}
+
+/// Sessions that wait for their pool's own bandwidth, before they wait for the class's.
+struct PoolQueue {
+    bucket: Option<TokenBucket>,
+    sessions: VecDeque<SessionId>,
+}
+
+struct Waiting {
+    waker: Waker,
+    granted: bool,
+}
+
+impl LowClass {
+    pub(super) fn new(rate_bps: u64, pools: impl IntoIterator<Item = LowPool>) -> Self {
+        let now = clock::now();
+        let mut scheduler = Scheduler::new();
+        let mut queues = BTreeMap::new();
+        for pool in pools {
+            scheduler.set_weight(pool.id, pool.weight);
+            let bucket = pool.bandwidth_bps.map(|rate| TokenBucket::new(now, rate));
+            queues.insert(pool.id, PoolQueue { bucket, sessions: VecDeque::new() });
+        }
+        let class = TokenBucket::new(now, rate_bps);
+        let inner =
+            Inner { class, scheduler, pools: queues, waiting: HashMap::new(), next_session: 0, driver_until: None };
+        LowClass { inner: Arc::new(Mutex::new(inner)), asked: Arc::new(Notify::new()) }
+    }
+
+    /// A session of a pool begins.
+    pub(super) fn open(&self, pool: PoolId) -> LowSession {
+        let mut inner = self.lock();
+        let session = SessionId(inner.next_session);
+        inner.next_session += 1;
+        inner.scheduler.place(session, pool, Priority::Low);
+        LowSession { class: self.clone(), session, pool, asked: false }
+    }
+
+    /// Grants credit as it comes, for as long as it is polled. Ends only if the timer fails.
+    pub(super) async fn drive(&self) -> io::Result<()> {
+        let timer = Timer::new()?;
+        loop {
+            let next = self.lock().grant_and_remember(clock::now());
+            match next {
+                // Somebody may have to be served before that moment: a pool's next turn can be far away.
+                Some(moment) => tokio::select! {
+                    biased;
+                    waited = timer.until(moment) => waited?,
+                    () = self.asked.notified() => {}
+                },
+                None => self.asked.notified().await,
+            }
+        }
+    }
+
+    /// A panic elsewhere leaves the counts whole: they are changed in single steps.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn grant_and_remember(&mut self, now: Moment) -> Option<Moment> {
+        self.driver_until = self.grant(now);
+        self.driver_until
+    }
+
+    /// Grants what can be granted now. Returns when there is more; None if nobody waits.
+    fn grant(&mut self, now: Moment) -> Option<Moment> {
+        let pools = self.release(now);
+        while self.scheduler.backlog_bytes(Priority::Low) > 0 {
+            if !self.class.take_whole(now, QUANTUM_BYTES) {
+                let class = self.class.ready_for(now, QUANTUM_BYTES);
+                return Some(pools.map_or(class, |pool| pool.min(class)));
+            }
+            if let Some(turn) = self.scheduler.next(QUANTUM_BYTES, QUANTUM_BYTES)
+                && let Some(waiting) = self.waiting.get_mut(&turn.session)
+            {
+                waiting.granted = true;
+                waiting.waker.wake_by_ref();
+            }
+        }
+        pools
+    }
+
+    /// Lets sessions pass from their pools' queues to the class's, as their bandwidth allows.
+    fn release(&mut self, now: Moment) -> Option<Moment> {
+        let mut next: Option<Moment> = None;
+        for queue in self.pools.values_mut() {
+            while let Some(session) = queue.sessions.front().copied() {
+                if let Some(bucket) = &mut queue.bucket
+                    && !bucket.take_whole(now, QUANTUM_BYTES)
+                {
+                    let ready = bucket.ready_for(now, QUANTUM_BYTES);
+                    next = Some(next.map_or(ready, |other| other.min(ready)));
+                    break;
+                }
+                queue.sessions.pop_front();
+                self.scheduler.offer(session, QUANTUM_BYTES);
+            }
+        }
+        next
+    }
+
+    fn ask(&mut self, session: SessionId, pool: PoolId, waker: &Waker) {
+        self.waiting.insert(session, Waiting { waker: waker.clone(), granted: false });
+        match self.pools.get_mut(&pool) {
+            Some(queue) => queue.sessions.push_back(session),
+            // A pool that the class was not told of has no bandwidth of its own.
+            None => self.scheduler.offer(session, QUANTUM_BYTES),
+        }
+    }
+
+    fn give_back(&mut self, pool: PoolId, bytes: u64) {
+        self.class.give_back(bytes);
+        if let Some(bucket) = self.pools.get_mut(&pool).and_then(|queue| queue.bucket.as_mut()) {
+            bucket.give_back(bytes);
+        }
+    }
+}
+
+/// One session's way into the class. Dropping it takes it out.
+pub(super) struct LowSession {
+    class: LowClass,
+    session: SessionId,
+    pool: PoolId,
+    asked: bool,
+}
+
+impl Pacer for LowSession {
+    fn poll_credit(&mut self, cx: &mut Context<'_>, from: &Stream) -> Poll<io::Result<usize>> {
+        if !self.asked {
+            // Credit is asked for only when there is something to send.
+            ready!(from.poll_read_ready(cx))?;
+        }
+        let mut inner = self.class.lock();
+        if !self.asked {
+            // Nobody may be before this one: then it goes at once, and need not be woken. The driver hears only of those
+            // that must wait, and only if it would sleep past them.
+            inner.ask(self.session, self.pool, Waker::noop());
+            self.asked = true;
+            let next = inner.grant(clock::now());
+            if next.is_some_and(|next| inner.driver_until.is_none_or(|until| next < until)) {
+                self.class.asked.notify_one();
+            }
+        }
+        let Some(waiting) = inner.waiting.get_mut(&self.session) else { return Poll::Ready(Ok(QUANTUM)) };
+        if !waiting.granted {
+            waiting.waker.clone_from(cx.waker());
+            return Poll::Pending;
+        }
+        inner.waiting.remove(&self.session);
+        self.asked = false;
+        Poll::Ready(Ok(QUANTUM))
+    }
+
+    fn unused(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.class.lock().give_back(self.pool, bytes as u64);
+        }
+    }
+}
+
+impl Drop for LowSession {
+    fn drop(&mut self) {
+        let mut inner = self.class.lock();
+        let in_scheduler = inner.scheduler.close(self.session);
+        let granted = inner.waiting.remove(&self.session).is_some_and(|waiting| waiting.granted);
+        if let Some(queue) = inner.pools.get_mut(&self.pool) {
+            queue.sessions.retain(|other| *other != self.session);
+        }
+        if granted {
+            inner.give_back(self.pool, QUANTUM_BYTES);
+        } else if in_scheduler > 0
+            && let Some(bucket) = inner.pools.get_mut(&self.pool).and_then(|queue| queue.bucket.as_mut())
+        {
+            // Its pool had paid for it already, the class not yet.
+            bucket.give_back(QUANTUM_BYTES);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "low_class_tests.rs"]
+mod tests;

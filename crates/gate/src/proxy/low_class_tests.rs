@@ -1,0 +1,75 @@
+//! The class's grants, in virtual time and with real sockets.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use backwater_model::Span;
+
+const RATE: u64 = 100 << 20;
+
+fn class(pools: &[(u32, u32, Option<u64>)]) -> LowClass {
+    LowClass::new(
+        RATE,
+        pools.iter().map(|(id, weight, bandwidth_bps)| LowPool {
+            id: PoolId(*id),
+            weight: *weight,
+            bandwidth_bps: *bandwidth_bps,
+        }),
+    )
+}
+
+/// Sessions that always want more, for a second of virtual time. Returns the bytes of each.
+fn drive(class: &LowClass, sessions: &[LowSession]) -> Vec<u64> {
+    let mut inner = class.lock();
+    let mut sent = vec![0; sessions.len()];
+    let begun = clock::now() + Span::from_millis(1_000);
+    let mut now = begun;
+    while now < begun + Span::from_millis(1_000) {
+        for (number, session) in sessions.iter().enumerate() {
+            let granted = inner.waiting.get(&session.session).is_none_or(|waiting| waiting.granted);
+            if granted {
+                sent[number] += if inner.waiting.contains_key(&session.session) { QUANTUM_BYTES } else { 0 };
+                inner.ask(session.session, session.pool, Waker::noop());
+            }
+        }
+        let next = inner.grant(now);
+        // Whoever was granted something asks again before time goes on.
+        if !inner.waiting.values().any(|waiting| waiting.granted) {
+            now = next.unwrap().max(now + Span(1));
+        }
+    }
+    sent
+}
+
+#[test]
+fn a_class_is_shared_by_weight_and_held_to_its_rate() {
+    let class = class(&[(1, 1, None), (2, 3, None)]);
+    let sessions = [class.open(PoolId(1)), class.open(PoolId(2)), class.open(PoolId(2))];
+    let sent = drive(&class, &sessions);
+    let total: u64 = sent.iter().sum();
+    assert!(total.abs_diff(RATE) < RATE / 100, "{sent:?}");
+    let share = sent[0] as f64 / total as f64;
+    assert!((share - 0.25).abs() < 0.02, "{sent:?}");
+}
+
+#[test]
+fn a_pool_with_a_bandwidth_does_not_keep_the_others_from_theirs() {
+    let class = class(&[(1, 100, Some(10 << 20)), (2, 1, None)]);
+    let sessions = [class.open(PoolId(1)), class.open(PoolId(2))];
+    let sent = drive(&class, &sessions);
+    assert!(sent[0].abs_diff(10 << 20) < 1 << 18, "{sent:?}");
+    assert!(sent[1].abs_diff(90 << 20) < 1 << 20, "{sent:?}");
+}
+
+#[test]
+fn a_session_that_leaves_takes_nothing_with_it() {
+    let class = class(&[(1, 1, Some(RATE))]);
+    let before = class.lock().class.available(clock::now());
+    let session = class.open(PoolId(1));
+    class.lock().ask(session.session, PoolId(1), Waker::noop());
+    class.lock().grant(clock::now());
+    drop(session);
+    let inner = class.lock();
+    assert!(inner.class.available(clock::now()) >= before);
+    assert!(inner.waiting.is_empty() && inner.pools[&PoolId(1)].sessions.is_empty());
+}

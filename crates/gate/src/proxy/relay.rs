@@ -1,0 +1,95 @@
+//! One session's relay: both directions, what the session is doing, and how it comes to an end.
+
+use super::direction::{Direction, Fault, Pacer, Unpaced};
+use super::stream::Stream;
+use crate::wire::{Side, TERMINATE, Tracker, refusal};
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A peer that does not take the last words within this time does not get them.
+pub(super) const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
+
+/// How a session ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Both sides said that they are done.
+    Closed,
+    /// The server is done; what the client still says goes nowhere.
+    ServerDone,
+    /// It was quiet, and the proxy drains.
+    Quiet,
+    /// A socket failed: which, and why.
+    Failed(&'static str, io::Error),
+}
+
+/// Two sockets and what goes between them.
+#[derive(Debug)]
+pub(super) struct Relay {
+    client: Stream,
+    server: Stream,
+    up: Direction,
+    down: Direction,
+    tracker: Tracker,
+}
+
+impl Relay {
+    pub(super) fn new(client: Stream, server: Stream, tracker: Tracker) -> Self {
+        Relay { client, server, up: Direction::default(), down: Direction::default(), tracker }
+    }
+
+    /// Relays until the session ends, or until it is quiet if it is to end then.
+    pub(super) async fn run(&mut self, pacer: &mut impl Pacer, until_quiet: bool) -> End {
+        poll_fn(|cx| self.poll(cx, pacer, until_quiet)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, pacer: &mut impl Pacer, until_quiet: bool) -> Poll<End> {
+        let Relay { client, server, up, down, tracker } = self;
+        let upward = up.poll(cx, client, server, &mut Unpaced, |bytes| tracker.pass(Side::Up, bytes));
+        if let Poll::Ready(Err(fault)) = upward {
+            // A server that ends a session does not read to the end; what it said before is still to be passed on.
+            if !matches!(fault, Fault::Write(_)) || down.is_done() {
+                return Poll::Ready(failed(fault, "client", "server"));
+            }
+        }
+        match down.poll(cx, server, client, pacer, |bytes| tracker.pass(Side::Down, bytes)) {
+            Poll::Ready(Err(fault)) => return Poll::Ready(failed(fault, "server", "client")),
+            Poll::Ready(Ok(())) if up.is_done() => return Poll::Ready(End::Closed),
+            Poll::Ready(Ok(())) => return Poll::Ready(End::ServerDone),
+            Poll::Pending => {}
+        }
+        if until_quiet && tracker.is_quiet() && up.is_empty() && down.is_empty() {
+            return Poll::Ready(End::Quiet);
+        }
+        Poll::Pending
+    }
+
+    /// Reads what the client still says for a while, so that closing does not take the server's last words from it.
+    pub(super) async fn linger(mut self, most: Duration) {
+        let mut void = [0; 512];
+        let rest = async { while matches!(self.client.read(&mut void).await, Ok(count) if count > 0) {} };
+        // Whoever does not end in time is cut off.
+        let _ = tokio::time::timeout(most, rest).await;
+    }
+
+    /// Ends a quiet session: tells the client why and the server goodbye.
+    pub(super) async fn say_goodbye(mut self, why: &str) {
+        let words = refusal("57P01", why);
+        let both = async {
+            self.client.write_all(&words).await?;
+            self.client.shutdown().await?;
+            self.server.write_all(&TERMINATE).await?;
+            self.server.shutdown().await
+        };
+        // One that is gone meanwhile needs no goodbye.
+        let _ = tokio::time::timeout(LAST_WORDS_WITHIN, both).await;
+    }
+}
+
+fn failed(fault: Fault, from: &'static str, to: &'static str) -> End {
+    match fault {
+        Fault::Read(error) => End::Failed(from, error),
+        Fault::Write(error) => End::Failed(to, error),
+    }
+}

@@ -1,0 +1,266 @@
+//! The proxy between real clients and a real server.
+#![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs)]
+
+mod server;
+
+use backwater_gate::proxy::{Address, Drained, Proxy, ProxyConfig};
+use rustix::process::{Pid, Signal, kill_process};
+use server::{Server, client, complaint, psql, text, with_server};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// A proxy in front of a server on a free port, with more of a configuration.
+fn proxy(server: &Server, more: &str) -> (Proxy, u16) {
+    let written = format!("listen = '127.0.0.1:0'\nserver = '{}'\n{more}", server.address());
+    let proxy = Proxy::start(&ProxyConfig::parse(&written, Path::new("test.toml")).unwrap()).unwrap();
+    let port = port_of(&proxy);
+    (proxy, port)
+}
+
+fn port_of(proxy: &Proxy) -> u16 {
+    proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap()
+}
+
+fn run(port: u16, sql: &str) -> String {
+    text(&psql("127.0.0.1", port, sql).output().unwrap())
+}
+
+#[test]
+fn what_comes_through_is_what_the_server_sends() {
+    with_server("what_comes_through_is_what_the_server_sends", &[], |server| {
+        let (_proxy, port) = proxy(server, "");
+        assert_eq!(run(port, "SELECT 40 + 2"), "42");
+        for sql in [
+            "SELECT g, repeat(md5(g::text), 10) FROM generate_series(1, 60000) g",
+            "COPY (SELECT g, md5(g::text) FROM generate_series(1, 200000) g) TO STDOUT",
+            "SELECT repeat('x', 30000000)",
+            "SELECT lo_from_bytea(0, decode(repeat('ab', 100000), 'hex')) > 0",
+            "SELECT NULL, '', E'\\n', '\u{20ac}'",
+        ] {
+            assert!(run(port, sql) == server.value(sql), "{sql}");
+        }
+        let wrong = complaint(&psql("127.0.0.1", port, "SELECT 1/0").output().unwrap());
+        assert!(wrong.contains("division by zero"), "{wrong}");
+        let refused = complaint(&psql("127.0.0.1", port, "SELECT 1").env("PGPASSWORD", "wrong").output().unwrap());
+        assert!(refused.contains("password authentication failed"), "{refused}");
+    });
+}
+
+#[test]
+fn copy_in_notifications_and_pipelines_pass() {
+    with_server("copy_in_notifications_and_pipelines_pass", &[], |server| {
+        let (_proxy, port) = proxy(server, "");
+        run(port, "CREATE TABLE t (a int, b text)");
+        let mut copy = psql("127.0.0.1", port, "COPY t FROM STDIN").stdin(Stdio::piped()).spawn().unwrap();
+        let mut rows = copy.stdin.take().unwrap();
+        (0..300_000).for_each(|row| writeln!(rows, "{row}\t{}", "y".repeat(row % 100)).unwrap());
+        drop(rows);
+        assert!(copy.wait().unwrap().success());
+        assert_eq!(run(port, "SELECT count(*), sum(length(b)) FROM t"), "300000|14850000");
+        let notified = run(port, "LISTEN bell; NOTIFY bell, 'ring'; SELECT 1");
+        assert!(notified.contains("\"bell\"") && notified.contains("ring"), "{notified}");
+        let quiet = |command: &mut Command| text(&command.arg("-n").output().unwrap());
+        run(port, "DROP TABLE t");
+        text(&client("pgbench", "127.0.0.1", port).args(["-i", "-s", "1", "-q"]).output().unwrap());
+        for mode in ["simple", "extended", "prepared"] {
+            let mut bench = client("pgbench", "127.0.0.1", port);
+            let told = quiet(bench.args(["-c", "8", "-j", "2", "-t", "100", "-M", mode]));
+            assert!(told.contains("number of transactions actually processed: 800/800"), "{told}");
+        }
+        let mut bench = client("pgbench", "127.0.0.1", port);
+        let told = quiet(bench.args(["-S", "-C", "-c", "4", "-t", "25"]));
+        assert!(told.contains("processed: 100/100"), "{told}");
+    });
+}
+
+#[test]
+fn a_cancel_request_reaches_the_statement() {
+    with_server("a_cancel_request_reaches_the_statement", &[], |server| {
+        let (_proxy, port) = proxy(server, "");
+        let mut sleeper = psql("127.0.0.1", port, "SELECT pg_sleep(3600)");
+        let child = sleeper.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let told = complaint(&child.wait_with_output().unwrap());
+        assert!(told.contains("canceling statement due to user request"), "{told}");
+    });
+}
+
+#[test]
+fn tls_passes_through_to_the_server() {
+    with_server("tls_passes_through_to_the_server", &[], |server| {
+        let (_proxy, port) = proxy(server, "");
+        let plain = complaint(&psql("127.0.0.1", port, "SELECT 1").env("PGSSLMODE", "require").output().unwrap());
+        assert!(plain.contains("SSL"), "a server without TLS says so: {plain}");
+        if !make_certificate(server) {
+            return eprintln!("skipped: tls_passes_through_to_the_server: needs openssl");
+        }
+        server.value("ALTER SYSTEM SET ssl = on");
+        server.value("SELECT pg_reload_conf()");
+        server.until("SHOW ssl", "on");
+        let query = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+        let mut secured = psql("127.0.0.1", port, query);
+        assert_eq!(text(&secured.env("PGSSLMODE", "require").output().unwrap()), "t");
+        let mut large = psql("127.0.0.1", port, "SELECT repeat('x', 10000000)");
+        assert_eq!(text(&large.env("PGSSLMODE", "require").output().unwrap()).len(), 10_000_000);
+    });
+}
+
+/// A certificate where the server looks for it, with the server's owner.
+fn make_certificate(server: &Server) -> bool {
+    let (key, certificate) = (server.data().join("server.key"), server.data().join("server.crt"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-new", "-x509", "-days", "2", "-nodes", "-newkey", "rsa:2048", "-subj", "/CN=localhost"]);
+    let made = openssl.arg("-keyout").arg(&key).arg("-out").arg(&certificate).stderr(Stdio::null()).status();
+    if !made.is_ok_and(|status| status.success()) {
+        return false;
+    }
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let owner = std::fs::metadata(server.data()).unwrap();
+    for path in [&key, &certificate] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid())).unwrap();
+    }
+    true
+}
+
+#[test]
+fn limits_refuse_with_a_reason_and_free_their_places() {
+    with_server("limits_refuse_with_a_reason_and_free_their_places", &[], |server| {
+        let (_proxy, port) = proxy(server, "[limits]\nmax_connections = 2\n[pools.one]\nmax_connections = 1\n");
+        let sleep = |options: &str| {
+            let mut command = psql("127.0.0.1", port, "SELECT pg_sleep(3600)");
+            command.env("PGOPTIONS", options).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+        };
+        let counted = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        let mut first = sleep("-c backwater.pool=one");
+        server.until(counted, "1");
+        let mut again = psql("127.0.0.1", port, "SELECT 1");
+        let told = complaint(&again.env("PGOPTIONS", "-c backwater.pool=one").output().unwrap());
+        assert!(told.contains("too many connections in resource pool one (max_connections is 1)"), "{told}");
+        let mut second = sleep("");
+        server.until(counted, "2");
+        let told = complaint(&psql("127.0.0.1", port, "SELECT 1").output().unwrap());
+        assert!(told.contains("too many connections to the proxy (max_connections is 2)"), "{told}");
+        let mut unknown = psql("127.0.0.1", port, "SELECT 1");
+        let told = complaint(&unknown.env("PGOPTIONS", "-c backwater.pool=no").output().unwrap());
+        assert!(told.contains("there is no resource pool no"), "{told}");
+        // A session has its place until the server has ended it, however its client left.
+        server.value("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
+        first.wait().unwrap();
+        second.wait().unwrap();
+        assert_eq!(run(port, "SELECT 1"), "1");
+    });
+}
+
+#[test]
+fn draining_lets_a_statement_end_and_then_the_session() {
+    with_server("draining_lets_a_statement_end_and_then_the_session", &[], |server| {
+        let (proxy, port) = proxy(server, "");
+        let mut busy = psql("127.0.0.1", port, "SELECT 'whole' FROM pg_sleep(1)");
+        let busy = busy.args(["-c", "SELECT 2"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
+        assert_eq!(proxy.drain(|| false), Drained::Whole);
+        let output = busy.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "whole");
+        assert!(complaint(&output).contains("the proxy is shutting down"));
+        server.until(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql' AND pid <> pg_backend_pid()",
+            "0",
+        );
+    });
+}
+
+#[test]
+fn a_drain_that_takes_too_long_is_broken_off() {
+    with_server("a_drain_that_takes_too_long_is_broken_off", &[], |server| {
+        let (proxy, port) = proxy(server, "[limits]\ndrain_timeout_s = 0.3\n");
+        let mut busy = psql("127.0.0.1", port, "SELECT pg_sleep(3600)");
+        let busy = busy.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
+        assert_eq!(proxy.drain(|| false), Drained::BrokenOff);
+        assert!(complaint(&busy.wait_with_output().unwrap()).contains("the proxy is shutting down"));
+    });
+}
+
+#[test]
+fn a_server_that_is_away_is_named_and_comes_back() {
+    with_server("a_server_that_is_away_is_named_and_comes_back", &[], |server| {
+        let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let config = ProxyConfig::plain("127.0.0.1:0".parse().unwrap(), nowhere.to_string().parse().unwrap());
+        let away = Proxy::start(&config).unwrap();
+        let told = complaint(&psql("127.0.0.1", port_of(&away), "SELECT 1").output().unwrap());
+        assert!(told.contains(&format!("the server at {nowhere} cannot be reached")), "{told}");
+        // By Unix sockets on both sides.
+        let socket = server.dir.path().join(".s.PGSQL.6432");
+        let behind = Address::Unix(server.dir.path().join(format!(".s.PGSQL.{}", server.port)));
+        let by_socket = Proxy::start(&ProxyConfig::plain(Address::Unix(socket.clone()), behind)).unwrap();
+        let host = server.dir.path().display().to_string();
+        assert_eq!(text(&psql(&host, 6432, "SELECT 7").output().unwrap()), "7");
+        drop(by_socket);
+        assert!(!socket.exists(), "its socket goes with it");
+    });
+}
+
+#[test]
+fn a_client_that_never_reads_stops_the_server_and_costs_no_memory() {
+    with_server("a_client_that_never_reads_stops_the_server_and_costs_no_memory", &[], |server| {
+        server.value("CREATE ROLE open_door LOGIN");
+        let hba = std::fs::read_to_string(server.data().join("pg_hba.conf")).unwrap();
+        std::fs::write(server.data().join("pg_hba.conf"), format!("host all open_door all trust\n{hba}")).unwrap();
+        server.value("SELECT pg_reload_conf()");
+        let (_proxy, port) = proxy(server, "");
+        let mut raw = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        raw.write_all(b"\0\0\0\x2a\0\x03\0\0user\0open_door\0database\0postgres\0\0").unwrap();
+        let mut greeting = Vec::new();
+        while !greeting.ends_with(b"Z\0\0\0\x05I") {
+            let mut some = [0; 512];
+            let count = raw.read(&mut some).unwrap();
+            assert!(count > 0, "{}", String::from_utf8_lossy(&greeting));
+            greeting.extend_from_slice(&some[..count]);
+        }
+        let before = resident_kb();
+        let sql = b"SELECT repeat('x', 1000) FROM generate_series(1, 1000000)\0";
+        raw.write_all(&[b"Q\0\0\0", &[sql.len() as u8 + 4][..], sql].concat()).unwrap();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'ClientWrite'", "1");
+        assert!(resident_kb() < before + 8_192, "{} KB before, {} KB now", before, resident_kb());
+        assert_eq!(run(port, "SELECT 1"), "1", "others are not disturbed");
+        drop(raw);
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE usename = 'open_door'", "0");
+    });
+}
+
+fn resident_kb() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_low_class_is_held_to_its_rate_and_urgent_work_is_not() {
+    with_server("the_low_class_is_held_to_its_rate_and_urgent_work_is_not", &[], |server| {
+        let more = "low_priority_bandwidth = '20MB'\n[pools.batch]\npriority = 'low'\n";
+        let (_proxy, port) = proxy(server, more);
+        // About 42 MB in rows of a kilobyte.
+        let sql = "COPY (SELECT repeat('x', 1023) FROM generate_series(1, 40960)) TO STDOUT";
+        let stream = |options: &'static str| {
+            let begun = Instant::now();
+            let output = psql("127.0.0.1", port, sql).env("PGOPTIONS", options).output().unwrap();
+            assert_eq!(output.stdout.len(), 40_960 * 1024);
+            begun.elapsed().as_secs_f64()
+        };
+        let (one, two, urgent) = std::thread::scope(|scope| {
+            let low = || stream("-c backwater.pool=batch");
+            let (one, two) = (scope.spawn(low), scope.spawn(low));
+            let urgent = scope.spawn(|| stream(""));
+            (one.join().unwrap(), two.join().unwrap(), urgent.join().unwrap())
+        });
+        // Two streams of 40 MiB at 20 MiB/s in all take four seconds; a busy machine may take longer, never less long.
+        let longest = one.max(two);
+        assert!((3.9..8.0).contains(&longest), "{one} {two}");
+        assert!((one - two).abs() < 1.0, "the two share evenly: {one} {two}");
+        assert!(urgent < longest / 1.5, "{urgent} {longest}");
+    });
+}

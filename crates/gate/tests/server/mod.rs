@@ -1,0 +1,179 @@
+//! A real PostgreSQL in a temporary directory, reached by TCP with a password and by its socket without, and the
+//! programs that come with it.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+pub const PASSWORD: &str = "right";
+
+/// The directory of the newest server: BACKWATER_PG_BIN, an installed one, or the one on PATH.
+fn installed() -> Option<PathBuf> {
+    let usable = |dir: &PathBuf| dir.join("postgres").exists() && dir.join("initdb").exists();
+    if let Some(dir) = std::env::var_os("BACKWATER_PG_BIN") {
+        return Some(PathBuf::from(dir)).filter(usable);
+    }
+    let majors = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut dirs: Vec<PathBuf> = majors.map(|major| major.path().join("bin")).filter(usable).collect();
+    dirs.sort();
+    dirs.pop().or_else(|| std::env::split_paths(&std::env::var_os("PATH")?).find(usable))
+}
+
+fn on_path(program: &str) -> bool {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|dir| dir.join(program).exists())
+}
+
+/// Runs a test on a server, if there are one and its clients.
+pub fn with_server(name: &str, settings: &[&str], test: impl FnOnce(&Server)) {
+    match installed() {
+        Some(bin) if on_path("psql") && on_path("pgbench") => test(&Server::start(&bin, settings)),
+        _ => eprintln!("skipped: {name}: needs PostgreSQL (postgres, initdb, psql, pgbench)"),
+    }
+}
+
+/// Whom the server runs as: `postgres` or `nobody` where the tests run as root, since initdb refuses root.
+fn ordinary_user() -> Option<(u32, u32)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let text = std::fs::read_to_string("/etc/passwd").unwrap();
+    let entry = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(&format!("{name}:")))?;
+        let fields: Vec<_> = line.split(':').collect();
+        Some((fields[2].parse().ok()?, fields[3].parse().ok()?))
+    };
+    entry("postgres").or_else(|| entry("nobody"))
+}
+
+pub struct Server {
+    pub dir: tempfile::TempDir,
+    pub port: u16,
+    bin: PathBuf,
+    child: Option<Child>,
+}
+
+impl Server {
+    fn start(bin: &Path, settings: &[&str]) -> Server {
+        let dir = tempfile::tempdir().unwrap();
+        if let Some((uid, gid)) = ordinary_user() {
+            std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
+        }
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut server = Server { dir, port, bin: bin.to_owned(), child: None };
+        std::fs::write(server.dir.path().join("password"), PASSWORD).unwrap();
+        let mut initdb = server.command("initdb");
+        initdb.args([
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
+            "-U",
+            "postgres",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "-N",
+        ]);
+        initdb.arg(format!("--pwfile={}", server.dir.path().join("password").display())).arg("-D").arg(server.data());
+        let done = initdb.output().unwrap();
+        assert!(done.status.success(), "initdb: {}", String::from_utf8_lossy(&done.stderr));
+        server.start_again(settings);
+        server
+    }
+
+    pub fn start_again(&mut self, settings: &[&str]) {
+        let log = File::options().append(true).create(true).open(self.dir.path().join("log")).unwrap();
+        let mut command = self.command("postgres");
+        command.arg("-D").arg(self.data()).arg("-p").arg(self.port.to_string()).arg("-k").arg(self.dir.path());
+        for setting in ["shared_buffers=32MB", "max_connections=60", "fsync=off"].iter().chain(settings) {
+            command.arg("-c").arg(setting);
+        }
+        self.child = Some(command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap());
+        let begun = Instant::now();
+        while !self.direct("SELECT 1").output().unwrap().status.success() {
+            let log = || std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+            assert!(begun.elapsed() < PATIENCE, "the server does not start:\n{}", log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// A command of this server's, as its user.
+    fn command(&self, name: &str) -> Command {
+        let mut command = Command::new(self.bin.join(name));
+        if let Some((uid, gid)) = ordinary_user() {
+            command.uid(uid).gid(gid);
+        }
+        command.current_dir(self.dir.path()).env("TZ", "UTC");
+        command
+    }
+
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// psql straight to the server, by its socket.
+    pub fn direct(&self, sql: &str) -> Command {
+        psql(&self.dir.path().display().to_string(), self.port, sql)
+    }
+
+    /// The single value of a query, straight from the server.
+    pub fn value(&self, sql: &str) -> String {
+        text(&self.direct(sql).output().unwrap())
+    }
+
+    /// Waits until a query's value is this.
+    pub fn until(&self, sql: &str, wanted: &str) {
+        let begun = Instant::now();
+        loop {
+            let found = self.value(sql);
+            if found == wanted {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{sql}: {found} instead of {wanted}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = kill_process(Pid::from_child(&child), Signal::QUIT);
+            let _ = child.wait();
+        }
+    }
+}
+
+/// psql with one statement, printing values only.
+pub fn psql(host: &str, port: u16, sql: &str) -> Command {
+    let mut command = client("psql", host, port);
+    command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql]);
+    command
+}
+
+/// A client program, with the password and nothing else from outside.
+pub fn client(program: &str, host: &str, port: u16) -> Command {
+    let mut command = Command::new(program);
+    let kept = std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("PG"));
+    command.env_clear().envs(kept).env("PGPASSWORD", PASSWORD).env("PGCONNECT_TIMEOUT", "20").env("PGUSER", "postgres");
+    command.env("PGHOST", host).env("PGPORT", port.to_string()).env("PGDATABASE", "postgres").stdin(Stdio::null());
+    command
+}
+
+/// What a program printed; it must have succeeded.
+pub fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+}
+
+/// What a program complained of; it must have failed.
+pub fn complaint(output: &Output) -> String {
+    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
