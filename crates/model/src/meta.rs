@@ -109,6 +109,8 @@ pub struct HostFacts {
     pub congestion_control: Option<String>,
     /// `v1`, `v2` or `hybrid`.
     pub cgroup_version: Option<String>,
+    /// Whether root read it, to whom becoming root would show no more.
+    pub read_as_root: Option<bool>,
     /// Kernel settings that matter (`vm.dirty_bytes` and the like).
     pub sysctls: BTreeMap<String, String>,
 }

@@ -9,6 +9,7 @@ mod error;
 pub mod host;
 mod observer;
 pub mod postgres;
+mod rights;
 pub mod session;
 mod sink;
 

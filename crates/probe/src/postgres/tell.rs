@@ -4,7 +4,7 @@
 use super::identity::Identity;
 use super::settings;
 use super::target::Facts;
-use crate::{ProbeError, Sink};
+use crate::{ProbeError, Sink, rights};
 use backwater_model::{Event, EventKind};
 use std::collections::BTreeMap;
 
@@ -63,6 +63,10 @@ pub(super) fn absences(target: &str, facts: &Facts, identity: &Identity, sink: &
     if !privileges.all_stats {
         sink.absent(target, "sessions of other roles", &role, Some(&grant));
         sink.absent(target, "standbys", &role, Some(&grant));
+        sink.absent(target, "processes that carry WAL and pages", &role, Some(&grant));
+        if identity.in_recovery {
+            sink.absent(target, "the standby's receiver of WAL", &role, Some(&grant));
+        }
     }
     if !privileges.all_settings {
         sink.absent(target, "settings for superusers", &role, Some(&grant));
@@ -74,7 +78,11 @@ pub(super) fn absences(target: &str, facts: &Facts, identity: &Identity, sink: &
     if identity.system.is_none() {
         sink.absent(target, "system identifier and timeline", "pg_control_system() is not allowed", None);
     }
-    for (name, what) in [("track_activities", "what sessions do"), ("track_io_timing", "times of reads and writes")] {
+    for (name, what) in [
+        ("track_activities", "what sessions do"),
+        ("track_io_timing", "times of reads and writes"),
+        ("track_wal_io_timing", "times of writes and syncs of WAL"),
+    ] {
         if facts.target.settings.get(name).is_some_and(|value| value == "off") {
             let remedy = format!("ALTER SYSTEM SET {name} = on; SELECT pg_reload_conf()");
             sink.absent(target, what, &format!("{name} is off"), Some(&remedy));
@@ -100,9 +108,9 @@ pub(super) fn log_remedy(why: &str, facts: &Facts) -> Option<String> {
         }
     } else if why.contains("data directory is not known") {
         privileges.grant()
-    } else if why.contains("logging_collector is off") {
+    } else if why.contains("logging_collector is off") || why.contains("was deleted") {
         "ALTER SYSTEM SET logging_collector = on; then restart the server".to_owned()
     } else {
-        "run as root or as the server's own user".to_owned()
+        rights::remedy("run as root or as the server's own user").to_owned()
     })
 }
