@@ -16,7 +16,9 @@ use server::{Server, Session, conninfo, on_each};
 #[test]
 fn sessions_locks_and_counters() {
     on_each("sessions_locks_and_counters", |bin| {
-        let server = Server::start(bin, &["log_checkpoints=on", "track_io_timing=on"]);
+        let mut settings = vec!["log_checkpoints=on", "track_io_timing=on"];
+        settings.extend(["track_wal_io_timing=on"].iter().filter(|_| Server::empty(bin).major >= 14));
+        let server = Server::start(bin, &settings);
         server.sql("CREATE TABLE t (a int); INSERT INTO t VALUES (42)");
         server.sql("CREATE DATABASE \"other one\"");
         let mut holder = Session::open(&server.info()).unwrap();
@@ -76,6 +78,9 @@ fn assert_counters(looks: &Looks, major: i32) {
         "pg.checkpoint.sync_ms",
         "pg.checkpoint.buffers_written",
         "pg.checkpoint.redo_bytes",
+        "pg.wal.timeline",
+        "pg.wal.oldest_kept_bytes",
+        "pg.wal.directory_bytes",
         "pg.bgwriter.buffers_written",
         "pg.backend.buffers_written",
         "pg.backend.fsyncs",
@@ -85,6 +90,7 @@ fn assert_counters(looks: &Looks, major: i32) {
     ];
     if major >= 14 {
         names.extend(["pg.wal.records", "pg.wal.full_page_images", "pg.wal.buffers_full"]);
+        names.extend(["pg.wal.writes", "pg.wal.syncs", "pg.wal.write_ms", "pg.wal.sync_ms"]);
     }
     if major >= 16 {
         names.extend(["pg.io.reads", "pg.io.write_bytes", "pg.io.fsyncs", "pg.io.write_ms"]);

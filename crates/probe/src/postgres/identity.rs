@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(identity().after(&later).timeline, Some(2));
         assert_eq!(later.clone().after(&identity()).timeline, Some(2));
         assert_eq!(Identity { in_recovery: false, ..identity() }.after(&later).timeline, Some(1));
-        assert_eq!(restarted.clone().after(&later).timeline, Some(1));
+        assert_eq!(restarted.after(&later).timeline, Some(1));
         assert_ne!(base.epoch_of("pg_stat_io", "1"), base.epoch_of("pg_stat_io", "2"));
     }
 }

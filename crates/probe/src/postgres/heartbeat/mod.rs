@@ -267,14 +267,15 @@ impl Drop for Heartbeat {
             return;
         }
         let (info, sql) = (Arc::clone(&self.info), table::leave(&self.recorder));
-        let left = self.runtime.block_on(tokio::time::timeout(LEAVE_TIMEOUT, async move {
+        let leaving = async move {
             let opened = connect::open(&info).await.map_err(|error| error.to_string())?;
             let task = tokio::spawn(opened.task);
             let done = opened.client.simple_query(&sql).await.map_err(|error| error.to_string());
             drop(opened.client);
             let _ended = task.await;
             done.map(|_| ())
-        }));
+        };
+        let left = self.runtime.block_on(async { tokio::time::timeout(LEAVE_TIMEOUT, leaving).await });
         if !matches!(left, Ok(Ok(()))) {
             tracing::warn!(target = %self.target, ?left, "the heartbeat's row could not be taken away");
         }
