@@ -31,8 +31,10 @@ pub use compare::{Change, Comparison, Measure, compare};
 pub use iops::IopsRow;
 pub use limits::LimitOwner;
 pub use predict::{Basis, CliffPrediction, DrainPrediction, drain_time, time_to_cliff};
-pub use queues::{queues, standby_queues};
-pub use replication::{Holder, Retention, replication_path, retention, standby_names};
+pub use queues::queues;
+pub use replication::{
+    Holder, Retention, replication_path, replication_queues, retained_queue, retention, standby_names, standby_queues,
+};
 pub use rules::{RULES, RuleInfo, diagnose, rule};
 pub use throughput::{Counted, throughput};
 pub use warn::warn;

@@ -17,29 +17,6 @@ pub fn queues(meta: &Meta) -> Vec<QueueSpec> {
     list
 }
 
-/// The queue of WAL on its way to one standby: the hops that the server counts.
-pub fn standby_queues(target: &str, standby: &str) -> Vec<QueueSpec> {
-    let hop = |name: &str, inflow: (&'static str, bool), outflow: &'static str| {
-        let own = [("target", target), ("standby", standby)];
-        let from = if inflow.1 { &own[..] } else { &own[..1] };
-        let term = |name, labels: &[(&'static str, &str)], factor| {
-            (name, labels.iter().map(|(label, value)| (*label, (*value).to_owned())).collect(), factor)
-        };
-        QueueSpec {
-            inflow: Source::series(inflow.0, from),
-            outflow: Source::series(outflow, &own),
-            level: Source::Sum(vec![term(inflow.0, from, 1.0), term(outflow, &own, -1.0)]),
-            ..QueueSpec::new(format!("pg.wal.{name}@{standby}"), Unit::Bytes)
-        }
-    };
-    vec![
-        hop("send", (cat::PG_WAL_FLUSH.name, false), cat::PG_REPL_SENT.name),
-        hop("standby_write", (cat::PG_REPL_SENT.name, true), cat::PG_REPL_WRITE.name),
-        hop("standby_flush", (cat::PG_REPL_WRITE.name, true), cat::PG_REPL_FLUSH.name),
-        hop("standby_replay", (cat::PG_REPL_FLUSH.name, true), cat::PG_REPL_REPLAY.name),
-    ]
-}
-
 fn devices(meta: &Meta) -> Vec<String> {
     let roles = meta.devices.iter().filter(|device| device.roles.iter().any(|(role, _)| *role != Role::Recording));
     let named = meta.targets.iter().flat_map(|target| [target.data_device.clone(), target.wal_device.clone()]);

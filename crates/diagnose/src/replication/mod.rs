@@ -12,6 +12,7 @@ mod lag;
 mod link;
 mod path;
 mod peer;
+mod queues;
 mod retention;
 mod tcp;
 
@@ -19,6 +20,7 @@ use crate::scene::Scene;
 use backwater_model::catalogue::{self as cat, Def};
 use backwater_model::{Path, Target, Track, Window};
 
+pub use queues::{replication_queues, retained_queue, standby_queues};
 pub use retention::{Holder, Retention, retention};
 
 pub(crate) use checkpoints::{seconds, segment};

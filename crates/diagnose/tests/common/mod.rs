@@ -54,6 +54,14 @@ impl Readings {
         self.samples.splice(0..0, earlier);
     }
 
+    /// Makes every value of series whose name begins so older by so many seconds than its source said.
+    pub fn age(&mut self, prefix: &str, seconds: f64) {
+        let named = self.series.iter_mut().filter(|(series, _)| series.name.starts_with(prefix));
+        for point in named.flat_map(|(_, points)| points) {
+            point.as_of = point.as_of.map(|as_of| Moment::from_seconds(as_of.seconds() - seconds));
+        }
+    }
+
     /// Drops everything read between two moments.
     pub fn gap(&mut self, from_s: f64, to_s: f64) {
         let inside = |at: Moment| from_s < at.seconds() && at.seconds() < to_s;

@@ -1,0 +1,185 @@
+//! How long until WAL that a standby needs is removed: predicted from the first readings, compared with what the plant then does.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use backwater_diagnose::{Holder, Options, diagnose, replication_path, replication_queues, retention, warn};
+use backwater_model::{Moment, Severity, Window};
+use common::wal_plant::{Keep, MIB, START_S, State, WalPlant};
+
+const S: &str = "walreceiver@10.0.0.2";
+
+fn at(second: f64) -> Moment {
+    Moment::from_seconds(START_S + second)
+}
+
+fn until(window: &Window, second: f64) -> Window {
+    window.slice(window.from, at(second))
+}
+
+fn run(plant: &WalPlant) -> (Window, Vec<State>) {
+    let (readings, states) = plant.run();
+    (readings.window(plant.meta(), START_S, START_S + plant.seconds), states)
+}
+
+/// A narrow network, a wal_keep_size of 512 MiB, checkpoints every 20 s or so.
+fn narrow() -> WalPlant {
+    WalPlant {
+        seconds: 140.0,
+        rate: 12.0 * MIB,
+        link: Some(3.0 * MIB),
+        keep: Keep::Size(512.0 * MIB),
+        max_wal: 512.0 * MIB,
+        ..WalPlant::default()
+    }
+}
+
+/// When the head was first so far past what the standby needs that it was no longer kept: the earliest moment, in truth.
+fn truly(plant: &WalPlant, states: &[State]) -> f64 {
+    let Keep::Size(keep) = plant.keep else { panic!("by size") };
+    let segment = 16.0 * MIB;
+    let over = |state: &State| (state.insert / segment).floor() - keep / segment > (state.sent / segment).floor();
+    states.iter().position(over).unwrap() as f64
+}
+
+#[test]
+fn both_moments_are_told_ahead() {
+    for seed in 1..6 {
+        let plant = WalPlant { seed, ..narrow() };
+        let (window, states) = run(&plant);
+        let (earliest, removed) = (truly(&plant, &states), states.last().unwrap().removed_at.unwrap());
+        for second in [25.0, 35.0, 45.0] {
+            let told = retention(&until(&window, second), "primary", S, at(second)).unwrap();
+            assert_eq!((told.holder, told.connected), (Holder::KeepSize, true));
+            let (left, truth) = (told.earliest_s.unwrap(), earliest - second);
+            assert!((left / truth - 1.0).abs() <= 0.2, "seed {seed} at {second}: {left} for {truth}");
+            let (gone, truth) = (told.removal_s.unwrap(), removed - second);
+            let interval = told.checkpoint_interval_s.unwrap();
+            assert!(
+                (gone - truth).abs() <= interval,
+                "seed {seed} at {second}: {gone} for {truth}, interval {interval}"
+            );
+            assert!(gone >= left);
+        }
+    }
+}
+
+#[test]
+fn a_standby_that_is_away_is_counted_down_as_well() {
+    let plant = WalPlant { link: None, away: Some((10.0, 1e9)), ..narrow() };
+    let (window, states) = run(&plant);
+    let removed = states.last().unwrap().removed_at.unwrap();
+    let told = retention(&until(&window, 25.0), "primary", S, at(25.0)).unwrap();
+    assert!(!told.connected && told.outflow_bytes_per_s == 0.0);
+    assert!((told.removal_s.unwrap() - (removed - 25.0)).abs() <= told.checkpoint_interval_s.unwrap());
+    let gone = diagnose(&until(&window, 25.0), &Options::default());
+    assert_eq!((gone[0].rule.as_str(), gone[0].severity), ("standby-gone", Severity::Critical));
+    assert!(gone[0].figure("removal_left_s").is_some());
+}
+
+#[test]
+fn the_warning_comes_before_and_not_without_danger() {
+    let (window, states) = run(&narrow());
+    let removed = states.last().unwrap().removed_at.unwrap();
+    let warned = |second: f64| {
+        let list = warn(&until(&window, second), 30.0);
+        list.into_iter().find(|finding| finding.rule == "wal-removed" && finding.cause == "approaching")
+    };
+    let early = warned(30.0).unwrap();
+    assert!(early.figure("removal_left_s").unwrap() <= removed - 30.0 + 60.0);
+    assert!(early.severity <= Severity::Warning && !early.remedies.is_empty());
+    assert_eq!(early.queue, format!("pg.wal.retained@{S}"));
+    let calm = [
+        WalPlant { keep: Keep::Size(512.0 * MIB), ..WalPlant::default() },
+        WalPlant { keep: Keep::Size(0.0), ..WalPlant::default() },
+        WalPlant { keep: Keep::Slot(Some(512.0 * MIB)), ..WalPlant::default() },
+        WalPlant { keep: Keep::Slot(None), ..WalPlant::default() },
+        WalPlant { rate: 0.0, ..WalPlant::default() },
+    ];
+    for plant in calm {
+        let window = plant.window();
+        for second in [5.0, 15.0, 30.0, 40.0] {
+            assert_eq!(warn(&until(&window, second), 30.0), [], "{:?} at {second}", plant.keep);
+        }
+    }
+}
+
+#[test]
+fn once_it_is_gone_that_comes_first() {
+    let (window, states) = run(&narrow());
+    let removed = states.last().unwrap().removed_at.unwrap();
+    let findings = diagnose(&until(&window, removed + 12.0), &Options::default());
+    let first = &findings[0];
+    assert_eq!((first.rule.as_str(), first.cause.as_str()), ("wal-removed", "segment-removed"));
+    assert!(first.summary.contains("000000010000000000000040"), "{}", first.summary);
+    assert!(first.remedies.iter().any(|remedy| remedy.persistent.iter().any(|line| line.contains("pg_basebackup"))));
+    let gone = findings.iter().find(|finding| finding.rule == "standby-gone");
+    assert!(gone.is_none_or(|finding| finding.severity == Severity::Info));
+}
+
+#[test]
+fn slots_with_and_without_a_limit() {
+    let slot = |most: Option<f64>| WalPlant { keep: Keep::Slot(most), link: None, away: Some((10.0, 1e9)), ..narrow() };
+    let (window, states) = run(&slot(Some(256.0 * MIB)));
+    let removed = states.last().unwrap().removed_at.unwrap();
+    let early = until(&window, 25.0);
+    let told = retention(&early, "primary", "s1", at(25.0)).unwrap();
+    assert_eq!(told.holder, Holder::Slot);
+    assert!((told.removal_s.unwrap() - (removed - 25.0)).abs() <= told.checkpoint_interval_s.unwrap());
+    let findings = diagnose(&early, &Options::default());
+    let idle = findings.iter().find(|finding| finding.rule == "slot-inactive").unwrap();
+    assert_eq!((idle.cause.as_str(), idle.queue.as_str()), ("approaching-limit", "pg.wal.retained@s1"));
+    let lost = diagnose(&until(&window, removed + 3.0), &Options::default());
+    assert_eq!((lost[0].rule.as_str(), lost[0].cause.as_str()), ("wal-removed", "slot-lost"));
+    let (endless, _) = run(&slot(None));
+    let told = retention(&until(&endless, 60.0), "primary", "s1", at(60.0)).unwrap();
+    assert_eq!(told.holder, Holder::Disk);
+    let left = 20.0 * 1024.0 / 12.0;
+    assert!((told.earliest_s.unwrap() / left - 1.0).abs() <= 0.2, "{told:?}");
+    let findings = diagnose(&until(&endless, 60.0), &Options::default());
+    let idle = findings.iter().find(|finding| finding.rule == "slot-inactive").unwrap();
+    assert_eq!((idle.cause.as_str(), idle.severity), ("retaining", Severity::Warning));
+    assert!(idle.remedies[0].runtime[0].contains("pg_drop_replication_slot('s1')"));
+}
+
+#[test]
+fn the_queue_tells_the_same_time() {
+    let (window, _) = run(&narrow());
+    let early = until(&window, 35.0);
+    let list = replication_queues(&early);
+    let names: Vec<&str> = list.iter().map(|queue| queue.name.as_str()).collect();
+    let expected = ["send", "standby_write", "standby_flush", "standby_replay", "retained"];
+    assert_eq!(names, expected.map(|hop| format!("pg.wal.{hop}@{S}")));
+    let kept = list[4].read(&early, at(35.0), 20.0);
+    let told = retention(&early, "primary", S, at(35.0)).unwrap();
+    assert!((kept.time_to_limit_s().unwrap() / told.earliest_s.unwrap() - 1.0).abs() <= 0.1);
+    let unsent = list[0].read(&early, at(35.0), 5.0);
+    assert!(unsent.level.unwrap() > 200.0 * MIB && unsent.residence_s().unwrap() > 60.0);
+}
+
+#[test]
+fn an_old_word_of_the_standby_is_unknown() {
+    let silent = WalPlant { rate: 0.0, ..WalPlant::default() };
+    let (window, _) = run(&silent);
+    let flush = &replication_queues(&window)[2];
+    assert_eq!(flush.read(&window, at(30.0), 3.0).level, Some(0.0));
+    let mut readings = silent.readings();
+    readings.age("pg.replication.", 60.0);
+    let old = readings.window(silent.meta(), START_S, START_S + 40.0);
+    assert_eq!(flush.read(&old, at(30.0), 3.0).level, None);
+}
+
+#[test]
+fn the_path_names_the_binding_hop() {
+    let cases = [
+        (WalPlant { link: Some(3.0 * MIB), ..WalPlant::default() }, Some("tcp@")),
+        (WalPlant { standby_cap: Some(2.0 * MIB), ..WalPlant::default() }, Some("walreceiver@")),
+        (WalPlant { walsender_reads: Some(3.0 * MIB), ..WalPlant::default() }, Some("walsender@")),
+        (WalPlant::default(), None),
+    ];
+    for (plant, stage) in cases {
+        let binding = replication_path(&plant.window(), "primary", S, 20.0).binding();
+        let found = binding.as_ref().map(|binding| binding.stage.clone());
+        assert_eq!(found, stage.map(|stage| format!("{stage}{S}")), "{binding:?}");
+    }
+}
