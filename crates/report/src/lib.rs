@@ -24,6 +24,7 @@ mod side_by_side;
 mod style;
 mod table;
 mod text;
+mod top;
 mod when;
 
 #[cfg(test)]
@@ -42,3 +43,4 @@ pub use queues::queues;
 pub use side_by_side::outcomes_side_by_side;
 pub use style::Style;
 pub use table::table;
+pub use top::{TopSort, TopView, top, top_of};

@@ -66,22 +66,26 @@ impl Hidden {
         let mut list = Vec::new();
         let missing = OF_OTHERS;
         if self.processes_of_others > 0 {
-            let what = format!("{} processes of other users", self.processes_of_others);
+            let what = format!("{} of other users", processes(self.processes_of_others));
             let why = format!("{missing} are not held, so only this user's own are shown");
             list.push(Unseen { what, why, remedy: Some(format!("run as root (or with {missing})")) });
         }
         if self.io_missing > 0 || self.sockets_missing > 0 {
             let names: Vec<String> =
                 self.without_io.iter().map(|uid| users.get(uid).cloned().unwrap_or_else(|| uid.to_string())).collect();
-            let what = format!("I/O of {} processes and TCP of {}", self.io_missing, self.sockets_missing);
+            let what = format!("I/O of {} and TCP of {}", processes(self.io_missing), processes(self.sockets_missing));
             let why = format!("{missing} are not held");
             let other = if names.is_empty() { String::new() } else { format!(", or as {}", names.join(" or ")) };
             list.push(Unseen { what, why, remedy: Some(format!("run as root (or with {missing}){other}")) });
         }
         if let Some((count, why)) = self.namespaces {
-            let what = format!("TCP in {count} other network namespaces");
+            let what = format!("TCP in {count} other network namespace{}", if count == 1 { "" } else { "s" });
             list.push(Unseen { what, why, remedy: Some("run as root (or with CAP_SYS_ADMIN)".to_owned()) });
         }
         list
     }
+}
+
+fn processes(count: usize) -> String {
+    format!("{count} process{}", if count == 1 { "" } else { "es" })
 }

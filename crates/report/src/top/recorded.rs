@@ -1,0 +1,148 @@
+//! The same table from a recording: rates over a stretch of it, by the series of processes and their connections, with
+//! the sessions' names from the samples.
+
+use backwater_model::catalogue::{self, Def};
+use backwater_model::{Meta, ProcessUse, Sample, SessionUse, Target, Track, Window};
+use std::collections::{BTreeMap, HashMap};
+
+/// A process of a watched server.
+type Key = (String, String);
+
+/// Where a rate of a process goes.
+type Place = fn(&mut ProcessUse) -> &mut Option<f64>;
+
+const OF_PROCESSES: [(&Def, Place); 5] = [
+    (&catalogue::PROC_CPU, |process| &mut process.cpu_share),
+    (&catalogue::PROC_READ_BYTES, |process| &mut process.read_bytes_per_s),
+    (&catalogue::PROC_READ_CALLS, |process| &mut process.read_calls_per_s),
+    (&catalogue::PROC_WRITE_BYTES, |process| &mut process.write_bytes_per_s),
+    (&catalogue::PROC_WRITE_CALLS, |process| &mut process.write_calls_per_s),
+];
+const OF_CONNECTIONS: [(&Def, Place); 4] = [
+    (&catalogue::TCP_SENT, |process| &mut process.sent_bytes_per_s),
+    (&catalogue::TCP_RECEIVED, |process| &mut process.received_bytes_per_s),
+    (&catalogue::TCP_SEGMENTS_OUT, |process| &mut process.sent_segments_per_s),
+    (&catalogue::TCP_SEGMENTS_IN, |process| &mut process.received_segments_per_s),
+];
+
+/// Every process recorded in a window, with its mean rates over the time in which processes were read. A process that
+/// was there for a part of it has done nothing in the rest. `users` are names of user ids, empty where they belong to
+/// another host.
+pub fn top_of(window: &Window, users: &HashMap<u32, String>) -> Vec<ProcessUse> {
+    let mut all: BTreeMap<Key, ProcessUse> = BTreeMap::new();
+    let Some(seconds) = seconds_read(window) else { return Vec::new() };
+    for (def, place) in OF_PROCESSES {
+        for track in window.tracks(def.name, &[]).filter(|track| !track.points.is_empty()) {
+            let Some(key) = key(&track) else { continue };
+            let process = all.entry(key).or_default();
+            process.what = track.series.labels.get("what").unwrap_or_default().to_owned();
+            add(place(process), track.increase(), seconds);
+        }
+    }
+    for track in window.tracks(catalogue::PROC_UID.name, &[]) {
+        if let Some((process, uid)) = key(&track).and_then(|key| all.get_mut(&key)).zip(track.last()) {
+            process.uid = Some(uid as u32);
+        }
+    }
+    add_connections(window, &mut all, seconds);
+    let sessions = sessions(window.samples());
+    let finish = |(key, mut process): (Key, ProcessUse)| {
+        process.pid = key.1.parse().unwrap_or_default();
+        process.user = process.uid.and_then(|uid| users.get(&uid).cloned());
+        process.session = sessions.get(&(key.0.as_str(), process.pid)).map(|sample| session(sample));
+        process.devices = devices(&process, &key.0, &window.meta);
+        process.target = Some(key.0);
+        process
+    };
+    all.into_iter().map(finish).collect()
+}
+
+fn key(track: &Track<'_>) -> Option<Key> {
+    Some((track.series.labels.get("target")?.to_owned(), track.series.labels.get("pid")?.to_owned()))
+}
+
+/// From the first reading of any process to the last.
+fn seconds_read(window: &Window) -> Option<f64> {
+    let tracks = || window.tracks(catalogue::PROC_CPU.name, &[]);
+    let first = tracks().filter_map(|track| track.points.first()).map(|point| point.at).min()?;
+    let last = tracks().filter_map(|track| track.points.last()).map(|point| point.at).max()?;
+    Some(last.seconds_since(first)).filter(|seconds| *seconds > 0.0)
+}
+
+fn add(to: &mut Option<f64>, rise: Option<f64>, seconds: f64) {
+    if let Some(rise) = rise {
+        *to = Some(to.unwrap_or_default() + rise / seconds);
+    }
+}
+
+fn add_connections(window: &Window, all: &mut BTreeMap<Key, ProcessUse>, seconds: f64) {
+    let mut busiest: BTreeMap<Key, f64> = BTreeMap::new();
+    for (def, place) in OF_CONNECTIONS {
+        for track in window.tracks(def.name, &[]).filter(|track| !track.points.is_empty()) {
+            let Some(key) = key(&track) else { continue };
+            let Some(process) = all.get_mut(&key) else { continue };
+            add(place(process), track.increase(), seconds);
+        }
+    }
+    // Old kernels do not count what was sent; what was acknowledged is nearly that.
+    let counts_sent = window.tracks(catalogue::TCP_SENT.name, &[]).any(|track| !track.points.is_empty());
+    for track in window.tracks(catalogue::TCP_ACKED.name, &[]).filter(|track| !track.points.is_empty()) {
+        let Some(key) = key(&track) else { continue };
+        let Some(process) = all.get_mut(&key) else { continue };
+        let rise = track.increase();
+        if !counts_sent {
+            add(&mut process.sent_bytes_per_s, rise, seconds);
+        }
+        process.connections = Some(process.connections.unwrap_or_default() + 1);
+        let rise = rise.unwrap_or_default();
+        let most = busiest.entry(key).or_insert(-1.0);
+        if rise > *most {
+            *most = rise;
+            process.peer = track.series.labels.get("peer").map(str::to_owned);
+        }
+    }
+}
+
+/// The newest sample of every client's session.
+fn sessions(samples: &[Sample]) -> HashMap<(&str, i32), &Sample> {
+    let clients = samples.iter().filter(|sample| sample.backend_type.as_deref() == Some("client backend"));
+    clients.map(|sample| ((&*sample.target, sample.pid), sample)).collect()
+}
+
+fn session(sample: &Sample) -> SessionUse {
+    let text = |text: &Option<backwater_model::Text>| text.as_deref().map(str::to_owned);
+    let client = text(&sample.client_addr).map(|address| match sample.client_port {
+        Some(port) if address.contains(':') => format!("[{address}]:{port}"),
+        Some(port) => format!("{address}:{port}"),
+        None => address,
+    });
+    SessionUse {
+        user: text(&sample.user),
+        database: text(&sample.database),
+        application: text(&sample.application),
+        client: client.or_else(|| Some("local".to_owned())),
+    }
+}
+
+/// What a process of this kind writes to: WAL, data files, or both.
+fn devices(process: &ProcessUse, target: &str, meta: &Meta) -> Vec<String> {
+    let Some(target) = meta.targets.iter().find(|known| known.name == target) else { return Vec::new() };
+    if process.write_bytes_per_s.is_none_or(|rate| rate <= 0.0) {
+        return Vec::new();
+    }
+    let (data, wal) = (&target.data_device, &target.wal_device);
+    let numbers = match process.what.as_str() {
+        "walwriter" | "walreceiver" => [None, wal.as_deref()],
+        "checkpointer" | "background writer" | "startup" => [data.as_deref(), None],
+        "client backend" | "autovacuum worker" | "parallel worker" | "logical replication worker" => both(target),
+        _ => [None, None],
+    };
+    let name = |dev: &str| meta.device(dev).map_or_else(|| dev.to_owned(), |device| device.name.clone());
+    let mut names: Vec<String> = numbers.into_iter().flatten().map(name).collect();
+    names.dedup();
+    names
+}
+
+fn both(target: &Target) -> [Option<&str>; 2] {
+    [target.data_device.as_deref(), target.wal_device.as_deref()]
+}
