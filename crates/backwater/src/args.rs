@@ -1,6 +1,6 @@
 //! Arguments that several subcommands share.
 
-use crate::when;
+use crate::{terminal, when};
 use anyhow::bail;
 use backwater_model::{DeclaredVolume, Meta, Moment};
 use clap::Args;
@@ -68,12 +68,27 @@ fn volumes_in(path: &Path) -> anyhow::Result<Vec<DeclaredVolume>> {
     Ok(file.volume)
 }
 
+/// How long a live system is watched unless told otherwise, in seconds.
+const WATCHED_S: f64 = 30.0;
+
 /// How to look at a live system.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Live {
-    /// How long to watch a live system, such as 30s or 5min
-    #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = when::some_seconds)]
-    pub(crate) seconds: f64,
+    /// How long to watch a live system, such as 5min [default: 30s]
+    #[arg(long = "for", value_name = "TIME", value_parser = when::some_seconds)]
+    seconds: Option<f64>,
+}
+
+impl Live {
+    /// How long to watch, in seconds.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.seconds.unwrap_or(WATCHED_S)
+    }
+
+    /// Whether a time was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.seconds.is_some()
+    }
 }
 
 /// Which part of a recording.
@@ -98,7 +113,10 @@ impl Stretch {
         if to < span.0 || from > span.1 {
             bail!("nothing was recorded between --from and --to; {}", recorded_text(meta, span));
         }
-        Ok((from, to))
+        if (self.from.is_some() && from < span.0) || (self.to.is_some() && to > span.1) {
+            terminal::note(&format!("only a part of that time was recorded: {}", recorded_text(meta, span)));
+        }
+        Ok((from.max(span.0), to.min(span.1)))
     }
 }
 
@@ -111,5 +129,26 @@ fn recorded_text(meta: &Meta, span: (Moment, Moment)) -> String {
     match (wall(span.0), wall(span.1)) {
         (Some(from), Some(to)) => format!("the recording spans {from:.0} to {to:.0}"),
         _ => format!("the recording spans {}", span_text(span)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_was_not_recorded_is_not_examined() {
+        let span = (Moment::from_seconds(1_000.0), Moment::from_seconds(1_060.0));
+        let moments = |from: Option<&str>, to: Option<&str>| {
+            let stretch = Stretch { from: from.map(str::to_owned), to: to.map(str::to_owned) };
+            stretch.moments(&Meta::default(), span)
+        };
+        assert_eq!(moments(None, None).unwrap(), span);
+        assert_eq!(moments(Some("-10min"), None).unwrap(), span);
+        assert_eq!(moments(Some("-30s"), Some("-10s")).unwrap().1, Moment::from_seconds(1_050.0));
+        assert!(moments(Some("-10s"), Some("-30s")).is_err());
+        let error = moments(Some("-3h"), Some("-2h")).unwrap_err().to_string();
+        assert!(error.contains("nothing was recorded") && error.contains("spans"), "{error}");
     }
 }

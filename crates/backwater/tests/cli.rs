@@ -72,6 +72,32 @@ fn mistakes_are_named_with_what_to_do_next() {
 }
 
 #[test]
+fn what_does_not_fit_together_is_refused_with_a_way_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let there = dir.path().to_str().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let file = file.to_str().unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (&["diagnose", there, there], "backwater compare"),
+        (&["advise", there, "host"], "one recording at a time"),
+        (&["diagnose", there, "--for", "5"], "--from and --to"),
+        (&["diagnose", "host", "--from", "-5min"], "--for"),
+        (&["diagnose", file], "it is a file"),
+        (&["record", "-o", file, "--for", "1s"], "a file stands where a directory is needed"),
+        (&["check", "postgress://u:hunter2@h/d"], "'postgress://'"),
+        (&["check", "mongodb://u:hunter2@h"], "MongoDB"),
+        (&["check", "localhost"], "'localhost'"),
+    ];
+    for (arguments, wanted) in cases {
+        let output = backwater(arguments);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {told}");
+        assert!(told.contains(wanted) && !told.contains("hunter2"), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
 fn a_scenario_with_a_typo_is_named_with_its_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("typo.toml");

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let window = source::window(&arguments.watched, &arguments.stretch, arguments.live.seconds)?;
+    let window = source::window(&arguments.watched, &arguments.stretch, &arguments.live)?;
     let options = AdviseOptions { drain_target_s: arguments.drain_target, price_per_iops: arguments.price_per_iops };
     let advice = advise(&window, &options);
     if arguments.json {

@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(rule) = &arguments.explain {
         return explain(rule);
     }
-    let window = source::window(&arguments.watched, &arguments.stretch, arguments.live.seconds)?;
+    let window = source::window(&arguments.watched, &arguments.stretch, &arguments.live)?;
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
     let findings = diagnose(&window, &options);
     if arguments.json {

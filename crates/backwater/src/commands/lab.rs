@@ -2,7 +2,7 @@
 
 use super::seen::{Seen, conclusion};
 use crate::{signals, terminal};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use backwater_lab::progress::Progress;
 use backwater_lab::scenario::{BUILT_IN, Scenario};
 use backwater_lab::{RunOptions, run as run_scenario};
@@ -198,7 +198,7 @@ fn out_dir(given: Option<&Path>, scenario: &str) -> anyhow::Result<PathBuf> {
         Some(path) => path.to_path_buf(),
         None => {
             let stamp = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S");
-            std::env::temp_dir().join(format!("backwater-{scenario}-{stamp}"))
+            backwater_lab::servers::temporary_dir().join(format!("backwater-{scenario}-{stamp}"))
         }
     };
     if out.join("meta.json").exists() {
@@ -253,10 +253,12 @@ fn clean(json: bool) -> anyhow::Result<ExitCode> {
 
 fn compare(before: &Path, after: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let read = |dir: &Path| -> anyhow::Result<Outcome> {
+        const NEXT: &str = "give the --out directory of a `backwater lab run` that ended";
         let path = dir.join("outcome.json");
         let text = std::fs::read_to_string(&path)
-            .with_context(|| format!("{} holds no finished run (no {})", dir.display(), path.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{} is no outcome of a run", path.display()))
+            .map_err(|error| anyhow!("{} holds no finished run: {}: {error}; {NEXT}", dir.display(), path.display()))?;
+        serde_json::from_str(&text)
+            .map_err(|error| anyhow!("{} is no outcome of a run: {error}; {NEXT}", path.display()))
     };
     let (before, after) = (read(before)?, read(after)?);
     if json {

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A wall clock that strays this far from the recording's anchor has stepped, in microseconds.
-const CLOCK_STEP_US: i64 = 500_000;
+const CLOCK_STEP_US: u64 = 500_000;
 
 /// Watch servers and this host and write everything down
 #[derive(Args)]
@@ -95,24 +95,27 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }))?;
     }
     let size = Unit::Bytes.show(summary.bytes as f64);
-    let count = |rows: u64| Unit::Count.show(rows as f64);
+    let count =
+        |rows: u64, what| format!("{} {what}{}", Unit::Count.show(rows as f64), if rows == 1 { "" } else { "s" });
     terminal::note(&format!(
-        "recorded {} points, {} samples and {} events: {size} in all",
-        count(summary.points),
-        count(summary.samples),
-        count(summary.events)
+        "recorded {}, {} and {}: {size} in all",
+        count(summary.points, "point"),
+        count(summary.samples, "sample"),
+        count(summary.events, "event")
     ));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds a clock anchor where the wall clock no longer agrees with the last one.
+/// Adds a clock anchor where the wall clock no longer agrees with the last one, at most one a second.
 fn clock_stepped(meta: &mut backwater_model::Meta) -> bool {
     let here = anchor();
-    let stepped = meta.unix_us(here.boot).is_none_or(|expected| (expected - here.unix_us).abs() > CLOCK_STEP_US);
-    if stepped {
-        meta.anchors.push(here);
+    let lately = meta.anchors.last().is_some_and(|last| here.boot.seconds_since(last.boot) < 1.0);
+    let agrees = meta.unix_us(here.boot).is_some_and(|told| told.abs_diff(here.unix_us) <= CLOCK_STEP_US);
+    if lately || agrees {
+        return false;
     }
-    stepped
+    meta.add_anchor(here);
+    true
 }
 
 /// The directory itself or the nearest one above it that exists, to find the device it will lie on.

@@ -1,6 +1,6 @@
 //! Where a window comes from: a recording on disk, or a live system that is watched for a while.
 
-use crate::args::{Stretch, Watched};
+use crate::args::{Live, Stretch, Watched};
 use crate::{signals, terminal};
 use anyhow::{Context, bail};
 use backwater_model::{Moment, Window};
@@ -14,19 +14,28 @@ use std::time::Duration;
 
 /// Whether this names something on disk rather than a server. A name that is neither is taken as a path, so that
 /// the error says which file is missing.
-fn is_recording(text: &str) -> bool {
+pub(crate) fn is_recording(text: &str) -> bool {
     let server = text == "host" || text.contains("://") || text.contains('=') || text.starts_with("service");
     Path::new(text).exists() || !server
 }
 
 /// The window that a subcommand is asked about.
-pub(crate) fn window(watched: &Watched, stretch: &Stretch, live_s: f64) -> anyhow::Result<Window> {
+pub(crate) fn window(watched: &Watched, stretch: &Stretch, live: &Live) -> anyhow::Result<Window> {
     match watched.targets.as_slice() {
+        [one] if is_recording(one) && live.is_given() => bail!(
+            "--for says how long to watch a live system, and {one} is a recording: choose a part of it with --from and --to"
+        ),
         [one] if is_recording(one) => recorded(Path::new(one), stretch),
+        several if several.iter().any(|target| is_recording(target)) => bail!(
+            "one recording at a time, or servers: {} are given. What changed from one recording to the next is told by: \
+             backwater compare {}",
+            several.len(),
+            several.join(" ")
+        ),
         _ if stretch.from.is_some() || stretch.to.is_some() => {
             bail!("--from and --to choose a part of a recording; a live system is watched from now on (see --for)")
         }
-        _ => live(watched, live_s),
+        _ => watch(watched, live.seconds()),
     }
 }
 
@@ -42,7 +51,7 @@ pub(crate) fn recorded(dir: &Path, stretch: &Stretch) -> anyhow::Result<Window> 
 }
 
 /// What a live system shows in the next `seconds`.
-fn live(watched: &Watched, seconds: f64) -> anyhow::Result<Window> {
+fn watch(watched: &Watched, seconds: f64) -> anyhow::Result<Window> {
     let cancel = signals::cancel_flag()?;
     let setup = Setup {
         targets: watched.targets.clone(),

@@ -18,6 +18,7 @@ pub use builds::newest;
 pub use download::{Progress, cache_dir, cached, download};
 pub use error::ServerError;
 pub use find::{Installed, find};
+pub use place::temporary_dir;
 pub use postgres::{Postgres, PostgresSpec};
 pub use process::ordinary_user;
 

@@ -20,10 +20,21 @@ pub(crate) fn private(journal: &Journal, path: &Path, user: Option<(u32, u32)>) 
     chown(path, Some(uid), Some(gid)).map_err(ServerError::file("give to the server's user", path))
 }
 
+/// Where temporary files go, as an absolute path: `TMPDIR`, or `/tmp` where that is unset or empty.
+pub fn temporary_dir() -> PathBuf {
+    absolute_or_tmp(std::env::temp_dir())
+}
+
+/// The server's programs run in a directory of their own, so that a relative path would be another one there.
+fn absolute_or_tmp(told: PathBuf) -> PathBuf {
+    // An empty path cannot be made absolute.
+    std::path::absolute(told).unwrap_or_else(|_| PathBuf::from("/tmp"))
+}
+
 /// Makes the directory of a server's socket and log, named so that no other run has it.
 pub(crate) fn run_dir(journal: &Journal, port: u16, user: Option<(u32, u32)>) -> Result<PathBuf, ServerError> {
     let name = format!("backwater-{}-{:08x}", journal.run(), rand::random::<u32>());
-    let path = std::env::temp_dir().join(name);
+    let path = temporary_dir().join(name);
     let socket = path.join(format!(".s.PGSQL.{port}"));
     if socket.as_os_str().len() > SOCKET_PATH_BYTES {
         return Err(ServerError::SocketPath { path: socket, limit: SOCKET_PATH_BYTES });
@@ -66,6 +77,13 @@ mod tests {
         private(&journal, &dir, None).unwrap();
         journal.finish().unwrap();
         assert!(!dir.exists() && !other.exists());
+    }
+
+    #[test]
+    fn an_empty_or_relative_tmpdir_does_no_harm() {
+        assert_eq!(absolute_or_tmp(PathBuf::new()), Path::new("/tmp"));
+        assert!(absolute_or_tmp(PathBuf::from("here")).is_absolute());
+        assert_eq!(absolute_or_tmp(PathBuf::from("/there")), Path::new("/there"));
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Pgbench {
                  which needs none"
             ))
         })?;
-        Ok(Pgbench { program, work_dir: std::env::temp_dir() })
+        Ok(Pgbench { program, work_dir: crate::servers::temporary_dir() })
     }
 
     /// Puts its log of transactions, removed at the end, into this directory instead of the temporary one.
