@@ -4,6 +4,8 @@
 //! the power fails, and what a failover waits for. It is stricter than the drain that is seen (to the background limit),
 //! on purpose. It is never under 16 MiB, and nothing is advised where no writing under load was seen.
 
+mod replication;
+
 use crate::caps::{self, Cap, Op};
 use crate::device::DeviceView;
 use crate::figures::Figures;
@@ -17,6 +19,7 @@ use serde::Serialize;
 use std::ops::Range;
 
 pub use crate::remedy::dirty::Mechanism;
+pub use replication::{StandbyAdvice, SurviveOptions, advise_standbys};
 
 /// No limit below this: the flusher works in chunks, and writers would be held for every one of them.
 const FLOOR_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
@@ -178,9 +181,9 @@ pub(crate) fn device_limit(scene: &Scene<'_>, device: &DeviceView, target_s: f64
             "drain_s",
             (settles - background) / outflow,
             Unit::Seconds,
-            "drain to the background limit after a long load",
+            "drain to the background limit, if a long load filled it",
         ),
-        Figure::new("whole_drain_now_s", now / outflow, Unit::Seconds, "time to write all, with the limit of now"),
+        Figure::new("whole_drain_now_s", now / outflow, Unit::Seconds, "time to write all, with the threshold of now"),
     ];
     if let Some(demand) = demand.filter(|demand| *demand > outflow) {
         let cliff = (bytes + background) / 2.0 / demand;
@@ -248,12 +251,19 @@ fn observed(
     figures.add("inflow_peak_bytes_per_s", device.inflow.smooth(1).max(&all), Unit::BytesPerSecond, "dirtied, at most");
     figures.add("outflow_bytes_per_s", flushing.map(|(_, rate)| *rate), Unit::BytesPerSecond, "written under load");
     figures.add("dirty_peak_bytes", device.level.max(&all), Unit::Bytes, "dirty, at most");
-    let of_limit = |lane: fn(&DirtyLimit) -> Lane| holding.and_then(|limit| lane(limit).median(&all));
+    let last = |def| crate::device::track(scene.window, def, &device.dev).and_then(backwater_model::Track::last);
+    // The kernel keeps it as a share of the host's limit, and lets it breathe with how fast the device writes: what is set,
+    // what is kept and what is in force are three figures.
+    let kept = last(&cat::BDI_MAX_BYTES).filter(|_| last(&cat::BDI_STRICT_LIMIT) == Some(1.0));
+    figures.add("dirty_limit_kept_bytes", kept, Unit::Bytes, "its own limit as the kernel keeps it (max_bytes)");
+    // Of the same seconds as the limit of now below.
+    let range = flushing.map_or(all.clone(), |(range, _)| range.clone());
+    let of_limit = |lane: fn(&DirtyLimit) -> Lane| holding.and_then(|limit| lane(limit).median(&range));
     figures.add(
         "dirty_threshold_bytes",
         of_limit(|limit| limit.threshold.clone()),
         Unit::Bytes,
-        "the limit that holds",
+        "threshold in force (what of the limit the kernel allowed)",
     );
     figures.add(
         "dirty_background_bytes",
@@ -261,7 +271,6 @@ fn observed(
         Unit::Bytes,
         "its background limit",
     );
-    let range = flushing.map_or(all.clone(), |(range, _)| range.clone());
     figures.add("write_size_bytes", device.write_size(&range), Unit::Bytes, "mean size of a write");
     figures.add("writes_per_s", device.writes.mean(&range), Unit::PerSecond, "writes completed");
     figures.add("throughput_peak_per_s", scene.throughput.smooth(1).max(&all), Unit::PerSecond, scene.counted.label());

@@ -113,7 +113,7 @@ fn change(before: &ArmOutcome, after: &ArmOutcome, target_s: f64) -> Option<Stri
     let mean = pair("tps_mean", Unit::PerSecond)?;
     let p99 = pair("latency_p99_ms", Unit::Milliseconds)?;
     let predicted = shown(after, "predicted_drain_s", Unit::Seconds);
-    let predicted = predicted.map(|drain| format!(" (predicted: {drain})")).unwrap_or_default();
+    let predicted = predicted.map(|drain| format!(" (predicted as its load ended: {drain})")).unwrap_or_default();
     Some(format!(
         "With the advised limit (for a drain within {target_s} s): drain {} -> {}{predicted}; data at risk {} -> {}.\n  \
          What it costs: mean {} -> {}, worst second {} -> {}, latency p99 from the intended start {} -> {}, because the\n  \
@@ -162,7 +162,7 @@ fn dirty(window: &Window, device: &str, phases: Phases) -> Panel {
         curves: vec![Curve { label: "dirty + under writeback".to_owned(), points, unit: Unit::Bytes }],
         limits: match limit.zip(background) {
             Some((limit, soft)) => vec![
-                ("limit".to_owned(), limit),
+                ("threshold".to_owned(), limit),
                 ("writers pause".to_owned(), f64::midpoint(limit, soft)),
                 ("background".to_owned(), soft),
             ],
