@@ -9,6 +9,7 @@ mod advice;
 mod ash;
 mod canvas;
 mod check;
+mod commits;
 mod comparison;
 mod examined;
 mod findings;

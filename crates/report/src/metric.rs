@@ -19,16 +19,29 @@ const KNOWN: &[(&str, &str)] = &[
     ("residual_bytes", "dirty after the drain"),
     ("checkpoint_sync_max_s", "checkpoint sync, longest"),
     ("checkpoint_unfinished_s", "checkpoint still running at the end, for"),
+    ("elapsed_s", "elapsed"),
+    ("predicted_elapsed_s", "elapsed, predicted from the other sizes"),
+    ("rows_per_s", "rows a second"),
+    ("commits", "commits"),
+    ("commit_latency_ms", "time of a commit"),
+    ("predicted_commit_latency_ms", "time of a commit, by Little's law"),
+    ("commit_wait_share", "share of time in commits"),
+    ("on_cpu_share", "share of time on CPU"),
+    ("in_kernel_share", "share of time asleep without a wait event"),
+    ("contested_share", "commit waits in which the kernel sees it run"),
+    ("with_client_share", "share of time with the client"),
+    ("wal_per_commit_bytes", "WAL a commit"),
     ("failed", "failed"),
     ("idle_cpu_ratio", "idle CPU"),
 ];
 
 /// How names end, and the unit that this means; the longer ends first.
-const ENDS: [(&str, Unit); 8] = [
+const ENDS: [(&str, Unit); 9] = [
     ("_bytes_per_s", Unit::BytesPerSecond),
     ("_per_s", Unit::PerSecond),
     ("_bytes", Unit::Bytes),
     ("_ratio", Unit::Ratio),
+    ("_share", Unit::Ratio),
     ("_ms", Unit::Milliseconds),
     ("_us", Unit::Microseconds),
     ("_s", Unit::Seconds),

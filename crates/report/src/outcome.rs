@@ -2,6 +2,7 @@
 //! expected, the noise floor, the machine, the doubts.
 
 use crate::Style;
+use crate::commits;
 use crate::metric::{self, PREDICTED};
 use crate::page::Page;
 use crate::published::{Published, PublishedRow, published};
@@ -13,7 +14,9 @@ use std::collections::BTreeMap;
 
 /// The whole report of a run, beside the scenario's published table where there is one.
 pub fn outcome(outcome: &Outcome, style: &Style) -> String {
-    outcome_beside(outcome, published(&outcome.scenario), style)
+    // A sweep of other sizes has no arm of the published table.
+    let has_arm = |table: &&Published| table.rows.iter().any(|row| outcome.arms.iter().any(|arm| arm.name == row.arm));
+    outcome_beside(outcome, published(&outcome.scenario).filter(has_arm), style)
 }
 
 /// The whole report of a run beside this table.
@@ -24,6 +27,10 @@ pub fn outcome_beside(outcome: &Outcome, published: Option<&Published>, style: &
     if let Some(published) = published {
         page.gap();
         page.ready(&beside(outcome, published, style), 0);
+    }
+    if commits::is_of_commits(outcome) {
+        page.gap();
+        page.ready(&commits::commits(outcome, style), 0);
     }
     metrics(&mut page, outcome, style);
     predictions(&mut page, outcome, style);
@@ -90,6 +97,9 @@ fn our_row(outcome: &Outcome, table: &Published, row: &PublishedRow) -> Vec<Cell
 
 /// An arm's metrics in the words of the published table.
 fn seen(arm: &ArmOutcome) -> String {
+    if let Some(text) = commits::seen(arm) {
+        return text;
+    }
     let value = |name: &str| arm.metrics.get(name).map(|value| metric::unit(name).show(*value));
     let say = |before: &str, name: &str, after: &str| value(name).map(|value| format!("{before}{value}{after}"));
     let peak = say(", peak ", "tps_peak", "").unwrap_or_default();

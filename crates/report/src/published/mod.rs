@@ -1,5 +1,6 @@
 //! The published tables that the lab's scenarios reproduce, as data: one file a scenario.
 
+mod commit_wait;
 mod stampede;
 
 /// One row of a published table.
@@ -30,7 +31,7 @@ pub struct Published {
 
 /// The published table of a scenario, where there is one.
 pub fn published(scenario: &str) -> Option<&'static Published> {
-    [&stampede::TABLE].into_iter().find(|table| table.scenario == scenario)
+    [&stampede::TABLE, &commit_wait::TABLE].into_iter().find(|table| table.scenario == scenario)
 }
 
 #[cfg(test)]
@@ -42,6 +43,8 @@ mod tests {
         let table = published("stampede").expect("it is published");
         assert_eq!(table.rows.len(), 5);
         assert!(table.rows.iter().all(|row| row.set.len() == table.columns.len()));
+        let table = published("commit-wait").expect("it is published");
+        assert!(table.rows.len() == 6 && table.rows.iter().all(|row| row.set.len() == table.columns.len()));
         assert!(published("nothing").is_none());
     }
 }
