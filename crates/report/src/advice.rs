@@ -72,11 +72,7 @@ fn now_and_then(limit: &LimitAdvice, style: &Style) -> String {
     let shown = |value: Option<f64>, unit: Unit| Cell::from(value.map_or_else(|| "–".to_owned(), |v| unit.show(v)));
     let bytes = limit.bytes as f64;
     let rows = [
-        vec![
-            Cell::from("dirty limit (now: threshold in force)"),
-            shown(limit.now_bytes, Unit::Bytes),
-            shown(Some(bytes), Unit::Bytes),
-        ],
+        vec![Cell::from("dirty limit"), shown(limit.now_bytes, Unit::Bytes), shown(Some(bytes), Unit::Bytes)],
         vec![
             Cell::from("time to write all of it"),
             shown(limit.whole_drain_now_s, Unit::Seconds),
