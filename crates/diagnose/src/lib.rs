@@ -26,7 +26,9 @@ mod unseen;
 mod waits;
 mod warn;
 
-pub use advise::{Advice, AdviseOptions, DeviceAdvice, LimitAdvice, Mechanism, advise};
+pub use advise::{
+    Advice, AdviseOptions, DeviceAdvice, LimitAdvice, Mechanism, StandbyAdvice, SurviveOptions, advise, advise_standbys,
+};
 pub use compare::{Change, Comparison, Measure, compare};
 pub use iops::IopsRow;
 pub use limits::LimitOwner;

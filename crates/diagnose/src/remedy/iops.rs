@@ -16,6 +16,7 @@ pub(crate) fn raise_group(
 ) -> Remedy {
     let path = group.trim_matches('/');
     let dev = &device.whole;
+    let sep = if path.is_empty() { "" } else { "/" };
     let (runtime, undo) = if version == Some("v2") {
         let key = match (cap.op, cap.unit) {
             (Op::Read, CapUnit::Operations) => "riops",
@@ -23,12 +24,11 @@ pub(crate) fn raise_group(
             (_, CapUnit::Operations) => "wiops",
             (_, CapUnit::Bytes) => "wbps",
         };
-        let set = |value: f64| format!("echo '{dev} {key}={value:.0}' > /sys/fs/cgroup/{path}/io.max");
+        let set = |value: f64| format!("echo '{dev} {key}={value:.0}' > /sys/fs/cgroup/{path}{sep}io.max");
         (set(to), set(was))
     } else {
         let op = if cap.op == Op::Read { "read" } else { "write" };
         let what = if cap.unit == CapUnit::Operations { "iops" } else { "bps" };
-        let sep = if path.is_empty() { "" } else { "/" };
         let file = format!("/sys/fs/cgroup/blkio/{path}{sep}blkio.throttle.{op}_{what}_device");
         let set = |value: f64| format!("echo '{dev} {value:.0}' > {file}");
         (set(to), set(was))

@@ -84,6 +84,70 @@ pub(crate) fn raise_wal_cap(
     raise(scene, device, cap, most, range)
 }
 
+/// Lifts a control group's cap altogether.
+pub(crate) fn lift(scene: &Scene<'_>, device: &DeviceView, cap: &Cap, range: &Range<usize>) -> Option<Remedy> {
+    let was = cap.limit.median(range)?;
+    let CapOwner::Cgroup(group) = &cap.owner else { return None };
+    let version = scene.window.meta.host.cgroup_version.as_deref();
+    let like = iops::raise_group(cap, device, group, version, was, was, Vec::new());
+    // v1 takes 0 for no limit, v2 the word.
+    let none = if version == Some("v2") { "max" } else { "0" };
+    let set = like.undo.first()?;
+    let at = set.rfind(&format!("{was:.0}'"))?;
+    let lifted = format!("{}{none}{}", &set[..at], &set[at + format!("{was:.0}").len()..]);
+    Some(Remedy {
+        title: format!("Or lift the limit of control group {group} on {}", device.name),
+        runtime: vec![lifted],
+        persistent: Vec::new(),
+        risk: "WAL may then be made faster than the network carries it: the standby falls behind until WAL that it needs is \
+               removed. Whoever shares the device gets less of it."
+            .to_owned(),
+        ..like
+    })
+}
+
+/// A link fast enough for what is made.
+pub(crate) fn faster_link(standby: &str, needed: f64, limit: f64) -> Remedy {
+    let (mbit, now) = (needed * 8.0 / 1e6, limit * 8.0 / 1e6);
+    let figures = vec![Figure::new("link_bytes_per_s", needed, Unit::BytesPerSecond, "what the link must carry")];
+    elsewhere(
+        format!("Give {standby} a link of {mbit:.0} Mbit/s (now {now:.0})"),
+        vec![format!("a link, or a shaper's rate, of {mbit:.0} Mbit/s or more between the two")],
+        "go back to the former link",
+        figures,
+        "It costs money; whoever shares the link gets less of it.",
+    )
+}
+
+/// An archive of WAL.
+pub(crate) fn archive(settings: Option<&Target>, rate: f64) -> Remedy {
+    let figures = vec![Figure::new("archive_bytes_per_s", rate, Unit::BytesPerSecond, "what the archive must take")];
+    Remedy {
+        activation: Activation::Restart,
+        ..setting(
+            settings,
+            "Archive WAL".to_owned(),
+            &[
+                ("archive_mode", "on".to_owned()),
+                ("archive_command", "test ! -f /ARCHIVE/%f && cp %p /ARCHIVE/%f".to_owned()),
+            ],
+            figures,
+            "An archive that fails or lags keeps WAL on the primary until its disk is full: watch pg_stat_archiver.",
+        )
+    }
+}
+
+/// A standby that reads the archive where its primary has no more.
+pub(crate) fn restore(standby: &str) -> Remedy {
+    elsewhere(
+        format!("Let {standby} read the archive"),
+        vec!["on the standby: restore_command = 'cp /ARCHIVE/%f %p', then reload (14 and newer) or restart".to_owned()],
+        "take restore_command out again",
+        Vec::new(),
+        "It survives any outage that the archive covers; how far that goes back is a matter of its own room.",
+    )
+}
+
 /// For a device that is full.
 pub(crate) fn of_full_wal_device(scene: &Scene<'_>, name: &str, device: &DeviceView) -> Vec<Remedy> {
     let shared = device.holds_data;

@@ -34,10 +34,6 @@ pub(crate) struct Hops {
     pub(crate) replayed_rate: Lane,
     /// Flushed by the primary, not yet by the standby. What was not sent where the standby's own word is too old.
     pub(crate) stream: Lane,
-    /// Inserted on the primary, not yet replayed.
-    pub(crate) whole: Lane,
-    /// Whether the replayed position was read on the standby itself.
-    pub(crate) replay_from_peer: bool,
 }
 
 impl Hops {
@@ -73,8 +69,6 @@ impl Hops {
             received_rate: rate(received.or(peer_received)),
             replay,
             replayed_rate,
-            whole: behind(inserted, replayed),
-            replay_from_peer: of_peer.is_some(),
         }
     }
 }

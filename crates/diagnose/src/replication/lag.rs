@@ -16,8 +16,8 @@ pub(crate) const REPLAY_LEAST: f64 = 4.0 * 1_048_576.0;
 const LONG_S: f64 = 1.5;
 /// A backlog counts as fed while at least this share of what leaves still arrives.
 const FED: f64 = 0.5;
-/// Seconds it must last, and seconds of another mind that do not end it.
-const LEAST_S: usize = 5;
+/// Seconds it must last, longer than a burst of two or three that smoothing draws out, and seconds of another mind that do not end it.
+const LEAST_S: usize = 8;
 const BRIDGE_S: usize = 3;
 
 /// One stretch of falling behind.

@@ -18,8 +18,6 @@ pub(crate) enum CeilingKind {
 /// One interface.
 pub(crate) struct Link {
     pub(crate) name: String,
-    /// Whose namespace it is in: a target's name, or `host`.
-    pub(crate) owner: String,
     pub(crate) kind: CeilingKind,
     /// Bytes a second at most.
     pub(crate) ceiling: Lane,
@@ -59,7 +57,6 @@ pub(crate) fn links(scene: &Scene<'_>, owners: &[&str]) -> Vec<Link> {
             let of = |name| scene.window.track(name, &own);
             list.push(Link {
                 name: interface.to_owned(),
-                owner: owner.to_owned(),
                 kind,
                 ceiling: scene.grid.gauge(Some(track)).at_least(1.0),
                 sent: scene.grid.rate(of(cat::NET_SENT_BYTES.name)),

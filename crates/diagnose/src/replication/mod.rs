@@ -23,13 +23,13 @@ use backwater_model::{Path, Target, Track, Window};
 pub use queues::{replication_queues, retained_queue, standby_queues};
 pub use retention::{Holder, Retention, retention};
 
-pub(crate) use checkpoints::{seconds, segment};
+pub(crate) use checkpoints::{bytes as setting_bytes, seconds, segment};
 pub(crate) use hops::Hops;
 pub(crate) use lag::{Lag, Lags, lags};
 pub(crate) use link::{CeilingKind, Link, links};
 pub(crate) use path::{owners, walsender_activity};
 pub(crate) use peer::{Activity, Doing, Peer, activity};
-pub(crate) use retention::keep_bytes;
+pub(crate) use retention::{free as free_bytes, keep_bytes};
 pub(crate) use tcp::Tcp;
 
 /// One standby, as far as it is seen: from its primary, from itself, or both.

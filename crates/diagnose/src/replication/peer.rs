@@ -16,8 +16,6 @@ pub(crate) struct Peer {
     pub(crate) data_device: Option<String>,
     /// 1 while replay is paused.
     pub(crate) paused: Lane,
-    /// 1 while its walreceiver streams.
-    pub(crate) streaming: Lane,
     /// Processor time of its startup process, seconds a second.
     pub(crate) startup_cpu: Lane,
 }
@@ -37,7 +35,6 @@ impl Peer {
             wal_device: wal_device.or_else(|| data_device.clone()),
             data_device,
             paused: gauge(cat::PG_REPLAY_PAUSED.name),
-            streaming: gauge(cat::PG_RECEIVER_STREAMING.name),
             startup_cpu: cpu(scene, &target, "startup"),
             target,
         }

@@ -24,8 +24,6 @@ pub(crate) struct Tcp {
     pub(crate) sndbuf: Lane,
     /// Written by the walsender, not yet sent.
     pub(crate) notsent: Lane,
-    /// All that the send buffer holds.
-    pub(crate) sendq: Lane,
     /// Acknowledged, bytes a second.
     pub(crate) acked: Lane,
     /// Segments sent again, a second.
@@ -67,7 +65,6 @@ impl Tcp {
             rwnd: share(&cat::TCP_RWND_LIMITED),
             sndbuf: share(&cat::TCP_SNDBUF_LIMITED),
             notsent: lane(&cat::TCP_NOTSENT),
-            sendq: lane(&cat::TCP_SENDQ),
             acked: lane(&cat::TCP_ACKED),
             retransmits: lane(&cat::TCP_RETRANSMITS),
             segments: lane(&cat::TCP_SEGMENTS_OUT),

@@ -70,7 +70,7 @@ fn finding(
     confidence: Confidence,
 ) -> Finding {
     let (standby, range) = (&behind.standby, &lag.range);
-    let mut finding = of_lag(scene, behind, "network-narrow", cause, "send", range);
+    let mut finding = of_lag(scene, behind, "network-narrow", cause, "send", lag);
     finding.confidence = confidence;
     finding.evidence.extend(tcp_figures(standby, range));
     finding.evidence.extend(link_figures(link, range));

@@ -36,7 +36,7 @@ fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
         return None;
     }
     let cause = cause(&seen, &cancelled);
-    let mut finding = of_lag(scene, behind, "replay-conflict", cause, "standby_replay", &lag.range);
+    let mut finding = of_lag(scene, behind, "replay-conflict", cause, "standby_replay", lag);
     let sure = share.is_some() && (told > 0 || cancelled.iter().any(|(_, count)| *count > 0.0) || cause != "conflict");
     finding.confidence = if sure { Confidence::High } else { Confidence::Medium };
     let mut figures = Figures::default();

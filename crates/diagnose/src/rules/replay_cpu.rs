@@ -37,7 +37,7 @@ fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
         (false, true, Some(_)) => "single-process",
         _ => return None,
     };
-    let mut finding = of_lag(scene, behind, "replay-cpu", cause, "standby_replay", &lag.range);
+    let mut finding = of_lag(scene, behind, "replay-cpu", cause, "standby_replay", lag);
     finding.confidence = match (full, wants) {
         (true, true) => Confidence::High,
         (true, false) if runs.is_some() => Confidence::Medium,

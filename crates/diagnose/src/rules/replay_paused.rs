@@ -37,7 +37,7 @@ fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
             ("standstill", Confidence::Low)
         }
     };
-    let mut finding = of_lag(scene, behind, "replay-paused", cause, "standby_replay", &lag.range);
+    let mut finding = of_lag(scene, behind, "replay-paused", cause, "standby_replay", lag);
     finding.confidence = confidence;
     let waits = most(&standby.hops.replay, &lag.range);
     finding.summary = if cause == "paused" {

@@ -78,7 +78,7 @@ fn in_stream(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
             }
         }
     };
-    let mut finding = of_lag(scene, behind, "standby-disk", held.cause(), hop, &lag.range);
+    let mut finding = of_lag(scene, behind, "standby-disk", held.cause(), hop, lag);
     finding.confidence = confidence;
     finding.evidence.extend(tcp_figures(standby, &lag.range));
     finding.summary = stream_summary(standby, &held, &lag.range);
@@ -101,7 +101,7 @@ fn in_replay(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     } else {
         read
     };
-    let mut finding = of_lag(scene, behind, "standby-disk", held.cause(), "standby_replay", &lag.range);
+    let mut finding = of_lag(scene, behind, "standby-disk", held.cause(), "standby_replay", lag);
     finding.confidence =
         if matches!(held, Held::Cap(..) | Held::Full(_)) { Confidence::High } else { Confidence::Medium };
     finding.summary = format!(

@@ -2,7 +2,7 @@
 
 use crate::figures::Figures;
 use crate::grid::Lane;
-use crate::replication::{Lags, Standby, retention, standby_row};
+use crate::replication::{Lag, Lags, Standby, retention, standby_row};
 use crate::scene::Scene;
 use backwater_model::{CommitWait, Confidence, Figure, Finding, Moment, Severity, Unit, catalogue as cat};
 use std::ops::Range;
@@ -39,17 +39,13 @@ pub(super) fn draft(rule: &str, cause: &str, queue: String, span: (Moment, Momen
 }
 
 /// A finding about one standby that falls behind, with the figures of all hops, its severity and its victims.
-pub(super) fn of_lag(
-    scene: &Scene<'_>,
-    behind: &Behind,
-    rule: &str,
-    cause: &str,
-    hop: &str,
-    range: &Range<usize>,
-) -> Finding {
+pub(super) fn of_lag(scene: &Scene<'_>, behind: &Behind, rule: &str, cause: &str, hop: &str, lag: &Lag) -> Finding {
+    let range = &lag.range;
     let standby = &behind.standby;
     let mut finding = draft(rule, cause, standby.queue(hop), scene.grid.span(range));
-    finding.evidence = lag_figures(scene, standby, range).list();
+    let mut figures = lag_figures(scene, standby, range);
+    figures.add("behind_s", Some(lag.seconds as f64), Unit::Seconds, "seconds of it in this window");
+    finding.evidence = figures.list();
     let held = sync_held(scene, standby, range);
     let left = finding.figure("removal_left_s");
     let critical = held.is_some_and(|share| share >= HELD) || left.is_some_and(|left| left <= SOON_S);
@@ -153,6 +149,8 @@ pub(super) fn tcp_figures(standby: &Standby, range: &Range<usize>) -> Vec<Figure
             "time in which the own send buffer held it",
         );
     }
+    let again = tcp.retransmits.mean(range).zip(tcp.segments.mean(range).filter(|sent| *sent > 0.0));
+    figures.add("retransmitted_ratio", again.map(|(again, sent)| again / sent), Unit::Ratio, "segments sent again");
     figures.add("tcp_notsent_bytes", tcp.notsent.mean(range), Unit::Bytes, "in the send buffer, not yet sent");
     figures.add("acked_bytes_per_s", tcp.acked.mean(range), Unit::BytesPerSecond, "acknowledged by the standby's host");
     figures.add("min_rtt_ms", tcp.min_rtt_s.median(range).map(|s| s * 1e3), Unit::Milliseconds, "smallest round trip");

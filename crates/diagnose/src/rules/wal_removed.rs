@@ -22,6 +22,7 @@ const RECOVERED_S: f64 = 5.0;
 const SOON_S: f64 = 300.0;
 /// The level must have grown for so many seconds, in each part of them, for a warning.
 const LOOK_S: f64 = 10.0;
+const PARTS: usize = 5;
 
 /// The findings of a window: at most one a standby, and one for a line whose standby is unknown.
 pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Finding> {
@@ -185,7 +186,8 @@ fn grew(scene: &Scene<'_>, primary: &str, standby: &str) -> bool {
         let at = scene.window.to - Span::from_seconds(back);
         retention(scene.window, primary, standby, at).map(|kept| kept.level_bytes)
     };
-    let levels: Option<Vec<f64>> = [LOOK_S, LOOK_S / 2.0, 0.0].into_iter().map(level).collect();
+    // A burst that has ended drains by now; what grows in every part goes on.
+    let levels: Option<Vec<f64>> = (0..=PARTS).rev().map(|part| level(LOOK_S * part as f64 / PARTS as f64)).collect();
     levels.is_some_and(|levels| levels.windows(2).all(|pair| pair[1] > pair[0]))
 }
 

@@ -40,7 +40,7 @@ fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     } else {
         "unknown"
     };
-    let mut finding = of_lag(scene, behind, "walsender-starved", cause, "send", &lag.range);
+    let mut finding = of_lag(scene, behind, "walsender-starved", cause, "send", lag);
     finding.confidence = if cause == "unknown" { Confidence::Low } else { Confidence::Medium };
     let mut figures = Figures::default();
     figures.add("wal_read_ratio", reads, Unit::Ratio, "time in which the walsender read WAL from its files");
