@@ -111,6 +111,8 @@ impl<R: Read> Documents<R> {
     /// A length of zero: mongod's sentinel where nothing else follows, a fault otherwise.
     fn zeros(&mut self) -> Result<Option<Document>, FtdcError> {
         let offset = self.offset;
+        // Beyond this place: a document whose length was overwritten with zeros must not be found again.
+        self.advance(1);
         let only_zeros = self.search()?;
         let lost_bytes = self.offset - offset;
         if only_zeros && lost_bytes <= SENTINEL_BYTES && self.left().is_empty() {
@@ -205,7 +207,7 @@ mod tests {
     #[test]
     fn a_wrong_length_costs_one_document() {
         let size = metadata(0).len();
-        for wrong in [1u32, 20, size as u32 - 1, size as u32 + 1, 2 * size as u32, 1 << 20, u32::MAX] {
+        for wrong in [0u32, 1, 20, size as u32 - 1, size as u32 + 1, 2 * size as u32, 1 << 20, u32::MAX] {
             let mut bytes = file(4);
             bytes[size..size + 4].copy_from_slice(&wrong.to_le_bytes());
             let (times, faults) = read(&bytes);

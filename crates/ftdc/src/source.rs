@@ -24,6 +24,8 @@ pub struct SourceFile {
     bytes: u64,
     interim: bool,
     first_ms: Option<i64>,
+    /// Whether the first document is metadata, whose time is that of the file's beginning in every version.
+    metadata_first: bool,
 }
 
 impl SourceFile {
@@ -104,14 +106,12 @@ impl Source {
     /// The documents that may hold samples of this stretch of time (milliseconds since 1970), and the metadata of the
     /// files that were opened for it. A chunk more at each end may come along: look at the samples' own times.
     pub fn documents_between(&self, stretch: Range<i64>) -> impl Iterator<Item = Result<Document, FtdcError>> + use<> {
-        let starts: Vec<_> = self.files.iter().map(|file| file.first_ms).collect();
+        // Before MongoDB 4.2 a chunk's time is that of its end, so only metadata tells when a file begins.
+        let starts: Vec<_> = self.files.iter().map(|file| file.first_ms.filter(|_| file.metadata_first)).collect();
         let wanted = |place: usize| {
             let begins_late = starts[place].is_some_and(|first| first >= stretch.end);
-            // The file behind it begins with metadata, whose time is right in every version.
             let next = starts.get(place + 1).copied().flatten();
             let ends_early = next.is_some_and(|next| next <= stretch.start) && !self.files[place].interim;
-            // Before MongoDB 4.2 a chunk's time is that of its end, so a late file may hold what is wanted; but only
-            // its first chunk, and a file begins with metadata of its own time.
             !begins_late && !ends_early
         };
         let files = (0..self.files.len()).filter(|place| wanted(*place)).map(|place| self.files[place].clone());
@@ -158,8 +158,10 @@ fn look_at(path: PathBuf) -> std::io::Result<SourceFile> {
         Some([0x09, b'_', b'i', b'd', 0, date @ ..]) => date.first_chunk::<8>().map(|date| i64::from_le_bytes(*date)),
         _ => None,
     };
+    // Behind that: an integer named `type`.
+    let metadata_first = head.get(17..27) == Some(b"\x10type\0\0\0\0\0");
     let interim = path.file_name().is_some_and(|name| name == INTERIM);
-    Ok(SourceFile { path: path.into(), bytes, interim, first_ms })
+    Ok(SourceFile { path: path.into(), bytes, interim, first_ms, metadata_first })
 }
 
 /// The documents of every file of a source.

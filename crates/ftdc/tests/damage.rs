@@ -27,7 +27,7 @@ fn a_chunk_that_does_not_inflate_costs_only_itself() {
     let all = read(&whole);
     // Somewhere in the compressed data of the third document (metadata, chunk, chunk).
     let starts: Vec<usize> = memchr::memmem::find_iter(&whole, b"\x09_id\0").map(|at| at - 4).collect();
-    let mut bytes = whole.clone();
+    let mut bytes = whole;
     bytes[starts[2] + 200] ^= 0x55;
     let part = read(&bytes);
     assert_eq!((part.rows.len(), part.faults.len()), (all.rows.len() - 5, 1));

@@ -78,3 +78,29 @@ pub(crate) fn read_with(bytes: &[u8], limits: Limits) -> Read {
     }
     read
 }
+
+/// Reads these bytes in every way there is.
+pub(crate) fn exercise(bytes: &[u8]) {
+    let limits = Limits { values: 1 << 16, inflated_bytes: 1 << 20, ..Limits::default() };
+    let mut decoder = Decoder::new(limits);
+    let mut matrix = Matrix::default();
+    let mut metadata = ftdc::Metadata::default();
+    for document in Documents::new(bytes, Path::new("f"), limits).filter_map(Result::ok) {
+        let _ = metadata.take(&document);
+        let _ = metadata.version();
+        let _ = ftdc::to_json(document.bytes());
+        if document.kind() != DocumentKind::Chunk {
+            continue;
+        }
+        let Ok(chunk) = decoder.open(&document) else { continue };
+        let _ = chunk.times();
+        let places: Vec<usize> = (0..chunk.first().len()).step_by(3).rev().collect();
+        let some = chunk.read_some_into(&places, &mut matrix);
+        let whole = chunk.read_into(&mut matrix);
+        // What is behind the last wanted metric is not looked at, so only this way round.
+        assert!(some.is_ok() || whole.is_err());
+        if whole.is_ok() {
+            let _ = chunk.document(&matrix, chunk.samples() - 1);
+        }
+    }
+}
