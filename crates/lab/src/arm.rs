@@ -8,9 +8,10 @@ use crate::scenario::{Arm, LoadPart, Scenario};
 use crate::workloads::{Driven, LoadResult};
 use crate::{LabError, load};
 use backwater_diagnose::{Options, diagnose, drain};
-use backwater_model::{ArmTable, EventKind, Finding, Moment, Severity, Span};
+use backwater_model::{ArmTable, Bytes, EventKind, Finding, Moment, Severity, Span};
 use backwater_probe::now;
 use backwater_undo::{Entry, Journal};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Readings before the load that rules may look at, in seconds.
@@ -19,6 +20,9 @@ const BEFORE_S: f64 = 2.0;
 /// processor time which the drain should have.
 const DRAIN_LOOK: Duration = Duration::from_millis(500);
 const DRAIN_BEFORE_S: f64 = 5.0;
+
+/// How long a standby may take to catch up where nothing limits it.
+const CATCH_UP_WITHIN: Duration = Duration::from_secs(30);
 
 /// One repeat of one arm, done.
 #[derive(Clone, Debug)]
@@ -65,7 +69,7 @@ pub(crate) fn run(
     prepare(rig, scenario, options, arm, &part, progress)?;
     let held = hold(rig, options, arm, dirty_limit_bytes)?;
     let load_start = rig.watching.mark(&arm.name, number, "load");
-    let driven = load::drive(&part, part.seconds, rig, options, progress, "load")?;
+    let driven = drive(rig, arm, &part, options, progress)?;
     let load_end = rig.watching.mark(&arm.name, number, "drain");
     wait_for_drain(rig, options, load_end, part.drain_limit_s)?;
     let end = rig.watching.mark(&arm.name, number, "end");
@@ -116,14 +120,12 @@ fn load_part(scenario: &Scenario, options: &RunOptions, arm: &Arm) -> LoadPart {
 
 fn describe(arm: &Arm, dirty_limit_bytes: Option<u64>) -> String {
     let limit = dirty_limit_bytes.map(|bytes| format!("dirty limit {}", backwater_model::Bytes(bytes)));
-    let iops = arm.write_iops.map(|iops| format!("{iops} writes a second"));
-    let settings = arm.settings.iter().map(|(name, value)| format!("{name} = {value}"));
-    let all: Vec<String> = limit.into_iter().chain(iops).chain(settings).collect();
+    let all: Vec<String> = limit.into_iter().chain(arm.words()).collect();
     if all.is_empty() { "no limit".to_owned() } else { all.join(", ") }
 }
 
-/// Brings server and volume to the same state before every repeat: settings of the arm, tables in the page cache,
-/// a warm-up with no limit in force, a checkpoint, nothing dirty.
+/// Brings servers and volumes to the same state before every repeat: settings of the arm, tables in the page cache, the
+/// standby caught up, a warm-up with no limit in force, a checkpoint, nothing dirty.
 fn prepare(
     rig: &mut Rig,
     scenario: &Scenario,
@@ -136,6 +138,9 @@ fn prepare(
     let mut settings = scenario.server.settings.clone();
     settings.extend(arm.settings.clone());
     rig.server.configure(&rig.journal, &settings)?;
+    if let Some(standby) = &mut rig.standby {
+        standby.ready(&mut rig.server, scenario, arm, &rig.journal, options)?;
+    }
     rig.adopt_server()?;
     rig.server.read_into_page_cache()?;
     if part.warmup_s > 0.0 {
@@ -143,14 +148,41 @@ fn prepare(
     }
     options.go_on()?;
     load::checkpoint(&rig.server)?;
-    if let Some(disk) = &rig.disk {
+    if let Some(standby) = &rig.standby {
+        if !standby.catches_up(&rig.server, CATCH_UP_WITHIN, options)? {
+            return Err(LabError::Refused(
+                "the standby did not catch up after the warm-up, with no limit in force".into(),
+            ));
+        }
+        load::checkpoint(&standby.server)?;
+    }
+    for disk in rig.disks() {
         disk.settle()?;
     }
     options.go_on()
 }
 
-/// Puts the arm's limits in force; what is returned was read back.
+/// Puts the arm's limits in force, and what hinders its standby; the dirty limit that is returned was read back.
 fn hold(
+    rig: &mut Rig,
+    options: &RunOptions,
+    arm: &Arm,
+    dirty_limit_bytes: Option<u64>,
+) -> Result<Option<u64>, LabError> {
+    let held = hold_volume(rig, options, arm, dirty_limit_bytes)?;
+    if let (Some(network), Some(rate)) = (&rig.network, arm.network.bytes_per_s) {
+        network.narrow(rate.0)?;
+    }
+    if let Some(standby) = &mut rig.standby {
+        standby.hinder(&rig.server, arm, options)?;
+        if let Some(disk) = &standby.disk {
+            disk.cap(&rig.journal, &cap(arm.standby.write_iops, arm.standby.write_bytes_per_s))?;
+        }
+    }
+    Ok(held)
+}
+
+fn hold_volume(
     rig: &mut Rig,
     options: &RunOptions,
     arm: &Arm,
@@ -165,13 +197,41 @@ fn hold(
         Some(bytes) => Some(disk.limit_dirty(&rig.journal, bytes)?),
         None => None,
     };
-    let cap = Cap {
-        write_iops: arm.write_iops,
-        write_bytes_per_s: arm.write_bytes_per_s.map(|bytes| bytes.0),
-        ..Cap::default()
-    };
-    disk.cap(&rig.journal, &cap)?;
+    disk.cap(&rig.journal, &cap(arm.write_iops, arm.write_bytes_per_s))?;
     Ok(held)
+}
+
+fn cap(write_iops: Option<u64>, write_bytes_per_s: Option<Bytes>) -> Cap {
+    Cap { write_iops, write_bytes_per_s: write_bytes_per_s.map(|bytes| bytes.0), ..Cap::default() }
+}
+
+/// Drives the arm's load, while its standby does what it is to do meanwhile.
+fn drive(
+    rig: &mut Rig,
+    arm: &Arm,
+    part: &LoadPart,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Driven, LabError> {
+    let mut standby = rig.standby.take();
+    let over = AtomicBool::new(false);
+    let held = &*rig;
+    let (driven, came_back) = std::thread::scope(|scope| {
+        let conninfo = held.server.conninfo();
+        let meanwhile = standby.as_mut().map(|standby| {
+            let over = &over;
+            scope.spawn(move || standby.during(&conninfo, arm, &held.journal, over))
+        });
+        let driven = load::drive(part, part.seconds, held, options, progress, "load");
+        over.store(true, Ordering::SeqCst);
+        (driven, meanwhile.map(std::thread::ScopedJoinHandle::join))
+    });
+    rig.standby = standby;
+    match came_back {
+        Some(Err(panic)) => std::panic::resume_unwind(panic),
+        Some(Ok(came_back)) => driven.and_then(|driven| came_back.map(|()| driven)),
+        None => driven,
+    }
 }
 
 /// The host's own dirty limit, with background writeback from a quarter of it, as the published table had it.
@@ -192,11 +252,19 @@ fn release(rig: &mut Rig) -> Result<(), LabError> {
         disk.lift_cap(&rig.journal)?;
         disk.unlimit_dirty(&rig.journal)?;
     }
-    Ok(())
+    if let Some(network) = &rig.network {
+        network.widen()?;
+    }
+    rig.standby.as_mut().map_or(Ok(()), |standby| standby.free(&rig.journal))
 }
 
 /// Waits until the recording shows that the drain has ended, or the time for it is over.
 fn wait_for_drain(rig: &Rig, options: &RunOptions, load_end: Moment, limit_s: f64) -> Result<(), LabError> {
+    if let Some(standby) = &rig.standby {
+        // What a standby still has to take is its drain; where that does not end in time, it is left to be.
+        standby.catches_up(&rig.server, Duration::from_secs_f64(limit_s), options)?;
+        return Ok(());
+    }
     let Some(device) = rig.device() else { return Ok(()) };
     let from = load_end - Span::from_seconds(DRAIN_BEFORE_S);
     while now().seconds_since(load_end) < limit_s {

@@ -27,21 +27,26 @@ impl Client {
     }
 
     /// Carries out statements.
-    pub(crate) fn run(&mut self, sql: &'static str) -> Result<(), LabError> {
+    pub(crate) fn run(&mut self, sql: &str) -> Result<(), LabError> {
         self.ask(sql).map(drop)
     }
 
     /// Carries out statements; the first column of the last row.
-    pub(crate) fn ask(&mut self, sql: &'static str) -> Result<Option<String>, LabError> {
+    pub(crate) fn ask(&mut self, sql: &str) -> Result<Option<String>, LabError> {
         let answer = self.runtime.block_on(self.inner.simple_query(sql));
         let refused = |error: tokio_postgres::Error| {
-            let message = error.as_db_error().map_or_else(|| error.to_string(), |answer| answer.message().to_owned());
-            ProbeError::Server { server: self.label.clone(), what: sql, message }
+            let said = error.as_db_error().map_or_else(|| error.to_string(), |answer| answer.message().to_owned());
+            LabError::Refused(format!("{}: {sql}: {said}", self.label))
         };
         let first = |message: &SimpleQueryMessage| match message {
             SimpleQueryMessage::Row(row) => Some(row.get(0).map(str::to_owned)),
             _ => None,
         };
         Ok(answer.map_err(refused)?.iter().filter_map(first).next_back().flatten())
+    }
+
+    /// Whether the answer is true.
+    pub(crate) fn is_true(&mut self, sql: &str) -> Result<bool, LabError> {
+        Ok(self.ask(sql)?.as_deref() == Some("t"))
     }
 }

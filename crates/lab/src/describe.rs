@@ -28,8 +28,16 @@ pub fn describe(scenario: &Scenario) -> String {
 
 fn settings(scenario: &Scenario) -> Vec<String> {
     let all = scenario.server.settings.iter().map(|(name, value)| format!("{name} = {value}"));
-    let disk = scenario.disk.as_ref().map(disk);
-    disk.into_iter().chain(all).collect()
+    let own = scenario.disk.as_ref().map(disk);
+    let standby = scenario.standby.iter().flat_map(|standby| {
+        let slot = if standby.slot { "with a slot on the server" } else { "without a slot" };
+        let disk = standby.disk.as_ref().map(disk).map(|disk| format!("; {disk}")).unwrap_or_default();
+        let settings = standby.settings.iter().map(|(name, value)| format!("standby: {name} = {value}"));
+        std::iter::once(format!("a standby {slot}{disk}")).chain(settings)
+    });
+    let network =
+        scenario.network.is_some().then(|| "each in a network namespace of its own, joined by a cable".to_owned());
+    own.into_iter().chain(all).chain(standby).chain(network).collect()
 }
 
 fn disk(disk: &DiskPart) -> String {
@@ -56,12 +64,12 @@ fn load(scenario: &Scenario) -> Vec<String> {
 
 fn arm(arm: &Arm) -> String {
     let limit = match arm.dirty_limit {
-        DirtyLimit::Bytes(bytes) => format!("dirty limit {bytes}"),
-        DirtyLimit::Advised => "the dirty limit that `advise` gives".to_owned(),
-        DirtyLimit::System => "the system's own dirty limit".to_owned(),
+        DirtyLimit::Bytes(bytes) => Some(format!("dirty limit {bytes}")),
+        DirtyLimit::Advised => Some("the dirty limit that `advise` gives".to_owned()),
+        DirtyLimit::System => None,
     };
-    let iops = arm.write_iops.map(|iops| format!(", {iops} writes a second"));
-    let settings: String = arm.settings.iter().map(|(name, value)| format!(", {name} = {value}")).collect();
+    let set: Vec<String> = limit.into_iter().chain(arm.words()).collect();
+    let set = if set.is_empty() { "no limit".to_owned() } else { set.join(", ") };
     let expected = match (arm.expected.rule.as_str(), &arm.expected.cause) {
         ("none", _) => "no finding".to_owned(),
         ("any", _) => "whatever is found".to_owned(),
@@ -69,5 +77,5 @@ fn arm(arm: &Arm) -> String {
         (rule, None) => rule.to_owned(),
     };
     let published = arm.published.as_ref().map(|row| format!(" [published: {row}]")).unwrap_or_default();
-    format!("{}: {limit}{}{settings}; expects {expected}{published}", arm.name, iops.unwrap_or_default())
+    format!("{}: {set}; expects {expected}{published}", arm.name)
 }

@@ -1,6 +1,7 @@
 //! The lab: starts real servers, slows their disks, loads them, records and diagnoses them, and puts the host back.
 
 mod arm;
+mod attached;
 mod client;
 mod describe;
 mod doubts;
@@ -13,9 +14,11 @@ mod rig;
 mod run;
 pub mod scenario;
 pub mod servers;
+mod standby;
 mod watching;
 pub mod workloads;
 
+pub use attached::run_attached;
 pub use describe::describe;
 pub use error::LabError;
 pub use rig::RunOptions;

@@ -2,14 +2,17 @@
 
 use crate::LabError;
 use crate::client::Client;
+use crate::metrics::commits::figures;
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
-use crate::scenario::{LoadKind, LoadPart};
+use crate::scenario::{BatchesPart, LoadKind, LoadPart};
 use crate::servers::Postgres;
+use crate::workloads::commit_batches::{BatchSpec, Bench};
 use crate::workloads::{
     self, Arrivals, Driven, LoadResult, LoadSpec, Pgbench, Protocol, Script, Storm, StormSpec, Tpcb, TpcbSpec,
     Workload, WorkloadError,
 };
+use backwater_probe::postgres::ConnInfo;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -50,6 +53,9 @@ pub(crate) fn drive(
     progress: &dyn Progress,
     what: &str,
 ) -> Result<Driven, LabError> {
+    if part.kind == LoadKind::CommitBatches {
+        return batches(part, rig, options, progress);
+    }
     progress.begin(what, (seconds * STEPS_PER_S) as u64);
     let done = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
@@ -60,6 +66,25 @@ pub(crate) fn drive(
     });
     progress.end();
     result.map_err(ended)
+}
+
+/// Rows in batches, in a schema of their own that is gone afterwards; it ends when they are in.
+fn batches(part: &LoadPart, rig: &Rig, options: &RunOptions, progress: &dyn Progress) -> Result<Driven, LabError> {
+    let info = ConnInfo::parse(&rig.server.conninfo(), &|_| None)?;
+    let spec = batch_spec(part);
+    let mut bench = Bench::create(info).map_err(ended)?;
+    progress.begin("rows", spec.rows);
+    let run = bench.run(&spec, &rig.counters, &options.cancel, &|rows| progress.at(rows));
+    progress.end();
+    let run = run.map_err(ended)?;
+    bench.end().map_err(ended)?;
+    Ok(Driven { figures: figures(&run), result: run.load, ..Driven::default() })
+}
+
+/// What a load of commits in batches does in one arm.
+pub(crate) fn batch_spec(part: &LoadPart) -> BatchSpec {
+    let BatchesPart { rows, rows_per_commit, side, .. } = part.batches;
+    BatchSpec { rows, rows_per_commit, clients: part.clients, side }
 }
 
 fn show(progress: &dyn Progress, done: &AtomicBool) {
@@ -90,6 +115,8 @@ fn run(part: &LoadPart, seconds: f64, rig: &Rig, options: &RunOptions) -> Result
             drive(&Script::load(Path::new(path), Protocol::Prepared, scale)?).map(Driven::from)
         }
         LoadKind::Pgbench => pgbench(part, &spec, rig, options).map(Driven::from),
+        // It ends with its rows, not with its time: see `drive`.
+        LoadKind::CommitBatches => Ok(Driven::default()),
         LoadKind::WalStorm => {
             let (storm, began) = (Storm::default(), Instant::now());
             let result = drive(&storm)?;

@@ -1,11 +1,12 @@
-//! What an experiment stands on: a volume of its own, a real server on it, and a recorder that watches both. Every
-//! change to the host is in the journal before it is made.
+//! What an experiment stands on: volumes and a network of its own, real servers on them, and a recorder that watches it
+//! all. Every change to the host is in the journal before it is made.
 
 use crate::LabError;
-use crate::limits::{self, DiskSpec, SlowDisk};
+use crate::limits::{self, DiskSpec, Network, SlowDisk};
 use crate::progress::Progress;
-use crate::scenario::{DiskPart, Scenario};
+use crate::scenario::{Arm, DiskPart, Scenario};
 use crate::servers::{self, Installed, Postgres, PostgresSpec};
+use crate::standby::Standby;
 use crate::watching::Watching;
 use crate::workloads::{Counters, LoadProbe};
 use backwater_undo::{Change, Entry, Journal};
@@ -45,12 +46,15 @@ impl RunOptions {
     }
 }
 
-/// Volume, server and recorder of one run. Fields end in this order: first who writes, then what is written to.
+/// Volumes, servers and recorder of one run. Fields end in this order: first who writes, then what is written to.
 pub(crate) struct Rig {
     pub(crate) watching: Watching,
+    /// Away only while a thread of its own brings it back.
+    pub(crate) standby: Option<Standby>,
     pub(crate) server: Postgres,
     pub(crate) counters: Arc<Counters>,
     pub(crate) disk: Option<SlowDisk>,
+    pub(crate) network: Option<Network>,
     pub(crate) journal: Journal,
     /// Host-wide limits of the present arm.
     pub(crate) host_limits: Vec<Entry>,
@@ -76,44 +80,66 @@ impl Rig {
         let part = scenario.disk.as_ref().filter(|_| !options.without_limits);
         let disk = part.map(|part| make_disk("data", part, &work, &journal, progress)).transpose()?;
         options.go_on()?;
-        let mut server = make_server(scenario, &installed, &work, disk.as_ref(), &journal, progress)?;
+        let wanted = scenario.network.is_some() && !options.without_limits && limits::network::possible().is_ok();
+        let network = wanted.then(|| Network::create(&journal)).transpose()?;
+        let place = Place { work: &work, journal: &journal, network: network.as_ref(), progress };
+        let mut server = make_server(scenario, &installed, disk.as_ref(), &place)?;
         load_data(scenario, &server, options, progress)?;
         options.go_on()?;
+        let mut standby = make_standby(scenario, options, &mut server, &place)?;
         server.restart(&journal, &scenario.server.settings)?;
-        let mut watching = Watching::start(&options.out, &server)?;
+        if let Some(standby) = &mut standby {
+            standby.ready(&mut server, scenario, &Arm::default(), &journal, options)?;
+        }
+        let servers: Vec<&Postgres> =
+            [&server].into_iter().chain(standby.iter().map(|standby| &standby.server)).collect();
+        let mut watching = Watching::start(&options.out, &servers, scenario.run.heartbeat)?;
         let counters = Arc::new(Counters::default());
         watching.add(Box::new(LoadProbe::new(Arc::clone(&counters))))?;
-        Ok(Rig { watching, server, counters, disk, journal, host_limits: Vec::new() })
+        Ok(Rig { watching, standby, server, counters, disk, network, journal, host_limits: Vec::new() })
     }
 
-    /// Stops the server and the recorder and puts the host back.
+    /// Stops the servers and the recorder and puts the host back.
     pub(crate) fn end(self) -> Result<(), LabError> {
-        let Rig { watching, mut server, disk, journal, .. } = self;
-        // Everything is ended whatever fails on the way; the first failure is told.
+        let Rig { watching, standby, mut server, disk, network, journal, .. } = self;
+        // Everything is ended whatever fails on the way; the first failure is told. The standby first: a primary that
+        // stops waits until its standby has all of the WAL.
         let watched = watching.stop();
+        let followed = standby.map_or(Ok(()), Standby::end);
         let stopped = server.stop();
-        drop(disk);
+        drop((disk, network));
         journal.finish()?;
         watched?;
+        followed?;
         Ok(stopped?)
     }
 
-    /// Where caps reach only what runs in a control group, puts the server and all its processes there. To be called
+    /// Where caps reach only what runs in a control group, puts each server and all its processes there. To be called
     /// after every start of the server.
     pub(crate) fn adopt_server(&self) -> Result<(), LabError> {
-        let (Some(disk), Some(postmaster)) = (&self.disk, self.server.pid()) else { return Ok(()) };
-        // The postmaster first: what it starts from now on is born in the group.
-        disk.adopt(postmaster)?;
-        for child in children_of(postmaster) {
-            disk.adopt(child)?;
-        }
-        Ok(())
+        adopt(self.disk.as_ref(), &self.server)?;
+        self.standby.as_ref().map_or(Ok(()), |standby| adopt(standby.disk.as_ref(), &standby.server))
+    }
+
+    /// Every volume of its own.
+    pub(crate) fn disks(&self) -> impl Iterator<Item = &SlowDisk> {
+        self.disk.iter().chain(self.standby.iter().filter_map(|standby| standby.disk.as_ref()))
     }
 
     /// `MAJ:MIN` of the volume.
     pub(crate) fn device(&self) -> Option<&str> {
         self.disk.as_ref().map(SlowDisk::dev)
     }
+}
+
+fn adopt(disk: Option<&SlowDisk>, server: &Postgres) -> Result<(), LabError> {
+    let (Some(disk), Some(postmaster)) = (disk, server.pid()) else { return Ok(()) };
+    // The postmaster first: what it starts from now on is born in the group.
+    disk.adopt(postmaster)?;
+    for child in children_of(postmaster) {
+        disk.adopt(child)?;
+    }
+    Ok(())
 }
 
 /// Processes started by this one. One that has ended meanwhile is none.
@@ -160,30 +186,54 @@ fn make_disk(
     Ok(SlowDisk::create(journal, &spec)?)
 }
 
+/// Where servers are made.
+struct Place<'a> {
+    work: &'a Path,
+    journal: &'a Journal,
+    network: Option<&'a Network>,
+    progress: &'a dyn Progress,
+}
+
 fn make_server(
     scenario: &Scenario,
     installed: &Installed,
-    work: &Path,
     disk: Option<&SlowDisk>,
-    journal: &Journal,
-    progress: &dyn Progress,
+    place: &Place<'_>,
 ) -> Result<Postgres, LabError> {
-    progress.say("starting a PostgreSQL server of its own");
-    let base = disk.map_or(work, SlowDisk::mount_point);
+    place.progress.say("starting a PostgreSQL server of its own");
+    let base = disk.map_or(place.work, SlowDisk::mount_point);
     let with_wal = scenario.disk.as_ref().is_some_and(|part| part.with_wal);
     let mut settings = scenario.server.settings.clone();
     settings.extend(scenario.server.init_settings.clone());
     let spec = PostgresSpec {
         installed: installed.clone(),
         data_dir: base.join("data"),
-        wal_dir: (disk.is_some() && !with_wal).then(|| wal_dir(work)),
+        wal_dir: (disk.is_some() && !with_wal).then(|| wal_dir(place.work)),
         user: None,
         settings,
         port: None,
+        socket_port: None,
+        network: place.network.map(|network| network.primary().clone()),
     };
-    let mut server = Postgres::create(journal, spec)?;
-    server.start(journal)?;
+    let mut server = Postgres::create(place.journal, spec)?;
+    server.start(place.journal)?;
     Ok(server)
+}
+
+/// The standby that the scenario has, made of the server, which stops for that.
+fn make_standby(
+    scenario: &Scenario,
+    options: &RunOptions,
+    server: &mut Postgres,
+    place: &Place<'_>,
+) -> Result<Option<Standby>, LabError> {
+    let Some(part) = &scenario.standby else { return Ok(None) };
+    place.progress.say("making its standby");
+    let disk = part.disk.as_ref().filter(|_| !options.without_limits);
+    let disk = disk.map(|disk| make_disk("standby", disk, place.work, place.journal, place.progress)).transpose()?;
+    server.stop()?;
+    let network = place.network.map(|network| network.standby().clone());
+    Standby::make(part, server, (place.work, disk), network, place.journal).map(Some)
 }
 
 /// pg_wal lies elsewhere than the data, so that only data I/O is measured: beside the volume's backing file.

@@ -4,10 +4,12 @@
 use crate::LabError;
 use crate::arm::{self, Repeat};
 use crate::doubts;
+use crate::limits::{self, network};
+use crate::metrics::commits::{self, Measured};
 use crate::metrics::median;
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
-use crate::scenario::{Arm, DirtyLimit, Scenario};
+use crate::scenario::{Arm, DirtyLimit, Need, Scenario};
 use backwater_diagnose::{AdviseOptions, advise};
 use backwater_model::{ArmOutcome, Expected, ExpectedAll, Finding, Outcome};
 use backwater_probe::session::this_host;
@@ -16,14 +18,21 @@ use std::collections::BTreeMap;
 
 /// Runs a scenario and says what came of it. The host is put back before this returns, whatever happens.
 pub fn run(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -> Result<Outcome, LabError> {
-    if options.without_limits {
+    // Where no arm can run as it stands, the load alone still shows something.
+    if options.without_limits && scenario.arms.iter().all(|arm| !arm.needs().is_empty()) {
         return run_limited(&scenario.without_limits(), options, progress);
     }
     run_limited(scenario, options, progress)
 }
 
 fn run_limited(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -> Result<Outcome, LabError> {
-    let arms = chosen_arms(scenario, options)?;
+    let (arms, skipped) = able(chosen_arms(scenario, options)?, options);
+    for (arm, why) in &skipped {
+        progress.say(&format!("arm {arm} is skipped: {why}"));
+    }
+    if arms.is_empty() {
+        return Err(LabError::Refused(format!("none of the arms asked for can run here: {}", listed(&skipped))));
+    }
     let mut rig = Rig::start(scenario, options, progress)?;
     let repeats = run_arms(&mut rig, scenario, options, &arms, progress);
     let ended = rig.end();
@@ -34,18 +43,24 @@ fn run_limited(scenario: &Scenario, options: &RunOptions, progress: &dyn Progres
         (repeats, _) => repeats?,
     };
     let mut outcome = summarise(scenario, options, &arms, &repeats);
+    outcome.skipped = skipped;
     if let Some(why) = not_accepted(scenario, &arms, &repeats) {
         outcome.expected.met = false;
         outcome.doubts.insert(0, why);
     }
-    let path = options.out.join("outcome.json");
-    let text = serde_json::to_string_pretty(&outcome).unwrap_or_default();
-    std::fs::write(&path, text).map_err(LabError::file("write", &path))?;
+    write_outcome(&outcome, options)?;
     Ok(outcome)
 }
 
+/// Keeps the outcome beside the recording.
+pub(crate) fn write_outcome(outcome: &Outcome, options: &RunOptions) -> Result<(), LabError> {
+    let path = options.out.join("outcome.json");
+    let text = serde_json::to_string_pretty(outcome).unwrap_or_default();
+    std::fs::write(&path, text).map_err(LabError::file("write", &path))
+}
+
 /// The arms to run, in the scenario's order. An advised arm brings the arm that its advice is made from.
-fn chosen_arms<'a>(scenario: &'a Scenario, options: &RunOptions) -> Result<Vec<&'a Arm>, LabError> {
+pub(crate) fn chosen_arms<'a>(scenario: &'a Scenario, options: &RunOptions) -> Result<Vec<&'a Arm>, LabError> {
     let names = match (&options.arms[..], options.quick) {
         ([], false) => return Ok(scenario.arms.iter().collect()),
         ([], true) => &scenario.quick.arms,
@@ -58,6 +73,36 @@ fn chosen_arms<'a>(scenario: &'a Scenario, options: &RunOptions) -> Result<Vec<&
     let sources = names.iter().filter_map(|name| scenario.arm(name)?.advised_from.as_ref());
     let wanted: Vec<&String> = names.iter().chain(sources).collect();
     Ok(scenario.arms.iter().filter(|arm| wanted.contains(&&arm.name)).collect())
+}
+
+/// Arms that this host can run, and why not the others.
+fn able<'a>(arms: Vec<&'a Arm>, options: &RunOptions) -> (Vec<&'a Arm>, BTreeMap<String, String>) {
+    let volumes = if options.without_limits { missing() } else { None };
+    let network = network::possible().err().map(|error| error.to_string());
+    let why = |need: &Need| match need {
+        Need::Volume => volumes.clone(),
+        Need::Network => volumes.clone().or(network.clone()),
+    };
+    let mut skipped = BTreeMap::new();
+    let mut able = Vec::new();
+    for arm in arms {
+        match arm.needs().iter().find_map(why) {
+            Some(why) => drop(skipped.insert(arm.name.clone(), why)),
+            None => able.push(arm),
+        }
+    }
+    (able, skipped)
+}
+
+/// Why no limits can be set here, in one line.
+fn missing() -> Option<String> {
+    let rows = limits::what_is_missing().into_iter().map(|(what, why, next)| format!("{what}: {why}. {next}"));
+    let text = rows.collect::<Vec<_>>().join("; ");
+    Some(if text.is_empty() { "the run was to set no limits".to_owned() } else { text })
+}
+
+fn listed(skipped: &BTreeMap<String, String>) -> String {
+    skipped.iter().map(|(arm, why)| format!("{arm}: {why}")).collect::<Vec<_>>().join("; ")
 }
 
 fn run_arms(
@@ -122,7 +167,17 @@ fn not_accepted(scenario: &Scenario, arms: &[&Arm], repeats: &[Repeat]) -> Optio
     arms.iter().find(|arm| arm.name == acceptance.arm)?;
     let of_arm = || repeats.iter().filter(|repeat| repeat.arm == acceptance.arm);
     let drains: Vec<f64> = of_arm().filter_map(|repeat| repeat.metrics.numbers.get("drain_s").copied()).collect();
-    let why = if acceptance.cliff && of_arm().all(|repeat| !repeat.metrics.numbers.contains_key("time_to_cliff_s")) {
+    let too_small = acceptance.at_least.iter().find_map(|(name, least)| {
+        let values: Vec<f64> = of_arm().filter_map(|repeat| repeat.metrics.numbers.get(name).copied()).collect();
+        match median(&values) {
+            Some(value) if value >= *least => None,
+            Some(value) => Some(format!("{name} came to {value:.0} of at least {least:.0}")),
+            None => Some(format!("{name} could not be measured")),
+        }
+    });
+    let why = if let Some(why) = too_small {
+        why
+    } else if acceptance.cliff && of_arm().all(|repeat| !repeat.metrics.numbers.contains_key("time_to_cliff_s")) {
         "throughput never fell off a cliff".to_owned()
     } else {
         match median(&drains) {
@@ -138,7 +193,7 @@ fn not_accepted(scenario: &Scenario, arms: &[&Arm], repeats: &[Repeat]) -> Optio
     ))
 }
 
-fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: &[Repeat]) -> Outcome {
+pub(crate) fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: &[Repeat]) -> Outcome {
     let outcomes: Vec<ArmOutcome> = arms.iter().map(|arm| arm_outcome(arm, options, repeats)).collect();
     let met = outcomes.iter().all(|arm| arm.expected.met);
     let mut doubts: Vec<String> = repeats.iter().flat_map(doubts::of_repeat).collect();
@@ -147,7 +202,7 @@ fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: 
     }
     doubts.sort();
     doubts.dedup();
-    Outcome {
+    let mut outcome = Outcome {
         scenario: scenario.name.clone(),
         machine: this_host(),
         outcome: comparisons(arms, &outcomes),
@@ -156,7 +211,13 @@ fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm], repeats: 
         skipped: BTreeMap::new(),
         expected: ExpectedAll { met },
         doubts,
+    };
+    let batches =
+        repeats.iter().filter_map(|repeat| Measured::of(repeat, scenario.arm(&repeat.arm)?)).collect::<Vec<_>>();
+    if !batches.is_empty() {
+        commits::conclude(&mut outcome, &batches);
     }
+    outcome
 }
 
 fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcome {

@@ -17,9 +17,18 @@ pub(crate) struct Watching {
 }
 
 impl Watching {
-    /// Begins to record the server and its devices into `dir`.
-    pub(crate) fn start(dir: &Path, server: &Postgres) -> Result<Watching, LabError> {
-        let setup = Setup { targets: vec![server.conninfo()], ..Setup::default() };
+    /// Begins to record the servers, the loaded one first, and their devices into `dir`.
+    pub(crate) fn start(dir: &Path, servers: &[&Postgres], heartbeat: bool) -> Result<Watching, LabError> {
+        let targets = servers.iter().map(|server| server.conninfo()).collect();
+        Self::of(dir, Setup { targets, heartbeat, ..Setup::default() })
+    }
+
+    /// Begins to record a server that is not the lab's own, by its connection string.
+    pub(crate) fn attach(dir: &Path, dsn: &str) -> Result<Watching, LabError> {
+        Self::of(dir, Setup { targets: vec![dsn.to_owned()], ..Setup::default() })
+    }
+
+    fn of(dir: &Path, setup: Setup) -> Result<Watching, LabError> {
         let (session, batches) = Session::start(setup)?;
         let writer = Writer::create(dir, session.meta.clone(), Arc::clone(&session.registry), Options::default())?;
         let pump = Pump::start(writer, batches, now, session.self_readings())

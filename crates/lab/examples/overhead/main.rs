@@ -65,7 +65,16 @@ impl Bench {
         std::fs::create_dir_all(&work)?;
         let settings: BTreeMap<_, _> = SETTINGS.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let data_dir = work.join("data");
-        let spec = PostgresSpec { installed: installed()?, data_dir, wal_dir: None, user: None, settings, port: None };
+        let spec = PostgresSpec {
+            installed: installed()?,
+            data_dir,
+            wal_dir: None,
+            user: None,
+            settings,
+            port: None,
+            socket_port: None,
+            network: None,
+        };
         let mut server = Postgres::create(&journal, spec)?;
         server.start(&journal)?;
         let spec = TpcbSpec { scale: SCALE, fillfactor: 50 };

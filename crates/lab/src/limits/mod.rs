@@ -11,6 +11,7 @@ mod disk;
 mod error;
 mod loop_device;
 mod missing;
+pub mod network;
 pub mod sysctl;
 mod tool;
 mod values;
@@ -20,6 +21,7 @@ pub use cap::{Cap, CapMethod};
 pub use disk::{DiskSpec, SlowDisk};
 pub use error::LimitError;
 pub use missing::what_is_missing;
+pub use network::{Network, NetworkEnd};
 pub use sysctl::AllowHostChanges;
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use super::*;
+use crate::servers::process::within;
 use backwater_undo::{Journal, mounted_at, recover};
 use std::fs;
 use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -316,4 +318,34 @@ fn killed_after(lines: usize, state: &Path) -> bool {
         assert!(recover(state).unwrap().iter().all(backwater_undo::Recovered::is_complete));
     }
     there
+}
+
+#[test]
+fn a_network_is_made_narrowed_widened_and_gone() {
+    if !root("a_network_is_made_narrowed_widened_and_gone") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let journal = journal(&dir);
+    let network = Network::create(&journal).unwrap();
+    let (here, there) = (network.primary().clone(), network.standby().clone());
+    let inside = |end: &NetworkEnd| Some(end.namespace.clone());
+    let listener = within(inside(&there).as_deref(), || TcpListener::bind((there.address, 0))).unwrap().unwrap();
+    let to = listener.local_addr().unwrap();
+    within(inside(&here).as_deref(), || TcpStream::connect_timeout(&to, Duration::from_secs(5))).unwrap().unwrap();
+    assert!(TcpStream::connect_timeout(&to, Duration::from_millis(200)).is_err(), "reached from outside");
+    let shaper = || tool::run("tc", &["-n", &here.namespace, "qdisc", "show", "dev", "link0"]).unwrap();
+    assert!(network.narrow(1_000).unwrap_err().to_string().contains("at least"));
+    network.narrow(3_000_000).unwrap();
+    assert!(shaper().contains("tbf") && shaper().contains("24Mbit"), "{}", shaper());
+    // Another rate takes the place of the one before.
+    network.narrow(6_000_000).unwrap();
+    assert!(shaper().contains("48Mbit"), "{}", shaper());
+    network.widen().unwrap();
+    network.widen().unwrap();
+    assert!(!shaper().contains("tbf"), "{}", shaper());
+    journal.finish().unwrap();
+    for end in [here, there] {
+        assert!(!Path::new("/run/netns").join(end.namespace).exists());
+    }
 }

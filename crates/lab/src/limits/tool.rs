@@ -1,4 +1,4 @@
-//! Programs of the host: losetup, mkfs.
+//! Programs of the host: losetup, mkfs, ip, tc.
 
 use super::LimitError;
 use backwater_undo::{Journal, Stop};
@@ -14,6 +14,7 @@ pub(super) fn package(program: &str) -> &'static str {
     match program {
         "mkfs.ext4" => "e2fsprogs",
         "mkfs.xfs" => "xfsprogs",
+        "ip" | "tc" => "iproute2",
         _ => "util-linux",
     }
 }

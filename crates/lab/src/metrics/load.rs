@@ -1,6 +1,6 @@
 //! What a load came to, and what it left of the processors.
 
-use super::{Metrics, Phases, Seen};
+use super::{Metrics, Seen};
 use backwater_diagnose::cliff;
 use backwater_model::{Event, EventKind, Moment, Window, catalogue};
 
@@ -30,7 +30,6 @@ pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
         into.put("tps_after", Some(fall.after_per_s));
     }
     checkpoints(seen, into);
-    processors(seen.window, phases, into);
 }
 
 fn checkpoints(seen: &Seen<'_>, into: &mut Metrics) {
@@ -56,8 +55,11 @@ fn complete(event: &Event) -> bool {
     event.message.contains("checkpoint complete:")
 }
 
-fn processors(window: &Window, phases: Phases, into: &mut Metrics) {
-    let rate = |def: &catalogue::Def| window.track(def.name, &[])?.between(phases.load_start, phases.load_end).rate();
+/// What was left of the processors.
+pub(super) fn processors(seen: &Seen<'_>, into: &mut Metrics) {
+    let phases = seen.phases;
+    let rate =
+        |def: &catalogue::Def| seen.window.track(def.name, &[])?.between(phases.load_start, phases.load_end).rate();
     let parts = [
         &catalogue::CPU_USER,
         &catalogue::CPU_SYSTEM,

@@ -1,12 +1,13 @@
 //! The fixed metrics of one repeat of one arm, read from the recording: one file for each thing that an experiment may
 //! have (a load, a volume, a standby), so that a scenario's metrics follow from its parts.
 
+pub(crate) mod commits;
 mod dirty;
 mod lag;
 mod load;
 
 use crate::workloads::LoadResult;
-use backwater_model::{ArmTable, Finding, Moment, Window};
+use backwater_model::{ArmTable, Finding, Moment, Window, catalogue};
 use std::collections::BTreeMap;
 
 pub use dirty::dirty_levels;
@@ -46,8 +47,15 @@ pub(crate) struct Seen<'a> {
 /// All metrics that a repeat could measure, by their fixed names.
 pub(crate) fn of_arm(seen: &Seen<'_>) -> Metrics {
     let mut metrics = Metrics::default();
-    load::measure(seen, &mut metrics);
-    if let Some(device) = seen.device {
+    // Only a load of commits in batches counts its rows.
+    let batches = seen.window.track(catalogue::LOAD_ROWS.name, &[]).is_some();
+    if batches {
+        commits::measure(seen, &mut metrics);
+    } else {
+        load::measure(seen, &mut metrics);
+    }
+    load::processors(seen, &mut metrics);
+    if let Some(device) = seen.device.filter(|_| !batches) {
         dirty::measure(seen, device, &mut metrics);
     }
     if seen.standby.is_some() {

@@ -1,6 +1,7 @@
 //! One arm of a scenario: what is set for it, and what it must be diagnosed with.
 
 use super::{LoadPart, QuickPart, Scenario};
+use crate::workloads::commit_batches::Side;
 use backwater_model::{Bytes, ParamValue};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -100,6 +101,20 @@ pub struct LoadArm {
     pub closed_loop: bool,
     /// Seconds of load; the short form's own length goes before it.
     pub seconds: Option<f64>,
+    /// For `commit-batches`: what of them is other.
+    pub batches: BatchesArm,
+}
+
+/// What of a load of commits in batches is other than in the scenario.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BatchesArm {
+    /// Rows in all.
+    pub rows: Option<u64>,
+    /// Rows of each transaction.
+    pub rows_per_commit: Option<u64>,
+    /// Where transactions are put together.
+    pub side: Option<Side>,
 }
 
 /// What an arm must be diagnosed with. `rule` is a rule's name, `none` (no finding of warning or worse) or `any`.
@@ -159,17 +174,58 @@ impl Arm {
         }
     }
 
+    /// Whether it varies nothing but the load: no setting, no limit, nothing of a standby.
+    pub fn is_plain(&self) -> bool {
+        self.settings.is_empty() && self.standby.settings.is_empty() && self.needs().is_empty()
+    }
+
     /// The load of this arm: the scenario's with what the arm has of its own, shortened where it is to be quick.
     pub fn load_of(&self, scenario: &Scenario, quick: Option<&QuickPart>) -> LoadPart {
         let mut part = scenario.load.clone();
         part.clients = self.load.clients.unwrap_or(part.clients);
         part.rate_per_s = if self.load.closed_loop { None } else { self.load.rate_per_s.or(part.rate_per_s) };
         part.seconds = self.load.seconds.unwrap_or(part.seconds);
+        let (batches, own) = (&mut part.batches, &self.load.batches);
+        batches.rows = own.rows.unwrap_or(batches.rows);
+        batches.rows_per_commit = own.rows_per_commit.unwrap_or(batches.rows_per_commit);
+        batches.side = own.side.unwrap_or(batches.side);
         if let Some(quick) = quick {
+            batches.rows = batches.rows.min(batches.quick_rows);
             part.seconds = quick.seconds;
             part.drain_limit_s = quick.drain_limit_s;
         }
         part
+    }
+
+    /// What is set for it, the dirty limit apart, in words for people.
+    pub fn words(&self) -> Vec<String> {
+        let cap = |whose: &str, iops: Option<u64>, rate: Option<Bytes>| {
+            let iops = iops.map(|iops| format!("{whose}{iops} writes a second"));
+            [iops, rate.map(|rate| format!("{whose}{rate} written a second"))]
+        };
+        let own = &self.standby;
+        let replay = own.replay.map(|replay| match replay {
+            Hindrance::Paused => "replay paused",
+            Hindrance::Conflicting => "a query on the standby that replay conflicts with",
+        });
+        let away = own.away.then_some("the standby away until WAL that it needs is removed");
+        let slot = own.slot.map(|slot| if slot { "a slot for the standby" } else { "no slot for the standby" });
+        let clients = self.load.clients.map(|clients| format!("{clients} clients"));
+        let batches = self.load.batches;
+        let batch = batches.rows_per_commit.map(|rows| format!("{rows} rows a commit"));
+        let side = (batches.side == Some(Side::Client)).then(|| "from the client".to_owned());
+        let closed = self.load.closed_loop.then(|| "as fast as the server answers".to_owned());
+        let both = cap("", self.write_iops, self.write_bytes_per_s)
+            .into_iter()
+            .chain(cap("standby: ", own.write_iops, own.write_bytes_per_s))
+            .chain([self.network.bytes_per_s.map(|rate| format!("network {rate} a second"))]);
+        let setting = |whose: &'static str| move |(name, value): (&String, &String)| format!("{whose}{name} = {value}");
+        both.flatten()
+            .chain([replay, away, slot].into_iter().flatten().map(str::to_owned))
+            .chain([clients, closed, batch, side].into_iter().flatten())
+            .chain(self.settings.iter().map(setting("")))
+            .chain(own.settings.iter().map(setting("standby: ")))
+            .collect()
     }
 
     /// What was set, for the outcome's `params`.
@@ -188,12 +244,16 @@ impl Arm {
         number("standby_write_bytes_per_s", rate(self.standby.write_bytes_per_s));
         number("network_bytes_per_s", rate(self.network.bytes_per_s));
         number("clients", self.load.clients.map(|clients| clients as f64));
+        number("rows_per_commit", self.load.batches.rows_per_commit.map(|rows| rows as f64));
         let mut text = |name: String, value: &str| params.insert(name, ParamValue::Text(value.to_owned()));
         for (name, value) in &self.settings {
             text(name.clone(), value);
         }
         for (name, value) in &self.standby.settings {
             text(format!("standby {name}"), value);
+        }
+        if self.load.batches.side == Some(Side::Client) {
+            text("side".to_owned(), "client");
         }
         match self.standby.replay {
             Some(Hindrance::Paused) => drop(text("standby replay".to_owned(), "paused")),

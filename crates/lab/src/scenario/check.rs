@@ -38,6 +38,9 @@ impl Scenario {
         if *kind == LoadKind::Script && self.load.script.is_none() {
             return wrong("kind", "script".into(), "name the SQL file as load.script");
         }
+        if self.load.kind == LoadKind::CommitBatches && self.load.batches.rows == 0 {
+            return wrong("batches.rows", "0".into(), "give at least 1");
+        }
         if !(1..=1_600).contains(&storm.columns) {
             return wrong("storm.columns", storm.columns.to_string(), "PostgreSQL takes 1 to 1600");
         }

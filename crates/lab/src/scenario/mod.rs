@@ -4,18 +4,24 @@
 mod arm;
 mod check;
 mod parts;
+mod sweep;
 
 use serde::Deserialize;
 use std::path::Path;
 
-pub use arm::{Arm, DirtyLimit, ExpectedFinding, Hindrance, LoadArm, Need, NetworkArm, StandbyArm};
+pub use arm::{Arm, BatchesArm, DirtyLimit, ExpectedFinding, Hindrance, LoadArm, Need, NetworkArm, StandbyArm};
 pub use parts::{
-    Acceptance, DiskPart, LoadKind, LoadPart, NetworkPart, QuickPart, RunPart, ServerKind, ServerPart, StandbyPart,
-    StormPart,
+    Acceptance, BatchesPart, DiskPart, LoadKind, LoadPart, NetworkPart, QuickPart, RunPart, ServerKind, ServerPart,
+    StandbyPart, StormPart,
 };
+pub use sweep::Sweep;
 
 /// Scenarios that come with the program: name and text.
-pub const BUILT_IN: &[(&str, &str)] = &[("stampede", include_str!("../../../../scenarios/stampede.toml"))];
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("wal-lag", include_str!("../../../../scenarios/wal-lag.toml")),
+    ("stampede", include_str!("../../../../scenarios/stampede.toml")),
+    ("commit-wait", include_str!("../../../../scenarios/commit-wait.toml")),
+];
 
 /// Why a scenario cannot be run as it stands.
 #[derive(Debug, thiserror::Error)]
@@ -139,7 +145,7 @@ mod tests {
     use super::*;
 
     fn stampede() -> &'static str {
-        BUILT_IN[0].1
+        BUILT_IN.iter().find(|(name, _)| *name == "stampede").unwrap().1
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a scenario starts and drives: servers, their volumes, what joins them, the load, and how often it all runs.
 
+use crate::workloads::commit_batches::Side;
 use backwater_model::Bytes;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -77,6 +78,9 @@ pub struct LoadPart {
     /// For `wal-storm`: what each call does.
     #[serde(default)]
     pub storm: StormPart,
+    /// For `commit-batches`: how many rows, and how they are committed.
+    #[serde(default)]
+    pub batches: BatchesPart,
     /// Connections.
     pub clients: usize,
     /// Transactions a second asked for; none for as many as the server takes.
@@ -107,6 +111,8 @@ pub enum LoadKind {
     Pgbench,
     /// A wide table made, filled and dropped by a function, again and again.
     WalStorm,
+    /// So many rows inserted one by one, with a commit after every so many of them; it ends when they are in.
+    CommitBatches,
 }
 
 impl LoadKind {
@@ -135,6 +141,26 @@ impl Default for StormPart {
     }
 }
 
+/// Rows inserted one by one, and how they are committed.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BatchesPart {
+    /// Rows in all.
+    pub rows: u64,
+    /// Rows in all in the short form, at most.
+    pub quick_rows: u64,
+    /// Rows of each transaction.
+    pub rows_per_commit: u64,
+    /// Where transactions are put together: `server` (a procedure) or `client` (a round trip for each row).
+    pub side: Side,
+}
+
+impl Default for BatchesPart {
+    fn default() -> Self {
+        BatchesPart { rows: 200_000, quick_rows: 20_000, rows_per_commit: 1_000, side: Side::Server }
+    }
+}
+
 /// How often, and to what end.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,6 +170,9 @@ pub struct RunPart {
     /// What the advised limit aims at, in seconds.
     #[serde(default = "drain_target_s")]
     pub drain_target_s: f64,
+    /// Whether the servers' heartbeats are watched, as a failover manager would.
+    #[serde(default)]
+    pub heartbeat: bool,
 }
 
 fn drain_target_s() -> f64 {

@@ -38,7 +38,13 @@ pub(crate) fn run(
         std::fs::remove_file(&password_file).map_err(ServerError::file("remove", &password_file))?;
     }
     result?;
-    include_settings(spec)
+    append(&spec.data_dir.join("postgresql.conf"), &format!("include '{}'", settings::FILE))?;
+    if let Some(end) = &spec.network {
+        // The network holds nobody but the two servers.
+        let network = format!("{}/{}", end.address, crate::limits::network::PREFIX);
+        append(&spec.data_dir.join("pg_hba.conf"), &format!("host replication postgres {network} trust"))?;
+    }
+    Ok(())
 }
 
 fn finish(journal: &Journal, command: &mut Command, program: &Path) -> Result<(), ServerError> {
@@ -55,11 +61,10 @@ fn finish(journal: &Journal, command: &mut Command, program: &Path) -> Result<()
     Err(ServerError::Failed { program: program.to_path_buf(), status: output.status.to_string(), output: output_text })
 }
 
-fn include_settings(spec: &PostgresSpec) -> Result<(), ServerError> {
-    let path = spec.data_dir.join("postgresql.conf");
-    let fail = |error| ServerError::file("write", &path)(error);
-    let mut file = OpenOptions::new().append(true).open(&path).map_err(fail)?;
-    writeln!(file, "\ninclude '{}'", settings::FILE).map_err(fail)
+fn append(path: &Path, line: &str) -> Result<(), ServerError> {
+    let fail = |error| ServerError::file("write", path)(error);
+    let mut file = OpenOptions::new().append(true).open(path).map_err(fail)?;
+    writeln!(file, "\n{line}").map_err(fail)
 }
 
 /// Writes a file that only this user may read.

@@ -1,6 +1,7 @@
 //! Database servers for experiments: found on this machine or downloaded once, made, run and ended.
 
 mod builds;
+mod copy;
 mod download;
 mod error;
 mod fetch;

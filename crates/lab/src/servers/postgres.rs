@@ -2,10 +2,12 @@
 //!
 //! It is reached by a Unix socket in a directory that only its own user (and root) may enter, so local connections
 //! need no password. With a port it also listens on 127.0.0.1, where a random password is asked for: on a shared
-//! machine everybody reaches loopback.
+//! machine everybody reaches loopback. In a network of the lab's own it listens there instead, for its standby, without
+//! a password: nobody else is in that network.
 
 use super::process::{self, signal, wait_for_end};
-use super::{Installed, ServerError, initdb, place, settings};
+use super::{Installed, ServerError, copy, initdb, place, settings};
+use crate::limits::NetworkEnd;
 use backwater_undo::{Entry, Journal, Stop, UndoError};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
@@ -42,6 +44,17 @@ pub struct PostgresSpec {
     pub settings: BTreeMap<String, String>,
     /// A port on 127.0.0.1; none to be reached by its socket only.
     pub port: Option<u16>,
+    /// The port in its socket's name where it has none on 127.0.0.1; none for the usual. Servers that are watched
+    /// together are told apart by it.
+    pub socket_port: Option<u16>,
+    /// The end of a network of the lab's own that it lives in; none for the host's network.
+    pub network: Option<NetworkEnd>,
+}
+
+impl PostgresSpec {
+    fn port(&self) -> u16 {
+        self.port.or(self.socket_port).unwrap_or(DEFAULT_PORT)
+    }
 }
 
 /// A server, running or not. Dropping it stops it at once; its directories go when the journal is finished.
@@ -61,7 +74,27 @@ struct Running {
 
 impl Postgres {
     /// Makes the data directory (`initdb`), with nothing running yet.
-    pub fn create(journal: &Journal, mut spec: PostgresSpec) -> Result<Postgres, ServerError> {
+    pub fn create(journal: &Journal, spec: PostgresSpec) -> Result<Postgres, ServerError> {
+        let server = Self::place(journal, spec)?;
+        initdb::run(journal, &server.spec, &server.run_dir, server.password.as_deref())?;
+        Ok(server)
+    }
+
+    /// Makes a standby of a server that does not run: a copy of its files. Its settings must say where the primary is
+    /// ([`address_for_standby`](Self::address_for_standby)).
+    pub fn standby_of(primary: &Postgres, journal: &Journal, spec: PostgresSpec) -> Result<Postgres, ServerError> {
+        let server = Self::place(journal, spec)?;
+        copy::standby(&primary.spec, &server.spec)?;
+        Ok(server)
+    }
+
+    /// Makes this standby anew from the primary. Neither may run.
+    pub fn copy_again(&mut self, primary: &Postgres) -> Result<(), ServerError> {
+        copy::standby(&primary.spec, &self.spec)
+    }
+
+    /// Its directories, empty, and its password.
+    fn place(journal: &Journal, mut spec: PostgresSpec) -> Result<Postgres, ServerError> {
         if spec.user.is_none() {
             spec.user = process::ordinary_user()?;
         }
@@ -69,12 +102,11 @@ impl Postgres {
         for path in dirs.iter().copied().flatten().chain([&spec.installed.program("initdb")]) {
             place::reachable(path, spec.user)?;
         }
-        let run_dir = place::run_dir(journal, spec.port.unwrap_or(DEFAULT_PORT), spec.user)?;
+        let run_dir = place::run_dir(journal, spec.port(), spec.user)?;
         for path in dirs.iter().copied().flatten() {
             place::private(journal, path, spec.user)?;
         }
         let password = spec.port.map(|_| format!("{:032x}", rand::random::<u128>()));
-        initdb::run(journal, &spec, &run_dir, password.as_deref())?;
         Ok(Postgres { spec, run_dir, password, running: None })
     }
 
@@ -92,7 +124,9 @@ impl Postgres {
         let mut command = process::clean(&program);
         process::as_user(&mut command, self.spec.user);
         command.arg("-D").arg(&self.spec.data_dir).stdout(Stdio::from(log)).stderr(Stdio::from(again));
-        let started = journal.spawn(&mut command, "the lab's PostgreSQL server", Stop::Quit);
+        let namespace = self.spec.network.as_ref().map(|end| end.namespace.as_str());
+        let spawn = || journal.spawn(&mut command, "the lab's PostgreSQL server", Stop::Quit);
+        let started = process::within(namespace, spawn)?;
         let (child, entry) = started.map_err(|error| program_error(error, &program))?;
         self.running = Some(Running { child, entry });
         let ready = self.wait_until_ready(log_start);
@@ -156,6 +190,14 @@ impl Postgres {
         format!("host={} port={} user=postgres dbname=postgres", quoted(&self.run_dir), self.port())
     }
 
+    /// How a standby connects to it: by the lab's own network where it lives in one, else by its socket.
+    pub fn address_for_standby(&self) -> String {
+        match &self.spec.network {
+            Some(end) => format!("host={} port={} user=postgres", end.address, self.port()),
+            None => format!("host={} port={} user=postgres", quoted(&self.run_dir), self.port()),
+        }
+    }
+
     /// The password of user `postgres` on 127.0.0.1, where it has a port.
     pub fn password(&self) -> Option<&str> {
         self.password.as_deref()
@@ -193,17 +235,22 @@ impl Postgres {
     }
 
     fn port(&self) -> u16 {
-        self.spec.port.unwrap_or(DEFAULT_PORT)
+        self.spec.port()
     }
 
     fn write_settings(&self) -> Result<(), ServerError> {
-        let text = settings::render(
-            &self.spec.settings,
-            &self.run_dir.display().to_string(),
-            self.port(),
-            self.spec.port.is_some(),
-        )?;
+        let text =
+            settings::render(&self.spec.settings, &self.run_dir.display().to_string(), self.port(), &self.listens())?;
         initdb::write_owned(&self.spec.data_dir.join(settings::FILE), &text, self.spec.user)
+    }
+
+    /// Where it listens beside its socket.
+    fn listens(&self) -> String {
+        match (&self.spec.network, self.spec.port) {
+            (Some(end), _) => end.address.to_string(),
+            (None, Some(_)) => "127.0.0.1".to_owned(),
+            (None, None) => String::new(),
+        }
     }
 
     /// That a port is taken is better known before the server is started than read out of its log.

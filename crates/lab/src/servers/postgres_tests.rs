@@ -46,7 +46,16 @@ impl Lab {
         };
         let settings = BTreeMap::from([("fsync".to_owned(), "off".to_owned())]);
         let data_dir = self.dir.path().join("data");
-        Some(PostgresSpec { installed, data_dir, wal_dir: None, user: None, settings, port: None })
+        Some(PostgresSpec {
+            installed,
+            data_dir,
+            wal_dir: None,
+            user: None,
+            settings,
+            port: None,
+            socket_port: None,
+            network: None,
+        })
     }
 
     pub(crate) fn started(&self, test: &str) -> Option<Postgres> {
@@ -227,8 +236,16 @@ fn every_pinned_version_starts() {
         let installed = download(major, &cache_dir(), &|_| ()).unwrap();
         assert_eq!(installed.version, major);
         let data_dir = lab.dir.path().join("data");
-        let spec =
-            PostgresSpec { installed, data_dir, wal_dir: None, user: None, settings: BTreeMap::new(), port: None };
+        let spec = PostgresSpec {
+            installed,
+            data_dir,
+            wal_dir: None,
+            user: None,
+            settings: BTreeMap::new(),
+            port: None,
+            socket_port: None,
+            network: None,
+        };
         let mut server = Postgres::create(&lab.journal, spec).unwrap();
         server.start(&lab.journal).unwrap();
         let version = ask(&server.conninfo(), "select current_setting('server_version')").unwrap();

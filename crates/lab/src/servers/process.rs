@@ -3,9 +3,11 @@
 use super::ServerError;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use rustix::time::Timespec;
 use std::ffi::OsStr;
 use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -29,6 +31,23 @@ pub(crate) fn as_user(command: &mut Command, user: Option<(u32, u32)>) {
     if let Some((uid, gid)) = user {
         command.uid(uid).gid(gid);
     }
+}
+
+/// Does this in a network namespace (its name as `ip netns` has it), so that what is started there lives there; without
+/// one, where we are. A thread that lives just as long is all that enters.
+pub(crate) fn within<T: Send>(namespace: Option<&str>, act: impl FnOnce() -> T + Send) -> Result<T, ServerError> {
+    let Some(name) = namespace else { return Ok(act()) };
+    let path = Path::new("/run/netns").join(name);
+    let namespace = std::fs::File::open(&path).map_err(ServerError::file("open", &path))?;
+    let entered = std::thread::scope(|scope| {
+        let inside = scope.spawn(|| {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                .map_err(ServerError::system("setns"))?;
+            Ok(act())
+        });
+        inside.join()
+    });
+    entered.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The ordinary user that a server runs as when this process is root: `postgres`, else `nobody`. None when this

@@ -13,12 +13,12 @@ pub(crate) fn render(
     settings: &BTreeMap<String, String>,
     socket_dir: &str,
     port: u16,
-    listens: bool,
+    listens: &str,
 ) -> Result<String, ServerError> {
     let mut text = String::from("# Written by backwater at every start.\n");
     let port = port.to_string();
     let own = [
-        ("listen_addresses", if listens { "127.0.0.1" } else { "" }),
+        ("listen_addresses", listens),
         ("port", port.as_str()),
         ("unix_socket_directories", socket_dir),
         ("unix_socket_permissions", "0700"),
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     fn one(name: &str, value: &str) -> Result<String, ServerError> {
-        render(&BTreeMap::from([(name.to_owned(), value.to_owned())]), "/run", 5432, false)
+        render(&BTreeMap::from([(name.to_owned(), value.to_owned())]), "/run", 5432, "")
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use backwater_model::{Epoch, catalogue};
 use backwater_probe::{Probe, ProbeError, Sink, now};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Running totals of a load, warm-up included. Shared by its clients and whoever looks on.
@@ -19,6 +19,12 @@ pub struct Counters {
     pub service_us_total: AtomicU64,
     /// Transactions begun and not yet answered.
     pub in_flight: AtomicU64,
+    /// Rows whose statement was answered, where they are counted.
+    pub rows: AtomicU64,
+    /// Time in the commits of completed transactions alone, in microseconds, where rows are counted.
+    pub commit_us_total: AtomicU64,
+    /// Whether this load counts rows and times commits.
+    pub counts_rows: AtomicBool,
 }
 
 impl Counters {
@@ -83,6 +89,11 @@ impl Probe for LoadProbe {
             (&catalogue::LOAD_WAITING, &counters.in_flight),
         ] {
             sink.put::<&str>(def, &[], self.epoch, value.load(Relaxed) as f64);
+        }
+        if counters.counts_rows.load(Relaxed) {
+            sink.put::<&str>(&catalogue::LOAD_ROWS, &[], self.epoch, counters.rows.load(Relaxed) as f64);
+            let commit_us = counters.commit_us_total.load(Relaxed) as f64;
+            sink.put::<&str>(&catalogue::LOAD_COMMIT_US, &[], self.epoch, commit_us);
         }
         Ok(())
     }

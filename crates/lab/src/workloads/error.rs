@@ -33,6 +33,14 @@ pub enum WorkloadError {
         /// The server's answer.
         reason: String,
     },
+    /// The role may not do it; another way may work.
+    #[error("cannot {what}: {why}. The form that commits from the client needs no procedure")]
+    Refused {
+        /// What was tried.
+        what: &'static str,
+        /// Why the server does not let it.
+        why: String,
+    },
     /// The tables do not hold what was to be made.
     #[error("{table} has {found} rows instead of {wanted}: make the data again")]
     Rows {

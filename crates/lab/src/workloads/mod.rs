@@ -1,5 +1,6 @@
 //! Loads for servers: what clients do, how hard they are driven, and what came of it.
 
+pub mod commit_batches;
 mod counters;
 mod data;
 mod driver;

@@ -38,12 +38,16 @@ pub struct Storm {
     notes: Arc<Mutex<Vec<Note>>>,
 }
 
+/// Calls before the first experiment: at the published size some 250 MB of WAL.
+const FIRST_CALLS: u32 = 30;
 /// The columns of a storm's table, as published.
 const COLUMNS: [&str; 6] =
     ["at_s", "wal_generated_kb_per_s", "sent_delay_kb", "write_delay_kb", "flush_delay_kb", "replay_delay_kb"];
 
 impl Storm {
-    /// Makes the function in the server's database.
+    /// Makes the function in the server's database, and calls it until there is WAL enough for a checkpoint to keep
+    /// segments for reuse: a server that has run for a while has them, and one that has not would spend its disk on
+    /// filling new ones with zeros.
     ///
     /// # Errors
     /// [`WorkloadError::Prepare`] with the server's answer: a role may not be allowed to make functions.
@@ -54,7 +58,13 @@ impl Storm {
         let made = runtime.block_on(async {
             let (client, connection) = config.connect(NoTls).await?;
             let connection = tokio::spawn(connection);
-            let made = client.batch_execute(&function(spec)).await;
+            let warm = format!(
+                "SELECT count(*) FROM generate_series(1, {FIRST_CALLS}) AS n, backwater_storm('backwater_storm_' || n)"
+            );
+            let made = match client.batch_execute(&function(spec)).await {
+                Ok(()) => client.batch_execute(&warm).await,
+                Err(error) => Err(error),
+            };
             drop(client);
             // It ends with its client; how it ended matters to nobody once the statement was answered.
             let _ended = connection.await;

@@ -1,0 +1,259 @@
+//! The standby of an experiment: made as a copy, brought to the same state before every arm, hindered while the load
+//! runs, and free again after it.
+
+use crate::LabError;
+use crate::client::Client;
+use crate::limits::{NetworkEnd, SlowDisk};
+use crate::rig::RunOptions;
+use crate::scenario::{Arm, Hindrance, Scenario, StandbyPart};
+use crate::servers::{Postgres, PostgresSpec};
+use backwater_undo::Journal;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Its name: as application_name and cluster_name, and of its slot.
+const NAME: &str = "standby";
+/// The port in its socket's name: next to the primary's.
+const PORT: u16 = 5433;
+/// How long a standby may take to catch up before it is made anew, and then before the run is given up.
+const CATCH_UP_WITHIN: Duration = Duration::from_secs(30);
+const CATCH_UP_ANEW_WITHIN: Duration = Duration::from_secs(60);
+/// How often its position is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// By which the session that hinders replay is known.
+const CONFLICTING: &str = "backwater-conflict";
+
+/// A standby, running or not.
+pub(crate) struct Standby {
+    pub(crate) server: Postgres,
+    pub(crate) disk: Option<SlowDisk>,
+    part: StandbyPart,
+    /// The session whose query hinders replay, in a thread of its own until the query is ended.
+    conflict: Option<JoinHandle<()>>,
+    paused: bool,
+    /// It lacks WAL that its primary no longer has.
+    dead: bool,
+}
+
+impl Standby {
+    /// Makes it from a primary that does not run.
+    pub(crate) fn make(
+        part: &StandbyPart,
+        primary: &Postgres,
+        (work, disk): (&Path, Option<SlowDisk>),
+        network: Option<NetworkEnd>,
+        journal: &Journal,
+    ) -> Result<Standby, LabError> {
+        let with_wal = part.disk.as_ref().is_some_and(|disk| disk.with_wal);
+        let spec = PostgresSpec {
+            installed: primary.installed().clone(),
+            data_dir: disk.as_ref().map_or(work, SlowDisk::mount_point).join("standby"),
+            wal_dir: (disk.is_some() && !with_wal).then(|| work.join("standby-wal")),
+            user: None,
+            settings: BTreeMap::new(),
+            port: None,
+            socket_port: Some(PORT),
+            network,
+        };
+        let server = Postgres::standby_of(primary, journal, spec)?;
+        Ok(Standby { server, disk, part: part.clone(), conflict: None, paused: false, dead: false })
+    }
+
+    /// Makes it run with the arm's settings and waits until it has replayed all there is; where it cannot, it is made
+    /// anew.
+    pub(crate) fn ready(
+        &mut self,
+        primary: &mut Postgres,
+        scenario: &Scenario,
+        arm: &Arm,
+        journal: &Journal,
+        options: &RunOptions,
+    ) -> Result<(), LabError> {
+        let slot = arm.standby.slot.unwrap_or(self.part.slot);
+        let settings = self.settings(primary, scenario, arm, slot);
+        if !self.dead {
+            self.follow(primary, &settings, slot, journal)?;
+            if self.catches_up(primary, CATCH_UP_WITHIN, options)? {
+                return Ok(());
+            }
+        }
+        tracing::info!("the standby cannot catch up: it is made anew");
+        self.server.stop()?;
+        primary.stop()?;
+        self.server.copy_again(primary)?;
+        self.dead = false;
+        primary.start(journal)?;
+        self.follow(primary, &settings, slot, journal)?;
+        if self.catches_up(primary, CATCH_UP_ANEW_WITHIN, options)? {
+            return Ok(());
+        }
+        let log = self.server.log_path();
+        Err(LabError::Refused(format!("the standby does not stream; its log says why: {}", log.display())))
+    }
+
+    /// Starts it with these settings; its slot is made before that, or dropped after.
+    fn follow(
+        &mut self,
+        primary: &Postgres,
+        settings: &BTreeMap<String, String>,
+        slot: bool,
+        journal: &Journal,
+    ) -> Result<(), LabError> {
+        if slot {
+            keep_wal(primary, true)?;
+        }
+        self.server.configure(journal, settings)?;
+        if slot { Ok(()) } else { keep_wal(primary, false) }
+    }
+
+    fn settings(&self, primary: &Postgres, scenario: &Scenario, arm: &Arm, slot: bool) -> BTreeMap<String, String> {
+        let mut settings = scenario.server.settings.clone();
+        settings.extend(self.part.settings.clone());
+        settings.extend(arm.standby.settings.clone());
+        let conninfo = format!("{} application_name={NAME}", primary.address_for_standby());
+        let slot = if slot { NAME } else { "" };
+        let own = [
+            ("hot_standby", "on"),
+            ("cluster_name", NAME),
+            ("primary_conninfo", &conninfo),
+            ("primary_slot_name", slot),
+        ];
+        settings.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        settings
+    }
+
+    /// Waits until it has replayed what the primary has flushed by now; whether it did.
+    pub(crate) fn catches_up(
+        &self,
+        primary: &Postgres,
+        within: Duration,
+        options: &RunOptions,
+    ) -> Result<bool, LabError> {
+        let mut client = Client::open(&primary.conninfo())?;
+        let Some(goal) = client.ask("SELECT pg_current_wal_flush_lsn()")? else { return Ok(false) };
+        let there = format!(
+            "SELECT coalesce(bool_or(state = 'streaming' AND replay_lsn >= '{goal}'), false) FROM pg_stat_replication"
+        );
+        let deadline = Instant::now() + within;
+        while !client.is_true(&there)? {
+            options.go_on()?;
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(true)
+    }
+
+    /// Begins what hinders it in this arm.
+    pub(crate) fn hinder(&mut self, primary: &Postgres, arm: &Arm, options: &RunOptions) -> Result<(), LabError> {
+        match arm.standby.replay {
+            Some(Hindrance::Paused) => {
+                Client::open(&self.server.conninfo())?.run("SELECT pg_wal_replay_pause()")?;
+                self.paused = true;
+            }
+            Some(Hindrance::Conflicting) => self.conflict(primary, options)?,
+            None => {}
+        }
+        if arm.standby.away {
+            self.server.stop()?;
+        }
+        Ok(())
+    }
+
+    /// A query here that still sees rows which the primary cleans away: replay of the cleaning has to wait for it, as
+    /// long as max_standby_streaming_delay allows.
+    fn conflict(&mut self, primary: &Postgres, options: &RunOptions) -> Result<(), LabError> {
+        let mut above = Client::open(&primary.conninfo())?;
+        above.run("DROP TABLE IF EXISTS backwater_conflict")?;
+        above.run("CREATE TABLE backwater_conflict AS SELECT n FROM generate_series(1, 10000) AS n")?;
+        if !self.catches_up(primary, CATCH_UP_WITHIN, options)? {
+            return Err(LabError::Refused("the standby did not catch up before its query was to begin".to_owned()));
+        }
+        let mut here = Client::open(&format!("{} application_name={CONFLICTING}", self.server.conninfo()))?;
+        here.run("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
+        here.run("SELECT count(*) FROM backwater_conflict")?;
+        self.conflict = Some(std::thread::spawn(move || {
+            // It ends when its session is ended, and then says so.
+            if let Err(ended) = here.run("SELECT count(*), pg_sleep(86400) FROM backwater_conflict") {
+                tracing::debug!(%ended, "the conflicting query is over");
+            }
+        }));
+        above.run("DELETE FROM backwater_conflict")?;
+        above.run("VACUUM backwater_conflict")
+    }
+
+    /// While the load runs: where it is away, comes back once the primary has removed WAL that it needs, or when the
+    /// load is over.
+    pub(crate) fn during(
+        &mut self,
+        primary: &str,
+        arm: &Arm,
+        journal: &Journal,
+        over: &AtomicBool,
+    ) -> Result<(), LabError> {
+        if !arm.standby.away {
+            return Ok(());
+        }
+        let mut client = Client::open(primary)?;
+        let needed = client.ask("SELECT pg_walfile_name(pg_current_wal_flush_lsn())")?.unwrap_or_default();
+        let removed = format!("SELECT min(name) > '{needed}' FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{{24}}$'");
+        while !self.dead && !over.load(Ordering::SeqCst) {
+            self.dead = client.is_true(&removed)?;
+            std::thread::sleep(LOOK);
+        }
+        self.server.start(journal)?;
+        Ok(())
+    }
+
+    /// Stops it for good.
+    pub(crate) fn end(mut self) -> Result<(), LabError> {
+        // A query that hinders replay goes with its server.
+        self.server.stop()?;
+        self.conflict.take().into_iter().for_each(|query| drop(query.join()));
+        Ok(())
+    }
+
+    /// Ends what hinders it, and lifts its cap.
+    pub(crate) fn free(&mut self, journal: &Journal) -> Result<(), LabError> {
+        if let Some(disk) = &self.disk {
+            disk.lift_cap(journal)?;
+        }
+        if std::mem::take(&mut self.paused) && self.server.is_running() {
+            Client::open(&self.server.conninfo())?.run("SELECT pg_wal_replay_resume()")?;
+        }
+        if let Some(query) = self.conflict.take() {
+            if self.server.is_running() {
+                let end = format!(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{CONFLICTING}'"
+                );
+                Client::open(&self.server.conninfo())?.run(&end)?;
+            }
+            if query.join().is_err() {
+                tracing::warn!("the conflicting query did not end well");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes or drops the slot for which the primary keeps WAL. Nobody may still want to read from one that is dropped.
+fn keep_wal(primary: &Postgres, wanted: bool) -> Result<(), LabError> {
+    let mut client = Client::open(&primary.conninfo())?;
+    let slot = |what: &str| format!("SELECT {what} FROM pg_replication_slots WHERE slot_name = '{NAME}'");
+    match (wanted, client.is_true(&slot("count(*) > 0"))?) {
+        (true, false) => client.run(&format!("SELECT pg_create_physical_replication_slot('{NAME}', true)")),
+        (false, true) => {
+            // Its last reader may still be on its way out.
+            let deadline = Instant::now() + CATCH_UP_WITHIN;
+            while client.is_true(&slot("active"))? && Instant::now() < deadline {
+                std::thread::sleep(LOOK);
+            }
+            client.run(&format!("SELECT pg_drop_replication_slot('{NAME}')"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,339 @@
+//! The bench: a schema of its own with the table and the procedure, the sessions that work in it, and its end.
+
+use super::{BatchSpec, CommitRun, Done, LOAD_NAME, Proof, Side, client_side, procedure};
+use crate::workloads::error::reason;
+use crate::workloads::result::{Latencies, LoadResult};
+use crate::workloads::{Counters, WorkloadError};
+use backwater_probe::postgres::{ConnInfo, Hearer, connect_client, connect_client_hearing};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio_postgres::Client;
+
+/// How often the caller's wish to stop is looked at, and progress told.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a session gets to end after it was cancelled.
+const END_WITHIN: Duration = Duration::from_secs(5);
+/// application_name of the connection that makes, counts and drops: none of the load's.
+const CONTROL_NAME: &str = "backwater-control";
+/// The beginning of the names of schemas made for this.
+const PREFIX: &str = "backwater_commit_wait";
+
+/// A schema for runs on one server. Dropping it drops the schema, as far as the server can be reached.
+pub struct Bench {
+    info: ConnInfo,
+    runtime: Runtime,
+    control: Option<Client>,
+    schema: String,
+    /// Why the server does not take the procedure; none where it did.
+    refused: Option<String>,
+    /// Whether the schema goes when this does.
+    owned: bool,
+}
+
+impl std::fmt::Debug for Bench {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bench")
+            .field("server", &self.info.label())
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Bench {
+    /// Connects and makes a schema of a name that is nobody's, with the table and, where the role may, the procedure.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Prepare`] with the GRANT that is missing where the role may not make a schema.
+    pub fn create(info: ConnInfo) -> Result<Bench, WorkloadError> {
+        let schema = format!("{PREFIX}_{:08x}", rand::random::<u32>());
+        let mut bench = Bench::connect(info, schema)?;
+        bench.make()?;
+        Ok(bench)
+    }
+
+    fn connect(info: ConnInfo, schema: String) -> Result<Bench, WorkloadError> {
+        let runtime = runtime()?;
+        let control = runtime.block_on(open(&info, CONTROL_NAME, None))?;
+        Ok(Bench { info, runtime, control: Some(control), schema, refused: None, owned: false })
+    }
+
+    /// The schema's name.
+    pub fn schema(&self) -> &str {
+        &self.schema
+    }
+
+    /// Which server it is, without credentials.
+    pub fn server(&self) -> String {
+        self.info.label()
+    }
+
+    /// Why the server does not take the procedure, so that only the client-side form can run; none where it did.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    fn make(&mut self) -> Result<(), WorkloadError> {
+        let user = self.info.user().to_owned();
+        let schema = self.schema.clone();
+        // No IF NOT EXISTS: what is there already is somebody else's.
+        self.execute(&format!("CREATE SCHEMA {schema}")).map_err(|error| match error {
+            WorkloadError::Prepare { reason, .. } => WorkloadError::Prepare {
+                what: format!("make the schema {schema}"),
+                reason: format!(
+                    "{reason}. As the database's owner: GRANT CREATE ON DATABASE {} TO {user}",
+                    self.info.database()
+                ),
+            },
+            other => other,
+        })?;
+        self.owned = true;
+        self.execute(&format!(
+            "CREATE TABLE {schema}.batch_rows (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n bigint NOT NULL, \
+             note text NOT NULL)"
+        ))?;
+        if let Err(error) = self.execute(&procedure::text(&schema)) {
+            let why = format!("the role {user} may not make the procedure: {error}");
+            tracing::warn!("{why}");
+            self.refused = Some(why);
+        }
+        Ok(())
+    }
+
+    /// One run, on an empty table. `progress` is told how many rows are in, from this thread. Raising `cancel` ends it at once.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Refused`] for the procedure where the role may not make it; whatever the server refuses; and
+    /// [`WorkloadError::Rows`] where it does not hold the rows that it took.
+    pub fn run(
+        &mut self,
+        spec: &BatchSpec,
+        counters: &Counters,
+        cancel: &AtomicBool,
+        progress: &dyn Fn(u64),
+    ) -> Result<CommitRun, WorkloadError> {
+        spec.check()?;
+        if let (Side::Server, Some(why)) = (spec.side, &self.refused) {
+            return Err(WorkloadError::Refused { what: "run the procedure", why: why.clone() });
+        }
+        counters.counts_rows.store(true, Ordering::Relaxed);
+        self.execute(&format!("TRUNCATE {}.batch_rows", self.schema))?;
+        let before = self.with(|control| self.runtime.block_on(Proof::read(control)))?;
+        let mut run = self.sessions(spec, counters, cancel, progress)?;
+        run.proof = self.with(|control| self.runtime.block_on(Proof::since(control, before, run.rows)))?;
+        let found = self.with(|control| self.runtime.block_on(Proof::rows_in(control, &self.schema)))??;
+        if found != spec.rows || run.rows != spec.rows {
+            return Err(WorkloadError::Rows { table: "batch_rows", wanted: spec.rows, found });
+        }
+        Ok(run)
+    }
+
+    /// Runs every session in a thread of its own, and ends them all when one fails or somebody wants it.
+    fn sessions(
+        &self,
+        spec: &BatchSpec,
+        counters: &Counters,
+        cancel: &AtomicBool,
+        progress: &dyn Fn(u64),
+    ) -> Result<CommitRun, WorkloadError> {
+        let shared = Shared { bench: self, spec, counters, stop: AtomicBool::new(false) };
+        let first = counters.rows.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let began = Instant::now();
+            let handles: Vec<_> = (0..spec.clients)
+                .map(|client| {
+                    scope.spawn({
+                        let shared = &shared;
+                        move || shared.session(client)
+                    })
+                })
+                .collect();
+            while !handles.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+                std::thread::sleep(LOOK);
+                progress(counters.rows.load(Ordering::Relaxed).saturating_sub(first));
+                if cancel.load(Ordering::Relaxed) || shared.stop.load(Ordering::Relaxed) {
+                    shared.end();
+                }
+            }
+            let mut run = CommitRun::default();
+            let mut latency = Latencies::new();
+            let mut failed = None;
+            for handle in handles {
+                match handle.join() {
+                    Ok(Ok((done, own, ended))) => {
+                        run.add(done);
+                        latency.add(&own);
+                        run.elapsed_s = run.elapsed_s.max((ended - began).as_secs_f64());
+                    }
+                    // Those that were ended because another one failed say nothing of why.
+                    Ok(Err(WorkloadError::Cancelled)) => failed = failed.or(Some(WorkloadError::Cancelled)),
+                    Ok(Err(error)) if matches!(failed, None | Some(WorkloadError::Cancelled)) => failed = Some(error),
+                    Ok(Err(_)) => {}
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            match failed {
+                _ if cancel.load(Ordering::Relaxed) => Err(WorkloadError::Cancelled),
+                Some(error) => Err(error),
+                None => {
+                    run.load = LoadResult { seconds: run.elapsed_s, completed: run.commits, ..LoadResult::default() };
+                    (run.load.latency, run.load.service) = (latency.clone(), latency);
+                    Ok(run)
+                }
+            }
+        })
+    }
+
+    /// Drops the schema.
+    ///
+    /// # Errors
+    /// Where the server refuses or cannot be reached; the message names the schema that is left.
+    pub fn end(mut self) -> Result<(), WorkloadError> {
+        self.drop_schema()
+    }
+
+    fn drop_schema(&mut self) -> Result<(), WorkloadError> {
+        if !std::mem::take(&mut self.owned) {
+            return Ok(());
+        }
+        let text = format!("DROP SCHEMA {} CASCADE", self.schema);
+        // The connection may be the very thing that failed: once more on a new one.
+        self.execute(&text).or_else(|_| {
+            self.control = Some(self.runtime.block_on(open(&self.info, CONTROL_NAME, None))?);
+            self.execute(&text)
+        })
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&Client) -> T) -> Result<T, WorkloadError> {
+        let lost =
+            || WorkloadError::Prepare { what: "go on".to_owned(), reason: "the connection is closed".to_owned() };
+        self.control.as_ref().map(act).ok_or_else(lost)
+    }
+
+    fn execute(&self, text: &str) -> Result<(), WorkloadError> {
+        let first = || text.lines().next().unwrap_or_default().to_owned();
+        let done = self.with(|control| self.runtime.block_on(control.batch_execute(text)))?;
+        done.map_err(|error| WorkloadError::Prepare { what: first(), reason: reason(&error) })
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Err(error) = self.drop_schema() {
+            tracing::warn!(%error, "the schema {} is left on {}; drop it by hand", self.schema, self.info.label());
+        }
+    }
+}
+
+fn runtime() -> Result<Runtime, WorkloadError> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|source| WorkloadError::System { call: "epoll_create", source })
+}
+
+/// A connection that says who it is.
+async fn open(info: &ConnInfo, name: &str, hearer: Option<&Hearer>) -> Result<Client, WorkloadError> {
+    let opened = match hearer {
+        Some(hearer) => connect_client_hearing(info, hearer).await,
+        None => connect_client(info).await,
+    };
+    let (client, task) = opened.map_err(|error| WorkloadError::Connect { client: 0, reason: error.to_string() })?;
+    tokio::spawn(task);
+    let set = client.batch_execute(&format!("SET application_name = '{name}'; SET client_min_messages = notice")).await;
+    set.map_err(|error| WorkloadError::Prepare { what: "begin a session".to_owned(), reason: reason(&error) })?;
+    Ok(client)
+}
+
+/// What all sessions of a run share.
+struct Shared<'a> {
+    bench: &'a Bench,
+    spec: &'a BatchSpec,
+    counters: &'a Counters,
+    stop: AtomicBool,
+}
+
+type Session = Result<(Done, Latencies, Instant), WorkloadError>;
+
+impl Shared<'_> {
+    fn session(&self, client: usize) -> Session {
+        let result = self.work(client);
+        if result.is_err() {
+            self.end();
+        }
+        result
+    }
+
+    fn work(&self, number: usize) -> Session {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|source| WorkloadError::System { call: "epoll_create", source })?;
+        let heard: Arc<Mutex<Done>> = Arc::default();
+        let news = Arc::clone(&heard);
+        let hearer: Hearer = Arc::new(move |notice: &str| {
+            if let Some(done) = procedure::heard(notice) {
+                *news.lock().unwrap_or_else(PoisonError::into_inner) = done;
+            }
+        });
+        runtime.block_on(async {
+            let client = open(&self.bench.info, LOAD_NAME, Some(&hearer)).await?;
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(WorkloadError::Cancelled);
+            }
+            let rows = self.spec.rows_of(number);
+            let mut latencies = Latencies::new();
+            let done = match self.spec.side {
+                Side::Server => self.call(&client, rows, &heard).await?,
+                Side::Client => {
+                    let goes_on = || !self.stop.load(Ordering::Relaxed);
+                    let batch = (rows, self.spec.rows_per_commit);
+                    client_side::run(&client, &self.bench.schema, batch, self.counters, &mut latencies, &goes_on)
+                        .await?
+                }
+            };
+            Ok((done, latencies, Instant::now()))
+        })
+    }
+
+    /// Calls the procedure, and counts what it tells of itself while it runs.
+    async fn call(&self, client: &Client, rows: u64, heard: &Mutex<Done>) -> Result<Done, WorkloadError> {
+        let text = format!("CALL {}.my_insert({rows}, {})", self.bench.schema, self.spec.rows_per_commit);
+        let mut calling = std::pin::pin!(client.batch_execute(&text));
+        let mut before = Done::default();
+        let _open = self.counters.begin();
+        let mut count = || {
+            let now = *heard.lock().unwrap_or_else(PoisonError::into_inner);
+            now.count(before, self.counters);
+            before = now;
+            now
+        };
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut calling => {
+                    let wrong = |error| WorkloadError::Prepare { what: text.clone(), reason: reason(&error) };
+                    return result.map_err(wrong).map(|()| count());
+                }
+                () = tokio::time::sleep(LOOK) => { count(); }
+            }
+        }
+    }
+
+    /// Ends all sessions: a client's own loop hears the flag, a procedure is cancelled by the server. To be said again and
+    /// again: a session that has not yet read its statement hears nothing.
+    fn end(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if self.spec.side == Side::Client {
+            return;
+        }
+        // The schema's name is nobody else's, so these are this run's sessions and no other's.
+        let text = format!(
+            "SELECT pg_catalog.pg_cancel_backend(pid) FROM pg_catalog.pg_stat_activity \
+             WHERE pid <> pg_catalog.pg_backend_pid() AND query LIKE 'CALL {}.my_insert(%'",
+            self.bench.schema
+        );
+        let asked = self.bench.with(|control| {
+            let limited = async { tokio::time::timeout(END_WITHIN, control.batch_execute(&text)).await.is_ok() };
+            self.bench.runtime.block_on(limited)
+        });
+        tracing::debug!(?asked, "the sessions of the run were told to end");
+    }
+}
