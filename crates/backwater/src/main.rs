@@ -24,6 +24,7 @@ const EXAMPLES: &str = "\
 Examples:
   backwater demo                                   see a real PostgreSQL fall off the dirty-page cliff, and why
   backwater check postgres://localhost/postgres    what this host and this role allow
+  backwater top --sort net                         who reads, writes, sends and receives on this host
   backwater record postgres:///postgres -o rec     watch a server and write everything down
   backwater diagnose rec --from 03:05 --to 03:15   what happened at 03:10?
   backwater advise rec --drain-target 30           the dirty limit to set, as commands, with its predicted effect
@@ -43,6 +44,8 @@ enum Command {
     Compare(commands::compare::Arguments),
     /// Settings with their predicted effect, as commands
     Advise(commands::advise::Arguments),
+    /// Who reads, writes, sends and computes, process by process
+    Top(commands::top::Arguments),
     /// Experiments on real servers: list, show, run, compare, clean
     Lab(commands::lab::Arguments),
     /// What this host and this role allow, and what each missing privilege costs
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Diagnose(arguments) => commands::diagnose::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Advise(arguments) => commands::advise::run(&arguments),
+        Command::Top(arguments) => commands::top::run(&arguments),
         Command::Lab(arguments) => commands::lab::run(arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),

@@ -48,6 +48,24 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Whether somebody watches stdout on a terminal that can be written over.
+pub(crate) fn attended() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Lines of the terminal.
+pub(crate) fn lines() -> usize {
+    let told = std::env::var("LINES").ok().and_then(|text| text.parse().ok());
+    let seen = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_row));
+    told.or(seen.filter(|lines| *lines > 0)).unwrap_or(24)
+}
+
+/// Shows a text in place of the one before: from the upper left corner, the rest of each line and of the screen cleared.
+pub(crate) fn redraw(text: &str) -> anyhow::Result<()> {
+    let lines: String = text.lines().map(|line| format!("{line}\x1b[K\n")).collect();
+    print(&format!("\x1b[H{}\x1b[J", lines))
+}
+
 /// JSON for stdout.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     print(&serde_json::to_string_pretty(value)?)

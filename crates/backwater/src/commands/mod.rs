@@ -10,3 +10,4 @@ pub(crate) mod lab;
 pub(crate) mod record;
 pub(crate) mod seen;
 pub(crate) mod source;
+pub(crate) mod top;

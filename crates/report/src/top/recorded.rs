@@ -25,12 +25,12 @@ const OF_CONNECTIONS: [(&Def, Place); 4] = [
     (&catalogue::TCP_SEGMENTS_IN, |process| &mut process.received_segments_per_s),
 ];
 
-/// Every process recorded in a window, with its mean rates over the time in which processes were read. A process that
+/// Every process recorded in a window, with its mean rates over the time in which they were read. A process that
 /// was there for a part of it has done nothing in the rest. `users` are names of user ids, empty where they belong to
 /// another host.
 pub fn top_of(window: &Window, users: &HashMap<u32, String>) -> Vec<ProcessUse> {
     let mut all: BTreeMap<Key, ProcessUse> = BTreeMap::new();
-    let Some(seconds) = seconds_read(window) else { return Vec::new() };
+    let Some(seconds) = seconds_read(window, &catalogue::PROC_CPU) else { return Vec::new() };
     for (def, place) in OF_PROCESSES {
         for track in window.tracks(def.name, &[]).filter(|track| !track.points.is_empty()) {
             let Some(key) = key(&track) else { continue };
@@ -44,7 +44,10 @@ pub fn top_of(window: &Window, users: &HashMap<u32, String>) -> Vec<ProcessUse> 
             process.uid = Some(uid as u32);
         }
     }
-    add_connections(window, &mut all, seconds);
+    // Connections of a host with very many are read more rarely than processes.
+    if let Some(seconds) = seconds_read(window, &catalogue::TCP_ACKED) {
+        add_connections(window, &mut all, seconds);
+    }
     let sessions = sessions(window.samples());
     let finish = |(key, mut process): (Key, ProcessUse)| {
         process.pid = key.1.parse().unwrap_or_default();
@@ -61,9 +64,9 @@ fn key(track: &Track<'_>) -> Option<Key> {
     Some((track.series.labels.get("target")?.to_owned(), track.series.labels.get("pid")?.to_owned()))
 }
 
-/// From the first reading of any process to the last.
-fn seconds_read(window: &Window) -> Option<f64> {
-    let tracks = || window.tracks(catalogue::PROC_CPU.name, &[]);
+/// From the first reading of any of these series to the last.
+fn seconds_read(window: &Window, def: &Def) -> Option<f64> {
+    let tracks = || window.tracks(def.name, &[]);
     let first = tracks().filter_map(|track| track.points.first()).map(|point| point.at).min()?;
     let last = tracks().filter_map(|track| track.points.last()).map(|point| point.at).max()?;
     Some(last.seconds_since(first)).filter(|seconds| *seconds > 0.0)

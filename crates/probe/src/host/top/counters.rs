@@ -15,8 +15,9 @@ pub(super) struct Counters {
     /// The command line, of a process that may be a PostgreSQL server's.
     pub(super) title: Option<String>,
     pub(super) cpu_s: f64,
-    /// None where it may not be read.
+    /// None where it may not be read, and of a process that ended during the look.
     pub(super) io: Option<Io>,
+    pub(super) io_denied: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,9 +36,11 @@ impl Counters {
         let stat: Stat = parse_stat(&line)?;
         let name = name_in(&line)?.to_owned();
         let title = name.starts_with("postg").then(|| file::read(&dir.join("cmdline")).ok()).flatten();
-        let io = file::read(&dir.join("io")).ok().map(|text| io_in(&text));
+        let io = file::read(&dir.join("io"));
+        let io_denied = io.as_ref().is_err_and(file::denied);
+        let io = io.ok().map(|text| io_in(&text));
         let cpu_s = stat.cpu_ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
-        Some(Counters { start_ticks: stat.start_ticks, name, title, cpu_s, io })
+        Some(Counters { start_ticks: stat.start_ticks, name, title, cpu_s, io, io_denied })
     }
 }
 

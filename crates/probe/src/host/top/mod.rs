@@ -88,7 +88,8 @@ impl Top {
                 let seconds = at.seconds_since(then);
                 let mut processes = self.processes(&before, &now, &flows, seconds);
                 self.name_devices(&mut processes, &now);
-                processes.iter().for_each(|process| hidden.take(process));
+                let denied = processes.iter().filter(|process| now.get(&process.pid).is_some_and(|now| now.io_denied));
+                denied.for_each(|process| hidden.io_of(process.uid));
                 Some(Usage { seconds, processes, unseen: hidden.told(&self.users) })
             }
             _ => None,

@@ -193,11 +193,10 @@ impl Sockets {
                     seen.push(pid);
                     self.owners.extend(inodes.into_iter().map(|inode| (inode, pid)));
                 }
-                Err(error) if file::denied(&error) => {}
+                Err(error) if file::denied(&error) => hidden.sockets_of_one(),
                 Err(_) => seen.push(pid),
             }
         }
-        hidden.sockets_of(seen.len(), processes.len());
         seen
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::ProbeError;
 use crate::host::{Roots, capabilities};
-use backwater_model::{ProcessUse, Unseen};
+use backwater_model::Unseen;
 use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt;
 
@@ -44,18 +44,18 @@ impl Hidden {
         shown
     }
 
-    /// A process as it will be shown.
-    pub(super) fn take(&mut self, process: &ProcessUse) {
-        if process.write_bytes_per_s.is_none() {
-            self.io_missing += 1;
-            self.without_io.extend(process.uid);
-        }
+    /// A process of this user whose I/O may not be read.
+    pub(super) fn io_of(&mut self, uid: Option<u32>) {
+        self.io_missing += 1;
+        self.without_io.extend(uid);
     }
 
-    pub(super) fn sockets_of(&mut self, seen: usize, of: usize) {
-        self.sockets_missing = of.saturating_sub(seen);
+    /// A process whose sockets may not be seen.
+    pub(super) fn sockets_of_one(&mut self) {
+        self.sockets_missing += 1;
     }
 
+    /// A network namespace that could not be asked.
     pub(super) fn namespace(&mut self, error: &ProbeError) {
         let count = self.namespaces.take().map_or(0, |(count, _)| count);
         self.namespaces = Some((count + 1, error.to_string()));
