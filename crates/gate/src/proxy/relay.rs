@@ -73,13 +73,19 @@ impl Relay {
         let _ = tokio::time::timeout(most, rest).await;
     }
 
-    /// Ends a quiet session: tells the client why and the server goodbye.
+    /// Ends a session: tells the client why and the server goodbye, each only if it is between two messages. Words in
+    /// the middle of another message, or in an encrypted stream, would be garbage.
     pub(super) async fn say_goodbye(mut self, why: &str) {
-        let words = refusal("57P01", why);
+        let to_client = self.down.is_empty() && self.tracker.at_boundary(Side::Down);
+        let to_server = self.up.is_empty() && self.tracker.at_boundary(Side::Up);
         let both = async {
-            self.client.write_all(&words).await?;
+            if to_client {
+                self.client.write_all(&refusal("57P01", why)).await?;
+            }
             self.client.shutdown().await?;
-            self.server.write_all(&TERMINATE).await?;
+            if to_server {
+                self.server.write_all(&TERMINATE).await?;
+            }
             self.server.shutdown().await
         };
         // One that is gone meanwhile needs no goodbye.

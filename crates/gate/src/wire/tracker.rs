@@ -85,12 +85,15 @@ impl Tracker {
     /// at the end of a message both ways.
     pub fn is_quiet(&self) -> bool {
         let idle = self.transaction == Some(Transaction::Idle) && !self.is_busy();
-        idle && self.up.at_boundary() && self.down.at_boundary()
+        idle && self.at_boundary(Side::Up) && self.at_boundary(Side::Down)
     }
 
-    /// Whether messages end here in both directions, so that the session can move to another worker.
-    pub fn at_boundary(&self) -> bool {
-        self.up.at_boundary() && self.down.at_boundary()
+    /// Whether the messages that passed on this side are whole. Of an encrypted session that is never known.
+    pub fn at_boundary(&self, side: Side) -> bool {
+        match side {
+            Side::Up => self.up.at_boundary(),
+            Side::Down => self.down.at_boundary(),
+        }
     }
 
     /// Whether nothing of it can be followed.
@@ -189,7 +192,7 @@ mod tests {
         let mut tracker = Tracker::new();
         ready(&mut tracker, b'I');
         tracker.pass(Side::Up, b"Q\0\0");
-        assert!(!tracker.is_quiet() && !tracker.at_boundary());
+        assert!(!tracker.is_quiet() && !tracker.at_boundary(Side::Up));
     }
 
     #[test]
