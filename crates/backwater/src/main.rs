@@ -46,6 +46,8 @@ enum Command {
     Advise(commands::advise::Arguments),
     /// Who reads, writes, sends and computes, process by process
     Top(commands::top::Arguments),
+    /// Who waits on what: active sessions, live or over a recording
+    Ash(commands::ash::Arguments),
     /// Experiments on real servers: list, show, run, compare, clean
     Lab(commands::lab::Arguments),
     /// What this host and this role allow, and what each missing privilege costs
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Advise(arguments) => commands::advise::run(&arguments),
         Command::Top(arguments) => commands::top::run(&arguments),
+        Command::Ash(arguments) => commands::ash::run(&arguments),
         Command::Lab(arguments) => commands::lab::run(arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),

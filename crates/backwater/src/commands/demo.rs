@@ -32,6 +32,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         server_bin: None,
         out: arguments.out.clone(),
         allow_host_changes: false,
+        rows: None,
+        batches: Vec::new(),
+        dsn: None,
+        allow_writes: false,
         json: arguments.json,
     };
     run_one(&run, true)

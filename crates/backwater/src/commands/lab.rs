@@ -4,8 +4,8 @@ use super::seen::{Seen, conclusion};
 use crate::{signals, terminal};
 use anyhow::{Context, anyhow, bail};
 use backwater_lab::progress::Progress;
-use backwater_lab::scenario::{BUILT_IN, Scenario};
-use backwater_lab::{RunOptions, run as run_scenario};
+use backwater_lab::scenario::{BUILT_IN, LoadKind, Scenario, Sweep};
+use backwater_lab::{RunOptions, run as run_scenario, run_attached};
 use backwater_model::Outcome;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -89,6 +89,18 @@ pub(crate) struct RunArguments {
     /// Set host-wide limits (vm.dirty_bytes) instead of the device's own: everything on this host feels it
     #[arg(long)]
     pub(crate) allow_host_changes: bool,
+    /// commit-wait: rows in all
+    #[arg(long, value_name = "N")]
+    pub(crate) rows: Option<u64>,
+    /// commit-wait: rows a commit, an arm for each: 1,10,100
+    #[arg(long, value_name = "N,N…", value_delimiter = ',')]
+    pub(crate) batches: Vec<u64>,
+    /// commit-wait: run on this server instead of one of the lab's own. Passwords belong into PGPASSWORD or a password file
+    #[arg(long, value_name = "DSN", requires = "allow_writes")]
+    pub(crate) dsn: Option<String>,
+    /// Let --dsn make a schema of its own on that server, insert rows into it, and drop it; nothing else is touched
+    #[arg(long)]
+    pub(crate) allow_writes: bool,
     /// Print the outcome as one JSON document
     #[arg(long)]
     pub(crate) json: bool,
@@ -134,27 +146,32 @@ fn show(name: &str, json: bool) -> anyhow::Result<ExitCode> {
 
 /// Runs a scenario; without root only when `without_limits_allowed`, and then says what root would add.
 pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) -> anyhow::Result<ExitCode> {
-    let scenario = Scenario::load(&arguments.name)?;
+    let sweep = Sweep { rows: arguments.rows, batches: arguments.batches.clone() };
+    let scenario = Scenario::load(&arguments.name)?.with_sweep(&sweep)?;
     let out = out_dir(arguments.out.as_deref(), &scenario.name)?;
     let state_dir = state_dir()?;
     put_right(&state_dir)?;
-    let missing = backwater_lab::limits::what_is_missing();
+    // A server that is given gets no limits, so nothing is missing for them.
+    let missing = if arguments.dsn.is_some() { Vec::new() } else { backwater_lab::limits::what_is_missing() };
     let without_limits = !missing.is_empty();
     if without_limits {
         let list: Vec<_> = missing.iter().map(|(what, why, next)| format!("  {what}: {why}. {next}")).collect();
         let list = list.join("\n");
-        if !without_limits_allowed {
+        if !without_limits_allowed && !scenario.runs_without_limits() {
             bail!("this host does not allow the limits that the scenario sets:\n{list}");
         }
-        terminal::note(&format!(
-            "Running without limits, so the cliff itself cannot be shown. What is missing:\n{list}"
-        ));
+        let so = if scenario.runs_without_limits() {
+            "arms that need them are skipped"
+        } else {
+            "the cliff itself cannot be shown"
+        };
+        terminal::note(&format!("Running without limits, so {so}. What is missing:\n{list}"));
     }
     let options = RunOptions {
         out: out.clone(),
         quick: arguments.quick,
         repeats: arguments.repeats,
-        arms: if without_limits { Vec::new() } else { arguments.arms.clone() },
+        arms: if without_limits && !scenario.runs_without_limits() { Vec::new() } else { arguments.arms.clone() },
         version: arguments.version,
         server_bin: arguments.server_bin.clone(),
         allow_host_changes: arguments.allow_host_changes,
@@ -162,7 +179,11 @@ pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) ->
         state_dir,
         cancel: signals::cancel_flag()?,
     };
-    let outcome = run_scenario(&scenario, &options, &Bar::default()).inspect_err(|_| {
+    let result = match &arguments.dsn {
+        Some(dsn) => run_attached(&scenario, &options, dsn, &Bar::default()),
+        None => run_scenario(&scenario, &options, &Bar::default()),
+    };
+    let outcome = result.inspect_err(|_| {
         // Only if nothing was recorded: a directory that holds something is not removed.
         let _kept = std::fs::remove_dir(&out);
     })?;
@@ -177,7 +198,11 @@ pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) ->
 fn print_outcome(scenario: &Scenario, outcome: &Outcome, out: &Path, without_limits: bool) -> anyhow::Result<()> {
     let style = terminal::style();
     let seen = Seen::open(out)?;
-    terminal::print(&seen.plots(outcome, &style))?;
+    // A run that ends with its rows has no curve to show; who waited on what is in its table. A standby's lag is plotted
+    // with its own table.
+    if scenario.load.kind != LoadKind::CommitBatches && scenario.standby.is_none() {
+        terminal::print(&seen.plots(outcome, &style))?;
+    }
     terminal::print(&seen.findings(outcome, &style))?;
     if let Some(advice) = seen.advice(scenario) {
         terminal::print(&backwater_report::advice(&advice, &style))?;
@@ -185,7 +210,9 @@ fn print_outcome(scenario: &Scenario, outcome: &Outcome, out: &Path, without_lim
     terminal::print(&backwater_report::outcome(outcome, &style))?;
     terminal::print(&conclusion(scenario, outcome))?;
     terminal::print(&format!("The recording lies in {0}; look again with: backwater diagnose {0}", out.display()))?;
-    if without_limits {
+    if !outcome.skipped.is_empty() {
+        terminal::print("As root, where everything that is named above is installed, the same command runs the skipped arms too.")?;
+    } else if without_limits {
         terminal::print(
             "As root the same command sets the limits and shows the cliff: sudo -E env PATH=\"$PATH\" cargo run --release -- demo",
         )?;

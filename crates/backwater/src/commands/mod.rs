@@ -1,6 +1,7 @@
 //! One file a subcommand: nothing but arguments, calls and the exit code.
 
 pub(crate) mod advise;
+pub(crate) mod ash;
 pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod demo;

@@ -37,12 +37,14 @@ impl Seen {
         text
     }
 
-    /// What was found in the first arm, whole; of the others by name.
+    /// What was found in the first arm in which anything was, whole; of the others by name.
     pub(crate) fn findings(&self, outcome: &Outcome, style: &Style) -> String {
         let mut text = String::new();
-        for (place, arm) in outcome.arms.iter().enumerate() {
-            let own: Vec<Finding> = outcome.findings.iter().filter(|f| self.is_of(f, &arm.name)).cloned().collect();
-            if place == 0 {
+        let of = |arm: &ArmOutcome| outcome.findings.iter().filter(|f| self.is_of(f, &arm.name)).cloned().collect();
+        let findings: Vec<Vec<Finding>> = outcome.arms.iter().map(of).collect();
+        let whole = findings.iter().position(|own| !own.is_empty()).unwrap_or(0);
+        for (place, (arm, own)) in outcome.arms.iter().zip(findings).enumerate() {
+            if place == whole {
                 let found = backwater_report::findings(&own, &self.window.meta, style);
                 text.push_str(&format!("Found in arm {}\n{found}\n", arm.name));
             } else {
