@@ -54,6 +54,8 @@ enum Command {
     Check(commands::check::Arguments),
     /// A recording's readings as JSON Lines
     Export(commands::export::Arguments),
+    /// What MongoDB's flight recorder wrote (diagnostic.data): summed up, listed, exported
+    Ftdc(commands::ftdc::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Command::Lab(arguments) => commands::lab::run(arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),
+        Command::Ftdc(arguments) => commands::ftdc::run(&arguments),
     };
     match result {
         Ok(code) => code,
