@@ -48,6 +48,8 @@ enum Command {
     Top(commands::top::Arguments),
     /// Who waits on what: active sessions, live or over a recording
     Ash(commands::ash::Arguments),
+    /// Stand between clients and a PostgreSQL server, and hold low-priority work
+    Proxy(commands::proxy::Arguments),
     /// Experiments on real servers: list, show, run, compare, clean
     Lab(commands::lab::Arguments),
     /// What this host and this role allow, and what each missing privilege costs
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         Command::Advise(arguments) => commands::advise::run(&arguments),
         Command::Top(arguments) => commands::top::run(&arguments),
         Command::Ash(arguments) => commands::ash::run(&arguments),
+        Command::Proxy(arguments) => commands::proxy::run(&arguments),
         Command::Lab(arguments) => commands::lab::run(arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),

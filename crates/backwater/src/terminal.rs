@@ -9,7 +9,14 @@ pub(crate) fn log_to_stderr(verbose: u8) {
         0 => vec!["warn".to_owned()],
         _ => {
             let own = if verbose == 1 { "info" } else { "debug" };
-            let crates = ["backwater", "backwater_lab", "backwater_probe", "backwater_record", "backwater_undo"];
+            let crates = [
+                "backwater",
+                "backwater_gate",
+                "backwater_lab",
+                "backwater_probe",
+                "backwater_record",
+                "backwater_undo",
+            ];
             crates.iter().map(|name| format!("{name}={own}")).chain(["warn".to_owned()]).collect()
         }
     };
