@@ -38,4 +38,4 @@ pub use stage::{Ceiling, CeilingSource, Resource, Shares, Stage};
 pub use time::{Moment, Span};
 pub use units::{Bytes, BytesPerSecond, Lsn, ParseUnitError, PerSecond, Unit};
 pub use wait::{CARRIERS, CommitWait, Doing, canonical_wait, is_nap};
-pub use window::Window;
+pub use window::{Window, settings_at};

@@ -1,6 +1,6 @@
 //! What a recording says of itself: the host, its devices, the targets, the clock.
 
-use crate::{Moment, Span};
+use crate::{Event, EventKind, Moment, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ pub struct Target {
     pub memory_cgroup: Option<String>,
     /// Block I/O cgroup of the postmaster.
     pub io_cgroup: Option<String>,
-    /// Settings that matter to rules, in the server's own units and spelling (`16384` and unit `8kB` are stored as `128MB`).
+    /// Settings that matter to rules, as they were when the recording (or the window) began: later changes are events; in the server's own units and spelling (`16384` and unit `8kB` are stored as `128MB`).
     pub settings: BTreeMap<String, String>,
 }
 
@@ -152,6 +152,20 @@ impl Meta {
             if let Some(least) = (1..self.anchors.len() - 1).min_by_key(step) {
                 self.anchors.remove(least);
             }
+        }
+    }
+
+    /// Notes a change of a server's settings, as its event tells it (fields `name`, `after`; empty is no longer visible).
+    pub fn note_setting(&mut self, event: &Event) {
+        if event.kind != EventKind::Setting {
+            return;
+        }
+        let Some(target) = self.targets.iter_mut().find(|target| target.name == event.source) else { return };
+        let Some((name, after)) = event.fields.get("name").zip(event.fields.get("after")) else { return };
+        if after.is_empty() {
+            target.settings.remove(name);
+        } else {
+            target.settings.insert(name.clone(), after.clone());
         }
     }
 

@@ -85,7 +85,8 @@ impl Window {
         self.events.iter().filter(move |event| event.kind == kind)
     }
 
-    /// The part of this window between two moments. What was said to be absent before it stays said.
+    /// The part of this window between two moments. What was said to be absent before it stays said, and settings are those
+    /// in force when it begins.
     pub fn slice(&self, from: Moment, to: Moment) -> Window {
         let within = |at: Moment| from <= at && at <= to;
         let tracks = self.tracks.iter().map(|(name, list)| {
@@ -98,7 +99,7 @@ impl Window {
         Window {
             from,
             to,
-            meta: Arc::clone(&self.meta),
+            meta: settings_at(&self.meta, &self.events, from),
             tracks: tracks.collect(),
             samples: self.samples.iter().filter(|sample| within(sample.at)).cloned().collect(),
             events: self
@@ -109,4 +110,15 @@ impl Window {
                 .collect(),
         }
     }
+}
+
+/// What is known of a stretch with the settings in force just before `from`, by the changes among these events.
+pub fn settings_at(meta: &Arc<Meta>, events: &[Event], from: Moment) -> Arc<Meta> {
+    let earlier = || events.iter().filter(|event| event.kind == EventKind::Setting && event.at < from);
+    if earlier().next().is_none() {
+        return Arc::clone(meta);
+    }
+    let mut meta = Meta::clone(meta);
+    earlier().for_each(|event| meta.note_setting(event));
+    Arc::new(meta)
 }

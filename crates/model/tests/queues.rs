@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use backwater_model::{
-    Binding, Epoch, Kind, Labels, Meta, Moment, Path, Point, Provenance, Queue, QueueSpec, Series, SeriesId, Shares,
-    Source, Stage, Unit, Window,
+    Binding, Epoch, Event, EventKind, Kind, Labels, Meta, Moment, Path, Point, Provenance, Queue, QueueSpec, Series,
+    SeriesId, Shares, Source, Stage, Target, Unit, Window,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -202,4 +202,26 @@ fn where_nothing_is_known_nothing_binds() {
     let mut path = chain(&[free]);
     path.stages.push(stage("elsewhere", "unread", None, Some(0.0), Some(0.0)));
     assert_eq!(path.binding(), None);
+}
+
+#[test]
+fn a_slice_has_the_settings_in_force_when_it_begins() {
+    let change = |second: f64, after: &str| {
+        let fields = [("name", "wal_keep_size"), ("before", ""), ("after", after)];
+        Event::new(Moment::from_seconds(second), "main", EventKind::Setting, "changed", &fields)
+    };
+    let mut meta = Meta { targets: vec![Target { name: "main".into(), ..Target::default() }], ..Meta::default() };
+    meta.targets[0].settings.insert("wal_keep_size".into(), "1GB".into());
+    let events = vec![change(5.0, "0"), change(15.0, ""), change(25.0, "64MB")];
+    let end = Moment::from_seconds(30.0);
+    let window = Window::new(Moment(0), end, Arc::new(meta), vec![], vec![], events);
+    let kept = |from: f64| {
+        let slice = window.slice(Moment::from_seconds(from), end);
+        slice.meta.targets[0].settings.get("wal_keep_size").cloned()
+    };
+    assert_eq!(kept(1.0).as_deref(), Some("1GB"));
+    assert_eq!(kept(6.0).as_deref(), Some("0"));
+    assert_eq!(kept(20.0), None, "no longer visible");
+    assert_eq!(kept(26.0).as_deref(), Some("64MB"));
+    assert_eq!(window.slice(Moment::from_seconds(6.0), end).slice(Moment::from_seconds(26.0), end).events().len(), 0);
 }

@@ -8,7 +8,7 @@ use crate::view::{TableView, View, stable};
 use crate::{RecordError, meta_file};
 use arrow_array::RecordBatch;
 use arrow_array::types::Int64Type;
-use backwater_model::{Event, EventKind, Meta, Moment, Point, Sample, Series, Window};
+use backwater_model::{Event, EventKind, Meta, Moment, Point, Sample, Series, Window, settings_at};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl Recording {
     }
 
     /// What happened between two moments, both included; none for either means the recording's own end, as it is
-    /// now. What was said to be absent before stays said. Reads only the segments that overlap.
+    /// now. What was said to be absent before stays said, and settings are those in force when it begins. Reads only the segments that overlap.
     pub fn window(&self, from: Option<Moment>, to: Option<Moment>) -> Result<Window, RecordError> {
         self.window_with(from, to, true)
     }
@@ -224,6 +224,8 @@ struct Found {
     samples: Vec<Sample>,
     events: Vec<Event>,
     absences: HashSet<(Moment, String, String)>,
+    /// Changes of settings before it began.
+    settings: Vec<Event>,
     pool: TextPool,
 }
 
@@ -243,8 +245,13 @@ impl Found {
                 }
             }),
             Table::Events => {
-                let (events, absences) = (&mut self.events, &mut self.absences);
+                let (events, absences, settings) = (&mut self.events, &mut self.absences, &mut self.settings);
+                let from = self.from;
                 let unknown = each_event(batch, &mut self.pool, |event| {
+                    if event.kind == EventKind::Setting && event.at < from {
+                        settings.push(event);
+                        return;
+                    }
                     let absent = event.kind == EventKind::Absent;
                     // Carried over when its segment expired, an absence may be found twice.
                     let mut again = || !absences.insert((event.at, event.source.clone(), event.message.clone()));
@@ -260,9 +267,11 @@ impl Found {
         }
     }
 
-    fn window(self, meta: &Arc<Meta>, catalogue: &[Option<Arc<Series>>]) -> Window {
+    fn window(mut self, meta: &Arc<Meta>, catalogue: &[Option<Arc<Series>>]) -> Window {
         let named = |(id, points): (u32, Vec<Point>)| Some((catalogue.get(id as usize)?.clone()?, points));
         let series = self.points.into_iter().filter_map(named).collect();
-        Window::new(self.from, self.to, Arc::clone(meta), series, self.samples, self.events)
+        self.settings.sort_by_key(|event| event.at);
+        let meta = settings_at(meta, &self.settings, self.from);
+        Window::new(self.from, self.to, meta, series, self.samples, self.events)
     }
 }

@@ -1,6 +1,6 @@
 //! The last seconds of a live run, in memory.
 
-use backwater_model::{Batch, Event, EventKind, Meta, Moment, Point, Registry, Series, Window};
+use backwater_model::{Batch, Event, EventKind, Meta, Moment, Point, Registry, Series, Window, settings_at};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -14,12 +14,14 @@ pub struct Ring {
     batches: VecDeque<(Moment, Batch)>,
     newest: Moment,
     absences: Vec<Event>,
+    /// Changes of settings that are too old to be held.
+    settings: Vec<Event>,
 }
 
 impl Ring {
     /// A ring of so many seconds.
     pub fn new(seconds: f64) -> Self {
-        Ring { seconds, batches: VecDeque::new(), newest: Moment(i64::MIN), absences: Vec::new() }
+        Ring { seconds, batches: VecDeque::new(), newest: Moment(i64::MIN), absences: Vec::new(), settings: Vec::new() }
     }
 
     /// Adds a batch and lets go of those that are too old.
@@ -29,9 +31,20 @@ impl Ring {
         self.batches.push_back((last, batch));
         while self.batches.front().is_some_and(|(last, _)| self.newest.seconds_since(*last) > self.seconds) {
             let old = self.batches.pop_front().map(|(_, batch)| batch.events).unwrap_or_default();
-            let absent = old.into_iter().filter(|event| event.kind == EventKind::Absent);
-            self.absences.extend(absent);
-            self.absences.truncate(ABSENCES);
+            for event in old {
+                match event.kind {
+                    EventKind::Absent if self.absences.len() < ABSENCES => self.absences.push(event),
+                    // Of a setting's changes the newest is the one that still holds.
+                    EventKind::Setting => {
+                        let same = |known: &Event| {
+                            known.source == event.source && known.fields.get("name") == event.fields.get("name")
+                        };
+                        self.settings.retain(|known| !same(known));
+                        self.settings.push(event);
+                    }
+                    _ => {}
+                }
+            }
         }
     }
 
@@ -54,18 +67,22 @@ impl Ring {
         let mut points: BTreeMap<u32, Vec<Point>> = BTreeMap::new();
         let mut samples = Vec::new();
         let mut events: Vec<Event> = self.absences.iter().filter(|event| event.at <= to).cloned().collect();
+        let mut settings = self.settings.clone();
         for (_, batch) in &self.batches {
             for point in batch.points.iter().filter(|point| within(point.at)) {
                 points.entry(point.series.0).or_default().push(*point);
             }
             samples.extend(batch.samples.iter().filter(|sample| within(sample.at)).cloned());
+            let changes = batch.events.iter().filter(|event| event.kind == EventKind::Setting && event.at < from);
+            settings.extend(changes.cloned());
             let told = |event: &&Event| within(event.at) || (event.kind == EventKind::Absent && event.at <= to);
             events.extend(batch.events.iter().filter(told).cloned());
         }
         let list = registry.since(0);
         let named = |(id, points): (u32, Vec<Point>)| Some((Arc::clone(list.get(id as usize)?), points));
         let series: Vec<(Arc<Series>, Vec<Point>)> = points.into_iter().filter_map(named).collect();
-        Window::new(from, to, meta, series, samples, events)
+        settings.sort_by_key(|event| event.at);
+        Window::new(from, to, settings_at(&meta, &settings, from), series, samples, events)
     }
 }
 
@@ -81,6 +98,28 @@ mod tests {
     use super::*;
     use backwater_model::Epoch;
     use backwater_model::catalogue::{VM_DIRTY, VM_WRITTEN};
+
+    #[test]
+    fn settings_are_those_in_force_when_a_window_begins() {
+        let mut ring = Ring::new(10.0);
+        let change = |second: i64, after: &str| {
+            let fields = [("name", "wal_keep_size"), ("before", "1GB"), ("after", after)];
+            let event = Event::new(Moment(second * 1_000_000), "main", EventKind::Setting, "changed", &fields);
+            Batch { events: vec![event], ..Batch::default() }
+        };
+        for (second, after) in [(1, "2GB"), (2, "0"), (20, "64MB"), (28, "4GB")] {
+            ring.push(change(second, after));
+        }
+        let target = backwater_model::Target { name: "main".into(), ..Default::default() };
+        let meta = Arc::new(Meta { targets: vec![target], ..Meta::default() });
+        let kept = |from: i64| {
+            let (from, to) = (Moment(from * 1_000_000), Moment(30_000_000));
+            let window = ring.window(Some(from), Some(to), Arc::clone(&meta), &Registry::new());
+            (window.meta.targets[0].settings.get("wal_keep_size").cloned(), window.events().len())
+        };
+        assert_eq!(kept(19), (Some("0".to_owned()), 2), "the newest of those that are no longer held");
+        assert_eq!(kept(25), (Some("64MB".to_owned()), 1));
+    }
 
     #[test]
     fn it_holds_the_last_seconds_and_what_was_said_to_be_absent() {
