@@ -5,6 +5,7 @@ use crate::device::DeviceView;
 use crate::grid::Lane;
 use crate::scene::Scene;
 use backwater_model::{DeclaredVolume, Meta, Track, Window, catalogue as cat};
+use std::ops::Range;
 
 /// Who set a ceiling.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +56,10 @@ pub(crate) struct Cap {
 /// A rate within these shares of the limit has reached it.
 const REACHED: (f64, f64) = (0.93, 1.1);
 
+/// The same over a stretch of so many seconds, at whose ends a lump may be missing or too much.
+const LUMPY: (f64, f64) = (0.7, 1.3);
+const LUMPY_S: usize = 8;
+
 /// A limit stands if it was read within so many seconds.
 const STANDS_S: usize = 3;
 
@@ -71,6 +76,16 @@ impl Cap {
         }
         let device = near(&self.rate.smooth(1));
         device.iter().zip(&group).map(|(device, group)| *device || *group).collect()
+    }
+
+    /// Whether what passed over a whole stretch is what the limit allows, for whoever waits for it without pause. Large writes
+    /// pass in lumps of several seconds' worth (a sync of 8 MiB at 2 MiB a second shows nothing for four seconds, then all of
+    /// it), so that no second is at the limit though the stretch is. Only for stretches of eight seconds or longer.
+    pub(crate) fn held_over(&self, range: &Range<usize>) -> bool {
+        let Some(limit) = self.limit.median(range).filter(|_| range.len() >= LUMPY_S) else { return false };
+        let stands = self.limit.values(range).len() * 2 >= range.len();
+        let near = |rate: &Lane| rate.mean(range).is_some_and(|rate| (LUMPY.0..=LUMPY.1).contains(&(rate / limit)));
+        stands && (near(&self.group_rate) || (!self.own_rate_seen() && near(&self.rate)))
     }
 
     /// Whether it is judged by its group's own rate.

@@ -4,7 +4,7 @@
 mod common;
 
 use backwater_diagnose::{Holder, Options, diagnose, replication_path, replication_queues, retention, warn};
-use backwater_model::{Moment, Severity, Window};
+use backwater_model::{Event, EventKind, Moment, Severity, Window};
 use common::wal_plant::{Keep, MIB, START_S, State, WalPlant};
 
 const S: &str = "walreceiver@10.0.0.2";
@@ -182,4 +182,22 @@ fn the_path_names_the_binding_hop() {
         let found = binding.as_ref().map(|binding| binding.stage.clone());
         assert_eq!(found, stage.map(|stage| format!("{stage}{S}")), "{binding:?}");
     }
+}
+
+#[test]
+fn a_setting_changed_meanwhile_counts_from_then_on() {
+    let (readings, _) = narrow().run();
+    let mut meta = narrow().meta();
+    meta.targets[0].settings.insert("wal_keep_size".into(), "8GB".into());
+    let fields = [("name", "wal_keep_size"), ("before", "8GB"), ("after", "512MB")];
+    let change = Event::new(at(20.0), "primary", EventKind::Setting, "wal_keep_size: '8GB' → '512MB'", &fields);
+    let mut readings = readings;
+    readings.events.push(change);
+    let window = readings.window(meta, START_S, START_S + 140.0);
+    let limit = |from: f64, to: f64| {
+        let part = window.slice(at(from), at(to));
+        retention(&part, "primary", S, at(to)).unwrap().limit_bytes.unwrap()
+    };
+    assert!(limit(0.0, 15.0) > 8_000.0 * MIB && limit(0.0, 35.0) < 600.0 * MIB);
+    assert!(limit(25.0, 35.0) < 600.0 * MIB, "also where the change lies before the window");
 }

@@ -9,7 +9,7 @@ use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::Lane;
 use crate::remedy::replication as remedy;
-use crate::replication::{Standby, free_bytes, keep_bytes, links, owners, setting_bytes, standbys, target};
+use crate::replication::{Standby, free_bytes, keep_bytes, known, links, owners, setting_bytes, standbys, target};
 use crate::scene::Scene;
 use backwater_model::{Figure, Remedy, Target, Unit, Window, catalogue as cat};
 use serde::Serialize;
@@ -63,7 +63,7 @@ pub struct StandbyAdvice {
 struct Measured<'a> {
     standby: &'a Standby,
     primary: &'a str,
-    settings: Option<&'a Target>,
+    settings: Option<Target>,
     range: Range<usize>,
     /// WAL made, bytes a second: over the time in which any was, and at most for ten seconds.
     mean: f64,
@@ -118,7 +118,7 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby, options: &SurviveOptions) ->
 
 /// Caps on writes that were reached, on the device of WAL of either side.
 fn reached<'a>(scene: &'a Scene<'_>, standby: &Standby) -> Vec<(&'a DeviceView, Cap)> {
-    let of_primary = standby.primary.as_deref().and_then(|name| target(scene.window, name));
+    let of_primary = standby.primary.as_deref().and_then(|name| known(scene.window, name));
     let own = of_primary.and_then(|known| known.wal_device.clone().or_else(|| known.data_device.clone()));
     let theirs = standby.peer.as_ref().and_then(|peer| peer.wal_device.clone());
     let mut list: Vec<(&DeviceView, Cap)> = Vec::new();
@@ -177,8 +177,8 @@ fn observed(scene: &Scene<'_>, seen: &Measured<'_>) -> Vec<Figure> {
     figures.add("link_limit_bytes_per_s", seen.link, Unit::BytesPerSecond, "ceiling of the link");
     figures.add("stream_lag_bytes", hops.stream.max(&seen.range), Unit::Bytes, "flushed here and not there, at most");
     figures.add("replay_lag_bytes", hops.replay.max(&seen.range), Unit::Bytes, "received and not replayed, at most");
-    figures.add("kept_bytes", keep_bytes(seen.settings), Unit::Bytes, "WAL kept for standbys (wal_keep_size)");
-    let free = free_bytes(scene.window, seen.settings, scene.window.to);
+    figures.add("kept_bytes", keep_bytes(seen.settings.as_ref()), Unit::Bytes, "WAL kept for standbys (wal_keep_size)");
+    let free = free_bytes(scene.window, seen.settings.as_ref(), scene.window.to);
     figures.add("free_bytes", free, Unit::Bytes, "free where WAL lies");
     figures.list()
 }
@@ -202,7 +202,7 @@ fn retention(scene: &Scene<'_>, seen: &Measured<'_>, options: &SurviveOptions, a
         figures.add("catch_up_s", spare.map(|spare| bytes / spare), Unit::Seconds, "to catch up afterwards");
         figures.list()
     };
-    let free = free_bytes(scene.window, seen.settings, scene.window.to);
+    let free = free_bytes(scene.window, seen.settings.as_ref(), scene.window.to);
     let fits = free.is_none_or(|free| bytes <= OF_FREE * free);
     if !fits {
         advice.notes.push(format!(
@@ -214,27 +214,28 @@ fn retention(scene: &Scene<'_>, seen: &Measured<'_>, options: &SurviveOptions, a
     }
     let labels = [("target", seen.primary), ("slot", seen.standby.name.as_str())];
     let has_slot = scene.window.track(cat::PG_SLOT_RESTART.name, &labels).is_some();
-    let old = seen.settings.and_then(|known| known.version_num).is_some_and(|version| version < 130_000);
-    if fits && !has_slot && keep_bytes(seen.settings).is_none_or(|kept| kept < bytes) {
-        advice.remedies.push(remedy::keep(seen.settings, bytes, predicted()));
+    let old = seen.settings.as_ref().and_then(|known| known.version_num).is_some_and(|version| version < 130_000);
+    if fits && !has_slot && keep_bytes(seen.settings.as_ref()).is_none_or(|kept| kept < bytes) {
+        advice.remedies.push(remedy::keep(seen.settings.as_ref(), bytes, predicted()));
     }
     if !has_slot {
         advice.remedies.push(remedy::new_slot(&seen.standby.name));
     }
     // 12 has no limit for slots: a size alone is safe there.
-    if !old && setting_bytes(seen.settings, "max_slot_wal_keep_size").is_none_or(|most| most < bytes) {
+    if !old && setting_bytes(seen.settings.as_ref(), "max_slot_wal_keep_size").is_none_or(|most| most < bytes) {
         let most = free.map_or(bytes, |free| bytes.min(OF_FREE * free));
         let figures = if fits { predicted() } else { Vec::new() };
-        advice.remedies.push(remedy::slot_cap(seen.settings, most, figures));
+        advice.remedies.push(remedy::slot_cap(seen.settings.as_ref(), most, figures));
     }
 }
 
 /// An archive, and a standby that reads it.
 fn archive(seen: &Measured<'_>) -> Vec<Remedy> {
-    let off = seen.settings.and_then(|known| known.settings.get("archive_mode")).is_none_or(|mode| mode == "off");
+    let off =
+        seen.settings.as_ref().and_then(|known| known.settings.get("archive_mode")).is_none_or(|mode| mode == "off");
     let mut list = Vec::new();
     if off {
-        list.push(remedy::archive(seen.settings, seen.mean));
+        list.push(remedy::archive(seen.settings.as_ref(), seen.mean));
     }
     list.push(remedy::restore(&seen.standby.name));
     list
@@ -258,5 +259,5 @@ fn compression(scene: &Scene<'_>, seen: &Measured<'_>, notes: &mut Vec<String>) 
         ));
         return None;
     }
-    remedy::compression(seen.settings, Some(saved))
+    remedy::compression(seen.settings.as_ref(), Some(saved))
 }

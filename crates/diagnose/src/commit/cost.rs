@@ -64,7 +64,7 @@ impl CommitCost {
             return Some(1);
         }
         let rows = self.per_commit_ms * 1e3 / (self.per_row_us * share);
-        (rows.is_finite() && rows < 1e15).then(|| (rows.ceil() as u64).max(1))
+        (rows.is_finite() && rows < 1e15).then(|| ((rows * (1.0 - 1e-9)).ceil() as u64).max(1))
     }
 }
 

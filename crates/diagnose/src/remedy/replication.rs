@@ -170,7 +170,7 @@ pub(crate) fn of_full_wal_device(scene: &Scene<'_>, name: &str, device: &DeviceV
             )
         });
     }
-    list.extend(compression(target(scene.window, name), None));
+    list.extend(compression(target(scene.window, name).as_ref(), None));
     list
 }
 
@@ -189,6 +189,7 @@ pub(crate) fn of_network(
         .collect();
     let mbit = needed.map_or("more than WAL is made".to_owned(), |rate| format!("{:.0} Mbit/s", rate * 8.0 / 1e6));
     let settings = standby.primary.as_deref().and_then(|name| target(scene.window, name));
+    let settings = settings.as_ref();
     let mut list = Vec::new();
     match (cause, link) {
         ("shaper", Some(link)) => {
@@ -256,13 +257,14 @@ pub(crate) fn of_standby_disk(
             )]
         }
     };
-    list.extend(compression(standby.primary.as_deref().and_then(|name| target(scene.window, name)), None));
+    list.extend(compression(standby.primary.as_deref().and_then(|name| target(scene.window, name)).as_ref(), None));
     list
 }
 
 /// For queries of the standby that hold replay up.
 pub(crate) fn of_conflict(scene: &Scene<'_>, standby: &Standby, cause: &str) -> Vec<Remedy> {
     let own = standby.peer.as_ref().and_then(|peer| target(scene.window, &peer.target));
+    let own = own.as_ref();
     let mut list = vec![
         command(
             "Find the queries that hold replay up, on the standby, and end the oldest",
@@ -312,6 +314,7 @@ pub(crate) fn of_pause(cause: &str) -> Vec<Remedy> {
 /// For replay that takes a whole processor.
 pub(crate) fn of_replay_cpu(scene: &Scene<'_>, standby: &Standby) -> Vec<Remedy> {
     let own = standby.peer.as_ref().and_then(|peer| target(scene.window, &peer.target));
+    let own = own.as_ref();
     let version = own.and_then(|target| target.version_num).unwrap_or(0);
     let mut list = Vec::new();
     if version >= 150_000 {
@@ -336,6 +339,7 @@ pub(crate) fn of_replay_cpu(scene: &Scene<'_>, standby: &Standby) -> Vec<Remedy>
 /// For a walsender that does not fill its socket.
 pub(crate) fn of_walsender(scene: &Scene<'_>, standby: &Standby, cause: &str) -> Vec<Remedy> {
     let settings = standby.primary.as_deref().and_then(|name| target(scene.window, name));
+    let settings = settings.as_ref();
     match cause {
         "wal-read" => vec![elsewhere(
             "Let the standby catch up from the archive instead".to_owned(),
@@ -369,7 +373,7 @@ pub(crate) fn of_gone(scene: &Scene<'_>, primary: &str, name: &str) -> Vec<Remed
         Vec::new(),
         "None.",
     )];
-    list.extend(more_kept(target(scene.window, primary), None));
+    list.extend(more_kept(target(scene.window, primary).as_ref(), None));
     list
 }
 
@@ -387,7 +391,7 @@ pub(crate) fn of_slot(scene: &Scene<'_>, primary: &str, slot: &str, kept: &Reten
     )];
     if kept.holder == Holder::Disk {
         let room = kept.limit_bytes.map_or(10.0 * 1024.0 * MIB, |limit| limit * 0.5);
-        list.push(slot_cap(target(scene.window, primary), room, Vec::new()));
+        list.push(slot_cap(target(scene.window, primary).as_ref(), room, Vec::new()));
     }
     list
 }
@@ -395,6 +399,7 @@ pub(crate) fn of_slot(scene: &Scene<'_>, primary: &str, slot: &str, kept: &Reten
 /// For a standby whose WAL is gone.
 pub(crate) fn of_removed(scene: &Scene<'_>, primary: &str, name: Option<&str>) -> Vec<Remedy> {
     let settings = target(scene.window, primary);
+    let settings = settings.as_ref();
     let archives = settings.and_then(|target| target.settings.get("archive_mode")).is_some_and(|mode| mode != "off");
     let name = name.unwrap_or("the standby");
     let rebuild = elsewhere(
@@ -421,6 +426,7 @@ pub(crate) fn of_removed(scene: &Scene<'_>, primary: &str, name: Option<&str>) -
 /// Ahead of time: more is kept for a standby.
 pub(crate) fn of_retention(scene: &Scene<'_>, primary: &str, standby: &str, kept: &Retention) -> Vec<Remedy> {
     let settings = target(scene.window, primary);
+    let settings = settings.as_ref();
     let growth = (kept.inflow_bytes_per_s - kept.outflow_bytes_per_s).max(0.0);
     // What another hour at this rate takes.
     let bytes = kept.level_bytes + growth * 3_600.0;

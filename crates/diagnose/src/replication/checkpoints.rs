@@ -55,7 +55,8 @@ pub(crate) struct Checkpoints {
 impl Checkpoints {
     /// Those of a target, seen from `at`, with `inflow` bytes of WAL a second; none where its redo position is unknown.
     pub(crate) fn of(window: &Window, target: &str, at: Moment, inflow: f64) -> Option<Self> {
-        let settings = super::target(window, target);
+        let settings = super::target_at(window, target, at);
+        let settings = settings.as_ref();
         let own = [("target", target)];
         let redo = window.track(cat::PG_CHECKPOINT_REDO.name, &own)?;
         let head = window.track(cat::PG_WAL_INSERT.name, &own)?;

@@ -72,7 +72,7 @@ fn held(scene: &Scene<'_>, standby: &Standby) -> Option<Lag> {
 /// What leaves the stream: flushed by the standby; where its word is too rare, what it acknowledged.
 fn out(standby: &Standby) -> Lane {
     let hops = &standby.hops;
-    hops.received_rate.or(&standby.tcp.acked).or(&hops.sent_rate)
+    hops.received_rate.or(&standby.tcp.acked_lane).or(&hops.sent_rate)
 }
 
 fn behind(level: &Lane, inflow: &Lane, outflow: &Lane, least: f64) -> Option<(Range<usize>, usize)> {

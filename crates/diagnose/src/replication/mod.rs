@@ -18,7 +18,7 @@ mod tcp;
 
 use crate::scene::Scene;
 use backwater_model::catalogue::{self as cat, Def};
-use backwater_model::{Path, Target, Track, Window};
+use backwater_model::{EventKind, Meta, Moment, Path, Target, Track, Window};
 
 pub use queues::{replication_queues, retained_queue, standby_queues};
 pub use retention::{Holder, Retention, retention};
@@ -28,7 +28,7 @@ pub(crate) use hops::Hops;
 pub(crate) use lag::{Lag, Lags, lags};
 pub(crate) use link::{CeilingKind, Link, links};
 pub(crate) use path::{owners, walsender_activity};
-pub(crate) use peer::{Activity, Doing, Peer, activity};
+pub(crate) use peer::{Activity, Doing, Peer, activity, candidates};
 pub(crate) use retention::{free as free_bytes, keep_bytes};
 pub(crate) use tcp::Tcp;
 
@@ -111,8 +111,20 @@ pub(crate) fn standby_row<'a>(window: &'a Window, def: &Def, primary: &str, stan
     window.track(def.name, &[("target", primary), ("standby", standby)])
 }
 
-/// A target's own words about itself.
-pub(crate) fn target<'a>(window: &'a Window, name: &str) -> Option<&'a Target> {
+/// A target's own words about itself, its settings being those in force at a moment.
+pub(crate) fn target_at(window: &Window, name: &str, at: Moment) -> Option<Target> {
+    let mut meta = Meta { targets: vec![known(window, name)?.clone()], ..Meta::default() };
+    window.events_of(EventKind::Setting).filter(|event| event.at <= at).for_each(|event| meta.note_setting(event));
+    meta.targets.pop()
+}
+
+/// The same at the end of a window.
+pub(crate) fn target(window: &Window, name: &str) -> Option<Target> {
+    target_at(window, name, window.to)
+}
+
+/// A target as it was when the window began.
+pub(crate) fn known<'a>(window: &'a Window, name: &str) -> Option<&'a Target> {
     window.meta.targets.iter().find(|target| target.name == name)
 }
 

@@ -14,10 +14,10 @@ pub(crate) fn stream(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>)
     let hops = &standby.hops;
     let queue = |name: String, level: &Lane, inflow: &Lane, outflow: &Lane| queue(name, level, inflow, outflow, range);
     let sent = &hops.sent_rate;
-    let arrived = hops.received_rate.or(&standby.tcp.acked);
+    let arrived = hops.received_rate.or(&standby.tcp.acked_lane);
     let queues = vec![
         queue(standby.queue("send"), &hops.send, &hops.flushed_rate, sent),
-        queue(format!("host.tcp@{}", standby.name), &standby.tcp.notsent, sent, &standby.tcp.acked),
+        queue(format!("host.tcp@{}", standby.name), &standby.tcp.notsent, sent, &standby.tcp.acked_lane),
         queue(standby.queue("standby_write"), &hops.in_flight, sent, &arrived),
     ];
     Path {
@@ -161,7 +161,7 @@ fn startup(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Stage 
 }
 
 fn wal_device(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Stage {
-    let target = standby.primary.as_deref().and_then(|name| super::target(scene.window, name));
+    let target = standby.primary.as_deref().and_then(|name| super::known(scene.window, name));
     let dev = target.and_then(|target| target.wal_device.clone().or_else(|| target.data_device.clone()));
     let device = dev.as_ref().and_then(|dev| scene.devices.iter().find(|device| device.dev == *dev));
     let shares = Shares {

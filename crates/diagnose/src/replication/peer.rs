@@ -23,7 +23,7 @@ pub(crate) struct Peer {
 impl Peer {
     pub(crate) fn of(scene: &Scene<'_>, target: String) -> Self {
         let gauge = |name| scene.grid.gauge(scene.window.track(name, &[("target", &target)]));
-        let known = super::target(scene.window, &target);
+        let known = super::known(scene.window, &target);
         let device = |role: Role| {
             let devices = scene.window.meta.devices.iter();
             let mut with_role = devices.filter(|device| device.roles.contains(&(role, target.clone())));
@@ -64,7 +64,7 @@ pub(crate) fn candidates(window: &Window) -> Vec<String> {
 pub(crate) fn of(window: &Window, primary: &str, standby: &str) -> Option<String> {
     let candidates: Vec<String> = candidates(window).into_iter().filter(|name| name != primary).collect();
     let slot = |name: &String| {
-        let settings = super::target(window, name).map(|target| &target.settings);
+        let settings = super::known(window, name).map(|target| &target.settings);
         settings.and_then(|settings| settings.get("primary_slot_name")).is_some_and(|slot| slot == standby)
     };
     let called = |name: &String| {

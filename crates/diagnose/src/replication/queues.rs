@@ -67,6 +67,7 @@ pub fn retained_queue(window: &Window, primary: &str, standby: &str) -> QueueSpe
     let and =
         |name: &'static str, labels: &[Label<'_>]| Source::Sum([level.clone(), vec![term(name, labels, 1.0)]].concat());
     let settings = target(window, primary);
+    let settings = settings.as_ref();
     // In whole segments: the one in which the standby reads goes once the head is more than the kept ones past it.
     let size = segment(settings);
     let kept = |bytes: Option<f64>| bytes.map(|bytes| Source::Fixed((bytes / size).ceil() * size + size));

@@ -5,7 +5,7 @@
 //! (PostgreSQL `KeepLogSeg`, `RemoveOldXlogFiles`, `InvalidateObsoleteReplicationSlots`).
 
 use super::checkpoints::{Checkpoints, bytes, segment};
-use super::{standby_row, target};
+use super::{standby_row, target_at};
 use backwater_model::{Moment, Span, Target, Track, Window, catalogue as cat};
 use serde::Serialize;
 
@@ -62,8 +62,9 @@ struct Positions {
 /// The retention of WAL for one standby (or slot) of a primary as it stood at a moment. None where the head of WAL or the
 /// standby's position is unknown.
 pub fn retention(window: &Window, primary: &str, standby: &str, at: Moment) -> Option<Retention> {
-    let settings = target(window, primary);
-    let positions = positions(window, primary, standby, at)?;
+    let settings = target_at(window, primary, at);
+    let settings = settings.as_ref();
+    let positions = positions(window, primary, standby, at, segment(settings))?;
     let (holder, limit) = limit(window, settings, &positions, primary, standby, at);
     let level = (positions.head - positions.needed).max(0.0);
     let growth = positions.inflow - positions.outflow;
@@ -95,7 +96,7 @@ fn rate(track: Track<'_>, at: Moment) -> Option<f64> {
     track.between(at - Span::from_seconds(RATE_S), at).rate()
 }
 
-fn positions(window: &Window, primary: &str, standby: &str, at: Moment) -> Option<Positions> {
+fn positions(window: &Window, primary: &str, standby: &str, at: Moment, size: f64) -> Option<Positions> {
     let head = window.track(cat::PG_WAL_INSERT.name, &[("target", primary)])?;
     let now = head.at(at, GONE_S)?;
     let inflow = rate(head, at)?;
@@ -111,7 +112,6 @@ fn positions(window: &Window, primary: &str, standby: &str, at: Moment) -> Optio
     if last.epoch != now.epoch {
         return None;
     }
-    let size = segment(target(window, primary));
     let needed = if connected || slot.is_some() { last.value } else { (last.value / size).floor() * size };
     let moving = connected.then(|| rate(track, at)).flatten().unwrap_or(0.0);
     Some(Positions { head: now.value, needed, inflow, outflow: moving, connected, slot: slot.is_some() })

@@ -5,31 +5,58 @@
 //! compared with the time on the clock, for compared with the connection's busy time it is half even when all is well
 //! (net/ipv4/tcp_output.c, `tcp_chrono_start`; gerrit 05b055e89121).
 
-use crate::grid::Lane;
+use crate::grid::{Grid, Lane};
 use crate::scene::Scene;
 use backwater_model::catalogue::{self as cat, Def};
-use backwater_model::{Kind, Track};
+use backwater_model::{Kind, Point, Track, rate_between};
 use std::ops::Range;
 
 /// Unsent bytes from which a connection has more than it can send: several of the largest segments.
 pub(crate) const STANDING: f64 = 64.0 * 1024.0;
 
+/// A stretch must be covered by a counter's readings for this share to have a rate.
+const COVERED: f64 = 0.5;
+
+/// A counter over a connection's lives. Readings may be rare while the host is busy, which is when they matter: what it gained
+/// from one to the next is exact, however long that is.
+pub(crate) struct Counter {
+    grid: Grid,
+    lives: Vec<Vec<Point>>,
+}
+
+impl Counter {
+    /// Units a second over a stretch, from the readings within it (and the nearest ones around it).
+    pub(crate) fn mean(&self, range: &Range<usize>) -> Option<f64> {
+        let (from, to) = self.grid.span(range);
+        let (mut gained, mut covered) = (0.0, 0.0);
+        for pair in self.lives.iter().flat_map(|life| life.windows(2)) {
+            let Ok(rate) = rate_between(&pair[0], &pair[1], 0.0) else { continue };
+            let within = pair[1].at.min(to).seconds_since(pair[0].at.max(from));
+            if within > 0.0 {
+                gained += rate.per_second * within;
+                covered += within;
+            }
+        }
+        (covered >= COVERED * to.seconds_since(from) && covered > 0.0).then(|| gained / covered)
+    }
+}
+
 /// One connection, over its reconnections.
 pub(crate) struct Tcp {
-    /// Share of time with data to send.
-    pub(crate) busy: Lane,
-    /// Share of time held by the peer's receive window.
-    pub(crate) rwnd: Lane,
-    /// Share of time held by the own send buffer.
-    pub(crate) sndbuf: Lane,
+    /// Time with data to send, in microseconds.
+    busy: Counter,
+    /// Time held by the peer's receive window, and by the own send buffer.
+    rwnd: Counter,
+    sndbuf: Counter,
     /// Written by the walsender, not yet sent.
     pub(crate) notsent: Lane,
-    /// Acknowledged, bytes a second.
-    pub(crate) acked: Lane,
-    /// Segments sent again, a second.
-    pub(crate) retransmits: Lane,
-    /// Segments sent, a second.
-    pub(crate) segments: Lane,
+    /// Acknowledged, in bytes.
+    pub(crate) acked: Counter,
+    /// The same, bytes a second in each second.
+    pub(crate) acked_lane: Lane,
+    /// Segments sent again, and sent.
+    pub(crate) retransmits: Counter,
+    pub(crate) segments: Counter,
     /// Smallest round trip in seconds.
     pub(crate) min_rtt_s: Lane,
     /// The window that the peer offers.
@@ -49,25 +76,27 @@ pub(crate) struct TcpShares {
 impl Tcp {
     pub(crate) fn of(scene: &Scene<'_>, primary: &str, standby: &str) -> Self {
         let pids = walsenders(scene, primary, standby);
-        let lane = |def: &Def| {
-            let mut joined = scene.grid.unknown();
-            for pid in &pids {
-                let labels = [("target", primary), ("pid", pid.as_str())];
-                for track in scene.window.tracks(def.name, &labels) {
-                    joined = joined.or(&of_track(scene, track));
-                }
-            }
-            joined
+        let labels: Vec<_> = pids.iter().map(|pid| [("target", primary), ("pid", pid.as_str())]).collect();
+        let tracks = |def: &Def| -> Vec<Track<'_>> {
+            labels.iter().flat_map(|labels| scene.window.tracks(def.name, labels)).collect()
         };
-        let share = |def: &Def| lane(def).map(|us| (us / 1e6).clamp(0.0, 1.0));
+        let lane = |def: &Def| {
+            let each = tracks(def).into_iter().map(|track| of_track(scene, track));
+            each.fold(scene.grid.unknown(), |joined, lane| joined.or(&lane))
+        };
+        let counter = |def: &Def| Counter {
+            grid: scene.grid,
+            lives: tracks(def).into_iter().map(|track| track.points.to_vec()).collect(),
+        };
         Tcp {
-            busy: share(&cat::TCP_BUSY),
-            rwnd: share(&cat::TCP_RWND_LIMITED),
-            sndbuf: share(&cat::TCP_SNDBUF_LIMITED),
+            busy: counter(&cat::TCP_BUSY),
+            rwnd: counter(&cat::TCP_RWND_LIMITED),
+            sndbuf: counter(&cat::TCP_SNDBUF_LIMITED),
             notsent: lane(&cat::TCP_NOTSENT),
-            acked: lane(&cat::TCP_ACKED),
-            retransmits: lane(&cat::TCP_RETRANSMITS),
-            segments: lane(&cat::TCP_SEGMENTS_OUT),
+            acked: counter(&cat::TCP_ACKED),
+            acked_lane: lane(&cat::TCP_ACKED),
+            retransmits: counter(&cat::TCP_RETRANSMITS),
+            segments: counter(&cat::TCP_SEGMENTS_OUT),
             min_rtt_s: lane(&cat::TCP_MIN_RTT).map(|us| us / 1e6),
             window: lane(&cat::TCP_PEER_WINDOW),
         }
@@ -76,11 +105,12 @@ impl Tcp {
     /// Shares over a stretch; none where the timers were not seen.
     pub(crate) fn shares(&self, range: &Range<usize>) -> Option<TcpShares> {
         let standing = self.notsent.values(range);
+        let share = |time: &Counter| time.mean(range).map(|us| (us / 1e6).clamp(0.0, 1.0));
         let count = standing.iter().filter(|bytes| **bytes >= STANDING).count();
         Some(TcpShares {
-            busy: self.busy.mean(range)?,
-            rwnd: self.rwnd.mean(range)?,
-            sndbuf: self.sndbuf.mean(range).unwrap_or(0.0),
+            busy: share(&self.busy)?,
+            rwnd: share(&self.rwnd)?,
+            sndbuf: share(&self.sndbuf).unwrap_or(0.0),
             standing: if standing.is_empty() { return None } else { count as f64 / standing.len() as f64 },
         })
     }

@@ -4,6 +4,7 @@
 
 use super::wal_evidence::draft;
 use crate::figures::Figures;
+use crate::replication::candidates;
 use crate::scene::Scene;
 use backwater_model::{Activation, Confidence, Finding, Remedy, Severity, Track, Unit, catalogue as cat};
 
@@ -21,7 +22,13 @@ const MISSED: f64 = 1.0;
 /// The findings of a window: at most one a server.
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
     let tracks = scene.window.tracks(cat::PG_HEARTBEATS.name, &[]).filter(|track| !track.points.is_empty());
-    tracks.filter_map(|track| of_server(scene, track.series.labels.get("target")?)).collect()
+    let targets = tracks.filter_map(|track| track.series.labels.get("target"));
+    // A standby takes no writes: nobody fails over from it.
+    let standbys = candidates(scene.window);
+    targets
+        .filter(|target| standbys.iter().all(|standby| standby != target))
+        .filter_map(|target| of_server(scene, target))
+        .collect()
 }
 
 fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {

@@ -23,6 +23,9 @@ const STORES: f64 = 0.5;
 /// Share of a stretch in which a cap must be reached, or the device be full, to be the reason.
 const MOSTLY: f64 = 0.5;
 
+/// A device busier than this could not do twice as much.
+const NOT_BUSY: f64 = 0.5;
+
 /// What the standby's device was held by.
 pub(super) enum Held<'a> {
     Cap(Box<Cap>, &'a DeviceView),
@@ -134,8 +137,12 @@ fn device<'a>(scene: &'a Scene<'_>, standby: &Standby, wal: bool, range: &Range<
     let Some(device) = dev.and_then(|dev| scene.devices.iter().find(|device| device.dev == *dev)) else {
         return Held::Unseen;
     };
+    let idle = device.busy.mean(range).is_some_and(|busy| busy <= NOT_BUSY);
     let counts = |cap: &Cap| cap.op == Op::Any || cap.op == op;
-    let reached = caps::of(scene, device).into_iter().filter(counts).find(|cap| mostly(&cap.reached(), range));
+    let reached = caps::of(scene, device)
+        .into_iter()
+        .filter(counts)
+        .find(|cap| mostly(&cap.reached(), range) || (cap.held_over(range) && idle));
     match reached {
         Some(cap) => Held::Cap(Box::new(cap), device),
         None if mostly(&device_saturated::full(scene, device), range) => Held::Full(device),

@@ -119,7 +119,7 @@ fn silent(scene: &Scene<'_>, primary: &str, standby: &Standby) -> Option<Lost> {
     let row = |def| standby_row(scene.window, def, primary, &standby.name);
     let ages = row(&cat::PG_REPL_REPLY_AGE)?;
     let last = ages.points.last().filter(|point| scene.window.to.seconds_since(point.at) <= 3.0)?;
-    let longest = seconds(target(scene.window, primary), "wal_sender_timeout").filter(|limit| *limit > 0.0);
+    let longest = seconds(target(scene.window, primary).as_ref(), "wal_sender_timeout").filter(|limit| *limit > 0.0);
     let least = longest.map_or(SILENT_S, |limit| SILENT_S.min(limit * 0.5).max(5.0));
     // The age is by the standby's clock: that it grew as time went by says that no word came.
     let first =

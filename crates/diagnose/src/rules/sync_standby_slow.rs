@@ -89,7 +89,7 @@ fn of_primary(scene: &Scene<'_>, behinds: &[Behind], name: &str) -> Option<Findi
     let mut missing = Missing::default();
     missing.unless(scene.window, sync.is_none_or(|behind| behind.standby.peer.is_some()), &unseen::STANDBY);
     finding.unseen = missing.list();
-    finding.remedies = remedy::of_sync(target(scene.window, name));
+    finding.remedies = remedy::of_sync(target(scene.window, name).as_ref());
     Some(finding)
 }
 

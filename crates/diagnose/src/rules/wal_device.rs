@@ -3,7 +3,7 @@
 use super::wal_evidence::Behind;
 use crate::device::DeviceView;
 use crate::grid::Lane;
-use crate::replication::target;
+use crate::replication::known;
 use crate::scene::Scene;
 use crate::waits::{foreground, on_wal};
 use backwater_model::{Sample, catalogue as cat};
@@ -37,7 +37,7 @@ pub(super) fn all<'a>(scene: &'a Scene<'_>, behinds: &[Behind]) -> Vec<WalDevice
 }
 
 fn of_target<'a>(scene: &'a Scene<'_>, behinds: &[Behind], name: &str) -> Option<WalDevice<'a>> {
-    let known = target(scene.window, name)?;
+    let known = known(scene.window, name)?;
     let own = known.wal_device.as_ref().filter(|dev| known.data_device.as_ref() != Some(*dev));
     let dev = known.wal_device.as_ref().or(known.data_device.as_ref())?;
     let ours = behinds.iter().filter(|behind| behind.standby.primary.as_deref() == Some(name));

@@ -32,11 +32,12 @@ fn of_server(scene: &Scene<'_>, wal: &WalDevice<'_>) -> Option<Finding> {
     let quiet = wal.device.busy.smooth(1).flags(|busy| busy <= NOT_BUSY);
     let caps = caps::of(scene, wal.device);
     let reached = caps.iter().filter(|cap| cap.op != Op::Read).filter_map(|cap| {
-        let mut flags = both(&cap.reached(), &waiting);
-        if cap.owner != CapOwner::Declared {
-            flags = both(&flags, &quiet);
-        }
-        let (range, seconds) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
+        let waits = if cap.owner == CapOwner::Declared { waiting.clone() } else { both(&waiting, &quiet) };
+        let at_limit = longest(&episodes(&both(&cap.reached(), &waits), LEAST_S, BRIDGE_S));
+        // What is written in lumps is at the limit over the whole stretch, not in each of its seconds.
+        let standing = both(&waits, &cap.limit.flags(|limit| limit > 0.0));
+        let lumps = longest(&episodes(&standing, LEAST_S, BRIDGE_S)).filter(|(range, _)| cap.held_over(range));
+        let (range, seconds) = [at_limit, lumps].into_iter().flatten().max_by_key(|(_, seconds)| *seconds)?;
         Some((cap, range, seconds))
     });
     let (cap, range, seconds) = reached.max_by_key(|(_, _, seconds)| *seconds)?;
