@@ -4,7 +4,7 @@
 use crate::{run, tidy};
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Commands that tests of the host need, and the Debian package of each.
@@ -18,10 +18,65 @@ pub(crate) fn all() -> anyhow::Result<()> {
     tests()
 }
 
+/// What every major version of the server must pass; the rest of the probe's tests run on one version. Most of their
+/// time is waiting, so that more of them than processors run at once.
+const ON_EVERY_MAJOR: [&str; 6] = [
+    "sessions_locks_and_counters",
+    "log_lines_become_events",
+    "a_role_without_pg_monitor_sees_less_and_is_told_so",
+    "resets_begin_an_epoch_of_their_view_alone",
+    "a_standby_is_seen_from_both_ends",
+    "every_hop_is_told",
+];
+
 pub(crate) fn tests() -> anyhow::Result<()> {
     install_tools()?;
     run::step("build", "cargo", &["build", "--workspace", "--bins", "--examples", "--locked"])?;
-    cargo_test()
+    let mut tally = Tally::default();
+    let everything = ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"];
+    let mut passed = cargo_test(&mut tally, &everything, None)?;
+    passed &= on_every_major(&mut tally)?;
+    tally.told(passed)
+}
+
+/// Runs the probe's essential tests on every server that the lab's tests have downloaded.
+fn on_every_major(tally: &mut Tally) -> anyhow::Result<bool> {
+    let servers = downloaded();
+    if servers.is_empty() {
+        let cache = cache_dir().display().to_string();
+        tally.skipped.push(format!("the probe on every major version: needs downloaded servers in {cache}"));
+        return Ok(true);
+    }
+    let mut arguments =
+        vec!["test", "-p", "backwater-probe", "--test", "postgres*", "--locked", "--no-fail-fast", "--"];
+    arguments.extend(["--show-output", "--test-threads=4"]);
+    arguments.extend(ON_EVERY_MAJOR);
+    let before = tally.passed;
+    let passed = cargo_test(tally, &arguments, Some(&servers.join(":")))?;
+    let ran = tally.passed - before;
+    if passed && ran != ON_EVERY_MAJOR.len() as u64 {
+        bail!("{ran} of the {} tests of every major version ran: was one renamed?", ON_EVERY_MAJOR.len());
+    }
+    Ok(passed)
+}
+
+/// Where the lab keeps the servers that it downloads: `cache_dir` of crates/lab/src/servers/download.rs.
+fn cache_dir() -> PathBuf {
+    if is_root().unwrap_or(false) {
+        return PathBuf::from("/var/cache/backwater");
+    }
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    home.unwrap_or_else(std::env::temp_dir).join("backwater")
+}
+
+/// Directories of the programs of every downloaded server, the oldest first.
+fn downloaded() -> Vec<String> {
+    let entries = std::fs::read_dir(cache_dir()).into_iter().flatten().flatten();
+    let bins = entries.map(|entry| entry.path().join("bin")).filter(|bin| bin.join("postgres").exists());
+    let mut bins: Vec<String> = bins.map(|bin| bin.display().to_string()).collect();
+    bins.sort();
+    bins
 }
 
 fn is_root() -> anyhow::Result<bool> {
@@ -75,20 +130,36 @@ impl Tally {
         self.passed += number(" passed").unwrap_or(0);
         self.failed += number(" failed").unwrap_or(0);
     }
+
+    /// Says how it went; an error where a test failed, or was skipped as root.
+    #[allow(clippy::print_stdout)]
+    fn told(&self, passed: bool) -> anyhow::Result<()> {
+        for skipped in &self.skipped {
+            println!("skipped: {skipped}");
+        }
+        println!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped.len());
+        if !passed {
+            bail!("tests failed");
+        }
+        if is_root()? && !self.skipped.is_empty() {
+            bail!("as root nothing may be skipped");
+        }
+        Ok(())
+    }
 }
 
+/// Runs tests, on these servers where some are named, and adds what their lines say. Whether all passed.
 #[allow(clippy::print_stdout, clippy::print_stderr)]
-fn cargo_test() -> anyhow::Result<()> {
-    let arguments = ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"];
+fn cargo_test(tally: &mut Tally, arguments: &[&str], servers: Option<&str>) -> anyhow::Result<bool> {
     eprintln!("==> tests: cargo {}", arguments.join(" "));
-    let mut child = Command::new("cargo")
-        .args(arguments)
-        .current_dir(run::workspace()?)
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start cargo")?;
+    let mut command = Command::new("cargo");
+    command.args(arguments).current_dir(run::workspace()?).stdout(Stdio::piped());
+    if let Some(servers) = servers {
+        eprintln!("==> on {servers}");
+        command.env("BACKWATER_PG_BINS", servers);
+    }
+    let mut child = command.spawn().context("cannot start cargo")?;
     let stdout = child.stdout.take().context("cargo has no output")?;
-    let mut tally = Tally::default();
     let mut failing = false;
     for line in BufReader::new(stdout).lines() {
         let line = line?;
@@ -102,16 +173,5 @@ fn cargo_test() -> anyhow::Result<()> {
             println!("{line}");
         }
     }
-    let status = child.wait()?;
-    for skipped in &tally.skipped {
-        println!("skipped: {skipped}");
-    }
-    println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped.len());
-    if !status.success() {
-        bail!("tests failed");
-    }
-    if is_root()? && !tally.skipped.is_empty() {
-        bail!("as root nothing may be skipped");
-    }
-    Ok(())
+    Ok(child.wait()?.success())
 }

@@ -27,16 +27,21 @@ pub fn installed() -> Vec<PathBuf> {
     newest.into_iter().collect()
 }
 
-/// Runs a test on every server there is; the test's name is for the one line that tells there is none.
+/// Runs a test on every server there is, two at a time since most of it is waiting; the test's name is for the one
+/// line that tells there is none.
 #[allow(dead_code)]
-pub fn on_each(name: &str, test: impl Fn(&Path)) {
+pub fn on_each(name: &str, test: impl Fn(&Path) + Sync) {
     let servers = installed();
     if servers.is_empty() {
         eprintln!("skipped: {name}: needs PostgreSQL (postgres and initdb on PATH, or BACKWATER_PG_BIN)");
     }
-    for bin in servers {
-        eprintln!("{name}: {}", bin.display());
-        test(&bin);
+    for some in servers.chunks(2) {
+        std::thread::scope(|scope| {
+            for bin in some {
+                eprintln!("{name}: {}", bin.display());
+                scope.spawn(|| test(bin));
+            }
+        });
     }
 }
 
