@@ -5,8 +5,8 @@
 
 use crate::bson::{elements, kind};
 use crate::{Damage, Limits};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// What type a metric had in the reference document. Every value is a 64-bit integer all the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,13 +41,24 @@ pub struct Metric {
 }
 
 /// The metrics of a chunk, in the order in which they are stored.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Schema {
     metrics: Vec<Metric>,
-    by_path: HashMap<String, usize>,
+    /// Places of the metrics, by path; made when one is first looked up.
+    by_path: OnceLock<Vec<u32>>,
     time: Option<usize>,
     skeleton: Vec<u8>,
+    /// What it takes in memory, nearly.
+    bytes: usize,
 }
+
+impl PartialEq for Schema {
+    fn eq(&self, other: &Self) -> bool {
+        self.skeleton == other.skeleton
+    }
+}
+
+impl Eq for Schema {}
 
 impl Schema {
     /// Every metric, in order.
@@ -57,7 +68,14 @@ impl Schema {
 
     /// The place of a metric.
     pub fn position(&self, path: &str) -> Option<usize> {
-        self.by_path.get(path).copied()
+        let path_at = |place: &u32| self.metrics.get(*place as usize).map_or("", |metric| metric.path.as_str());
+        let by_path = self.by_path.get_or_init(|| {
+            let mut places: Vec<u32> = (0..self.metrics.len() as u32).collect();
+            places.sort_unstable_by(|one, other| path_at(one).cmp(path_at(other)));
+            places
+        });
+        let found = by_path.binary_search_by(|place| path_at(place).cmp(path)).ok()?;
+        by_path.get(found).map(|place| *place as usize)
     }
 
     /// The place of the time at which a sample was begun (`start`), which every mongod writes.
@@ -65,15 +83,9 @@ impl Schema {
         self.time
     }
 
-    fn bytes(&self) -> usize {
-        // Each name is there twice: in its metric, and in the table that finds it.
-        2 * self.metrics.iter().map(|metric| metric.path.len() + size_of::<Metric>()).sum::<usize>()
-            + self.skeleton.len()
-    }
-
     fn of_skeleton(skeleton: &[u8], limits: &Limits) -> Result<Schema, Damage> {
-        let mut names =
-            Names { limits, name_bytes: 0, metrics: Vec::new(), by_path: HashMap::new(), repeats: HashMap::new() };
+        let mut metrics = Vec::new();
+        let mut name_bytes = 0;
         let mut prefix = String::new();
         let mut ends = Vec::new();
         let mut rest = skeleton;
@@ -92,47 +104,49 @@ impl Schema {
                 prefix.push('.');
                 continue;
             }
-            for metric in kinds(*kind) {
-                let suffix = if *metric == MetricKind::TimestampIncrement { ".inc" } else { "" };
-                names.add(format!("{prefix}{key}{suffix}"), *metric)?;
-            }
-        }
-        let time = names.metrics.iter().position(|metric| metric.path == "start" && metric.kind == MetricKind::Date);
-        Ok(Schema { metrics: names.metrics, by_path: names.by_path, time, skeleton: skeleton.to_vec() })
-    }
-}
-
-struct Names<'l> {
-    limits: &'l Limits,
-    name_bytes: usize,
-    metrics: Vec<Metric>,
-    by_path: HashMap<String, usize>,
-    /// The last number given to a path that came again: searching from 2 each time would be quadratic.
-    repeats: HashMap<String, usize>,
-}
-
-impl Names<'_> {
-    fn add(&mut self, mut path: String, kind: MetricKind) -> Result<(), Damage> {
-        if self.by_path.contains_key(&path) {
-            let last = self.repeats.entry(path.clone()).or_insert(1);
-            loop {
-                *last += 1;
-                let numbered = format!("{path}#{last}");
-                if !self.by_path.contains_key(&numbered) {
-                    path = numbered;
-                    break;
+            for kind in kinds(*kind) {
+                let suffix = if *kind == MetricKind::TimestampIncrement { ".inc" } else { "" };
+                let path = [&prefix, &*key, suffix].concat();
+                name_bytes += path.len();
+                if name_bytes > limits.name_bytes {
+                    let (claimed, limit) = (name_bytes as u64, limits.name_bytes as u64);
+                    return Err(Damage::TooLarge { what: "bytes of metrics' names", claimed, limit });
                 }
+                metrics.push(Metric { path, kind: *kind });
             }
         }
-        self.name_bytes += path.len();
-        if self.name_bytes > self.limits.name_bytes {
-            let (claimed, limit) = (self.name_bytes as u64, self.limits.name_bytes as u64);
-            return Err(Damage::TooLarge { what: "bytes of metrics' names", claimed, limit });
+        for (place, path) in repeated(&metrics) {
+            metrics[place].path = path;
         }
-        self.by_path.insert(path.clone(), self.metrics.len());
-        self.metrics.push(Metric { path, kind });
-        Ok(())
+        let time = metrics.iter().position(|metric| metric.path == "start" && metric.kind == MetricKind::Date);
+        let bytes = name_bytes + skeleton.len() + metrics.len() * (size_of::<Metric>() + size_of::<u32>());
+        Ok(Schema { metrics, by_path: OnceLock::new(), time, skeleton: skeleton.to_vec(), bytes })
     }
+}
+
+/// New names for metrics whose path was there before: the path with the next number that no other metric has.
+fn repeated(metrics: &[Metric]) -> Vec<(usize, String)> {
+    // How often each path was there, or the last number given to it: searching from 2 each time would be quadratic.
+    let mut known: HashMap<&str, usize> = HashMap::with_capacity(metrics.len());
+    let again = metrics.iter().enumerate().filter(|(_, metric)| known.insert(&metric.path, 1).is_some());
+    let again: Vec<usize> = again.map(|(place, _)| place).collect();
+    let mut given = HashSet::new();
+    let mut renamed = Vec::with_capacity(again.len());
+    for place in again {
+        let path = metrics[place].path.as_str();
+        let mut number = known.get(path).copied().unwrap_or(1);
+        let name = loop {
+            number += 1;
+            let name = format!("{path}#{number}");
+            if !known.contains_key(name.as_str()) && !given.contains(&name) {
+                break name;
+            }
+        };
+        known.insert(path, number);
+        given.insert(name.clone());
+        renamed.push((place, name));
+    }
+    renamed
 }
 
 /// The metrics that an element of this type gives.
@@ -243,7 +257,7 @@ impl Schemas {
         recent.insert(0, Arc::clone(&schema));
         let mut bytes = 0;
         recent.retain(|schema| {
-            bytes += schema.bytes();
+            bytes += schema.bytes;
             bytes <= KEPT_BYTES
         });
         Ok(schema)

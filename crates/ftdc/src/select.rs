@@ -122,17 +122,20 @@ impl Source {
     }
 }
 
-/// Remembers which places of a schema are chosen, because most chunks have the schema of the one before.
+/// Schemas whose chosen places are remembered: a server goes back and forth between a few.
+const PLANS_KEPT: usize = 16;
+
 struct Chooser {
     decoder: Decoder,
     selection: Selection,
     matrix: Matrix,
-    plan: Option<(Arc<Schema>, Arc<[usize]>)>,
+    /// Which places of a schema are chosen; the latest last.
+    plans: Vec<(Arc<Schema>, Arc<[usize]>)>,
 }
 
 impl Chooser {
     fn new(source: &Source, selection: Selection) -> Self {
-        Chooser { decoder: Decoder::new(source.limits()), selection, matrix: Matrix::default(), plan: None }
+        Chooser { decoder: Decoder::new(source.limits()), selection, matrix: Matrix::default(), plans: Vec::new() }
     }
 
     fn batch(&mut self, document: &Document) -> Result<Option<Batch>, FtdcError> {
@@ -141,11 +144,17 @@ impl Chooser {
         }
         let chunk = self.decoder.open(document)?;
         let schema = Arc::clone(chunk.schema());
-        let places = match &self.plan {
-            Some((known, places)) if Arc::ptr_eq(known, &schema) => Arc::clone(places),
-            _ => self.selection.places(&schema).into(),
+        let places = match self.plans.iter().find(|(known, _)| Arc::ptr_eq(known, &schema)) {
+            Some((_, places)) => Arc::clone(places),
+            None => {
+                let places: Arc<[usize]> = self.selection.places(&schema).into();
+                if self.plans.len() == PLANS_KEPT {
+                    self.plans.remove(0);
+                }
+                self.plans.push((Arc::clone(&schema), Arc::clone(&places)));
+                places
+            }
         };
-        self.plan = Some((Arc::clone(&schema), Arc::clone(&places)));
         // The time comes first in mongod's documents, so it costs nothing beside the others.
         let wanted: Vec<usize> = schema.time().into_iter().chain(places.iter().copied()).collect();
         chunk.read_some_into(&wanted, &mut self.matrix).map_err(|damage| document.fault(damage))?;

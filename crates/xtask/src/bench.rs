@@ -1,6 +1,6 @@
 //! Measurements that are kept under docs/bench/ with the machine beside them; never timed tests.
 
-use crate::run;
+use crate::{bench_ftdc, run};
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 const PREDICTION_RUNS: &str = "5";
 
 pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
-    let all = ["size", "overhead", "prediction"];
+    let all = ["size", "overhead", "prediction", "ftdc"];
     let chosen: Vec<_> = all.into_iter().filter(|known| name.is_none_or(|name| name == *known)).collect();
     if chosen.is_empty() {
         bail!("there is no benchmark '{}'; there are: {}", name.unwrap_or_default(), all.join(", "));
@@ -21,6 +21,7 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
                 run::step("the program itself", "cargo", &["build", "--release", "-p", "backwater"])?;
                 example("backwater-lab", "overhead")?
             }
+            "ftdc" => bench_ftdc::text()?,
             _ => prediction()?,
         };
         keep(bench, &text)?;

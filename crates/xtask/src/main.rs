@@ -1,6 +1,7 @@
 //! Developer commands: `cargo xtask ci` is what CI runs and what a newcomer runs to see every test pass.
 
 mod bench;
+mod bench_ftdc;
 mod ci;
 mod run;
 mod tidy;
@@ -26,7 +27,7 @@ enum Command {
     Nightly,
     /// Measure what Backwater costs and how well it predicts; writes docs/bench/
     Bench {
-        /// Only this one: overhead, prediction, size
+        /// Only this one: overhead, prediction, size, ftdc
         name: Option<String>,
     },
 }

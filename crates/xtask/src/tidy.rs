@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 const ARROWS: &[(&str, &[&str])] = &[
     ("backwater-model", &[]),
     ("backwater-undo", &[]),
+    ("ftdc", &[]),
     ("backwater-probe", &["backwater-model"]),
     ("backwater-record", &["backwater-model"]),
     ("backwater-diagnose", &["backwater-model"]),

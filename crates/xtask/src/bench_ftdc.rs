@@ -1,0 +1,240 @@
+//! The flight recorder's decoder beside MongoDB's own Go library: the same files, each library in a process of its own,
+//! in turn, several times over; the values compared first.
+//!
+//! `FTDC_FILES` names the recordings, separated by colons (files or directories of metrics.*); without it a recording
+//! is made.
+
+use crate::run;
+use anyhow::{Context, bail};
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Rounds, in each of which every way has its turn.
+const ROUNDS: usize = 9;
+/// Passes over the files within a turn.
+const PASSES: usize = 3;
+/// Hours of the recording that is made where none is given, and of the one that shows memory.
+const MADE_HOURS: &str = "4";
+const LONG_HOURS: &str = "72";
+/// The least ratio that the decoder promises.
+const PROMISED: f64 = 10.0;
+/// The most memory that the decoder promises to need, in MiB.
+const PROMISED_MIB: f64 = 64.0;
+
+/// A way of decoding: what it is called, and the arguments behind the program's name.
+struct Way {
+    name: &'static str,
+    program: PathBuf,
+    arguments: Vec<String>,
+    seconds: Vec<f64>,
+    peak_kib: f64,
+    said: Value,
+}
+
+/// The page's text.
+pub(crate) fn text() -> anyhow::Result<String> {
+    let root = run::workspace()?;
+    run::step("the decoder", "cargo", &["build", "--release", "-q", "-p", "ftdc", "--examples"])?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    let ours = target.join("release/examples/decode_speed");
+    let go = target.join("ftdc-go");
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&go).arg(".").current_dir(root.join("bench/ftdc-go"));
+    if !build.status().context("cannot start go: this benchmark compares with a Go library")?.success() {
+        bail!("the Go program does not build");
+    }
+    let maker = target.join("release/examples/make_recording");
+    let (files, which) = files(&target, &maker)?;
+    let mut text =
+        format!("{which}, {:.2} MB in {} files; load average {}\n\n", megabytes(&files), files.len(), load());
+    text.push_str(&compared(&ours, &go, &files)?);
+    let mut ways = ways(&ours, &go, &files)?;
+    for round in 0..ROUNDS {
+        for turn in 0..ways.len() {
+            // Another first and another order each round, so that nobody always follows the same neighbour.
+            let place = (turn * if round % 2 == 0 { 1 } else { ways.len() - 1 } + round) % ways.len();
+            ways[place].turn()?;
+        }
+    }
+    table(&mut text, &mut ways, megabytes(&files))?;
+    memory(&mut text, &ours, &maker, &target.join("ftdc-made-long"))?;
+    writeln!(text, "\nload average {} at the end", load())?;
+    Ok(text)
+}
+
+/// The files to decode, and what they are.
+fn files(target: &Path, maker: &Path) -> anyhow::Result<(Vec<String>, String)> {
+    let (dirs, which) = match std::env::var("FTDC_FILES") {
+        Ok(list) => {
+            (list.split(':').map(PathBuf::from).collect(), "recordings of real servers (FTDC_FILES)".to_owned())
+        }
+        Err(_) => {
+            let dir = target.join("ftdc-made");
+            make(maker, &dir, MADE_HOURS)?;
+            (vec![dir], format!("a recording of {MADE_HOURS} hours, made (crates/ftdc/examples/make_recording.rs)"))
+        }
+    };
+    let mut files = Vec::new();
+    for dir in dirs {
+        if !dir.is_dir() {
+            files.push(dir.to_string_lossy().into_owned());
+            continue;
+        }
+        let within = std::fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
+        let mut within: Vec<_> = within.collect::<Result<Vec<_>, _>>()?.iter().map(|entry| entry.path()).collect();
+        within.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("metrics.")));
+        within.sort();
+        files.extend(within.iter().map(|path| path.to_string_lossy().into_owned()));
+    }
+    Ok((files, which))
+}
+
+fn make(maker: &Path, dir: &Path, hours: &str) -> anyhow::Result<()> {
+    if dir.exists() {
+        std::fs::remove_dir_all(dir)?;
+    }
+    if !Command::new(maker).arg(dir).arg(hours).stdout(std::process::Stdio::null()).status()?.success() {
+        bail!("no recording could be made in {}", dir.display());
+    }
+    Ok(())
+}
+
+fn ways(ours: &Path, go: &Path, files: &[String]) -> anyhow::Result<Vec<Way>> {
+    let threads = std::thread::available_parallelism()?.get().to_string();
+    let passes = PASSES.to_string();
+    let way = |name, program: &Path, arguments: &[&str]| Way {
+        name,
+        program: program.to_owned(),
+        arguments: arguments.iter().copied().chain(files.iter().map(String::as_str)).map(str::to_owned).collect(),
+        seconds: Vec::new(),
+        peak_kib: 0.0,
+        said: Value::Null,
+    };
+    Ok(vec![
+        way("Go library, all its goroutines", go, &["time", &passes]),
+        way("every value, every processor", ours, &["time", "matrix", &threads, &passes]),
+        way("every value, one processor", ours, &["time", "matrix", "1", &passes]),
+        way("every value, a metric at a time", ours, &["time", "columns", "1", &passes]),
+        way("some metrics only, one processor", ours, &["time", "select", "1", &passes]),
+    ])
+}
+
+impl Way {
+    fn turn(&mut self) -> anyhow::Result<()> {
+        let output = Command::new(&self.program).args(&self.arguments).output()?;
+        if !output.status.success() {
+            bail!("{}: {}", self.name, String::from_utf8_lossy(&output.stderr));
+        }
+        self.said = serde_json::from_slice(&output.stdout)?;
+        let seconds = self.said["seconds"].as_array().context("no seconds")?;
+        self.seconds.extend(seconds.iter().filter_map(Value::as_f64));
+        self.peak_kib = self.peak_kib.max(self.said["peak_kib"].as_f64().unwrap_or(0.0));
+        Ok(())
+    }
+
+    /// Median, least and most of the seconds of a pass.
+    fn spread(&mut self) -> [f64; 3] {
+        self.seconds.sort_by(f64::total_cmp);
+        let last = self.seconds.len().saturating_sub(1);
+        [last / 2, 0, last].map(|place| self.seconds.get(place).copied().unwrap_or(f64::NAN))
+    }
+}
+
+fn table(text: &mut String, ways: &mut [Way], megabytes: f64) -> anyhow::Result<()> {
+    writeln!(
+        text,
+        "\n{ROUNDS} rounds of {PASSES} passes; seconds of a pass: median (least to most); ratios of medians\n"
+    )?;
+    writeln!(text, "{:<34} {:>26} {:>8} {:>10} {:>9} {:>10}", "", "seconds", "MB/s", "values/s", "ratio", "peak MiB")?;
+    let base = ways.first_mut().map_or(f64::NAN, |go| go.spread()[0]);
+    let mut best = 0.0f64;
+    for (place, way) in ways.iter_mut().enumerate() {
+        let [median, least, most] = way.spread();
+        let values = way.said["values"].as_f64().unwrap_or(f64::NAN);
+        if way.name.starts_with("every value,") {
+            best = best.max(base / median);
+        }
+        writeln!(
+            text,
+            "{:<34} {:>26} {:>8.1} {:>9.1}M {:>9} {:>10.1}",
+            way.name,
+            format!("{median:.4} ({least:.4} to {most:.4})"),
+            megabytes / median,
+            values / median / 1e6,
+            if place == 0 { String::new() } else { format!("{:.1} x", base / median) },
+            way.peak_kib / 1024.0
+        )?;
+    }
+    let verdict = if best >= PROMISED { "reached" } else { "NOT REACHED" };
+    writeln!(
+        text,
+        "\nat least {PROMISED} x the Go library's rate with every value materialised: {verdict} ({best:.1} x)"
+    )?;
+    writeln!(text, "(both have every value of a chunk in memory and add them up; MB are of compressed input)")?;
+    Ok(())
+}
+
+/// Lines of `decode_speed digests` beside the Go program's.
+fn compared(ours: &Path, go: &Path, files: &[String]) -> anyhow::Result<String> {
+    let digests = |program: &Path| -> anyhow::Result<String> {
+        let output = Command::new(program).arg("digests").args(files).output()?;
+        if !output.status.success() {
+            bail!("{}: {}", program.display(), String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let (ours, theirs) = (digests(ours)?, digests(go)?);
+    let (mut equal, mut doubles, mut timestamps, mut others) = (0u64, 0u64, 0u64, 0u64);
+    for (our, their) in ours.lines().zip(theirs.lines()) {
+        let (our, their): (Vec<_>, Vec<_>) = (our.split(' ').collect(), their.split(' ').collect());
+        match (our.as_slice(), their.as_slice()) {
+            ([a, b, _, values, _], [c, d, _, same, _]) if (a, b, values) == (c, d, same) => equal += 1,
+            ([a, b, kind, _, growth], [c, d, _, _, same]) if (a, b, growth) == (c, d, same) => match *kind {
+                "Double" => doubles += 1,
+                "TimestampSeconds" => timestamps += 1,
+                _ => others += 1,
+            },
+            _ => others += 1,
+        }
+    }
+    let unpaired = ours.lines().count().abs_diff(theirs.lines().count());
+    let mut text = format!("columns of chunks whose values are equal to the Go library's  {equal:>9}\n");
+    writeln!(text, "unequal only in where they start: doubles                     {doubles:>9}")?;
+    writeln!(text, "unequal only in where they start: seconds of timestamps       {timestamps:>9}")?;
+    writeln!(text, "unequal otherwise, or in one of the two only                  {:>9}", others + unpaired as u64)?;
+    text.push_str(
+        "(The recorder truncates doubles and stores a timestamp's seconds, and differences of those. The Go library\n\
+         begins a double at its IEEE bits and a timestamp at a thousand times its seconds, then adds the differences.)\n",
+    );
+    Ok(text)
+}
+
+fn memory(text: &mut String, ours: &Path, maker: &Path, dir: &Path) -> anyhow::Result<()> {
+    make(maker, dir, LONG_HOURS)?;
+    let threads = std::thread::available_parallelism()?.get().to_string();
+    let output = Command::new(ours).args(["time", "matrix", &threads, "1"]).arg(dir).output()?;
+    let said: Value = serde_json::from_slice(&output.stdout).context("the decoder said nothing")?;
+    let bytes = said["compressed_bytes"].as_f64().unwrap_or(f64::NAN);
+    let peak = said["peak_kib"].as_f64().unwrap_or(f64::NAN) / 1024.0;
+    writeln!(
+        text,
+        "\nmemory on {LONG_HOURS} hours, made ({:.0} MB compressed, {:.1} GB of values, {threads} threads): {peak:.1} MiB \
+         resident at most, {PROMISED_MIB} MiB {}",
+        bytes / 1e6,
+        said["values"].as_f64().unwrap_or(f64::NAN) * 8.0 / 1e9,
+        if peak < PROMISED_MIB { "kept" } else { "NOT KEPT" }
+    )?;
+    std::fs::remove_dir_all(dir)?;
+    Ok(())
+}
+
+fn megabytes(files: &[String]) -> f64 {
+    files.iter().filter_map(|file| std::fs::metadata(file).ok()).map(|meta| meta.len() as f64).sum::<f64>() / 1e6
+}
+
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+}
