@@ -25,13 +25,14 @@ fn command(state: &Path) -> Command {
     command
 }
 
-fn start(state: &Path, out: &Path) -> Child {
+fn start(state: &Path, scenario: &str, out: &Path) -> Child {
     let mut command = command(state);
-    command.args(["lab", "run", "stampede", "--quick", "--out"]).arg(out);
+    command.args(["lab", "run", scenario, "--quick", "--out"]).arg(out);
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// What a run may leave on a host: loop devices, mounts, cgroup rules, processes of ours.
+/// What a run may leave on a host: loop devices, mounts, network namespaces, cgroup rules, processes of ours. A cable lives
+/// in its namespaces alone and goes with them.
 fn left_on_host(state: &Path) -> Vec<String> {
     // Everything a run makes outside its state directory is named so.
     const OURS: &str = "/backwater-";
@@ -40,6 +41,8 @@ fn left_on_host(state: &Path) -> Vec<String> {
         left.extend(text.lines().filter(|line| line.contains(OURS)).map(|line| format!("{what}: {line}")));
     };
     look("mount", std::fs::read_to_string("/proc/self/mountinfo").unwrap());
+    let namespaces = std::fs::read_dir("/run/netns").map(|all| all.map(|one| one.unwrap().path().display().to_string()));
+    look("namespace", namespaces.map(|all| all.collect::<Vec<_>>().join("\n")).unwrap_or_default());
     let loops = Command::new("losetup").arg("-a").output().unwrap();
     look("loop device", String::from_utf8_lossy(&loops.stdout).into_owned());
     let processes = Command::new("ps").args(["-eo", "pid,args"]).output();
@@ -64,28 +67,50 @@ fn clean(state: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-#[test]
-fn a_killed_run_is_put_right_by_clean() {
-    if !is_root("a_killed_run_is_put_right_by_clean") {
-        return;
-    }
+/// Kills a run of the scenario after each of so many milliseconds, and looks at what is left after `lab clean`.
+fn killed_at(scenario: &str, points: &[u64]) {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let points: &[u64] = if std::env::var_os("BACKWATER_NIGHTLY").is_some() {
-        &[50, 150, 300, 500, 800, 1_200, 2_000, 3_000, 5_000, 8_000, 12_000, 18_000, 25_000, 35_000]
-    } else {
-        &[100, 600, 1_500, 4_000, 12_000]
-    };
     for point in points {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
-        let mut run = start(&state, &dir.path().join("out"));
+        let mut run = start(&state, scenario, &dir.path().join("out"));
         // The moment itself is what is tested, so this sleeps and waits for no condition.
         std::thread::sleep(Duration::from_millis(*point));
         run.kill().unwrap();
         run.wait().unwrap();
         clean(&state);
-        assert_eq!(left_on_host(&state), Vec::<String>::new(), "killed after {point} ms");
+        assert_eq!(left_on_host(&state), Vec::<String>::new(), "{scenario} killed after {point} ms");
     }
+}
+
+fn nightly() -> bool {
+    std::env::var_os("BACKWATER_NIGHTLY").is_some()
+}
+
+#[test]
+fn a_killed_run_is_put_right_by_clean() {
+    if !is_root("a_killed_run_is_put_right_by_clean") {
+        return;
+    }
+    let points: &[u64] = if nightly() {
+        &[50, 150, 300, 500, 800, 1_200, 2_000, 3_000, 5_000, 8_000, 12_000, 18_000, 25_000, 35_000]
+    } else {
+        &[100, 600, 1_500, 4_000, 12_000]
+    };
+    killed_at("stampede", points);
+}
+
+#[test]
+fn a_killed_run_of_two_servers_in_namespaces_is_put_right_by_clean() {
+    if !is_root("a_killed_run_of_two_servers_in_namespaces_is_put_right_by_clean") {
+        return;
+    }
+    let points: &[u64] = if nightly() {
+        &[300, 600, 900, 1_200, 1_600, 2_000, 3_000, 5_000, 8_000, 12_000, 18_000, 25_000, 35_000, 45_000]
+    } else {
+        &[700, 1_300, 5_000, 16_000]
+    };
+    killed_at("wal-lag", points);
 }
 
 #[test]
@@ -96,7 +121,7 @@ fn ctrl_c_cleans_up_at_once() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
-    let mut run = start(&state, &dir.path().join("out"));
+    let mut run = start(&state, "stampede", &dir.path().join("out"));
     std::thread::sleep(Duration::from_secs(9));
     let pid = Pid::from_child(&run);
     let asked = Instant::now();

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// Runs a scenario and says what came of it. The host is put back before this returns, whatever happens.
 pub fn run(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -> Result<Outcome, LabError> {
     // Where no arm can run as it stands, the load alone still shows something.
-    if options.without_limits && scenario.arms.iter().all(|arm| !arm.needs().is_empty()) {
+    if options.without_limits && !scenario.runs_without_limits() {
         return run_limited(&scenario.without_limits(), options, progress);
     }
     run_limited(scenario, options, progress)
@@ -197,7 +197,7 @@ pub(crate) fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm]
     let outcomes: Vec<ArmOutcome> = arms.iter().map(|arm| arm_outcome(arm, options, repeats)).collect();
     let met = outcomes.iter().all(|arm| arm.expected.met);
     let mut doubts: Vec<String> = repeats.iter().flat_map(doubts::of_repeat).collect();
-    if options.without_limits {
+    if options.without_limits && scenario.is_stand_in() {
         doubts.push("run without root: no limit was set, so the cliff could not be shown".to_owned());
     }
     doubts.sort();
@@ -288,6 +288,19 @@ fn all_findings(arms: &[&Arm], repeats: &[Repeat]) -> Vec<Finding> {
     list
 }
 
+/// Metrics that are compared between arms.
+const COMPARED: [&str; 9] = [
+    "tps_mean",
+    "tps_peak",
+    "tps_least",
+    "drain_s",
+    "dirty_peak_bytes",
+    "latency_p99_ms",
+    "wal_generated_kb_per_s",
+    "sent_delay_kb",
+    "replay_delay_kb",
+];
+
 /// Figures of the whole run: the noise floor from the A/A arm, and what each advised arm changed.
 fn comparisons(arms: &[&Arm], outcomes: &[ArmOutcome]) -> BTreeMap<String, f64> {
     let of = |name: &str| outcomes.iter().find(|arm| arm.name == name);
@@ -299,7 +312,7 @@ fn comparisons(arms: &[&Arm], outcomes: &[ArmOutcome]) -> BTreeMap<String, f64> 
             (None, None) => continue,
         };
         let (Some(own), Some(other)) = (of(&arm.name), of(other)) else { continue };
-        for name in ["tps_mean", "tps_peak", "tps_least", "drain_s", "dirty_peak_bytes", "latency_p99_ms"] {
+        for name in COMPARED {
             if let (Some(after), Some(before)) = (own.metrics.get(name), other.metrics.get(name))
                 && *before > 0.0
             {

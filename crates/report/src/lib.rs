@@ -13,6 +13,7 @@ mod commits;
 mod comparison;
 mod examined;
 mod findings;
+mod lag;
 mod metric;
 mod outcome;
 mod page;

@@ -31,6 +31,17 @@ const KNOWN: &[(&str, &str)] = &[
     ("contested_share", "commit waits in which the kernel sees it run"),
     ("with_client_share", "share of time with the client"),
     ("wal_per_commit_bytes", "WAL a commit"),
+    ("wal_generated_kb_per_s", "WAL generated"),
+    ("sent_delay_kb", "sent delay, peak"),
+    ("sent_delay_last_kb", "sent delay, last"),
+    ("write_delay_kb", "write delay, peak"),
+    ("write_delay_last_kb", "write delay, last"),
+    ("flush_delay_kb", "flush delay, peak"),
+    ("flush_delay_last_kb", "flush delay, last"),
+    ("replay_delay_kb", "replay delay, peak"),
+    ("replay_delay_last_kb", "replay delay, last"),
+    ("heartbeat_p99_ms", "heartbeat p99"),
+    ("heartbeat_missed", "heartbeats missed"),
     ("failed", "failed"),
     ("idle_cpu_ratio", "idle CPU"),
 ];
@@ -80,13 +91,23 @@ pub(crate) fn unit(name: &str) -> Unit {
     ENDS.iter().find(|(end, _)| name.ends_with(end)).map_or(Unit::Count, |(_, unit)| *unit)
 }
 
+/// A metric's value as a person reads it. Published KB stay KB: 1,000 bytes in rates, 1,024 in delays.
+pub(crate) fn show(name: &str, value: f64) -> String {
+    if name.ends_with("_kb_per_s") {
+        format!("{} KB/s", Unit::Count.show(value.round()))
+    } else if name.ends_with("_kb") {
+        format!("{} KB", Unit::Count.show(value.round()))
+    } else {
+        unit(name).show(value)
+    }
+}
+
 /// The median of a metric with its spread over the repeats: `2,040 (1,990 – 2,101)`; none where it was not measured.
 pub(crate) fn shown(arm: &ArmOutcome, name: &str) -> Option<String> {
-    let unit = unit(name);
-    let median = unit.show(*arm.metrics.get(name)?);
+    let median = show(name, *arm.metrics.get(name)?);
     match arm.spread.get(name) {
         Some([least, most]) if arm.repeats > 1 => {
-            Some(format!("{median} ({})", span(&median, &unit.show(*least), &unit.show(*most))))
+            Some(format!("{median} ({})", span(&median, &show(name, *least), &show(name, *most))))
         }
         _ => Some(median),
     }

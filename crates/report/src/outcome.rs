@@ -3,6 +3,7 @@
 
 use crate::Style;
 use crate::commits;
+use crate::lag;
 use crate::metric::{self, PREDICTED};
 use crate::page::Page;
 use crate::published::{Published, PublishedRow, published};
@@ -32,10 +33,15 @@ pub fn outcome_beside(outcome: &Outcome, published: Option<&Published>, style: &
         page.gap();
         page.ready(&commits::commits(outcome, style), 0);
     }
+    if lag::is_of_lag(outcome) {
+        page.gap();
+        page.ready(&lag::lag(outcome, style), 0);
+    }
     metrics(&mut page, outcome, style);
     predictions(&mut page, outcome, style);
     figures(&mut page, outcome, style);
     expectations(&mut page, outcome, style);
+    skipped(&mut page, outcome);
     doubts(&mut page, outcome);
     page.finish()
 }
@@ -97,6 +103,9 @@ fn our_row(outcome: &Outcome, table: &Published, row: &PublishedRow) -> Vec<Cell
 
 /// An arm's metrics in the words of the published table.
 fn seen(arm: &ArmOutcome) -> String {
+    if let Some(seen) = lag::seen(arm) {
+        return seen;
+    }
     if let Some(text) = commits::seen(arm) {
         return text;
     }
@@ -124,7 +133,9 @@ fn seen(arm: &ArmOutcome) -> String {
 /// Every metric of every arm, in as many tables as the width asks for.
 fn metrics(page: &mut Page<'_>, outcome: &Outcome, style: &Style) {
     let names = outcome.arms.iter().flat_map(|arm| arm.metrics.keys()).map(String::as_str);
-    let names: Vec<&str> = metric::sorted(names).into_iter().filter(|name| !name.starts_with(PREDICTED)).collect();
+    // What stands in a table of its own is not told twice.
+    let told = |name: &str| name.starts_with(PREDICTED) || (lag::is_of_lag(outcome) && lag::tells(name));
+    let names: Vec<&str> = metric::sorted(names).into_iter().filter(|name| !told(name)).collect();
     if names.is_empty() {
         return;
     }
@@ -220,7 +231,9 @@ fn figures(page: &mut Page<'_>, outcome: &Outcome, style: &Style) {
     } else {
         page.paragraph(Tone::Faint, "The noise floor is one arm against itself: smaller differences mean nothing.", 0);
     }
-    let all = || floor.iter().chain(&others).copied();
+    // What the table of commits has told in sentences is not told again.
+    let told = |name: &str| commits::is_of_commits(outcome) && commits::tells(name);
+    let all = || floor.iter().chain(&others).copied().filter(|(name, _)| !told(name));
     let rows: Vec<Vec<Cell>> = all().filter_map(|(name, value)| ratio_row(name, *value)).collect();
     page.ready(&cells(&["", "metric", "ratio", "change"], &rows, style), 0);
     for (name, value) in all().filter(|(name, value)| ratio_row(name, **value).is_none()) {
@@ -288,6 +301,17 @@ fn expectation(arm: &ArmOutcome, style: &Style) -> Vec<Cell> {
 fn set(params: &BTreeMap<String, backwater_model::ParamValue>) -> String {
     let word = |(name, value): (&String, &_)| format!("{} {}", metric::label(name), metric::param(name, value));
     params.iter().map(word).collect::<Vec<_>>().join(", ")
+}
+
+fn skipped(page: &mut Page<'_>, outcome: &Outcome) {
+    if outcome.skipped.is_empty() {
+        return;
+    }
+    page.gap();
+    page.heading("Arms that were skipped here", 0);
+    for (arm, why) in &outcome.skipped {
+        page.bullet(&format!("{arm}: {why}"), 2);
+    }
 }
 
 fn doubts(page: &mut Page<'_>, outcome: &Outcome) {

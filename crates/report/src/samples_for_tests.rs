@@ -3,8 +3,8 @@
 
 use crate::{Curve, Panel, Style};
 use backwater_model::{
-    Activation, ArmOutcome, ClockAnchor, Confidence, Device, Expected, ExpectedAll, Figure, Finding, HostFacts, Meta,
-    Moment, Outcome, ParamValue, Remedy, Role, RuledOut, Severity, Target, Unit, Unseen,
+    Activation, ArmOutcome, ArmTable, ClockAnchor, Confidence, Device, Expected, ExpectedAll, Figure, Finding,
+    HostFacts, Meta, Moment, Outcome, ParamValue, Remedy, Role, RuledOut, Severity, Target, Unit, Unseen,
 };
 
 pub(crate) const MIB: f64 = 1_048_576.0;
@@ -179,6 +179,70 @@ pub(crate) fn stampede_outcome() -> Outcome {
         doubts: vec![
             "default: only 12 % of the processors were idle, so they may be the limit; ask for a lower rate".to_owned(),
         ],
+        ..Outcome::default()
+    }
+}
+
+/// A run with a standby: one arm as it should be, one whose standby stands behind a cap, one that could not run.
+pub(crate) fn wal_lag_outcome() -> Outcome {
+    let arm = |name: &str, delay_kb: f64, expected: (Option<&str>, Option<&str>)| {
+        let hops = ["sent", "write", "flush", "replay"];
+        let peaks = hops.iter().zip([1.0, 1.1, 1.2, 1.3]).flat_map(|(hop, times)| {
+            [(format!("{hop}_delay_kb"), delay_kb * times), (format!("{hop}_delay_last_kb"), delay_kb * times * 0.9)]
+        });
+        let others = [
+            ("wal_generated_kb_per_s", 8_117.0),
+            ("heartbeat_p99_ms", 41.0),
+            ("heartbeat_missed", 0.0),
+            ("tps_mean", 1.0),
+        ];
+        let row = |call: i32| {
+            let delay = delay_kb * f64::from(call) / 20.0;
+            let generated = (call > 0).then_some(8_117.0 + f64::from(call));
+            // In the midst the standby had said nothing.
+            let known = (call != 10).then_some(delay);
+            vec![
+                Some(f64::from(call)),
+                generated,
+                known,
+                known,
+                known.map(|delay| delay * 1.2),
+                known.map(|delay| delay * 1.3),
+            ]
+        };
+        let columns =
+            ["at_s", "wal_generated_kb_per_s", "sent_delay_kb", "write_delay_kb", "flush_delay_kb", "replay_delay_kb"];
+        let labels = match expected {
+            (Some(rule), Some(cause)) => {
+                [("rule", rule), ("cause", cause), ("binding_queue", "pg.wal.standby_flush@standby")]
+            }
+            _ => [("rule", "none"), ("cause", "none"), ("binding_queue", "none")],
+        };
+        ArmOutcome {
+            name: name.to_owned(),
+            params: expected
+                .0
+                .map(|_| ("standby_write_iops".to_owned(), ParamValue::Number(200.0)))
+                .into_iter()
+                .collect(),
+            metrics: peaks.chain(others.map(|(name, value)| (name.to_owned(), value))).collect(),
+            labels: labels.map(|(name, text)| (name.to_owned(), text.to_owned())).into(),
+            table: Some(ArmTable { columns: columns.map(str::to_owned).to_vec(), rows: (0..=20).map(row).collect() }),
+            repeats: 1,
+            expected: Expected { rule: expected.0.map(str::to_owned), cause: expected.1.map(str::to_owned), met: true },
+            ..ArmOutcome::default()
+        }
+    };
+    let why = "a network of its own is not possible here: tc is not installed. Install it: `apt-get install iproute2`";
+    Outcome {
+        scenario: "wal-lag".to_owned(),
+        machine: machine(),
+        arms: vec![
+            arm("no-cap", 8_220.0, (None, None)),
+            arm("both-capped", 97_374.0, (Some("standby-disk"), Some("cgroup-cap"))),
+        ],
+        expected: ExpectedAll { met: true },
+        skipped: [("network-narrow".to_owned(), why.to_owned())].into(),
         ..Outcome::default()
     }
 }

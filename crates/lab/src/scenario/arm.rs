@@ -210,7 +210,10 @@ impl Arm {
         });
         let away = own.away.then_some("the standby away until WAL that it needs is removed");
         let slot = own.slot.map(|slot| if slot { "a slot for the standby" } else { "no slot for the standby" });
-        let clients = self.load.clients.map(|clients| format!("{clients} clients"));
+        let clients = self
+            .load
+            .clients
+            .map(|clients| if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") });
         let batches = self.load.batches;
         let batch = batches.rows_per_commit.map(|rows| format!("{rows} rows a commit"));
         let side = (batches.side == Some(Side::Client)).then(|| "from the client".to_owned());

@@ -23,6 +23,9 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("commit-wait", include_str!("../../../../scenarios/commit-wait.toml")),
 ];
 
+/// The one arm of a scenario none of whose own can run.
+const STAND_IN: &str = "no-limit";
+
 /// Why a scenario cannot be run as it stands.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
@@ -131,9 +134,19 @@ impl Scenario {
         self.arms.iter().find(|arm| arm.name == name)
     }
 
+    /// Whether some of its arms run on a host where no limit may be set.
+    pub fn runs_without_limits(&self) -> bool {
+        self.arms.iter().any(|arm| arm.needs().is_empty())
+    }
+
+    /// Whether it is what [`without_limits`](Self::without_limits) left of another.
+    pub(crate) fn is_stand_in(&self) -> bool {
+        self.arms.iter().all(|arm| arm.name == STAND_IN)
+    }
+
     /// The same load and nothing else, for a host where no limit may be set: one arm, nothing expected of it.
     pub fn without_limits(&self) -> Scenario {
-        let arm = Arm { name: "no-limit".to_owned(), ..Arm::default() };
+        let arm = Arm { name: STAND_IN.to_owned(), ..Arm::default() };
         let quick = QuickPart { arms: vec![arm.name.clone()], ..self.quick.clone() };
         Scenario { arms: vec![arm], quick, acceptance: None, ..self.clone() }
     }

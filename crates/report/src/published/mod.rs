@@ -2,6 +2,7 @@
 
 mod commit_wait;
 mod stampede;
+mod wal_lag;
 
 /// One row of a published table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct Published {
 
 /// The published table of a scenario, where there is one.
 pub fn published(scenario: &str) -> Option<&'static Published> {
-    [&stampede::TABLE, &commit_wait::TABLE].into_iter().find(|table| table.scenario == scenario)
+    [&stampede::TABLE, &commit_wait::TABLE, &wal_lag::TABLE].into_iter().find(|table| table.scenario == scenario)
 }
 
 #[cfg(test)]
@@ -45,6 +46,8 @@ mod tests {
         assert!(table.rows.iter().all(|row| row.set.len() == table.columns.len()));
         let table = published("commit-wait").expect("it is published");
         assert!(table.rows.len() == 6 && table.rows.iter().all(|row| row.set.len() == table.columns.len()));
+        let table = published("wal-lag").expect("it is published");
+        assert!(table.rows.len() == 2 && table.rows.iter().all(|row| row.set.len() == table.columns.len()));
         assert!(published("nothing").is_none());
     }
 }
