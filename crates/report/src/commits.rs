@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 /// Columns of waits, and the share that a wait must have in some arm to get one.
 const MOST_WAITS: usize = 5;
 const LEAST_SHARE: f64 = 0.01;
+/// Characters that the other columns take, and one of waits.
+const ROOM_OF_OTHERS: usize = 66;
+const ROOM_OF_ONE: usize = 14;
 /// How the ratio of a setting's arm to the plain one is called.
 const GAIN: &str = "_rows_per_s_ratio";
 
@@ -38,6 +41,12 @@ pub(crate) fn is_of_commits(outcome: &Outcome) -> bool {
     outcome.arms.iter().any(|arm| size(arm).is_some())
 }
 
+/// Whether a figure of the whole run stands in the sentences below the table.
+pub(crate) fn tells(name: &str) -> bool {
+    ["cost_", "client_cost_", "knee_", "left_out_", "round_trip_"].iter().any(|start| name.starts_with(start))
+        || name.ends_with(GAIN)
+}
+
 /// The table and what follows from it.
 pub(crate) fn commits(outcome: &Outcome, style: &Style) -> String {
     let mut page = Page::new(style);
@@ -46,7 +55,7 @@ pub(crate) fn commits(outcome: &Outcome, style: &Style) -> String {
     arms.sort_by(|a, b| {
         is_special(a).cmp(&is_special(b)).then(size(b).unwrap_or(0.0).total_cmp(&size(a).unwrap_or(0.0)))
     });
-    let waits = waits(&arms);
+    let waits = waits(&arms, style);
     let fixed = ["arm", "rows a commit", "elapsed", "rows/s", "commits", "on CPU"];
     let headers: Vec<&str> = fixed.into_iter().chain(waits.iter().map(String::as_str)).collect();
     let rows: Vec<Vec<Cell>> = arms.iter().map(|arm| row(arm, &waits)).collect();
@@ -69,7 +78,8 @@ fn is_special(arm: &ArmOutcome) -> bool {
 }
 
 /// The waits that matter in some arm, the largest first, being on CPU apart.
-fn waits(arms: &[&ArmOutcome]) -> Vec<String> {
+fn waits(arms: &[&ArmOutcome], style: &Style) -> Vec<String> {
+    let room = style.columns().saturating_sub(ROOM_OF_OTHERS) / ROOM_OF_ONE;
     let mut most: BTreeMap<&str, f64> = BTreeMap::new();
     for (wait, share) in arms.iter().filter_map(|arm| arm.shares.get("wait_shares")).flatten() {
         let known = most.entry(wait).or_default();
@@ -78,7 +88,7 @@ fn waits(arms: &[&ArmOutcome]) -> Vec<String> {
     let mut list: Vec<(&str, f64)> =
         most.into_iter().filter(|(wait, share)| *wait != "on CPU" && *share >= LEAST_SHARE).collect();
     list.sort_by(|a, b| b.1.total_cmp(&a.1));
-    list.into_iter().take(MOST_WAITS).map(|(wait, _)| wait.to_owned()).collect()
+    list.into_iter().take(room.clamp(1, MOST_WAITS)).map(|(wait, _)| wait.to_owned()).collect()
 }
 
 fn row(arm: &ArmOutcome, waits: &[String]) -> Vec<Cell> {
