@@ -3,6 +3,7 @@
 
 use super::device::Life;
 use super::file::{KernelFile, denied, tell_absent};
+use super::pace::Pace;
 use super::text::pairs;
 use super::{Roots, SOURCE, Watch};
 use crate::{Probe, ProbeError, Sink};
@@ -13,6 +14,12 @@ use std::time::Duration;
 
 /// Limits change rarely: they are read at every so many looks.
 const LOOKS_PER_LIMIT_READING: u32 = 5;
+
+/// The kernel counts the dirty inodes of the device one by one for each reading, under a lock that writers need too
+/// (`collect_wb_stats`): with very many of them it is read more rarely, so that it takes at most this share of one
+/// processor, but at least every so often.
+const LARGEST_SHARE: f64 = 0.001;
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Lines of the stats file, all in KiB or KiB a second.
 const STATS: [(&str, &Def); 8] = [
@@ -42,6 +49,7 @@ struct Backing {
     dev: String,
     life: Life,
     stats: KernelFile,
+    pace: Pace,
     max_bytes: KernelFile,
     max_ratio: KernelFile,
     max_ratio_fine: KernelFile,
@@ -55,6 +63,7 @@ impl Backing {
             dev: dev.to_owned(),
             life: Life::new(roots, dev),
             stats: KernelFile::short(roots.debugfs.join("bdi").join(dev).join("stats")),
+            pace: Pace::new(LARGEST_SHARE, LONGEST_PAUSE),
             max_bytes: KernelFile::optional(class.join("max_bytes")),
             max_ratio: KernelFile::optional(class.join("max_ratio")),
             max_ratio_fine: KernelFile::optional(class.join("max_ratio_fine")),
@@ -63,7 +72,11 @@ impl Backing {
     }
 
     fn read_stats(&mut self, sink: &mut Sink<'_>, epoch: Epoch) -> Result<(), ProbeError> {
-        let text = self.stats.read()?;
+        if !self.pace.is_due(sink.at) {
+            return Ok(());
+        }
+        let (stats, pace) = (&mut self.stats, &mut self.pace);
+        let text = pace.timed(sink.at, || stats.read())?;
         let labels = [("dev", self.dev.as_str())];
         for (key, kib) in pairs(&text) {
             if let Some((_, def)) = STATS.iter().find(|(name, _)| *name == key) {

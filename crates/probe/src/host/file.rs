@@ -123,11 +123,20 @@ fn read_into(file: &File, buffer: &mut Vec<u8>, until: Until) -> std::io::Result
     Ok(())
 }
 
+/// The contents of a short file of one record ([`KernelFile::short`]) that is read once.
+pub(super) fn record(path: &Path) -> Result<String, ProbeError> {
+    once(path, Until::ShortRead)
+}
+
 /// The contents of a file that is read once. Not by `std::fs::read`: kernel files say that they are empty, upon which it
 /// reads 32 bytes, then some more, and the kernel makes the whole text each time.
 pub(super) fn read(path: &Path) -> Result<String, ProbeError> {
+    once(path, Until::End)
+}
+
+fn once(path: &Path, until: Until) -> Result<String, ProbeError> {
     let mut bytes = Vec::new();
-    let result = File::open(path).and_then(|file| read_into(&file, &mut bytes, Until::End));
+    let result = File::open(path).and_then(|file| read_into(&file, &mut bytes, until));
     result.map_err(|source| ProbeError::Read { path: path.to_owned(), source })?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }

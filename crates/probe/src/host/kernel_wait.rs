@@ -1,19 +1,63 @@
 //! Where processes sleep in the kernel: `/proc/PID/wchan`, with the state in `/proc/PID/stat`. Read ten times a second
-//! for every active session, so the files of most are kept open.
+//! for every active session, so the files of most are kept open, and the second, which costs twice the first, is read only
+//! where the first leaves the state open: a kernel function nearly always sleeps in the same state.
 
 use super::Roots;
 use super::file::KernelFile;
 use super::task::{directory, parse_stat};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Processes whose two files are kept open. The usual limit is 1,024 files, and other probes need some too.
 const MOST_KEPT_OPEN: usize = 200;
+
+/// After so many sleeps in a function that were all of one state, that is its state; looked at again at every so many.
+const SURE_AFTER: u32 = 16;
+const LOOKS_PER_CHECK: u32 = 16;
+/// Kernel functions whose states are remembered.
+const MOST_FUNCTIONS: usize = 512;
 
 /// Reads the kernel waits of many processes again and again.
 #[derive(Debug)]
 pub struct KernelWaits {
     roots: Roots,
     kept: HashMap<i32, Files>,
+    states: States,
+}
+
+/// In which state processes sleep in which function.
+#[derive(Debug, Default)]
+struct States {
+    known: HashMap<String, Known>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    state: char,
+    /// How often it was this state, one time after the other; none once it was ever another.
+    agreed: Option<u32>,
+    looks: u32,
+}
+
+impl States {
+    /// The state of a process that sleeps in this function, if that can be told without looking.
+    fn told(&mut self, function: &str) -> Option<char> {
+        let known = self.known.get_mut(function)?;
+        known.agreed.filter(|agreed| *agreed >= SURE_AFTER)?;
+        known.looks = known.looks.wrapping_add(1);
+        (!known.looks.is_multiple_of(LOOKS_PER_CHECK)).then_some(known.state)
+    }
+
+    /// A process slept in this function, in this state. (One that runs has been woken in between.)
+    fn learn(&mut self, function: &str, state: char) {
+        if !matches!(state, 'S' | 'D') {
+            return;
+        }
+        if let Some(known) = self.known.get_mut(function) {
+            known.agreed = known.agreed.filter(|_| known.state == state).map(|agreed| agreed.saturating_add(1));
+        } else if self.known.len() < MOST_FUNCTIONS {
+            self.known.insert(function.to_owned(), Known { state, agreed: Some(1), looks: 0 });
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -28,9 +72,16 @@ impl Files {
         Files { wchan: KernelFile::short(dir.join("wchan")), stat: KernelFile::short(dir.join("stat")) }
     }
 
-    fn read(&mut self) -> (Option<String>, Option<char>) {
-        let state = self.stat.read().ok().and_then(|text| parse_stat(&text)).map(|stat| stat.state);
+    fn read(&mut self, states: &mut States) -> (Option<String>, Option<char>) {
         let wchan = self.wchan.read().ok().and_then(|text| kernel_function(&text));
+        let told = wchan.as_deref().and_then(|function| states.told(function));
+        if told.is_some() {
+            return (wchan, told);
+        }
+        let state = self.stat.read().ok().and_then(|text| parse_stat(&text)).map(|stat| stat.state);
+        if let (Some(function), Some(state)) = (wchan.as_deref(), state) {
+            states.learn(function, state);
+        }
         (wchan, state)
     }
 }
@@ -44,21 +95,21 @@ fn kernel_function(wchan: &str) -> Option<String> {
 impl KernelWaits {
     /// A reader that has nothing open yet.
     pub fn new(roots: &Roots) -> Self {
-        KernelWaits { roots: roots.clone(), kept: HashMap::new() }
+        KernelWaits { roots: roots.clone(), kept: HashMap::new(), states: States::default() }
     }
 
     /// The kernel function the process sleeps in, and its state (R, S, D, …). Each is none where it cannot be seen; the
     /// function also while the process runs.
     pub fn read(&mut self, pid: i32) -> (Option<String>, Option<char>) {
         if let Some(files) = self.kept.get_mut(&pid) {
-            let read = files.read();
+            let read = files.read(&mut self.states);
             if read.1.is_none() {
                 self.kept.remove(&pid);
             }
             return read;
         }
         let mut files = Files::new(&self.roots, pid);
-        let read = files.read();
+        let read = files.read(&mut self.states);
         if read.1.is_some() && self.kept.len() < MOST_KEPT_OPEN {
             self.kept.insert(pid, files);
         }
@@ -67,6 +118,7 @@ impl KernelWaits {
 
     /// Closes the files of all processes but these.
     pub fn forget_others(&mut self, pids: &[i32]) {
+        let pids: HashSet<i32> = pids.iter().copied().collect();
         self.kept.retain(|pid, _| pids.contains(pid));
     }
 }
@@ -106,6 +158,38 @@ mod tests {
         child.wait().unwrap();
         assert!(asleep(&seen.0), "{seen:?}");
         assert_eq!(waits.read(pid), (None, None));
+    }
+
+    #[test]
+    fn the_state_of_a_function_is_told_once_it_was_always_the_same_and_checked_now_and_then() {
+        let mut states = States::default();
+        (0..SURE_AFTER - 1).for_each(|_| states.learn("ep_poll", 'S'));
+        assert_eq!(states.told("ep_poll"), None, "not yet sure");
+        states.learn("ep_poll", 'R');
+        states.learn("ep_poll", 'S');
+        let told = (0..160).filter(|_| states.told("ep_poll") == Some('S')).count();
+        assert_eq!(told, 150, "one look in sixteen is a real one");
+        states.learn("ep_poll", 'D');
+        (0..100).for_each(|_| states.learn("ep_poll", 'S'));
+        assert_eq!(states.told("ep_poll"), None, "it has two states, so it is looked at for ever");
+        assert_eq!(states.told("never_seen"), None);
+    }
+
+    #[test]
+    fn a_process_whose_function_is_known_is_read_by_half_the_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::under(dir.path());
+        std::fs::create_dir_all(directory(&roots, 7)).unwrap();
+        let line = include_str!("../../tests/fixtures/capped/proc/11173/stat");
+        std::fs::write(directory(&roots, 7).join("stat"), line).unwrap();
+        std::fs::write(directory(&roots, 7).join("wchan"), "balance_dirty_pages").unwrap();
+        let mut waits = KernelWaits::new(&roots);
+        let expected = (Some("balance_dirty_pages".to_owned()), Some('D'));
+        (0..SURE_AFTER).for_each(|_| assert_eq!(waits.read(7), expected));
+        std::fs::write(directory(&roots, 7).join("stat"), line.replace(") D ", ") S ")).unwrap();
+        assert_eq!(waits.read(7), expected, "the state was not read");
+        std::fs::write(directory(&roots, 7).join("wchan"), "0").unwrap();
+        assert_eq!(waits.read(7), (None, Some('S')), "one that does not sleep is looked at");
     }
 
     #[test]

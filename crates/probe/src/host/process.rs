@@ -73,7 +73,7 @@ impl Processes {
         let mut sessions = 0;
         let pids = children(&self.roots, server.postmaster_pid);
         for pid in std::iter::once(server.postmaster_pid).chain(pids) {
-            let text = file::read(&directory(&self.roots, pid).join("stat")).ok();
+            let text = file::record(&directory(&self.roots, pid).join("stat")).ok();
             let Some(stat) = text.as_deref().and_then(parse_stat) else { continue };
             present.insert(pid);
             let Some(what) = self.recognise(pid, stat, server) else { continue };
@@ -131,7 +131,7 @@ impl Processes {
         if let Some(uid) = self.user_if_due(pid) {
             sink.put(&catalogue::PROC_UID, &labels, epoch, f64::from(uid));
         }
-        match file::read(&directory(&self.roots, pid).join("io")) {
+        match file::record(&directory(&self.roots, pid).join("io")) {
             Ok(text) => {
                 for (def, value) in counters(&text) {
                     sink.put(def, &labels, epoch, value);

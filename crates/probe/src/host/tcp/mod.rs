@@ -9,11 +9,12 @@ mod owners;
 mod wire;
 
 use super::netlink::namespace_of;
+use super::pace::Pace;
 use super::{Roots, SOURCE, Server, Watch, file};
 use crate::{Probe, ProbeError, Sink, rights};
 use admission::Admission;
+use backwater_model::Epoch;
 use backwater_model::catalogue::{self, Def};
-use backwater_model::{Epoch, Moment};
 use owners::{Owner, Owners};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub(super) use wire::Socket;
 
 /// A host with very many sockets is asked more rarely, so that asking takes at most this share of one processor.
 const LARGEST_SHARE: f64 = 0.005;
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Reads the connections of watched servers.
 #[derive(Debug)]
@@ -37,7 +39,7 @@ pub(super) struct Sockets {
     /// Sockets of server processes that are no TCP connection: while there are only such, nobody is asked.
     not_tcp: HashSet<u64>,
     admission: Admission,
-    next: Moment,
+    pace: Pace,
 }
 
 impl Sockets {
@@ -50,8 +52,27 @@ impl Sockets {
             namespaces: HashMap::new(),
             not_tcp: HashSet::new(),
             admission: Admission::default(),
-            next: Moment::default(),
+            pace: Pace::new(LARGEST_SHARE, LONGEST_PAUSE),
         }
+    }
+
+    fn look(&mut self, sink: &mut Sink<'_>, servers: &[Server]) -> Result<(), ProbeError> {
+        let owners = self.find_owners(sink, servers);
+        self.namespaces.retain(|namespace, _| owners.contains_key(namespace));
+        let present: HashSet<u64> = owners.values().flat_map(HashMap::keys).copied().collect();
+        self.admission.retain(&present);
+        self.not_tcp.retain(|inode| present.contains(inode));
+        for (namespace, owners) in &owners {
+            if owners.keys().all(|inode| self.not_tcp.contains(inode)) {
+                continue;
+            }
+            let Some(diag) = self.namespaces.get_mut(namespace) else { continue };
+            let sockets = diag.connections()?;
+            let tcp: HashSet<u64> = sockets.iter().map(|socket| socket.inode).collect();
+            self.not_tcp.extend(owners.keys().filter(|inode| !tcp.contains(inode)));
+            self.take(sink, &sockets, owners);
+        }
+        Ok(())
     }
 
     /// The sockets of all servers' processes, by network namespace.
@@ -91,12 +112,6 @@ impl Sockets {
             sink.absent(SOURCE, "some TCP connections", why, None);
         }
     }
-}
-
-/// Processor time of this thread. (The time on the wall says how busy others keep the host.)
-fn processor_us() -> i64 {
-    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    used.tv_sec.saturating_mul(1_000_000).saturating_add(used.tv_nsec / 1_000)
 }
 
 fn put(sink: &mut Sink<'_>, boot: &str, owner: &Owner, socket: &Socket) {
@@ -143,28 +158,13 @@ impl Probe for Sockets {
 
     fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
         let servers = self.watch.servers();
-        if servers.is_empty() || sink.at < self.next {
+        let mut pace = self.pace;
+        if servers.is_empty() || !pace.is_due(sink.at) {
             return Ok(());
         }
-        let started_us = processor_us();
-        let owners = self.find_owners(sink, &servers);
-        self.namespaces.retain(|namespace, _| owners.contains_key(namespace));
-        let present: HashSet<u64> = owners.values().flat_map(HashMap::keys).copied().collect();
-        self.admission.retain(&present);
-        self.not_tcp.retain(|inode| present.contains(inode));
-        for (namespace, owners) in &owners {
-            if owners.keys().all(|inode| self.not_tcp.contains(inode)) {
-                continue;
-            }
-            let Some(diag) = self.namespaces.get_mut(namespace) else { continue };
-            let sockets = diag.connections()?;
-            let tcp: HashSet<u64> = sockets.iter().map(|socket| socket.inode).collect();
-            self.not_tcp.extend(owners.keys().filter(|inode| !tcp.contains(inode)));
-            self.take(sink, &sockets, owners);
-        }
-        let used_us = processor_us().saturating_sub(started_us);
-        self.next = Moment(sink.at.0 + (used_us as f64 / LARGEST_SHARE) as i64);
-        Ok(())
+        let result = pace.timed(sink.at, || self.look(sink, &servers));
+        self.pace = pace;
+        result
     }
 }
 

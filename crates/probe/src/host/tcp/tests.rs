@@ -32,7 +32,7 @@ fn a_childs_connection_is_read_and_what_it_sent_is_counted() {
     let mut probe = Sockets::new(&Roots::default(), &watch);
     let mut look = Look::default();
     for _ in 0..4 {
-        probe.next = Moment::default();
+        probe.pace = Pace::new(1.0, Duration::ZERO);
         look.again(&mut probe);
     }
     let (pid, peer) = (child.id().to_string(), ours.local_addr().unwrap().to_string());

@@ -32,11 +32,11 @@ impl Counters {
     /// None for a process that has ended.
     pub(super) fn read(roots: &Roots, pid: i32) -> Option<Counters> {
         let dir = directory(roots, pid);
-        let line = file::read(&dir.join("stat")).ok()?;
+        let line = file::record(&dir.join("stat")).ok()?;
         let stat: Stat = parse_stat(&line)?;
         let name = name_in(&line)?.to_owned();
         let title = name.starts_with("postg").then(|| file::read(&dir.join("cmdline")).ok()).flatten();
-        let io = file::read(&dir.join("io"));
+        let io = file::record(&dir.join("io"));
         let io_denied = io.as_ref().is_err_and(file::denied);
         let io = io.ok().map(|text| io_in(&text));
         let cpu_s = stat.cpu_ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
