@@ -9,9 +9,30 @@ use std::path::{Path, PathBuf};
 /// What to watch.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Watched {
-    /// Servers to watch: postgres://… or a libpq connection string; `host` for this host alone; for diagnose and advise
-    /// also the directory of a recording. Passwords belong into PGPASSWORD, a password file or a service file, not here
+    /// Servers to watch beside this host: postgres://… or a libpq connection string; `host` (or nothing) for this host
+    /// alone. Passwords belong into PGPASSWORD, a password file or a service file, not here
     pub(crate) targets: Vec<String>,
+    #[command(flatten)]
+    pub(crate) sight: Sight,
+}
+
+/// What to look at: a recording, or a live system for a while.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Looked {
+    /// The directory of a recording; or servers to watch for a while: postgres://… or a libpq connection string, `host`
+    /// (or nothing) for this host alone. Passwords belong into PGPASSWORD, a password file or a service file, not here
+    pub(crate) targets: Vec<String>,
+    #[command(flatten)]
+    pub(crate) stretch: Stretch,
+    #[command(flatten)]
+    pub(crate) live: Live,
+    #[command(flatten)]
+    pub(crate) sight: Sight,
+}
+
+/// What is to be known of a live system, and what may be kept of it.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Sight {
     #[command(flatten)]
     pub(crate) volume: VolumeArguments,
     /// Keep query texts as they stand, literals included (they are removed unless this is given)

@@ -22,15 +22,17 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
-  backwater demo                                   see a real PostgreSQL fall off the dirty-page cliff, and why
-  backwater check postgres://localhost/postgres    what this host and this role allow
-  backwater top --sort net                         who reads, writes, sends and receives on this host
-  backwater record postgres:///postgres -o rec     watch a server and write everything down
+  backwater demo                                   see a real PostgreSQL fall off a cliff
+  backwater check postgres://localhost/postgres    what host and role allow
+  backwater top --sort net                         who reads, writes and sends here
+  backwater record postgres:///postgres -o rec     write down all that is seen
   backwater diagnose rec --from 03:05 --to 03:15   what happened at 03:10?
-  backwater advise rec --drain-target 30           the dirty limit to set, as commands, with its predicted effect
+  backwater advise rec --drain-target 30           the dirty limit to set
 
-Exit codes: 0 done (healthy, or every expectation met), 1 done with findings of warning or worse (or an expectation
-not met), 2 could not do it.";
+Exit codes:
+  0  done: healthy, or every expectation met
+  1  done: findings of warning or worse, or an expectation not met
+  2  could not do it";
 
 #[derive(Subcommand)]
 enum Command {

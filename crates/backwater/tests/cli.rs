@@ -47,6 +47,7 @@ fn help_shows_examples() {
 fn lab_lists_and_shows_its_scenarios() {
     insta::assert_snapshot!(told(&["lab", "list"], &[]));
     insta::assert_snapshot!(told(&["lab", "show", "stampede"], &[]));
+    insta::assert_snapshot!(told(&["lab", "show", "wal-lag"], &[]));
 }
 
 #[test]

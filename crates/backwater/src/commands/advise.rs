@@ -1,7 +1,7 @@
 //! `backwater advise`: settings with their predicted effect, as commands.
 
 use super::source;
-use crate::args::{Live, Stretch, Watched};
+use crate::args::Looked;
 use crate::{terminal, when};
 use backwater_diagnose::{AdviseOptions, advise};
 use clap::Args;
@@ -15,13 +15,8 @@ Examples:
   backwater advise rec --drain-target 10                   … in 10 s
   backwater advise rec --price-per-iops 0.065              what more IOPS would buy, and cost a month")]
 pub(crate) struct Arguments {
-    /// A recording's directory, or servers to watch
     #[command(flatten)]
-    watched: Watched,
-    #[command(flatten)]
-    stretch: Stretch,
-    #[command(flatten)]
-    live: Live,
+    looked: Looked,
     /// How long a full queue of dirty pages may take to drain, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = when::some_seconds)]
     drain_target: f64,
@@ -34,7 +29,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let window = source::window(&arguments.watched, &arguments.stretch, &arguments.live)?;
+    let window = source::window(&arguments.looked)?;
     let options = AdviseOptions { drain_target_s: arguments.drain_target, price_per_iops: arguments.price_per_iops };
     let advice = advise(&window, &options);
     if arguments.json {

@@ -1,7 +1,7 @@
 //! `backwater ash`: the active-session history: who waited on what, live or over a recording.
 
 use super::source;
-use crate::args::{Live, Stretch, Watched};
+use crate::args::Looked;
 use crate::terminal;
 use backwater_diagnose::commit::{CommitQueue, GroupBy, Tally, commit_queue, flavour_label, looks, over_time, tally};
 use backwater_model::{Unit, Window};
@@ -26,13 +26,8 @@ Examples:
   backwater ash rec --by wait,query                       combinations of wait and query
   backwater ash rec --json                                the same figures for programs")]
 pub(crate) struct Arguments {
-    /// A recording's directory, or servers to watch (PATH | postgres://…)
     #[command(flatten)]
-    watched: Watched,
-    #[command(flatten)]
-    stretch: Stretch,
-    #[command(flatten)]
-    live: Live,
+    looked: Looked,
     /// What to count by; several are combined
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     by: Vec<By>,
@@ -85,7 +80,7 @@ const ALL: [GroupBy; 5] =
     [GroupBy::WaitEvent, GroupBy::Query, GroupBy::User, GroupBy::Application, GroupBy::KernelWait];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let window = source::window(&arguments.watched, &arguments.stretch, &arguments.live)?;
+    let window = source::window(&arguments.looked)?;
     let asked: Vec<GroupBy> = arguments.by.iter().map(|by| GroupBy::from(*by)).collect();
     let sorts: Vec<Vec<GroupBy>> = if asked.is_empty() {
         let single = [GroupBy::Query, GroupBy::User, GroupBy::Application];

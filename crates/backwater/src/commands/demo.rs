@@ -8,7 +8,7 @@ use std::process::ExitCode;
 /// One case, short, on a server it starts itself; ends with the report
 #[derive(Args)]
 #[command(after_help = "\
-As root it makes a volume of its own, holds it to so many I/O operations a second, and shows the whole cliff; without
+As root it makes a volume of its own, holds it to so many I/O operations a second, and shows the whole cliff; without \
 root it still starts a server, loads it, records, diagnoses and plots, and says what root would add.")]
 pub(crate) struct Arguments {
     /// The case

@@ -1,7 +1,7 @@
 //! `backwater diagnose`: name what backs up, with evidence.
 
 use super::source;
-use crate::args::{Live, Stretch, Watched};
+use crate::args::Looked;
 use crate::{terminal, when};
 use anyhow::bail;
 use backwater_diagnose::{Options, RULES, diagnose};
@@ -18,13 +18,8 @@ Examples:
   backwater diagnose postgres://localhost/app --for 60    a live server, watched for a minute
   backwater diagnose --explain dirty-throttle             what a rule says and what it rests on")]
 pub(crate) struct Arguments {
-    /// A recording's directory, or servers to watch (PATH | postgres://… | host)
     #[command(flatten)]
-    watched: Watched,
-    #[command(flatten)]
-    stretch: Stretch,
-    #[command(flatten)]
-    live: Live,
+    looked: Looked,
     /// What drain time the remedies should aim at, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = when::some_seconds)]
     drain_target: f64,
@@ -40,7 +35,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(rule) = &arguments.explain {
         return explain(rule);
     }
-    let window = source::window(&arguments.watched, &arguments.stretch, &arguments.live)?;
+    let window = source::window(&arguments.looked)?;
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
     let findings = diagnose(&window, &options);
     if arguments.json {

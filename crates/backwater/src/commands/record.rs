@@ -57,8 +57,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let keep_s = arguments.keep.as_deref().map(when::seconds).transpose()?;
     let setup = Setup {
         targets: arguments.watched.targets.clone(),
-        volumes: arguments.watched.volume.declared()?,
-        keep_query_text: arguments.watched.keep_query_text,
+        volumes: arguments.watched.sight.volume.declared()?,
+        keep_query_text: arguments.watched.sight.keep_query_text,
         directories: vec![nearest_existing(&arguments.out)],
         ..Setup::default()
     };

@@ -1,6 +1,6 @@
 //! Where a window comes from: a recording on disk, or a live system that is watched for a while.
 
-use crate::args::{Live, Stretch, Watched};
+use crate::args::{Looked, Stretch};
 use crate::{signals, terminal};
 use anyhow::{Context, bail};
 use backwater_model::{Moment, Window};
@@ -20,8 +20,9 @@ pub(crate) fn is_recording(text: &str) -> bool {
 }
 
 /// The window that a subcommand is asked about.
-pub(crate) fn window(watched: &Watched, stretch: &Stretch, live: &Live) -> anyhow::Result<Window> {
-    match watched.targets.as_slice() {
+pub(crate) fn window(looked: &Looked) -> anyhow::Result<Window> {
+    let Looked { targets, stretch, live, .. } = looked;
+    match targets.as_slice() {
         [one] if is_recording(one) && live.is_given() => bail!(
             "--for says how long to watch a live system, and {one} is a recording: choose a part of it with --from and --to"
         ),
@@ -35,7 +36,7 @@ pub(crate) fn window(watched: &Watched, stretch: &Stretch, live: &Live) -> anyho
         _ if stretch.from.is_some() || stretch.to.is_some() => {
             bail!("--from and --to choose a part of a recording; a live system is watched from now on (see --for)")
         }
-        _ => watch(watched, live.seconds()),
+        _ => watch(looked, live.seconds()),
     }
 }
 
@@ -51,12 +52,12 @@ pub(crate) fn recorded(dir: &Path, stretch: &Stretch) -> anyhow::Result<Window> 
 }
 
 /// What a live system shows in the next `seconds`.
-fn watch(watched: &Watched, seconds: f64) -> anyhow::Result<Window> {
+fn watch(looked: &Looked, seconds: f64) -> anyhow::Result<Window> {
     let cancel = signals::cancel_flag()?;
     let setup = Setup {
-        targets: watched.targets.clone(),
-        volumes: watched.volume.declared()?,
-        keep_query_text: watched.keep_query_text,
+        targets: looked.targets.clone(),
+        volumes: looked.sight.volume.declared()?,
+        keep_query_text: looked.sight.keep_query_text,
         ..Setup::default()
     };
     let (session, batches) = Session::start(setup)?;

@@ -28,8 +28,8 @@ const LISTEN: Duration = Duration::from_millis(100);
 /// Who reads, writes, sends and computes, process by process
 #[derive(Args)]
 #[command(after_help = "\
-A figure is a rate a second: bytes and calls of files (those on sockets count as calls too), bytes and segments of TCP
-(UDP and Unix sockets are not counted), share of one processor. Connections and processes that begin and end between two
+A figure is a rate a second: bytes and calls of files (those on sockets count as calls too), bytes and segments of TCP \
+(UDP and Unix sockets are not counted), share of one processor. Connections and processes that begin and end between two \
 looks are not seen. Without the privilege to see other users' processes, it says which one is missing.
 
 Examples:
