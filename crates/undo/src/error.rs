@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     /// The directory for journals cannot be used.
-    #[error("cannot use {path} for the undo journal: {source}; make it a directory that this user may write to")]
+    #[error(
+        "cannot use {path} for the undo journal: {source}; make it a directory that this user may write to, or name another with BACKWATER_STATE_DIR"
+    )]
     StateDir {
         /// The directory.
         path: PathBuf,
@@ -16,7 +18,9 @@ pub enum UndoError {
         source: std::io::Error,
     },
     /// There is no home directory to keep journals in.
-    #[error("no place for the undo journal: neither XDG_STATE_HOME nor HOME is set; set one of them")]
+    #[error(
+        "no place for the undo journal: neither XDG_STATE_HOME nor HOME is set; set one of them, or name a directory with BACKWATER_STATE_DIR"
+    )]
     NoHome,
     /// A file of the journal cannot be read or written. A change that could not be noted must not be made.
     #[error("cannot {doing} {path}: {source}")]
