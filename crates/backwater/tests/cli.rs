@@ -99,6 +99,21 @@ fn what_does_not_fit_together_is_refused_with_a_way_on() {
 }
 
 #[test]
+fn a_run_that_cannot_begin_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("file"), dir.path().join("out"));
+    std::fs::write(&file, "").unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_backwater"))
+        .args(["lab", "run", "stampede", "--out", out.to_str().unwrap()])
+        .env("BACKWATER_STATE_DIR", &file)
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(run.status.code(), Some(2), "{told}");
+    assert!(!out.exists(), "{told}");
+}
+
+#[test]
 fn a_scenario_with_a_typo_is_named_with_its_line() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("typo.toml");

@@ -49,7 +49,8 @@ fn disk(disk: &DiskPart) -> String {
 fn load(scenario: &Scenario) -> Vec<String> {
     let load = &scenario.load;
     let rate = load.rate_per_s.map_or("as many transactions as the server takes".to_owned(), |rate| {
-        format!("{rate:.0} transactions a second asked for, latency from the intended start")
+        let plural = if rate == 1.0 { "" } else { "s" };
+        format!("{rate} transaction{plural} a second asked for, latency from the intended start")
     });
     let clients = if load.clients == 1 { "1 client".to_owned() } else { format!("{} clients", load.clients) };
     let scale = load.scale.map(|scale| format!("scale {scale} at fillfactor {}", load.fillfactor));

@@ -253,3 +253,65 @@ fn every_pinned_version_starts() {
         server.stop().unwrap();
     }
 }
+
+/// Starts a primary and a standby made of it, and waits until the standby has replayed a table.
+fn follows(test: &str, network: Option<&crate::limits::Network>, lab: &Lab) {
+    let Some(mut spec) = lab.spec(test) else { return };
+    let waits = ("wal_receiver_status_interval".to_owned(), "1s".to_owned());
+    spec.settings.insert("wal_level".to_owned(), "replica".to_owned());
+    spec.network = network.map(|network| network.primary().clone());
+    let mut primary = Postgres::create(&lab.journal, spec.clone()).unwrap();
+    primary.start(&lab.journal).unwrap();
+    ask(&primary.conninfo(), "select pg_create_physical_replication_slot('kept')::text").unwrap();
+    primary.stop().unwrap();
+
+    let conninfo = format!("{} application_name=follower", primary.address_for_standby());
+    let settings =
+        [("primary_conninfo".to_owned(), conninfo), waits].into_iter().chain(spec.settings.clone()).collect();
+    let standby = PostgresSpec {
+        data_dir: lab.dir.path().join("standby"),
+        socket_port: Some(5433),
+        network: network.map(|network| network.standby().clone()),
+        settings,
+        ..spec
+    };
+    let mut standby = Postgres::standby_of(&primary, &lab.journal, standby).unwrap();
+    assert_ne!(primary.conninfo(), standby.conninfo());
+    for again in [false, true] {
+        if again {
+            standby.stop().unwrap();
+            primary.stop().unwrap();
+            standby.copy_again(&primary).unwrap();
+        }
+        primary.start(&lab.journal).unwrap();
+        standby.start(&lab.journal).unwrap();
+        let at = ask(&primary.conninfo(), "select pg_current_wal_lsn()::text").unwrap();
+        let replayed = format!("select (pg_last_wal_replay_lsn() >= '{at}')::text");
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        while ask(&standby.conninfo(), &replayed).unwrap() != "true" {
+            assert!(std::time::Instant::now() < deadline, "it does not follow");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let name = ask(&primary.conninfo(), "select application_name from pg_stat_replication").unwrap();
+        assert_eq!(name, "follower");
+        // Slots are the primary's alone.
+        assert_eq!(ask(&standby.conninfo(), "select count(*)::text from pg_replication_slots").unwrap(), "0");
+    }
+    standby.stop().unwrap();
+    primary.stop().unwrap();
+    lab.journal.finish().unwrap();
+}
+
+#[test]
+fn a_standby_is_a_copy_that_follows() {
+    follows("servers::a_standby_is_a_copy_that_follows", None, &Lab::new());
+}
+
+#[test]
+fn a_standby_follows_through_a_network_of_its_own() {
+    let lab = Lab::new();
+    match crate::limits::Network::create(&lab.journal) {
+        Ok(network) => follows("servers::a_standby_follows_through_a_network", Some(&network), &lab),
+        Err(error) => skipped("servers::a_standby_follows_through_a_network", &error.to_string()),
+    }
+}
