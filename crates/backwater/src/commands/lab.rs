@@ -148,7 +148,6 @@ fn show(name: &str, json: bool) -> anyhow::Result<ExitCode> {
 pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) -> anyhow::Result<ExitCode> {
     let sweep = Sweep { rows: arguments.rows, batches: arguments.batches.clone() };
     let scenario = Scenario::load(&arguments.name)?.with_sweep(&sweep)?;
-    let out = out_dir(arguments.out.as_deref(), &scenario.name)?;
     let state_dir = state_dir()?;
     put_right(&state_dir)?;
     // A server that is given gets no limits, so nothing is missing for them.
@@ -167,6 +166,8 @@ pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) ->
         };
         terminal::note(&format!("Running without limits, so {so}. What is missing:\n{list}"));
     }
+    // Made last, so that what is refused leaves nothing behind.
+    let out = out_dir(arguments.out.as_deref(), &scenario.name)?;
     let options = RunOptions {
         out: out.clone(),
         quick: arguments.quick,
@@ -211,7 +212,9 @@ fn print_outcome(scenario: &Scenario, outcome: &Outcome, out: &Path, without_lim
     terminal::print(&conclusion(scenario, outcome))?;
     terminal::print(&format!("The recording lies in {0}; look again with: backwater diagnose {0}", out.display()))?;
     if !outcome.skipped.is_empty() {
-        terminal::print("As root, where everything that is named above is installed, the same command runs the skipped arms too.")?;
+        terminal::print(
+            "As root, where everything that is named above is installed, the same command runs the skipped arms too.",
+        )?;
     } else if without_limits {
         terminal::print(
             "As root the same command sets the limits and shows the cliff: sudo -E env PATH=\"$PATH\" cargo run --release -- demo",
