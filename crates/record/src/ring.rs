@@ -60,7 +60,7 @@ impl Ring {
     }
 
     /// What happened between two moments, both included; none for either is the end of what is held.
-    pub fn window(&self, from: Option<Moment>, to: Option<Moment>, meta: Arc<Meta>, registry: &Registry) -> Window {
+    pub fn window(&self, from: Option<Moment>, to: Option<Moment>, meta: &Arc<Meta>, registry: &Registry) -> Window {
         let (first, last) = self.span().unwrap_or_default();
         let (from, to) = (from.unwrap_or(first), to.unwrap_or(last));
         let within = |at: Moment| from <= at && at <= to;
@@ -82,7 +82,7 @@ impl Ring {
         let named = |(id, points): (u32, Vec<Point>)| Some((Arc::clone(list.get(id as usize)?), points));
         let series: Vec<(Arc<Series>, Vec<Point>)> = points.into_iter().filter_map(named).collect();
         settings.sort_by_key(|event| event.at);
-        Window::new(from, to, settings_at(&meta, &settings, from), series, samples, events)
+        Window::new(from, to, settings_at(meta, &settings, from), series, samples, events)
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
         let meta = Arc::new(Meta { targets: vec![target], ..Meta::default() });
         let kept = |from: i64| {
             let (from, to) = (Moment(from * 1_000_000), Moment(30_000_000));
-            let window = ring.window(Some(from), Some(to), Arc::clone(&meta), &Registry::new());
+            let window = ring.window(Some(from), Some(to), &meta, &Registry::new());
             (window.meta.targets[0].settings.get("wal_keep_size").cloned(), window.events().len())
         };
         assert_eq!(kept(19), (Some("0".to_owned()), 2), "the newest of those that are no longer held");
@@ -136,11 +136,11 @@ mod tests {
             let point = Point { at, series: dirty, epoch: Epoch(1), value: second as f64, as_of: None };
             ring.push(Batch { points: vec![point], ..Batch::default() });
         }
-        let window = ring.window(None, None, Arc::default(), &registry);
+        let window = ring.window(None, None, &Arc::default(), &registry);
         assert_eq!((window.from.seconds(), window.to.seconds()), (20.0, 30.0));
         assert_eq!(window.track(VM_DIRTY.name, &[]).unwrap().points.len(), 11);
         assert_eq!(window.events().len(), 1);
-        let part = ring.window(Some(Moment(25_000_000)), Some(Moment(26_000_000)), Arc::default(), &registry);
+        let part = ring.window(Some(Moment(25_000_000)), Some(Moment(26_000_000)), &Arc::default(), &registry);
         assert_eq!(part.track(VM_DIRTY.name, &[]).unwrap().points.len(), 2);
     }
 }

@@ -73,5 +73,5 @@ fn watch(looked: &Looked, seconds: f64) -> anyhow::Result<Window> {
     let registry = Arc::clone(&session.registry);
     session.stop();
     let to: Moment = now();
-    Ok(ring.window(Some(from), Some(to), meta, &registry))
+    Ok(ring.window(Some(from), Some(to), &meta, &registry))
 }
