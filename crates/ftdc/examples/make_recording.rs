@@ -43,7 +43,7 @@ impl Server {
             }
         }
         for place in 0..LEVELS {
-            if self.random() % 4 == 0 || busy {
+            if self.random().is_multiple_of(4) || busy {
                 self.levels[place] = (self.levels[place] + (self.random() % 4_001) as i64 - 2_000).max(0);
             }
         }
