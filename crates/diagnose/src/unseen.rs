@@ -157,13 +157,13 @@ pub(crate) fn seen(window: &Window, def: &Def) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use backwater_model::{HostFacts, Meta, Target};
+    use backwater_model::{HostFacts, Meta, Moment, Target};
     use std::sync::Arc;
 
     fn told(targets: usize, read_as_root: Option<bool>, wanted: &Wanted) -> Unseen {
         let host = HostFacts { read_as_root, ..HostFacts::default() };
         let meta = Meta { host, targets: vec![Target::default(); targets], ..Meta::default() };
-        let window = Window { meta: Arc::new(meta), ..Window::default() };
+        let window = Window::new(Moment(0), Moment(0), Arc::new(meta), vec![], vec![], vec![]);
         let mut missing = Missing::default();
         missing.unless(&window, false, wanted);
         missing.list().remove(0)
