@@ -121,13 +121,26 @@ fn reached<'a>(scene: &'a Scene<'_>, standby: &Standby) -> Vec<(&'a DeviceView, 
     let of_primary = standby.primary.as_deref().and_then(|name| known(scene.window, name));
     let own = of_primary.and_then(|known| known.wal_device.clone().or_else(|| known.data_device.clone()));
     let theirs = standby.peer.as_ref().and_then(|peer| peer.wal_device.clone());
+    let stretches = capped(scene);
     let mut list: Vec<(&DeviceView, Cap)> = Vec::new();
     for device in scene.devices.iter().filter(|device| [&own, &theirs].contains(&&Some(device.dev.clone()))) {
         let writes = caps::of(scene, device).into_iter().filter(|cap| cap.op != caps::Op::Read);
-        let held = |cap: &Cap| cap.reached().iter().filter(|flag| **flag).count() >= SUSTAINED;
+        let held = |cap: &Cap| {
+            let seconds = cap.reached().iter().filter(|flag| **flag).count();
+            seconds >= SUSTAINED || stretches.iter().any(|range| cap.held_over(range))
+        };
         list.extend(writes.filter(held).map(|cap| (device, cap)));
     }
     list
+}
+
+/// When a rule found that a cap held WAL up, on either side.
+fn capped(scene: &Scene<'_>) -> Vec<Range<usize>> {
+    let rules = ["wal-device-capped", "standby-disk"];
+    let findings = crate::rules::diagnose(scene.window, &crate::Options::default()).into_iter();
+    let ours = findings.filter(|finding| rules.contains(&finding.rule.as_str()) && finding.cause.ends_with("-cap"));
+    let second = |at| scene.grid.second(at).unwrap_or(scene.grid.count);
+    ours.map(|finding| second(finding.from)..second(finding.to)).collect()
 }
 
 fn remedies_of_cap(scene: &Scene<'_>, standby: &Standby, device: &DeviceView, cap: &Cap) -> Vec<Remedy> {
@@ -193,7 +206,7 @@ fn link(seen: &Measured<'_>) -> Option<Remedy> {
 /// What must be kept for an outage, by a size, and by a slot with a limit.
 fn retention(scene: &Scene<'_>, seen: &Measured<'_>, options: &SurviveOptions, advice: &mut StandbyAdvice) {
     let bytes = seen.mean * options.survive_s * ROOM;
-    let predicted = || {
+    let predicted = |bytes: f64| {
         let mut figures = Figures::default();
         figures.add("survive_s", Some(bytes / seen.mean), Unit::Seconds, "outage that it covers at the mean rate");
         figures.add("survive_peak_s", Some(bytes / seen.peak), Unit::Seconds, "… at the best ten seconds' rate");
@@ -216,7 +229,7 @@ fn retention(scene: &Scene<'_>, seen: &Measured<'_>, options: &SurviveOptions, a
     let has_slot = scene.window.track(cat::PG_SLOT_RESTART.name, &labels).is_some();
     let old = seen.settings.as_ref().and_then(|known| known.version_num).is_some_and(|version| version < 130_000);
     if fits && !has_slot && keep_bytes(seen.settings.as_ref()).is_none_or(|kept| kept < bytes) {
-        advice.remedies.push(remedy::keep(seen.settings.as_ref(), bytes, predicted()));
+        advice.remedies.push(remedy::keep(seen.settings.as_ref(), bytes, predicted(bytes)));
     }
     if !has_slot {
         advice.remedies.push(remedy::new_slot(&seen.standby.name));
@@ -224,8 +237,7 @@ fn retention(scene: &Scene<'_>, seen: &Measured<'_>, options: &SurviveOptions, a
     // 12 has no limit for slots: a size alone is safe there.
     if !old && setting_bytes(seen.settings.as_ref(), "max_slot_wal_keep_size").is_none_or(|most| most < bytes) {
         let most = free.map_or(bytes, |free| bytes.min(OF_FREE * free));
-        let figures = if fits { predicted() } else { Vec::new() };
-        advice.remedies.push(remedy::slot_cap(seen.settings.as_ref(), most, figures));
+        advice.remedies.push(remedy::slot_cap(seen.settings.as_ref(), most, predicted(most)));
     }
 }
 

@@ -122,15 +122,15 @@ pub(crate) fn faster_link(standby: &str, needed: f64, limit: f64) -> Remedy {
 /// An archive of WAL.
 pub(crate) fn archive(settings: Option<&Target>, rate: f64) -> Remedy {
     let figures = vec![Figure::new("archive_bytes_per_s", rate, Unit::BytesPerSecond, "what the archive must take")];
+    let command = "test ! -f /ARCHIVE/%f && cp %p /ARCHIVE/%f".to_owned();
     Remedy {
         activation: Activation::Restart,
+        // While archive_mode is off the server shows no command, and the text of one is never recorded.
+        undo: vec!["ALTER SYSTEM RESET archive_mode;".to_owned(), "ALTER SYSTEM RESET archive_command;".to_owned()],
         ..setting(
             settings,
             "Archive WAL".to_owned(),
-            &[
-                ("archive_mode", "on".to_owned()),
-                ("archive_command", "test ! -f /ARCHIVE/%f && cp %p /ARCHIVE/%f".to_owned()),
-            ],
+            &[("archive_mode", "on".to_owned()), ("archive_command", command)],
             figures,
             "An archive that fails or lags keeps WAL on the primary until its disk is full: watch pg_stat_archiver.",
         )

@@ -20,7 +20,7 @@ const SLOT_GONE: [&str; 2] = ["invalidating slot \"", "invalidating obsolete rep
 const RECOVERED_S: f64 = 5.0;
 /// Ahead of time: from so few seconds it is a warning.
 const SOON_S: f64 = 300.0;
-/// The level must have grown for so many seconds, in each part of them, for a warning.
+/// The level must have grown for so many seconds, in each part of them, for a warning; or stood over the limit.
 const LOOK_S: f64 = 10.0;
 const PARTS: usize = 5;
 
@@ -173,22 +173,24 @@ pub(crate) fn approaching(scene: &Scene<'_>, names: &[(String, String)], within_
     let of = |(primary, standby): &(String, String)| {
         let kept = retention(scene.window, primary, standby, to)?;
         let left = kept.removal_s.filter(|left| *left <= within_s)?;
-        let growing = kept.inflow_bytes_per_s > kept.outflow_bytes_per_s && grew(scene, primary, standby);
-        (growing || kept.earliest_s == Some(0.0)).then_some(())?;
+        let growing = kept.inflow_bytes_per_s > kept.outflow_bytes_per_s;
+        (growing && stays(scene, primary, standby, kept.limit_bytes?)).then_some(())?;
         Some(warning(scene, primary, standby, &kept, left))
     };
     names.iter().filter_map(of).collect()
 }
 
-/// Whether what is kept for a standby grew through the last seconds.
-fn grew(scene: &Scene<'_>, primary: &str, standby: &str) -> bool {
-    let level = |back: f64| {
-        let at = scene.window.to - Span::from_seconds(back);
+/// Whether what is kept for a standby grew through the last seconds, or stood over its limit for all of them: a burst that has
+/// ended drains by now.
+fn stays(scene: &Scene<'_>, primary: &str, standby: &str, limit: f64) -> bool {
+    let level = |part: usize| {
+        let at = scene.window.to - Span::from_seconds(LOOK_S * part as f64 / PARTS as f64);
         retention(scene.window, primary, standby, at).map(|kept| kept.level_bytes)
     };
-    // A burst that has ended drains by now; what grows in every part goes on.
-    let levels: Option<Vec<f64>> = (0..=PARTS).rev().map(|part| level(LOOK_S * part as f64 / PARTS as f64)).collect();
-    levels.is_some_and(|levels| levels.windows(2).all(|pair| pair[1] > pair[0]))
+    let levels: Option<Vec<f64>> = (0..=PARTS).rev().map(level).collect();
+    levels.is_some_and(|levels| {
+        levels.windows(2).all(|pair| pair[1] > pair[0]) || levels.iter().all(|level| *level >= limit)
+    })
 }
 
 fn warning(scene: &Scene<'_>, primary: &str, standby: &str, kept: &Retention, left: f64) -> Finding {

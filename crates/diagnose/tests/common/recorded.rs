@@ -1,0 +1,75 @@
+//! Recordings of lab runs on a real server, cut down to what the rules read, once a second: series by name and labels with
+//! `at=value@as_of` (`e1`: the source's second life), samples, log lines. PostgreSQL 15, two servers in network
+//! namespaces of their own, each on a loop device, on two processors; the load is the one of `lab run wal-lag`.
+
+use super::Readings;
+use backwater_model::catalogue as cat;
+use backwater_model::{Epoch, Event, EventKind, Meta, Moment, Point, Sample, SeriesId, Window};
+
+/// Reads one of them; `keep` says which series, samples and servers stay, by a word of theirs.
+pub fn window(text: &str, keep: impl Fn(&str) -> bool) -> Window {
+    let (mut readings, mut meta, mut to) = (Readings::default(), Meta::default(), 0.0);
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let (kind, rest) = line.split_once(' ').unwrap();
+        match kind {
+            "meta" => meta = serde_json::from_str(rest).unwrap(),
+            "span" => to = rest.parse().unwrap(),
+            "series" => {
+                let points = lines.next().unwrap();
+                if keep(rest) {
+                    series(&mut readings, rest, points);
+                }
+            }
+            "sample" if keep(rest) => readings.samples.push(sample(rest)),
+            "log" if keep(rest) => {
+                let (at, rest) = rest.split_once(' ').unwrap();
+                let (source, message) = rest.split_once(' ').unwrap();
+                readings.events.push(Event::new(moment(at), source, EventKind::Log, message, &[]));
+            }
+            "sample" | "log" => {}
+            other => panic!("{other}"),
+        }
+    }
+    meta.targets.retain(|target| keep(&target.name));
+    meta.devices.retain(|device| device.roles.iter().all(|(_, target)| keep(target)));
+    readings.window(meta, 0.0, to)
+}
+
+fn moment(text: &str) -> Moment {
+    Moment::from_seconds(text.parse().unwrap())
+}
+
+fn series(readings: &mut Readings, named: &str, points: &str) {
+    let (name, labels) = named.split_once(' ').unwrap();
+    let def = cat::ALL.iter().find(|def| def.name == name).unwrap();
+    let values: Vec<(&str, &str)> = labels.split(',').filter_map(|pair| pair.split_once('=')).collect();
+    let value = |label: &str| values.iter().find(|(name, _)| *name == label).map(|(_, value)| *value);
+    let labels: Vec<(&'static str, &str)> = def.labels.iter().filter_map(|name| Some((*name, value(name)?))).collect();
+    for point in points.split_whitespace() {
+        let (at, rest) = point.split_once('=').unwrap();
+        let (rest, epoch) = rest.split_once('e').unwrap_or((rest, "0"));
+        let (value, as_of) = rest.split_once('@').map_or((rest, None), |(value, as_of)| (value, Some(moment(as_of))));
+        let (value, epoch) = (value.parse().unwrap(), Epoch(epoch.parse().unwrap()));
+        readings.push(def, &labels, Point { at: moment(at), series: SeriesId(0), epoch, value, as_of });
+    }
+}
+
+fn sample(line: &str) -> Sample {
+    let words: Vec<&str> = line.split(' ').collect();
+    let [at, target, pid, what, state, kind, event, function, kernel] = words[..] else { panic!("{line}") };
+    let known = |word: &str| (word != "-").then(|| word.replace('_', " ").as_str().into());
+    let name = |word: &str| (word != "-").then(|| word.into());
+    Sample {
+        at: moment(at),
+        target: target.into(),
+        pid: pid.parse().unwrap(),
+        backend_type: known(what),
+        state: known(state),
+        wait_event_type: name(kind),
+        wait_event: name(event),
+        kernel_wait: name(function),
+        kernel_state: kernel.chars().next().filter(|state| *state != '-'),
+        ..Sample::default()
+    }
+}

@@ -1,0 +1,98 @@
+//! Rules about WAL on runs of a real server: the injected cause first, whatever of the system could be seen; and nothing where
+//! nothing was injected.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use backwater_diagnose::{Options, SurviveOptions, advise_standbys, diagnose, replication_path, warn};
+use backwater_model::{Finding, Severity, Window};
+use common::recorded;
+
+const NO_CAP: &str = include_str!("runs/wal/no-cap.txt");
+const PRIMARY_CAPPED: &str = include_str!("runs/wal/primary-capped.txt");
+const STANDBY_CAPPED: &str = include_str!("runs/wal/standby-capped.txt");
+const NETWORK_NARROW: &str = include_str!("runs/wal/network-narrow.txt");
+const REPLAY_CONFLICTING: &str = include_str!("runs/wal/replay-conflicting.txt");
+const RETENTION_EXCEEDED: &str = include_str!("runs/wal/retention-exceeded.txt");
+
+const PRIMARY: &str = "localhost:5432";
+const STANDBY: &str = "localhost:5433";
+
+fn found(window: &Window) -> Vec<Finding> {
+    diagnose(window, &Options::default())
+}
+
+fn first(text: &str, keep: impl Fn(&str) -> bool) -> String {
+    let findings = found(&recorded::window(text, keep));
+    findings.first().map_or("nothing".to_owned(), |finding| format!("{} {}", finding.rule, finding.cause))
+}
+
+#[test]
+fn with_both_servers_watched() {
+    let cases = [
+        (NO_CAP, "nothing"),
+        (PRIMARY_CAPPED, "wal-device-capped cgroup-cap"),
+        (STANDBY_CAPPED, "standby-disk cgroup-cap"),
+        (NETWORK_NARROW, "network-narrow shaper"),
+        (REPLAY_CONFLICTING, "replay-conflict snapshot"),
+        (RETENTION_EXCEEDED, "wal-removed segment-removed"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(first(text, |_| true), expected);
+    }
+}
+
+#[test]
+fn with_the_primary_alone() {
+    let alone = |word: &str| !word.contains(STANDBY) && !word.contains("dev=7:1");
+    let cases = [
+        (NO_CAP, "nothing"),
+        (PRIMARY_CAPPED, "wal-device-capped cgroup-cap"),
+        (STANDBY_CAPPED, "standby-disk seen-from-primary"),
+        (NETWORK_NARROW, "network-narrow shaper"),
+        (REPLAY_CONFLICTING, "replay-paused standstill"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(first(text, alone), expected);
+    }
+    // From another host, by SQL alone, nobody can tell the two apart: nothing is said.
+    for text in [NO_CAP, STANDBY_CAPPED, NETWORK_NARROW] {
+        assert_eq!(first(text, |word| alone(word) && !word.starts_with("host.")), "nothing");
+    }
+}
+
+#[test]
+fn without_tcp_or_without_interfaces() {
+    let no_tcp = |word: &str| !word.starts_with("host.tcp.");
+    assert_eq!(first(STANDBY_CAPPED, no_tcp), "standby-disk cgroup-cap");
+    assert_eq!(first(NETWORK_NARROW, no_tcp), "network-narrow shaper");
+    assert_eq!(first(NETWORK_NARROW, |word| !word.starts_with("host.net.")), "network-narrow path");
+}
+
+#[test]
+fn the_figures_are_those_of_the_run() {
+    let narrow = recorded::window(NETWORK_NARROW, |_| true);
+    let finding = &found(&narrow)[0];
+    let figure = |name: &str| finding.figure(name).unwrap();
+    // 3 MiB a second pass the shaper, 8 MiB are made: 5 MiB more stand with every second.
+    assert!(
+        (2.5e6..3.3e6).contains(&figure("sent_bytes_per_s")) && (8e6..9e6).contains(&figure("generated_bytes_per_s"))
+    );
+    assert!(figure("stream_lag_bytes") > 100e6 && figure("rwnd_limited_ratio") < 0.2);
+    let disk = &found(&recorded::window(STANDBY_CAPPED, |_| true))[0];
+    assert!(disk.figure("rwnd_limited_ratio").unwrap() > 0.8, "{disk:?}");
+    assert!(disk.figure("device_busy_ratio").unwrap() < 0.05, "a device under a throttle looks idle");
+    let binding = replication_path(&narrow, PRIMARY, "standby", 20.0).binding().unwrap();
+    assert_eq!(binding.stage, "tcp@standby");
+    assert!(binding.victims.contains(&"pg.wal.send@standby".to_owned()));
+}
+
+#[test]
+fn warnings_and_advice_follow() {
+    let capped = recorded::window(STANDBY_CAPPED, |_| true);
+    let advice = advise_standbys(&capped, &SurviveOptions::default());
+    let lift = advice[0].remedies.iter().find(|remedy| remedy.title.contains("lift")).unwrap();
+    assert_eq!(lift.runtime, ["echo '7:1 0' > /sys/fs/cgroup/blkio/blkio.throttle.write_bps_device"]);
+    let calm = warn(&recorded::window(NO_CAP, |_| true), 30.0);
+    assert!(calm.iter().all(|finding| finding.severity == Severity::Info), "{calm:?}");
+}
