@@ -14,7 +14,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 /// A group of rows ends when its columns take this much.
-const GROUP_BYTES: usize = 16 << 20;
+const GROUP_BYTES: usize = 4 << 20;
 const ZSTD_LEVEL: i32 = 3;
 
 impl From<ParquetError> for FtdcError {
