@@ -21,7 +21,11 @@ pub fn describe(scenario: &Scenario) -> String {
         &format!("Arms ({} repeats each, in random order)", scenario.run.repeats),
         scenario.arms.iter().map(arm).collect(),
     );
-    let quick = format!("{}; {} s of load", scenario.quick.arms.join(", "), scenario.quick.seconds);
+    let much = match scenario.load.kind {
+        LoadKind::CommitBatches => format!("at most {} rows", scenario.load.batches.quick_rows),
+        _ => format!("{} s of load", scenario.quick.seconds),
+    };
+    let quick = format!("{}; {much}", scenario.quick.arms.join(", "));
     list("With --quick", vec![quick]);
     text
 }
@@ -48,6 +52,12 @@ fn disk(disk: &DiskPart) -> String {
 
 fn load(scenario: &Scenario) -> Vec<String> {
     let load = &scenario.load;
+    if load.kind == LoadKind::CommitBatches {
+        let rows = load.batches.rows;
+        return vec![format!(
+            "{rows} rows inserted one by one, with a commit after every so many; it ends when they are in"
+        )];
+    }
     let rate = load.rate_per_s.map_or("as many transactions as the server takes".to_owned(), |rate| {
         let plural = if rate == 1.0 { "" } else { "s" };
         format!("{rate} transaction{plural} a second asked for, latency from the intended start")

@@ -6,10 +6,10 @@ use crate::client::Client;
 use crate::limits::{NetworkEnd, SlowDisk};
 use crate::rig::RunOptions;
 use crate::scenario::{Arm, Hindrance, Scenario, StandbyPart};
-use crate::servers::{Postgres, PostgresSpec};
+use crate::servers::{Postgres, PostgresSpec, Relay};
 use backwater_undo::Journal;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const NAME: &str = "standby";
 /// The port in its socket's name: next to the primary's.
 const PORT: u16 = 5433;
+/// The port in the name of the relay's socket.
+const RELAY_PORT: u16 = 5434;
 /// How long a standby may take to catch up before it is made anew, and then before the run is given up.
 const CATCH_UP_WITHIN: Duration = Duration::from_secs(30);
 const CATCH_UP_ANEW_WITHIN: Duration = Duration::from_secs(60);
@@ -36,6 +38,9 @@ pub(crate) struct Standby {
     paused: bool,
     /// It lacks WAL that its primary no longer has.
     dead: bool,
+    /// What makes it far away, once an arm has asked for that, and where that listens.
+    relay: Option<Relay>,
+    relay_dir: PathBuf,
 }
 
 impl Standby {
@@ -59,7 +64,9 @@ impl Standby {
             network,
         };
         let server = Postgres::standby_of(primary, journal, spec)?;
-        Ok(Standby { server, disk, part: part.clone(), conflict: None, paused: false, dead: false })
+        let relay_dir = work.join("relay");
+        let part = part.clone();
+        Ok(Standby { server, disk, part, conflict: None, paused: false, dead: false, relay: None, relay_dir })
     }
 
     /// Makes it run with the arm's settings and waits until it has replayed all there is; where it cannot, it is made
@@ -73,6 +80,7 @@ impl Standby {
         options: &RunOptions,
     ) -> Result<(), LabError> {
         let slot = arm.standby.slot.unwrap_or(self.part.slot);
+        self.place(primary, arm)?;
         let settings = self.settings(primary, scenario, arm, slot);
         if !self.dead {
             self.follow(primary, &settings, slot, journal)?;
@@ -94,6 +102,27 @@ impl Standby {
         Err(LabError::Refused(format!("the standby does not stream; its log says why: {}", log.display())))
     }
 
+    /// Puts it as far from its primary as the arm wants it: at no distance it connects directly.
+    fn place(&mut self, primary: &Postgres, arm: &Arm) -> Result<(), LabError> {
+        let Some(delay_ms) = arm.standby.delay_ms else { return Ok(()) };
+        let delay = Duration::from_secs_f64(delay_ms / 1e3);
+        match &self.relay {
+            Some(relay) => relay.delay_by(delay),
+            None => self.relay = Some(Relay::start(&self.relay_dir, RELAY_PORT, &primary.socket(), delay)?),
+        }
+        Ok(())
+    }
+
+    /// How it connects to its primary in this arm.
+    fn address(&self, primary: &Postgres, arm: &Arm) -> String {
+        match &self.relay {
+            Some(relay) if arm.standby.delay_ms.is_some() => {
+                format!("host={} port={RELAY_PORT} user=postgres", relay.dir().display())
+            }
+            _ => primary.address_for_standby(),
+        }
+    }
+
     /// Starts it with these settings; its slot is made before that, or dropped after.
     fn follow(
         &mut self,
@@ -113,7 +142,7 @@ impl Standby {
         let mut settings = scenario.server.settings.clone();
         settings.extend(self.part.settings.clone());
         settings.extend(arm.standby.settings.clone());
-        let conninfo = format!("{} application_name={NAME}", primary.address_for_standby());
+        let conninfo = format!("{} application_name={NAME}", self.address(primary, arm));
         let slot = if slot { NAME } else { "" };
         let own = [
             ("hot_standby", "on"),

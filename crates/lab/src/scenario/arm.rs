@@ -67,6 +67,8 @@ pub struct StandbyArm {
     pub slot: Option<bool>,
     /// What hinders it from replaying while the load runs.
     pub replay: Option<Hindrance>,
+    /// How far it is from its primary: one way, in milliseconds. Not where both are joined by a network of their own.
+    pub delay_ms: Option<f64>,
     /// It is down from the beginning of the load until the primary has removed WAL that it needs, and then comes back.
     pub away: bool,
 }
@@ -176,7 +178,10 @@ impl Arm {
 
     /// Whether it varies nothing but the load: no setting, no limit, nothing of a standby.
     pub fn is_plain(&self) -> bool {
-        self.settings.is_empty() && self.standby.settings.is_empty() && self.needs().is_empty()
+        self.settings.is_empty()
+            && self.standby.settings.is_empty()
+            && self.standby.delay_ms.is_none()
+            && self.needs().is_empty()
     }
 
     /// The load of this arm: the scenario's with what the arm has of its own, shortened where it is to be quick.
@@ -210,6 +215,7 @@ impl Arm {
         });
         let away = own.away.then_some("the standby away until WAL that it needs is removed");
         let slot = own.slot.map(|slot| if slot { "a slot for the standby" } else { "no slot for the standby" });
+        let delay = own.delay_ms.map(|ms| format!("the standby {ms} ms away"));
         let clients = self
             .load
             .clients
@@ -225,7 +231,7 @@ impl Arm {
         let setting = |whose: &'static str| move |(name, value): (&String, &String)| format!("{whose}{name} = {value}");
         both.flatten()
             .chain([replay, away, slot].into_iter().flatten().map(str::to_owned))
-            .chain([clients, closed, batch, side].into_iter().flatten())
+            .chain([delay, clients, closed, batch, side].into_iter().flatten())
             .chain(self.settings.iter().map(setting("")))
             .chain(own.settings.iter().map(setting("standby: ")))
             .collect()
@@ -245,6 +251,7 @@ impl Arm {
         number("write_bytes_per_s", rate(self.write_bytes_per_s));
         number("standby_write_iops", self.standby.write_iops.map(|iops| iops as f64));
         number("standby_write_bytes_per_s", rate(self.standby.write_bytes_per_s));
+        number("standby_delay_ms", self.standby.delay_ms);
         number("network_bytes_per_s", rate(self.network.bytes_per_s));
         number("clients", self.load.clients.map(|clients| clients as f64));
         number("rows_per_commit", self.load.batches.rows_per_commit.map(|rows| rows as f64));

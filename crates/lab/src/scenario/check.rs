@@ -129,6 +129,7 @@ impl Scenario {
         let own = &arm.standby;
         let capped = own.write_iops.is_some() || own.write_bytes_per_s.is_some();
         let says = capped || own.slot.is_some() || own.replay.is_some() || own.away || !own.settings.is_empty();
+        let says = says || own.delay_ms.is_some();
         if says && self.standby.is_none() {
             return wrong("standby", "set", "the scenario has no [standby]");
         }
@@ -137,6 +138,18 @@ impl Scenario {
         }
         if (arm.write_iops.is_some() || arm.write_bytes_per_s.is_some()) && self.disk.is_none() {
             return wrong("write_iops", "set", "the server has no volume of its own: give [disk]");
+        }
+        if let Some(delay_ms) = own.delay_ms {
+            if !(0.0..=10_000.0).contains(&delay_ms) {
+                return wrong("standby.delay_ms", &delay_ms.to_string(), "give 0 milliseconds to 10 seconds");
+            }
+            if self.network.is_some() {
+                return wrong(
+                    "standby.delay_ms",
+                    &delay_ms.to_string(),
+                    "servers in a [network] are joined by that alone",
+                );
+            }
         }
         if arm.network.bytes_per_s.is_some() && self.network.is_none() {
             return wrong("network", "set", "the scenario has no [network]");

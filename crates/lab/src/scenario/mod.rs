@@ -21,6 +21,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("wal-lag", include_str!("../../../../scenarios/wal-lag.toml")),
     ("stampede", include_str!("../../../../scenarios/stampede.toml")),
     ("commit-wait", include_str!("../../../../scenarios/commit-wait.toml")),
+    ("commit-standby", include_str!("../../../../scenarios/commit-standby.toml")),
 ];
 
 /// The one arm of a scenario none of whose own can run.

@@ -12,6 +12,7 @@ mod postgres;
 #[cfg(test)]
 pub(crate) mod postgres_tests;
 pub(crate) mod process;
+mod relay;
 mod settings;
 mod unpack;
 
@@ -22,6 +23,7 @@ pub use find::{Installed, find};
 pub use place::temporary_dir;
 pub use postgres::{Postgres, PostgresSpec};
 pub use process::ordinary_user;
+pub use relay::Relay;
 
 /// The major version that is downloaded where none is asked for: the newest.
 pub const DEFAULT_MAJOR: u32 = 18;

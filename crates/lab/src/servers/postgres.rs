@@ -190,6 +190,11 @@ impl Postgres {
         format!("host={} port={} user=postgres dbname=postgres", quoted(&self.run_dir), self.port())
     }
 
+    /// Its Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.run_dir.join(format!(".s.PGSQL.{}", self.port()))
+    }
+
     /// How a standby connects to it: by the lab's own network where it lives in one, else by its socket.
     pub fn address_for_standby(&self) -> String {
         match &self.spec.network {
