@@ -41,7 +41,8 @@ fn left_on_host(state: &Path) -> Vec<String> {
         left.extend(text.lines().filter(|line| line.contains(OURS)).map(|line| format!("{what}: {line}")));
     };
     look("mount", std::fs::read_to_string("/proc/self/mountinfo").unwrap());
-    let namespaces = std::fs::read_dir("/run/netns").map(|all| all.map(|one| one.unwrap().path().display().to_string()));
+    let namespaces =
+        std::fs::read_dir("/run/netns").map(|all| all.map(|one| one.unwrap().path().display().to_string()));
     look("namespace", namespaces.map(|all| all.collect::<Vec<_>>().join("\n")).unwrap_or_default());
     let loops = Command::new("losetup").arg("-a").output().unwrap();
     look("loop device", String::from_utf8_lossy(&loops.stdout).into_owned());
