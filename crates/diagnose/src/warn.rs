@@ -52,7 +52,8 @@ fn of_device(window: &Window, dev: &str, within_s: f64) -> Option<Finding> {
         LimitOwner::Cgroup(group) => format!("host.dirty@{group}"),
         _ => format!("host.dirty@{dev}"),
     };
-    let mut finding = rules::dirty_draft("approaching", queue, (from, window.to));
+    let mut finding = rules::draft("dirty-throttle", "approaching", queue, (from, window.to));
+    finding.victims = vec!["pg.commit".to_owned()];
     finding.severity = if left_s <= within_s / 3.0 { Severity::Warning } else { Severity::Info };
     finding.confidence = if prediction.basis == Basis::NetSlope { Confidence::Medium } else { Confidence::Low };
     finding.summary = format!(

@@ -3,32 +3,10 @@
 
 mod common;
 
-use backwater_diagnose::{Options, diagnose};
+use backwater_model::Confidence;
 use backwater_model::catalogue as cat;
-use backwater_model::{Confidence, Finding, Window};
+use common::judged::{capped, found, names, silent, stampede};
 use common::plant::{Limit, MIB, Plant, START_S};
-
-fn found(window: &Window) -> Vec<Finding> {
-    diagnose(window, &Options { drain_target_s: 10.0, price_per_iops: Some(0.1) })
-}
-
-fn names(findings: &[Finding]) -> Vec<String> {
-    findings.iter().map(|finding| format!("{} {} {}", finding.rule, finding.cause, finding.queue)).collect()
-}
-
-fn silent(window: &Window, what: &str) {
-    assert_eq!(names(&found(window)), Vec::<String>::new(), "{what}");
-}
-
-/// More is dirtied than the device writes, under a narrow limit.
-fn stampede(limit: Limit) -> Plant {
-    // Without a ceiling: the device itself writes too little, and is busy for it.
-    Plant { limit, device_iops: 1_500.0, ..Plant::default() }
-}
-
-fn capped(limit: Limit) -> Plant {
-    Plant { limit, cap_iops: Some(1_500.0), ..Plant::default() }
-}
 
 #[test]
 fn a_deep_queue_is_a_fault_only_where_requests_slow_down() {

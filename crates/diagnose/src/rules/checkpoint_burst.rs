@@ -2,6 +2,7 @@
 
 use super::checkpoint_log::{self, SyncPhase};
 use super::checkpoint_others;
+use super::draft::draft;
 use crate::figures::Figures;
 use crate::grid::Lane;
 use crate::remedy::checkpoint;
@@ -30,6 +31,10 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
     let phases: Vec<SyncPhase> =
         checkpoint_log::phases(scene).into_iter().filter(|phase| phase.sync_s >= SYNC_S).collect();
     sync_stall(scene, &phases).into_iter().chain(too_frequent(scene)).collect()
+}
+
+fn begun(cause: &str, span: (Moment, Moment)) -> Finding {
+    Finding { victims: vec!["pg.commit".to_owned()], ..draft("checkpoint-burst", cause, "pg.checkpoint", span) }
 }
 
 /// What happened in the sync phases, against the seconds around them.
@@ -71,7 +76,7 @@ fn sync_stall(scene: &Scene<'_>, phases: &[SyncPhase]) -> Option<Finding> {
         return None;
     }
     let span = scene.grid.span(&(first..last + 1));
-    let mut finding = draft("sync-stall", span);
+    let mut finding = begun("sync-stall", span);
     finding.ruled_out = checkpoint_others::ruled_out(scene, &seconds);
     let lost = |second: usize| scene.share(&[], &(second..second + 1), |sample| classify(sample) != Wait::Other);
     let shares: Vec<f64> = seconds.iter().filter_map(|second| lost(*second)).collect();
@@ -107,25 +112,6 @@ fn stands_out(scene: &Scene<'_>, seconds: &[usize]) -> bool {
         (false, _) => mean(&shares) >= 0.2,
         (true, false) => mean(&pressure) >= 0.2,
         (true, true) => false,
-    }
-}
-
-fn draft(cause: &str, span: (Moment, Moment)) -> Finding {
-    Finding {
-        rule: "checkpoint-burst".to_owned(),
-        cause: cause.to_owned(),
-        severity: Severity::Warning,
-        queue: "pg.checkpoint".to_owned(),
-        from: span.0,
-        to: span.1,
-        foreground_lost: None,
-        summary: String::new(),
-        evidence: Vec::new(),
-        ruled_out: Vec::new(),
-        unseen: Vec::new(),
-        confidence: Confidence::Medium,
-        victims: vec!["pg.commit".to_owned()],
-        remedies: Vec::new(),
     }
 }
 
@@ -204,7 +190,7 @@ fn too_frequent(scene: &Scene<'_>) -> Option<Finding> {
         _ => (scene.window.from, scene.window.to),
     };
     let range = seconds_of(scene, span);
-    let mut finding = draft("too-frequent", span);
+    let mut finding = begun("too-frequent", span);
     finding.ruled_out = checkpoint_others::ruled_out(scene, &range.clone().collect::<Vec<_>>());
     // Its cost is more WAL: what sessions lose to that is their waits for WAL, at most.
     let targets: Vec<String> = target.map(|target| target.name.clone()).into_iter().collect();

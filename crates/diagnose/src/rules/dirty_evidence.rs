@@ -1,6 +1,7 @@
 //! What a dirty-throttle finding says: figures, causes ruled out, what was not seen, remedies.
 
 use super::dirty_throttle::{Throttle, checkpoint_sync_s};
+use super::draft::draft;
 use crate::Options;
 use crate::advise;
 use crate::caps::{self, CapUnit};
@@ -11,34 +12,15 @@ use crate::remedy::{checkpoint, dirty};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use crate::waits::{Wait, classify};
-use backwater_model::{Confidence, Figure, Finding, Moment, Remedy, RuledOut, Severity, Unit, catalogue as cat};
+use backwater_model::{Confidence, Figure, Finding, Remedy, RuledOut, Severity, Unit, catalogue as cat};
 use std::ops::Range;
-
-/// An empty finding of this rule.
-pub(crate) fn draft(cause: &str, queue: String, span: (Moment, Moment)) -> Finding {
-    Finding {
-        rule: "dirty-throttle".to_owned(),
-        cause: cause.to_owned(),
-        severity: Severity::Warning,
-        queue,
-        from: span.0,
-        to: span.1,
-        foreground_lost: None,
-        summary: String::new(),
-        evidence: Vec::new(),
-        ruled_out: Vec::new(),
-        unseen: Vec::new(),
-        confidence: Confidence::Medium,
-        victims: vec!["pg.commit".to_owned()],
-        remedies: Vec::new(),
-    }
-}
 
 /// The finding for one limit that held writers.
 pub(super) fn finding(scene: &Scene<'_>, throttle: &Throttle<'_>, options: &Options) -> Finding {
     let (limit, range) = (&throttle.limit, &throttle.range);
     let queue = queue_name(throttle);
-    let mut finding = draft(limit.owner.cause(), queue, scene.grid.span(range));
+    let mut finding = draft("dirty-throttle", limit.owner.cause(), queue, scene.grid.span(range));
+    finding.victims = vec!["pg.commit".to_owned()];
     let targets = throttle.device.map(|device| device.targets.clone()).unwrap_or_default();
     let held = |wait: Wait| matches!(wait, Wait::Paused | Wait::Queued | Wait::Writing);
     finding.foreground_lost = scene.share(&targets, range, |sample| held(classify(sample)));

@@ -2,7 +2,7 @@
 //!
 //! A manager that waits in vain for an overloaded primary fails over to a standby that is behind. The finding comes before that.
 
-use super::wal_evidence::draft;
+use super::draft::draft;
 use crate::figures::Figures;
 use crate::replication::candidates;
 use crate::scene::Scene;
@@ -53,7 +53,7 @@ fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
         (Some(first), Some(last)) => (first.0, last.0),
         _ => (scene.window.from, scene.window.to),
     };
-    let mut finding = draft("heartbeat-at-risk", cause, "pg.heartbeat".to_owned(), span);
+    let mut finding = draft("heartbeat-at-risk", cause, "pg.heartbeat", span);
     finding.severity = if missed >= 2.0 { Severity::Critical } else { Severity::Warning };
     finding.confidence = if missed >= 2.0 || slow.len() >= SLOW_BEATS { Confidence::High } else { Confidence::Medium };
     let p99 = sorted.get((sorted.len() * 99).div_ceil(100).saturating_sub(1)).copied();

@@ -7,6 +7,7 @@ mod commit_too_small;
 mod device_saturated;
 mod dirty_evidence;
 mod dirty_throttle;
+mod draft;
 mod heartbeat_at_risk;
 mod io_capped;
 mod network_narrow;
@@ -32,7 +33,7 @@ use backwater_model::{Finding, Window};
 use serde::Serialize;
 use wal_evidence::Behind;
 
-pub(crate) use dirty_evidence::draft as dirty_draft;
+pub(crate) use draft::draft;
 pub(crate) use wal_removed::approaching as wal_approaching;
 
 /// A rule as people look it up.

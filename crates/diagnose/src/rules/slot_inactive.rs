@@ -2,7 +2,7 @@
 //!
 //! A slot that keeps without a limit fills the disk, which stops the primary; one with a limit is lost when it is reached.
 
-use super::wal_evidence::draft;
+use super::draft::draft;
 use crate::figures::Figures;
 use crate::remedy::replication as remedy;
 use crate::replication::{Holder, Retention, retention};

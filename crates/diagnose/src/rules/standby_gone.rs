@@ -2,7 +2,8 @@
 //!
 //! That a row is missing says so only while the same server's other rows are read: a hole in the readings is no absence.
 
-use super::wal_evidence::{Behind, draft};
+use super::draft::draft;
+use super::wal_evidence::Behind;
 use crate::figures::Figures;
 use crate::remedy::replication as remedy;
 use crate::replication::{Standby, retention, seconds, standby_row, target};

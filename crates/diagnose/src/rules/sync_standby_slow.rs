@@ -3,7 +3,8 @@
 //! That commits wait for a synchronous standby is what it is for. Slow it is when each waits a tenth of a second or more:
 //! waiting sessions ÷ commits a second (Little's law), which is a lower bound, for read-only commits are counted too.
 
-use super::wal_evidence::{Behind, draft};
+use super::draft::draft;
+use super::wal_evidence::Behind;
 use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, longest};
 use crate::remedy::replication as remedy;
@@ -61,7 +62,7 @@ fn of_primary(scene: &Scene<'_>, behinds: &[Behind], name: &str) -> Option<Findi
     };
     let sync = behinds.iter().find(synchronous);
     let cause = sync.map_or("standby-missing", |behind| hop(scene, behind, &range));
-    let mut finding = draft("sync-standby-slow", cause, "pg.commit".to_owned(), scene.grid.span(&range));
+    let mut finding = draft("sync-standby-slow", cause, "pg.commit", scene.grid.span(&range));
     let lost = share.mean(&range);
     finding.foreground_lost = lost;
     finding.severity = if lost.is_some_and(|share| share >= CRITICAL) { Severity::Critical } else { Severity::Warning };

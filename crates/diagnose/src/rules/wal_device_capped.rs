@@ -3,8 +3,9 @@
 //! The same ceiling as in io-capped, with what it does to WAL: commits wait for their flush, and nothing is sent to a standby
 //! before it is flushed.
 
+use super::draft::draft;
 use super::wal_device::{self, WalDevice};
-use super::wal_evidence::{Behind, draft};
+use super::wal_evidence::Behind;
 use crate::caps::{self, Cap, CapOwner, CapUnit, Op};
 use crate::figures::Figures;
 use crate::grid::{both, episodes, longest};
@@ -47,7 +48,7 @@ fn of_server(scene: &Scene<'_>, wal: &WalDevice<'_>) -> Option<Finding> {
 fn finding(scene: &Scene<'_>, wal: &WalDevice<'_>, cap: &Cap, range: &Range<usize>, seconds: usize) -> Finding {
     let cause = if cap.owner == CapOwner::Declared { "declared-cap" } else { "cgroup-cap" };
     let unit = if cap.unit == CapUnit::Operations { Unit::PerSecond } else { Unit::BytesPerSecond };
-    let mut finding = draft("wal-device-capped", cause, "pg.wal.local_flush".to_owned(), scene.grid.span(range));
+    let mut finding = draft("wal-device-capped", cause, "pg.wal.local_flush", scene.grid.span(range));
     let lost = wal.lost(scene, range);
     finding.foreground_lost = lost;
     finding.severity = if lost.is_some_and(|share| share >= CRITICAL) { Severity::Critical } else { Severity::Warning };

@@ -2,8 +2,9 @@
 //! for it. What makes a device full is told in device-saturated; this says what it does to WAL.
 
 use super::device_saturated;
+use super::draft::draft;
 use super::wal_device::{self, WalDevice};
-use super::wal_evidence::{Behind, draft, rate};
+use super::wal_evidence::{Behind, rate};
 use crate::figures::Figures;
 use crate::grid::{both, episodes, longest};
 use crate::remedy::replication as remedy;
@@ -30,7 +31,7 @@ fn of_server(scene: &Scene<'_>, wal: &WalDevice<'_>) -> Option<Finding> {
     let (range, seconds) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
     let deep = device.in_flight.mean(&range).is_some_and(|count| count >= DEEP);
     let cause = if deep { "deep-queue" } else { "slow-requests" };
-    let mut finding = draft("wal-device-saturated", cause, "pg.wal.local_flush".to_owned(), scene.grid.span(&range));
+    let mut finding = draft("wal-device-saturated", cause, "pg.wal.local_flush", scene.grid.span(&range));
     let lost = wal.lost(scene, &range);
     finding.foreground_lost = lost;
     finding.severity = if lost.is_some_and(|share| share >= CRITICAL) { Severity::Critical } else { Severity::Warning };

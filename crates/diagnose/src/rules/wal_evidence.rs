@@ -1,10 +1,11 @@
 //! What the findings about WAL and standbys have in common: the figures of every hop, how bad it is, what suffers.
 
+use super::draft::draft;
 use crate::figures::Figures;
 use crate::grid::Lane;
 use crate::replication::{Lag, Lags, Standby, retention, standby_row};
 use crate::scene::Scene;
-use backwater_model::{CommitWait, Confidence, Figure, Finding, Moment, Severity, Unit, catalogue as cat};
+use backwater_model::{CommitWait, Figure, Finding, Severity, Unit, catalogue as cat};
 use std::ops::Range;
 
 /// A standby and where it falls behind.
@@ -17,26 +18,6 @@ pub(super) struct Behind {
 const SOON_S: f64 = 600.0;
 /// Share of the active sessions that must wait for a synchronous standby for its lag to be critical.
 const HELD: f64 = 0.3;
-
-/// A finding without its figures.
-pub(super) fn draft(rule: &str, cause: &str, queue: String, span: (Moment, Moment)) -> Finding {
-    Finding {
-        rule: rule.to_owned(),
-        cause: cause.to_owned(),
-        severity: Severity::Warning,
-        queue,
-        from: span.0,
-        to: span.1,
-        foreground_lost: None,
-        summary: String::new(),
-        evidence: Vec::new(),
-        ruled_out: Vec::new(),
-        unseen: Vec::new(),
-        confidence: Confidence::Medium,
-        victims: Vec::new(),
-        remedies: Vec::new(),
-    }
-}
 
 /// A finding about one standby that falls behind, with the figures of all hops, its severity and its victims.
 pub(super) fn of_lag(scene: &Scene<'_>, behind: &Behind, rule: &str, cause: &str, hop: &str, lag: &Lag) -> Finding {

@@ -1,7 +1,8 @@
 //! wal-removed: WAL that a standby still needs is gone from the primary. It can go on only from an archive, or be built anew.
 //! And ahead of it: when that will come about, at the present rates.
 
-use super::wal_evidence::{Behind, draft};
+use super::draft::draft;
+use super::wal_evidence::Behind;
 use crate::figures::Figures;
 use crate::remedy::replication as remedy;
 use crate::replication::{Retention, retention, standby_row};

@@ -1,6 +1,7 @@
 //! Windows for tests: a builder, a simulated plant, and runs that were measured on a real server.
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
+pub mod judged;
 pub mod plant;
 pub mod recorded;
 pub mod run;
