@@ -248,6 +248,96 @@ catalogue! {
     PG_SESSIONS_TOTAL "pg.sessions.total" Count Gauge ["target"] "Client sessions";
     PG_PROBE_RESPONSE "pg.probe.response_us" Microseconds Gauge ["target"] "How long the server took to answer the session query";
 
+    // MongoDB: what its clients do (serverStatus, live or from diagnostic.data). `op` of operations is reads, writes, commands or
+    // transactions; of opcounters insert, query, update, delete, getmore or command; of queues and tickets read or write.
+    MONGO_UPTIME "mongo.uptime_ms" Milliseconds Counter ["target"] "Time since the server was started (uptimeMillis)";
+    MONGO_OPS "mongo.ops" Count Counter ["target" "op"] "Operations answered (opLatencies.*.ops)";
+    MONGO_LATENCY "mongo.latency_us_total" Microseconds Counter ["target" "op"] "Sum of the server's own latencies (opLatencies.*.latency)";
+    MONGO_OPCOUNTERS "mongo.opcounters" Count Counter ["target" "op"] "Operations of clients (opcounters)";
+    MONGO_REPLICATED "mongo.replicated_ops" Count Counter ["target" "op"] "Operations applied from the oplog (opcountersRepl)";
+    MONGO_TTL_DELETED "mongo.ttl.deleted" Count Counter ["target"] "Documents deleted because they expired (metrics.ttl.deletedDocuments)";
+    MONGO_TTL_PASSES "mongo.ttl.passes" Count Counter ["target"] "Passes of the TTL monitor (metrics.ttl.passes)";
+    MONGO_CONNECTIONS "mongo.connections.current" Count Gauge ["target"] "Connections of clients (connections.current)";
+    MONGO_CONNECTIONS_FREE "mongo.connections.available" Count Gauge ["target"] "Connections that may still be opened (connections.available)";
+    MONGO_CONNECTIONS_ACTIVE "mongo.connections.active" Count Gauge ["target"] "Connections with an operation in progress (connections.active, 3.6+)";
+    MONGO_CONNECTIONS_CREATED "mongo.connections.created" Count Counter ["target"] "Connections ever opened (connections.totalCreated)";
+    MONGO_CONNECTIONS_REJECTED "mongo.connections.rejected" Count Counter ["target"] "Connections turned away at the limit (connections.rejected)";
+    MONGO_THREADS "mongo.threads" Count Gauge ["target"] "Threads that serve connections (serviceExecutor statistics), or all threads where those are not told";
+    MONGO_REQUESTS "mongo.network.requests" Count Counter ["target"] "Messages received (network.numRequests)";
+    MONGO_RECEIVED "mongo.network.received_bytes" Bytes Counter ["target"] "Received from clients (network.bytesIn)";
+    MONGO_SENT "mongo.network.sent_bytes" Bytes Counter ["target"] "Sent to clients (network.bytesOut)";
+    MONGO_LOCK_QUEUE "mongo.lock_queue" Count Gauge ["target" "op"] "Operations waiting for a lock or a ticket (globalLock.currentQueue)";
+    MONGO_CLIENTS "mongo.active_clients" Count Gauge ["target" "op"] "Operations at work, or waiting within the engine (globalLock.activeClients)";
+    MONGO_TICKETS_OUT "mongo.tickets.out" Count Gauge ["target" "op"] "Tickets into the engine in use (wiredTiger.concurrentTransactions, queues.execution since 8.0)";
+    MONGO_TICKETS_FREE "mongo.tickets.available" Count Gauge ["target" "op"] "Tickets that are free";
+    MONGO_TICKETS_TOTAL "mongo.tickets.total" Count Gauge ["target" "op"] "Tickets there are; since 7.0 the server changes them as it goes";
+    MONGO_TICKETS_QUEUED "mongo.tickets.queued" Count Gauge ["target" "op"] "Operations that wait for a ticket (7.0+)";
+    MONGO_TICKETS_QUEUED_US "mongo.tickets.queued_us" Microseconds Counter ["target" "op"] "Time operations waited for a ticket (7.0+)";
+    MONGO_PAGE_FAULTS "mongo.page_faults" Count Counter ["target"] "Page faults that needed the disk (extra_info.page_faults)";
+    MONGO_RESIDENT "mongo.resident_bytes" Bytes Gauge ["target"] "Resident memory (mem.resident)";
+    MONGO_WRITE_CONFLICTS "mongo.write_conflicts" Count Counter ["target"] "Write conflicts (metrics.operation.writeConflicts)";
+    MONGO_CONCERN_WAITS "mongo.write_concern.waits" Count Counter ["target"] "Waits for a write concern of more than one member (metrics.getLastError.wtime.num)";
+    MONGO_CONCERN_MS "mongo.write_concern.wait_ms" Milliseconds Counter ["target"] "Time of those waits (metrics.getLastError.wtime.totalMillis)";
+    MONGO_SLOW_OPS "mongo.slow_ops" Count Counter ["target"] "Slow operations written to the server's log since it was first read";
+    MONGO_SLOW_MS "mongo.slow_ops_ms" Milliseconds Counter ["target"] "Time of those operations";
+    MONGO_PROBE_RESPONSE "mongo.probe.response_us" Microseconds Gauge ["target"] "How long the server took to answer serverStatus";
+
+    // MongoDB: flow control (4.2+).
+    MONGO_FLOW_LAGGED "mongo.flow_control.lagged" Flag Gauge ["target"] "Whether flow control holds writers now (flowControl.isLagged)";
+    MONGO_FLOW_LAGGED_US "mongo.flow_control.lagged_us" Microseconds Counter ["target"] "Time in which it did (flowControl.isLaggedTimeMicros)";
+    MONGO_FLOW_WAIT_US "mongo.flow_control.acquiring_us" Microseconds Counter ["target"] "Time writers waited for its tickets (flowControl.timeAcquiringMicros)";
+    MONGO_FLOW_LIMIT "mongo.flow_control.limit" Count Gauge ["target"] "Write tickets it hands out a second (flowControl.targetRateLimit)";
+    MONGO_FLOW_SUSTAINER "mongo.flow_control.sustainer" Count Gauge ["target"] "Operations a second of the member that sustains the commit point (flowControl.sustainerRate)";
+
+    // MongoDB: the replica set as one member sees it. `member` is its host, or its number in diagnostic.data, which has no texts.
+    MONGO_STATE "mongo.repl.state" Count Gauge ["target"] "State of this member: 1 primary, 2 secondary, 3 recovering (replSetGetStatus.myState)";
+    MONGO_COMMITTED "mongo.repl.committed_s" Seconds Counter ["target"] "Optime that a majority has, in seconds since 1970 (optimes.lastCommittedOpTime)";
+    MONGO_MEMBER_STATE "mongo.member.state" Count Gauge ["target" "member"] "State of a member, as numbers of mongo.repl.state";
+    MONGO_MEMBER_HEALTH "mongo.member.healthy" Flag Gauge ["target" "member"] "Whether the member answers";
+    MONGO_MEMBER_OPTIME "mongo.member.optime_s" Seconds Counter ["target" "member"] "Optime the member has applied, in seconds since 1970";
+    MONGO_MEMBER_SELF "mongo.member.self" Flag Gauge ["target" "member"] "Whether it is the member that says so";
+    MONGO_OPLOG "mongo.oplog.used_bytes" Bytes Gauge ["target"] "Size of the oplog's documents (local.oplog.rs size)";
+    MONGO_OPLOG_MAX "mongo.oplog.max_bytes" Bytes Gauge ["target"] "Size it may come to";
+    MONGO_OPLOG_FIRST "mongo.oplog.first_s" Seconds Counter ["target"] "Time of its oldest entry, in seconds since 1970 (serverStatus.oplog.earliestOptime)";
+    MONGO_OPLOG_LAST "mongo.oplog.last_s" Seconds Counter ["target"] "Time of its newest entry, in seconds since 1970 (serverStatus.oplog.latestOptime)";
+
+    // WiredTiger's cache: what stands in it, and who takes it out (serverStatus.wiredTiger, or the engine's own statistics).
+    WT_CACHE_USED "wt.cache.used_bytes" Bytes Gauge ["target"] "bytes currently in the cache";
+    WT_CACHE_DIRTY "wt.cache.dirty_bytes" Bytes Gauge ["target"] "tracked dirty bytes in the cache";
+    WT_CACHE_UPDATES "wt.cache.updates_bytes" Bytes Gauge ["target"] "bytes allocated for updates (4.4+)";
+    WT_CACHE_MAX "wt.cache.max_bytes" Bytes Gauge ["target"] "maximum bytes configured";
+    WT_CACHE_READ "wt.cache.read_bytes" Bytes Counter ["target"] "bytes read into cache";
+    WT_CACHE_WRITTEN "wt.cache.written_bytes" Bytes Counter ["target"] "bytes written from cache";
+    WT_APP_EVICT_US "wt.app.evicting_us" Microseconds Counter ["target"] "application thread time evicting";
+    WT_APP_WAIT_US "wt.app.waiting_us" Microseconds Counter ["target"] "application thread time waiting for cache; time evicting is part of it";
+    WT_APP_EVICTED "wt.app.evicted_pages" Count Counter ["target"] "Pages evicted by application threads; since 8.1 attempts";
+    WT_APP_WRITES "wt.app.page_writes" Count Counter ["target"] "application threads page write from cache to disk count";
+    WT_APP_WRITE_US "wt.app.page_write_us" Microseconds Counter ["target"] "application threads page write from cache to disk time";
+    WT_APP_READS "wt.app.page_reads" Count Counter ["target"] "application threads page read from disk to cache count";
+    WT_APP_READ_US "wt.app.page_read_us" Microseconds Counter ["target"] "application threads page read from disk to cache time";
+    WT_EVICTED_DIRTY "wt.evict.dirty_pages" Count Counter ["target"] "modified pages evicted";
+    WT_EVICTED_CLEAN "wt.evict.clean_pages" Count Counter ["target"] "unmodified pages evicted";
+    WT_EVICT_WORKERS "wt.evict.workers" Count Gauge ["target"] "eviction worker threads active";
+    WT_EVICT_MISSED "wt.evict.goals_missed" Count Counter ["target"] "eviction server unable to reach eviction goal";
+
+    // WiredTiger's checkpoints, journal, history and files.
+    WT_CHECKPOINT_RUNNING "wt.checkpoint.running" Flag Gauge ["target"] "Whether a checkpoint runs now (since 8.0 its progress state is not 0)";
+    WT_CHECKPOINT_MS "wt.checkpoint.last_ms" Milliseconds Gauge ["target"] "Duration of the last checkpoint";
+    WT_CHECKPOINT_FSYNC_US "wt.checkpoint.fsync_us" Microseconds Gauge ["target"] "fsync duration of the last checkpoint after it took its transaction";
+    WT_CHECKPOINTS "wt.checkpoint.count" Count Counter ["target"] "Checkpoints (up to 7.0)";
+    WT_CHECKPOINT_LOCK_US "wt.checkpoint.lock_wait_us" Microseconds Counter ["target"] "checkpoint lock application thread wait time";
+    WT_PINNED "wt.history.pinned_s" Seconds Gauge ["target"] "range of timestamps currently pinned, as seconds (timestamp ÷ 2³²)";
+    WT_PINNED_OLDEST "wt.history.pinned_by_oldest_s" Seconds Gauge ["target"] "range of timestamps pinned by the oldest timestamp, as seconds";
+    WT_PINNED_IDS "wt.history.pinned_ids" Count Gauge ["target"] "range of transaction IDs currently pinned";
+    WT_HISTORY_CACHE "wt.history.cache_bytes" Bytes Gauge ["target"] "Bytes of the history store (before 4.4 the overflow table) in the cache";
+    WT_HISTORY_DISK "wt.history.disk_bytes" Bytes Gauge ["target"] "History store table on-disk size (4.4+)";
+    WT_HISTORY_INSERTS "wt.history.inserts" Count Counter ["target"] "History store (before 4.4 overflow table) insert calls";
+    WT_LOG_SYNCS "wt.log.syncs" Count Counter ["target"] "log sync operations";
+    WT_LOG_SYNC_US "wt.log.sync_us" Microseconds Counter ["target"] "log sync time duration";
+    WT_LOG_BYTES "wt.log.written_bytes" Bytes Counter ["target"] "log bytes written";
+    WT_FSYNCS "wt.fsyncs" Count Counter ["target"] "total fsync I/Os";
+    WT_WRITES "wt.writes" Count Counter ["target"] "total write I/Os";
+
     // The lab's own load, as its clients see it.
     LOAD_COMPLETED "load.transactions" Count Counter [] "Transactions completed";
     LOAD_FAILED "load.failures" Count Counter [] "Transactions that failed";
