@@ -8,7 +8,7 @@ use crate::scenario::{Arm, LoadPart, Scenario};
 use crate::workloads::{Driven, LoadResult};
 use crate::{LabError, load};
 use backwater_diagnose::{Options, diagnose, drain};
-use backwater_model::{ArmTable, Bytes, EventKind, Finding, Moment, Severity, Span};
+use backwater_model::{ArmTable, Bytes, EventKind, Finding, Moment, Span};
 use backwater_probe::now;
 use backwater_undo::{Entry, Journal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,15 +41,9 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
-    /// Whether it was diagnosed as expected. A limit set on the host instead of the device is expected to be named so.
+    /// Whether it was diagnosed as expected: by its first finding, unless any will do. A limit set on the host instead of the device is expected to be named so.
     pub(crate) fn meets(&self, arm: &Arm, options: &RunOptions) -> bool {
-        let cause = arm.expected_cause(options.allow_host_changes);
-        let serious = || self.findings.iter().filter(|finding| finding.severity >= Severity::Warning);
-        match arm.expected.rule.as_str() {
-            "any" => true,
-            "none" => serious().next().is_none(),
-            rule => serious().any(|finding| finding.rule == rule && cause.is_none_or(|cause| cause == finding.cause)),
-        }
+        arm.expected.met_by(arm.expected_cause(options.allow_host_changes), &self.findings)
     }
 }
 

@@ -68,7 +68,7 @@ fn plain_arms(scenario: &Scenario, options: &RunOptions) -> Result<(Vec<Arm>, BT
     let mut arms = Vec::new();
     for arm in run::chosen_arms(scenario, options)? {
         if arm.is_plain() {
-            let expected = ExpectedFinding { rule: "any".to_owned(), cause: None };
+            let expected = ExpectedFinding::default();
             arms.push(Arm { expected, ..arm.clone() });
         } else {
             let why = "it changes the server's settings or its disk, which is done on servers of the lab's own alone";

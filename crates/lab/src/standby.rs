@@ -82,7 +82,7 @@ impl Standby {
         let slot = arm.standby.slot.unwrap_or(self.part.slot);
         self.place(primary, arm)?;
         let settings = self.settings(primary, scenario, arm, slot);
-        if !self.dead {
+        if !self.dead && !self.lacks_wal(primary)? {
             self.follow(primary, &settings, slot, journal)?;
             if self.catches_up(primary, CATCH_UP_WITHIN, options)? {
                 return Ok(());
@@ -100,6 +100,18 @@ impl Standby {
         }
         let log = self.server.log_path();
         Err(LabError::Refused(format!("the standby does not stream; its log says why: {}", log.display())))
+    }
+
+    /// Whether the primary has removed WAL that it still needs, so that waiting for it would be in vain.
+    fn lacks_wal(&mut self, primary: &Postgres) -> Result<bool, LabError> {
+        if !self.server.is_running() {
+            return Ok(false);
+        }
+        let has = "SELECT coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())";
+        let Some(has) = Client::open(&self.server.conninfo())?.ask(has)? else { return Ok(false) };
+        Client::open(&primary.conninfo())?.is_true(&format!(
+            "SELECT coalesce(min(name) > pg_walfile_name('{has}'), false) FROM pg_ls_waldir() WHERE name ~ '^[0-9A-F]{{24}}$'"
+        ))
     }
 
     /// Puts it as far from its primary as the arm wants it: at no distance it connects directly.

@@ -5,6 +5,7 @@ pub(crate) mod commits;
 mod dirty;
 mod lag;
 mod load;
+mod retention;
 
 use crate::workloads::LoadResult;
 use backwater_model::{ArmTable, Finding, Moment, Window, catalogue};
@@ -60,6 +61,7 @@ pub(crate) fn of_arm(seen: &Seen<'_>) -> Metrics {
     }
     if seen.standby.is_some() {
         lag::measure(seen, &mut metrics);
+        retention::measure(seen, &mut metrics);
     }
     metrics
 }

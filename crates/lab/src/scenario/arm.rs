@@ -2,7 +2,7 @@
 
 use super::{LoadPart, QuickPart, Scenario};
 use crate::workloads::commit_batches::Side;
-use backwater_model::{Bytes, ParamValue};
+use backwater_model::{Bytes, Finding, ParamValue, Severity};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -127,11 +127,29 @@ pub struct ExpectedFinding {
     pub rule: String,
     /// Its cause; any where it is left out.
     pub cause: Option<String>,
+    /// It may be any of the arm's findings, not the first alone: a symptom is told below its reason.
+    #[serde(default)]
+    pub anywhere: bool,
+}
+
+impl ExpectedFinding {
+    /// Whether findings are what was expected: the first of warning or worse, unless any will do. `cause` is the one that
+    /// must be named, which an option of the run may have changed.
+    pub(crate) fn met_by(&self, cause: Option<&str>, findings: &[Finding]) -> bool {
+        let is_it = |finding: &Finding| finding.rule == self.rule && cause.is_none_or(|cause| cause == finding.cause);
+        let mut serious = findings.iter().filter(|finding| finding.severity >= Severity::Warning);
+        match self.rule.as_str() {
+            "any" => true,
+            "none" => serious.next().is_none(),
+            _ if self.anywhere => serious.any(is_it),
+            _ => serious.next().is_some_and(is_it),
+        }
+    }
 }
 
 impl Default for ExpectedFinding {
     fn default() -> Self {
-        ExpectedFinding { rule: "any".to_owned(), cause: None }
+        ExpectedFinding { rule: "any".to_owned(), cause: None, anywhere: false }
     }
 }
 
@@ -274,5 +292,48 @@ impl Arm {
             text("standby".to_owned(), "away");
         }
         params
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backwater_model::{Confidence, Moment};
+
+    fn finding(rule: &str, severity: Severity) -> Finding {
+        Finding {
+            rule: rule.to_owned(),
+            cause: "a".to_owned(),
+            severity,
+            queue: "q".to_owned(),
+            from: Moment(0),
+            to: Moment(1),
+            foreground_lost: None,
+            summary: String::new(),
+            evidence: Vec::new(),
+            ruled_out: Vec::new(),
+            unseen: Vec::new(),
+            confidence: Confidence::High,
+            victims: Vec::new(),
+            remedies: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_first_finding_counts_unless_any_will_do() {
+        let expected = |rule: &str, anywhere| ExpectedFinding { rule: rule.to_owned(), cause: None, anywhere };
+        let findings = [
+            finding("hint", Severity::Info),
+            finding("reason", Severity::Critical),
+            finding("symptom", Severity::Warning),
+        ];
+        assert!(expected("reason", false).met_by(Some("a"), &findings));
+        assert!(!expected("reason", false).met_by(Some("b"), &findings));
+        assert!(!expected("symptom", false).met_by(None, &findings));
+        assert!(expected("symptom", true).met_by(None, &findings));
+        assert!(!expected("hint", true).met_by(None, &findings));
+        assert!(!expected("none", false).met_by(None, &findings));
+        assert!(expected("none", false).met_by(None, &findings[..1]));
+        assert!(expected("any", false).met_by(None, &[]));
     }
 }

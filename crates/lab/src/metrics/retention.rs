@@ -1,0 +1,195 @@
+//! How well it was told ahead when WAL that the standby needs would be removed: predictions made while the load ran, held
+//! beside what then happened.
+//!
+//! Two moments are predicted: the earliest at which the primary may remove it, and the checkpoint that does. The first is
+//! judged where at least [`HORIZON_S`] were left, for what is as good as there needs no prediction.
+
+use super::{Metrics, Seen};
+use backwater_diagnose::{Retention, retention, standby_names};
+use backwater_model::{Event, EventKind, Moment, Span, Window, catalogue};
+
+/// A prediction is made no sooner than so many seconds into the load: a rate needs that long to be steady.
+const STEADY_S: f64 = 10.0;
+/// Predictions are made so many seconds apart.
+const EVERY_S: f64 = 1.0;
+/// How far ahead an earliest moment must lie to be judged, in seconds.
+const HORIZON_S: f64 = 10.0;
+
+pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
+    let loaded = seen.window.slice(seen.phases.load_start, seen.phases.load_end);
+    // A standby that comes back under another name was gone before.
+    let told = standby_names(&loaded, seen.primary);
+    let told = told.iter().map(|standby| told_of(&loaded, seen.primary, standby)).max_by_key(Vec::len);
+    let Some(told) = told else { return };
+    let earliest = told.iter().find(|(_, told)| told.earliest_s == Some(0.0)).map(|(at, _)| *at);
+    let (Some(earliest), Some(removed)) = (earliest, removal(&loaded, seen.primary, &told)) else { return };
+    let ahead: Vec<Ahead> = told.iter().filter_map(|(at, told)| Ahead::of(*at, told, earliest, removed)).collect();
+    put(&ahead, into);
+}
+
+/// What was said of one standby, second by second, each time from nothing but what was known then.
+fn told_of(loaded: &Window, primary: &str, standby: &str) -> Vec<(Moment, Retention)> {
+    let seconds = loaded.to.seconds_since(loaded.from) / EVERY_S;
+    let moments = (1..=seconds as u32).map(|n| loaded.from + Span::from_seconds(f64::from(n) * EVERY_S));
+    let told = |at: Moment| Some((at, retention(&loaded.slice(loaded.from, at), primary, standby, at)?));
+    moments.filter_map(told).collect()
+}
+
+/// When WAL that the standby needed was gone: the first reading by which the oldest segment kept lies past that, or the end
+/// of the checkpoint just before it.
+fn removal(loaded: &Window, primary: &str, told: &[(Moment, Retention)]) -> Option<Moment> {
+    let own = [("target", primary)];
+    let oldest = loaded.track(catalogue::PG_WAL_OLDEST_KEPT.name, &own)?;
+    let head = loaded.track(catalogue::PG_WAL_INSERT.name, &own)?;
+    let needed = |at: Moment| {
+        let (then, told) = told.iter().rev().find(|(then, _)| *then <= at)?;
+        Some(head.at(*then, EVERY_S * 2.0)?.value - told.level_bytes)
+    };
+    let gone = oldest.points.iter().position(|point| needed(point.at).is_some_and(|needed| point.value > needed))?;
+    let before = gone.checked_sub(1).map_or(loaded.from, |place| oldest.points[place].at);
+    let at = oldest.points[gone].at;
+    let ended = |event: &&Event| {
+        event.source == primary && event.message.contains("checkpoint complete") && before < event.at && event.at <= at
+    };
+    Some(loaded.events_of(EventKind::Log).filter(ended).last().map_or(at, |event| event.at))
+}
+
+/// One prediction beside what happened, all in seconds from when it was made.
+struct Ahead {
+    earliest_s: f64,
+    removal_s: Option<f64>,
+    interval_s: Option<f64>,
+    truly_earliest_s: f64,
+    truly_removed_s: f64,
+}
+
+impl Ahead {
+    fn of(at: Moment, told: &Retention, earliest: Moment, removed: Moment) -> Option<Ahead> {
+        let truly_earliest_s = earliest.seconds_since(at);
+        (truly_earliest_s >= HORIZON_S).then_some(())?;
+        Some(Ahead {
+            earliest_s: told.earliest_s?,
+            removal_s: told.removal_s,
+            interval_s: told.checkpoint_interval_s,
+            truly_earliest_s,
+            truly_removed_s: removed.seconds_since(at),
+        })
+    }
+
+    fn error(&self) -> f64 {
+        (self.earliest_s - self.truly_earliest_s).abs() / self.truly_earliest_s
+    }
+
+    /// How far off the removal was, in checkpoints.
+    fn checkpoints_off(&self) -> Option<f64> {
+        Some((self.removal_s? - self.truly_removed_s).abs() / self.interval_s.filter(|interval| *interval > 0.0)?)
+    }
+}
+
+fn put(ahead: &[Ahead], into: &mut Metrics) {
+    let steady = (STEADY_S / EVERY_S) as usize - 1;
+    let ahead = ahead.get(steady..).unwrap_or_default();
+    let Some(first) = ahead.first() else { return };
+    into.put("predicted_retention_left_s", Some(first.earliest_s));
+    into.put("retention_left_s", Some(first.truly_earliest_s));
+    into.put("predicted_removal_left_s", first.removal_s);
+    into.put("removal_left_s", Some(first.truly_removed_s));
+    into.put("checkpoint_interval_s", first.interval_s);
+    let worst = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
+    into.put("retention_prediction_error_ratio", worst(&mut ahead.iter().map(Ahead::error)));
+    into.put("removal_off_checkpoints", worst(&mut ahead.iter().filter_map(Ahead::checkpoints_off)));
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::metrics::Phases;
+    use crate::workloads::LoadResult;
+    use backwater_model::{Epoch, Meta, Point, Series, SeriesId, Target};
+    use std::sync::Arc;
+
+    const SEGMENT: f64 = 16.0 * 1_048_576.0;
+    const MB: f64 = 1e6;
+
+    fn points(values: impl Iterator<Item = (f64, f64)>) -> Vec<Point> {
+        let point = |(at, value)| Point {
+            at: Moment::from_seconds(at),
+            series: SeriesId(0),
+            epoch: Epoch(1),
+            value,
+            as_of: None,
+        };
+        values.map(point).collect()
+    }
+
+    /// 10 MB a second are made, 4 sent; 160 MB are kept; checkpoints every 5 s, the one that ends at 35 s removes.
+    fn run(removed_at: f64) -> (Window, Phases) {
+        let own = [("target", "p")];
+        let row = [("target", "p"), ("standby", "s")];
+        let tick = |each: f64| (0..=(60.0 / each) as u32).map(move |n| f64::from(n) * each);
+        let base = 100.0 * SEGMENT;
+        let settings = [("wal_keep_size", "160MB"), ("max_wal_size", "96MB"), ("checkpoint_completion_target", "0.9")];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let target = Target { name: "p".to_owned(), settings: settings.into_iter().collect(), ..Target::default() };
+        let series: Vec<(Series, Vec<Point>)> = vec![
+            (catalogue::PG_WAL_INSERT.series(&own), points(tick(0.5).map(|at| (at, base + at * 10.0 * MB)))),
+            (catalogue::PG_REPL_SENT.series(&row), points(tick(1.0).map(|at| (at, base + at * 4.0 * MB)))),
+            (
+                catalogue::PG_CHECKPOINT_REDO.series(&own),
+                points(tick(1.0).map(|at| (at, base + (at / 5.0).floor().mul_add(50.0 * MB, -45.0 * MB).max(0.0)))),
+            ),
+            (
+                catalogue::PG_WAL_OLDEST_KEPT.series(&own),
+                points(
+                    tick(2.0).map(|at| (at, if at < removed_at { base - 9.0 * SEGMENT } else { base + 9.0 * SEGMENT })),
+                ),
+            ),
+        ];
+        let series = series.into_iter().map(|(series, points)| (Arc::new(series), points)).collect();
+        let line =
+            |at: f64| Event::new(Moment::from_seconds(at), "p", EventKind::Log, "checkpoint complete: wrote 9", &[]);
+        let meta = Meta { targets: vec![target], ..Meta::default() };
+        let (from, to) = (Moment::from_seconds(0.0), Moment::from_seconds(60.0));
+        let events = vec![line(10.0), line(removed_at - 0.5)];
+        (
+            Window::new(from, to, Arc::new(meta), series, Vec::new(), events),
+            Phases { load_start: from, load_end: to, end: to },
+        )
+    }
+
+    fn measured(window: &Window, phases: Phases) -> Metrics {
+        let load = LoadResult::default();
+        let seen = Seen {
+            window,
+            phases,
+            load: &load,
+            table: None,
+            primary: "p",
+            standby: Some("s"),
+            device: None,
+            findings: &[],
+        };
+        let mut metrics = Metrics::default();
+        measure(&seen, &mut metrics);
+        metrics
+    }
+
+    #[test]
+    fn what_was_told_is_held_beside_what_came() {
+        let (window, phases) = run(36.0);
+        let numbers = measured(&window, phases).numbers;
+        // 160 MiB and the rest of a segment, growing by 6 MB a second: after 29 s.
+        let truly = numbers["retention_left_s"] + STEADY_S;
+        assert!((27.0..31.0).contains(&truly), "{numbers:?}");
+        assert!(numbers["retention_prediction_error_ratio"] < 0.2, "{numbers:?}");
+        assert_eq!(numbers["removal_left_s"], 25.5);
+        assert!(numbers["removal_off_checkpoints"] <= 2.0, "{numbers:?}");
+    }
+
+    #[test]
+    fn nothing_is_said_where_nothing_was_removed() {
+        let (window, phases) = run(100.0);
+        assert!(measured(&window, phases).numbers.is_empty());
+    }
+}
