@@ -1,5 +1,6 @@
 //! The changes that can be noted, how each is named to a person, and in which order they are put back.
 
+use backwater_socket::Socket;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -93,6 +94,14 @@ pub enum Change {
         /// Its name, `backwater-…`.
         name: String,
     },
+    /// A connection of a running process gets a pacing rate (`SO_MAX_PACING_RATE`). Undo: the rate before, but only if
+    /// it is still that connection.
+    SocketPacing {
+        /// Which.
+        socket: Socket,
+        /// Bytes a second before the run; None: no limit.
+        before_bytes_per_s: Option<u64>,
+    },
 }
 
 /// How a process is asked to stop, before it is killed.
@@ -113,7 +122,10 @@ impl Change {
     /// wait for the very cap that the run had set; then processes, what they live in, mounts, loop devices, files.
     pub(crate) fn rank(&self) -> u8 {
         match self {
-            Change::FileValue { .. } | Change::BlkioRule { .. } | Change::IoMax { .. } => 0,
+            Change::FileValue { .. }
+            | Change::BlkioRule { .. }
+            | Change::IoMax { .. }
+            | Change::SocketPacing { .. } => 0,
             Change::Process { .. } | Change::Spawn { .. } => 1,
             Change::CgroupDir { .. } | Change::Netns { .. } => 2,
             Change::Mount { .. } => 3,
@@ -129,6 +141,8 @@ impl Change {
             (Change::FileValue { path: a, .. }, Change::FileValue { path: b, .. }) => a == b,
             (Change::BlkioRule { file: a, dev: x, .. }, Change::BlkioRule { file: b, dev: y, .. }) => (a, x) == (b, y),
             (Change::IoMax { cgroup: a, dev: x, .. }, Change::IoMax { cgroup: b, dev: y, .. }) => (a, x) == (b, y),
+            // Its process may have left it to another.
+            (Change::SocketPacing { socket: a, .. }, Change::SocketPacing { socket: b, .. }) => a.cookie == b.cookie,
             _ => self == other,
         }
     }
@@ -173,6 +187,8 @@ impl Change {
                 )
             }
             Change::Netns { name } => format!("ip netns delete {name}"),
+            // No tool of the system sets it; a journal that is kept is tried again by this.
+            Change::SocketPacing { .. } => "backwater lab clean".to_owned(),
         }
     }
 }
@@ -196,6 +212,9 @@ impl fmt::Display for Change {
             Change::Process { pid, what, .. } => write!(f, "process {pid} ({what})"),
             Change::Spawn { what, .. } => write!(f, "process ({what})"),
             Change::Netns { name } => write!(f, "network namespace {name}"),
+            Change::SocketPacing { socket, .. } => {
+                write!(f, "pacing of the connection with {} of process {}", socket.peer, socket.pid)
+            }
         }
     }
 }

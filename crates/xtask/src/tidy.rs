@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 /// Who may depend on whom, beside everybody on `model`. ARCHITECTURE.md draws it.
 const ARROWS: &[(&str, &[&str])] = &[
     ("backwater-model", &[]),
-    ("backwater-undo", &[]),
+    ("backwater-socket", &[]),
+    ("backwater-undo", &["backwater-socket"]),
     ("ftdc", &[]),
     ("backwater-probe", &["backwater-model"]),
     ("backwater-record", &["backwater-model"]),
     ("backwater-diagnose", &["backwater-model"]),
     ("backwater-flow", &["backwater-model"]),
-    ("backwater-gate", &["backwater-model", "backwater-flow", "backwater-undo"]),
+    ("backwater-gate", &["backwater-model", "backwater-flow", "backwater-socket", "backwater-undo"]),
     (
         "backwater-lab",
         &["backwater-model", "backwater-probe", "backwater-record", "backwater-diagnose", "backwater-undo"],

@@ -4,6 +4,7 @@ mod cgroup;
 mod loop_device;
 pub(crate) mod mount;
 mod netns;
+mod pacing;
 mod path;
 pub(crate) mod process;
 mod value;
@@ -28,6 +29,7 @@ pub(crate) fn put_back(change: &Change, state_dir: &Path) -> Result<(), Box<Left
         Change::Process { pid, start_time, stop, .. } => process::end(*pid, *start_time, *stop),
         Change::Spawn { marker, stop, .. } => process::end_marked(marker, *stop),
         Change::Netns { name } => netns::remove(name),
+        Change::SocketPacing { socket, before_bytes_per_s } => pacing::restore(socket, *before_bytes_per_s),
     };
     done.map_err(|why| Box::new(Left { change: change.clone(), why, command: change.command() }))
 }

@@ -1,0 +1,20 @@
+//! TCP sockets as the kernel knows them, own ones and those of running processes: how fast they may send, what stands
+//! in their queues, and whose they are.
+//!
+//! [`pacing_rate`], [`set_pacing_rate`], [`TcpInfo::read`] and [`unsent_and_unacked`] work on any descriptor.
+//! [`by_pid`] and [`by_peer`] find the sockets of others; a [`Socket`] found so can be read and paced from outside,
+//! by a duplicate that is held for no longer than the call: a kept one would keep the connection open after the
+//! process closed it.
+
+mod call;
+mod error;
+mod find;
+mod foreign;
+mod table;
+mod tcp_info;
+
+pub use call::{pacing_rate, set_pacing_rate, unsent_and_unacked};
+pub use error::SocketError;
+pub use find::{Found, by_peer, by_pid};
+pub use foreign::{Reading, Socket, probe_duplicating};
+pub use tcp_info::TcpInfo;

@@ -1,0 +1,87 @@
+//! The kernel's tables of TCP sockets, `/proc/PID/net/tcp` and `tcp6`: those of the network namespace that the process
+//! is in. Lines that cannot be read are left out.
+
+use crate::SocketError;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// `TCP_ESTABLISHED`, as the table spells it.
+const ESTABLISHED: &str = "01";
+
+/// An established connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Connection {
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: SocketAddr,
+    pub(crate) inode: u64,
+}
+
+/// The established connections of a process's network namespace.
+pub(crate) fn connections(pid: i32) -> Result<Vec<Connection>, SocketError> {
+    let path = format!("/proc/{pid}/net/tcp");
+    let text = std::fs::read_to_string(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => SocketError::NoProcess { pid },
+        _ => SocketError::Table { what: path, why: error.to_string() },
+    })?;
+    let mut found: Vec<Connection> = text.lines().filter_map(parse).collect();
+    // A kernel without IPv6 has no second table.
+    let text = std::fs::read_to_string(format!("/proc/{pid}/net/tcp6")).unwrap_or_default();
+    found.extend(text.lines().filter_map(parse));
+    Ok(found)
+}
+
+/// `  0: 0100007F:1538 0100007F:A0CC 01 00000000:00000000 00:00000000 00000000     0        0 12345 …`
+fn parse(line: &str) -> Option<Connection> {
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    let (local, peer) = (address(fields.next()?)?, address(fields.next()?)?);
+    if fields.next()? != ESTABLISHED {
+        return None;
+    }
+    let inode = fields.nth(5)?.parse().ok().filter(|inode| *inode != 0)?;
+    Some(Connection { local, peer, inode })
+}
+
+/// Words of the address in the host's byte order, the port as a number; an IPv4 address in IPv6 clothes becomes one.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let mut bytes = [0u8; 16];
+    for (at, word) in address.as_bytes().chunks(8).enumerate() {
+        let word = u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()?;
+        bytes.get_mut(at * 4..at * 4 + 4)?.copy_from_slice(&word.to_ne_bytes());
+    }
+    let ip = match address.len() {
+        8 => IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3])),
+        32 => IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn lines_are_read() {
+        let line =
+            "   1: 0100007F:1538 0200000A:A0CC 01 00000000:00000000 02:000A 00000000  109  0 4711 2 0 20 4 30 10 -1";
+        let found = parse(line).unwrap();
+        let wanted = ("127.0.0.1:5432".parse().unwrap(), "10.0.0.2:41164".parse().unwrap(), 4711);
+        assert_eq!((found.local, found.peer, found.inode), wanted);
+        assert_eq!(parse(&line.replace(" 01 ", " 0A ")), None);
+        assert_eq!(parse(&line.replace(" 4711 ", " 0 ")), None);
+        let mapped = "0000000000000000FFFF00000100007F:1538";
+        assert_eq!(address(mapped).unwrap(), "127.0.0.1:5432".parse().unwrap());
+        assert_eq!(address("B80D01200000000000000000000000FF:0001").unwrap().to_string(), "[2001:db8::ff00:0]:1");
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_makes_it_panic(line in ".{0,200}", words in prop::collection::vec("[0-9A-F:]{0,40}", 0..12)) {
+            let _ = parse(&line);
+            let _ = parse(&words.join(" "));
+        }
+    }
+}

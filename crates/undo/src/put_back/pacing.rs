@@ -1,0 +1,74 @@
+//! The pacing rate of another process's connection.
+
+use super::Why;
+use backwater_socket::{Socket, SocketError};
+
+/// Gives the connection its rate back. One that is gone has none; one whose process ended is looked for in the hands
+/// of others, as servers pass connections on to children.
+pub(super) fn restore(socket: &Socket, before: Option<u64>) -> Result<(), Why> {
+    match socket.pace(before) {
+        Err(SocketError::Gone { .. } | SocketError::NoProcess { .. }) => {
+            let heir = socket.elsewhere().map_err(|error| error.to_string())?;
+            match heir.map(|heir| heir.pace(before)) {
+                None | Some(Ok(()) | Err(SocketError::Gone { .. } | SocketError::NoProcess { .. })) => Ok(()),
+                Some(Err(error)) => Err(error.to_string()),
+            }
+        }
+        done => done.map_err(|error| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::{Change, Journal, UndoError, recover};
+    use std::net::{TcpListener, TcpStream};
+
+    /// A connection of this process, as a stranger would find it.
+    fn connection() -> (TcpStream, TcpStream, backwater_socket::Socket) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        let peer = client.local_addr().unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        let mut found = backwater_socket::by_pid(own).unwrap().tcp;
+        found.retain(|socket| socket.peer == peer);
+        (server, client, found.remove(0))
+    }
+
+    #[test]
+    fn a_rate_comes_back_by_the_run_itself_and_by_whoever_comes_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let (server, _client, socket) = connection();
+        let journal = Journal::begin(dir.path(), "attach").unwrap();
+        let change = Change::SocketPacing { socket: socket.clone(), before_bytes_per_s: None };
+        let entry = journal.note(change.clone()).unwrap();
+        socket.pace(Some(5_000)).unwrap();
+        assert_eq!(journal.note(change).unwrap(), entry);
+        journal.undo(entry).unwrap();
+        assert_eq!(backwater_socket::pacing_rate(&server).unwrap(), None);
+
+        let again = Change::SocketPacing { socket: socket.clone(), before_bytes_per_s: Some(9_000) };
+        journal.note(again.clone()).unwrap();
+        socket.pace(Some(5_000)).unwrap();
+        // As a kill leaves it.
+        let lines = std::fs::read(journal.path()).unwrap();
+        journal.finish().unwrap();
+        assert_eq!(backwater_socket::pacing_rate(&server).unwrap(), Some(9_000));
+        socket.pace(Some(5_000)).unwrap();
+        std::fs::write(dir.path().join("journal-1-1.jsonl"), lines).unwrap();
+        let recovered = recover(dir.path()).unwrap();
+        assert!(recovered[0].is_complete() && recovered[0].undone == [again], "{recovered:?}");
+        assert_eq!(backwater_socket::pacing_rate(&server).unwrap(), Some(9_000));
+    }
+
+    #[test]
+    fn a_connection_that_is_gone_needs_nothing() -> Result<(), UndoError> {
+        let dir = tempfile::tempdir().unwrap();
+        let (server, client, socket) = connection();
+        let journal = Journal::begin(dir.path(), "attach")?;
+        journal.note(Change::SocketPacing { socket, before_bytes_per_s: None })?;
+        drop((server, client));
+        journal.finish()
+    }
+}
