@@ -1,14 +1,13 @@
 //! Takes connections, and hands the sessions that come of them to the workers.
 
 use super::Address;
-use super::low_class::{LowClass, LowPool};
-use super::negotiate::{Session, Terms};
+use super::control::Control;
+use super::negotiate::{Agreed, negotiate};
 use super::stream::Stream;
-use super::worker::{Phase, Worker};
+use super::worker::{Arrival, Phase, Rest, Worker};
 use crate::GateError;
-use backwater_flow::{PoolId, Priority};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::ToSocketAddrs;
 use std::os::unix::fs::FileTypeExt;
@@ -16,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -40,8 +39,6 @@ enum Listener {
 pub(super) struct Workers {
     pub(super) urgent: Vec<Worker>,
     pub(super) low: Worker,
-    /// The numbers of the low pools.
-    pub(super) low_pools: BTreeMap<String, PoolId>,
 }
 
 impl Bound {
@@ -108,53 +105,43 @@ impl Listener {
 }
 
 impl Workers {
-    /// The pools of the low class, numbered.
-    pub(super) fn low_pools(state: &backwater_flow::State) -> (BTreeMap<String, PoolId>, Vec<LowPool>) {
-        let low = state.pools().iter().filter(|(_, pool)| pool.priority == Priority::Low);
-        let numbered = low.zip(0..).map(|((name, pool), number)| {
-            let id = PoolId(number);
-            ((name.clone(), id), LowPool { id, weight: pool.weight, bandwidth_bps: pool.bandwidth_bps })
-        });
-        numbered.unzip()
-    }
-
-    /// The low class of these pools.
-    pub(super) fn low_class(rate_bps: u64, pools: Vec<LowPool>) -> LowClass {
-        LowClass::new(rate_bps, pools)
-    }
-
     /// Low sessions go to the one worker that keeps their class, urgent ones to the least busy of the others.
-    fn hand(&self, session: Session) {
-        match self.low_pools.get(&session.pool) {
-            Some(pool) => self.low.hand(session, Some(*pool)),
-            None => {
-                if let Some(worker) = self.urgent.iter().min_by_key(|worker| worker.load()) {
-                    worker.hand(session, None);
-                }
-            }
+    pub(super) fn hand(&self, session: Arrival) {
+        if session.moving.live().wants_low() {
+            self.low.hand(session);
+        } else if let Some(worker) = self.urgent.iter().min_by_key(|worker| worker.load()) {
+            worker.hand(session);
         }
     }
+}
+
+/// What every connection needs.
+#[derive(Clone)]
+pub(super) struct Reception {
+    pub(super) control: Arc<Control>,
+    pub(super) workers: Arc<Workers>,
+    /// When all are gone, the proxy knows.
+    pub(super) alive: mpsc::Sender<Infallible>,
 }
 
 /// Accepts on all of these until the proxy no longer runs.
 pub(super) async fn accept(
     bound: Vec<Bound>,
-    terms: Arc<Terms>,
-    workers: Arc<Workers>,
+    reception: Reception,
     mut phase: watch::Receiver<Phase>,
 ) -> io::Result<()> {
     let negotiating = Arc::new(Semaphore::new(NEGOTIATING));
     let mut tasks = tokio::task::JoinSet::new();
     for bound in bound {
         let listener = bound.listen()?;
-        tasks.spawn(listen(listener, Arc::clone(&terms), Arc::clone(&workers), Arc::clone(&negotiating)));
+        tasks.spawn(listen(listener, reception.clone(), Arc::clone(&negotiating)));
     }
     // An error means that the proxy was dropped: that ends it too.
     let _ = phase.wait_for(|phase| *phase != Phase::Running).await;
     Ok(())
 }
 
-async fn listen(listener: Listener, terms: Arc<Terms>, workers: Arc<Workers>, negotiating: Arc<Semaphore>) {
+async fn listen(listener: Listener, reception: Reception, negotiating: Arc<Semaphore>) {
     loop {
         let Ok(permit) = Arc::clone(&negotiating).acquire_owned().await else { return };
         let client = match listener.accept().await {
@@ -168,10 +155,10 @@ async fn listen(listener: Listener, terms: Arc<Terms>, workers: Arc<Workers>, ne
                 continue;
             }
         };
-        let (terms, workers) = (Arc::clone(&terms), Arc::clone(&workers));
+        let Reception { control, workers, alive } = reception.clone();
         tokio::spawn(async move {
-            if let Some(session) = terms.negotiate(client).await {
-                workers.hand(session);
+            if let Some(Agreed { moving, entry, place }) = negotiate(&control, client).await {
+                workers.hand(Arrival { moving, rest: Rest { entry, place: Some(place), alive } });
             }
             drop(permit);
         });

@@ -61,6 +61,17 @@ impl fmt::Display for Address {
 }
 
 impl Address {
+    /// Whether whoever listens there runs on this host for all that the address tells: a Unix socket, or a loopback one.
+    pub(super) fn is_here(&self) -> bool {
+        match self {
+            Address::Unix(_) => true,
+            Address::Tcp(text) => {
+                let host = text.rsplit_once(':').map_or("", |(host, _)| host).trim_matches(['[', ']']);
+                host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+        }
+    }
+
     /// The path of a Unix socket.
     pub(super) fn path(&self) -> Option<&Path> {
         match self {
@@ -83,6 +94,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let socket: Address = dir.path().to_str().unwrap().parse().unwrap();
         assert_eq!(socket.path(), Some(dir.path().join(SOCKET_NAME).as_path()));
+        let here = |text: &str| text.parse::<Address>().unwrap().is_here();
+        assert!(here("127.0.0.1:5432") && here("[::1]:5432") && here("/no/such/socket") && !here("10.0.0.1:5432"));
         for wrong in ["", "db", "db:", ":5432", "::1:5432", "db:99999"] {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Clone, Debug)]
 pub(super) struct Admission {
     counts: Arc<Mutex<Counts>>,
-    most: u32,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
+    most: u32,
     total: u32,
     pools: HashMap<String, u32>,
 }
@@ -34,14 +34,26 @@ pub(super) enum Full {
 
 impl Admission {
     pub(super) fn new(most: u32) -> Self {
-        Admission { counts: Arc::default(), most }
+        let admission = Admission { counts: Arc::default() };
+        admission.limit(most);
+        admission
+    }
+
+    /// Another limit in all, for who comes from now on.
+    pub(super) fn limit(&self, most: u32) {
+        self.lock().most = most;
+    }
+
+    /// Sessions in a pool.
+    pub(super) fn count(&self, pool: &str) -> u32 {
+        self.lock().pools.get(pool).copied().unwrap_or(0)
     }
 
     /// A place in a pool, if the pool and the proxy have one.
     pub(super) fn admit(&self, pool: &str, pool_most: Option<u32>) -> Result<Place, Full> {
         let mut counts = self.lock();
-        if counts.total >= self.most {
-            return Err(Full::Proxy(self.most));
+        if counts.total >= counts.most {
+            return Err(Full::Proxy(counts.most));
         }
         let here = counts.pools.get(pool).copied().unwrap_or(0);
         if let Some(most) = pool_most

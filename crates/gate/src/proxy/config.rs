@@ -16,8 +16,10 @@
 //! ```
 
 use super::Address;
+use super::live::{Doing, Ending};
 use crate::GateError;
 use backwater_flow::{LowPriorityBandwidth, Priority, State, StateForm};
+use backwater_model::Moment;
 use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
@@ -41,12 +43,14 @@ pub struct ProxyConfig {
 pub struct Limits {
     /// Sessions at once, in all pools.
     pub max_connections: u32,
-    /// Seconds in which a client must have said who it is.
+    /// Seconds in which a client must have said who it is, and again in which its login must be done.
     pub login_timeout_s: f64,
     /// Seconds in which the server must have taken a connection.
     pub connect_timeout_s: f64,
     /// Seconds that sessions have to come to a good end when the proxy stops.
     pub drain_timeout_s: f64,
+    /// Seconds that a session may be idle outside a transaction; 0 for as long as it likes.
+    pub idle_timeout_s: f64,
     /// Threads that relay urgent sessions; 0 for one less than there are cores, and at least one. One more relays the
     /// low class.
     pub workers: usize,
@@ -59,6 +63,7 @@ impl Default for Limits {
             login_timeout_s: 60.0,
             connect_timeout_s: 10.0,
             drain_timeout_s: 30.0,
+            idle_timeout_s: 0.0,
             workers: 0,
         }
     }
@@ -75,6 +80,21 @@ impl Limits {
 
     pub(super) fn drain_timeout(&self) -> Duration {
         seconds(self.drain_timeout_s)
+    }
+
+    /// Ends a session that logs in for too long, or does nothing for too long.
+    pub(super) fn overstayed(&self, doing: Doing, since: Moment, now: Moment) -> Option<Ending> {
+        let for_s = now.seconds_since(since);
+        let told = |sqlstate, why: &str| Some(Ending { sqlstate, why: why.to_owned() });
+        match doing {
+            Doing::LoggingIn if for_s >= self.login_timeout_s => {
+                told("57014", "terminating connection: the login took longer than the proxy's login_timeout_s")
+            }
+            Doing::Idle if self.idle_timeout_s > 0.0 && for_s >= self.idle_timeout_s => {
+                told("57P05", "terminating connection due to the proxy's idle_timeout_s")
+            }
+            _ => None,
+        }
     }
 }
 
@@ -144,26 +164,25 @@ impl ProxyConfig {
         if self.listen.is_empty() {
             return Err(GateError::NoListener);
         }
-        if self.state.low_priority_bandwidth() == LowPriorityBandwidth::Auto {
-            return Err(GateError::Unsupported(
-                "low_priority_bandwidth = 'auto' needs round trips of the clients' sockets, which the proxy does not read \
-                 yet: set a rate such as '64MB'",
-            ));
-        }
-        let held = |pool: &backwater_flow::Pool| pool.priority == Priority::High && pool.bandwidth_bps.is_some();
-        if self.state.pools().values().any(held) {
-            return Err(GateError::Unsupported(
-                "a pool's bandwidth holds only low-priority pools: urgent work is never slowed. Set priority = 'low' too",
-            ));
-        }
-        let active = |pool: &backwater_flow::Pool| pool.max_active.is_some() || !pool.except_rules.is_empty();
-        if self.state.pools().values().any(active) {
-            return Err(GateError::Unsupported(
-                "the proxy does not carry out max_active and except_rule yet: remove them from its pools",
-            ));
-        }
-        Ok(())
+        enforceable(&self.state)
     }
+}
+
+/// Whether all of a state can be carried out. The console asks too, before it changes anything.
+pub(super) fn enforceable(state: &State) -> Result<(), GateError> {
+    if state.low_priority_bandwidth() == LowPriorityBandwidth::Auto {
+        return Err(GateError::Unsupported(
+            "low_priority_bandwidth = 'auto' needs round trips of the clients' sockets, which the proxy does not read \
+             yet: set a rate such as '64MB'",
+        ));
+    }
+    let held = |pool: &backwater_flow::Pool| pool.priority == Priority::High && pool.bandwidth_bps.is_some();
+    if state.pools().values().any(held) {
+        return Err(GateError::Unsupported(
+            "a pool's bandwidth holds only low-priority pools: urgent work is never slowed. Set priority = 'low' too",
+        ));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -194,7 +213,7 @@ mod tests {
         assert!(wrong("[users]\nu = 'nowhere'").contains("there is no resource pool nowhere"));
         assert!(wrong("low_priority_bandwidth = 'auto'").contains("set a rate"));
         assert!(wrong("[pools.p]\nbandwidth = 5").contains("never slowed"));
-        assert!(wrong("[pools.p]\nmax_active = 5").contains("max_active"));
+        assert!(wrong("[pools.p]\nexcept_rule = 'r'").contains("there is no rule r"));
         assert!(parse("listen = 'a'\nserver = 'b:2'").is_err());
         assert!(matches!(parse("listen = []\nserver = 'b:2'"), Err(GateError::NoListener)));
     }

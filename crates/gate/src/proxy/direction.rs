@@ -17,6 +17,9 @@ pub(super) trait Pacer {
 
     /// So many of them were not used.
     fn unused(&mut self, bytes: usize);
+
+    /// These were read, and are passed on.
+    fn seen(&mut self, bytes: &[u8]);
 }
 
 /// No pacing: a whole quantum at any time.
@@ -28,6 +31,8 @@ impl Pacer for Unpaced {
     }
 
     fn unused(&mut self, _: usize) {}
+
+    fn seen(&mut self, _: &[u8]) {}
 }
 
 /// The state of one direction.
@@ -56,6 +61,14 @@ pub(super) enum Fault {
 }
 
 impl Direction {
+    /// A direction that has something to pass on already; none where it is more than a buffer holds.
+    pub(super) fn holding(bytes: &[u8]) -> Option<Direction> {
+        let mut buffer = buffers::take();
+        buffer.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        let held = (!bytes.is_empty()).then_some(Held { buffer, from: 0, to: bytes.len() });
+        Some(Direction { held, ..Direction::default() })
+    }
+
     /// Whether everything that came was passed on, the end included.
     pub(super) fn is_done(&self) -> bool {
         self.told
@@ -73,7 +86,6 @@ impl Direction {
         from: &mut Stream,
         to: &mut Stream,
         pacer: &mut impl Pacer,
-        mut seen: impl FnMut(&[u8]),
     ) -> Poll<Result<(), Fault>> {
         if self.told {
             return Poll::Ready(Ok(()));
@@ -94,7 +106,7 @@ impl Direction {
             if count == 0 {
                 buffers::give_back(buffer);
             } else {
-                seen(&buffer[..count]);
+                pacer.seen(&buffer[..count]);
                 self.held = Some(Held { buffer, from: 0, to: count });
             }
             self.ended = ready!(read).map_err(Fault::Read)? == 0;

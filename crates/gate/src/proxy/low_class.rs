@@ -39,15 +39,25 @@ struct Inner {
     scheduler: Scheduler,
     pools: BTreeMap<PoolId, PoolQueue>,
     waiting: HashMap<SessionId, Waiting>,
-    next_session: u64,
     /// Until when the driver sleeps; None while it waits to be asked.
     driver_until: Option<Moment>,
 }
 
 /// Sessions that wait for their pool's own bandwidth, before they wait for the class's.
+#[derive(Default)]
 struct PoolQueue {
     bucket: Option<TokenBucket>,
     sessions: VecDeque<SessionId>,
+}
+
+impl PoolQueue {
+    fn set(&mut self, now: Moment, bandwidth_bps: Option<u64>) {
+        match (&mut self.bucket, bandwidth_bps) {
+            (Some(bucket), Some(rate)) if bucket.rate_bps() == rate => {}
+            (Some(bucket), Some(rate)) => bucket.set_rate(now, rate),
+            (bucket, rate) => *bucket = rate.map(|rate| TokenBucket::new(now, rate)),
+        }
+    }
 }
 
 struct Waiting {
@@ -57,25 +67,47 @@ struct Waiting {
 
 impl LowClass {
     pub(super) fn new(rate_bps: u64, pools: impl IntoIterator<Item = LowPool>) -> Self {
+        let inner = Inner {
+            class: TokenBucket::new(clock::now(), rate_bps),
+            scheduler: Scheduler::new(),
+            pools: BTreeMap::new(),
+            waiting: HashMap::new(),
+            driver_until: None,
+        };
+        let class = LowClass { inner: Arc::new(Mutex::new(inner)), asked: Arc::new(Notify::new()) };
+        class.set(rate_bps, pools);
+        class
+    }
+
+    /// Another rate, other weights and bandwidths, from now on. A pool that is not named has no bandwidth of its own.
+    pub(super) fn set(&self, rate_bps: u64, pools: impl IntoIterator<Item = LowPool>) {
         let now = clock::now();
-        let mut scheduler = Scheduler::new();
-        let mut queues = BTreeMap::new();
-        for pool in pools {
-            scheduler.set_weight(pool.id, pool.weight);
-            let bucket = pool.bandwidth_bps.map(|rate| TokenBucket::new(now, rate));
-            queues.insert(pool.id, PoolQueue { bucket, sessions: VecDeque::new() });
+        let mut inner = self.lock();
+        if inner.class.rate_bps() != rate_bps {
+            inner.class.set_rate(now, rate_bps);
         }
-        let class = TokenBucket::new(now, rate_bps);
-        let inner =
-            Inner { class, scheduler, pools: queues, waiting: HashMap::new(), next_session: 0, driver_until: None };
-        LowClass { inner: Arc::new(Mutex::new(inner)), asked: Arc::new(Notify::new()) }
+        let mut named = BTreeMap::new();
+        for pool in pools {
+            inner.scheduler.set_weight(pool.id, pool.weight);
+            named.insert(pool.id, pool.bandwidth_bps);
+            inner.pools.entry(pool.id).or_default();
+        }
+        for (id, queue) in &mut inner.pools {
+            queue.set(now, named.get(id).copied().flatten());
+        }
+        drop(inner);
+        self.asked.notify_one();
+    }
+
+    /// The rate in force, in bytes a second, and the sessions that wait for some of it.
+    pub(super) fn pressure(&self) -> (u64, usize) {
+        let inner = self.lock();
+        (inner.class.rate_bps(), inner.waiting.values().filter(|waiting| !waiting.granted).count())
     }
 
     /// A session of a pool begins.
-    pub(super) fn open(&self, pool: PoolId) -> LowSession {
+    pub(super) fn open(&self, session: SessionId, pool: PoolId) -> LowSession {
         let mut inner = self.lock();
-        let session = SessionId(inner.next_session);
-        inner.next_session += 1;
         inner.scheduler.place(session, pool, Priority::Low);
         LowSession { class: self.clone(), session, pool, asked: false }
     }
@@ -203,6 +235,8 @@ impl Pacer for LowSession {
             self.class.lock().give_back(self.pool, bytes as u64);
         }
     }
+
+    fn seen(&mut self, _: &[u8]) {}
 }
 
 impl Drop for LowSession {

@@ -18,11 +18,18 @@ fn class(pools: &[(u32, u32, Option<u64>)]) -> LowClass {
     )
 }
 
+fn open(class: &LowClass, session: u64, pool: u32) -> LowSession {
+    class.open(SessionId(session), PoolId(pool))
+}
+
 /// Sessions that always want more, for a second of virtual time. Returns the bytes of each.
 fn drive(class: &LowClass, sessions: &[LowSession]) -> Vec<u64> {
+    drive_from(class, sessions, clock::now() + Span::from_millis(1_000))
+}
+
+fn drive_from(class: &LowClass, sessions: &[LowSession], begun: Moment) -> Vec<u64> {
     let mut inner = class.lock();
     let mut sent = vec![0; sessions.len()];
-    let begun = clock::now() + Span::from_millis(1_000);
     let mut now = begun;
     while now < begun + Span::from_millis(1_000) {
         for (number, session) in sessions.iter().enumerate() {
@@ -44,7 +51,7 @@ fn drive(class: &LowClass, sessions: &[LowSession]) -> Vec<u64> {
 #[test]
 fn a_class_is_shared_by_weight_and_held_to_its_rate() {
     let class = class(&[(1, 1, None), (2, 3, None)]);
-    let sessions = [class.open(PoolId(1)), class.open(PoolId(2)), class.open(PoolId(2))];
+    let sessions = [open(&class, 1, 1), open(&class, 2, 2), open(&class, 3, 2)];
     let sent = drive(&class, &sessions);
     let total: u64 = sent.iter().sum();
     assert!(total.abs_diff(RATE) < RATE / 100, "{sent:?}");
@@ -55,7 +62,7 @@ fn a_class_is_shared_by_weight_and_held_to_its_rate() {
 #[test]
 fn a_pool_with_a_bandwidth_does_not_keep_the_others_from_theirs() {
     let class = class(&[(1, 100, Some(10 << 20)), (2, 1, None)]);
-    let sessions = [class.open(PoolId(1)), class.open(PoolId(2))];
+    let sessions = [open(&class, 1, 1), open(&class, 2, 2)];
     let sent = drive(&class, &sessions);
     assert!(sent[0].abs_diff(10 << 20) < 1 << 18, "{sent:?}");
     assert!(sent[1].abs_diff(90 << 20) < 1 << 20, "{sent:?}");
@@ -65,11 +72,26 @@ fn a_pool_with_a_bandwidth_does_not_keep_the_others_from_theirs() {
 fn a_session_that_leaves_takes_nothing_with_it() {
     let class = class(&[(1, 1, Some(RATE))]);
     let before = class.lock().class.available(clock::now());
-    let session = class.open(PoolId(1));
+    let session = open(&class, 1, 1);
     class.lock().ask(session.session, PoolId(1), Waker::noop());
     class.lock().grant(clock::now());
     drop(session);
     let inner = class.lock();
     assert!(inner.class.available(clock::now()) >= before);
     assert!(inner.waiting.is_empty() && inner.pools[&PoolId(1)].sessions.is_empty());
+}
+
+#[test]
+fn a_rate_that_changes_holds_from_then_on() {
+    let class = class(&[(1, 1, None)]);
+    let sessions = [open(&class, 1, 1), open(&class, 2, 1)];
+    drive(&class, &sessions);
+    let pools = [LowPool { id: PoolId(1), weight: 1, bandwidth_bps: Some(20 << 20) }];
+    class.set(50 << 20, pools);
+    assert_eq!(class.pressure().0, 50 << 20);
+    let total: u64 = drive_from(&class, &sessions, clock::now() + Span::from_millis(4_000)).iter().sum();
+    assert!(total.abs_diff(20 << 20) < 1 << 20, "the pool's own bandwidth binds: {total}");
+    class.set(50 << 20, []);
+    let total: u64 = drive_from(&class, &sessions, clock::now() + Span::from_millis(8_000)).iter().sum();
+    assert!(total.abs_diff(50 << 20) < 2 << 20, "{total}");
 }

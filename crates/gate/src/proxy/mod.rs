@@ -9,26 +9,36 @@ mod address;
 mod admission;
 mod buffers;
 mod config;
+mod control;
 mod direction;
+mod follow;
+mod judge;
+mod live;
 mod low_class;
 mod negotiate;
+mod pools;
+mod process;
 mod relay;
 mod stream;
+mod turns;
 mod worker;
 
 pub use address::Address;
 pub use config::{Limits, ProxyConfig};
 
 use crate::GateError;
-use acceptor::{Bound, Workers};
-use backwater_flow::LowPriorityBandwidth;
-use negotiate::Terms;
+use acceptor::{Bound, Reception, Workers};
+use backwater_model::Event;
+use control::Control;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use worker::{Phase, Worker};
+
+/// Who hears of decisions and changes.
+pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// How long sessions have to say goodbye once they are told to end.
 const END_WITHIN: Duration = Duration::from_secs(2);
@@ -53,27 +63,31 @@ pub enum Drained {
 }
 
 impl Proxy {
-    /// Listens, and relays from now on.
+    /// Listens, and relays from now on. Decisions are logged and told to nobody else.
     pub fn start(config: &ProxyConfig) -> Result<Proxy, GateError> {
+        Proxy::start_telling(config, Arc::new(|_| ()))
+    }
+
+    /// The same; `tell` hears every decision and every change of a setting as an event, and must not block.
+    pub fn start_telling(config: &ProxyConfig, tell: Tell) -> Result<Proxy, GateError> {
         config.check()?;
-        let LowPriorityBandwidth::Fixed(low_bps) = config.state.low_priority_bandwidth() else {
-            return Err(GateError::Unsupported("low_priority_bandwidth must be a rate"));
-        };
         raise_open_files();
         let bound = config.listen.iter().map(Bound::bind).collect::<Result<Vec<_>, _>>()?;
         let addresses = bound.iter().map(Bound::address).collect::<Result<Vec<_>, _>>();
         let addresses = addresses.map_err(GateError::system("ask for the address"))?;
         let sockets = addresses.iter().filter_map(|address| address.path().map(PathBuf::from)).collect();
+        let control = Control::new(config, tell)?;
         let (phase, seen) = watch::channel(Phase::Running);
         let (alive, gone) = mpsc::channel(1);
-        let (low_pools, pools) = Workers::low_pools(&config.state);
-        let low_class = Workers::low_class(low_bps, pools);
+        let (moving, moved) = mpsc::unbounded_channel();
+        let worker = |name: &str, low| Worker::start(name, seen.clone(), moving.clone(), low);
         let urgent = (0..urgent_workers(&config.limits))
-            .map(|number| Worker::start(&format!("urgent-{number}"), seen.clone(), alive.clone(), None))
+            .map(|number| worker(&format!("urgent-{number}"), None))
             .collect::<Result<Vec<_>, _>>()?;
-        let low = Worker::start("low", seen.clone(), alive, Some(low_class))?;
-        let workers = Arc::new(Workers { urgent, low, low_pools });
-        let acceptor = start_acceptor(bound, Terms::new(config), workers, seen)?;
+        let low = worker("low", Some(control.low_class.clone()))?;
+        let workers = Arc::new(Workers { urgent, low });
+        judge::start(Arc::clone(&control), Arc::clone(&workers), moved, seen.clone())?;
+        let acceptor = start_acceptor(bound, Reception { control, workers, alive }, seen)?;
         let drain_timeout = config.limits.drain_timeout();
         Ok(Proxy { addresses, sockets, phase, gone, acceptor: Some(acceptor), drain_timeout })
     }
@@ -133,14 +147,13 @@ fn urgent_workers(limits: &Limits) -> usize {
 
 fn start_acceptor(
     bound: Vec<Bound>,
-    terms: Arc<Terms>,
-    workers: Arc<Workers>,
+    reception: Reception,
     phase: watch::Receiver<Phase>,
 ) -> Result<std::thread::JoinHandle<()>, GateError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build().map_err(GateError::system("start the acceptor"))?;
     let run = move || {
-        if let Err(error) = runtime.block_on(acceptor::accept(bound, terms, workers, phase)) {
+        if let Err(error) = runtime.block_on(acceptor::accept(bound, reception, phase)) {
             tracing::error!(%error, "cannot listen");
         }
         // Looking up a name may hang in a thread of its own; nobody waits for it.

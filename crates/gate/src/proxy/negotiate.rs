@@ -4,12 +4,18 @@
 //! is relayed unseen. User and statements are then hidden, and the session belongs to the default pool.
 
 use super::admission::{Admission, Place};
-use super::stream::{Detached, LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
+use super::control::{Control, Entry};
+use super::follow::Follow;
+use super::live::Identity;
+use super::relay::Moving;
+use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
 use super::{Address, Limits, ProxyConfig};
+use crate::clock;
 use crate::wire::{MOST_OPENING_BYTES, Opening, StartUp, Tracker, read_opening, refusal};
 use backwater_flow::{DEFAULT_POOL, Priority, State};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The setting by which a connection names its pool: `options=-c backwater.pool=p`.
@@ -22,55 +28,64 @@ const OPENING_READ: usize = 1024;
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 
 /// What negotiations need to know.
+#[derive(Clone)]
 pub(super) struct Terms {
     pub(super) server: Address,
+    /// The server runs on this host.
+    pub(super) server_is_here: bool,
     pub(super) limits: Limits,
     pub(super) state: State,
     pub(super) admission: Admission,
 }
 
-/// A session on its way to its worker.
-#[derive(Debug)]
-pub(super) struct Session {
-    pub(super) client: Detached,
-    pub(super) server: Detached,
-    /// What the client said already and the server has not heard yet.
-    pub(super) heard: Vec<u8>,
-    pub(super) tracker: Tracker,
-    pub(super) pool: String,
-    pub(super) user: String,
-    pub(super) peer: String,
+/// A session that was agreed upon.
+pub(super) struct Agreed {
+    pub(super) moving: Moving,
+    pub(super) entry: Entry,
     pub(super) place: Place,
 }
 
+/// Negotiates by the terms in force. None where the connection came to its end here: a cancel request, a refusal, a
+/// client that left.
+pub(super) async fn negotiate(control: &Arc<Control>, client: Stream) -> Option<Agreed> {
+    let terms = control.terms();
+    let within = terms.limits.login_timeout();
+    let negotiation = Negotiation { peer: client.peer(), terms, control: Arc::clone(control) };
+    let opening = negotiation.open(client);
+    let ended = match tokio::time::timeout(within, opening).await {
+        Ok(Ok(agreed)) => return agreed,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "the client did not say in time who it is".to_owned(),
+    };
+    tracing::debug!(peer = %negotiation.peer, "a connection failed before its session began: {ended}");
+    None
+}
+
+/// One connection's negotiation.
+struct Negotiation {
+    peer: String,
+    terms: Arc<Terms>,
+    control: Arc<Control>,
+}
+
 impl Terms {
-    pub(super) fn new(config: &ProxyConfig) -> Arc<Terms> {
+    /// The terms of a configuration. Places that are taken stay taken.
+    pub(super) fn new(config: &ProxyConfig, before: Option<&Admission>) -> Arc<Terms> {
+        let most = config.limits.max_connections;
+        let admission = before.map_or_else(|| Admission::new(most), Admission::clone);
+        admission.limit(most);
         Arc::new(Terms {
             server: config.server.clone(),
+            server_is_here: config.server.is_here(),
             limits: config.limits.clone(),
             state: config.state.clone(),
-            admission: Admission::new(config.limits.max_connections),
+            admission,
         })
     }
+}
 
-    /// Negotiates. None where the connection came to its end here: a cancel request, a refusal, a client that left.
-    pub(super) async fn negotiate(&self, client: Stream) -> Option<Session> {
-        let peer = client.peer();
-        let opening = self.open(client, &peer);
-        match tokio::time::timeout(self.limits.login_timeout(), opening).await {
-            Ok(Ok(session)) => session,
-            Ok(Err(error)) => {
-                tracing::debug!(%peer, %error, "a connection failed before its session began");
-                None
-            }
-            Err(_) => {
-                tracing::info!(%peer, "a client did not say who it is in time");
-                None
-            }
-        }
-    }
-
-    async fn open(&self, mut client: Stream, peer: &str) -> io::Result<Option<Session>> {
+impl Negotiation {
+    async fn open(&self, mut client: Stream) -> io::Result<Option<Agreed>> {
         let mut heard = Vec::new();
         let mut server: Option<Stream> = None;
         let mut unreachable: Option<String> = None;
@@ -78,18 +93,15 @@ impl Terms {
             let (opening, length) = match read_whole(&mut client, &mut heard).await? {
                 Ok(Some(read)) => read,
                 Ok(None) => return Ok(None),
-                Err(error) => {
-                    tracing::info!(%peer, %error, "refused");
-                    return refuse(client, "08P01", &error.to_string()).await;
-                }
+                Err(error) => return self.refuse(client, "08P01", &error.to_string()).await,
             };
             match opening {
                 Opening::Cancel => return self.cancel(&heard[..length]).await.map(|()| None),
                 Opening::StartUp(start) => match unreachable {
-                    Some(why) => return refuse(client, "08006", &why).await,
-                    None => return self.start(client, server, heard, length, &start, peer).await,
+                    Some(why) => return self.refuse(client, "08006", &why).await,
+                    None => return self.start(client, server, &heard, length, &start).await,
                 },
-                Opening::DirectTls => return self.start_hidden(client, server, heard, peer).await,
+                Opening::DirectTls => return self.start_hidden(client, server, &heard).await,
                 Opening::Ssl | Opening::Gss => {
                     let request = heard.drain(..length).collect::<Vec<_>>();
                     let answer = match self.ask_for_encryption(&mut server, &request).await {
@@ -97,14 +109,14 @@ impl Terms {
                         Ok(None) => return Ok(None),
                         // Clients do not show an error in answer to this request. They show one to what they ask next.
                         Err(why) => {
-                            tracing::warn!(%peer, "{why}");
+                            tracing::warn!(peer = %self.peer, "{why}");
                             unreachable = Some(why);
                             NO_ENCRYPTION
                         }
                     };
                     client.write_all(&[answer]).await?;
                     if answer != NO_ENCRYPTION {
-                        return self.start_hidden(client, server, heard, peer).await;
+                        return self.start_hidden(client, server, &heard).await;
                     }
                 }
             }
@@ -128,93 +140,90 @@ impl Terms {
     /// A session whose client said who it is.
     async fn start(
         &self,
-        mut client: Stream,
+        client: Stream,
         server: Option<Stream>,
-        heard: Vec<u8>,
+        heard: &[u8],
         length: usize,
         start: &StartUp,
-        peer: &str,
-    ) -> io::Result<Option<Session>> {
-        let pool = match pool_of(&self.state, start) {
+    ) -> io::Result<Option<Agreed>> {
+        let pool = match pool_of(&self.terms.state, start) {
             Ok(pool) => pool,
             Err(unknown) => {
                 let why = format!("there is no resource pool {}", backwater_flow::quote(&unknown));
-                return refuse(client, "42704", &why).await;
+                return self.refuse(client, "42704", &why).await;
             }
         };
-        let Some(place) = self.admit(&mut client, pool, peer).await? else { return Ok(None) };
-        let Some(server) = self.take_server(server, &mut client, peer).await? else { return Ok(None) };
+        let place = match self.terms.admission.admit(pool, self.most_of(pool)) {
+            Ok(place) => place,
+            Err(full) => return self.refuse(client, "53300", &full.to_string()).await,
+        };
+        let server = match self.take_server(server).await {
+            Ok(server) => server,
+            Err(why) => return self.refuse(client, "08006", &why).await,
+        };
+        let entry = self.control.enter(self.identity(Some(start), &server), self.control.pools.get(pool), false);
         let mut tracker = Tracker::new();
         tracker.pass(crate::wire::Side::Up, &heard[length..]);
-        let (client, server) = self.detach(client, server, pool)?;
-        let (pool, user, peer) = (pool.to_owned(), start.user().to_owned(), peer.to_owned());
-        Ok(Some(Session { client, server, heard, tracker, pool, user, peer, place }))
+        agree(client, server, heard, tracker, entry, place).map(Some)
     }
 
     /// A session of which nothing can be seen.
-    async fn start_hidden(
-        &self,
-        mut client: Stream,
-        server: Option<Stream>,
-        heard: Vec<u8>,
-        peer: &str,
-    ) -> io::Result<Option<Session>> {
-        let Ok(place) = self.admission.admit(DEFAULT_POOL, self.most_of(DEFAULT_POOL)) else {
-            // Nothing can be said to a client that has begun to encrypt.
-            return Ok(None);
-        };
-        let Some(server) = self.take_server(server, &mut client, peer).await? else { return Ok(None) };
-        let (client, server) = self.detach(client, server, DEFAULT_POOL)?;
-        let (pool, user, peer) = (DEFAULT_POOL.to_owned(), String::new(), peer.to_owned());
-        Ok(Some(Session { client, server, heard, tracker: Tracker::opaque(), pool, user, peer, place }))
-    }
-
-    /// The two sockets, set as their pool needs them, on their way to the worker.
-    fn detach(&self, client: Stream, server: Stream, pool: &str) -> io::Result<(Detached, Detached)> {
-        let low = self.state.pools().get(pool).is_some_and(|pool| pool.priority == Priority::Low);
-        client.set_options(if low { LOW_NOT_SENT_BYTES } else { URGENT_NOT_SENT_BYTES })?;
-        server.set_options(URGENT_NOT_SENT_BYTES)?;
-        Ok((client.detach()?, server.detach()?))
-    }
-
-    async fn admit(&self, client: &mut Stream, pool: &str, peer: &str) -> io::Result<Option<Place>> {
-        match self.admission.admit(pool, self.most_of(pool)) {
-            Ok(place) => Ok(Some(place)),
-            Err(full) => {
-                tracing::warn!(%peer, "{full}");
-                client.write_all(&refusal("53300", &full.to_string())).await?;
-                client.shutdown().await?;
-                Ok(None)
+    async fn start_hidden(&self, client: Stream, server: Option<Stream>, heard: &[u8]) -> io::Result<Option<Agreed>> {
+        // Nothing can be said to a client that has begun to encrypt.
+        let Ok(place) = self.terms.admission.admit(DEFAULT_POOL, self.most_of(DEFAULT_POOL)) else { return Ok(None) };
+        let server = match self.take_server(server).await {
+            Ok(server) => server,
+            Err(why) => {
+                tracing::warn!(peer = %self.peer, "{why}");
+                return Ok(None);
             }
+        };
+        let entry = self.control.enter(self.identity(None, &server), self.control.pools.get(DEFAULT_POOL), true);
+        agree(client, server, heard, Tracker::opaque(), entry, place).map(Some)
+    }
+
+    fn identity(&self, start: Option<&StartUp>, server: &Stream) -> Identity {
+        let text = |of: &dyn Fn(&StartUp) -> &str| start.map_or_else(String::new, |start| of(start).to_owned());
+        let application = |start: &StartUp| start.parameters.get("application_name").cloned();
+        Identity {
+            id: self.control.number(),
+            user: text(&|start| start.user()),
+            database: text(&|start| start.database()),
+            application: start.and_then(application).unwrap_or_default(),
+            peer: self.peer.clone(),
+            server_mark: server.title_mark(),
+            began: clock::now(),
         }
     }
 
     fn most_of(&self, pool: &str) -> Option<u32> {
-        self.state.pools().get(pool).and_then(|pool| pool.max_connections)
+        self.terms.state.pools().get(pool).and_then(|pool| pool.max_connections)
     }
 
-    /// The connection there is, or a new one; the client is told if there can be none.
-    async fn take_server(&self, known: Option<Stream>, client: &mut Stream, peer: &str) -> io::Result<Option<Stream>> {
-        if let Some(server) = known {
-            return Ok(Some(server));
+    /// The connection there is, or a new one; as an error what the client is told if there can be none.
+    async fn take_server(&self, known: Option<Stream>) -> Result<Stream, String> {
+        match known {
+            Some(server) => Ok(server),
+            None => self.connect().await.map_err(|error| self.unreachable(&error)),
         }
-        let why = match self.connect().await {
-            Ok(server) => return Ok(Some(server)),
-            Err(error) => self.unreachable(&error),
-        };
-        tracing::warn!(%peer, "{why}");
-        client.write_all(&refusal("08006", &why)).await?;
+    }
+
+    /// Tells the client why there is no session.
+    async fn refuse<T>(&self, mut client: Stream, sqlstate: &str, why: &str) -> io::Result<Option<T>> {
+        self.control.counters.refused.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(peer = %self.peer, "refused: {why}");
+        client.write_all(&refusal(sqlstate, why)).await?;
         client.shutdown().await?;
         Ok(None)
     }
 
     fn unreachable(&self, error: &io::Error) -> String {
-        format!("the server at {} cannot be reached: {error}", self.server)
+        format!("the server at {} cannot be reached: {error}", self.terms.server)
     }
 
     async fn connect(&self) -> io::Result<Stream> {
-        let within = self.limits.connect_timeout();
-        match tokio::time::timeout(within, Stream::connect(&self.server)).await {
+        let within = self.terms.limits.connect_timeout();
+        match tokio::time::timeout(within, Stream::connect(&self.terms.server)).await {
             Ok(connected) => connected,
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {} s", within.as_secs_f64()))),
         }
@@ -229,6 +238,22 @@ impl Terms {
         };
         tokio::time::timeout(CANCEL_WITHIN, passed).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
+}
+
+/// The two sockets, set as their pool needs them, on their way to the worker.
+fn agree(
+    client: Stream,
+    server: Stream,
+    heard: &[u8],
+    tracker: Tracker,
+    entry: Entry,
+    place: Place,
+) -> io::Result<Agreed> {
+    client.set_options(if entry.live().wants_low() { LOW_NOT_SENT_BYTES } else { URGENT_NOT_SENT_BYTES })?;
+    server.set_options(URGENT_NOT_SENT_BYTES)?;
+    let follow = Follow::new(tracker, Arc::clone(entry.live()));
+    let moving = Moving::new(client.detach()?, server.detach()?, heard, follow)?;
+    Ok(Agreed { moving, entry, place })
 }
 
 /// The pool of a session: of its user, unless the connection names another one. A user that is bound to a pool can only
@@ -259,12 +284,6 @@ async fn read_whole(
             return Ok(Ok(None));
         }
     }
-}
-
-async fn refuse<T>(mut client: Stream, sqlstate: &str, why: &str) -> io::Result<Option<T>> {
-    client.write_all(&refusal(sqlstate, why)).await?;
-    client.shutdown().await?;
-    Ok(None)
 }
 
 #[cfg(test)]

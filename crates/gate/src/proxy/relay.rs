@@ -1,10 +1,13 @@
 //! One session's relay: both directions, what the session is doing, and how it comes to an end.
 
-use super::direction::{Direction, Fault, Pacer, Unpaced};
-use super::stream::Stream;
-use crate::wire::{Side, TERMINATE, Tracker, refusal};
+use super::direction::{Direction, Fault, Pacer};
+use super::follow::{Downward, Follow, Upward};
+use super::live::{Ending, Live};
+use super::stream::{Detached, Stream};
+use crate::wire::{Side, TERMINATE, refusal};
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -29,14 +32,48 @@ pub(super) enum End {
 pub(super) struct Relay {
     client: Stream,
     server: Stream,
+    middle: Middle,
+}
+
+/// What lies between the two sockets.
+#[derive(Debug)]
+struct Middle {
     up: Direction,
     down: Direction,
-    tracker: Tracker,
+    follow: Follow,
+}
+
+/// A relay on its way from one runtime to another, with everything that it holds: it goes on where it stopped.
+#[derive(Debug)]
+pub(super) struct Moving {
+    client: Detached,
+    server: Detached,
+    middle: Middle,
+}
+
+impl Moving {
+    /// A relay that begins; what the client said already is held for the server.
+    pub(super) fn new(client: Detached, server: Detached, heard: &[u8], follow: Follow) -> io::Result<Self> {
+        let up = Direction::holding(heard).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Moving { client, server, middle: Middle { up, down: Direction::default(), follow } })
+    }
+
+    /// Whose it is.
+    pub(super) fn live(&self) -> &Arc<Live> {
+        &self.middle.follow.live
+    }
+
+    /// Goes on in the runtime that this is called in.
+    pub(super) fn attach(self) -> io::Result<Relay> {
+        Ok(Relay { client: self.client.attach()?, server: self.server.attach()?, middle: self.middle })
+    }
 }
 
 impl Relay {
-    pub(super) fn new(client: Stream, server: Stream, tracker: Tracker) -> Self {
-        Relay { client, server, up: Direction::default(), down: Direction::default(), tracker }
+    /// Stops, wherever it is, to go on elsewhere. The client's socket gets the options of its new class.
+    pub(super) fn detach(self, not_sent_bytes: u32) -> io::Result<Moving> {
+        self.client.set_not_sent(not_sent_bytes)?;
+        Ok(Moving { client: self.client.detach()?, server: self.server.detach()?, middle: self.middle })
     }
 
     /// Relays until the session ends, or until it is quiet if it is to end then.
@@ -45,21 +82,21 @@ impl Relay {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, pacer: &mut impl Pacer, until_quiet: bool) -> Poll<End> {
-        let Relay { client, server, up, down, tracker } = self;
-        let upward = up.poll(cx, client, server, &mut Unpaced, |bytes| tracker.pass(Side::Up, bytes));
+        let Relay { client, server, middle: Middle { up, down, follow } } = self;
+        let upward = up.poll(cx, client, server, &mut Upward(follow));
         if let Poll::Ready(Err(fault)) = upward {
             // A server that ends a session does not read to the end; what it said before is still to be passed on.
             if !matches!(fault, Fault::Write(_)) || down.is_done() {
                 return Poll::Ready(failed(fault, "client", "server"));
             }
         }
-        match down.poll(cx, server, client, pacer, |bytes| tracker.pass(Side::Down, bytes)) {
+        match down.poll(cx, server, client, &mut Downward(follow, pacer)) {
             Poll::Ready(Err(fault)) => return Poll::Ready(failed(fault, "server", "client")),
             Poll::Ready(Ok(())) if up.is_done() => return Poll::Ready(End::Closed),
             Poll::Ready(Ok(())) => return Poll::Ready(End::ServerDone),
             Poll::Pending => {}
         }
-        if until_quiet && tracker.is_quiet() && up.is_empty() && down.is_empty() {
+        if until_quiet && follow.tracker.is_quiet() && up.is_empty() && down.is_empty() {
             return Poll::Ready(End::Quiet);
         }
         Poll::Pending
@@ -75,12 +112,13 @@ impl Relay {
 
     /// Ends a session: tells the client why and the server goodbye, each only if it is between two messages. Words in
     /// the middle of another message, or in an encrypted stream, would be garbage.
-    pub(super) async fn say_goodbye(mut self, why: &str) {
-        let to_client = self.down.is_empty() && self.tracker.at_boundary(Side::Down);
-        let to_server = self.up.is_empty() && self.tracker.at_boundary(Side::Up);
+    pub(super) async fn say_goodbye(mut self, ending: &Ending) {
+        let Middle { up, down, follow } = &self.middle;
+        let to_client = down.is_empty() && follow.tracker.at_boundary(Side::Down);
+        let to_server = up.is_empty() && follow.tracker.at_boundary(Side::Up);
         let both = async {
             if to_client {
-                self.client.write_all(&refusal("57P01", why)).await?;
+                self.client.write_all(&refusal(ending.sqlstate, &ending.why)).await?;
             }
             self.client.shutdown().await?;
             if to_server {

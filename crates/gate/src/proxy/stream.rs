@@ -2,12 +2,12 @@
 
 use super::Address;
 use socket2::{SockRef, TcpKeepalive};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 /// Bytes that may stand unsent in the kernel's buffer of an urgent session's socket before it counts as full.
@@ -49,6 +49,14 @@ impl Stream {
         socket.set_tcp_notsent_lowat(not_sent_bytes)
     }
 
+    /// How much may stand unsent in front of the kernel's queue.
+    pub(super) fn set_not_sent(&self, bytes: u32) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => SockRef::from(stream).set_tcp_notsent_lowat(bytes),
+            Stream::Unix(_) => Ok(()),
+        }
+    }
+
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(into);
         let read = match self {
@@ -63,6 +71,15 @@ impl Stream {
             Stream::Tcp(stream) => stream.poll_read_ready(cx),
             Stream::Unix(stream) => stream.poll_read_ready(cx),
         }
+    }
+
+    /// Whether the peer has said that it will say no more, even if not all that it said has been read. Wakes nobody.
+    pub(super) fn is_closed(&self, cx: &mut Context<'_>) -> bool {
+        let ready = match self {
+            Stream::Tcp(stream) => pin!(stream.ready(Interest::READABLE)).poll(cx),
+            Stream::Unix(stream) => pin!(stream.ready(Interest::READABLE)).poll(cx),
+        };
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
@@ -106,6 +123,16 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.peer_addr().map_or_else(|_| "gone".to_owned(), |address| address.to_string()),
             Stream::Unix(_) => "a Unix socket".to_owned(),
+        }
+    }
+
+    /// What the title of the PostgreSQL process at the other end holds: our port, or that we came by a Unix socket.
+    pub(super) fn title_mark(&self) -> String {
+        match self {
+            Stream::Tcp(stream) => {
+                stream.local_addr().map_or_else(|_| "gone".to_owned(), |address| format!("({})", address.port()))
+            }
+            Stream::Unix(_) => "[local]".to_owned(),
         }
     }
 

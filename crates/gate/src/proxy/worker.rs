@@ -1,11 +1,13 @@
 //! A thread with a runtime of its own that relays sessions: the urgent ones on some, the low class on one.
 
+use super::admission::Place;
+use super::control::Entry;
 use super::direction::{Pacer, Unpaced};
+use super::live::Ending;
 use super::low_class::LowClass;
-use super::negotiate::Session;
-use super::relay::{End, LAST_WORDS_WITHIN, Relay};
+use super::relay::{End, LAST_WORDS_WITHIN, Moving};
+use super::stream::{LOW_NOT_SENT_BYTES, URGENT_NOT_SENT_BYTES};
 use crate::GateError;
-use backwater_flow::PoolId;
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
@@ -29,10 +31,28 @@ pub(super) enum Phase {
     Ending,
 }
 
+/// A session on its way to a worker.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) moving: Moving,
+    pub(super) rest: Rest,
+}
+
+/// What a session holds for as long as it lives, wherever it is relayed.
+#[derive(Debug)]
+pub(super) struct Rest {
+    pub(super) entry: Entry,
+    /// Its place among the connections; given back before the last words are said.
+    pub(super) place: Option<Place>,
+    /// When all are gone, the proxy knows.
+    #[expect(dead_code, reason = "held, not looked at")]
+    pub(super) alive: mpsc::Sender<Infallible>,
+}
+
 /// How sessions get to a worker.
 #[derive(Clone)]
 pub(super) struct Worker {
-    sessions: mpsc::UnboundedSender<(Session, Option<PoolId>)>,
+    sessions: mpsc::UnboundedSender<Arrival>,
     load: Arc<AtomicUsize>,
 }
 
@@ -40,25 +60,27 @@ pub(super) struct Worker {
 #[derive(Clone)]
 struct Shared {
     phase: watch::Receiver<Phase>,
-    /// Held by each session; when all are gone, the proxy and the worker know.
-    alive: [mpsc::Sender<Infallible>; 2],
+    /// Held by each session that is here; when all are gone, the worker knows.
+    alive: mpsc::Sender<Infallible>,
+    /// Sessions that are to be relayed elsewhere.
+    moving: mpsc::UnboundedSender<Arrival>,
     low: Option<LowClass>,
 }
 
 impl Worker {
-    /// Starts a worker's thread. The thread ends when the last handle is dropped and the last session has ended.
+    /// Starts a worker's thread. The thread ends with the proxy.
     pub(super) fn start(
         name: &str,
         phase: watch::Receiver<Phase>,
-        alive: mpsc::Sender<Infallible>,
+        moving: mpsc::UnboundedSender<Arrival>,
         low: Option<LowClass>,
     ) -> Result<Worker, GateError> {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_io().enable_time().build().map_err(GateError::system("start a worker"))?;
         let (sessions, arriving) = mpsc::unbounded_channel();
         let load = Arc::new(AtomicUsize::new(0));
-        let (here, gone) = mpsc::channel(1);
-        let shared = Shared { phase, alive: [alive, here], low };
+        let (alive, gone) = mpsc::channel(1);
+        let shared = Shared { phase, alive, moving, low };
         let counted = Arc::clone(&load);
         std::thread::Builder::new()
             .name(name.to_owned())
@@ -72,17 +94,17 @@ impl Worker {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Hands a session over; a pool makes it one of the low class.
-    pub(super) fn hand(&self, session: Session, low: Option<PoolId>) {
+    /// Hands a session over.
+    pub(super) fn hand(&self, session: Arrival) {
         self.load.fetch_add(1, Ordering::Relaxed);
-        if self.sessions.send((session, low)).is_err() {
+        if self.sessions.send(session).is_err() {
             tracing::error!("a worker is gone: a session is dropped");
         }
     }
 }
 
 async fn work(
-    mut arriving: mpsc::UnboundedReceiver<(Session, Option<PoolId>)>,
+    mut arriving: mpsc::UnboundedReceiver<Arrival>,
     shared: Shared,
     mut gone: mpsc::Receiver<Infallible>,
     load: Arc<AtomicUsize>,
@@ -95,71 +117,100 @@ async fn work(
         });
     }
     let mut phase = shared.phase.clone();
-    while let Some((session, pool)) = arriving.recv().await {
+    loop {
+        let arrival = tokio::select! {
+            biased;
+            // An error means that the proxy was dropped, which is the same.
+            _ = phase.wait_for(|phase| *phase == Phase::Ending) => break,
+            arrival = arriving.recv() => arrival,
+        };
+        let Some(arrival) = arrival else { break };
         let (shared, load) = (shared.clone(), Arc::clone(&load));
         tokio::spawn(async move {
-            serve(session, pool, shared).await;
+            serve(arrival, shared).await;
             load.fetch_sub(1, Ordering::Relaxed);
         });
     }
     drop(shared);
-    // The runtime lives as long as its sessions: until the last has ended, or has been told to end and had time to.
-    let told_to_end = async {
-        // An error means that the proxy was dropped, which is the same.
+    // The runtime lives as long as its sessions: until the last has ended, or has had time to.
+    let in_time = async {
         let _ = phase.wait_for(|phase| *phase == Phase::Ending).await;
         tokio::time::sleep(LAST_WORDS_WITHIN).await;
     };
     tokio::select! {
         _ = gone.recv() => {}
-        () = told_to_end => {}
+        () = in_time => {}
     }
 }
 
-async fn serve(session: Session, pool: Option<PoolId>, shared: Shared) {
-    let (peer, user, name) = (session.peer.clone(), session.user.clone(), session.pool.clone());
-    tracing::debug!(%peer, %user, pool = %name, "a session begins");
-    let ended = match (pool, &shared.low) {
-        (Some(pool), Some(low)) => relay(session, &mut low.open(pool), &shared).await,
-        _ => relay(session, &mut Unpaced, &shared).await,
+async fn serve(arrival: Arrival, shared: Shared) {
+    let Arrival { moving, mut rest } = arrival;
+    let live = Arc::clone(rest.entry.live());
+    let is_low = shared.low.is_some();
+    live.is_in(is_low);
+    let (peer, user, pool) = (&live.identity.peer, &live.identity.user, &live.pool.name);
+    tracing::debug!(%peer, %user, %pool, is_low, "a session arrives");
+    let ended = match &shared.low {
+        Some(low) => relay(moving, low.open(live.identity.id, live.pool.id), &mut rest, &shared).await,
+        None => relay(moving, Unpaced, &mut rest, &shared).await,
     };
     match ended {
-        Ok(()) => tracing::debug!(%peer, %user, pool = %name, "a session ended"),
-        Err((side, error)) => tracing::debug!(%peer, %user, pool = %name, side, %error, "a session broke off"),
+        Ok(Some(moving)) => {
+            // An error means that the proxy has ended, and its sessions with it.
+            let _ = shared.moving.send(Arrival { moving, rest });
+        }
+        Ok(None) => tracing::debug!(%peer, %user, %pool, "a session ended"),
+        Err((side, error)) => tracing::debug!(%peer, %user, %pool, side, %error, "a session broke off"),
     }
     drop(shared.alive);
 }
 
-async fn relay(session: Session, pacer: &mut impl Pacer, shared: &Shared) -> Result<(), (&'static str, io::Error)> {
-    let Session { client, server, heard, tracker, place, .. } = session;
-    let client = client.attach().map_err(|error| ("client", error))?;
-    let mut server = server.attach().map_err(|error| ("server", error))?;
-    server.write_all(&heard).await.map_err(|error| ("server", error))?;
-    drop(heard);
-    let mut relay = Relay::new(client, server, tracker);
+/// Relays a session until it ends here; what is returned is to go on elsewhere.
+async fn relay(
+    moving: Moving,
+    mut pacer: impl Pacer,
+    rest: &mut Rest,
+    shared: &Shared,
+) -> Result<Option<Moving>, (&'static str, io::Error)> {
+    let broken = |error| ("proxy", error);
+    let live = Arc::clone(rest.entry.live());
+    let mut relay = moving.attach().map_err(broken)?;
     let mut phase = shared.phase.clone();
+    let is_low = shared.low.is_some();
     let end = loop {
         let now = *phase.borrow_and_update();
         if now == Phase::Ending {
             break End::Quiet;
         }
+        if let Some(ending) = live.ending() {
+            tracing::info!(session = %live.identity.id, "{}", ending.why);
+            rest.place = None;
+            relay.say_goodbye(&ending).await;
+            return Ok(None);
+        }
+        if live.wants_low() != is_low {
+            let not_sent = if is_low { URGENT_NOT_SENT_BYTES } else { LOW_NOT_SENT_BYTES };
+            return relay.detach(not_sent).map(Some).map_err(broken);
+        }
         tokio::select! {
             biased;
-            end = relay.run(pacer, now == Phase::Draining) => break end,
+            end = relay.run(&mut pacer, now == Phase::Draining) => break end,
             // The proxy itself is gone: its sessions go too.
             changed = phase.changed() => if changed.is_err() { break End::Quiet },
+            () = live.called.notified() => {}
         }
     };
-    // Its place is free for the next one already while this one says goodbye.
-    drop(place);
+    drop(pacer);
+    rest.place = None;
     match end {
-        End::Closed => Ok(()),
+        End::Closed => Ok(None),
         End::ServerDone => {
             relay.linger(LINGER).await;
-            Ok(())
+            Ok(None)
         }
         End::Quiet => {
-            relay.say_goodbye(GOODBYE).await;
-            Ok(())
+            relay.say_goodbye(&Ending { sqlstate: "57P01", why: GOODBYE.to_owned() }).await;
+            Ok(None)
         }
         End::Failed(side, error) => Err((side, error)),
     }

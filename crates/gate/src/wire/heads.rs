@@ -20,7 +20,15 @@ pub struct Heads {
     /// Bytes of the body that are still to come.
     left: u64,
     opaque: bool,
+    /// The kind whose bodies are kept.
+    keep: Option<u8>,
+    /// The last such body, or what has come of it.
+    kept: Vec<u8>,
+    keeping: bool,
 }
+
+/// Longer bodies are not kept: a cancel key has 4 to 260 bytes.
+const MOST_KEPT_BYTES: u64 = 512;
 
 impl Heads {
     /// A reader that stands at the beginning of a message.
@@ -31,6 +39,17 @@ impl Heads {
     /// A reader that looks at nothing: the stream is encrypted, or no PostgreSQL.
     pub fn opaque() -> Self {
         Heads { opaque: true, ..Heads::default() }
+    }
+
+    /// Keeps the body of each message of this kind until [`Heads::take_kept`]; of none from now on where None is given.
+    pub fn keep(&mut self, kind: Option<u8>) {
+        self.keep = kind;
+    }
+
+    /// The last body that was kept, once it is whole. It is given once.
+    pub fn take_kept(&mut self) -> Option<Vec<u8>> {
+        let whole = !self.keeping && !self.kept.is_empty();
+        whole.then(|| std::mem::take(&mut self.kept))
     }
 
     /// Whether the stream is no longer looked at.
@@ -50,6 +69,10 @@ impl Heads {
             if self.left > 0 {
                 let skip = usize::try_from(self.left).unwrap_or(usize::MAX).min(rest.len());
                 self.left -= skip as u64;
+                if self.keeping {
+                    self.kept.extend_from_slice(&rest[..skip]);
+                    self.keeping = self.left > 0;
+                }
                 rest = &rest[skip..];
                 continue;
             }
@@ -76,6 +99,11 @@ impl Heads {
         let first = (body_bytes > 0).then_some(first);
         self.have = 0;
         self.left = body_bytes.saturating_sub(1);
+        if self.keep == Some(kind) && body_bytes <= MOST_KEPT_BYTES {
+            self.kept.clear();
+            self.kept.extend(first);
+            self.keeping = self.left > 0;
+        }
         tell(Head { kind, body_bytes, first });
     }
 }
@@ -104,6 +132,19 @@ mod tests {
         assert!(heads.is_opaque() && !heads.at_boundary());
     }
 
+    #[test]
+    fn a_body_is_kept_however_it_is_cut() {
+        let bytes = stream(&[(b'R', vec![0; 4]), (b'K', vec![1, 2, 3, 4, 5, 6, 7, 8]), (b'Z', vec![b'I'])]);
+        for cut in 1..bytes.len() {
+            let mut heads = Heads::new();
+            heads.keep(Some(b'K'));
+            heads.feed(&bytes[..cut], |_| ());
+            heads.feed(&bytes[cut..], |_| ());
+            assert_eq!(heads.take_kept(), Some(vec![1, 2, 3, 4, 5, 6, 7, 8]), "{cut}");
+            assert_eq!(heads.take_kept(), None);
+        }
+    }
+
     proptest! {
         /// However the stream is cut, the same heads are told, and the boundary is known.
         #[test]
@@ -127,6 +168,7 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..100), 0..20)) {
             let mut heads = Heads::new();
+            heads.keep(Some(0));
             for piece in pieces { heads.feed(&piece, |_| ()); }
         }
     }

@@ -1,11 +1,13 @@
 //! PostgreSQL's wire protocol, as far as a relay must know it: what a connection begins with, where each message ends,
 //! and the few messages that a relay sends itself. Pure: bytes in, facts out. Nothing here changes a byte that passes.
 
+mod cancel;
 mod heads;
 mod opening;
 mod refusal;
 mod tracker;
 
+pub use cancel::cancel_request;
 pub use heads::{Head, Heads};
 pub use opening::{MOST_OPENING_BYTES, Opening, OpeningError, StartUp, read_opening};
 pub use refusal::{TERMINATE, refusal};

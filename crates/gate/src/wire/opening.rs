@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// The longest first packet that a server takes (MAX_STARTUP_PACKET_LENGTH).
 pub const MOST_OPENING_BYTES: usize = 10_000;
 
-const CANCEL: u32 = 1234 << 16 | 5678;
+pub(super) const CANCEL: u32 = 1234 << 16 | 5678;
 const SSL: u32 = 1234 << 16 | 5679;
 const GSS: u32 = 1234 << 16 | 5680;
 /// The first byte of a TLS handshake: since PostgreSQL 17 a client may begin with it.

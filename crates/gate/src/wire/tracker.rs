@@ -24,7 +24,7 @@ pub enum Transaction {
 }
 
 /// Follows one session. What passes is looked at, never changed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Tracker {
     up: Heads,
     down: Heads,
@@ -35,17 +35,45 @@ pub struct Tracker {
     unsynced: bool,
     statements: u64,
     rows: u64,
+    cancel_key: Option<Vec<u8>>,
+}
+
+/// BackendKeyData: the process's number and the key that a cancel request needs.
+const BACKEND_KEY_DATA: u8 = b'K';
+
+impl Default for Tracker {
+    fn default() -> Self {
+        Tracker::new()
+    }
 }
 
 impl Tracker {
     /// A session that begins, after its start-up message.
     pub fn new() -> Self {
-        Tracker::default()
+        let mut down = Heads::new();
+        down.keep(Some(BACKEND_KEY_DATA));
+        Tracker::of(Heads::new(), down)
     }
 
     /// A session that cannot be followed: it is encrypted.
     pub fn opaque() -> Self {
-        Tracker { up: Heads::opaque(), down: Heads::opaque(), ..Tracker::default() }
+        Tracker::of(Heads::opaque(), Heads::opaque())
+    }
+
+    fn of(up: Heads, down: Heads) -> Self {
+        let (owed, unsynced, statements, rows) = (0, false, 0, 0);
+        Tracker { up, down, transaction: None, owed, unsynced, statements, rows, cancel_key: None }
+    }
+
+    /// What a cancel request carries: the server's process number and the key behind it. None until the login is done,
+    /// and where the server gives none.
+    pub fn cancel_key(&self) -> Option<&[u8]> {
+        self.cancel_key.as_deref().filter(|key| key.len() >= 8)
+    }
+
+    /// The number of statements that have begun.
+    pub fn statements(&self) -> u64 {
+        self.statements
     }
 
     /// Bytes pass.
@@ -60,6 +88,11 @@ impl Tracker {
             Side::Down => {
                 let mut heads = std::mem::take(&mut self.down);
                 heads.feed(bytes, |head| self.server_said(head));
+                if self.transaction.is_some() && self.cancel_key.is_none() {
+                    // The key comes before the login's end and never again.
+                    self.cancel_key = Some(heads.take_kept().unwrap_or_default());
+                    heads.keep(None);
+                }
                 self.down = heads;
             }
         }
@@ -168,8 +201,11 @@ mod tests {
         let mut tracker = Tracker::new();
         pass(&mut tracker, Side::Up, "p");
         assert!(!tracker.is_quiet() && tracker.statement().is_none());
+        tracker.pass(Side::Down, b"K\0\0\0\x0c\0\0\0\x2asecr");
+        assert_eq!(tracker.cancel_key(), None);
         ready(&mut tracker, b'I');
         assert!(tracker.is_quiet());
+        assert_eq!(tracker.cancel_key(), Some(&b"\0\0\0\x2asecr"[..]));
         pass(&mut tracker, Side::Up, "PBES");
         assert_eq!(tracker.statement(), Some(1));
         pass(&mut tracker, Side::Up, "PBES");

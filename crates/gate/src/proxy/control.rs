@@ -1,0 +1,185 @@
+//! What governs the sessions and what they are governed by: the configuration in force, the living sessions and their
+//! pools, the low class, and whoever is told of decisions. One for a proxy; everything that changes goes through it.
+
+use super::live::{Identity, Live};
+use super::low_class::LowClass;
+use super::negotiate::Terms;
+use super::pools::{LivePool, LivePools};
+use super::{ProxyConfig, Tell};
+use crate::{GateError, clock};
+use backwater_flow::rule::Step;
+use backwater_flow::{LowPriorityBandwidth, SessionId, State};
+use backwater_model::{Event, EventKind};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Events that are kept for the console.
+const KEPT_EVENTS: usize = 1_000;
+/// Who speaks, in events.
+const SOURCE: &str = "proxy";
+
+/// The proxy's middle.
+pub(crate) struct Control {
+    terms: Mutex<Arc<Terms>>,
+    pub(super) pools: LivePools,
+    pub(super) low_class: LowClass,
+    sessions: Mutex<BTreeMap<SessionId, Arc<Live>>>,
+    next_session: AtomicU64,
+    tell: Tell,
+    told: Mutex<VecDeque<Event>>,
+    /// How often each rule acted.
+    acted: Mutex<BTreeMap<String, Acted>>,
+    pub(super) counters: Counters,
+    /// One change at a time; held while the state is written down.
+    pub(super) changing: tokio::sync::Mutex<()>,
+}
+
+/// What a rule has done since the proxy began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Acted {
+    pub(super) began: u64,
+    pub(super) escalated: u64,
+    pub(super) lifted: u64,
+}
+
+/// What happened since the proxy began.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) connections: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) cancels: AtomicU64,
+    pub(super) moves: AtomicU64,
+    pub(super) reloads: AtomicU64,
+}
+
+/// A session's entry in the list of the living. Dropping it takes it out.
+pub(super) struct Entry {
+    control: Arc<Control>,
+    live: Arc<Live>,
+}
+
+impl Control {
+    pub(super) fn new(config: &ProxyConfig, tell: Tell) -> Result<Arc<Control>, GateError> {
+        let LowPriorityBandwidth::Fixed(rate_bps) = config.state.low_priority_bandwidth() else {
+            return Err(GateError::Unsupported("low_priority_bandwidth must be a rate"));
+        };
+        let control = Control {
+            terms: Mutex::new(Terms::new(config, None)),
+            pools: LivePools::default(),
+            low_class: LowClass::new(rate_bps, []),
+            sessions: Mutex::default(),
+            next_session: AtomicU64::new(1),
+            tell,
+            told: Mutex::default(),
+            acted: Mutex::default(),
+            counters: Counters::default(),
+            changing: tokio::sync::Mutex::new(()),
+        };
+        control.pools.apply(&config.state, &control.low_class);
+        Ok(Arc::new(control))
+    }
+
+    /// The terms in force. Whoever holds them sees no change.
+    pub(super) fn terms(&self) -> Arc<Terms> {
+        Arc::clone(&lock(&self.terms))
+    }
+
+    /// Other rules, pools and users, for everybody and at once.
+    pub(super) fn govern(&self, state: State) {
+        let mut terms = lock(&self.terms);
+        let next = Terms { state, ..Terms::clone(&terms) };
+        self.pools.apply(&next.state, &self.low_class);
+        *terms = Arc::new(next);
+    }
+
+    /// Another configuration, for everybody and at once.
+    pub(super) fn configure(&self, config: &ProxyConfig) {
+        let mut terms = lock(&self.terms);
+        let next = Terms::new(config, Some(&terms.admission));
+        self.pools.apply(&next.state, &self.low_class);
+        *terms = next;
+    }
+
+    /// A number for a new session.
+    pub(super) fn number(&self) -> SessionId {
+        SessionId(self.next_session.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A session begins.
+    pub(super) fn enter(self: &Arc<Self>, identity: Identity, pool: Arc<LivePool>, hidden: bool) -> Entry {
+        self.counters.connections.fetch_add(1, Ordering::Relaxed);
+        let live = Live::new(identity, pool, hidden);
+        lock(&self.sessions).insert(live.identity.id, Arc::clone(&live));
+        Entry { control: Arc::clone(self), live }
+    }
+
+    /// The living sessions, by number.
+    pub(super) fn sessions(&self) -> Vec<Arc<Live>> {
+        lock(&self.sessions).values().cloned().collect()
+    }
+
+    /// A decision was made: it is logged, kept and told.
+    pub(super) fn decided(&self, decision: &backwater_flow::rule::Decision) {
+        let mut acted = lock(&self.acted);
+        let counts = acted.entry(decision.rule.clone()).or_default();
+        match decision.step {
+            Step::Began => counts.began += 1,
+            Step::Escalated => counts.escalated += 1,
+            Step::Lifted(_) => counts.lifted += 1,
+        }
+        drop(acted);
+        self.tell(decision.event(SOURCE));
+    }
+
+    /// A setting changed.
+    pub(super) fn changed(&self, message: &str, fields: &[(&str, &str)]) {
+        self.tell(Event::new(clock::now(), SOURCE, EventKind::Setting, message, fields));
+    }
+
+    fn tell(&self, event: Event) {
+        tracing::info!(kind = ?event.kind, "{}", event.message);
+        let mut told = lock(&self.told);
+        if told.len() == KEPT_EVENTS {
+            told.pop_front();
+        }
+        told.push_back(event.clone());
+        drop(told);
+        (self.tell)(event);
+    }
+
+    /// What was told last, oldest first.
+    pub(super) fn events(&self) -> Vec<Event> {
+        lock(&self.told).iter().cloned().collect()
+    }
+
+    /// What a rule has done.
+    pub(super) fn acted(&self, rule: &str) -> Acted {
+        lock(&self.acted).get(rule).copied().unwrap_or_default()
+    }
+}
+
+impl Entry {
+    pub(super) fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        lock(&self.control.sessions).remove(&self.live.identity.id);
+        let bytes = self.live.glimpse(clock::now()).down_bytes;
+        self.live.pool.gone_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.live.fmt(f)
+    }
+}
+
+/// A panic elsewhere leaves these whole: they are changed in single steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

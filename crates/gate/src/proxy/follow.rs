@@ -1,0 +1,124 @@
+//! Follows one session on both sides: feeds its tracker, publishes its figures, and holds a new statement back while its
+//! pool has no turn for it, or while a cancel request could still hit it.
+
+use super::buffers::QUANTUM;
+use super::direction::Pacer;
+use super::live::{Doing, Live};
+use super::stream::Stream;
+use super::turns::Turn;
+use crate::clock;
+use crate::wire::{Side, Tracker};
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// What is known of a session, and its turn.
+#[derive(Debug)]
+pub(super) struct Follow {
+    pub(super) tracker: Tracker,
+    pub(super) live: Arc<Live>,
+    turn: Option<Turn>,
+    waiting: bool,
+}
+
+impl Follow {
+    pub(super) fn new(tracker: Tracker, live: Arc<Live>) -> Self {
+        Follow { tracker, live, turn: None, waiting: false }
+    }
+
+    fn pass(&mut self, side: Side, bytes: &[u8]) {
+        self.tracker.pass(side, bytes);
+        self.live.passed(side, bytes.len(), &self.tracker);
+        match self.live.doing() {
+            // Ready, or a message that needed no turn.
+            Doing::Idle | Doing::Hidden => self.turn = None,
+            Doing::Between if side == Side::Down => self.turn = None,
+            // In a transaction nobody waits, but who runs is counted.
+            Doing::Running if self.turn.is_none() && self.live.pool.is_limited() => {
+                self.turn = Some(self.live.pool.turns.take());
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the client may say something now. Pending until its turn has come; the session is called then.
+    fn poll_turn(&mut self, cx: &mut Context<'_>, client: &Stream) -> Poll<io::Result<()>> {
+        if self.live.doing() != Doing::Idle {
+            return Poll::Ready(Ok(()));
+        }
+        if self.live.is_cancelling() {
+            return Poll::Pending;
+        }
+        if self.waiting {
+            return self.poll_waiting(cx, client);
+        }
+        if self.turn.is_some() || !self.live.pool.is_limited() {
+            return Poll::Ready(Ok(()));
+        }
+        // A turn is asked for only when there is something to say.
+        ready!(client.poll_read_ready(cx))?;
+        self.turn = self.live.pool.turns.ask(&self.live);
+        self.live.waited(clock::now());
+        if self.turn.is_some() {
+            return Poll::Ready(Ok(()));
+        }
+        self.waiting = true;
+        self.live.waits(clock::now());
+        self.poll_waiting(cx, client)
+    }
+
+    fn poll_waiting(&mut self, cx: &mut Context<'_>, client: &Stream) -> Poll<io::Result<()>> {
+        if client.is_closed(cx) {
+            // What it asked for, nobody waits for any more: the server need not begin it.
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        if !self.live.take_grant() {
+            return Poll::Pending;
+        }
+        self.turn = Some(self.live.pool.turns.held());
+        self.waiting = false;
+        self.live.waited(clock::now());
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        if self.waiting {
+            self.live.pool.turns.leave(&self.live);
+            self.live.waited(clock::now());
+        }
+    }
+}
+
+/// The client's side.
+pub(super) struct Upward<'f>(pub(super) &'f mut Follow);
+
+impl Pacer for Upward<'_> {
+    fn poll_credit(&mut self, cx: &mut Context<'_>, from: &Stream) -> Poll<io::Result<usize>> {
+        self.0.poll_turn(cx, from).map_ok(|()| QUANTUM)
+    }
+
+    fn unused(&mut self, _: usize) {}
+
+    fn seen(&mut self, bytes: &[u8]) {
+        self.0.pass(Side::Up, bytes);
+    }
+}
+
+/// The server's side, at the class's pace.
+pub(super) struct Downward<'f, P>(pub(super) &'f mut Follow, pub(super) &'f mut P);
+
+impl<P: Pacer> Pacer for Downward<'_, P> {
+    fn poll_credit(&mut self, cx: &mut Context<'_>, from: &Stream) -> Poll<io::Result<usize>> {
+        self.1.poll_credit(cx, from)
+    }
+
+    fn unused(&mut self, bytes: usize) {
+        self.1.unused(bytes);
+    }
+
+    fn seen(&mut self, bytes: &[u8]) {
+        self.0.pass(Side::Down, bytes);
+    }
+}

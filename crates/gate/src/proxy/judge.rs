@@ -1,0 +1,214 @@
+//! Looks at the sessions of pools with rules, lets [`backwater_flow::rule::Judge`] decide, and carries it out: a penalty
+//! moves a session to the low class, an abort sends a cancel request and, if that does not help, ends the session.
+//! Everything runs in one thread of its own, beside the relays: a session costs it a few loads a look.
+
+use super::acceptor::Workers;
+use super::control::Control;
+use super::live::{Ending, Glimpse, Live};
+use super::process::Process;
+use super::stream::Stream;
+use super::worker::{Arrival, Phase};
+use crate::wire::cancel_request;
+use crate::{GateError, clock};
+use backwater_flow::rule::{Action, Attribute, Decision, Figures, MeanRate, Rule, Step, Subject};
+use backwater_flow::{MB, SessionId};
+use backwater_model::{Moment, Span};
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// How often sessions are looked at: what a rule's thresholds are late by at most.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A server that does not answer a cancel request within this time is not waited for: the session may go on.
+const CANCEL_WITHIN: Duration = Duration::from_secs(5);
+
+/// The judge's thread.
+pub(super) struct Bench {
+    control: Arc<Control>,
+    judge: backwater_flow::rule::Judge,
+    watched: HashMap<SessionId, Watched>,
+}
+
+/// What is remembered of a session between two looks.
+#[derive(Default)]
+struct Watched {
+    mean: MeanRate,
+    down_bytes: u64,
+    /// The statement that the process's figures are counted from.
+    statement: Option<u64>,
+    process: Process,
+    seen: bool,
+}
+
+/// Starts the thread. It ends with the proxy. Sessions that change their class come by `moving`.
+pub(super) fn start(
+    control: Arc<Control>,
+    workers: Arc<Workers>,
+    mut moving: mpsc::UnboundedReceiver<Arrival>,
+    mut phase: watch::Receiver<Phase>,
+) -> Result<(), GateError> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_io().enable_time().build().map_err(GateError::system("start the judge"))?;
+    let judging = async move {
+        let mut bench = Bench { control, judge: backwater_flow::rule::Judge::new(), watched: HashMap::new() };
+        let mut ticks = tokio::time::interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                // An error means that the proxy was dropped, which is the same.
+                _ = phase.wait_for(|phase| *phase == Phase::Ending) => return,
+                Some(arrival) = moving.recv() => {
+                    bench.control.counters.moves.fetch_add(1, Ordering::Relaxed);
+                    workers.hand(arrival);
+                }
+                _ = ticks.tick() => bench.look(clock::now()),
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("judge".to_owned());
+    thread.spawn(move || runtime.block_on(judging)).map_err(GateError::system("start the judge"))?;
+    Ok(())
+}
+
+impl Bench {
+    fn look(&mut self, now: Moment) {
+        let control = Arc::clone(&self.control);
+        let terms = control.terms();
+        for live in control.sessions() {
+            let glimpse = live.glimpse(now);
+            if glimpse.is_waiting {
+                // It looks whether its client is still there.
+                live.called.notify_one();
+            }
+            if let Some(ending) = terms.limits.overstayed(glimpse.doing, glimpse.since, now) {
+                live.end(ending);
+            }
+            let rules: Vec<(&str, &Rule)> = terms.state.rules_of(&live.pool.name).collect();
+            let id = live.identity.id;
+            if rules.is_empty() && !self.watched.contains_key(&id) {
+                live.want(live.pool.is_low());
+                continue;
+            }
+            let watched = self.watched.entry(id).or_default();
+            watched.seen = true;
+            let figures = watched.figures(&live, &glimpse, now, &rules, terms.server_is_here);
+            let subject =
+                Subject { session: id, user: &live.identity.user, pool: &live.pool.name, statement: glimpse.statement };
+            for decision in self.judge.look(now, subject, rules, &figures) {
+                self.carry_out(&decision, &live, &glimpse);
+            }
+            live.want(live.pool.is_low() || self.judge.is_penalised(id));
+        }
+        self.forget(now);
+    }
+
+    /// Sessions that are gone.
+    fn forget(&mut self, now: Moment) {
+        let (control, judge) = (&self.control, &mut self.judge);
+        self.watched.retain(|id, watched| {
+            let there = std::mem::take(&mut watched.seen);
+            if !there {
+                judge.forget(now, *id).iter().for_each(|decision| control.decided(decision));
+            }
+            there
+        });
+    }
+
+    fn carry_out(&self, decision: &Decision, live: &Arc<Live>, glimpse: &Glimpse) {
+        self.control.decided(decision);
+        let Decision { rule, .. } = decision;
+        match (decision.action, decision.step) {
+            (Action::Abort, Step::Began) if glimpse.is_waiting => live.end(Ending {
+                sqlstate: "57014",
+                why: format!(
+                    "terminating connection: rule {rule} ends what waits so long for its turn in pool {}",
+                    live.pool.name
+                ),
+            }),
+            (Action::Abort, Step::Began) => self.cancel(live),
+            (Action::Abort, Step::Escalated) => {
+                live.end(Ending {
+                    sqlstate: "57P01",
+                    why: format!("terminating connection: rule {rule} cancelled its statement, and it went on"),
+                });
+                self.cancel(live);
+            }
+            // Penalties are carried out by the class that the session is put into, dry runs by being told.
+            _ => {}
+        }
+    }
+
+    /// Sends a cancel request. Until the server has taken it the session begins no other statement, which it might hit.
+    fn cancel(&self, live: &Arc<Live>) {
+        let Some(key) = live.cancel_key() else {
+            tracing::warn!(session = %live.identity.id, "its server gave no cancel key: its statement cannot be cancelled");
+            return;
+        };
+        let (packet, live) = (cancel_request(key), Arc::clone(live));
+        let terms = self.control.terms();
+        self.control.counters.cancels.fetch_add(1, Ordering::Relaxed);
+        live.cancelling(true);
+        tokio::spawn(async move {
+            let sent = async {
+                let mut server = Stream::connect(&terms.server).await?;
+                server.write_all(&packet).await?;
+                // The server closes the connection when it has signalled its process.
+                server.read(&mut [0; 16]).await.map(|_| ())
+            };
+            let sent = tokio::time::timeout(CANCEL_WITHIN, sent);
+            let sent = sent.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            if let Err(error) = sent {
+                tracing::warn!(session = %live.identity.id, %error, "a cancel request failed");
+            }
+            live.cancelling(false);
+        });
+    }
+}
+
+impl Watched {
+    /// What is known of the statement that runs or waits.
+    fn figures(
+        &mut self,
+        live: &Live,
+        glimpse: &Glimpse,
+        now: Moment,
+        rules: &[(&str, &Rule)],
+        server_is_here: bool,
+    ) -> Figures {
+        self.mean.add(now, glimpse.down_bytes.saturating_sub(self.down_bytes));
+        self.down_bytes = glimpse.down_bytes;
+        let Some(statement) = glimpse.statement else { return Figures::default() };
+        let blocked_s = Some(glimpse.waited.seconds());
+        if glimpse.is_waiting {
+            return Figures { blocked_s, ..Figures::default() };
+        }
+        let elapsed = now - glimpse.since;
+        let process = server_is_here && wants_process(rules);
+        if process && let Some(pid) = live.server_pid() {
+            let begins = self.statement != Some(statement);
+            let user = format!(" {} ", live.identity.user);
+            self.process.look(pid, &[&user, &live.identity.server_mark], begins, glimpse.since, now);
+        }
+        self.statement = Some(statement);
+        Figures {
+            elapsed_s: Some(elapsed.max(Span(0)).seconds()),
+            blocked_s,
+            bandwidth_mb_per_s: Some(self.mean.bytes_per_second(now) / MB as f64),
+            rows: Some(glimpse.rows as f64),
+            cpu_s: self.process.cpu_s(),
+            cpu_percent: self.process.cpu_percent(),
+            memory_mb: self.process.private_mb(),
+            ..Figures::default()
+        }
+    }
+}
+
+/// Whether any rule looks at what only the system knows of the server's process.
+fn wants_process(rules: &[(&str, &Rule)]) -> bool {
+    const OF_PROCESS: [Attribute; 3] = [Attribute::CpuTime, Attribute::CpuAvgPercent, Attribute::MemSize];
+    rules.iter().any(|(_, rule)| OF_PROCESS.iter().any(|of| matches!(rule.thresholds.get(of), Some(Some(_)))))
+}

@@ -1,0 +1,276 @@
+//! What is known of a living session, for those who judge it and those who show it: figures that its relay writes and
+//! others read, and what others want of it. One session costs a few hundred bytes and a handful of relaxed stores a read.
+
+use super::pools::LivePool;
+use crate::clock;
+use crate::wire::{Side, Tracker};
+use backwater_flow::SessionId;
+use backwater_model::{Moment, Span};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::sync::Notify;
+
+/// What a session does, as far as its messages tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// The login is not done.
+    LoggingIn,
+    /// Nothing, outside a transaction, at the end of a message.
+    Idle,
+    /// Nothing yet, but a transaction is open or a message has begun.
+    Between,
+    /// A statement runs.
+    Running,
+    /// Nobody can say: it is encrypted.
+    Hidden,
+}
+
+/// Who a session is.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) id: SessionId,
+    pub(super) user: String,
+    pub(super) database: String,
+    pub(super) application: String,
+    /// The client's address.
+    pub(super) peer: String,
+    /// What its server process's title holds: our port, or `[local]`.
+    pub(super) server_mark: String,
+    pub(super) began: Moment,
+}
+
+/// Why a session is to end, as its client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ending {
+    pub(super) sqlstate: &'static str,
+    pub(super) why: String,
+}
+
+/// A living session.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) identity: Identity,
+    pub(super) pool: Arc<LivePool>,
+    doing: AtomicU8,
+    /// Statements that have begun.
+    statements: AtomicU64,
+    /// When the statement that runs, or the last one, began; or what it does now began.
+    since_us: AtomicI64,
+    /// For how long the last statement waited for its turn.
+    waited_us: AtomicI64,
+    /// Since when one waits; 0 if none does.
+    waiting_since_us: AtomicI64,
+    rows: AtomicU64,
+    up_bytes: AtomicU64,
+    down_bytes: AtomicU64,
+    cancel_key: OnceLock<Vec<u8>>,
+    /// It is relayed by the low class's worker.
+    is_low: AtomicBool,
+    /// It should be.
+    wants_low: AtomicBool,
+    /// A cancel request is under way: no new statement may begin, or it would be hit.
+    cancelling: AtomicBool,
+    /// Its turn has come.
+    granted: AtomicBool,
+    ending: Mutex<Option<Ending>>,
+    /// Somebody wants something of it.
+    pub(super) called: Notify,
+}
+
+/// What is known at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Glimpse {
+    pub(super) doing: Doing,
+    /// The number of the statement that runs or waits.
+    pub(super) statement: Option<u64>,
+    /// Since when it does what it does.
+    pub(super) since: Moment,
+    /// How long the statement has waited for its turn.
+    pub(super) waited: Span,
+    pub(super) is_waiting: bool,
+    pub(super) statements: u64,
+    pub(super) rows: u64,
+    pub(super) up_bytes: u64,
+    pub(super) down_bytes: u64,
+}
+
+impl Doing {
+    const ALL: [Doing; 5] = [Doing::LoggingIn, Doing::Idle, Doing::Between, Doing::Running, Doing::Hidden];
+
+    fn of(tracker: &Tracker) -> Doing {
+        use crate::wire::Transaction;
+        match (tracker.transaction(), tracker.statement()) {
+            _ if tracker.is_opaque() => Doing::Hidden,
+            (None, _) => Doing::LoggingIn,
+            (_, Some(_)) => Doing::Running,
+            (Some(Transaction::Idle), None) if tracker.at_boundary(Side::Up) => Doing::Idle,
+            _ => Doing::Between,
+        }
+    }
+
+    /// As it is shown.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Doing::LoggingIn => "logging in",
+            Doing::Idle => "idle",
+            Doing::Between => "in transaction",
+            Doing::Running => "active",
+            Doing::Hidden => "encrypted",
+        }
+    }
+}
+
+impl Live {
+    pub(super) fn new(identity: Identity, pool: Arc<LivePool>, hidden: bool) -> Arc<Live> {
+        let doing = if hidden { Doing::Hidden } else { Doing::LoggingIn };
+        let low = pool.is_low();
+        Arc::new(Live {
+            doing: AtomicU8::new(doing as u8),
+            statements: AtomicU64::new(0),
+            since_us: AtomicI64::new(identity.began.0),
+            waited_us: AtomicI64::new(0),
+            waiting_since_us: AtomicI64::new(0),
+            rows: AtomicU64::new(0),
+            up_bytes: AtomicU64::new(0),
+            down_bytes: AtomicU64::new(0),
+            cancel_key: OnceLock::new(),
+            is_low: AtomicBool::new(low),
+            wants_low: AtomicBool::new(low),
+            cancelling: AtomicBool::new(false),
+            granted: AtomicBool::new(false),
+            ending: Mutex::new(None),
+            called: Notify::new(),
+            identity,
+            pool,
+        })
+    }
+
+    pub(super) fn doing(&self) -> Doing {
+        let number = usize::from(self.doing.load(Ordering::Acquire));
+        Doing::ALL.get(number).copied().unwrap_or(Doing::Hidden)
+    }
+
+    /// Bytes passed. Called by its relay alone.
+    pub(super) fn passed(&self, side: Side, bytes: usize, tracker: &Tracker) {
+        let counter = if side == Side::Up { &self.up_bytes } else { &self.down_bytes };
+        counter.store(counter.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
+        self.rows.store(tracker.rows(), Ordering::Relaxed);
+        let doing = Doing::of(tracker);
+        let statements = tracker.statements();
+        if doing == self.doing() && statements == self.statements.load(Ordering::Relaxed) {
+            return;
+        }
+        if self.cancel_key.get().is_none()
+            && let Some(key) = tracker.cancel_key()
+        {
+            // It is set once: the next call finds it.
+            let _ = self.cancel_key.set(key.to_vec());
+        }
+        self.since_us.store(clock::now().0, Ordering::Relaxed);
+        self.statements.store(statements, Ordering::Relaxed);
+        self.doing.store(doing as u8, Ordering::Release);
+    }
+
+    /// What is known now.
+    pub(super) fn glimpse(&self, now: Moment) -> Glimpse {
+        let doing = self.doing();
+        let statements = self.statements.load(Ordering::Relaxed);
+        let waiting_since = self.waiting_since_us.load(Ordering::Relaxed);
+        let is_waiting = waiting_since != 0;
+        let waited =
+            if is_waiting { now - Moment(waiting_since) } else { Span(self.waited_us.load(Ordering::Relaxed)) };
+        // A statement that waits has not been seen by the tracker yet: it will be the next one.
+        let statement = if is_waiting { Some(statements + 1) } else { (doing == Doing::Running).then_some(statements) };
+        Glimpse {
+            doing,
+            statement,
+            since: Moment(self.since_us.load(Ordering::Relaxed)),
+            waited,
+            is_waiting,
+            statements,
+            rows: self.rows.load(Ordering::Relaxed),
+            up_bytes: self.up_bytes.load(Ordering::Relaxed),
+            down_bytes: self.down_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The server's process, if the login told it.
+    pub(super) fn server_pid(&self) -> Option<i32> {
+        let (pid, _) = self.cancel_key()?.split_first_chunk()?;
+        Some(i32::from_be_bytes(*pid)).filter(|pid| *pid > 0)
+    }
+
+    /// What a cancel request needs.
+    pub(super) fn cancel_key(&self) -> Option<&[u8]> {
+        self.cancel_key.get().map(Vec::as_slice)
+    }
+
+    pub(super) fn is_low(&self) -> bool {
+        self.is_low.load(Ordering::Acquire)
+    }
+
+    /// It is in this class from now on.
+    pub(super) fn is_in(&self, low: bool) {
+        self.is_low.store(low, Ordering::Release);
+    }
+
+    /// Where it should be.
+    pub(super) fn wants_low(&self) -> bool {
+        self.wants_low.load(Ordering::Acquire)
+    }
+
+    /// Puts it into a class; it moves as soon as it is asked.
+    pub(super) fn want(&self, low: bool) {
+        if self.wants_low.swap(low, Ordering::AcqRel) != low {
+            self.called.notify_one();
+        }
+    }
+
+    /// A cancel request is under way, or is done.
+    pub(super) fn cancelling(&self, now: bool) {
+        self.cancelling.store(now, Ordering::Release);
+        self.called.notify_one();
+    }
+
+    pub(super) fn is_cancelling(&self) -> bool {
+        self.cancelling.load(Ordering::Acquire)
+    }
+
+    /// Ends it; the first reason counts.
+    pub(super) fn end(&self, ending: Ending) {
+        self.lock_ending().get_or_insert(ending);
+        self.called.notify_one();
+    }
+
+    /// Why it is to end.
+    pub(super) fn ending(&self) -> Option<Ending> {
+        self.lock_ending().clone()
+    }
+
+    fn lock_ending(&self) -> MutexGuard<'_, Option<Ending>> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It waits for its turn from now on.
+    pub(super) fn waits(&self, now: Moment) {
+        self.waiting_since_us.store(now.0.max(1), Ordering::Relaxed);
+    }
+
+    /// It waits no longer.
+    pub(super) fn waited(&self, now: Moment) {
+        let since = self.waiting_since_us.swap(0, Ordering::Relaxed);
+        let waited = if since == 0 { 0 } else { now.0 - since };
+        self.waited_us.store(waited, Ordering::Relaxed);
+    }
+
+    /// Its turn has come.
+    pub(super) fn grant(&self) {
+        self.granted.store(true, Ordering::Release);
+        self.called.notify_one();
+    }
+
+    /// Whether its turn has come since it was last asked.
+    pub(super) fn take_grant(&self) -> bool {
+        self.granted.swap(false, Ordering::AcqRel)
+    }
+}

@@ -1,0 +1,132 @@
+//! What the system says of the server's process, where the server is on this host: CPU time and private memory. Both
+//! can be read by anybody. (proc(5): /proc/PID/stat, /proc/PID/statm.)
+
+use backwater_flow::MB;
+use backwater_model::{Moment, Span};
+
+/// How often a process is looked at: the system counts CPU time in hundredths of a second.
+const LOOK_EVERY: Span = Span::from_millis(100);
+
+/// One process, counted from the beginning of a statement.
+#[derive(Debug, Default)]
+pub(super) struct Process {
+    /// It is the process that it should be.
+    is_it: bool,
+    looked_at: Option<Moment>,
+    /// CPU seconds when the statement was first seen.
+    before_s: Option<f64>,
+    /// CPU seconds since then.
+    cpu_s: Option<f64>,
+    percent: Option<f64>,
+    private_bytes: Option<u64>,
+}
+
+impl Process {
+    /// Looks, if it is time to. CPU time before the first look at a statement is left out: it is none of its own.
+    ///
+    /// The number alone may be another process's: of a server in a container, numbers are its own. So the title must
+    /// hold all of `marks`, as PostgreSQL writes them there: ` USER ` and `(PORT)` of our connection.
+    pub(super) fn look(&mut self, pid: i32, marks: &[&str], begins: bool, since: Moment, now: Moment) {
+        if begins {
+            let title = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let title = String::from_utf8_lossy(&title).replace('\0', " ");
+            *self = Process { is_it: marks.iter().all(|mark| title.contains(mark)), ..Process::default() };
+        }
+        if !self.is_it {
+            return;
+        }
+        if self.looked_at.is_some_and(|at| now - at < LOOK_EVERY) {
+            return;
+        }
+        self.looked_at = Some(now);
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
+        let total_s = stat.as_deref().and_then(cpu_ticks).map(|ticks| ticks as f64 / ticks_per_second());
+        self.before_s = self.before_s.or(total_s);
+        self.cpu_s = total_s.zip(self.before_s).map(|(total_s, before_s)| total_s - before_s);
+        let elapsed_s = now.seconds_since(since);
+        // Below a tenth of a second a hundredth says little.
+        self.percent = self.cpu_s.filter(|_| elapsed_s >= 0.1).map(|cpu_s| (100.0 * cpu_s / elapsed_s).min(100.0));
+        let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok();
+        self.private_bytes = statm.as_deref().and_then(private_pages).map(|pages| pages * page_bytes());
+    }
+
+    pub(super) fn cpu_s(&self) -> Option<f64> {
+        self.cpu_s
+    }
+
+    pub(super) fn cpu_percent(&self) -> Option<f64> {
+        self.percent
+    }
+
+    pub(super) fn private_mb(&self) -> Option<f64> {
+        self.private_bytes.map(|bytes| bytes as f64 / MB as f64)
+    }
+}
+
+fn ticks_per_second() -> f64 {
+    rustix::param::clock_ticks_per_second() as f64
+}
+
+fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
+/// User and system time; the name, in parentheses, may hold anything.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let (_, after) = stat.rsplit_once(')')?;
+    let mut fields = after.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    user.checked_add(system)
+}
+
+/// Resident pages that are not shared.
+fn private_pages(statm: &str) -> Option<u64> {
+    let mut fields = statm.split_whitespace().skip(1).map(|field| field.parse::<u64>().ok());
+    let (resident, shared) = (fields.next()??, fields.next()??);
+    resident.checked_sub(shared)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::clock;
+    use proptest::prelude::*;
+
+    #[test]
+    fn this_process_uses_cpu_and_memory() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let mut process = Process::default();
+        let since = clock::now();
+        process.look(pid, &[], true, since, since);
+        assert_eq!((process.cpu_s(), process.cpu_percent()), (Some(0.0), None));
+        assert!(process.private_mb().unwrap() > 0.0);
+        let mut burnt = 0u64;
+        while process.cpu_s().unwrap() < 0.05 {
+            burnt = std::hint::black_box(burnt + 1);
+            if burnt.is_multiple_of(100_000) {
+                process.look(pid, &[], false, since, clock::now());
+            }
+        }
+        assert!(process.cpu_percent().unwrap() > 1.0);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_or_another_says_nothing() {
+        let (pid, now) = (i32::try_from(std::process::id()).unwrap(), clock::now());
+        let mut other = Process::default();
+        other.look(pid, &["(65536)"], true, now, now);
+        assert_eq!((other.cpu_s(), other.private_mb()), (None, None));
+        let mut process = Process::default();
+        process.look(-1, &[], true, Moment(0), Moment(0));
+        assert_eq!((process.cpu_s(), process.cpu_percent(), process.private_mb()), (None, None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in ".*") {
+            let _ = (cpu_ticks(&text), private_pages(&text));
+        }
+    }
+}

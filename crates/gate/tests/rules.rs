@@ -1,0 +1,223 @@
+//! Rules carried out on real sessions: a penalty's rate measured, an abort, a dry run, and turns.
+#![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs, dead_code)]
+
+mod server;
+
+use backwater_gate::proxy::{Proxy, ProxyConfig};
+use backwater_model::{Event, EventKind};
+use server::{Server, complaint, psql, text, with_server};
+use std::io::Read;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Held {
+    port: u16,
+    events: Receiver<Event>,
+    _proxy: Proxy,
+}
+
+fn proxy(server: &Server, more: &str) -> Held {
+    let written = format!("listen = '127.0.0.1:0'\nserver = '{}'\n{more}", server.address());
+    let (tell, events) = std::sync::mpsc::channel();
+    let tell = Mutex::new(tell);
+    let tell = Arc::new(move |event| drop(tell.lock().unwrap().send(event)));
+    let config = ProxyConfig::parse(&written, Path::new("test.toml")).unwrap();
+    let proxy = Proxy::start_telling(&config, tell).unwrap();
+    let port = proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
+    Held { port, events, _proxy: proxy }
+}
+
+impl Held {
+    /// The next decision.
+    fn decision(&self) -> Event {
+        let event = self.events.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(event.kind, EventKind::Decision);
+        event
+    }
+}
+
+fn run(port: u16, sql: &str) -> String {
+    text(&psql("127.0.0.1", port, sql).output().unwrap())
+}
+
+#[test]
+fn a_penalty_slows_a_running_statement_to_the_low_rate_and_is_lifted() {
+    with_server("a_penalty_slows_a_running_statement_to_the_low_rate_and_is_lifted", &[], |server| {
+        let held = proxy(
+            server,
+            "low_priority_bandwidth = '10MB'\n[rules.slow]\nelapsedtime = 0.2\nbandwidth = 1\naction = 'penalty'\n\
+             [pools.rp1]\nexcept_rule = 'slow'\n[users]\npostgres = 'rp1'\n",
+        );
+        // A gigabyte: no machine sends it in a fifth of a second.
+        let sql = "COPY (SELECT repeat('x', 1023) FROM generate_series(1, 1048576)) TO STDOUT";
+        let mut stream = psql("127.0.0.1", held.port, sql).stdout(Stdio::piped()).spawn().unwrap();
+        let read = Arc::new(AtomicU64::new(0));
+        let (counter, mut out) = (Arc::clone(&read), stream.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            let mut bytes = vec![0; 1 << 16];
+            while let Ok(count) = out.read(&mut bytes)
+                && count > 0
+            {
+                counter.fetch_add(count as u64, Ordering::Relaxed);
+            }
+        });
+        let began = held.decision();
+        assert_eq!((began.fields["step"].as_str(), began.fields["action"].as_str()), ("began", "penalty"));
+        assert_eq!((began.fields["rule"].as_str(), began.fields["pool"].as_str()), ("slow", "rp1"));
+        assert!(began.fields["elapsedtime"].parse::<f64>().unwrap() >= 0.2, "{began:?}");
+        // What was under way already arrives first: the measurement begins when it has.
+        std::thread::sleep(Duration::from_secs(2));
+        let (from, begun) = (read.load(Ordering::Relaxed), Instant::now());
+        std::thread::sleep(Duration::from_secs(3));
+        let rate = (read.load(Ordering::Relaxed) - from) as f64 / begun.elapsed().as_secs_f64() / 1_048_576.0;
+        eprintln!("held to {rate:.2} MB/s of 10");
+        // The relay counts the protocol's heads too: 5 bytes a row.
+        assert!((9.0..10.2).contains(&rate), "{rate} MB/s");
+        // Urgent work is not slowed meanwhile.
+        let begun = Instant::now();
+        assert_eq!(run(held.port, "SELECT length(repeat('y', 5000000))"), "5000000");
+        assert!(begun.elapsed() < Duration::from_secs(1));
+        stream.kill().unwrap();
+        stream.wait().unwrap();
+        let lifted = held.decision();
+        assert_eq!((lifted.fields["step"].as_str(), lifted.fields["why"].as_str()), ("lifted", "the session ended"));
+    });
+}
+
+#[test]
+fn a_penalty_ends_with_its_statement_and_the_next_one_is_urgent_again() {
+    with_server("a_penalty_ends_with_its_statement_and_the_next_one_is_urgent_again", &[], |server| {
+        let held = proxy(
+            server,
+            "low_priority_bandwidth = '1MB'\n[rules.slow]\nelapsedtime = 0.2\naction = 'penalty'\n\
+             [pools.default]\nexcept_rule = 'slow'\n",
+        );
+        let mut shell = psql("127.0.0.1", held.port, "SELECT pg_sleep(0.6)");
+        // Eight megabytes take eight seconds in the low class.
+        let begun = Instant::now();
+        let sql = "SELECT repeat('x', 8000000)";
+        let out = text(&shell.args(["-c", "SELECT 'between' FROM pg_sleep(0.1)", "-c", sql]).output().unwrap());
+        assert!(out.contains("between") && out.len() > 8_000_000);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        let steps: Vec<String> = (0..2).map(|_| held.decision().message).collect();
+        assert!(steps[0].starts_with("rule slow demotes session"), "{steps:?}");
+        assert!(steps[1].contains("lifts") && steps[1].ends_with("the statement ended"), "{steps:?}");
+    });
+}
+
+#[test]
+fn an_abort_cancels_the_statement_and_leaves_the_session() {
+    with_server("an_abort_cancels_the_statement_and_leaves_the_session", &[], |server| {
+        let held = proxy(
+            server,
+            "[rules.stop]\nelapsedtime = 0.3\n[rules.seen]\nelapsedtime = 0.1\naction = 'dryrun'\n\
+             [pools.batch]\nexcept_rule = 'stop,seen'\n",
+        );
+        let begun = Instant::now();
+        let mut shell = psql("127.0.0.1", held.port, "SELECT pg_sleep(60)");
+        let output = shell.env("PGOPTIONS", "-c backwater.pool=batch").args(["-v", "ON_ERROR_STOP=0"]);
+        let output = output.args(["-c", "SELECT 'still here'"]).output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stderr).contains("canceling statement due to user request"));
+        assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "still here");
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        let (seen, stopped) = (held.decision(), held.decision());
+        assert_eq!((seen.fields["action"].as_str(), seen.fields["rule"].as_str()), ("dryrun", "seen"));
+        assert_eq!((stopped.fields["action"].as_str(), stopped.fields["rule"].as_str()), ("abort", "stop"));
+        // Who is in another pool is left alone.
+        assert_eq!(run(held.port, "SELECT 'done' FROM pg_sleep(0.6)"), "done");
+    });
+}
+
+#[test]
+fn what_goes_on_after_a_cancel_loses_its_session() {
+    with_server("what_goes_on_after_a_cancel_loses_its_session", &[], |server| {
+        let held = proxy(server, "[rules.stop]\nelapsedtime = 0.3\n[pools.default]\nexcept_rule = 'stop'\n");
+        let stubborn = "DO $$ BEGIN FOR i IN 1..20 LOOP BEGIN PERFORM pg_sleep(1); \
+                        EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$";
+        let told = complaint(&psql("127.0.0.1", held.port, stubborn).output().unwrap());
+        assert!(told.contains("rule stop cancelled its statement, and it went on"), "{told}");
+        let steps: Vec<String> = (0..2).map(|_| held.decision().fields["step"].clone()).collect();
+        assert_eq!(steps, ["began", "escalated"]);
+    });
+}
+
+#[test]
+fn cpu_and_memory_are_those_of_the_servers_process() {
+    with_server("cpu_and_memory_are_those_of_the_servers_process", &[], |server| {
+        let held = proxy(
+            server,
+            "[rules.busy]\ncputime = 0.3\ncpuavgpercent = 10\nmemsize = 0.1\n[pools.default]\nexcept_rule = 'busy'\n",
+        );
+        assert_eq!(run(held.port, "SELECT 'slept' FROM pg_sleep(1)"), "slept", "sleeping costs no CPU");
+        let burn = "SELECT sum(sqrt(g)) FROM generate_series(1, 500000000) g";
+        let told = complaint(&psql("127.0.0.1", held.port, burn).output().unwrap());
+        assert!(told.contains("canceling statement"), "{told}");
+        let decision = held.decision();
+        assert!(decision.fields["cputime"].parse::<f64>().unwrap() > 0.3, "{decision:?}");
+        assert!(decision.fields.contains_key("memsize"));
+    });
+}
+
+#[test]
+fn statements_wait_for_their_turn_and_those_of_who_left_are_not_begun() {
+    with_server("statements_wait_for_their_turn_and_those_of_who_left_are_not_begun", &[], |server| {
+        server.value("CREATE TABLE t (a int)");
+        let held = proxy(server, "[pools.one]\nmax_active = 1\n[users]\npostgres = 'one'\n");
+        let shell = |sql: &str| psql("127.0.0.1", held.port, sql).stdout(Stdio::null()).spawn().unwrap();
+        let sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND state = 'active'";
+        let mut first = shell("SELECT pg_sleep(3)");
+        server.until(sleeping, "1");
+        let begun = Instant::now();
+        let mut waiting: Vec<_> = (0..2).map(|_| shell("SELECT pg_sleep(1)")).collect();
+        let mut left = shell("INSERT INTO t VALUES (1)");
+        let sessions =
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql' AND pid <> pg_backend_pid()";
+        server.until(sessions, "4");
+        left.kill().unwrap();
+        left.wait().unwrap();
+        server.until(sessions, "3");
+        assert_eq!(server.value(sleeping), "1", "nobody has jumped the queue");
+        first.wait().unwrap();
+        waiting.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
+        assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
+        assert_eq!(server.value("SELECT count(*) FROM t"), "0");
+        assert_eq!(run(held.port, "SELECT 1"), "1");
+    });
+}
+
+#[test]
+fn a_transaction_does_not_wait_for_a_turn() {
+    with_server("a_transaction_does_not_wait_for_a_turn", &[], |server| {
+        let held = proxy(server, "[pools.one]\nmax_active = 1\n[users]\npostgres = 'one'\n");
+        let mut first = psql("127.0.0.1", held.port, "BEGIN")
+            .args(["-c", "SELECT pg_sleep(1)", "-c", "SELECT 1", "-c", "COMMIT"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
+        let mut second = psql("127.0.0.1", held.port, "SELECT pg_sleep(1)").stdout(Stdio::null()).spawn().unwrap();
+        assert!(first.wait().unwrap().success() && second.wait().unwrap().success());
+    });
+}
+
+#[test]
+fn an_abort_of_what_waits_for_its_turn_ends_its_session() {
+    with_server("an_abort_of_what_waits_for_its_turn_ends_its_session", &[], |server| {
+        let held = proxy(
+            server,
+            "[rules.patience]\nblocktime = 0.5\n[pools.one]\nmax_active = 1\nexcept_rule = 'patience'\n[users]\npostgres = 'one'\n",
+        );
+        let mut first = psql("127.0.0.1", held.port, "SELECT pg_sleep(3)").stdout(Stdio::null()).spawn().unwrap();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
+        let told = complaint(&psql("127.0.0.1", held.port, "SELECT 1").output().unwrap());
+        assert!(told.contains("rule patience ends what waits so long for its turn in pool one"), "{told}");
+        assert!(first.wait().unwrap().success(), "who runs is not concerned");
+        assert!(held.decision().fields["blocktime"].parse::<f64>().unwrap() >= 0.5);
+    });
+}
