@@ -127,9 +127,10 @@ fn list(json: bool) -> anyhow::Result<ExitCode> {
         terminal::print_json(&scenarios.iter().map(row).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let width = scenarios.iter().map(|scenario| scenario.name.len()).max().unwrap_or_default();
     for scenario in scenarios {
         let name = &scenario.name;
-        terminal::print(&format!("{name:<12} case {}: {}", scenario.case, scenario.title))?;
+        terminal::print(&format!("{name:<width$}  case {}: {}", scenario.case, scenario.title))?;
     }
     Ok(ExitCode::SUCCESS)
 }
