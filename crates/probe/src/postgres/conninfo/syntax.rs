@@ -115,14 +115,14 @@ fn pairs(text: &str) -> Result<Options, String> {
     }
 }
 
-/// Why a word without `=` is wrong. The first word of an address is quoted; a later one may be the rest of a password
-/// with a space in it and is not.
+/// Why a word without `=` is wrong. The first word of an address is quoted, unless it has room for a password as in
+/// `user:password@host`; a later one may be the rest of a password with a space in it and is not.
 fn lonely(word: &str, before: &Options) -> String {
-    if before.is_empty() {
-        format!("'{}' is neither postgres://… nor keyword=value", short(word))
-    } else {
-        "a word has no '=' after it; a value with a space needs quotes: keyword='two words'".to_owned()
+    if !before.is_empty() {
+        return "a word has no '=' after it; a value with a space needs quotes: keyword='two words'".to_owned();
     }
+    let shown = if word.contains([':', '@']) { "it".to_owned() } else { format!("'{}'", short(word)) };
+    format!("{shown} is neither postgres://… nor keyword=value")
 }
 
 /// One value, quoted or bare, with `\` before any character that stands for itself. None where a quote stays open.
@@ -307,6 +307,7 @@ mod tests {
                 "error: a word has no '=' after it; a value with a space needs quotes: keyword='two words'",
             ),
             ("localhost", "error: 'localhost' is neither postgres://… nor keyword=value"),
+            ("u:secret@h", "error: it is neither postgres://… nor keyword=value"),
             ("postgress://u:secret@h/db", "error: it begins with 'postgress://' and not with postgres://"),
             ("POSTGRES://h", "error: it begins with 'POSTGRES://' and not with postgres://"),
             (
