@@ -52,7 +52,7 @@ enum Command {
     Ash(commands::ash::Arguments),
     /// Stand between clients and a PostgreSQL server, and hold low-priority work
     Proxy(commands::proxy::Arguments),
-    /// Experiments on real servers: list, show, run, compare, clean
+    /// Experiments on real servers: list, show, run, compare, blind, clean
     Lab(commands::lab::Arguments),
     /// What this host and this role allow, and what each missing privilege costs
     Check(commands::check::Arguments),

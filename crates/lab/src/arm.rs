@@ -120,7 +120,7 @@ fn describe(arm: &Arm, dirty_limit_bytes: Option<u64>) -> String {
 
 /// Brings servers and volumes to the same state before every repeat: settings of the arm, tables in the page cache, the
 /// standby caught up, a warm-up with no limit in force, a checkpoint, nothing dirty.
-fn prepare(
+pub(crate) fn prepare(
     rig: &mut Rig,
     scenario: &Scenario,
     options: &RunOptions,
@@ -157,7 +157,7 @@ fn prepare(
 }
 
 /// Puts the arm's limits in force, and what hinders its standby; the dirty limit that is returned was read back.
-fn hold(
+pub(crate) fn hold(
     rig: &mut Rig,
     options: &RunOptions,
     arm: &Arm,
@@ -238,7 +238,7 @@ fn limit_host(journal: &Journal, bytes: u64) -> Result<Vec<Entry>, LabError> {
 }
 
 /// Lifts all limits.
-fn release(rig: &mut Rig) -> Result<(), LabError> {
+pub(crate) fn release(rig: &mut Rig) -> Result<(), LabError> {
     for entry in rig.host_limits.drain(..).rev() {
         rig.journal.undo(entry)?;
     }

@@ -2,6 +2,7 @@
 
 mod arm;
 mod attached;
+pub mod blind;
 mod client;
 mod describe;
 mod doubts;

@@ -26,7 +26,7 @@ const CATCH_UP_ANEW_WITHIN: Duration = Duration::from_secs(60);
 /// How often its position is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// By which the session that hinders replay is known.
-const CONFLICTING: &str = "backwater-conflict";
+const CONFLICTING: &str = "backwater-reader";
 
 /// A standby, running or not.
 pub(crate) struct Standby {
@@ -209,22 +209,22 @@ impl Standby {
     /// long as max_standby_streaming_delay allows.
     fn conflict(&mut self, primary: &Postgres, options: &RunOptions) -> Result<(), LabError> {
         let mut above = Client::open(&primary.conninfo())?;
-        above.run("DROP TABLE IF EXISTS backwater_conflict")?;
-        above.run("CREATE TABLE backwater_conflict AS SELECT n FROM generate_series(1, 10000) AS n")?;
+        above.run("DROP TABLE IF EXISTS backwater_rows")?;
+        above.run("CREATE TABLE backwater_rows AS SELECT n FROM generate_series(1, 10000) AS n")?;
         if !self.catches_up(primary, CATCH_UP_WITHIN, options)? {
             return Err(LabError::Refused("the standby did not catch up before its query was to begin".to_owned()));
         }
         let mut here = Client::open(&format!("{} application_name={CONFLICTING}", self.server.conninfo()))?;
         here.run("BEGIN ISOLATION LEVEL REPEATABLE READ")?;
-        here.run("SELECT count(*) FROM backwater_conflict")?;
+        here.run("SELECT count(*) FROM backwater_rows")?;
         self.conflict = Some(std::thread::spawn(move || {
             // It ends when its session is ended, and then says so.
-            if let Err(ended) = here.run("SELECT count(*), pg_sleep(86400) FROM backwater_conflict") {
+            if let Err(ended) = here.run("SELECT count(*), pg_sleep(86400) FROM backwater_rows") {
                 tracing::debug!(%ended, "the conflicting query is over");
             }
         }));
-        above.run("DELETE FROM backwater_conflict")?;
-        above.run("VACUUM backwater_conflict")
+        above.run("DELETE FROM backwater_rows")?;
+        above.run("VACUUM backwater_rows")
     }
 
     /// While the load runs: where it is away, comes back once the primary has removed WAL that it needs, or when the
@@ -248,6 +248,11 @@ impl Standby {
         }
         self.server.start(journal)?;
         Ok(())
+    }
+
+    /// Whether its primary has been seen without WAL that it needs.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead
     }
 
     /// Stops it for good.

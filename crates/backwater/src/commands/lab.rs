@@ -1,5 +1,6 @@
 //! `backwater lab`: experiments on real servers.
 
+use super::lab_blind::{self, BlindArguments};
 use super::seen::{Seen, conclusion};
 use crate::{signals, terminal};
 use anyhow::{Context, anyhow, bail};
@@ -21,6 +22,7 @@ Examples:
   backwater lab run stampede --quick --out run1
   backwater lab run ./my-scenario.toml --arm default --repeats 5
   backwater lab compare run1 run2
+  backwater lab blind --out blind            how often the diagnosis is right
   backwater lab clean                        put right what a killed run left")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -55,6 +57,8 @@ enum Action {
         #[arg(long)]
         json: bool,
     },
+    /// How often the diagnosis is right: random causes and healthy runs, diagnosed without knowing which
+    Blind(BlindArguments),
     /// Put right what a killed run left on this host
     Clean {
         /// Print as JSON
@@ -116,6 +120,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Action::Show { name, json } => show(&name, json),
         Action::Run(run) => run_one(&run, false),
         Action::Compare { before, after, json } => compare(&before, &after, json),
+        Action::Blind(blind) => lab_blind::run(&blind),
         Action::Clean { json } => clean(json),
     }
 }
@@ -240,7 +245,7 @@ fn out_dir(given: Option<&Path>, scenario: &str) -> anyhow::Result<PathBuf> {
 }
 
 /// Where journals of changes lie: BACKWATER_STATE_DIR, or the usual place.
-fn state_dir() -> anyhow::Result<PathBuf> {
+pub(crate) fn state_dir() -> anyhow::Result<PathBuf> {
     match std::env::var_os("BACKWATER_STATE_DIR") {
         Some(dir) => Ok(PathBuf::from(dir)),
         None => Ok(backwater_undo::default_state_dir()?),
@@ -249,7 +254,7 @@ fn state_dir() -> anyhow::Result<PathBuf> {
 
 /// Undoes what killed runs left; every run does this first. Whether all of it could be put back, and how many runs
 /// there were.
-fn put_right(state_dir: &Path) -> anyhow::Result<(bool, usize)> {
+pub(crate) fn put_right(state_dir: &Path) -> anyhow::Result<(bool, usize)> {
     let recovered = backwater_undo::recover(state_dir)?;
     for run in &recovered {
         let what = if run.what.is_empty() { "a run" } else { &run.what };

@@ -9,6 +9,7 @@ pub(crate) mod diagnose;
 pub(crate) mod export;
 pub(crate) mod ftdc;
 pub(crate) mod lab;
+pub(crate) mod lab_blind;
 pub(crate) mod proxy;
 pub(crate) mod record;
 pub(crate) mod seen;
