@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Readings before the load that rules may look at, in seconds.
-const BEFORE_S: f64 = 2.0;
+pub(crate) const BEFORE_S: f64 = 2.0;
 /// How often the drain is looked at, and how much of the time before its beginning is read for that: looking costs
 /// processor time which the drain should have.
-const DRAIN_LOOK: Duration = Duration::from_millis(500);
-const DRAIN_BEFORE_S: f64 = 5.0;
+pub(crate) const DRAIN_LOOK: Duration = Duration::from_millis(500);
+pub(crate) const DRAIN_BEFORE_S: f64 = 5.0;
 
 /// How long a standby may take to catch up where nothing limits it.
 const CATCH_UP_WITHIN: Duration = Duration::from_secs(30);
@@ -112,7 +112,7 @@ fn load_part(scenario: &Scenario, options: &RunOptions, arm: &Arm) -> LoadPart {
     arm.load_of(scenario, options.quick.then_some(&scenario.quick))
 }
 
-fn describe(arm: &Arm, dirty_limit_bytes: Option<u64>) -> String {
+pub(crate) fn describe(arm: &Arm, dirty_limit_bytes: Option<u64>) -> String {
     let limit = dirty_limit_bytes.map(|bytes| format!("dirty limit {}", backwater_model::Bytes(bytes)));
     let all: Vec<String> = limit.into_iter().chain(arm.words()).collect();
     if all.is_empty() { "no limit".to_owned() } else { all.join(", ") }
@@ -195,7 +195,7 @@ fn hold_volume(
     Ok(held)
 }
 
-fn cap(write_iops: Option<u64>, write_bytes_per_s: Option<Bytes>) -> Cap {
+pub(crate) fn cap(write_iops: Option<u64>, write_bytes_per_s: Option<Bytes>) -> Cap {
     Cap { write_iops, write_bytes_per_s: write_bytes_per_s.map(|bytes| bytes.0), ..Cap::default() }
 }
 
@@ -229,7 +229,7 @@ fn drive(
 }
 
 /// The host's own dirty limit, with background writeback from a quarter of it, as the published table had it.
-fn limit_host(journal: &Journal, bytes: u64) -> Result<Vec<Entry>, LabError> {
+pub(crate) fn limit_host(journal: &Journal, bytes: u64) -> Result<Vec<Entry>, LabError> {
     let allowed = AllowHostChanges::as_the_user_said();
     // Background first: the kernel halves it by itself where it would lie over the limit.
     let background = sysctl::set(journal, &allowed, "vm.dirty_background_bytes", bytes / 4)?;

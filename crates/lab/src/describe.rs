@@ -1,6 +1,6 @@
 //! A scenario's page, as the program itself prints it.
 
-use crate::scenario::{Arm, DirtyLimit, DiskPart, LoadKind, Scenario};
+use crate::scenario::{Arm, DirtyLimit, DiskPart, LoadKind, Scenario, ServerKind};
 use std::fmt::Write;
 
 /// What a scenario does, shows and does not show, as text.
@@ -32,7 +32,9 @@ pub fn describe(scenario: &Scenario) -> String {
 
 fn settings(scenario: &Scenario) -> Vec<String> {
     let all = scenario.server.settings.iter().map(|(name, value)| format!("{name} = {value}"));
-    let own = scenario.disk.as_ref().map(disk);
+    // The engine's own word for what PostgreSQL calls WAL.
+    let log = if scenario.server.kind == ServerKind::WiredTiger { "journal" } else { "pg_wal" };
+    let own = scenario.disk.as_ref().map(|part| disk(part).replace("pg_wal", log));
     let standby = scenario.standby.iter().flat_map(|standby| {
         let slot = if standby.slot { "with a slot on the server" } else { "without a slot" };
         let disk = standby.disk.as_ref().map(disk).map(|disk| format!("; {disk}")).unwrap_or_default();
@@ -58,6 +60,9 @@ fn load(scenario: &Scenario) -> Vec<String> {
             "{rows} rows inserted one by one, with a commit after every so many; it ends when they are in"
         )];
     }
+    if load.kind == LoadKind::WiredTiger {
+        return engine(scenario);
+    }
     let rate = load.rate_per_s.map_or("as many transactions as the server takes".to_owned(), |rate| {
         let plural = if rate == 1.0 { "" } else { "s" };
         format!("{rate} transaction{plural} a second asked for, latency from the intended start")
@@ -71,6 +76,17 @@ fn load(scenario: &Scenario) -> Vec<String> {
     let then = if load.drain_limit_s > 0.0 { ", then the drain" } else { "" };
     let times = format!("{} s of warm-up without limits, {} s measured{then}", load.warmup_s, load.seconds);
     [Some(format!("{clients}, {rate}")), scale, storm, Some(times)].into_iter().flatten().collect()
+}
+
+fn engine(scenario: &Scenario) -> Vec<String> {
+    let (load, engine) = (&scenario.load, &scenario.load.engine);
+    let done = if engine.journalled { "done when the journal is synced" } else { "done when the commit returns" };
+    let (rate, clients) = (load.rate_per_s.unwrap_or_default(), load.clients);
+    vec![
+        format!("{}, documents of {} bytes, {done}", engine.kind.word(), engine.document_bytes),
+        format!("{rate} operations a second asked for on {clients} threads, latency from the intended start"),
+        format!("{} s of warm-up without limits, {} s measured, then the drain", load.warmup_s, load.seconds),
+    ]
 }
 
 fn arm(arm: &Arm) -> String {

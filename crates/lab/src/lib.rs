@@ -17,6 +17,7 @@ pub mod scenario;
 pub mod servers;
 mod standby;
 mod watching;
+mod wiredtiger;
 pub mod workloads;
 
 pub use attached::run_attached;

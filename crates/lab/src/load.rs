@@ -117,6 +117,8 @@ fn run(part: &LoadPart, seconds: f64, rig: &Rig, options: &RunOptions) -> Result
         LoadKind::Pgbench => pgbench(part, &spec, rig, options).map(Driven::from),
         // It ends with its rows, not with its time: see `drive`.
         LoadKind::CommitBatches => Ok(Driven::default()),
+        // The engine's own rig drives it: see `wiredtiger.rs`.
+        LoadKind::WiredTiger => Ok(Driven::default()),
         LoadKind::WalStorm => {
             let (storm, began) = (Storm::default(), Instant::now());
             let result = drive(&storm)?;

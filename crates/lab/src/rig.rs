@@ -62,7 +62,7 @@ pub(crate) struct Rig {
 
 /// Where a run keeps its volume and its server until it is over. The server's ordinary user must be able to enter it,
 /// and the volume's file shall lie on a disk: /var/tmp is both.
-fn work_dir(journal: &Journal) -> PathBuf {
+pub(crate) fn work_dir(journal: &Journal) -> PathBuf {
     let temporary = Path::new("/var/tmp");
     let parent = if temporary.is_dir() { temporary.to_path_buf() } else { std::env::temp_dir() };
     parent.join(format!("backwater-{}", journal.run()))
@@ -167,7 +167,7 @@ fn server_to_use(scenario: &Scenario, options: &RunOptions, progress: &dyn Progr
     Ok(servers::download(version, &servers::cache_dir(), &|step| progress.say(&step.to_string()))?)
 }
 
-fn make_disk(
+pub(crate) fn make_disk(
     name: &str,
     part: &DiskPart,
     work: &Path,

@@ -9,7 +9,8 @@ use crate::metrics::commits::{self, Measured};
 use crate::metrics::median;
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
-use crate::scenario::{Arm, DirtyLimit, Need, Scenario};
+use crate::scenario::{Arm, DirtyLimit, Need, Scenario, ServerKind};
+use crate::wiredtiger::EngineRig;
 use backwater_diagnose::{AdviseOptions, advise};
 use backwater_model::{ArmOutcome, Expected, ExpectedAll, Finding, Outcome};
 use backwater_probe::session::this_host;
@@ -33,9 +34,16 @@ fn run_limited(scenario: &Scenario, options: &RunOptions, progress: &dyn Progres
     if arms.is_empty() {
         return Err(LabError::Refused(format!("none of the arms asked for can run here: {}", listed(&skipped))));
     }
-    let mut rig = Rig::start(scenario, options, progress)?;
-    let repeats = run_arms(&mut rig, scenario, options, &arms, progress);
-    let ended = rig.end();
+    let (repeats, ended) = match scenario.server.kind {
+        ServerKind::Postgres => {
+            let mut rig = Rig::start(scenario, options, progress)?;
+            (run_arms(&mut rig, scenario, options, &arms, progress), rig.end())
+        }
+        ServerKind::WiredTiger => {
+            let mut rig = EngineRig::start(scenario, options, progress)?;
+            (rig.run_arms(scenario, options, &arms, progress), rig.end())
+        }
+    };
     let repeats = match (repeats, ended) {
         // What is left on the host matters more than that somebody wanted the run to end.
         (Err(LabError::Cancelled), Err(left)) | (Ok(_), Err(left)) => return Err(left),
@@ -112,7 +120,7 @@ fn run_arms(
     arms: &[&Arm],
     progress: &dyn Progress,
 ) -> Result<Vec<Repeat>, LabError> {
-    let rounds = options.repeats.unwrap_or(if options.quick { scenario.quick.repeats } else { scenario.run.repeats });
+    let rounds = rounds(scenario, options);
     let mut done: Vec<Repeat> = Vec::new();
     let mut advised = BTreeMap::new();
     for round in 1..=rounds {
@@ -127,6 +135,11 @@ fn run_arms(
         }
     }
     Ok(done)
+}
+
+/// How often every arm runs.
+pub(crate) fn rounds(scenario: &Scenario, options: &RunOptions) -> usize {
+    options.repeats.unwrap_or(if options.quick { scenario.quick.repeats } else { scenario.run.repeats })
 }
 
 /// The dirty limit of an arm in bytes; for an advised one what `advise` says of the recording of its source arm.

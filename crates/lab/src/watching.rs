@@ -2,12 +2,13 @@
 
 use crate::LabError;
 use crate::servers::Postgres;
-use backwater_model::{Batch, Event, EventKind, Moment, Window};
+use backwater_model::{Batch, Event, EventKind, Moment, Role, Target, Window};
 use backwater_probe::session::{Session, Setup};
 use backwater_probe::{Probe, now};
 use backwater_record::{Options, Pump, Recording, Writer};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 /// A running recorder.
 pub(crate) struct Watching {
@@ -28,8 +29,34 @@ impl Watching {
         Self::of(dir, Setup { targets: vec![dsn.to_owned()], ..Setup::default() })
     }
 
+    /// Begins to record this host and a server that is watched by other means: what is known of it is told, and `directory`
+    /// lies on its device.
+    pub(crate) fn told(dir: &Path, directory: &Path, mut target: Target) -> Result<Watching, LabError> {
+        let setup = Setup { directories: vec![directory.to_path_buf()], ..Setup::default() };
+        let (mut session, batches) = Session::start(setup)?;
+        for device in &mut session.meta.devices {
+            // The only directory is the server's; there is no recording's beside it.
+            device.roles = vec![(Role::Data, target.name.clone()), (Role::Wal, target.name.clone())];
+            (target.data_device, target.wal_device) = (Some(device.dev.clone()), Some(device.dev.clone()));
+        }
+        session.meta.targets.push(target);
+        Self::begin(dir, session, batches)
+    }
+
+    /// Says that a setting of the loaded server is another from now on; an empty value is no longer set.
+    pub(crate) fn setting(&self, name: &str, after: &str) {
+        let (target, message) = (self.primary(), format!("{name} = {after}"));
+        let fields = [("name", name), ("after", after)];
+        let event = Event::new(now(), target, EventKind::Setting, message, &fields);
+        self.session.insist(Batch { events: vec![event], ..Batch::default() });
+    }
+
     fn of(dir: &Path, setup: Setup) -> Result<Watching, LabError> {
         let (session, batches) = Session::start(setup)?;
+        Self::begin(dir, session, batches)
+    }
+
+    fn begin(dir: &Path, session: Session, batches: Receiver<Batch>) -> Result<Watching, LabError> {
         let writer = Writer::create(dir, session.meta.clone(), Arc::clone(&session.registry), Options::default())?;
         let pump = Pump::start(writer, batches, now, session.self_readings())
             .map_err(LabError::file("start the recorder for", dir))?;

@@ -3,6 +3,7 @@
 
 pub(crate) mod commits;
 mod dirty;
+mod engine;
 mod lag;
 mod load;
 mod retention;
@@ -59,6 +60,7 @@ pub(crate) fn of_arm(seen: &Seen<'_>) -> Metrics {
     if let Some(device) = seen.device.filter(|_| !batches) {
         dirty::measure(seen, device, &mut metrics);
     }
+    engine::measure(seen, &mut metrics);
     if seen.standby.is_some() {
         lag::measure(seen, &mut metrics);
         retention::measure(seen, &mut metrics);
@@ -81,7 +83,7 @@ impl Metrics {
         }
     }
 
-    fn label(&mut self, name: &str, text: impl Into<String>) {
+    pub(crate) fn label(&mut self, name: &str, text: impl Into<String>) {
         self.labels.insert(name.to_owned(), text.into());
     }
 

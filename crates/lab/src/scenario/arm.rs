@@ -1,6 +1,6 @@
 //! One arm of a scenario: what is set for it, and what it must be diagnosed with.
 
-use super::{LoadPart, QuickPart, Scenario};
+use super::{EngineArm, LoadPart, QuickPart, Scenario};
 use crate::workloads::commit_batches::Side;
 use backwater_model::{Bytes, Finding, ParamValue, Severity};
 use serde::Deserialize;
@@ -105,6 +105,8 @@ pub struct LoadArm {
     pub seconds: Option<f64>,
     /// For `commit-batches`: what of them is other.
     pub batches: BatchesArm,
+    /// For `wiredtiger`: what of its operations is other.
+    pub engine: EngineArm,
 }
 
 /// What of a load of commits in batches is other than in the scenario.
@@ -212,6 +214,8 @@ impl Arm {
         batches.rows = own.rows.unwrap_or(batches.rows);
         batches.rows_per_commit = own.rows_per_commit.unwrap_or(batches.rows_per_commit);
         batches.side = own.side.unwrap_or(batches.side);
+        part.engine = self.load.engine.of(part.engine);
+        let batches = &mut part.batches;
         if let Some(quick) = quick {
             batches.rows = batches.rows.min(batches.quick_rows);
             part.seconds = quick.seconds;
@@ -250,6 +254,8 @@ impl Arm {
         both.flatten()
             .chain([replay, away, slot].into_iter().flatten().map(str::to_owned))
             .chain([delay, clients, closed, batch, side].into_iter().flatten())
+            .chain(self.load.rate_per_s.map(|rate| format!("{rate} a second asked for")))
+            .chain(self.load.engine.words())
             .chain(self.settings.iter().map(setting("")))
             .chain(own.settings.iter().map(setting("standby: ")))
             .collect()
@@ -271,6 +277,7 @@ impl Arm {
         number("standby_write_bytes_per_s", rate(self.standby.write_bytes_per_s));
         number("standby_delay_ms", self.standby.delay_ms);
         number("network_bytes_per_s", rate(self.network.bytes_per_s));
+        number("rate_per_s", self.load.rate_per_s);
         number("clients", self.load.clients.map(|clients| clients as f64));
         number("rows_per_commit", self.load.batches.rows_per_commit.map(|rows| rows as f64));
         let mut text = |name: String, value: &str| params.insert(name, ParamValue::Text(value.to_owned()));
@@ -282,6 +289,9 @@ impl Arm {
         }
         if self.load.batches.side == Some(Side::Client) {
             text("side".to_owned(), "client");
+        }
+        for (name, value) in self.load.engine.params() {
+            text(name.to_owned(), &value);
         }
         match self.standby.replay {
             Some(Hindrance::Paused) => drop(text("standby replay".to_owned(), "paused")),

@@ -1,6 +1,6 @@
 //! What keeps a scenario from being run as it stands, told with the field and what would do.
 
-use super::{Arm, DirtyLimit, LoadKind, LoadPart, Scenario, ScenarioError};
+use super::{Arm, DirtyLimit, LoadKind, LoadPart, Scenario, ScenarioError, ServerKind};
 use std::collections::BTreeSet;
 
 /// The name of a field, its value, and what is wrong with it.
@@ -35,6 +35,7 @@ impl Scenario {
                 "give more than 0 and at most 1000000",
             );
         }
+        self.check_engine()?;
         if *kind == LoadKind::Script && self.load.script.is_none() {
             return wrong("kind", "script".into(), "name the SQL file as load.script");
         }
@@ -48,6 +49,37 @@ impl Scenario {
             return wrong("storm.pause_ms", storm.pause_ms.to_string(), "give 0 milliseconds to a minute");
         }
         Ok(())
+    }
+
+    /// A load of the engine goes with its server, and with nothing that PostgreSQL alone has.
+    fn check_engine(&self) -> Result<(), Wrong> {
+        let wrong = |field: &str, value: &str, why| Err((field.to_owned(), value.to_owned(), why));
+        let (server, load) = (self.server.kind == ServerKind::WiredTiger, self.load.kind == LoadKind::WiredTiger);
+        if server != load {
+            return wrong(
+                "load.kind",
+                "another engine's",
+                "the load 'wiredtiger' and the server 'wiredtiger' go together",
+            );
+        }
+        if !server {
+            return Ok(());
+        }
+        if self.load.rate_per_s.is_none() || self.arms.iter().any(|arm| arm.load.closed_loop) {
+            return wrong("load.rate_per_s", "nothing", "the engine's driver needs a rate");
+        }
+        if self.standby.is_some() || self.network.is_some() || self.run.heartbeat {
+            return wrong("standby, network or run.heartbeat", "set", "the engine alone has none of these");
+        }
+        if self.arms.iter().any(|arm| arm.dirty_limit == DirtyLimit::Advised) {
+            return wrong(
+                "dirty_limit",
+                "advised",
+                "advice for the engine is not made from a device's queue alone: give a size",
+            );
+        }
+        let engines = std::iter::once(&self.load.engine).map(|part| part.check());
+        engines.chain(self.arms.iter().map(|arm| arm.load_of(self, None).engine.check())).collect::<Result<(), _>>()
     }
 
     fn check_run(&self) -> Result<(), Wrong> {

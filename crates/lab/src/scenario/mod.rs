@@ -3,6 +3,7 @@
 
 mod arm;
 mod check;
+mod engine;
 mod parts;
 mod sweep;
 
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use std::path::Path;
 
 pub use arm::{Arm, BatchesArm, DirtyLimit, ExpectedFinding, Hindrance, LoadArm, Need, NetworkArm, StandbyArm};
+pub use engine::{EngineArm, EngineKind, EnginePart};
 pub use parts::{
     Acceptance, BatchesPart, DiskPart, LoadKind, LoadPart, NetworkPart, QuickPart, RunPart, ServerKind, ServerPart,
     StandbyPart, StormPart,
@@ -22,6 +24,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("stampede", include_str!("../../../../scenarios/stampede.toml")),
     ("commit-wait", include_str!("../../../../scenarios/commit-wait.toml")),
     ("commit-standby", include_str!("../../../../scenarios/commit-standby.toml")),
+    ("wt-stall", include_str!("../../../../scenarios/wt-stall.toml")),
 ];
 
 /// The one arm of a scenario none of whose own can run.

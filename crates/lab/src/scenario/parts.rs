@@ -1,5 +1,6 @@
 //! What a scenario starts and drives: servers, their volumes, what joins them, the load, and how often it all runs.
 
+use super::EnginePart;
 use crate::workloads::commit_batches::Side;
 use backwater_model::Bytes;
 use serde::Deserialize;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServerPart {
-    /// `postgres`.
+    /// `postgres` or `wiredtiger`.
     pub kind: ServerKind,
     /// Major version; none for whatever is found.
     pub version: Option<u32>,
@@ -27,6 +28,8 @@ pub struct ServerPart {
 pub enum ServerKind {
     /// PostgreSQL.
     Postgres,
+    /// The WiredTiger engine, which is MongoDB's, with a driver in place of mongod.
+    WiredTiger,
 }
 
 /// The volume under a data directory. pg_wal lies elsewhere unless it is said to lie there too.
@@ -81,7 +84,10 @@ pub struct LoadPart {
     /// For `commit-batches`: how many rows, and how they are committed.
     #[serde(default)]
     pub batches: BatchesPart,
-    /// Connections.
+    /// For `wiredtiger`: what each operation does.
+    #[serde(default)]
+    pub engine: EnginePart,
+    /// Connections, or threads of the engine's driver.
     pub clients: usize,
     /// Transactions a second asked for; none for as many as the server takes.
     pub rate_per_s: Option<f64>,
@@ -113,6 +119,9 @@ pub enum LoadKind {
     WalStorm,
     /// So many rows inserted one by one, with a commit after every so many of them; it ends when they are in.
     CommitBatches,
+    /// Operations on the WiredTiger engine.
+    #[serde(rename = "wiredtiger")]
+    WiredTiger,
 }
 
 impl LoadKind {

@@ -80,6 +80,20 @@ pub enum ServerError {
         /// Why.
         source: std::io::Error,
     },
+    /// The WiredTiger engine, or its driver, is not there.
+    #[error(
+        "this scenario runs on the WiredTiger engine: {why}. Install it with: {install} (or name a folder with \
+         include/wiredtiger.h and lib/libwiredtiger.so in WIREDTIGER_DIR, or a built driver in BACKWATER_WT_DRIVER)"
+    )]
+    NoEngine {
+        /// What was looked for and not found.
+        why: String,
+        /// The command that installs it.
+        install: &'static str,
+    },
+    /// The driver of WiredTiger refused a command, or ended.
+    #[error("the driver of WiredTiger: {0}")]
+    Engine(String),
     /// A program ran and failed.
     #[error("{program} failed ({status}):\n{output}")]
     Failed {

@@ -15,6 +15,7 @@ pub(crate) mod process;
 mod relay;
 mod settings;
 mod unpack;
+pub mod wiredtiger;
 
 pub use builds::newest;
 pub use download::{Progress, cache_dir, cached, download};

@@ -15,6 +15,7 @@ mod schedule;
 mod script;
 mod storm;
 mod tpcb;
+pub(crate) mod wt;
 
 pub use counters::{Counters, LoadProbe};
 pub use data::{TpcbSpec, initialise};

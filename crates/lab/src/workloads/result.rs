@@ -33,6 +33,13 @@ impl Latencies {
         }
     }
 
+    /// So many of the same latency, as another histogram has them.
+    pub(crate) fn record_many(&mut self, latency: Duration, count: u64) {
+        if let Some(histogram) = &mut self.0 {
+            histogram.saturating_record_n((latency.as_micros() as u64).max(1), count);
+        }
+    }
+
     pub(crate) fn add(&mut self, other: &Latencies) {
         if let (Some(histogram), Some(other)) = (&mut self.0, &other.0) {
             // Both have the same bounds, so adding cannot fail.

@@ -1,0 +1,280 @@
+//! Experiments on the WiredTiger engine: a volume of its own, the engine's driver on it, and the same recorder, limits,
+//! metrics and rules as for a server. Every repeat has a new database.
+
+use crate::LabError;
+use crate::arm::{self, Repeat};
+use crate::limits::SlowDisk;
+use crate::metrics::{self, Metrics, Phases, Seen};
+use crate::progress::Progress;
+use crate::rig::{self, RunOptions};
+use crate::run;
+use crate::scenario::{Arm, DirtyLimit, LoadPart, Scenario};
+use crate::servers::wiredtiger::{self, WiredTiger, WiredTigerSpec};
+use crate::watching::Watching;
+use crate::workloads::{Counters, Driven, LoadProbe, LoadResult, wt};
+use backwater_diagnose::{Options, diagnose, drain};
+use backwater_model::{EventKind, Moment, Span, Target};
+use backwater_probe::now;
+use backwater_undo::{Change, Entry, Journal};
+use rand::seq::SliceRandom;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The engine's name in a recording.
+const TARGET: &str = "wiredtiger";
+/// Sessions beside those of the load: the driver's own, and the engine's.
+const MORE_SESSIONS: usize = 200;
+/// Steps of a progress bar in a second.
+const STEPS_PER_S: f64 = 10.0;
+
+/// Volume, engine and recorder of one run. Fields end in this order.
+pub(crate) struct EngineRig {
+    watching: Watching,
+    driver: WiredTiger,
+    readings: Arc<wt::Readings>,
+    disk: Option<SlowDisk>,
+    journal: Journal,
+    /// Host-wide limits of the present arm.
+    host_limits: Vec<Entry>,
+    /// Settings that were told last.
+    settings: BTreeMap<String, String>,
+}
+
+impl EngineRig {
+    /// Starts everything; there is no database yet.
+    pub(crate) fn start(
+        scenario: &Scenario,
+        options: &RunOptions,
+        progress: &dyn Progress,
+    ) -> Result<EngineRig, LabError> {
+        let program = wiredtiger::find_or_build(&|text| progress.say(text))?;
+        let journal = Journal::begin(&options.state_dir, &format!("lab run {}", scenario.name))?;
+        let work = rig::work_dir(&journal);
+        journal.note(Change::Directory { path: work.clone() })?;
+        std::fs::create_dir_all(&work).map_err(LabError::file("create", &work))?;
+        let part = scenario.disk.as_ref().filter(|_| !options.without_limits);
+        let disk = part.map(|part| rig::make_disk("data", part, &work, &journal, progress)).transpose()?;
+        options.go_on()?;
+        let base = disk.as_ref().map_or(work.as_path(), SlowDisk::mount_point);
+        let counters = Arc::new(Counters::default());
+        let readings = Arc::new(wt::Readings::new(Arc::clone(&counters)));
+        let spec = WiredTigerSpec { program, home: base.join("data"), run_dir: work.join("driver") };
+        let driver = WiredTiger::start(&journal, &spec, Arc::clone(&readings) as _)?;
+        progress.say(&driver.engine);
+        if let Some(disk) = &disk {
+            disk.adopt(driver.pid())?;
+        }
+        let mut watching = Watching::told(&options.out, base, target(&driver, base, scenario))?;
+        watching.add(Box::new(LoadProbe::new(counters)))?;
+        watching.add(Box::new(wt::EngineProbe::new(Arc::clone(&readings), TARGET, driver.pid())))?;
+        let settings = scenario.server.settings.clone();
+        Ok(EngineRig { watching, driver, readings, disk, journal, host_limits: Vec::new(), settings })
+    }
+
+    /// Stops the engine and the recorder and puts the host back.
+    pub(crate) fn end(mut self) -> Result<(), LabError> {
+        // Uncapped: a last checkpoint need not wait.
+        let released = self.release();
+        let EngineRig { watching, mut driver, disk, journal, .. } = self;
+        let watched = watching.stop();
+        let stopped = driver.stop(&journal);
+        drop(disk);
+        journal.finish()?;
+        released?;
+        watched?;
+        Ok(stopped?)
+    }
+
+    /// Every arm, repeated, in random order.
+    pub(crate) fn run_arms(
+        &mut self,
+        scenario: &Scenario,
+        options: &RunOptions,
+        arms: &[&Arm],
+        progress: &dyn Progress,
+    ) -> Result<Vec<Repeat>, LabError> {
+        let mut done = Vec::new();
+        for round in 1..=run::rounds(scenario, options) {
+            let mut order: Vec<&Arm> = arms.to_vec();
+            order.shuffle(&mut rand::rng());
+            for arm in order {
+                done.push(self.repeat(scenario, options, arm, round, progress)?);
+            }
+        }
+        Ok(done)
+    }
+
+    fn repeat(
+        &mut self,
+        scenario: &Scenario,
+        options: &RunOptions,
+        arm: &Arm,
+        number: usize,
+        progress: &dyn Progress,
+    ) -> Result<Repeat, LabError> {
+        let part = arm.load_of(scenario, options.quick.then_some(&scenario.quick));
+        let limit = match arm.dirty_limit {
+            DirtyLimit::Bytes(bytes) => Some(bytes.0),
+            DirtyLimit::System | DirtyLimit::Advised => None,
+        };
+        self.watching.check()?;
+        progress.say(&format!("arm {} #{number}: {}", arm.name, arm::describe(arm, limit)));
+        self.prepare(scenario, options, arm, &part, progress)?;
+        let held = self.hold(options, arm, limit)?;
+        let load_start = self.watching.mark(&arm.name, number, "load");
+        let driven = self.drive(&part, part.seconds, options, progress, "load")?;
+        let load_end = self.watching.mark(&arm.name, number, "drain");
+        self.wait_for_drain(options, load_end, part.drain_limit_s)?;
+        let end = self.watching.mark(&arm.name, number, "end");
+        self.release()?;
+        let repeat = Repeat {
+            arm: arm.name.clone(),
+            dirty_limit_bytes: held,
+            part,
+            metrics: Metrics::default(),
+            table: None,
+            findings: Vec::new(),
+            phases: Phases { load_start, load_end, end },
+            load: LoadResult::default(),
+            gaps: 0,
+        };
+        self.judge(scenario, repeat, driven)
+    }
+
+    /// A new database with the arm's settings, filled and warmed up with no limit in force, and nothing dirty.
+    fn prepare(
+        &mut self,
+        scenario: &Scenario,
+        options: &RunOptions,
+        arm: &Arm,
+        part: &LoadPart,
+        progress: &dyn Progress,
+    ) -> Result<(), LabError> {
+        self.release()?;
+        let mut settings = scenario.server.settings.clone();
+        settings.extend(arm.settings.clone());
+        let config: Vec<String> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let opened = self.driver.renew(&self.journal, &config.join(","), (part.clients + MORE_SESSIONS) as u32)?;
+        tracing::debug!(config = %opened["config"], cache_bytes = %opened["cache_bytes"], "opened");
+        self.readings.renew();
+        self.tell(settings);
+        if let Some(fill) = wt::fill(&part.engine) {
+            progress.say(&format!("putting {} documents into it", part.engine.documents));
+            self.driver.ask(&fill, Some(&*options.cancel))?;
+            options.go_on()?;
+        }
+        if part.warmup_s > 0.0 {
+            self.drive(part, part.warmup_s, options, progress, "warm-up")?;
+        }
+        self.driver.ask(&json!({"cmd": "checkpoint"}), None)?;
+        if let Some(disk) = &self.disk {
+            disk.settle()?;
+        }
+        options.go_on()
+    }
+
+    /// Puts what changed of the settings into the recording.
+    fn tell(&mut self, settings: BTreeMap<String, String>) {
+        for name in self.settings.keys().filter(|name| !settings.contains_key(*name)) {
+            self.watching.setting(name, "");
+        }
+        for (name, value) in settings.iter().filter(|(name, value)| self.settings.get(*name) != Some(value)) {
+            self.watching.setting(name, value);
+        }
+        self.settings = settings;
+    }
+
+    /// Puts the arm's limits in force; the dirty limit that is returned was read back.
+    fn hold(&mut self, options: &RunOptions, arm: &Arm, limit: Option<u64>) -> Result<Option<u64>, LabError> {
+        let Some(disk) = &self.disk else { return Ok(None) };
+        let held = match limit {
+            Some(bytes) if options.allow_host_changes => {
+                self.host_limits.extend(arm::limit_host(&self.journal, bytes)?);
+                Some(bytes)
+            }
+            Some(bytes) => Some(disk.limit_dirty(&self.journal, bytes)?),
+            None => None,
+        };
+        disk.cap(&self.journal, &arm::cap(arm.write_iops, arm.write_bytes_per_s))?;
+        Ok(held)
+    }
+
+    /// Lifts all limits.
+    fn release(&mut self) -> Result<(), LabError> {
+        for entry in self.host_limits.drain(..).rev() {
+            self.journal.undo(entry)?;
+        }
+        if let Some(disk) = &self.disk {
+            disk.lift_cap(&self.journal)?;
+            disk.unlimit_dirty(&self.journal)?;
+        }
+        Ok(())
+    }
+
+    fn drive(
+        &mut self,
+        part: &LoadPart,
+        seconds: f64,
+        options: &RunOptions,
+        progress: &dyn Progress,
+        what: &str,
+    ) -> Result<Driven, LabError> {
+        self.readings.begin();
+        progress.begin(what, (seconds * STEPS_PER_S) as u64);
+        let told = self.driver.ask(&wt::run(part, seconds), Some(&*options.cancel));
+        progress.end();
+        options.go_on()?;
+        Ok(wt::driven(&told?, part))
+    }
+
+    /// Waits until the recording shows that the device's page cache has drained, or the time for it is over.
+    fn wait_for_drain(&self, options: &RunOptions, load_end: Moment, limit_s: f64) -> Result<(), LabError> {
+        let Some(device) = self.disk.as_ref().map(SlowDisk::dev) else { return Ok(()) };
+        let from = load_end - Span::from_seconds(arm::DRAIN_BEFORE_S);
+        while now().seconds_since(load_end) < limit_s {
+            std::thread::sleep(arm::DRAIN_LOOK);
+            options.go_on()?;
+            if drain::measure(&self.watching.window(from, now())?, device, load_end).is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Diagnoses the recording of a repeat and reads its metrics from it.
+    fn judge(&self, scenario: &Scenario, mut repeat: Repeat, driven: Driven) -> Result<Repeat, LabError> {
+        let phases = repeat.phases;
+        let window = self.watching.window(phases.load_start - Span::from_seconds(arm::BEFORE_S), phases.end)?;
+        let rules = Options { drain_target_s: scenario.run.drain_target_s, ..Options::default() };
+        repeat.findings = diagnose(&window.slice(phases.load_start, phases.load_end), &rules);
+        repeat.metrics = metrics::of_arm(&Seen {
+            window: &window,
+            phases,
+            load: &driven.result,
+            table: None,
+            primary: TARGET,
+            standby: None,
+            device: self.disk.as_ref().map(SlowDisk::dev),
+            findings: &repeat.findings,
+        });
+        repeat.metrics.numbers.extend(driven.figures);
+        repeat.metrics.label("engine", self.driver.engine.clone());
+        repeat.load = driven.result;
+        repeat.gaps = window.events_of(EventKind::Gap).count();
+        Ok(repeat)
+    }
+}
+
+fn target(driver: &WiredTiger, base: &Path, scenario: &Scenario) -> Target {
+    Target {
+        name: TARGET.to_owned(),
+        kind: TARGET.to_owned(),
+        version_num: Some(driver.version_num),
+        local: true,
+        data_directory: Some(base.join("data").display().to_string()),
+        settings: scenario.server.settings.clone(),
+        ..Target::default()
+    }
+}

@@ -1,0 +1,162 @@
+//! What the driver tells while a load runs, kept for the probes that bring it into the recording.
+
+use super::series;
+use crate::servers::wiredtiger::EngineEvents;
+use crate::workloads::Counters;
+use backwater_model::{Epoch, Event, EventKind, Moment};
+use backwater_probe::{Probe, ProbeError, Sink};
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Readings that wait for the probe at most: six seconds of them.
+const MOST: usize = 64;
+
+/// What the driver told since the probe looked last.
+#[derive(Debug, Default)]
+pub(crate) struct Readings {
+    waiting: Mutex<VecDeque<Value>>,
+    counters: Arc<Counters>,
+    /// Totals of the present load as they were told last: each load begins at nothing.
+    before: Mutex<[u64; 4]>,
+    /// Counts databases: a new one's counters begin anew.
+    database: AtomicU64,
+}
+
+/// Totals in the order of `before`.
+const TOTALS: [&str; 4] = ["completed", "failed", "latency_us_total", "service_us_total"];
+
+impl Readings {
+    pub(crate) fn new(counters: Arc<Counters>) -> Readings {
+        Readings { counters, ..Readings::default() }
+    }
+
+    /// Another load begins.
+    pub(crate) fn begin(&self) {
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = [0; 4];
+    }
+
+    /// Another database is open.
+    pub(crate) fn renew(&self) {
+        self.database.fetch_add(1, Relaxed);
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn progress(&self, event: &Value) {
+        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let counters = &self.counters;
+        let into = [&counters.completed, &counters.failed, &counters.latency_us_total, &counters.service_us_total];
+        for ((name, total), before) in TOTALS.iter().zip(into).zip(before.iter_mut()) {
+            let told = event[name].as_u64().unwrap_or(*before);
+            total.fetch_add(told.saturating_sub(*before), Relaxed);
+            *before = told;
+        }
+        counters.in_flight.store(event["in_flight"].as_u64().unwrap_or(0), Relaxed);
+    }
+}
+
+impl EngineEvents for Readings {
+    fn event(&self, event: &Value) {
+        match event["event"].as_str() {
+            Some("progress") => self.progress(event),
+            Some("statistics" | "gap") => {
+                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                if waiting.len() >= MOST {
+                    waiting.pop_front();
+                }
+                waiting.push_back(event.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Brings the engine's statistics into the recording, at the moments at which the driver read them.
+#[derive(Debug)]
+pub(crate) struct EngineProbe {
+    readings: Arc<Readings>,
+    target: String,
+    pid: String,
+}
+
+impl EngineProbe {
+    pub(crate) fn new(readings: Arc<Readings>, target: &str, pid: u32) -> EngineProbe {
+        EngineProbe { readings, target: target.to_owned(), pid: pid.to_string() }
+    }
+}
+
+impl Probe for EngineProbe {
+    fn name(&self) -> &str {
+        "wiredtiger"
+    }
+
+    fn period(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+
+    fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
+        let database = self.readings.database.load(Relaxed).to_string();
+        let epoch = Epoch::of(&["wiredtiger", &self.pid, &database]);
+        let told: Vec<Value> = {
+            let mut waiting = self.readings.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.drain(..).collect()
+        };
+        let now = sink.at;
+        for reading in told {
+            sink.at = reading["at_us"].as_i64().map_or(now, Moment);
+            if let Some(why) = reading["error"].as_str() {
+                let fields = [("probe", "wiredtiger"), ("reason", why)];
+                let message = format!("the engine's statistics could not be read: {why}");
+                sink.event(Event::new(sink.at, &self.target, EventKind::Gap, message, &fields));
+                continue;
+            }
+            for (def, value) in series::of(|name| reading["values"][name].as_f64()) {
+                sink.put(def, &[("target", &self.target)], epoch, value);
+            }
+        }
+        sink.at = now;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::{Batch, Registry, catalogue};
+    use serde_json::json;
+    use std::collections::HashSet;
+
+    #[test]
+    fn totals_of_one_load_after_another_add_up() {
+        let counters = Arc::new(Counters::default());
+        let readings = Readings::new(Arc::clone(&counters));
+        for completed in [100, 250] {
+            readings.event(&json!({"event": "progress", "completed": completed, "failed": 1, "in_flight": 3}));
+        }
+        readings.begin();
+        readings.event(&json!({"event": "progress", "completed": 50, "in_flight": 0}));
+        assert_eq!((counters.completed.load(Relaxed), counters.failed.load(Relaxed)), (300, 1));
+        assert_eq!(counters.in_flight.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn statistics_stand_at_the_moment_they_were_read_and_a_new_database_is_a_new_epoch() {
+        let readings = Arc::new(Readings::default());
+        let mut probe = EngineProbe::new(Arc::clone(&readings), "wiredtiger", 1);
+        let told =
+            json!({"event": "statistics", "at_us": 70, "values": {"cache: tracked dirty bytes in the cache": 9}});
+        let (registry, mut batch, mut absences) = (Registry::new(), Batch::default(), HashSet::new());
+        for _ in 0..2 {
+            readings.event(&told);
+            probe.read(&mut Sink::new(Moment(99), &registry, &mut batch, &mut absences)).unwrap();
+            readings.renew();
+        }
+        let found: Vec<_> = batch.points.iter().map(|point| (point.at, point.value)).collect();
+        assert_eq!(found, [(Moment(70), 9.0); 2]);
+        assert_ne!(batch.points[0].epoch, batch.points[1].epoch);
+        assert_eq!(registry.get(batch.points[0].series).unwrap().name, catalogue::WT_CACHE_DIRTY.name);
+    }
+}
