@@ -12,6 +12,7 @@ mod compare;
 mod device;
 pub mod drain;
 mod figures;
+mod gather;
 mod grid;
 mod iops;
 mod limits;
@@ -30,6 +31,7 @@ pub use advise::{
     Advice, AdviseOptions, DeviceAdvice, LimitAdvice, Mechanism, StandbyAdvice, SurviveOptions, advise, advise_standbys,
 };
 pub use compare::{Change, Comparison, Measure, compare};
+pub use gather::gather;
 pub use iops::IopsRow;
 pub use limits::LimitOwner;
 pub use predict::{Basis, CliffPrediction, DrainPrediction, drain_time, time_to_cliff};

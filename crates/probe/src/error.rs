@@ -56,4 +56,7 @@ pub enum ProbeError {
         /// How long was waited.
         seconds: f64,
     },
+    /// MongoDB's flight recorder could not be read.
+    #[error(transparent)]
+    FlightRecorder(#[from] ftdc::FtdcError),
 }

@@ -7,6 +7,7 @@
 mod clock;
 mod error;
 pub mod host;
+pub mod mongodb;
 mod observer;
 pub mod postgres;
 mod rights;

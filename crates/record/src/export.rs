@@ -35,6 +35,11 @@ impl Recording {
     }
 }
 
+/// Writes a window's points, samples and events in the same way, each table in order of time.
+pub fn export_window(window: &Window, out: &mut dyn Write) -> Result<(), Error> {
+    write_window(window, &window.meta, out)
+}
+
 #[derive(Serialize)]
 struct Line<R> {
     table: &'static str,

@@ -32,6 +32,7 @@ mod view;
 mod writer;
 
 pub use error::RecordError;
+pub use export::export_window;
 pub use options::Options;
 pub use pump::{EachSecond, Pump};
 pub use recording::Recording;

@@ -1,6 +1,6 @@
 //! `backwater diagnose`: name what backs up, with evidence.
 
-use super::source;
+use super::{flight, source};
 use crate::args::Looked;
 use crate::{terminal, when};
 use anyhow::bail;
@@ -16,6 +16,7 @@ Examples:
   backwater diagnose rec                                  a whole recording
   backwater diagnose rec --from 03:05 --to 03:15          what happened at 03:10?
   backwater diagnose postgres://localhost/app --for 60    a live server, watched for a minute
+  backwater diagnose /var/lib/mongodb/diagnostic.data     what MongoDB's flight recorder holds
   backwater diagnose --explain dirty-throttle             what a rule says and what it rests on")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -35,9 +36,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if let Some(rule) = &arguments.explain {
         return explain(rule);
     }
-    let window = source::window(&arguments.looked)?;
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
-    let findings = diagnose(&window, &options);
+    let (findings, window) = match flight::path(&arguments.looked.targets) {
+        Some(path) => flight::findings(path, &arguments.looked.stretch, &options)?,
+        None => {
+            let window = source::window(&arguments.looked)?;
+            (diagnose(&window, &options), window)
+        }
+    };
     if arguments.json {
         terminal::print_json(&findings)?;
     } else {

@@ -1,9 +1,11 @@
 //! `backwater export`: readings as JSON Lines, for every other tool.
 
+use super::flight;
 use crate::args::Stretch;
+use backwater_probe::mongodb::Flight;
 use backwater_record::{RecordError, Recording};
 use clap::Args;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Error, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -21,6 +23,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if Flight::is_at(&arguments.dir) {
+        return flight(arguments);
+    }
     let recording = Recording::open(&arguments.dir)?;
     let Some(span) = recording.span() else { return Ok(ExitCode::SUCCESS) };
     let (from, to) = arguments.stretch.moments(recording.meta(), span)?;
@@ -35,5 +40,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             Err(error) if !gone(&error) => Err(error.into()),
             _ => Ok(ExitCode::SUCCESS),
         },
+    }
+}
+
+fn flight(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let written = flight::export(&arguments.dir, &arguments.stretch, &mut out).and_then(|()| Ok(out.flush()?));
+    match written {
+        // A reader that went away (`| head`) has what it wanted.
+        Err(error) if error.downcast_ref::<Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {
+            Ok(ExitCode::SUCCESS)
+        }
+        other => other.map(|()| ExitCode::SUCCESS),
     }
 }

@@ -1,5 +1,6 @@
 //! `backwater record`: watch and write everything down, within bounds that a database host needs.
 
+use super::flight;
 use crate::args::Watched;
 use crate::{signals, terminal, when};
 use anyhow::Context;
@@ -55,6 +56,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let cancel = signals::cancel_flag()?;
     let length_s = arguments.length.as_deref().map(when::seconds).transpose()?;
     let keep_s = arguments.keep.as_deref().map(when::seconds).transpose()?;
+    let options = Options {
+        durable: arguments.durable,
+        keep: keep_s.map(Duration::from_secs_f64),
+        max_size_bytes: arguments.max_size.map(|size| size.0),
+        free_floor_bytes: arguments.free_floor.0,
+        ..Options::default()
+    };
+    if let Some(path) = flight::path(&arguments.watched.targets) {
+        return flight::record(path, &arguments.out, options);
+    }
     let setup = Setup {
         targets: arguments.watched.targets.clone(),
         volumes: arguments.watched.sight.volume.declared()?,
@@ -64,13 +75,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let (session, batches) = Session::start(setup)?;
     warn_of_own_volume(&session, arguments.durable);
-    let options = Options {
-        durable: arguments.durable,
-        keep: keep_s.map(Duration::from_secs_f64),
-        max_size_bytes: arguments.max_size.map(|size| size.0),
-        free_floor_bytes: arguments.free_floor.0,
-        ..Options::default()
-    };
     let writer = Writer::create(&arguments.out, session.meta.clone(), Arc::clone(&session.registry), options)?;
     let pump = Pump::start(writer, batches, now, session.self_readings()).context("cannot start the recorder")?;
     let what: Vec<_> = session.meta.targets.iter().map(|target| target.name.as_str()).chain(["this host"]).collect();

@@ -1,9 +1,11 @@
 //! Where a window comes from: a recording on disk, or a live system that is watched for a while.
 
+use super::flight;
 use crate::args::{Looked, Stretch};
 use crate::{signals, terminal};
 use anyhow::{Context, bail};
 use backwater_model::{Moment, Window};
+use backwater_probe::mongodb::Flight;
 use backwater_probe::now;
 use backwater_probe::session::{Session, Setup};
 use backwater_record::{Recording, Ring};
@@ -42,6 +44,9 @@ pub(crate) fn window(looked: &Looked) -> anyhow::Result<Window> {
 
 /// A part of a recording.
 pub(crate) fn recorded(dir: &Path, stretch: &Stretch) -> anyhow::Result<Window> {
+    if Flight::is_at(dir) {
+        return flight::window(dir, stretch);
+    }
     let recording = Recording::open(dir)?;
     for warning in recording.warnings() {
         tracing::warn!("{warning}");

@@ -178,13 +178,18 @@ pub fn diagnose(window: &Window, options: &Options) -> Vec<Finding> {
     let all = behinds(&scene);
     findings.extend(of_replication(&scene, &all));
     relate::relate(&mut findings, &|finding| wal_devices(&scene, &all, finding));
+    sort(&mut findings);
+    findings
+}
+
+/// The worst first; of equals, the mechanism before its reason.
+pub(crate) fn sort(findings: &mut [Finding]) {
     // What is still to come is told after why it will.
     let rank = |finding: &Finding| {
         let place = RULES.iter().position(|rule| rule.name == finding.rule);
         (finding.cause == "approaching" && finding.rule != "dirty-throttle", place)
     };
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| rank(a).cmp(&rank(b))).then(a.from.cmp(&b.from)));
-    findings
 }
 
 /// Every standby, and where it falls behind.

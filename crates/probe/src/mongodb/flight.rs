@@ -1,0 +1,310 @@
+//! The flight recorder as a source: a directory of diagnostic.data, or one of its files, as the same readings that a live
+//! server gives. Time is wall-clock time here: a [`Moment`] is microseconds since 1970, and the clock anchor says so.
+//!
+//! Only the figures of the table are read, chunk by chunk, so that a week takes seconds and memory for an hour.
+
+use super::facts;
+use super::reader::Reader;
+use crate::ProbeError;
+use backwater_model::{Batch, ClockAnchor, Event, EventKind, Meta, Moment, Registry, Target, Window};
+use ftdc::{DocumentKind, FtdcError, Metadata, Selection, Source};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a server's flight recorder wrote.
+#[derive(Debug)]
+pub struct Flight {
+    source: Source,
+    meta: Meta,
+    /// Settings that changed from one start to the next.
+    changes: Vec<Event>,
+    span: Option<(Moment, Moment)>,
+}
+
+/// A time of the recorder as a moment.
+pub(super) fn moment(unix_ms: i64) -> Moment {
+    Moment(unix_ms.saturating_mul(1_000))
+}
+
+fn unix_ms(at: Moment) -> i64 {
+    at.0.div_euclid(1_000)
+}
+
+impl Flight {
+    /// Whether a path looks like the recorder's: a directory with `metrics.*` files or a `diagnostic.data` in it, or
+    /// such a file.
+    pub fn is_at(path: &Path) -> bool {
+        let named = |path: &Path| {
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("metrics."))
+        };
+        if path.is_file() {
+            return named(path);
+        }
+        let holds =
+            |dir: &Path| std::fs::read_dir(dir).is_ok_and(|list| list.flatten().any(|entry| named(&entry.path())));
+        path.is_dir() && (holds(path) || holds(&path.join("diagnostic.data")))
+    }
+
+    /// Opens it and reads what the server said of itself.
+    ///
+    /// # Errors
+    /// [`ProbeError::FlightRecorder`] where nothing can be read, or where nothing of the recorder is in it. Damage is
+    /// no error: what lies behind it is read.
+    pub fn open(path: &Path) -> Result<Flight, ProbeError> {
+        let source = Source::open(path)?;
+        let mut told = Told::default();
+        for document in source.documents() {
+            match document {
+                Ok(document) => told.take(&document),
+                Err(FtdcError::Damaged(fault)) => tracing::warn!("damaged: {fault}"),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let span = told.chunks_ms.map(|(first, last)| (moment(first), moment(last_sample_ms(&source, last))));
+        let disks = disks(&source, told.chunks_ms);
+        let target = told.target.clone().unwrap_or_else(|| facts::target(&told.metadata, None));
+        Ok(Flight { meta: meta(&told.metadata, target, &disks, span), changes: told.changes, span, source })
+    }
+
+    /// What the server said of itself and of its host.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// First and last sample; none where there is none.
+    pub fn span(&self) -> Option<(Moment, Moment)> {
+        self.span
+    }
+
+    /// The readings between two moments, a batch a chunk, each in order of time. Damage is an error in its place; the
+    /// batches behind it still come.
+    pub fn batches<'f>(
+        &'f self,
+        from: Moment,
+        to: Moment,
+        registry: &Arc<Registry>,
+    ) -> impl Iterator<Item = Result<Batch, ProbeError>> + use<'f> {
+        let mut reader = self.reader(registry);
+        let changes = self.changes_between(from, to);
+        let chunks = self.source.select(&reader.selection(), stretch(from, to)).map(move |chunk| {
+            let taken = reader.take(&chunk?);
+            let mut points: Vec<_> = taken.columns.into_iter().flatten().collect();
+            points.sort_by_key(|point| point.at);
+            Ok(Batch { points, events: taken.events, ..Batch::default() })
+        });
+        let told = (!changes.is_empty()).then_some(Ok(Batch { events: changes, ..Batch::default() }));
+        told.into_iter().chain(chunks)
+    }
+
+    /// Everything between two moments.
+    ///
+    /// # Errors
+    /// Only what the system refuses; damage is logged and left out.
+    pub fn window(&self, from: Moment, to: Moment) -> Result<Window, ProbeError> {
+        // One stretch as long as all of it.
+        match self.windows(from, to, f64::INFINITY).next() {
+            Some(window) => window,
+            None => Ok(Window::new(from, to, Arc::new(self.meta.clone()), Vec::new(), Vec::new(), Vec::new())),
+        }
+    }
+
+    /// Stretches of `seconds` one after the other, those without readings left out. Memory is bounded by one stretch
+    /// and one chunk.
+    pub fn windows(&self, from: Moment, to: Moment, seconds: f64) -> Windows<'_> {
+        let registry = Arc::new(Registry::new());
+        let reader = self.reader(&registry);
+        let chunks = Box::new(self.source.select(&reader.selection(), stretch(from, to)));
+        let length_us = (seconds * 1e6).min(i64::MAX as f64 / 4.0).max(1e6) as i64;
+        Windows {
+            flight: self,
+            chunks,
+            reader,
+            registry,
+            next: (from, Moment(from.0.saturating_add(length_us).min(to.0))),
+            to,
+            length_us,
+            tracks: Vec::new(),
+            events: Vec::new(),
+            read_until: Moment(i64::MIN),
+            ended: false,
+        }
+    }
+
+    fn reader(&self, registry: &Arc<Registry>) -> Reader {
+        let name = self.meta.targets.first().map_or("mongod", |target| target.name.as_str());
+        Reader::new(name, Arc::clone(registry))
+    }
+
+    fn changes_between(&self, from: Moment, to: Moment) -> Vec<Event> {
+        self.changes.iter().filter(|event| from <= event.at && event.at <= to).cloned().collect()
+    }
+}
+
+fn stretch(from: Moment, to: Moment) -> Range<i64> {
+    unix_ms(from)..unix_ms(to).saturating_add(1)
+}
+
+/// What the documents told, gathered in one pass that inflates nothing.
+#[derive(Default)]
+struct Told {
+    metadata: Metadata,
+    target: Option<Target>,
+    settings: std::collections::BTreeMap<String, String>,
+    changes: Vec<Event>,
+    chunks_ms: Option<(i64, i64)>,
+}
+
+impl Told {
+    fn take(&mut self, document: &ftdc::Document) {
+        if document.kind() == DocumentKind::Chunk {
+            let at = document.at_ms();
+            let (first, last) = self.chunks_ms.unwrap_or((at, at));
+            self.chunks_ms = Some((first.min(at), last.max(at)));
+            return;
+        }
+        if let Err(damage) = self.metadata.take(document) {
+            tracing::warn!("what the server said of itself is damaged: {damage}");
+            return;
+        }
+        let target = facts::target(&self.metadata, self.target.as_ref().map(|known| known.name.as_str()));
+        if self.target.is_none() {
+            self.settings.clone_from(&target.settings);
+            self.target = Some(target);
+            return;
+        }
+        self.note_changes(document.at_ms(), &target);
+    }
+
+    /// Settings that are not what they were before the server was started anew.
+    fn note_changes(&mut self, at_ms: i64, now: &Target) {
+        let names: std::collections::BTreeSet<&String> = self.settings.keys().chain(now.settings.keys()).collect();
+        for name in names {
+            let (before, after) = (self.settings.get(name), now.settings.get(name));
+            if before == after {
+                continue;
+            }
+            let text = |value: Option<&String>| value.cloned().unwrap_or_default();
+            let (before, after) = (text(before), text(after));
+            let fields = [("name", name.as_str()), ("before", &before), ("after", &after)];
+            let message = format!("{name} is now '{after}', was '{before}'");
+            self.changes.push(Event::new(moment(at_ms), &now.name, EventKind::Setting, message, &fields));
+        }
+        self.settings.clone_from(&now.settings);
+    }
+}
+
+/// Time of the last sample of the last chunk.
+fn last_sample_ms(source: &Source, last_chunk_ms: i64) -> i64 {
+    let nothing = Selection::default();
+    let batches = source.select(&nothing, last_chunk_ms..i64::MAX).filter_map(Result::ok);
+    batches.filter_map(|batch| batch.times_ms().iter().max().copied()).max().unwrap_or(last_chunk_ms)
+}
+
+/// Names of the disks in the first chunk that can be read.
+fn disks(source: &Source, chunks_ms: Option<(i64, i64)>) -> Vec<String> {
+    let Some((first, _)) = chunks_ms else { return Vec::new() };
+    let selection = Selection::of(["*systemMetrics.disks.*.writes"]);
+    let Some(batch) = source.select(&selection, first..i64::MAX).find_map(Result::ok) else { return Vec::new() };
+    let name = |path: &str| {
+        let path = super::plan::without_role(path);
+        Some(path.strip_prefix("systemMetrics.disks.")?.strip_suffix(".writes")?.to_owned())
+    };
+    batch.columns().filter_map(|(metric, _)| name(&metric.path)).collect()
+}
+
+fn meta(told: &Metadata, target: Target, disks: &[String], span: Option<(Moment, Moment)>) -> Meta {
+    let device = facts::data_device(told, &target, disks);
+    let boot = span.map_or(Moment(0), |(first, _)| first);
+    Meta {
+        host: facts::host(told),
+        anchors: vec![ClockAnchor { boot, unix_us: boot.0 }],
+        targets: vec![Target { data_device: device.as_ref().map(|device| device.dev.clone()), ..target }],
+        devices: device.into_iter().collect(),
+        written_by: told.version().map_or_else(|| "MongoDB".to_owned(), |version| format!("MongoDB {version}")),
+        ..Meta::default()
+    }
+}
+
+/// See [`Flight::windows`].
+pub struct Windows<'f> {
+    flight: &'f Flight,
+    chunks: Box<dyn Iterator<Item = Result<ftdc::Batch, FtdcError>> + 'f>,
+    reader: Reader,
+    registry: Arc<Registry>,
+    /// The stretch that is gathered.
+    next: (Moment, Moment),
+    to: Moment,
+    length_us: i64,
+    /// Points by the number of their series.
+    tracks: Vec<Vec<backwater_model::Point>>,
+    events: Vec<Event>,
+    read_until: Moment,
+    ended: bool,
+}
+
+impl Windows<'_> {
+    fn gather(&mut self, chunk: &ftdc::Batch) {
+        let taken = self.reader.take(chunk);
+        self.read_until = chunk.times_ms().iter().copied().map(moment).max().unwrap_or(self.read_until);
+        self.events.extend(taken.events);
+        for column in taken.columns {
+            let Some(series) = column.first().map(|point| point.series.0 as usize) else { continue };
+            if self.tracks.len() <= series {
+                self.tracks.resize_with(series + 1, Vec::new);
+            }
+            self.tracks[series].extend(column);
+        }
+    }
+
+    /// The stretch that is complete, if it has readings. The reading at its end begins the next one too, so that no
+    /// second between two stretches is lost.
+    fn cut(&mut self) -> Option<Window> {
+        let (from, to) = self.next;
+        self.next = (to, Moment(to.0.saturating_add(self.length_us).min(self.to.0)));
+        let mut series = Vec::new();
+        for (number, points) in self.tracks.iter_mut().enumerate() {
+            let end = points.partition_point(|point| point.at < to);
+            let edge = points.get(end).filter(|point| point.at == to).copied();
+            let rest = points.split_off(end);
+            let mut own = std::mem::replace(points, rest);
+            own.extend(edge);
+            let named = self.registry.get(backwater_model::SeriesId(number as u32)).filter(|_| !own.is_empty());
+            series.extend(named.map(|named| (named, own)));
+        }
+        let (past, rest): (Vec<Event>, Vec<Event>) = self.events.drain(..).partition(|event| event.at < to);
+        self.events = rest;
+        let flight = self.flight;
+        let events = past.into_iter().chain(flight.changes_between(from, to)).collect();
+        let meta = backwater_model::settings_at(&Arc::new(flight.meta.clone()), &flight.changes, from);
+        (!series.is_empty()).then(|| Window::new(from, to, meta, series, Vec::new(), events))
+    }
+}
+
+impl Iterator for Windows<'_> {
+    type Item = Result<Window, ProbeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (from, to) = self.next;
+            if from >= self.to {
+                return None;
+            }
+            if self.ended || self.read_until > to {
+                if let Some(window) = self.cut() {
+                    return Some(Ok(window));
+                }
+                continue;
+            }
+            match self.chunks.next() {
+                Some(Ok(chunk)) => self.gather(&chunk),
+                Some(Err(FtdcError::Damaged(fault))) => tracing::warn!("damaged: {fault}"),
+                Some(Err(error)) => {
+                    self.next.0 = self.to;
+                    return Some(Err(error.into()));
+                }
+                None => self.ended = true,
+            }
+        }
+    }
+}

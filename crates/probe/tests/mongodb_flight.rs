@@ -1,0 +1,206 @@
+//! The flight recorder as a source, on recordings made by ftdc's own encoder: figures of several releases, a restart,
+//! a change of settings, damage, and windows that lie side by side.
+#![allow(clippy::unwrap_used)]
+
+use backwater_model::{EventKind, Moment, Registry, Window};
+use backwater_probe::mongodb::Flight;
+use ftdc::encode::{Encoder, metadata};
+use ftdc::{Builder, encode};
+use std::path::Path;
+use std::sync::Arc;
+
+const BEGIN_MS: i64 = 1_700_000_000_000;
+
+fn at(second: i64) -> Moment {
+    Moment((BEGIN_MS + second * 1_000) * 1_000)
+}
+
+/// One second of a server: 1 MiB more dirty each second, 100 writes a second, a restart at `restart`.
+fn sample(second: i64, release: &str, restart: i64) -> Vec<u8> {
+    let (pid, life) = if second < restart { (7, second) } else { (8, second - restart) };
+    let unix_ms = BEGIN_MS + second * 1_000;
+    let status = |s: Builder| {
+        let s = s.date("start", unix_ms).int64("pid", pid).int64("uptimeMillis", life * 1_000 + 500);
+        let s = s.document("opLatencies", |o| {
+            o.document("writes", |w| w.int64("ops", life * 100).int64("latency", life * 5_000))
+        });
+        let tickets = |t: Builder| t.document("write", |w| w.int32("out", 5).int32("totalTickets", 128));
+        let s = if release == "8.0" { s.document("queues", |q| q.document("execution", tickets)) } else { s };
+        let s = s.document("wiredTiger", |w| {
+            let w = w.document("cache", |c| {
+                let c = c.int64("tracked dirty bytes in the cache", (second + 1) << 20);
+                let c = c.double("maximum bytes configured", 1e9);
+                if release == "8.0" { c.int64("application thread time evicting (usecs)", life * 10) } else { c }
+            });
+            let w =
+                w.document("transaction", |t| t.int64("transaction range of timestamps currently pinned", 30 << 32));
+            if release == "8.0" {
+                return w
+                    .document("checkpoint", |c| c.int32("progress state", 3).int64("most recent time (msecs)", 700));
+            }
+            w.document("thread-yield", |t| t.int64("application thread time evicting (usecs)", life * 10))
+                .document("concurrentTransactions", tickets)
+        });
+        s.date("end", unix_ms + 12)
+    };
+    let members = |r: Builder| {
+        r.array("members", |m| {
+            let member = |b: Builder, seconds: u32| {
+                b.int32("state", 2).document("optime", |o| o.timestamp("ts", seconds, 1).int64("t", 3))
+            };
+            m.document("0", |b| member(b, 1_000)).document("1", |b| member(b, 990))
+        })
+    };
+    let whole = |b: Builder| b.document("serverStatus", status).document("replSetGetStatus", members);
+    let b = Builder::new().date("start", unix_ms);
+    let b = if release == "8.0" { b.document("shard", whole) } else { whole(b) };
+    let b = b.document("systemMetrics", |m| {
+        m.document("disks", |d| {
+            d.document("sda", |d| d.int64("writes", second * 10).int64("write_sectors", second * 2_048))
+        })
+    });
+    b.finish()
+}
+
+fn about(cache_gb: f64) -> Vec<u8> {
+    let parsed = |p: Builder| {
+        p.document("storage", |s| {
+            s.string("dbPath", "/data")
+                .document("wiredTiger", |w| w.document("engineConfig", |e| e.double("cacheSizeGB", cache_gb)))
+        })
+    };
+    let system = |s: Builder| s.string("hostname", "db1").int32("numCores", 4);
+    Builder::new()
+        .document("buildInfo", |b| b.string("version", "7.0.12"))
+        .document("getCmdLineOpts", |b| b.document("parsed", parsed))
+        .document("hostInfo", |h| h.document("system", system))
+        .finish()
+}
+
+/// Two files of 100 seconds each.
+fn recording(dir: &Path, release: &str, restart: i64) {
+    for (number, from) in [0_i64, 100].into_iter().enumerate() {
+        let mut bytes = metadata(BEGIN_MS + from * 1_000, &about(1.0 + number as f64));
+        let mut encoder = Encoder::new(30);
+        for second in from..from + 100 {
+            let full = encoder.add(BEGIN_MS + second * 1_000, &sample(second, release, restart)).unwrap();
+            bytes.extend(full.unwrap_or_default());
+        }
+        bytes.extend(encoder.finish().unwrap_or_default());
+        std::fs::write(dir.join(format!("metrics.2023-11-14T22-13-2{number}Z-0000{number}")), bytes).unwrap();
+    }
+}
+
+fn flight(release: &str, restart: i64) -> (tempfile::TempDir, Flight) {
+    let dir = tempfile::tempdir().unwrap();
+    recording(dir.path(), release, restart);
+    let flight = Flight::open(dir.path()).unwrap();
+    (dir, flight)
+}
+
+fn last(window: &Window, series: &str, labels: &[(&str, &str)]) -> f64 {
+    window.track(series, labels).unwrap_or_else(|| panic!("no {series} {labels:?}")).last().unwrap()
+}
+
+#[test]
+fn old_and_new_places_give_the_same_series() {
+    for release in ["4.2", "8.0"] {
+        let (_dir, flight) = flight(release, 1_000);
+        let window = flight.window(at(0), at(199)).unwrap();
+        assert_eq!(last(&window, "wt.cache.dirty_bytes", &[]), f64::from(200 << 20), "{release}");
+        assert_eq!(last(&window, "mongo.tickets.out", &[("op", "write")]), 5.0, "{release}");
+        assert_eq!(window.track("wt.app.evicting_us", &[]).unwrap().rate().unwrap().round(), 10.0, "{release}");
+        assert_eq!(window.track("mongo.ops", &[("op", "writes")]).unwrap().rate().unwrap().round(), 100.0);
+        assert_eq!(last(&window, "wt.history.pinned_s", &[]), 30.0);
+        assert_eq!(last(&window, "mongo.member.optime_s", &[("member", "1")]), 990.0);
+        assert_eq!(last(&window, "mongo.probe.response_us", &[]), 12_000.0);
+        assert_eq!(window.track("host.disk.written_bytes", &[("dev", "sda")]).unwrap().rate().unwrap(), 1_048_576.0);
+    }
+    let (_dir, flight) = flight("8.0", 1_000);
+    let window = flight.window(at(0), at(199)).unwrap();
+    assert_eq!(
+        (last(&window, "wt.checkpoint.running", &[]), last(&window, "wt.checkpoint.last_ms", &[])),
+        (1.0, 700.0)
+    );
+}
+
+#[test]
+fn the_server_its_host_and_its_disk_are_told() {
+    let (_dir, flight) = flight("4.2", 1_000);
+    let (meta, target) = (flight.meta(), &flight.meta().targets[0]);
+    assert_eq!(
+        (target.name.as_str(), target.kind.as_str(), target.version_num),
+        ("db1:27017", "mongodb", Some(70_012))
+    );
+    assert_eq!((meta.host.cpus, target.data_device.as_deref()), (Some(4), Some("sda")));
+    assert_eq!(flight.span(), Some((at(0), at(199))));
+    assert_eq!(meta.unix_us(at(5)), Some(at(5).0), "moments are wall-clock times");
+}
+
+#[test]
+fn a_restart_is_a_new_epoch_and_no_rate_crosses_it() {
+    let (_dir, flight) = flight("4.2", 120);
+    let window = flight.window(at(0), at(199)).unwrap();
+    assert_eq!(window.events_of(EventKind::Restart).map(|event| event.at).collect::<Vec<_>>(), [at(120)]);
+    let ops = window.track("mongo.ops", &[("op", "writes")]).unwrap();
+    assert_eq!(ops.rate().unwrap().round(), 100.0);
+    let epochs: std::collections::BTreeSet<_> = ops.points.iter().map(|point| point.epoch).collect();
+    assert_eq!(epochs.len(), 2);
+}
+
+#[test]
+fn settings_of_a_window_are_those_in_force_when_it_begins() {
+    let (_dir, flight) = flight("4.2", 1_000);
+    let name = "storage.wiredTiger.engineConfig.cacheSizeGB";
+    let windows: Vec<Window> = flight.windows(at(0), at(199), 50.0).map(Result::unwrap).collect();
+    let cache: Vec<_> = windows.iter().map(|window| window.meta.targets[0].settings[name].as_str()).collect();
+    assert_eq!(cache, ["1", "1", "1", "2"], "the change itself is an event of the third");
+    let changed = windows[1].events_of(EventKind::Setting).chain(windows[2].events_of(EventKind::Setting)).count();
+    assert!(changed >= 1);
+}
+
+#[test]
+fn windows_side_by_side_hold_every_sample_and_lose_no_second_between_them() {
+    let (_dir, flight) = flight("4.2", 1_000);
+    let windows: Vec<Window> = flight.windows(at(0), at(199), 60.0).map(Result::unwrap).collect();
+    let counts: Vec<_> =
+        windows.iter().map(|window| window.track("wt.cache.dirty_bytes", &[]).unwrap().points.len()).collect();
+    // The sample at an edge ends one window and begins the next.
+    assert_eq!(counts, [61, 61, 61, 20]);
+    for pair in windows.windows(2) {
+        assert_eq!(pair[0].to, pair[1].from);
+    }
+    let registry = Arc::new(Registry::new());
+    let all: usize = flight.batches(at(0), at(199), &registry).map(|batch| batch.unwrap().points.len()).sum();
+    let one = flight.window(at(0), at(199)).unwrap();
+    assert_eq!(all, one.all_tracks().map(|track| track.points.len()).sum::<usize>());
+}
+
+#[test]
+fn damage_costs_its_own_chunk_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    recording(dir.path(), "4.2", 1_000);
+    let path = dir.path().join("metrics.2023-11-14T22-13-20Z-00000");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    std::fs::write(&path, &bytes).unwrap();
+    let window = Flight::open(dir.path()).unwrap().window(at(0), at(199)).unwrap();
+    let samples = window.track("wt.cache.dirty_bytes", &[]).unwrap().points.len();
+    assert!((150..=200).contains(&samples), "{samples}");
+}
+
+#[test]
+fn what_is_not_the_recorders_is_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(!Flight::is_at(dir.path()));
+    std::fs::write(dir.path().join("meta.json"), "{}").unwrap();
+    assert!(!Flight::is_at(dir.path()) && Flight::open(dir.path()).is_err());
+    let data = dir.path().join("db").join("diagnostic.data");
+    std::fs::create_dir_all(&data).unwrap();
+    recording(&data, "4.2", 1_000);
+    assert!(Flight::is_at(&data) && Flight::is_at(&dir.path().join("db")));
+    let only_about = tempfile::tempdir().unwrap();
+    std::fs::write(only_about.path().join("metrics.interim"), encode::metadata(BEGIN_MS, &about(1.0))).unwrap();
+    assert_eq!(Flight::open(only_about.path()).unwrap().span(), None);
+}
