@@ -17,6 +17,7 @@ pub mod auto;
 mod bandwidth;
 pub mod limiter;
 mod literal;
+mod merge;
 mod name;
 mod pool;
 pub mod rule;

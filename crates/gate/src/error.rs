@@ -33,6 +33,12 @@ pub enum GateError {
     /// An address that is none.
     #[error("'{0}' is no address: it must be HOST:PORT, or the path of a Unix socket or of its directory")]
     Address(String),
+    /// A network that is none.
+    #[error("'{0}' is no network: it must be an address such as 127.0.0.1 or ::1, or a network such as 10.0.0.0/8")]
+    Network(String),
+    /// A password of the console that is none.
+    #[error("admin.users: the password of {0} is empty or a malformed SCRAM-SHA-256 verifier")]
+    Password(String),
     /// An address that cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {

@@ -5,7 +5,7 @@
 //! CREATE | ALTER RESOURCE POOL name WITH (attribute = value, …)        DROP RESOURCE POOL name
 //! CREATE | ALTER USER name [WITH] RESOURCE POOL name [PASSWORD 'text']
 //! SET low_priority_bandwidth = | TO 256 | '256MB' | 'auto' | DEFAULT
-//! SHOW POOLS | RULES | USERS | SESSIONS | QUEUES | GOVERNOR | EVENTS | STATS | low_priority_bandwidth
+//! SHOW POOLS | RULES | USERS | SESSIONS | QUEUES | GOVERNOR | EVENTS | STATS | CONFIG | low_priority_bandwidth
 //! ```
 //!
 //! Keywords in any case; names fold to lower case unless they stand in double quotes; a pool's or rule's name may also
@@ -121,6 +121,8 @@ words! {
         Events = "events",
         /// Counters.
         Stats = "stats",
+        /// The configuration in force.
+        Config = "config",
         /// The setting.
         LowPriorityBandwidth = "low_priority_bandwidth",
     }

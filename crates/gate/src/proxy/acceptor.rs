@@ -2,7 +2,7 @@
 
 use super::Address;
 use super::control::Control;
-use super::negotiate::{Agreed, negotiate};
+use super::negotiate::{Agreed, Door, negotiate};
 use super::stream::Stream;
 use super::worker::{Arrival, Phase, Rest, Worker};
 use crate::GateError;
@@ -126,22 +126,22 @@ pub(super) struct Reception {
 
 /// Accepts on all of these until the proxy no longer runs.
 pub(super) async fn accept(
-    bound: Vec<Bound>,
+    bound: Vec<(Bound, Door)>,
     reception: Reception,
     mut phase: watch::Receiver<Phase>,
 ) -> io::Result<()> {
     let negotiating = Arc::new(Semaphore::new(NEGOTIATING));
     let mut tasks = tokio::task::JoinSet::new();
-    for bound in bound {
+    for (bound, door) in bound {
         let listener = bound.listen()?;
-        tasks.spawn(listen(listener, reception.clone(), Arc::clone(&negotiating)));
+        tasks.spawn(listen(listener, door, reception.clone(), Arc::clone(&negotiating)));
     }
     // An error means that the proxy was dropped: that ends it too.
     let _ = phase.wait_for(|phase| *phase != Phase::Running).await;
     Ok(())
 }
 
-async fn listen(listener: Listener, reception: Reception, negotiating: Arc<Semaphore>) {
+async fn listen(listener: Listener, door: Door, reception: Reception, negotiating: Arc<Semaphore>) {
     loop {
         let Ok(permit) = Arc::clone(&negotiating).acquire_owned().await else { return };
         let client = match listener.accept().await {
@@ -157,7 +157,7 @@ async fn listen(listener: Listener, reception: Reception, negotiating: Arc<Semap
         };
         let Reception { control, workers, alive } = reception.clone();
         tokio::spawn(async move {
-            if let Some(Agreed { moving, entry, place }) = negotiate(&control, client).await {
+            if let Some(Agreed { moving, entry, place }) = negotiate(&control, client, door).await {
                 workers.hand(Arrival { moving, rest: Rest { entry, place: Some(place), alive } });
             }
             drop(permit);

@@ -13,15 +13,22 @@
 //!
 //! [users]
 //! etl = "batch"
+//!
+//! [admin]                          # the console: psql -p 6432 backwater
+//! users = { dba = "a password, or SCRAM-SHA-256$…" }
 //! ```
 
 use super::Address;
+use super::console::Admin;
+use super::console::scram::Verifier;
 use super::live::{Doing, Ending};
+use super::sources::Network;
+use super::state_file;
 use crate::GateError;
 use backwater_flow::{LowPriorityBandwidth, Priority, State, StateForm};
 use backwater_model::Moment;
 use serde::Deserialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Everything that the proxy is told.
@@ -31,10 +38,19 @@ pub struct ProxyConfig {
     pub listen: Vec<Address>,
     /// The server that they all get to.
     pub server: Address,
+    /// Load balancers: connections from there begin with a PROXY header, which says whose they are. From elsewhere such a
+    /// header is refused.
+    pub proxy_protocol_from: Vec<Network>,
     /// Bounds.
     pub limits: Limits,
-    /// Rules, pools and users.
+    /// Rules, pools and users: the configuration's own, and what the console changed since.
     pub state: State,
+    /// The configuration's own.
+    pub configured: StateForm,
+    /// Where the console's changes are kept; None: until the proxy ends.
+    pub state_file: Option<PathBuf>,
+    /// The console; None where there is none.
+    pub admin: Option<Admin>,
 }
 
 /// Bounds of what the proxy does.
@@ -110,7 +126,13 @@ struct Written {
     listen: OneOrMany,
     server: Address,
     #[serde(default)]
+    proxy_protocol_from: Vec<Network>,
+    #[serde(default)]
     limits: Limits,
+    #[serde(default)]
+    state_file: Option<PathBuf>,
+    #[serde(default)]
+    admin: Option<WrittenAdmin>,
     #[serde(default)]
     low_priority_bandwidth: Option<backwater_flow::Literal>,
     #[serde(default)]
@@ -119,6 +141,37 @@ struct Written {
     pools: Attributes,
     #[serde(default)]
     users: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenAdmin {
+    #[serde(default = "console_database")]
+    database: String,
+    #[serde(default)]
+    listen: OneOrMany,
+    #[serde(default = "Network::loopback")]
+    from: Vec<Network>,
+    /// Names with passwords, plain or as verifiers.
+    users: std::collections::BTreeMap<String, String>,
+}
+
+fn console_database() -> String {
+    "backwater".to_owned()
+}
+
+impl TryFrom<WrittenAdmin> for Admin {
+    type Error = GateError;
+
+    fn try_from(written: WrittenAdmin) -> Result<Self, GateError> {
+        let verified = |(user, password): (String, String)| {
+            let verifier = Some(password).filter(|password| !password.is_empty()).and_then(|it| Verifier::of(&it));
+            verifier.map(|verifier| (user.clone(), verifier)).ok_or(GateError::Password(user))
+        };
+        let users = written.users.into_iter().map(verified).collect::<Result<_, _>>()?;
+        let WrittenAdmin { database, listen, from, .. } = written;
+        Ok(Admin { database, listen: listen.into(), from, users })
+    }
 }
 
 type Attributes = std::collections::BTreeMap<String, std::collections::BTreeMap<String, backwater_flow::Literal>>;
@@ -130,31 +183,67 @@ enum OneOrMany {
     Many(Vec<Address>),
 }
 
+impl Default for OneOrMany {
+    fn default() -> Self {
+        OneOrMany::Many(Vec::new())
+    }
+}
+
+impl From<OneOrMany> for Vec<Address> {
+    fn from(written: OneOrMany) -> Self {
+        match written {
+            OneOrMany::One(address) => vec![address],
+            OneOrMany::Many(addresses) => addresses,
+        }
+    }
+}
+
 impl ProxyConfig {
     /// A proxy from one address to another, with nothing held.
     pub fn plain(listen: Address, server: Address) -> Self {
-        ProxyConfig { listen: vec![listen], server, limits: Limits::default(), state: State::default() }
+        let (limits, state, configured) = (Limits::default(), State::default(), StateForm::default());
+        let (listen, proxy_protocol_from) = (vec![listen], Vec::new());
+        ProxyConfig { listen, server, proxy_protocol_from, limits, state, configured, state_file: None, admin: None }
     }
 
-    /// Reads a file.
+    /// Reads a file, and what the console changed and kept beside it.
     pub fn load(path: &Path) -> Result<Self, GateError> {
         let text = std::fs::read_to_string(path).map_err(|source| GateError::Read { path: path.to_owned(), source })?;
         Self::parse(&text, path)
     }
 
-    /// Reads the text of a file; its path is for messages.
+    /// Reads the text of a file; its path is for messages, and where a relative `state_file` is.
     pub fn parse(text: &str, path: &Path) -> Result<Self, GateError> {
         let refuse = |source| GateError::Parse { path: path.to_owned(), source: Box::new(source) };
         let written: Written = toml::from_str(text).map_err(refuse)?;
-        let Written { low_priority_bandwidth, rules, pools, users, .. } = written;
-        let form = StateForm { low_priority_bandwidth, rules, pools, users };
-        let state = State::try_from(form)
-            .map_err(|source| GateError::State { path: path.to_owned(), source: Box::new(source) })?;
-        let listen = match written.listen {
-            OneOrMany::One(address) => vec![address],
-            OneOrMany::Many(addresses) => addresses,
+        let configured = StateForm {
+            low_priority_bandwidth: written.low_priority_bandwidth,
+            rules: written.rules,
+            pools: written.pools,
+            users: written.users,
         };
-        let config = ProxyConfig { listen, server: written.server, limits: written.limits, state };
+        let Written { listen, server, proxy_protocol_from, limits, state_file, admin, .. } = written;
+        let wrong = |path: &Path| {
+            let path = path.to_owned();
+            move |source| GateError::State { path, source: Box::new(source) }
+        };
+        // By itself first: what is wrong there is not the state file's fault.
+        let mut state = State::try_from(configured.clone()).map_err(wrong(path))?;
+        let state_file = state_file.map(|file| path.parent().map_or(file.clone(), |dir| dir.join(&file)));
+        if let Some(file) = &state_file {
+            state = State::try_from(state_file::restored(file, &configured)?).map_err(wrong(file))?;
+        }
+        let admin = admin.map(Admin::try_from).transpose()?;
+        let config = ProxyConfig {
+            listen: listen.into(),
+            server,
+            proxy_protocol_from,
+            limits,
+            state,
+            configured,
+            state_file,
+            admin,
+        };
         config.check()?;
         Ok(config)
     }

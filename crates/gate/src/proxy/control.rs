@@ -1,6 +1,7 @@
 //! What governs the sessions and what they are governed by: the configuration in force, the living sessions and their
 //! pools, the low class, and whoever is told of decisions. One for a proxy; everything that changes goes through it.
 
+use super::console::Visit;
 use super::live::{Identity, Live};
 use super::low_class::LowClass;
 use super::negotiate::Terms;
@@ -13,6 +14,7 @@ use backwater_model::{Event, EventKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc;
 
 /// Events that are kept for the console.
 const KEPT_EVENTS: usize = 1_000;
@@ -26,6 +28,7 @@ pub(crate) struct Control {
     pub(super) low_class: LowClass,
     sessions: Mutex<BTreeMap<SessionId, Arc<Live>>>,
     next_session: AtomicU64,
+    visits: mpsc::UnboundedSender<Visit>,
     tell: Tell,
     told: Mutex<VecDeque<Event>>,
     /// How often each rule acted.
@@ -60,7 +63,11 @@ pub(super) struct Entry {
 }
 
 impl Control {
-    pub(super) fn new(config: &ProxyConfig, tell: Tell) -> Result<Arc<Control>, GateError> {
+    pub(super) fn new(
+        config: &ProxyConfig,
+        tell: Tell,
+        visits: mpsc::UnboundedSender<Visit>,
+    ) -> Result<Arc<Control>, GateError> {
         let LowPriorityBandwidth::Fixed(rate_bps) = config.state.low_priority_bandwidth() else {
             return Err(GateError::Unsupported("low_priority_bandwidth must be a rate"));
         };
@@ -70,6 +77,7 @@ impl Control {
             low_class: LowClass::new(rate_bps, []),
             sessions: Mutex::default(),
             next_session: AtomicU64::new(1),
+            visits,
             tell,
             told: Mutex::default(),
             acted: Mutex::default(),
@@ -99,6 +107,12 @@ impl Control {
         let next = Terms::new(config, Some(&terms.admission));
         self.pools.apply(&next.state, &self.low_class);
         *terms = next;
+    }
+
+    /// Somebody wants to speak to the console.
+    pub(super) fn visit(&self, visit: Visit) {
+        // An error means that the proxy is ending.
+        let _ = self.visits.send(visit);
     }
 
     /// A number for a new session.

@@ -137,7 +137,10 @@ impl Bench {
                 });
                 self.cancel(live);
             }
-            // Penalties are carried out by the class that the session is put into, dry runs by being told.
+            // The class follows from what is in force.
+            (Action::Penalty, Step::Began) => live.hold(Some(rule)),
+            (Action::Penalty, Step::Lifted(_)) => live.hold(None),
+            // A dry run is carried out by being told.
             _ => {}
         }
     }

@@ -73,6 +73,8 @@ pub(super) struct Live {
     /// Its turn has come.
     granted: AtomicBool,
     ending: Mutex<Option<Ending>>,
+    /// The rule whose penalty is in force.
+    held_by: Mutex<Option<String>>,
     /// Somebody wants something of it.
     pub(super) called: Notify,
 }
@@ -139,6 +141,7 @@ impl Live {
             cancelling: AtomicBool::new(false),
             granted: AtomicBool::new(false),
             ending: Mutex::new(None),
+            held_by: Mutex::new(None),
             called: Notify::new(),
             identity,
             pool,
@@ -245,6 +248,16 @@ impl Live {
     /// Why it is to end.
     pub(super) fn ending(&self) -> Option<Ending> {
         self.lock_ending().clone()
+    }
+
+    /// A rule holds it from now on, or none.
+    pub(super) fn hold(&self, rule: Option<&str>) {
+        *self.held_by.lock().unwrap_or_else(PoisonError::into_inner) = rule.map(str::to_owned);
+    }
+
+    /// The rule that holds it.
+    pub(super) fn held_by(&self) -> Option<String> {
+        self.held_by.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn lock_ending(&self) -> MutexGuard<'_, Option<Ending>> {

@@ -8,7 +8,9 @@ mod acceptor;
 mod address;
 mod admission;
 mod buffers;
+mod change;
 mod config;
+mod console;
 mod control;
 mod direction;
 mod follow;
@@ -19,18 +21,24 @@ mod negotiate;
 mod pools;
 mod process;
 mod relay;
+mod sources;
+mod state_file;
 mod stream;
 mod turns;
 mod worker;
 
 pub use address::Address;
 pub use config::{Limits, ProxyConfig};
+pub use console::Admin;
+pub use sources::Network;
 
 use crate::GateError;
 use acceptor::{Bound, Reception, Workers};
 use backwater_model::Event;
 use control::Control;
+use negotiate::Door;
 use std::convert::Infallible;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +54,8 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 /// A running proxy. Dropping it ends it at once; [`Proxy::drain`] is the gentle way.
 pub struct Proxy {
     addresses: Vec<Address>,
+    console_addresses: Vec<Address>,
+    control: Arc<Control>,
     sockets: Vec<PathBuf>,
     phase: watch::Sender<Phase>,
     gone: mpsc::Receiver<Infallible>,
@@ -72,11 +82,14 @@ impl Proxy {
     pub fn start_telling(config: &ProxyConfig, tell: Tell) -> Result<Proxy, GateError> {
         config.check()?;
         raise_open_files();
-        let bound = config.listen.iter().map(Bound::bind).collect::<Result<Vec<_>, _>>()?;
-        let addresses = bound.iter().map(Bound::address).collect::<Result<Vec<_>, _>>();
-        let addresses = addresses.map_err(GateError::system("ask for the address"))?;
-        let sockets = addresses.iter().filter_map(|address| address.path().map(PathBuf::from)).collect();
-        let control = Control::new(config, tell)?;
+        let bound = bind(&config.listen)?;
+        let console = bind(config.admin.as_ref().map_or(&[], |admin| &admin.listen))?;
+        let addresses = addresses_of(&bound)?;
+        let console_addresses = addresses_of(&console)?;
+        let paths = addresses.iter().chain(&console_addresses).filter_map(|address| address.path().map(PathBuf::from));
+        let sockets = paths.collect();
+        let (visits, visited) = mpsc::unbounded_channel();
+        let control = Control::new(config, tell, visits)?;
         let (phase, seen) = watch::channel(Phase::Running);
         let (alive, gone) = mpsc::channel(1);
         let (moving, moved) = mpsc::unbounded_channel();
@@ -87,14 +100,38 @@ impl Proxy {
         let low = worker("low", Some(control.low_class.clone()))?;
         let workers = Arc::new(Workers { urgent, low });
         judge::start(Arc::clone(&control), Arc::clone(&workers), moved, seen.clone())?;
-        let acceptor = start_acceptor(bound, Reception { control, workers, alive }, seen)?;
+        console::start(Arc::clone(&control), visited, seen.clone())?;
+        let doors = bound.into_iter().map(|bound| (bound, Door::Server));
+        let doors = doors.chain(console.into_iter().map(|bound| (bound, Door::Console))).collect();
+        let reception = Reception { control: Arc::clone(&control), workers, alive };
+        let acceptor = start_acceptor(doors, reception, seen)?;
         let drain_timeout = config.limits.drain_timeout();
-        Ok(Proxy { addresses, sockets, phase, gone, acceptor: Some(acceptor), drain_timeout })
+        Ok(Proxy {
+            addresses,
+            console_addresses,
+            sockets,
+            control,
+            phase,
+            gone,
+            acceptor: Some(acceptor),
+            drain_timeout,
+        })
     }
 
     /// Where it listens, with the ports that it got.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
+    }
+
+    /// Where the console listens by itself.
+    pub fn console_addresses(&self) -> &[Address] {
+        &self.console_addresses
+    }
+
+    /// Takes over a configuration that was read again: sessions go on, by the new rules. Returns what it changes only
+    /// when the proxy is started again. After an error everything is as it was.
+    pub fn reload(&self, config: &ProxyConfig) -> Result<Vec<&'static str>, GateError> {
+        self.control.reload(config)
     }
 
     /// Ends gently: takes no more sessions, ends each as soon as it is between statements and transactions, and those
@@ -145,8 +182,17 @@ fn urgent_workers(limits: &Limits) -> usize {
     }
 }
 
+fn bind(addresses: &[Address]) -> Result<Vec<Bound>, GateError> {
+    addresses.iter().map(Bound::bind).collect()
+}
+
+fn addresses_of(bound: &[Bound]) -> Result<Vec<Address>, GateError> {
+    let addresses: io::Result<_> = bound.iter().map(Bound::address).collect();
+    addresses.map_err(GateError::system("ask for the address"))
+}
+
 fn start_acceptor(
-    bound: Vec<Bound>,
+    bound: Vec<(Bound, Door)>,
     reception: Reception,
     phase: watch::Receiver<Phase>,
 ) -> Result<std::thread::JoinHandle<()>, GateError> {

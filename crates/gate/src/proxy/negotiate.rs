@@ -4,16 +4,20 @@
 //! is relayed unseen. User and statements are then hidden, and the session belongs to the default pool.
 
 use super::admission::{Admission, Place};
+use super::console::{Admin, Visit};
 use super::control::{Control, Entry};
 use super::follow::Follow;
 use super::live::Identity;
 use super::relay::Moving;
+use super::sources::Network;
 use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
 use super::{Address, Limits, ProxyConfig};
 use crate::clock;
-use crate::wire::{MOST_OPENING_BYTES, Opening, StartUp, Tracker, read_opening, refusal};
-use backwater_flow::{DEFAULT_POOL, Priority, State};
+use crate::wire::{MOST_OPENING_BYTES, Opening, StartUp, Tracker, read_opening, read_proxy_header, refusal};
+use backwater_flow::{DEFAULT_POOL, Priority, State, StateForm};
 use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,6 +40,22 @@ pub(super) struct Terms {
     pub(super) limits: Limits,
     pub(super) state: State,
     pub(super) admission: Admission,
+    pub(super) admin: Option<Arc<Admin>>,
+    pub(super) listen: Vec<Address>,
+    /// Who says whose connections he passes on.
+    pub(super) announcing: Vec<Network>,
+    pub(super) state_file: Option<PathBuf>,
+    /// The rules, pools and users of the configuration itself.
+    pub(super) configured: StateForm,
+}
+
+/// Which door a client came by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Door {
+    /// The proxy's.
+    Server,
+    /// The console's own.
+    Console,
 }
 
 /// A session that was agreed upon.
@@ -47,11 +67,12 @@ pub(super) struct Agreed {
 
 /// Negotiates by the terms in force. None where the connection came to its end here: a cancel request, a refusal, a
 /// client that left.
-pub(super) async fn negotiate(control: &Arc<Control>, client: Stream) -> Option<Agreed> {
+pub(super) async fn negotiate(control: &Arc<Control>, client: Stream, door: Door) -> Option<Agreed> {
     let terms = control.terms();
     let within = terms.limits.login_timeout();
-    let negotiation = Negotiation { peer: client.peer(), terms, control: Arc::clone(control) };
-    let opening = negotiation.open(client);
+    let (peer, address) = (client.peer(), client.peer_address());
+    let mut negotiation = Negotiation { peer, address, door, terms, control: Arc::clone(control) };
+    let opening = negotiation.open_announced(client);
     let ended = match tokio::time::timeout(within, opening).await {
         Ok(Ok(agreed)) => return agreed,
         Ok(Err(error)) => error.to_string(),
@@ -64,6 +85,8 @@ pub(super) async fn negotiate(control: &Arc<Control>, client: Stream) -> Option<
 /// One connection's negotiation.
 struct Negotiation {
     peer: String,
+    address: Option<IpAddr>,
+    door: Door,
     terms: Arc<Terms>,
     control: Arc<Control>,
 }
@@ -80,13 +103,40 @@ impl Terms {
             limits: config.limits.clone(),
             state: config.state.clone(),
             admission,
+            admin: config.admin.clone().map(Arc::new),
+            listen: config.listen.clone(),
+            announcing: config.proxy_protocol_from.clone(),
+            state_file: config.state_file.clone(),
+            configured: config.configured.clone(),
         })
     }
 }
 
 impl Negotiation {
-    async fn open(&self, mut client: Stream) -> io::Result<Option<Agreed>> {
+    /// Learns first whose connection it is, where its source passes others' connections on.
+    async fn open_announced(&mut self, mut client: Stream) -> io::Result<Option<Agreed>> {
         let mut heard = Vec::new();
+        if self.address.is_some_and(|address| self.terms.announcing.iter().any(|network| network.holds(address))) {
+            let (announced, length) = loop {
+                match read_proxy_header(&heard) {
+                    Ok(Some(read)) => break read,
+                    Ok(None) => {}
+                    Err(error) => return self.refuse(client, "08P01", &error.to_string()).await,
+                }
+                if read_more(&mut client, &mut heard).await? == 0 {
+                    return Ok(None);
+                }
+            };
+            heard.drain(..length);
+            if let Some(source) = announced {
+                self.address = Some(source.ip());
+                self.peer = source.to_string();
+            }
+        }
+        self.open(client, heard).await
+    }
+
+    async fn open(&self, mut client: Stream, mut heard: Vec<u8>) -> io::Result<Option<Agreed>> {
         let mut server: Option<Stream> = None;
         let mut unreachable: Option<String> = None;
         loop {
@@ -96,7 +146,16 @@ impl Negotiation {
                 Err(error) => return self.refuse(client, "08P01", &error.to_string()).await,
             };
             match opening {
+                Opening::DirectTls | Opening::Cancel if self.door == Door::Console => return Ok(None),
                 Opening::Cancel => return self.cancel(&heard[..length]).await.map(|()| None),
+                Opening::StartUp(start) if self.is_for_console(&start) => {
+                    return self.visit(client, heard.split_off(length), start).map(|()| None);
+                }
+                // The console is not encrypted and runs nothing that can be cancelled.
+                Opening::Ssl | Opening::Gss if self.door == Door::Console => {
+                    heard.drain(..length);
+                    client.write_all(&[NO_ENCRYPTION]).await?;
+                }
                 Opening::StartUp(start) => match unreachable {
                     Some(why) => return self.refuse(client, "08006", &why).await,
                     None => return self.start(client, server, &heard, length, &start).await,
@@ -135,6 +194,19 @@ impl Negotiation {
         let mut answer = [0];
         let count = stream.read(&mut answer).await.map_err(unreachable)?;
         Ok((count > 0).then_some(answer[0]))
+    }
+
+    fn is_for_console(&self, start: &StartUp) -> bool {
+        let named = |admin: &Arc<Admin>| admin.database == start.database();
+        self.door == Door::Console || self.terms.admin.as_ref().is_some_and(named)
+    }
+
+    /// Shows a client to the console.
+    fn visit(&self, client: Stream, heard: Vec<u8>, start: StartUp) -> io::Result<()> {
+        client.set_options(URGENT_NOT_SENT_BYTES)?;
+        let (client, peer, address) = (client.detach()?, self.peer.clone(), self.address);
+        self.control.visit(Visit { client, heard, start, peer, address });
+        Ok(())
     }
 
     /// A session whose client said who it is.
@@ -276,14 +348,19 @@ async fn read_whole(
             Ok(None) => {}
             decided => return Ok(decided),
         }
-        let have = heard.len();
-        heard.resize((have + OPENING_READ).min(MOST_OPENING_BYTES + OPENING_READ), 0);
-        let count = client.read(&mut heard[have..]).await?;
-        heard.truncate(have + count);
-        if count == 0 {
+        if read_more(client, heard).await? == 0 {
             return Ok(Ok(None));
         }
     }
+}
+
+/// Reads some more. Zero where the client left.
+async fn read_more(client: &mut Stream, heard: &mut Vec<u8>) -> io::Result<usize> {
+    let have = heard.len();
+    heard.resize((have + OPENING_READ).min(MOST_OPENING_BYTES + OPENING_READ), 0);
+    let count = client.read(&mut heard[have..]).await?;
+    heard.truncate(have + count);
+    Ok(count)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::Address;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -123,6 +124,17 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => stream.peer_addr().map_or_else(|_| "gone".to_owned(), |address| address.to_string()),
             Stream::Unix(_) => "a Unix socket".to_owned(),
+        }
+    }
+
+    /// The address of who is at the other end; None for a Unix socket.
+    pub(super) fn peer_address(&self) -> Option<IpAddr> {
+        match self {
+            // Who is gone already comes from nowhere that anybody trusts.
+            Stream::Tcp(stream) => {
+                Some(stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip()))
+            }
+            Stream::Unix(_) => None,
         }
     }
 

@@ -70,11 +70,6 @@ impl Turns {
         (inner.active, inner.waiting.len())
     }
 
-    /// Whether anybody has to be counted.
-    pub(super) fn is_limited(&self) -> bool {
-        self.lock().most.is_some()
-    }
-
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,11 +4,13 @@
 mod cancel;
 mod heads;
 mod opening;
+mod proxy_header;
 mod refusal;
 mod tracker;
 
 pub use cancel::cancel_request;
 pub use heads::{Head, Heads};
 pub use opening::{MOST_OPENING_BYTES, Opening, OpeningError, StartUp, read_opening};
+pub use proxy_header::{Announced, ProxyHeaderError, read_proxy_header};
 pub use refusal::{TERMINATE, refusal};
 pub use tracker::{Side, Tracker, Transaction};

@@ -1,0 +1,121 @@
+//! Changes of what is in force: statements of the console, and a configuration that is read again. One at a time, all or
+//! nothing, kept before it is in force, and told.
+
+use super::ProxyConfig;
+use super::config::enforceable;
+use super::control::Control;
+use super::state_file;
+use crate::GateError;
+use backwater_flow::rule::{Attribute, Rule};
+use backwater_flow::statement::Statement;
+use backwater_flow::{State, StateError};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Why a change was not made. Nothing is different.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ChangeError {
+    #[error(transparent)]
+    State(#[from] StateError),
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    #[error("the change cannot be kept in {path}: {source}")]
+    Keep { path: PathBuf, source: io::Error },
+}
+
+impl Control {
+    /// Does what these statements say, for everybody and at once. Returns notices.
+    pub(super) async fn change(
+        self: &Arc<Self>,
+        who: &str,
+        statements: &[Statement],
+    ) -> Result<Vec<String>, ChangeError> {
+        let _one_at_a_time = self.changing.lock().await;
+        let terms = self.terms();
+        let mut state = terms.state.clone();
+        let mut changes = Vec::new();
+        for statement in statements {
+            if state.apply(statement)? {
+                changes.push(statement.to_string());
+            }
+        }
+        enforceable(&state)?;
+        let mut notices = notices_of(statements, &state, terms.server_is_here);
+        if changes.is_empty() {
+            return Ok(notices);
+        }
+        match &terms.state_file {
+            Some(path) => self.keep(path.clone(), state.clone()).await?,
+            None => notices.push("this lasts until the proxy ends: its configuration names no state_file".to_owned()),
+        }
+        self.govern(state);
+        for change in changes {
+            self.changed(&format!("{who} changed: {change}"), &[("who", who), ("statement", &change)]);
+        }
+        Ok(notices)
+    }
+
+    /// Writing may take long on a disk that is busy: sessions and rules do not wait for it.
+    async fn keep(&self, path: PathBuf, state: State) -> Result<(), ChangeError> {
+        let (terms, to) = (self.terms(), path.clone());
+        let kept = tokio::task::spawn_blocking(move || state_file::keep(&to, &terms.configured, &state)).await;
+        kept.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|source| ChangeError::Keep { path, source })
+    }
+
+    /// Takes over a configuration that was read again. Returns what it changes only when the proxy is started again.
+    pub(super) fn reload(self: &Arc<Self>, config: &ProxyConfig) -> Result<Vec<&'static str>, GateError> {
+        config.check()?;
+        let _one_at_a_time = self.changing.blocking_lock();
+        let before = self.terms();
+        let mut later = Vec::new();
+        if before.listen != config.listen {
+            later.push("listen");
+        }
+        if before.limits.workers != config.limits.workers {
+            later.push("workers");
+        }
+        if before.admin.as_ref().map(|admin| &admin.listen) != config.admin.as_ref().map(|admin| &admin.listen) {
+            later.push("admin.listen");
+        }
+        self.configure(config);
+        self.counters.reloads.fetch_add(1, Ordering::Relaxed);
+        self.changed("the configuration was read again", &[]);
+        Ok(later)
+    }
+}
+
+/// What whoever gave these statements should know.
+fn notices_of(statements: &[Statement], state: &State, server_is_here: bool) -> Vec<String> {
+    let mut notices = Vec::new();
+    for statement in statements {
+        match statement {
+            Statement::CreateUser { password: Some(_), .. } | Statement::AlterUser { password: Some(_), .. } => {
+                notices.push("the password was ignored: roles and their passwords are the server's".to_owned());
+            }
+            Statement::CreateRule { name, .. } | Statement::AlterRule { name, .. } => {
+                let unseen = state.rules().get(name).map(|rule| unseen(rule, server_is_here)).unwrap_or_default();
+                if !unseen.is_empty() {
+                    let name = backwater_flow::quote(name);
+                    notices
+                        .push(format!("rule {name} will never match: {} cannot be measured here", unseen.join(", ")));
+                }
+            }
+            _ => {}
+        }
+    }
+    notices
+}
+
+/// Attributes in force that cannot be measured here. As all attributes of a rule must be over, it never matches then.
+pub(super) fn unseen(rule: &Rule, server_is_here: bool) -> Vec<&'static str> {
+    let in_force = rule.thresholds.iter().filter(|(_, threshold)| threshold.is_some()).map(|(attribute, _)| *attribute);
+    let blind = in_force.filter(|attribute| match attribute {
+        Attribute::ElapsedTime | Attribute::BlockTime | Attribute::Bandwidth | Attribute::Rows => false,
+        // Of a process on this host.
+        Attribute::CpuTime | Attribute::CpuAvgPercent | Attribute::MemSize => !server_is_here,
+        Attribute::SpillSize | Attribute::WalRate | Attribute::WalSize => true,
+    });
+    blind.map(Attribute::word).collect()
+}

@@ -1,0 +1,274 @@
+//! The admin console: PostgreSQL's protocol, spoken by the proxy itself, so that psql, drivers and scripts reach it. It
+//! has a database name of its own on the proxy's addresses, and can have addresses of its own besides; it always asks for
+//! a password, and takes connections only from where it is told to. Statements are [`backwater_flow::statement`]'s.
+
+mod answer;
+mod extended;
+mod login;
+mod message;
+pub(super) mod scram;
+mod show;
+
+use super::control::Control;
+use super::sources::{Network, admits};
+use super::stream::{Detached, Stream};
+use super::worker::Phase;
+use super::{Address, change::ChangeError};
+use crate::GateError;
+use crate::wire::StartUp;
+use answer::Answer;
+use backwater_flow::StateError;
+use backwater_flow::statement::{Statement, parse};
+use extended::Extended;
+use message::{Complaint, Reply, Said};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc, watch};
+
+/// Visitors at once; more are refused.
+const MOST_VISITORS: usize = 32;
+/// A visitor that has not logged in by then is sent away.
+const LOGIN_WITHIN: Duration = Duration::from_secs(10);
+/// Answers are sent when so much has been collected.
+const SEND_AT: usize = 64 * 1024;
+
+/// Where the console is, and who may use it.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// Its database's name on the proxy's own addresses.
+    pub database: String,
+    /// Addresses of its own.
+    pub listen: Vec<Address>,
+    /// From where it takes connections.
+    pub from: Vec<Network>,
+    /// Who may use it.
+    pub(super) users: BTreeMap<String, scram::Verifier>,
+}
+
+/// Somebody at the console's door.
+#[derive(Debug)]
+pub(super) struct Visit {
+    pub(super) client: Detached,
+    /// What was read after the start-up message.
+    pub(super) heard: Vec<u8>,
+    pub(super) start: StartUp,
+    pub(super) peer: String,
+    pub(super) address: Option<IpAddr>,
+}
+
+/// Starts the console's thread. It ends with the proxy.
+pub(super) fn start(
+    control: Arc<Control>,
+    mut visits: mpsc::UnboundedReceiver<Visit>,
+    mut phase: watch::Receiver<Phase>,
+) -> Result<(), GateError> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_io().enable_time().build().map_err(GateError::system("start the console"))?;
+    let receiving = async move {
+        let places = Arc::new(Semaphore::new(MOST_VISITORS));
+        loop {
+            let visit = tokio::select! {
+                biased;
+                // An error means that the proxy was dropped, which is the same.
+                _ = phase.wait_for(|phase| *phase == Phase::Ending) => return,
+                visit = visits.recv() => visit,
+            };
+            let Some(visit) = visit else { return };
+            let (control, places) = (Arc::clone(&control), Arc::clone(&places));
+            tokio::spawn(async move {
+                let place = places.try_acquire();
+                let peer = visit.peer.clone();
+                if let Err(error) = receive(&control, visit, place.is_ok()).await {
+                    tracing::debug!(%peer, %error, "a console connection broke off");
+                }
+                drop(place);
+            });
+        }
+    };
+    let run = move || {
+        runtime.block_on(receiving);
+        // A change that is being written to a slow disk holds nobody up.
+        runtime.shutdown_background();
+    };
+    let thread = std::thread::Builder::new().name("console".to_owned());
+    thread.spawn(run).map_err(GateError::system("start the console"))?;
+    Ok(())
+}
+
+async fn receive(control: &Arc<Control>, visit: Visit, has_place: bool) -> io::Result<()> {
+    let Visit { client, heard, start, peer, address } = visit;
+    let mut connection = Connection { stream: client.attach()?, read: heard, reply: Reply::default() };
+    let terms = control.terms();
+    let refusal = match &terms.admin {
+        None => Some(Complaint::new("3D000", "the proxy has no console: its configuration has no [admin]")),
+        Some(admin) if !admits(&admin.from, address) => {
+            let who = address.map_or_else(|| "here".to_owned(), |address| address.to_string());
+            Some(Complaint::new("28000", format!("the console takes no connections from {who} (see admin.from)")))
+        }
+        Some(_) if !has_place => Some(Complaint::new("53300", "too many connections to the console")),
+        Some(_) if start.is_replication() => Some(Complaint::new("0A000", "the console does not replicate")),
+        Some(_) => None,
+    };
+    if let Some(complaint) = refusal {
+        tracing::warn!(%peer, user = start.user(), "refused at the console: {}", complaint.message);
+        return connection.refuse(&complaint).await;
+    }
+    let Some(admin) = &terms.admin else { return Ok(()) };
+    match tokio::time::timeout(LOGIN_WITHIN, login::login(&mut connection, admin, &start)).await {
+        Ok(Ok(true)) => {}
+        Ok(Ok(false)) => {
+            tracing::warn!(%peer, user = start.user(), "a wrong password or an unknown user at the console");
+            let why = format!("password authentication failed for user {}", backwater_flow::quote(start.user()));
+            return connection.refuse(&Complaint::new("28P01", why)).await;
+        }
+        Ok(Err(error)) => return Err(error),
+        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+    }
+    tracing::info!(%peer, user = start.user(), "logged in to the console");
+    converse(control, connection, start.user()).await
+}
+
+/// One connection to the console.
+struct Connection {
+    stream: Stream,
+    /// What was read and not yet understood.
+    read: Vec<u8>,
+    reply: Reply,
+}
+
+impl Connection {
+    /// The next message, after everything that is to be said has been said. None where the client left.
+    async fn hear(&mut self) -> io::Result<Option<Said>> {
+        loop {
+            match message::take(&mut self.read) {
+                Ok(Some(said)) => return Ok(Some(said)),
+                Ok(None) => {}
+                Err(error) => {
+                    self.refuse(&Complaint::new("08P01", error.to_string())).await?;
+                    return Ok(None);
+                }
+            }
+            let mut some = [0; 4096];
+            let count = self.stream.read(&mut some).await?;
+            if count == 0 {
+                return Ok(None);
+            }
+            self.read.extend_from_slice(&some[..count]);
+        }
+    }
+
+    async fn send(&mut self) -> io::Result<()> {
+        self.stream.write_all(&std::mem::take(&mut self.reply.bytes)).await
+    }
+
+    /// A last word.
+    async fn refuse(&mut self, complaint: &Complaint) -> io::Result<()> {
+        self.reply.error("FATAL", complaint);
+        self.send().await?;
+        self.stream.shutdown().await
+    }
+}
+
+async fn converse(control: &Arc<Control>, mut connection: Connection, user: &str) -> io::Result<()> {
+    let mut extended = Extended::default();
+    connection.reply.ready();
+    connection.send().await?;
+    while let Some(said) = connection.hear().await? {
+        let reply = &mut connection.reply;
+        match said.kind {
+            b'X' => break,
+            b'Q' => {
+                extended.end_of_query();
+                match query_text(&said.body) {
+                    Ok(text) => simple(control, user, text, reply).await,
+                    Err(complaint) => reply.error("ERROR", &complaint),
+                }
+                reply.ready();
+                connection.send().await?;
+            }
+            b'S' => {
+                extended.end_of_query();
+                reply.ready();
+                connection.send().await?;
+            }
+            b'H' => connection.send().await?,
+            _ => {
+                extended.hear(control, user, &said, reply).await;
+                if reply.bytes.len() > SEND_AT {
+                    connection.send().await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn query_text(body: &[u8]) -> Result<&str, Complaint> {
+    let text = body.strip_suffix(&[0]).and_then(|text| std::str::from_utf8(text).ok());
+    text.ok_or_else(|| Complaint::new("22021", "a statement must be text in UTF-8"))
+}
+
+/// A simple query: all statements or, if one cannot be done, none; what is shown is what is in force after them.
+async fn simple(control: &Arc<Control>, user: &str, text: &str, reply: &mut Reply) {
+    match answers(control, user, text).await {
+        Ok(answers) if answers.is_empty() => reply.put(b'I', b""),
+        Ok(answers) => answers.iter().for_each(|answer| reply.answer(answer)),
+        Err(complaint) => reply.error("ERROR", &complaint),
+    }
+}
+
+async fn answers(control: &Arc<Control>, user: &str, text: &str) -> Result<Vec<Answer>, Complaint> {
+    execute(control, user, &read(text)?).await
+}
+
+/// What a text says. Settings of the client's own session are known to be none of ours.
+fn read(text: &str) -> Result<Vec<Statement>, Complaint> {
+    parse(text).map_err(|error| Complaint { sqlstate: "42601", position: error.position, message: error.message })
+}
+
+async fn execute(control: &Arc<Control>, user: &str, statements: &[Statement]) -> Result<Vec<Answer>, Complaint> {
+    let mut notices = control.change(user, statements).await.map_err(|error| complaint_of(&error))?;
+    let mut answers: Vec<Answer> = statements.iter().map(|statement| answer(control, statement)).collect();
+    if let Some(first) = answers.first_mut() {
+        first.notices.append(&mut notices);
+    }
+    Ok(answers)
+}
+
+fn answer(control: &Control, statement: &Statement) -> Answer {
+    match statement {
+        Statement::Show(what) => show::show(control, *what),
+        done => Answer { tag: tag(done).to_owned(), ..Answer::default() },
+    }
+}
+
+fn tag(statement: &Statement) -> &'static str {
+    match statement {
+        Statement::CreateRule { .. } => "CREATE EXCEPT RULE",
+        Statement::AlterRule { .. } => "ALTER EXCEPT RULE",
+        Statement::DropRule { .. } => "DROP EXCEPT RULE",
+        Statement::CreatePool { .. } => "CREATE RESOURCE POOL",
+        Statement::AlterPool { .. } => "ALTER RESOURCE POOL",
+        Statement::DropPool { .. } => "DROP RESOURCE POOL",
+        // As PostgreSQL says it.
+        Statement::CreateUser { .. } => "CREATE ROLE",
+        Statement::AlterUser { .. } => "ALTER ROLE",
+        Statement::Set(_) => "SET",
+        Statement::Show(_) => "SHOW",
+    }
+}
+
+fn complaint_of(error: &ChangeError) -> Complaint {
+    let sqlstate = match error {
+        ChangeError::State(StateError::Exists { .. }) => "42710",
+        ChangeError::State(StateError::Missing { .. }) => "42704",
+        ChangeError::State(StateError::InUse { .. } | StateError::DefaultPool) => "2BP01",
+        ChangeError::State(_) => "22023",
+        ChangeError::Gate(_) => "0A000",
+        ChangeError::Keep { .. } => "58030",
+    };
+    Complaint::new(sqlstate, error.to_string())
+}

@@ -1,0 +1,318 @@
+//! What `SHOW` shows.
+
+use super::super::change::unseen;
+use super::super::control::Control;
+use super::super::live::Doing;
+use super::answer::{Answer, Column, Kind, Value};
+use crate::clock;
+use backwater_flow::rule::Rule;
+use backwater_flow::statement::Show;
+use backwater_flow::{Allowance, LowPriorityBandwidth, MB, Priority, quote};
+use jiff::{Timestamp, ToSpan};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+const fn column(name: &'static str, kind: Kind) -> Column {
+    Column { name, kind }
+}
+const fn text(name: &'static str) -> Column {
+    column(name, Kind::Text)
+}
+const fn whole(name: &'static str) -> Column {
+    column(name, Kind::Whole)
+}
+const fn real(name: &'static str) -> Column {
+    column(name, Kind::Real)
+}
+
+const POOLS: &[Column] = &[
+    text("name"),
+    text("priority"),
+    whole("weight"),
+    text("except_rule"),
+    whole("max_connections"),
+    whole("max_active"),
+    real("bandwidth_mb_per_s"),
+    whole("connections"),
+    whole("active"),
+    whole("waiting"),
+    whole("to_clients_bytes"),
+];
+const RULES: &[Column] = &[
+    text("name"),
+    text("action"),
+    text("conditions"),
+    real("cooldown_s"),
+    text("pools"),
+    whole("began"),
+    whole("escalated"),
+    whole("lifted"),
+    text("not_measurable"),
+];
+const USERS: &[Column] = &[text("name"), text("pool")];
+const SESSIONS: &[Column] = &[
+    whole("session"),
+    text("user"),
+    text("database"),
+    text("application"),
+    text("client"),
+    text("pool"),
+    text("class"),
+    text("held_by"),
+    text("state"),
+    whole("statement"),
+    real("for_s"),
+    real("waited_s"),
+    whole("rows"),
+    whole("to_client_bytes"),
+    whole("to_server_bytes"),
+    whole("server_pid"),
+    real("age_s"),
+];
+const QUEUES: &[Column] =
+    &[text("queue"), text("pool"), whole("waiting"), whole("in_service"), whole("limit"), text("limit_unit")];
+const GOVERNOR: &[Column] = &[text("pool"), real("rate_mb_per_s"), text("by"), text("what")];
+const EVENTS: &[Column] = &[column("at", Kind::Time), text("kind"), text("message")];
+const NAMED: &[Column] = &[text("name"), whole("value")];
+const SETTINGS: &[Column] = &[text("name"), text("value")];
+const BANDWIDTH: &[Column] = &[text(LowPriorityBandwidth::NAME)];
+
+/// The columns of something that can be shown.
+pub(super) fn columns(what: Show) -> &'static [Column] {
+    match what {
+        Show::Pools => POOLS,
+        Show::Rules => RULES,
+        Show::Users => USERS,
+        Show::Sessions => SESSIONS,
+        Show::Queues => QUEUES,
+        Show::Governor => GOVERNOR,
+        Show::Events => EVENTS,
+        Show::Stats => NAMED,
+        Show::Config => SETTINGS,
+        Show::LowPriorityBandwidth => BANDWIDTH,
+    }
+}
+
+/// What there is now.
+pub(super) fn show(control: &Control, what: Show) -> Answer {
+    let rows = match what {
+        Show::Pools => pools(control),
+        Show::Rules => rules(control),
+        Show::Users => users(control),
+        Show::Sessions => sessions(control),
+        Show::Queues => queues(control),
+        Show::Governor => governor(control),
+        Show::Events => events(control),
+        Show::Stats => stats(control),
+        Show::Config => config(control),
+        Show::LowPriorityBandwidth => {
+            vec![vec![literal(&control.terms().state.low_priority_bandwidth().literal())]]
+        }
+    };
+    Answer { columns: columns(what), rows, tag: "SHOW".to_owned(), notices: Vec::new() }
+}
+
+fn mb(bps: u64) -> f64 {
+    bps as f64 / MB as f64
+}
+
+/// A value as people write it, without quotes.
+fn literal(literal: &backwater_flow::Literal) -> Value {
+    match literal {
+        backwater_flow::Literal::Text(text) => Value::text(text),
+        other => Value::text(other.to_string()),
+    }
+}
+
+fn pools(control: &Control) -> Vec<Vec<Value>> {
+    let terms = control.terms();
+    let mut sent: BTreeMap<&str, u64> = BTreeMap::new();
+    let (sessions, now) = (control.sessions(), clock::now());
+    for live in &sessions {
+        *sent.entry(&live.pool.name).or_default() += live.glimpse(now).down_bytes;
+    }
+    let row = |(name, pool): (&String, &backwater_flow::Pool)| {
+        let live = control.pools.get(name);
+        let (active, waiting) = live.turns.counts();
+        let to_clients = live.gone_bytes.load(Ordering::Relaxed) + sent.get(name.as_str()).copied().unwrap_or(0);
+        let here = sessions.iter().filter(|live| live.pool.name == *name);
+        let running = || here.clone().filter(|live| live.doing() == Doing::Running).count();
+        // Turns are counted only where they are limited.
+        let active = if pool.max_active.is_some() { Value::count(active) } else { Value::count(running()) };
+        vec![
+            Value::text(name),
+            Value::text(pool.priority.word()),
+            Value::count(pool.weight),
+            Value::text(pool.except_rules.iter().map(|rule| quote(rule)).collect::<Vec<_>>().join(",")),
+            Value::from(pool.max_connections),
+            Value::from(pool.max_active),
+            Value::real(pool.bandwidth_bps.map(mb)),
+            Value::count(terms.admission.count(name)),
+            active,
+            Value::count(waiting),
+            Value::count(to_clients),
+        ]
+    };
+    terms.state.pools().iter().map(row).collect()
+}
+
+fn conditions(rule: &Rule) -> String {
+    let in_force = rule.thresholds.iter().filter_map(|(attribute, threshold)| Some((attribute, (*threshold)?)));
+    let all: Vec<String> =
+        in_force.map(|(attribute, over)| format!("{attribute} > {over} {}", attribute.unit())).collect();
+    all.join(" and ")
+}
+
+fn rules(control: &Control) -> Vec<Vec<Value>> {
+    let terms = control.terms();
+    let row = |(name, rule): (&String, &Rule)| {
+        let acted = control.acted(name);
+        let pools = terms.state.pools().iter().filter(|(_, pool)| pool.except_rules.contains(name));
+        vec![
+            Value::text(name),
+            Value::text(rule.action.word()),
+            Value::text(conditions(rule)),
+            Value::real(Some(rule.cooldown_s)),
+            Value::text(pools.map(|(pool, _)| quote(pool)).collect::<Vec<_>>().join(",")),
+            Value::count(acted.began),
+            Value::count(acted.escalated),
+            Value::count(acted.lifted),
+            Value::text(unseen(rule, terms.server_is_here).join(",")),
+        ]
+    };
+    terms.state.rules().iter().map(row).collect()
+}
+
+fn users(control: &Control) -> Vec<Vec<Value>> {
+    control.terms().state.users().iter().map(|(user, pool)| vec![Value::text(user), Value::text(pool)]).collect()
+}
+
+fn sessions(control: &Control) -> Vec<Vec<Value>> {
+    let now = clock::now();
+    let row = |live: &std::sync::Arc<super::super::live::Live>| {
+        let (who, glimpse) = (&live.identity, live.glimpse(now));
+        vec![
+            Value::count(who.id.0),
+            Value::text(&who.user),
+            Value::text(&who.database),
+            Value::text(&who.application),
+            Value::text(&who.peer),
+            Value::text(&live.pool.name),
+            Value::text(if live.is_low() { Priority::Low } else { Priority::High }.word()),
+            live.held_by().map_or(Value::Null, Value::Text),
+            Value::text(if glimpse.is_waiting { "waiting for its turn" } else { glimpse.doing.word() }),
+            Value::count(glimpse.statements),
+            Value::real(Some(now.seconds_since(glimpse.since))),
+            Value::real(Some(glimpse.waited.seconds())),
+            Value::count(glimpse.rows),
+            Value::count(glimpse.down_bytes),
+            Value::count(glimpse.up_bytes),
+            Value::from(live.server_pid()),
+            Value::real(Some(now.seconds_since(who.began))),
+        ]
+    };
+    control.sessions().iter().map(row).collect()
+}
+
+fn queues(control: &Control) -> Vec<Vec<Value>> {
+    let terms = control.terms();
+    let (rate_bps, waiting) = control.low_class.pressure();
+    let in_low = control.sessions().iter().filter(|live| live.is_low()).count();
+    let low = vec![
+        Value::text("low class"),
+        Value::Null,
+        Value::count(waiting),
+        Value::count(in_low),
+        Value::count(rate_bps),
+        Value::text("bytes/s"),
+    ];
+    let limited = terms.state.pools().iter().filter_map(|(name, pool)| Some((name, pool.max_active?)));
+    let turns = limited.map(|(name, most)| {
+        let (active, waiting) = control.pools.get(name).turns.counts();
+        vec![
+            Value::text("turns"),
+            Value::text(name),
+            Value::count(waiting),
+            Value::count(active),
+            Value::count(most),
+            Value::text("statements"),
+        ]
+    });
+    turns.chain([low]).collect()
+}
+
+/// Which allowance binds each pool of the low class. (A governor that watches a queue will add its own to these.)
+fn governor(control: &Control) -> Vec<Vec<Value>> {
+    let terms = control.terms();
+    let class = Allowance { by: LowPriorityBandwidth::NAME.to_owned(), rate_bps: control.low_class.pressure().0 };
+    let low = terms.state.pools().iter().filter(|(_, pool)| pool.priority == Priority::Low);
+    let row = |(name, pool): (&String, &backwater_flow::Pool)| {
+        let own =
+            pool.bandwidth_bps.map(|rate_bps| Allowance { by: format!("bandwidth of pool {}", quote(name)), rate_bps });
+        let binding = Allowance::binding(own.into_iter().chain([class.clone()]))?;
+        let what = binding.told_of(name);
+        Some(vec![
+            Value::text(name),
+            Value::real(Some(mb(binding.rate_bps))),
+            Value::text(binding.by),
+            Value::text(what),
+        ])
+    };
+    low.filter_map(row).collect()
+}
+
+fn events(control: &Control) -> Vec<Vec<Value>> {
+    let (now, wall) = (clock::now(), Timestamp::now());
+    let row = |event: backwater_model::Event| {
+        let at = wall.checked_sub((now - event.at).0.microseconds());
+        let kind = format!("{:?}", event.kind).to_lowercase();
+        vec![at.map_or(Value::Null, Value::Time), Value::text(kind), Value::text(event.message)]
+    };
+    control.events().into_iter().map(row).collect()
+}
+
+fn stats(control: &Control) -> Vec<Vec<Value>> {
+    let counters = &control.counters;
+    let (sessions, now) = (control.sessions(), clock::now());
+    let sum =
+        |of: fn(&super::super::live::Glimpse) -> u64| sessions.iter().map(|live| of(&live.glimpse(now))).sum::<u64>();
+    let rows = [
+        ("sessions", sessions.len() as u64),
+        ("sessions_low", sessions.iter().filter(|live| live.is_low()).count() as u64),
+        ("sessions_since_start", counters.connections.load(Ordering::Relaxed)),
+        ("refused_since_start", counters.refused.load(Ordering::Relaxed)),
+        ("cancels_since_start", counters.cancels.load(Ordering::Relaxed)),
+        ("moves_since_start", counters.moves.load(Ordering::Relaxed)),
+        ("reloads_since_start", counters.reloads.load(Ordering::Relaxed)),
+        ("statements_of_living_sessions", sum(|glimpse| glimpse.statements)),
+        ("to_clients_bytes_of_living_sessions", sum(|glimpse| glimpse.down_bytes)),
+        ("to_servers_bytes_of_living_sessions", sum(|glimpse| glimpse.up_bytes)),
+    ];
+    rows.into_iter().map(|(name, value)| vec![Value::text(name), Value::count(value)]).collect()
+}
+
+fn config(control: &Control) -> Vec<Vec<Value>> {
+    let terms = control.terms();
+    let listed =
+        |addresses: &[super::super::Address]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let limits = &terms.limits;
+    let mut rows = vec![
+        ("listen", listed(&terms.listen)),
+        ("server", terms.server.to_string()),
+        ("max_connections", limits.max_connections.to_string()),
+        ("login_timeout_s", limits.login_timeout_s.to_string()),
+        ("connect_timeout_s", limits.connect_timeout_s.to_string()),
+        ("drain_timeout_s", limits.drain_timeout_s.to_string()),
+        ("idle_timeout_s", limits.idle_timeout_s.to_string()),
+        ("workers", limits.workers.to_string()),
+        ("state_file", terms.state_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default()),
+    ];
+    if let Some(admin) = &terms.admin {
+        rows.push(("admin.database", admin.database.clone()));
+        rows.push(("admin.listen", listed(&admin.listen)));
+        rows.push(("admin.users", admin.users.keys().cloned().collect::<Vec<_>>().join(", ")));
+    }
+    let bandwidth = literal(&terms.state.low_priority_bandwidth().literal());
+    let rows = rows.into_iter().map(|(name, value)| vec![Value::text(name), Value::Text(value)]);
+    rows.chain([vec![Value::text(LowPriorityBandwidth::NAME), bandwidth]]).collect()
+}

@@ -1,0 +1,81 @@
+//! What the console changed, kept over restarts: one file beside the configuration, replaced as a whole, so that it is
+//! always the old one or the new one. It also holds the configuration's rules as they stood, so that what is edited there
+//! later counts again ([`StateForm::merged`]).
+
+use crate::GateError;
+use backwater_flow::{State, StateForm};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// What people find when they open it.
+const HEAD: &str = "# Rules, pools and users as they were changed on the console. Written by backwater proxy: change the\n\
+                    # configuration or use the console instead. A thing that is edited in the configuration counts again.\n";
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Kept {
+    /// The configuration's own, as they stood when this was written.
+    #[serde(default)]
+    configured: StateForm,
+    /// What was in force.
+    #[serde(default)]
+    in_force: StateForm,
+}
+
+/// What is in force from the beginning: the configuration's own and what was kept.
+pub(super) fn restored(path: &Path, configured: &StateForm) -> Result<StateForm, GateError> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(configured.clone()),
+        Err(source) => return Err(GateError::Read { path: path.to_owned(), source }),
+    };
+    let kept: Kept =
+        toml::from_str(&text).map_err(|source| GateError::Parse { path: path.to_owned(), source: Box::new(source) })?;
+    Ok(StateForm::merged(&kept.configured, &kept.in_force, configured))
+}
+
+/// Keeps what is in force now. Returns when it is on disk.
+pub(super) fn keep(path: &Path, configured: &StateForm, state: &State) -> io::Result<()> {
+    let kept = Kept { configured: configured.clone(), in_force: StateForm::from(state.clone()) };
+    let text = toml::to_string(&kept).map_err(io::Error::other)?;
+    let next = path.with_extension("new");
+    let mut file = File::create(&next)?;
+    file.write_all(HEAD.as_bytes())?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&next, path)?;
+    // The name is on disk only when its directory is.
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_flow::statement::parse;
+
+    #[test]
+    fn what_the_console_changed_is_there_again_and_the_configuration_can_be_edited() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.toml");
+        let form = |text: &str| toml::from_str::<StateForm>(text).unwrap();
+        let configured = form("[pools.a]\nweight = 1\n[pools.b]\nweight = 1\n");
+        assert_eq!(restored(&path, &configured).unwrap(), configured);
+        let mut state = State::try_from(configured.clone()).unwrap();
+        let sql = "CREATE EXCEPT RULE r WITH (rows=5); ALTER RESOURCE POOL a WITH (weight=7, except_rule='r'); \
+                   ALTER USER u RESOURCE POOL a; SET low_priority_bandwidth='1500kB'";
+        parse(sql).unwrap().iter().for_each(|statement| assert!(state.apply(statement).unwrap()));
+        keep(&path, &configured, &state).unwrap();
+        let again = State::try_from(restored(&path, &configured).unwrap()).unwrap();
+        assert_eq!(again, state);
+        let edited = form("[pools.a]\nweight = 1\n[pools.b]\nweight = 9\n");
+        let again = State::try_from(restored(&path, &edited).unwrap()).unwrap();
+        assert_eq!((again.pools()["a"].weight, again.pools()["b"].weight), (7, 9));
+        assert_eq!(again.pool_of("u"), "a");
+        std::fs::write(&path, "in_force = 5").unwrap();
+        assert!(restored(&path, &configured).unwrap_err().to_string().contains("state.toml"));
+    }
+}

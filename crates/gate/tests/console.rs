@@ -1,0 +1,225 @@
+//! The console by psql and by a driver: the article's statements as they stand, what is shown, and who is refused.
+#![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs, dead_code)]
+
+mod server;
+
+use backwater_gate::proxy::{Proxy, ProxyConfig};
+use server::{complaint, psql, text};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use tokio_postgres::{NoTls, SimpleQueryMessage};
+
+const ADMIN: &str = "[admin]\nlisten = '127.0.0.1:0'\nusers = { dba = 'open sesame' }\n";
+
+/// The article's three statements, and the setting, as they stand.
+const ARTICLE: &str = "CREATE EXCEPT RULE bandwidth_rule1 WITH (bandwidth=128, elapsedtime=60, action='penalty');
+    CREATE RESOURCE POOL rp1 WITH (except_rule='bandwidth_rule1');
+    CREATE USER user1 RESOURCE POOL 'rp1' PASSWORD 'Gauss_234';
+    SET low_priority_bandwidth = 256;";
+
+struct Console {
+    proxy: Proxy,
+    /// On the proxy's own address.
+    port: u16,
+    /// On an address of the console's own.
+    own_port: u16,
+    state_file: PathBuf,
+    path: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+fn port_of(address: &backwater_gate::proxy::Address) -> u16 {
+    address.to_string().rsplit(':').next().unwrap().parse().unwrap()
+}
+
+fn written(more: &str) -> String {
+    // Nobody is asked for a server before a session begins.
+    format!("listen = '127.0.0.1:0'\nserver = '127.0.0.1:1'\nstate_file = 'state.toml'\n{more}")
+}
+
+fn console(more: &str) -> Console {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("proxy.toml");
+    std::fs::write(&path, written(more)).unwrap();
+    let proxy = Proxy::start(&ProxyConfig::load(&path).unwrap()).unwrap();
+    let (port, own_port) = (port_of(&proxy.addresses()[0]), proxy.console_addresses().first().map_or(0, port_of));
+    Console { proxy, port, own_port, state_file: dir.path().join("state.toml"), path, _dir: dir }
+}
+
+fn ask(port: u16, sql: &str) -> Command {
+    let mut command = psql("127.0.0.1", port, sql);
+    command.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "open sesame");
+    // The server's address leads nowhere: a request for encryption cannot be answered by it.
+    command.env("PGSSLMODE", "disable").env("PGGSSENCMODE", "disable");
+    command
+}
+
+fn has_psql() -> bool {
+    let found = Command::new("psql").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !found {
+        eprintln!("skipped: needs psql");
+    }
+    found
+}
+
+#[test]
+fn the_articles_statements_run_as_they_stand_in_psql() {
+    if !has_psql() {
+        return;
+    }
+    let console = console(ADMIN);
+    let output = ask(console.port, ARTICLE).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("the password was ignored"));
+    let shown = |sql: &str| text(&ask(console.own_port, sql).output().unwrap());
+    assert_eq!(shown("SHOW USERS"), "user1|rp1");
+    assert_eq!(shown("SHOW low_priority_bandwidth"), "256");
+    assert_eq!(shown("SHOW RULES"), "bandwidth_rule1|penalty|elapsedtime > 60 s and bandwidth > 128 MB/s|0|rp1|0|0|0|");
+    assert!(shown("SHOW POOLS").contains("rp1|high|1|bandwidth_rule1||||0|0|0|0"), "{}", shown("SHOW POOLS"));
+    for what in ["SESSIONS", "STATS", "CONFIG", "EVENTS", "QUEUES", "GOVERNOR"] {
+        shown(&format!("SHOW {what}"));
+    }
+    assert!(shown("SHOW EVENTS").contains("dba changed: CREATE USER user1 RESOURCE POOL rp1 PASSWORD '********'"));
+    assert!(shown("SHOW CONFIG").contains("server|127.0.0.1:1"));
+    let kept = std::fs::read_to_string(&console.state_file).unwrap();
+    assert!(kept.contains("bandwidth_rule1") && !kept.contains("Gauss_234"), "{kept}");
+}
+
+#[test]
+fn a_statement_that_cannot_be_done_changes_nothing_and_says_where() {
+    if !has_psql() {
+        return;
+    }
+    let console = console(ADMIN);
+    let told = |sql: &str| complaint(&ask(console.port, sql).output().unwrap());
+    let twice = "CREATE RESOURCE POOL a; CREATE RESOURCE POOL a";
+    assert!(told(twice).contains("resource pool a exists already"));
+    let typo = told("CREATE EXCEPT RULE r WITH (bandwith=5)");
+    assert!(typo.contains("unknown attribute 'bandwith'") && typo.contains("^"), "psql points at it: {typo}");
+    assert!(told("SET low_priority_bandwidth = 'auto'").contains("set a rate"));
+    assert!(told("SELECT 1").contains("CREATE, ALTER, DROP, SET, SHOW"));
+    assert_eq!(text(&ask(console.port, "SHOW RULES").output().unwrap()), "");
+    assert!(!text(&ask(console.port, "SHOW POOLS").output().unwrap()).contains("a|"));
+    assert!(!console.state_file.exists());
+}
+
+#[test]
+fn strangers_and_wrong_passwords_are_refused() {
+    if !has_psql() {
+        return;
+    }
+    let here = console(ADMIN);
+    let wrong = complaint(&ask(here.port, "SHOW POOLS").env("PGPASSWORD", "open").output().unwrap());
+    assert!(wrong.contains("password authentication failed for user dba"), "{wrong}");
+    let nobody = complaint(&ask(here.own_port, "SHOW POOLS").env("PGUSER", "nobody").output().unwrap());
+    assert!(nobody.contains("password authentication failed for user nobody"), "{nobody}");
+    let elsewhere = console("[admin]\nfrom = ['10.9.8.7']\nusers = { dba = 'open sesame' }\n");
+    let stranger = complaint(&ask(elsewhere.port, "SHOW POOLS").output().unwrap());
+    assert!(stranger.contains("the console takes no connections from 127.0.0.1"), "{stranger}");
+    let none = console("");
+    let other = complaint(&ask(none.port, "SHOW POOLS").output().unwrap());
+    assert!(other.contains("the server at 127.0.0.1:1 cannot be reached"), "a database like any other: {other}");
+}
+
+fn connect(console: &Console) -> (tokio::runtime::Runtime, tokio_postgres::Client) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let config = format!("host=127.0.0.1 port={} user=dba password='open sesame' dbname=backwater", console.port);
+    let (client, connection) = runtime.block_on(async {
+        let mut config: tokio_postgres::Config = config.parse().unwrap();
+        config.ssl_mode(tokio_postgres::config::SslMode::Disable).connect(NoTls).await.unwrap()
+    });
+    runtime.spawn(connection);
+    (runtime, client)
+}
+
+#[test]
+fn a_driver_gets_typed_rows_by_the_extended_protocol() {
+    let console = console(ADMIN);
+    let (runtime, client) = connect(&console);
+    runtime.block_on(async {
+        for statement in ARTICLE.split(';').filter(|text| !text.trim().is_empty()) {
+            assert_eq!(client.execute(statement, &[]).await.unwrap(), 0);
+        }
+        let pools = client.query("SHOW POOLS", &[]).await.unwrap();
+        let rp1 = pools.iter().find(|row| row.get::<_, &str>("name") == "rp1").unwrap();
+        assert_eq!((rp1.get::<_, i64>("weight"), rp1.get::<_, Option<i64>>("max_active")), (1, None));
+        let prepared = client.prepare("SHOW STATS").await.unwrap();
+        for _ in 0..2 {
+            assert!(client.query(&prepared, &[]).await.unwrap().len() > 5);
+        }
+        let sessions = client.query_one("SHOW CONFIG", &[]).await;
+        assert!(sessions.is_err(), "it has more rows than one");
+        let wrong = client.query("SHOW NOTHING", &[]).await.unwrap_err();
+        assert_eq!(wrong.code().unwrap().code(), "42601");
+        let missing = client.execute("DROP RESOURCE POOL nowhere", &[]).await.unwrap_err();
+        assert_eq!(missing.code().unwrap().code(), "42704");
+        let simple = client.simple_query("SHOW USERS; SHOW low_priority_bandwidth").await.unwrap();
+        let rows = simple.iter().filter(|message| matches!(message, SimpleQueryMessage::Row(_)));
+        assert_eq!(rows.count(), 2);
+        assert!(client.simple_query("").await.is_ok());
+    });
+}
+
+#[test]
+fn a_reload_changes_what_the_file_says_and_keeps_what_the_console_said() {
+    let console = console(&format!("[pools.a]\nweight = 1\n{ADMIN}"));
+    let (runtime, client) = connect(&console);
+    runtime.block_on(client.batch_execute("ALTER RESOURCE POOL a WITH (weight=7); CREATE RESOURCE POOL b")).unwrap();
+    let more = format!("[pools.c]\npriority = 'low'\n[pools.a]\nweight = 1\n[limits]\nmax_connections = 5\n{ADMIN}");
+    std::fs::write(&console.path, written(&more)).unwrap();
+    assert_eq!(console.proxy.reload(&ProxyConfig::load(&console.path).unwrap()).unwrap(), Vec::<&str>::new());
+    let weights = || {
+        let rows = runtime.block_on(client.query("SHOW POOLS", &[])).unwrap();
+        rows.iter().map(|row| (row.get::<_, String>(0), row.get::<_, i64>(2))).collect::<Vec<_>>()
+    };
+    let pool = |name: &str, weight: i64| (name.to_owned(), weight);
+    assert_eq!(weights(), [pool("a", 7), pool("b", 1), pool("c", 1), pool("default", 1)]);
+    // A typo: everything stays as it is, and the error says where.
+    std::fs::write(&console.path, written("[pools.c]\nwieght = 1\n")).unwrap();
+    let typo = ProxyConfig::load(&console.path).unwrap_err().to_string();
+    assert!(typo.contains("unknown attribute 'wieght'"), "{typo}");
+    assert_eq!(weights().len(), 4);
+    // Another proxy, after this one: the same.
+    std::fs::write(&console.path, written(&more)).unwrap();
+    let again = ProxyConfig::load(&console.path).unwrap();
+    assert_eq!(again.state.pools()["a"].weight, 7);
+    assert!(again.state.pools().contains_key("b") && again.state.pools().contains_key("c"));
+}
+
+#[test]
+fn malformed_messages_end_a_visit_and_nothing_else() {
+    use std::io::{Read, Write};
+    let console = console(ADMIN);
+    for garbage in [&b"p\0\0\0\x08abcd"[..], b"Q\0\0\0\x05\0", b"p\x7f\xff\xff\xff", b"\0\0\0\0\0\0\0\0"] {
+        let mut raw = std::net::TcpStream::connect(("127.0.0.1", console.own_port)).unwrap();
+        raw.write_all(b"\0\0\0\x12\0\x03\0\0user\0dba\0\0").unwrap();
+        raw.write_all(garbage).unwrap();
+        let mut said = Vec::new();
+        raw.read_to_end(&mut said).unwrap();
+        assert!(String::from_utf8_lossy(&said).contains("FATAL"), "{garbage:?}");
+    }
+    let (runtime, client) = connect(&console);
+    assert!(!runtime.block_on(client.query("SHOW STATS", &[])).unwrap().is_empty());
+}
+
+#[test]
+fn a_load_balancer_says_whose_connections_it_passes_on_and_nobody_else_does() {
+    use std::io::{Read, Write};
+    let said = |more: &str, header: &[u8]| {
+        let console = console(&format!("{more}{ADMIN}"));
+        let mut raw = std::net::TcpStream::connect(("127.0.0.1", console.port)).unwrap();
+        raw.write_all(header).unwrap();
+        raw.write_all(b"\0\0\0\x25\0\x03\0\0user\0dba\0database\0backwater\0\0").unwrap();
+        raw.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut said = Vec::new();
+        raw.read_to_end(&mut said).unwrap();
+        String::from_utf8_lossy(&said).into_owned()
+    };
+    let trusted = "proxy_protocol_from = ['127.0.0.1']\n";
+    let stranger = said(trusted, b"PROXY TCP4 192.0.2.1 192.0.2.2 4000 5432\r\n");
+    assert!(stranger.contains("the console takes no connections from 192.0.2.1"), "{stranger}");
+    assert!(said(trusted, b"PROXY TCP4 127.0.0.1 192.0.2.2 4000 5432\r\n").contains("SCRAM-SHA-256"));
+    assert!(said(trusted, b"").contains("does not begin with a PROXY header"));
+    let untrusted = said("", b"PROXY TCP4 127.0.0.1 192.0.2.2 4000 5432\r\n");
+    assert!(untrusted.contains("the first packet says"), "{untrusted}");
+}
