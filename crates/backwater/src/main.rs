@@ -52,6 +52,11 @@ enum Command {
     Ash(commands::ash::Arguments),
     /// Stand between clients and a PostgreSQL server, and hold low-priority work
     Proxy(commands::proxy::Arguments),
+    /// Slow a running query from outside, by its server's own socket
+    Attach(commands::attach::Arguments),
+    /// The helper of `attach`
+    #[command(hide = true)]
+    AttachGuardian(commands::attach::GuardianArguments),
     /// Experiments on real servers: list, show, run, compare, blind, clean
     Lab(commands::lab::Arguments),
     /// What this host and this role allow, and what each missing privilege costs
@@ -74,6 +79,8 @@ fn main() -> ExitCode {
         Command::Top(arguments) => commands::top::run(&arguments),
         Command::Ash(arguments) => commands::ash::run(&arguments),
         Command::Proxy(arguments) => commands::proxy::run(&arguments),
+        Command::Attach(arguments) => commands::attach::run(&arguments),
+        Command::AttachGuardian(arguments) => commands::attach::guardian(&arguments),
         Command::Lab(arguments) => commands::lab::run(arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Export(arguments) => commands::export::run(&arguments),

@@ -2,6 +2,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod ash;
+pub(crate) mod attach;
 pub(crate) mod check;
 pub(crate) mod compare;
 pub(crate) mod demo;

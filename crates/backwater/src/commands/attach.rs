@@ -1,0 +1,244 @@
+//! `backwater attach`: slow a running query from outside, by the pacing rate of its server's own socket.
+
+mod rules;
+mod server;
+
+use crate::{signals, terminal, when};
+use anyhow::{Context, bail};
+use backwater_flow::rule::{Action, Rule};
+use backwater_gate::attach::{self, AttachError, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates};
+use backwater_model::{Bytes, BytesPerSecond};
+use clap::Args;
+use rustix::thread::CapabilitySet;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Slow a running query from outside: its server's own socket gets a pacing rate, and nothing stands in the data path
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  backwater attach postgres:///shop --pid 4711 --rate 20MB               one session, until Ctrl-C or its end
+  backwater attach postgres:///shop --pid 4711 --pid 4712 --class-rate 50MB     together no more than that
+  backwater attach postgres:///shop --rule \"bandwidth=128, elapsedtime=60, action='penalty'\" --class-rate 64MB
+  backwater attach --socket 10.0.0.7:51234 --rate 20MB                    any TCP server's connection with that client
+  backwater attach postgres:///shop --pid 4711 --rate 20MB --dry-run      what would be done
+
+Runs on the server's host and needs root there (CAP_SYS_PTRACE). Every rate is put back at the end, also when this
+program is killed. What it cannot slow: what clients send (bulk loads, big UPDATEs), and clients that came by a Unix
+socket; `backwater proxy` reaches those.")]
+pub(crate) struct Arguments {
+    /// The PostgreSQL server whose sessions are meant: postgres://… or a libpq connection string
+    #[arg(required_unless_present = "socket", conflicts_with = "socket")]
+    target: Option<String>,
+    /// A session's process id, as in pg_stat_activity; may be given again
+    #[arg(long, value_name = "N", conflicts_with_all = ["rule", "socket"])]
+    pid: Vec<i32>,
+    /// The client's address and port, of a connection with any TCP server on this host; may be given again
+    #[arg(long, value_name = "CLIENT:PORT")]
+    socket: Vec<SocketAddr>,
+    /// Whom to slow: attributes as of CREATE EXCEPT RULE, with the action named, or the whole statement; may be given again
+    #[arg(long, value_name = "RULE", value_parser = rules::parse)]
+    rule: Vec<(String, Rule)>,
+    /// Rules look at this user's sessions only; may be given again
+    #[arg(long, value_name = "NAME", requires = "rule")]
+    user: Vec<String>,
+    /// Rules look at sessions of this application_name only; may be given again
+    #[arg(long, value_name = "NAME", requires = "rule")]
+    application: Vec<String>,
+    /// Bytes a second for each, such as 20MB
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    rate: Option<u64>,
+    /// Bytes a second for all of them together, divided by what each has to send
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    class_rate: Option<u64>,
+    /// How often to look, such as 250ms
+    #[arg(long, value_name = "TIME", value_parser = when::some_seconds, default_value = "500ms")]
+    interval: f64,
+    /// How long [default: until Ctrl-C, or until all named connections have ended]
+    #[arg(long = "for", value_name = "TIME", value_parser = when::some_seconds)]
+    seconds: Option<f64>,
+    /// Say what would be done, and do nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// What rules decide as JSON Lines
+    #[arg(long)]
+    json: bool,
+}
+
+/// Slower than this a session would seem dead.
+const LEAST_RATE: u64 = 16 << 10;
+
+/// `20MB`, `20MB/s`, in powers of 1024, as in statements.
+fn rate(text: &str) -> Result<u64, String> {
+    let bytes: Bytes = text.trim().trim_end_matches("/s").parse().map_err(|error| format!("{error}"))?;
+    if bytes.0 < LEAST_RATE {
+        Err("the least is 16KB: below, a session would seem dead".to_owned())
+    } else {
+        Ok(bytes.0)
+    }
+}
+
+/// The helper of `attach`; started by it.
+#[derive(Args)]
+pub(crate) struct GuardianArguments {}
+
+/// Serves the master at the other end of standard input.
+pub(crate) fn guardian(_: &GuardianArguments) -> anyhow::Result<ExitCode> {
+    let input = std::io::stdin().as_fd().try_clone_to_owned().context("cannot use standard input")?;
+    rustix::net::getsockname(&input).context("this is started by `backwater attach`, not by hand")?;
+    attach::guard(UnixStream::from(input), &state_dir()?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where journals of changes lie: BACKWATER_STATE_DIR, or the usual place.
+fn state_dir() -> anyhow::Result<PathBuf> {
+    match std::env::var_os("BACKWATER_STATE_DIR") {
+        Some(dir) => Ok(PathBuf::from(dir)),
+        None => Ok(backwater_undo::default_state_dir()?),
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let rates = arguments.rates()?;
+    let guardian = start_guardian()?;
+    tell(guardian.put_right(), "of an earlier run");
+    // Before the first thread: rights belong to threads. What needs them is the guardian's.
+    attach::drop_rights(CapabilitySet::empty()).context("cannot give up rights")?;
+    let cancel = signals::cancel_flag()?;
+    let mut hold = Hold::new(guardian, rates);
+    let done = match &arguments.rule[..] {
+        [] => by_name(arguments, &mut hold, &cancel),
+        found => rules::run(arguments, found, &mut hold, &cancel),
+    };
+    let ended = done.as_ref().err().is_some_and(|error| matches!(error.downcast_ref(), Some(AttachError::Ended(_))));
+    if ended {
+        // A new one puts right what the old one left.
+        tell(start_guardian()?.put_right(), "that the guardian left");
+        return done;
+    }
+    for paced in hold.paced() {
+        terminal::note(&let_go(paced));
+    }
+    let put_back = hold.finish()?;
+    tell(&put_back, "");
+    if put_back.left.is_empty() { done } else { done.and(Ok(ExitCode::from(2))) }
+}
+
+fn start_guardian() -> anyhow::Result<Guardian> {
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    command.arg("attach-guardian");
+    Ok(Guardian::start(command)?)
+}
+
+fn tell(put_back: &PutBack, whose: &str) {
+    if put_back.count > 0 {
+        terminal::note(&format!("put back: {} {whose}", counted(put_back.count, "change")));
+    }
+    for left in &put_back.left {
+        terminal::note(&format!("could not be put back: {left}"));
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+impl Arguments {
+    fn rates(&self) -> anyhow::Result<Rates> {
+        let rates = Rates { each_bps: self.rate, class_bps: self.class_rate };
+        let slows = self.rule.is_empty() || self.rule.iter().any(|(_, rule)| rule.action == Action::Penalty);
+        if slows && rates.each_bps.is_none() && rates.class_bps.is_none() {
+            bail!("how fast may they send? give --rate for each of them, or --class-rate for all together");
+        }
+        if self.socket.is_empty() && self.pid.is_empty() && self.rule.is_empty() {
+            bail!("whom to slow? give --pid for a session, or --rule for whoever it matches");
+        }
+        Ok(rates)
+    }
+
+    /// Whether it is time to end.
+    fn is_over(&self, begun: Instant, cancel: &AtomicBool) -> bool {
+        cancel.load(Ordering::SeqCst) || self.seconds.is_some_and(|seconds| begun.elapsed().as_secs_f64() >= seconds)
+    }
+}
+
+/// Sockets that were named, until they end or somebody wants to end.
+fn by_name(arguments: &Arguments, hold: &mut Hold, cancel: &AtomicBool) -> anyhow::Result<ExitCode> {
+    let named = named_sockets(arguments, hold.guardian())?;
+    for socket in named {
+        if arguments.dry_run {
+            terminal::note(&format!("would hold {}", described(&socket)));
+            continue;
+        }
+        hold.add(now(), socket)?;
+    }
+    if arguments.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    for paced in hold.paced() {
+        let rate = BytesPerSecond(paced.granted_bps as f64);
+        terminal::note(&format!("holding {} at {rate}; Ctrl-C puts it back", described(&paced.named)));
+    }
+    let begun = Instant::now();
+    while !hold.paced().is_empty() && !arguments.is_over(begun, cancel) {
+        for gone in hold.look(now())? {
+            terminal::note(&let_go(&gone));
+        }
+        pause(arguments.interval, cancel);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn named_sockets(arguments: &Arguments, guardian: &mut Guardian) -> anyhow::Result<Vec<Named>> {
+    let mut named = Vec::new();
+    for peer in &arguments.socket {
+        let FoundSockets { tcp, .. } = guardian.find_peer(*peer)?;
+        if tcp.is_empty() {
+            bail!(
+                "no process on this host has a connection with {peer}; it must be the client's own address and port as \
+                 the server sees them (`ss -tnp` lists them)"
+            );
+        }
+        named.extend(tcp);
+    }
+    if let (Some(target), false) = (&arguments.target, arguments.pid.is_empty()) {
+        let mut server = server::Server::connect(target)?;
+        for pid in &arguments.pid {
+            named.push(server.socket_of(*pid, guardian)?);
+        }
+    }
+    Ok(named)
+}
+
+/// `postgres: etl shop 10.0.0.7(51234) SELECT (process 4711, client 10.0.0.7:51234)`.
+fn described(named: &Named) -> String {
+    format!("{} (process {}, client {})", named.title, named.socket.pid, named.socket.peer)
+}
+
+fn let_go(paced: &Paced) -> String {
+    let sent = Bytes(paced.sent_bytes);
+    let mean = paced.mean_bps().map_or_else(String::new, |bps| format!(", {} in the mean", BytesPerSecond(bps)));
+    format!("let go {}: {sent} sent while held{mean}", described(&paced.named))
+}
+
+/// CLOCK_BOOTTIME, as everywhere.
+fn now() -> backwater_model::Moment {
+    backwater_probe::now()
+}
+
+/// Waits for the next look, and not longer than somebody wants to end.
+fn pause(seconds: f64, cancel: &AtomicBool) {
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    while !cancel.load(Ordering::SeqCst) {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(Duration::from_millis(50)));
+    }
+}

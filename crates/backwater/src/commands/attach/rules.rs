@@ -1,0 +1,231 @@
+//! Whoever a rule matches: looked at again and again, judged, slowed, and let go when the statement ends.
+
+use super::server::{Server, Session};
+use super::{Arguments, described, let_go, now, pause};
+use crate::terminal;
+use anyhow::bail;
+use backwater_flow::rule::{Action, Attribute, Decision, Rule, RuleOption, Step};
+use backwater_flow::statement::{self, Statement};
+use backwater_gate::attach::{Activity, AttachError, Hold, Named, Seen, Watch};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// Reads a rule: `bandwidth=128, action='penalty'`, or `CREATE EXCEPT RULE name WITH (…)`.
+pub(super) fn parse(text: &str) -> Result<(String, Rule), String> {
+    let whole = text.trim_start().get(..6).is_some_and(|word| word.eq_ignore_ascii_case("create"));
+    let statement = if whole { text.to_owned() } else { format!("CREATE EXCEPT RULE attached WITH ({text})") };
+    let mut parsed = statement::parse(&statement).map_err(|error| format!("{error} (in: {statement})"))?;
+    let (name, options) = match (parsed.pop(), parsed.is_empty()) {
+        (Some(Statement::CreateRule { name, options }), true) => (name, options),
+        _ => return Err("one rule is wanted: attributes, or one CREATE EXCEPT RULE name WITH (…)".to_owned()),
+    };
+    // The statement's default is to abort: what slows and what ends queries must not differ by a forgotten word.
+    if !whole && !options.iter().any(|option| matches!(option, RuleOption::Action(_))) {
+        return Err("say what the rule does: action='penalty' (slow), 'abort' or 'dryrun'".to_owned());
+    }
+    let mut rule = Rule::default();
+    options.iter().for_each(|option| rule.set(option));
+    if !rule.thresholds.values().any(Option::is_some) {
+        return Err("the rule has no threshold in force, so that it would never match".to_owned());
+    }
+    Ok((name, rule))
+}
+
+/// Which session: process id and begin.
+type Key = (i32, i64);
+
+/// Looks, judges and acts until somebody wants to end.
+pub(super) fn run(
+    arguments: &Arguments,
+    rules: &[(String, Rule)],
+    hold: &mut Hold,
+    cancel: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
+    let Some(target) = &arguments.target else { bail!("a rule needs a server: give its address") };
+    let names: HashSet<_> = rules.iter().map(|(name, _)| name).collect();
+    if names.len() < rules.len() {
+        bail!("two rules have the same name: give each as a whole CREATE EXCEPT RULE statement with its own");
+    }
+    let server = Server::connect(target)?;
+    let in_force = |rule: &Rule| -> Vec<Attribute> {
+        rule.thresholds.iter().filter(|(_, threshold)| threshold.is_some()).map(|(attribute, _)| *attribute).collect()
+    };
+    let wanted: BTreeSet<Attribute> = rules.iter().flat_map(|(_, rule)| in_force(rule)).collect();
+    for attribute in &wanted {
+        if let Some(why) = server.unseen(*attribute) {
+            bail!("no rule of attach mode can look at {attribute} here: {why}");
+        }
+    }
+    let mut looked = Looked { server, wanted, sockets: HashMap::new(), watch: Watch::new() };
+    terminal::note(&format!("watching for {}; Ctrl-C puts everything back", super::counted(rules.len(), "rule")));
+    let begun = Instant::now();
+    while !arguments.is_over(begun, cancel) {
+        for gone in hold.look(now())? {
+            terminal::note(&let_go(&gone));
+        }
+        let sessions = looked.sessions(arguments)?;
+        let activities = looked.read(&sessions, hold)?;
+        for (key, decision) in looked.watch.look(now(), &activities, rules) {
+            tell(&decision, arguments)?;
+            if !arguments.dry_run {
+                let session = sessions.iter().find(|session| looked_key(session) == key);
+                looked.act(key, &decision, session, hold)?;
+            }
+        }
+        pause(arguments.interval, cancel);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(decision: &Decision, arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.json {
+        return terminal::print(&serde_json::to_string(&decision.event("attach"))?);
+    }
+    let dry = if arguments.dry_run { " (dry run: nothing is done)" } else { "" };
+    terminal::print(&format!("{decision}{dry}"))
+}
+
+fn looked_key(session: &Session) -> Key {
+    (session.activity.pid, session.activity.began_us)
+}
+
+/// The server and what is remembered of its sessions.
+struct Looked {
+    server: Server,
+    wanted: BTreeSet<Attribute>,
+    /// The socket of each session, or why there is none.
+    sockets: HashMap<Key, Result<Named, String>>,
+    watch: Watch,
+}
+
+impl Looked {
+    /// The sessions that the rules look at. Who waits for whom matters for all of them.
+    fn sessions(&mut self, arguments: &Arguments) -> anyhow::Result<Vec<Session>> {
+        let mut sessions = self.server.sessions(&self.wanted)?;
+        let is_meant = |wanted: &[String], found: &str| wanted.is_empty() || wanted.iter().any(|name| name == found);
+        sessions.retain(Session::is_clients);
+        for session in &mut sessions {
+            let meant = is_meant(&arguments.user, &session.activity.user)
+                && is_meant(&arguments.application, &session.application);
+            // One that is not meant has no statement that could be judged, and may still wait for one that has.
+            session.activity.active &= meant;
+        }
+        let here: HashSet<Key> = sessions.iter().map(looked_key).collect();
+        self.sockets.retain(|key, _| here.contains(key));
+        Ok(sessions)
+    }
+
+    /// What the host shows of the active ones.
+    fn read(&mut self, sessions: &[Session], hold: &mut Hold) -> anyhow::Result<Vec<(Activity, Seen)>> {
+        let mut asked = Vec::new();
+        for session in sessions.iter().filter(|session| session.activity.active) {
+            let key = looked_key(session);
+            if let std::collections::hash_map::Entry::Vacant(place) = self.sockets.entry(key) {
+                let found = match session.socket(hold.guardian()) {
+                    Err(error) if matches!(error.downcast_ref(), Some(AttachError::Ended(_))) => return Err(error),
+                    found => found.map_err(|error| error.to_string()),
+                };
+                place.insert(found);
+            }
+            if let Some(Ok(named)) = self.sockets.get(&key) {
+                asked.push((key, named.socket.clone()));
+            }
+        }
+        let readings = hold.guardian().read(asked.iter().map(|(_, socket)| socket.clone()).collect())?;
+        let seen: HashMap<Key, Seen> = asked
+            .into_iter()
+            .zip(readings)
+            .map(|((key, socket), reading)| {
+                let process = process(socket.pid);
+                (key, Seen { acked_bytes: reading.and_then(|reading| reading.info.acked_bytes), ..process })
+            })
+            .collect();
+        let with = |session: &Session| {
+            let seen = seen.get(&looked_key(session)).copied().unwrap_or_default();
+            (session.activity.clone(), seen)
+        };
+        Ok(sessions.iter().map(with).collect())
+    }
+
+    fn act(&mut self, key: Key, decision: &Decision, session: Option<&Session>, hold: &mut Hold) -> anyhow::Result<()> {
+        let socket = self.sockets.get(&key);
+        match (decision.action, decision.step) {
+            (Action::Penalty, Step::Began) => match socket {
+                Some(Ok(named)) => slow(named, session, hold)?,
+                Some(Err(why)) => terminal::note(&format!("cannot slow it: {why}")),
+                None => {}
+            },
+            (Action::Penalty, Step::Lifted(_)) => {
+                if let Some(Ok(named)) = socket
+                    && let Some(paced) = hold.release(named.socket.cookie)?
+                {
+                    terminal::note(&let_go(&paced));
+                }
+            }
+            (Action::Abort, Step::Began) => self.server.stop(key.0, false)?,
+            (Action::Abort, Step::Escalated) => self.server.stop(key.0, true)?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn slow(named: &Named, session: Option<&Session>, hold: &mut Hold) -> anyhow::Result<()> {
+    match hold.add(now(), named.clone()) {
+        Ok(()) => {
+            let age = session.and_then(|session| session.snapshot_age);
+            let vacuum = age.map_or_else(String::new, |age| {
+                format!("; its snapshot, {age} transactions old, holds back vacuum meanwhile")
+            });
+            terminal::note(&format!("holding {}{vacuum}", described(named)));
+        }
+        Err(error @ AttachError::Ended(_)) => return Err(error.into()),
+        Err(error) => terminal::note(&format!("cannot slow {}: {error}", described(named))),
+    }
+    Ok(())
+}
+
+/// Processor time and private memory of a process of this host.
+fn process(pid: i32) -> Seen {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    let ticks = |text: String| {
+        let fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(11).take(2);
+        fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()
+    };
+    let memory = |text: String| {
+        let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+        line.trim().trim_end_matches(" kB").parse::<f64>().ok()
+    };
+    Seen {
+        acked_bytes: None,
+        cpu_s: read("stat").and_then(ticks).map(|ticks| ticks as f64 / rustix::param::clock_ticks_per_second() as f64),
+        memory_bytes: read("status").and_then(memory).map(|kib| kib * 1024.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_rule_is_read_in_both_forms_and_never_ends_a_query_by_a_forgotten_word() {
+        let (name, rule) = parse("bandwidth=128, elapsedtime=60, action='penalty'").unwrap();
+        assert_eq!((name.as_str(), rule.action, rule.thresholds.len()), ("attached", Action::Penalty, 2));
+        let (name, rule) = parse("create except rule r1 with (bandwidth=128)").unwrap();
+        assert_eq!((name.as_str(), rule.action), ("r1", Action::Abort));
+        assert!(parse("bandwidth=128").unwrap_err().contains("action='penalty'"));
+        assert!(parse("bandwidth=-1, action='penalty'").unwrap_err().contains("never match"));
+        assert!(parse("create resource pool p with (weight=1)").unwrap_err().contains("one rule"));
+        assert!(parse("luck=7, action='abort'").unwrap_err().contains("unknown attribute 'luck'"));
+    }
+
+    #[test]
+    fn a_process_shows_what_it_used() {
+        let seen = process(i32::try_from(std::process::id()).unwrap());
+        assert!(seen.cpu_s.is_some() && seen.memory_bytes.unwrap() > 1e4, "{seen:?}");
+        assert_eq!(process(i32::MAX), Seen::default());
+    }
+}

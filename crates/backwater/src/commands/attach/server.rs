@@ -1,0 +1,183 @@
+//! The PostgreSQL server whose sessions are slowed: who they are, what they do, and which socket of this host is theirs.
+
+use anyhow::{Context, anyhow, bail};
+use backwater_flow::rule::Attribute;
+use backwater_gate::attach::{Activity, AttachError, Guardian, Named};
+use backwater_probe::postgres::{ConnInfo, connect_client};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use tokio::runtime::Runtime;
+use tokio_postgres::{Client, Row};
+
+/// A connection with the server.
+pub(super) struct Server {
+    runtime: Runtime,
+    client: Client,
+    version: i32,
+}
+
+/// One client session.
+pub(super) struct Session {
+    pub(super) activity: Activity,
+    pub(super) application: String,
+    /// Its client's address and port; None: it came by a Unix socket, or this role may not see.
+    pub(super) client: Option<SocketAddr>,
+    /// How many transactions old its snapshot is: vacuum keeps what is younger.
+    pub(super) snapshot_age: Option<i64>,
+    backend_type: Option<String>,
+    port: Option<i32>,
+}
+
+impl Server {
+    /// Connects.
+    pub(super) fn connect(target: &str) -> anyhow::Result<Server> {
+        let info = ConnInfo::parse(target, &|name| std::env::var(name).ok())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (client, version) = runtime.block_on(async {
+            let (client, task) = connect_client(&info).await?;
+            // Its end shows in the next query's error.
+            drop(tokio::spawn(task));
+            let row = client.query_one("SELECT current_setting('server_version_num')::int4", &[]).await?;
+            anyhow::Ok((client, row.get(0)))
+        })?;
+        Ok(Server { runtime, client, version })
+    }
+
+    /// Why an attribute cannot be judged on this server; None where it can.
+    pub(super) fn unseen(&self, attribute: Attribute) -> Option<String> {
+        match attribute {
+            Attribute::WalRate | Attribute::WalSize if self.version < 180_000 => {
+                Some("a server tells the WAL of a session from PostgreSQL 18 on".to_owned())
+            }
+            other if backwater_gate::attach::UNSEEN.contains(&other) => {
+                Some("it cannot be seen from outside; `backwater proxy` can".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Everybody's sessions but this program's own; figures that cost more only where a rule asks for them.
+    pub(super) fn sessions(&mut self, wanted: &BTreeSet<Attribute>) -> anyhow::Result<Vec<Session>> {
+        let wal = wanted.contains(&Attribute::WalRate) || wanted.contains(&Attribute::WalSize);
+        let sql = sql(wanted.contains(&Attribute::SpillSize), wal);
+        let rows = self.runtime.block_on(self.client.query(&sql, &[])).context("the server does not answer")?;
+        Ok(rows.iter().map(session).collect())
+    }
+
+    /// Cancels the statement of a session, or ends the session.
+    pub(super) fn stop(&mut self, pid: i32, whole_session: bool) -> anyhow::Result<()> {
+        let sql = if whole_session { "SELECT pg_terminate_backend($1)" } else { "SELECT pg_cancel_backend($1)" };
+        self.runtime.block_on(self.client.query_one(sql, &[&pid])).context("the server does not stop the session")?;
+        Ok(())
+    }
+
+    /// The socket of the session with this process id.
+    pub(super) fn socket_of(&mut self, pid: i32, guardian: &mut Guardian) -> anyhow::Result<Named> {
+        let sessions = self.sessions(&BTreeSet::new())?;
+        let Some(session) = sessions.iter().find(|session| session.activity.pid == pid) else {
+            bail!("the server has no session with process id {pid} (pg_stat_activity lists them)");
+        };
+        match session.backend_type.as_deref() {
+            Some("client backend") => {}
+            Some(other) => bail!("process {pid} is a {other}, not a client's session; it is left alone"),
+            None => bail!("this role may not see whose process {pid} is: GRANT pg_read_all_stats TO it"),
+        }
+        if let Some(age) = session.snapshot_age {
+            tracing::info!(
+                "the snapshot of process {pid} is {age} transactions old; slowed, it holds back vacuum for longer"
+            );
+        }
+        session.socket(guardian)
+    }
+}
+
+impl Session {
+    /// The socket on this host, by process id, or where that is another's (a server in a container) by the client's
+    /// address. The client's address must fit in any case.
+    pub(super) fn socket(&self, guardian: &mut Guardian) -> anyhow::Result<Named> {
+        let pid = self.activity.pid;
+        let Some(client) = self.client else {
+            bail!(match self.port {
+                Some(-1) => format!(
+                    "the client of process {pid} came by a Unix socket, where pacing has no effect; `backwater proxy` \
+                     reaches it"
+                ),
+                _ =>
+                    format!("this role may not see where the client of process {pid} is: GRANT pg_read_all_stats TO it"),
+            });
+        };
+        let fits = |named: &Named| named.socket.peer.port() == client.port() && named.socket.peer.ip() == client.ip();
+        let refused = match guardian.find_pid(pid) {
+            Ok(found) => match found.tcp.into_iter().find(fits) {
+                Some(named) => return Ok(named),
+                None => None,
+            },
+            Err(error @ AttachError::Ended(_)) => return Err(error.into()),
+            Err(error) => Some(error),
+        };
+        if let Some(named) = guardian.find_peer(client)?.tcp.into_iter().find(fits) {
+            return Ok(named);
+        }
+        Err(match refused {
+            Some(error) => error.into(),
+            None => {
+                anyhow!("no process on this host has the connection with {client}: run this on the server's own host")
+            }
+        })
+    }
+}
+
+/// One row a client session or walsender. Times as whole microseconds: what is the same stays the same.
+fn sql(spill: bool, wal: bool) -> String {
+    let spilled = match spill {
+        true => {
+            "(SELECT coalesce(sum(size), 0)::float8 FROM pg_catalog.pg_ls_tmpdir() \
+              WHERE name LIKE 'pgsql!_tmp' || a.pid || '.%' ESCAPE '!')"
+        }
+        false => "NULL::float8",
+    };
+    let wal = match wal {
+        true => "(SELECT wal_bytes::float8 FROM pg_catalog.pg_stat_get_backend_wal(a.pid))",
+        false => "NULL::float8",
+    };
+    format!(
+        "SELECT a.pid, (extract(epoch FROM a.backend_start) * 1e6)::int8, a.usename::text, a.state IN ('active', 'fastpath \
+         function call'), (extract(epoch FROM a.query_start) * 1e6)::int8, extract(epoch FROM clock_timestamp() - \
+         a.query_start)::float8, CASE WHEN a.wait_event_type = 'Lock' THEN pg_catalog.pg_blocking_pids(a.pid) ELSE \
+         '{{}}'::int4[] END, {spilled}, {wal}, a.application_name, host(a.client_addr), a.client_port, \
+         age(a.backend_xmin)::int8, a.backend_type FROM pg_catalog.pg_stat_activity a WHERE a.pid <> pg_backend_pid() AND \
+         coalesce(a.backend_type, 'client backend') IN ('client backend', 'walsender') /* backwater */"
+    )
+}
+
+fn session(row: &Row) -> Session {
+    let text = |at: usize| row.get::<_, Option<String>>(at);
+    let address = text(10).and_then(|text| text.parse::<IpAddr>().ok()).map(|ip| ip.to_canonical());
+    let port: Option<i32> = row.get(11);
+    let number = port.and_then(|port| u16::try_from(port).ok());
+    Session {
+        activity: Activity {
+            pid: row.get(0),
+            began_us: row.get::<_, Option<i64>>(1).unwrap_or_default(),
+            user: text(2).unwrap_or_default(),
+            active: row.get::<_, Option<bool>>(3).unwrap_or_default(),
+            statement_us: row.get(4),
+            elapsed_s: row.get(5),
+            blocked_by: row.get(6),
+            spill_bytes: row.get(7),
+            wal_bytes: row.get(8),
+        },
+        application: text(9).unwrap_or_default(),
+        client: address.zip(number).map(|(ip, port)| SocketAddr::new(ip, port)),
+        snapshot_age: row.get(12),
+        backend_type: text(13),
+        port,
+    }
+}
+
+impl Session {
+    /// Whether it is a client's, and not a standby's or a backup's.
+    pub(super) fn is_clients(&self) -> bool {
+        self.backend_type.as_deref() == Some("client backend")
+    }
+}

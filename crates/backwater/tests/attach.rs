@@ -1,0 +1,303 @@
+//! `backwater attach` as a whole program: on a real PostgreSQL that sends a large result over TCP, and on a server of
+//! another kind. Rates are measured at the client; that a socket is as before is asked of the kernel.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, dead_code)]
+
+#[path = "../../gate/tests/server/mod.rs"]
+mod server;
+
+use backwater_socket::by_peer;
+use server::{Server, psql, with_server};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const MIB: f64 = 1_048_576.0;
+/// Some gigabytes: more than any test reads.
+const FLOOD: &str = "COPY (SELECT repeat('x', 1000) FROM generate_series(1, 20000000)) TO STDOUT";
+
+fn is_root(name: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("skipped: {name}: needs root");
+    }
+    root
+}
+
+/// Ended with its owner, whatever happens.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `backwater attach` with a state directory of its own; stderr is read until a line says that it holds.
+fn attach(state: &Path, arguments: &[&str]) -> Running {
+    let mut child = command(state, arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut said = Vec::new();
+    while !said.last().is_some_and(|line: &String| line.starts_with("holding")) {
+        match lines.next() {
+            Some(line) => said.push(line.unwrap()),
+            None => panic!("it ended: {said:?}"),
+        }
+    }
+    // Somebody must read on, or it would be stopped by a full pipe or killed by a closed one.
+    std::thread::spawn(move || lines.for_each(drop));
+    Running(child)
+}
+
+fn command(state: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_backwater"));
+    command.arg("attach").args(arguments).env("BACKWATER_STATE_DIR", state).env("PGPASSWORD", server::PASSWORD);
+    command
+}
+
+/// Bytes a second that come within `span`, once `settle` has passed.
+fn rate(from: &mut impl Read, settle: Duration, span: Duration) -> f64 {
+    let mut buffer = vec![0; 1 << 18];
+    let mut read_for = |time: Duration| {
+        let (begun, mut bytes) = (Instant::now(), 0);
+        while begun.elapsed() < time {
+            let got = from.read(&mut buffer).unwrap();
+            assert!(got > 0, "the sender ended");
+            bytes += got;
+        }
+        bytes as f64 / begun.elapsed().as_secs_f64()
+    };
+    read_for(settle);
+    read_for(span)
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// psql with the large result, as a client over TCP under a name of its own.
+fn flood(server: &Server, name: &str) -> (Running, ChildStdout) {
+    let mut client = psql("127.0.0.1", server.port, FLOOD);
+    let mut client = client.env("PGAPPNAME", name).stdout(Stdio::piped()).spawn().unwrap();
+    let output = client.stdout.take().unwrap();
+    server.until(&sessions(name, "count(*)", "AND state = 'active'"), "1");
+    (Running(client), output)
+}
+
+fn sessions(name: &str, what: &str, and: &str) -> String {
+    format!("SELECT {what} FROM pg_stat_activity WHERE application_name = '{name}' {and}")
+}
+
+fn peer(server: &Server, name: &str) -> SocketAddr {
+    server.value(&sessions(name, "host(client_addr) || ':' || client_port", "")).parse().unwrap()
+}
+
+/// What the kernel holds the server's end of a connection to.
+fn kernel_rate(peer: SocketAddr) -> Option<u64> {
+    by_peer(peer).unwrap()[0].read().unwrap().rate_bps
+}
+
+fn target(server: &Server) -> String {
+    format!("postgres://postgres@127.0.0.1:{}/postgres", server.port)
+}
+
+#[test]
+fn a_running_query_is_slowed_and_let_go_also_when_the_master_is_killed() {
+    const NAME: &str = "a_running_query_is_slowed_and_let_go_also_when_the_master_is_killed";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        let state = tempfile::tempdir().unwrap();
+        let (_client, mut output) = flood(server, "flood");
+        let (peer, pid) = (peer(server, "flood"), server.value(&sessions("flood", "pid", "")));
+        let (target, short) = (target(server), Duration::from_millis(500));
+        let free = rate(&mut output, short, short);
+        let held = [target.as_str(), "--pid", &pid, "--rate", "3MB"];
+
+        let mut master = attach(state.path(), &held);
+        assert_eq!(kernel_rate(peer), Some(3 << 20));
+        // What stood in buffers comes first.
+        let slowed = rate(&mut output, Duration::from_secs(2), Duration::from_secs(3));
+        assert!((2.7 * MIB..3.15 * MIB).contains(&slowed), "{slowed} of {free}");
+        assert!(free > 4.0 * slowed, "{free} {slowed}");
+        let again = command(state.path(), &held).output().unwrap();
+        assert_eq!(again.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&again.stderr).contains("is paced already"), "{again:?}");
+        assert_eq!(kernel_rate(peer), Some(3 << 20));
+
+        // In order.
+        let master_pid = rustix::process::Pid::from_child(&master.0);
+        rustix::process::kill_process(master_pid, rustix::process::Signal::TERM).unwrap();
+        assert_eq!(master.0.wait().unwrap().code(), Some(0));
+        assert_eq!(kernel_rate(peer), None);
+        let journals = || std::fs::read_dir(state.path()).unwrap().flatten().filter(is_journal).count();
+        assert_eq!(journals(), 0);
+
+        // By SIGKILL: nobody but the guardian can know.
+        let mut master = attach(state.path(), &held);
+        assert_eq!((kernel_rate(peer), journals()), (Some(3 << 20), 1));
+        master.0.kill().unwrap();
+        master.0.wait().unwrap();
+        until("the rate is put back", || kernel_rate(peer).is_none() && journals() == 0);
+        assert!(rate(&mut output, short, short) > 4.0 * slowed);
+    });
+}
+
+fn is_journal(entry: &std::fs::DirEntry) -> bool {
+    entry.file_name().to_string_lossy().starts_with("journal-")
+}
+
+#[test]
+fn when_master_and_guardian_are_killed_the_next_run_puts_back() {
+    const NAME: &str = "when_master_and_guardian_are_killed_the_next_run_puts_back";
+    if !is_root(NAME) {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let Some((_server, client)) = http(NAME) else { return };
+    let peer = client.local_addr().unwrap().to_string();
+    let mut master = attach(state.path(), &["--socket", &peer, "--rate", "1MB"]);
+    let children = format!("/proc/{0}/task/{0}/children", master.0.id());
+    let guardian: i32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    let guardian = rustix::process::Pid::from_raw(guardian).unwrap();
+    // Stopped first, it cannot hear that its master ended.
+    rustix::process::kill_process(guardian, rustix::process::Signal::STOP).unwrap();
+    master.0.kill().unwrap();
+    master.0.wait().unwrap();
+    rustix::process::kill_process(guardian, rustix::process::Signal::KILL).unwrap();
+    let addr = client.local_addr().unwrap();
+    until("the guardian is gone", || rustix::process::test_kill_process(guardian).is_err() || is_dead(guardian));
+    assert_eq!(kernel_rate(addr), Some(1 << 20));
+    let next = command(state.path(), &["--socket", &peer, "--rate", "2MB", "--for", "100ms"]).output().unwrap();
+    let said = String::from_utf8_lossy(&next.stderr);
+    assert!(next.status.success() && said.contains("put back: 1 change of an earlier run"), "{said}");
+    assert_eq!(kernel_rate(addr), None);
+}
+
+/// Killed, and waiting for somebody to reap it.
+fn is_dead(pid: rustix::process::Pid) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    text.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
+}
+
+/// Python's own HTTP server with a large file, and a client that has asked for it.
+fn http(name: &str) -> Option<(Running, TcpStream)> {
+    let dir = tempfile::tempdir().unwrap().keep();
+    std::fs::File::create(dir.join("large")).unwrap().set_len(4 << 30).unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut python = Command::new("python3");
+    python.args(["-m", "http.server", "--bind", "127.0.0.1", &port.to_string()]).current_dir(&dir);
+    let Ok(child) = python.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+        eprintln!("skipped: {name}: needs python3");
+        return None;
+    };
+    let server = Running(child);
+    let mut client = None;
+    until("the HTTP server answers", || {
+        client = TcpStream::connect(("127.0.0.1", port)).ok();
+        client.is_some()
+    });
+    let mut client = client.unwrap();
+    client.write_all(b"GET /large HTTP/1.0\r\n\r\n").unwrap();
+    client.read_exact(&mut [0; 1000]).unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
+    Some((server, client))
+}
+
+#[test]
+fn any_servers_connection_is_held_and_a_class_shares_its_rate() {
+    const NAME: &str = "any_servers_connection_is_held_and_a_class_shares_its_rate";
+    if !is_root(NAME) {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let (Some((_one, mut first)), Some((_two, mut second))) = (http(NAME), http(NAME)) else { return };
+    let peers = [first.local_addr().unwrap().to_string(), second.local_addr().unwrap().to_string()];
+    let class = ["--socket", &peers[0], "--socket", &peers[1], "--class-rate", "8MB", "--interval", "100ms"];
+    let dry = command(state.path(), &[&class[..], &["--dry-run"]].concat()).output().unwrap();
+    assert!(String::from_utf8_lossy(&dry.stderr).contains("would hold"), "{dry:?}");
+    assert_eq!(kernel_rate(first.local_addr().unwrap()), None);
+
+    let master = attach(state.path(), &class);
+    let other = std::thread::spawn(move || {
+        let rate = rate(&mut second, Duration::from_secs(2), Duration::from_secs(3));
+        (rate, second)
+    });
+    let mine = rate(&mut first, Duration::from_secs(2), Duration::from_secs(3));
+    let (theirs, second) = other.join().unwrap();
+    let together = mine + theirs;
+    assert!((7.2 * MIB..8.3 * MIB).contains(&together), "{mine} {theirs}");
+    assert!(mine > 0.35 * together && theirs > 0.35 * together, "{mine} {theirs}");
+    // One alone gets what the other leaves.
+    drop(second);
+    let alone = rate(&mut first, Duration::from_secs(2), Duration::from_secs(3));
+    assert!((7.2 * MIB..8.3 * MIB).contains(&alone), "{alone}");
+    drop(master);
+    until("the rate is put back", || kernel_rate(first.local_addr().unwrap()).is_none());
+}
+
+#[test]
+fn a_rule_slows_the_stream_and_not_the_others() {
+    const NAME: &str = "a_rule_slows_the_stream_and_not_the_others";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        let state = tempfile::tempdir().unwrap();
+        let (client, mut output) = flood(server, "stream");
+        let mut quiet = psql("127.0.0.1", server.port, "SELECT pg_sleep(60)");
+        let quiet = Running(quiet.env("PGAPPNAME", "quiet").stdout(Stdio::null()).spawn().unwrap());
+        server.until(&sessions("quiet", "count(*)", "AND state = 'active'"), "1");
+        let (stream, still) = (peer(server, "stream"), peer(server, "quiet"));
+        let reader = std::thread::spawn(move || {
+            let slowed = rate(&mut output, Duration::from_secs(9), Duration::from_secs(3));
+            (slowed, output)
+        });
+        let rule = "bandwidth=8, action='penalty'";
+        let master = attach(state.path(), &[&target(server), "--rule", rule, "--rate", "2MB", "--interval", "200ms"]);
+        assert_eq!((kernel_rate(stream), kernel_rate(still)), (Some(2 << 20), None));
+        let (slowed, _output) = reader.join().unwrap();
+        assert!((1.8 * MIB..2.1 * MIB).contains(&slowed), "{slowed}");
+        // Its statement ends, its session stays or not: it is let go by itself.
+        let cancel = sessions("stream", "pg_cancel_backend(pid)", "");
+        server.value(&cancel);
+        drop(client);
+        drop((master, quiet));
+    });
+}
+
+#[test]
+fn what_cannot_be_slowed_is_said() {
+    const NAME: &str = "what_cannot_be_slowed_is_said";
+    if !is_root(NAME) {
+        return;
+    }
+    let refused = |arguments: &[&str], why: &str| {
+        let state = tempfile::tempdir().unwrap();
+        let output = command(state.path(), arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(why), "{arguments:?}: {said}");
+    };
+    refused(&["--socket", "192.0.2.1:9", "--rate", "1MB"], "no process on this host has a connection with 192.0.2.1:9");
+    refused(&["--socket", "192.0.2.1:9"], "give --rate");
+    refused(&["--socket", "192.0.2.1:9", "--rate", "1KB"], "the least is 16KB");
+    with_server(NAME, &[], |server| {
+        let target = target(server);
+        let mut local = server.direct("SELECT pg_sleep(60)");
+        let _local = Running(local.env("PGAPPNAME", "local").stdout(Stdio::null()).spawn().unwrap());
+        server.until(&sessions("local", "count(*)", "AND state = 'active'"), "1");
+        let pid = server.value(&sessions("local", "pid", ""));
+        refused(&[&target, "--pid", &pid, "--rate", "1MB"], "came by a Unix socket");
+        refused(&[&target, "--pid", "1", "--rate", "1MB"], "no session with process id 1");
+        refused(&[&target, "--rule", "rows=5, action='penalty'", "--rate", "1MB"], "cannot be seen from outside");
+    });
+}

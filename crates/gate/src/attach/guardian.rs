@@ -1,0 +1,211 @@
+//! The helper with the rights: it does what its master asks, remembers it, and undoes all of it when the master is gone.
+
+use super::able::{self, Facts};
+use super::class::LEAST_BPS;
+use super::message::{Answer, FoundSockets, Named, PutBack, Request, line};
+use crate::GateError;
+use backwater_socket::{Socket, SocketError, by_peer, by_pid};
+use backwater_undo::{Change, Entry, Journal, Recovered, UndoError, recover};
+use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
+use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream as AsyncStream;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// A request holds one socket; a list of readings some thousands of them.
+const LONGEST_REQUEST: u64 = 16 << 20;
+
+/// Serves a master at the other end of `stream` until it says so, goes away, or this process is asked to end; then puts
+/// everything back. What earlier runs left (journals in `state_dir`) is put back first.
+///
+/// # Errors
+/// The journal cannot be kept, or something could not be put back.
+pub fn guard(stream: UnixStream, state_dir: &Path) -> Result<(), GateError> {
+    let system = GateError::system;
+    stream.set_nonblocking(true).map_err(system("talk to the master"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(system("start the guardian's runtime"))?;
+    runtime.block_on(async {
+        let stream = AsyncStream::from_std(stream).map_err(system("talk to the master"))?;
+        let (read, mut write) = stream.into_split();
+        let mut read = BufReader::new(tokio::io::AsyncReadExt::take(read, LONGEST_REQUEST));
+        let mut held = match begin(state_dir) {
+            Ok((held, put_back)) => {
+                say(&mut write, &Answer::Ready(put_back)).await;
+                held
+            }
+            Err(why) => {
+                say(&mut write, &Answer::Refused(why)).await;
+                return Ok(());
+            }
+        };
+        // A signal ends it as the master's end does: with everything put back.
+        let mut terminate = signal(SignalKind::terminate()).map_err(system("watch for signals"))?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(system("watch for signals"))?;
+        let mut hangup = signal(SignalKind::hangup()).map_err(system("watch for signals"))?;
+        let mut text = String::new();
+        loop {
+            text.clear();
+            read.get_mut().set_limit(LONGEST_REQUEST);
+            tokio::select! {
+                got = read.read_line(&mut text) => if !matches!(got, Ok(bytes) if bytes > 0) { break },
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => break,
+            }
+            match serde_json::from_str(&text) {
+                Ok(Request::Finish) => break,
+                Ok(request) => say(&mut write, &held.answer(request)).await,
+                Err(error) => say(&mut write, &Answer::Refused(format!("not a request: {error}"))).await,
+            }
+        }
+        let put_back = held.finish();
+        say(&mut write, &Answer::Finished(put_back)).await;
+        Ok(())
+    })
+}
+
+/// A master that went away hears nothing, and needs to hear nothing.
+async fn say(write: &mut (impl AsyncWriteExt + Unpin), answer: &Answer) {
+    let told = match line(answer) {
+        Ok(text) => write.write_all(text.as_bytes()).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = told {
+        tracing::debug!(%error, "the master does not listen");
+    }
+}
+
+/// Looks whether it can work at all, puts right what others left, and keeps only the rights it needs.
+fn begin(state_dir: &Path) -> Result<(Held, PutBack), String> {
+    let facts = Facts::read();
+    if let Some(why) = able::hindrance(&facts) {
+        return Err(why);
+    }
+    let unkept = |error: UndoError| error.to_string();
+    let put_back = told(&recover(state_dir).map_err(unkept)?);
+    let journal = Journal::begin(state_dir, "attach").map_err(unkept)?;
+    able::drop_rights(CapabilitySet::SYS_PTRACE).map_err(|error| format!("cannot give up rights: {error}"))?;
+    Ok((Held { journal, facts, entries: HashMap::new() }, put_back))
+}
+
+fn told(recovered: &[Recovered]) -> PutBack {
+    PutBack {
+        count: recovered.iter().map(|run| run.undone.len()).sum(),
+        left: recovered.iter().flat_map(|run| &run.left).map(ToString::to_string).collect(),
+    }
+}
+
+/// What is paced now.
+struct Held {
+    journal: Journal,
+    facts: Facts,
+    /// By the socket's cookie: the note that holds its rate before.
+    entries: HashMap<u64, Entry>,
+}
+
+impl Held {
+    fn answer(&mut self, request: Request) -> Answer {
+        match request {
+            Request::FindPid(pid) => match by_pid(pid) {
+                Ok(found) => Answer::Found(FoundSockets { tcp: named(found.tcp), others: found.others }),
+                Err(error) => self.refused(&error),
+            },
+            Request::FindPeer(peer) => match by_peer(peer) {
+                Ok(tcp) => Answer::Found(FoundSockets { tcp: named(tcp), others: 0 }),
+                Err(error) => self.refused(&error),
+            },
+            Request::Read(sockets) => Answer::Readings(sockets.iter().map(|socket| socket.read().ok()).collect()),
+            Request::Pace(socket, rate_bps) => self.pace(&socket, rate_bps),
+            Request::Release(socket) => self.release(&socket),
+            Request::Finish => Answer::Done,
+        }
+    }
+
+    /// The rate before is written down before it is changed.
+    fn pace(&mut self, socket: &Socket, rate_bps: u64) -> Answer {
+        if rate_bps < LEAST_BPS {
+            return Answer::Refused(format!("{rate_bps} bytes a second is no rate: the least is {LEAST_BPS}"));
+        }
+        if !self.entries.contains_key(&socket.cookie) {
+            if socket.title().contains("walsender") {
+                let why = "process is a walsender: pacing it would hold back a standby, and with it commits";
+                return Answer::Refused(why.to_owned());
+            }
+            let before = match socket.read() {
+                Ok(reading) => reading.rate_bps,
+                Err(error) => return self.refused(&error),
+            };
+            if let Some(bps) = before {
+                let rate = backwater_model::BytesPerSecond(bps as f64);
+                return Answer::Refused(format!(
+                    "the connection with {} of process {} is paced already, at {rate}, by somebody else (another \
+                     `backwater attach`, or the server itself); it is left alone",
+                    socket.peer, socket.pid
+                ));
+            }
+            let change = Change::SocketPacing { socket: socket.clone(), before_bytes_per_s: before };
+            match self.journal.note(change) {
+                Ok(entry) => self.entries.insert(socket.cookie, entry),
+                Err(error) => return Answer::Refused(error.to_string()),
+            };
+        }
+        match socket.pace(Some(rate_bps)) {
+            Ok(()) => Answer::Done,
+            Err(error) => self.refused(&error),
+        }
+    }
+
+    fn release(&mut self, socket: &Socket) -> Answer {
+        let Some(entry) = self.entries.remove(&socket.cookie) else { return Answer::Done };
+        match self.journal.undo(entry) {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Refused(error.to_string()),
+        }
+    }
+
+    fn finish(&mut self) -> PutBack {
+        let count = self.entries.len();
+        match self.journal.finish() {
+            Ok(()) => PutBack { count, left: Vec::new() },
+            Err(UndoError::Left { left, .. }) => PutBack {
+                count: count.saturating_sub(left.len()),
+                left: left.iter().map(ToString::to_string).collect(),
+            },
+            Err(error) => PutBack { count, left: vec![error.to_string()] },
+        }
+    }
+
+    fn refused(&self, error: &SocketError) -> Answer {
+        match error {
+            SocketError::Gone { .. } => Answer::Gone,
+            SocketError::NoProcess { pid } => Answer::Refused(format!(
+                "there is no process {pid} here; if the server runs on another host, or in a container with process ids \
+                 of its own, run this there"
+            )),
+            SocketError::Process { pid, source, .. } => {
+                let denied = [Errno::PERM, Errno::ACCESS].map(|errno| Some(errno.raw_os_error()));
+                match denied.contains(&source.raw_os_error()) {
+                    true => Answer::Refused(format!("{error}: {}", able::refusal(&self.facts, *pid))),
+                    false => Answer::Refused(error.to_string()),
+                }
+            }
+            SocketError::Table { .. } => Answer::Refused(error.to_string()),
+        }
+    }
+}
+
+fn named(sockets: Vec<Socket>) -> Vec<Named> {
+    sockets.into_iter().map(|socket| Named { title: socket.title(), socket }).collect()
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        tracing::debug!(paced = self.entries.len(), "the guardian ends");
+    }
+}

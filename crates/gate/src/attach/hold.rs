@@ -1,0 +1,187 @@
+//! What is paced now, and how fast: a rate for each, or a whole class's divided among them at every look.
+
+use super::class::{Usage, divide};
+use super::master::{AttachError, Guardian};
+use super::message::{Named, PutBack};
+use backwater_model::Moment;
+use backwater_socket::Reading;
+
+/// A grant is changed when it differs by more than a fiftieth: the kernel need not be told of every wobble.
+const WORTH_TELLING: f64 = 0.02;
+
+/// How fast they may send together and each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rates {
+    /// Each, in bytes a second.
+    pub each_bps: Option<u64>,
+    /// All together, in bytes a second.
+    pub class_bps: Option<u64>,
+}
+
+/// One that is paced.
+#[derive(Clone, Debug)]
+pub struct Paced {
+    /// Which.
+    pub named: Named,
+    /// What it may send now, in bytes a second.
+    pub granted_bps: u64,
+    /// Since when it is paced.
+    pub since: Moment,
+    /// What its client acknowledged since then, in bytes.
+    pub sent_bytes: u64,
+    last: Option<(Moment, Reading)>,
+}
+
+/// The paced sockets of one master.
+#[derive(Debug)]
+pub struct Hold {
+    guardian: Guardian,
+    rates: Rates,
+    paced: Vec<Paced>,
+}
+
+impl Hold {
+    /// Paces nothing yet.
+    pub fn new(guardian: Guardian, rates: Rates) -> Hold {
+        Hold { guardian, rates, paced: Vec::new() }
+    }
+
+    /// The helper, to find and to read.
+    pub fn guardian(&mut self) -> &mut Guardian {
+        &mut self.guardian
+    }
+
+    /// What is paced now.
+    pub fn paced(&self) -> &[Paced] {
+        &self.paced
+    }
+
+    /// Paces one more; the class's rate is divided anew at once.
+    ///
+    /// # Errors
+    /// It is gone, or may not be paced.
+    pub fn add(&mut self, now: Moment, named: Named) -> Result<(), AttachError> {
+        if self.paced.iter().any(|paced| paced.named.socket.cookie == named.socket.cookie) {
+            return Ok(());
+        }
+        // The others make room before it begins.
+        let mut usages: Vec<Usage> = self.paced.iter().map(|paced| paced.usage(now, None)).collect();
+        usages.push(Usage { used_bps: 0.0, backlogged: true });
+        let mut grants = self.grants(&usages);
+        let granted_bps = grants.pop().unwrap_or_default();
+        self.tell(&grants)?;
+        self.guardian.pace(&named.socket, granted_bps)?;
+        self.paced.push(Paced { named, granted_bps, since: now, sent_bytes: 0, last: None });
+        Ok(())
+    }
+
+    /// Lets one go, by its socket's cookie.
+    ///
+    /// # Errors
+    /// It could not be put back.
+    pub fn release(&mut self, cookie: u64) -> Result<Option<Paced>, AttachError> {
+        let Some(at) = self.paced.iter().position(|paced| paced.named.socket.cookie == cookie) else { return Ok(None) };
+        let paced = self.paced.remove(at);
+        self.guardian.release(&paced.named.socket)?;
+        Ok(Some(paced))
+    }
+
+    /// Reads what they sent, lets go of those that are gone and returns them, and divides the class's rate anew.
+    ///
+    /// # Errors
+    /// The guardian is gone.
+    pub fn look(&mut self, now: Moment) -> Result<Vec<Paced>, AttachError> {
+        let sockets = self.paced.iter().map(|paced| paced.named.socket.clone()).collect();
+        let readings = self.guardian.read(sockets)?;
+        let (mut gone, mut usages, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+        for (mut paced, reading) in self.paced.drain(..).zip(readings) {
+            match reading.filter(|reading| reading.info.established) {
+                Some(reading) => {
+                    usages.push(paced.usage(now, Some(&reading)));
+                    paced.take(now, reading);
+                    kept.push(paced);
+                }
+                None => gone.push(paced),
+            }
+        }
+        self.paced = kept;
+        for paced in &gone {
+            self.guardian.release(&paced.named.socket)?;
+        }
+        let grants = self.grants(&usages);
+        self.tell(&grants)?;
+        Ok(gone)
+    }
+
+    /// Puts everything back.
+    ///
+    /// # Errors
+    /// The guardian is gone.
+    pub fn finish(self) -> Result<PutBack, AttachError> {
+        self.guardian.finish()
+    }
+
+    fn grants(&self, usages: &[Usage]) -> Vec<u64> {
+        match (self.rates.class_bps, self.rates.each_bps) {
+            (Some(class), each) => divide(class, each, usages),
+            (None, each) => vec![each.unwrap_or(u64::MAX - 1); usages.len()],
+        }
+    }
+
+    /// Less first, then more: together they never have more than the class.
+    fn tell(&mut self, grants: &[u64]) -> Result<(), AttachError> {
+        let mut changes: Vec<(usize, u64)> = Vec::new();
+        for (at, (paced, grant)) in self.paced.iter().zip(grants).enumerate() {
+            let change = paced.granted_bps.abs_diff(*grant) as f64;
+            // A growth that is held back leaves room; a cut that is held back would be too much.
+            if *grant < paced.granted_bps || change > WORTH_TELLING * paced.granted_bps as f64 {
+                changes.push((at, *grant));
+            }
+        }
+        changes.sort_by_key(|(at, grant)| (*grant > self.paced[*at].granted_bps, *at));
+        for (at, grant) in changes {
+            match self.guardian.pace(&self.paced[at].named.socket, grant) {
+                Ok(()) => self.paced[at].granted_bps = grant,
+                // The next look finds it gone.
+                Err(AttachError::Gone) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Paced {
+    /// What it did since the look before; without a reading, as if nothing had changed.
+    fn usage(&self, now: Moment, reading: Option<&Reading>) -> Usage {
+        let queued = reading.or(self.last.as_ref().map(|(_, last)| last)).map_or(0, |reading| reading.queued_bytes);
+        let acked = |reading: &Reading| reading.info.acked_bytes;
+        let used = self.last.as_ref().zip(reading).and_then(|((then, last), reading)| {
+            let seconds = now.seconds_since(*then);
+            let bytes = acked(reading)?.saturating_sub(acked(last)?);
+            (seconds > 0.0).then(|| bytes as f64 / seconds)
+        });
+        // One segment under way is no backlog. One that was never looked at may have anything to send.
+        let segment = reading.and_then(|reading| reading.info.segment_bytes).unwrap_or_default();
+        Usage {
+            used_bps: used.unwrap_or(self.granted_bps as f64),
+            backlogged: self.last.is_none() || queued > u64::from(segment),
+        }
+    }
+
+    fn take(&mut self, now: Moment, reading: Reading) {
+        if let Some((_, last)) = &self.last
+            && let (Some(before), Some(acked)) = (last.info.acked_bytes, reading.info.acked_bytes)
+        {
+            self.sent_bytes += acked.saturating_sub(before);
+        }
+        self.last = Some((now, reading));
+    }
+
+    /// Bytes a second since it is paced; None while that is not known.
+    pub fn mean_bps(&self) -> Option<f64> {
+        let (last, _) = self.last.as_ref()?;
+        let seconds = last.seconds_since(self.since);
+        (seconds > 0.0 && self.sent_bytes > 0).then(|| self.sent_bytes as f64 / seconds)
+    }
+}

@@ -1,0 +1,182 @@
+//! The master's end: it asks and is answered. It needs no rights of its own.
+
+use super::message::{Answer, FoundSockets, PutBack, Request, line};
+use backwater_socket::{Reading, Socket};
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long an answer may take: looking through the descriptors of ten thousand processes, and more.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Why pacing cannot be done.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The helper cannot be started.
+    #[error("cannot start the guardian process: {0}")]
+    Start(io::Error),
+    /// The helper is gone.
+    #[error(
+        "the guardian process ended unexpectedly ({0}); what it had paced is put back by the next `backwater attach` or \
+         `backwater lab clean`"
+    )]
+    Ended(String),
+    /// It says no.
+    #[error("{0}")]
+    Refused(String),
+    /// The connection is gone.
+    #[error("the connection is gone")]
+    Gone,
+}
+
+/// The helper process, as its master has it. Dropping it makes the helper put everything back, too.
+#[derive(Debug)]
+pub struct Guardian {
+    child: Child,
+    stream: UnixStream,
+    answers: BufReader<UnixStream>,
+    put_right: PutBack,
+}
+
+impl Guardian {
+    /// Starts the helper: `command` is a program that calls [`guard`](super::guard) on its standard input.
+    ///
+    /// # Errors
+    /// It cannot be started, or it cannot work here: the exact reason.
+    pub fn start(mut command: Command) -> Result<Guardian, AttachError> {
+        let (own, theirs) = UnixStream::pair().map_err(AttachError::Start)?;
+        own.set_read_timeout(Some(PATIENCE)).map_err(AttachError::Start)?;
+        // A group of its own: Ctrl-C on the terminal is for the master, which ends it in order.
+        command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).process_group(0);
+        let child = command.spawn().map_err(AttachError::Start)?;
+        // The command held the helper's end; only the helper may, or its end would not be heard.
+        drop(command);
+        let answers = BufReader::new(own.try_clone().map_err(AttachError::Start)?);
+        let mut guardian = Guardian { child, stream: own, answers, put_right: PutBack::default() };
+        match guardian.answer()? {
+            Answer::Ready(put_right) => guardian.put_right = put_right,
+            other => return Err(unexpected(other)),
+        }
+        Ok(guardian)
+    }
+
+    /// What earlier runs had left and the helper put right when it began.
+    pub fn put_right(&self) -> &PutBack {
+        &self.put_right
+    }
+
+    /// The helper's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The sockets of a process.
+    ///
+    /// # Errors
+    /// There is none, or it may not be looked at.
+    pub fn find_pid(&mut self, pid: i32) -> Result<FoundSockets, AttachError> {
+        match self.ask(&Request::FindPid(pid))? {
+            Answer::Found(found) => Ok(found),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// The sockets that are connected with a client at this address.
+    ///
+    /// # Errors
+    /// They may not be looked at.
+    pub fn find_peer(&mut self, peer: SocketAddr) -> Result<FoundSockets, AttachError> {
+        match self.ask(&Request::FindPeer(peer))? {
+            Answer::Found(found) => Ok(found),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// What is known of sockets now; None for one that is gone.
+    ///
+    /// # Errors
+    /// The helper is gone.
+    pub fn read(&mut self, sockets: Vec<Socket>) -> Result<Vec<Option<Reading>>, AttachError> {
+        match self.ask(&Request::Read(sockets))? {
+            Answer::Readings(readings) => Ok(readings),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Lets a socket send no more than so many bytes a second.
+    ///
+    /// # Errors
+    /// [`AttachError::Gone`], or why it may not be paced.
+    pub fn pace(&mut self, socket: &Socket, rate_bps: u64) -> Result<(), AttachError> {
+        self.done(&Request::Pace(socket.clone(), rate_bps))
+    }
+
+    /// Gives a socket back what it had.
+    ///
+    /// # Errors
+    /// It could not be put back.
+    pub fn release(&mut self, socket: &Socket) -> Result<(), AttachError> {
+        self.done(&Request::Release(socket.clone()))
+    }
+
+    /// Puts everything back and ends the helper.
+    ///
+    /// # Errors
+    /// The helper is gone.
+    pub fn finish(mut self) -> Result<PutBack, AttachError> {
+        let put_back = match self.ask(&Request::Finish)? {
+            Answer::Finished(put_back) => put_back,
+            other => return Err(unexpected(other)),
+        };
+        self.child.wait().map_err(|error| AttachError::Ended(error.to_string()))?;
+        Ok(put_back)
+    }
+
+    fn done(&mut self, request: &Request) -> Result<(), AttachError> {
+        match self.ask(request)? {
+            Answer::Done => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Answer, AttachError> {
+        let ended = |error: io::Error| AttachError::Ended(error.to_string());
+        let text = line(request).map_err(ended)?;
+        self.stream.write_all(text.as_bytes()).map_err(ended)?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<Answer, AttachError> {
+        let mut text = String::new();
+        match self.answers.read_line(&mut text) {
+            Ok(0) => Err(AttachError::Ended("it closed the connection".to_owned())),
+            Ok(_) => {
+                serde_json::from_str(&text).map_err(|error| AttachError::Ended(format!("it said {text:?}: {error}")))
+            }
+            Err(error) => Err(AttachError::Ended(error.to_string())),
+        }
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        // Its end of the line is what it waits for; then it has work to do that must not be cut off.
+        let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        if let Err(error) = self.child.wait() {
+            tracing::warn!(%error, "cannot wait for the guardian process");
+        }
+    }
+}
+
+fn unexpected(answer: Answer) -> AttachError {
+    match answer {
+        Answer::Refused(why) => AttachError::Refused(why),
+        Answer::Gone => AttachError::Gone,
+        Answer::Finished(_) => AttachError::Ended("it was asked to end, and put everything back".to_owned()),
+        other => AttachError::Ended(format!("it answered {other:?}")),
+    }
+}

@@ -1,0 +1,77 @@
+//! What master and guardian say to each other: one JSON object a line, a question and its answer in turn.
+
+use backwater_socket::{Reading, Socket};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// A socket with the process's title, for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// Which.
+    pub socket: Socket,
+    /// Its process in a word.
+    pub title: String,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FoundSockets {
+    /// Established TCP connections.
+    pub tcp: Vec<Named>,
+    /// Other sockets of the process: Unix, UDP, or TCP that is not established. Not counted where a peer was asked for.
+    pub others: usize,
+}
+
+/// What a guardian put back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutBack {
+    /// Changes put back.
+    pub count: usize,
+    /// What could not be, each with the reason and the command for a person.
+    pub left: Vec<String>,
+}
+
+/// What a master asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Request {
+    /// The sockets of a process.
+    FindPid(i32),
+    /// The sockets connected with a client at this address.
+    FindPeer(SocketAddr),
+    /// What is known of sockets now.
+    Read(Vec<Socket>),
+    /// A socket may send so many bytes a second.
+    Pace(Socket, u64),
+    /// A socket gets back what it had.
+    Release(Socket),
+    /// All of them do, and the guardian ends.
+    Finish,
+}
+
+/// What the guardian answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Answer {
+    /// It is ready; what earlier runs had left is put back.
+    Ready(PutBack),
+    /// What was found.
+    Found(FoundSockets),
+    /// A reading a socket; None for one that is gone.
+    Readings(Vec<Option<Reading>>),
+    /// It is done.
+    Done,
+    /// The connection is gone: nothing was done, and nothing need be.
+    Gone,
+    /// All is put back.
+    Finished(PutBack),
+    /// It cannot or will not, and why.
+    Refused(String),
+}
+
+/// As a line.
+pub(super) fn line(message: &impl Serialize) -> std::io::Result<String> {
+    let mut text = serde_json::to_string(message)?;
+    text.push('\n');
+    Ok(text)
+}

@@ -1,0 +1,26 @@
+//! Slowing a running query from outside: the server's own client socket gets a pacing rate, and nothing stands in the
+//! data path.
+//!
+//! Two processes. The *guardian* ([`guard`]) has the rights and nothing else to do: it finds sockets, sets rates, writes
+//! each down in the undo journal before it does, and puts all of them back when its master says so, goes away (also by
+//! SIGKILL: the socket between them then ends), or when it is itself asked to end. The master ([`Guardian`]) decides:
+//! it reads figures ([`Watch`]), judges them by rules, and divides what a whole class may send among its sockets
+//! ([`divide`]). [`hindrance`] says why it cannot work here, where it cannot.
+//!
+//! What it cannot slow: what clients *send* (bulk loads, big UPDATEs), and clients that come by Unix sockets.
+
+mod able;
+mod class;
+mod guardian;
+mod hold;
+mod master;
+mod message;
+mod watch;
+
+pub use able::{Facts, drop_rights, hindrance};
+pub use class::{LEAST_BPS, Usage, divide};
+pub use guardian::guard;
+pub use hold::{Hold, Paced, Rates};
+pub use master::{AttachError, Guardian};
+pub use message::{FoundSockets, Named, PutBack};
+pub use watch::{Activity, Seen, UNSEEN, Watch};

@@ -1,0 +1,203 @@
+//! Figures of a server's sessions, out of what `pg_stat_activity`, their sockets and their processes show at each look,
+//! and what rules make of them. Time is an argument.
+
+use backwater_flow::SessionId;
+use backwater_flow::rule::{Attribute, Decision, Figures, Judge, MeanRate, Rule, Subject, Why};
+use backwater_model::Moment;
+use std::collections::{HashMap, HashSet};
+
+/// Attributes that nobody can see from outside a stock server.
+pub const UNSEEN: [Attribute; 1] = [Attribute::Rows];
+const MB: f64 = 1_048_576.0;
+
+/// A client session as the server shows it at one look.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Activity {
+    /// Its process id, as the server knows it.
+    pub pid: i32,
+    /// When it began, in microseconds of the server's clock: with the process id it names the session.
+    pub began_us: i64,
+    /// Whose.
+    pub user: String,
+    /// Whether a statement runs.
+    pub active: bool,
+    /// When that began, in microseconds of the server's clock.
+    pub statement_us: Option<i64>,
+    /// Seconds that it runs, by the server's clock.
+    pub elapsed_s: Option<f64>,
+    /// Whether it waits for a lock, and for whose: their process ids.
+    pub blocked_by: Vec<i32>,
+    /// Bytes of its temporary files; None: may not be seen.
+    pub spill_bytes: Option<f64>,
+    /// WAL that the session wrote since it began (PostgreSQL 18); None: not known.
+    pub wal_bytes: Option<f64>,
+}
+
+/// What the host shows of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Seen {
+    /// Bytes that its client acknowledged since it connected.
+    pub acked_bytes: Option<u64>,
+    /// Processor seconds of its process.
+    pub cpu_s: Option<f64>,
+    /// Private memory of its process, in bytes.
+    pub memory_bytes: Option<f64>,
+}
+
+/// The memory between looks, and the judge.
+#[derive(Debug, Default)]
+pub struct Watch {
+    judge: Judge,
+    sessions: HashMap<(i32, i64), Session>,
+    numbered: u64,
+}
+
+#[derive(Debug)]
+struct Session {
+    id: SessionId,
+    statement: u64,
+    statement_us: Option<i64>,
+    last_look: Option<Moment>,
+    blocked_s: f64,
+    /// Figures of the process when the statement was first seen.
+    cpu_began_s: Option<f64>,
+    wal_began: Option<f64>,
+    acked: Option<u64>,
+    sent: MeanRate,
+    wal: Option<f64>,
+    wal_rate: MeanRate,
+}
+
+/// The pool that decisions name: sessions are not pooled in attach mode.
+const POOL: &str = "attached";
+
+impl Watch {
+    /// Nothing seen yet.
+    pub fn new() -> Watch {
+        Watch::default()
+    }
+
+    /// Looks at all sessions that there are, and judges them. Decisions come with the session's process id and begin.
+    pub fn look(
+        &mut self,
+        now: Moment,
+        activities: &[(Activity, Seen)],
+        rules: &[(String, Rule)],
+    ) -> Vec<((i32, i64), Decision)> {
+        let mut decisions = Vec::new();
+        for (activity, seen) in activities {
+            let key = (activity.pid, activity.began_us);
+            let session = self.sessions.entry(key).or_insert_with(|| {
+                self.numbered += 1;
+                Session::new(SessionId(self.numbered))
+            });
+            let figures = session.figures(now, activity, seen);
+            let subject = Subject {
+                session: session.id,
+                user: &activity.user,
+                pool: POOL,
+                statement: activity.active.then_some(session.statement),
+            };
+            let rules = rules.iter().map(|(name, rule)| (name.as_str(), rule));
+            decisions
+                .extend(self.judge.look(now, subject, rules, &figures).into_iter().map(|decision| (key, decision)));
+        }
+        decisions.extend(self.gone(now, activities));
+        decisions.extend(self.blocking(now, activities));
+        decisions
+    }
+
+    /// Whether a session is demoted now.
+    pub fn is_penalised(&self, key: (i32, i64)) -> bool {
+        self.sessions.get(&key).is_some_and(|session| self.judge.is_penalised(session.id))
+    }
+
+    fn gone(&mut self, now: Moment, activities: &[(Activity, Seen)]) -> Vec<((i32, i64), Decision)> {
+        let here: HashSet<_> = activities.iter().map(|(activity, _)| (activity.pid, activity.began_us)).collect();
+        let gone: Vec<_> = self.sessions.keys().copied().filter(|key| !here.contains(key)).collect();
+        let mut decisions = Vec::new();
+        for key in gone {
+            if let Some(session) = self.sessions.remove(&key) {
+                decisions.extend(self.judge.forget(now, session.id).into_iter().map(|decision| (key, decision)));
+            }
+        }
+        decisions
+    }
+
+    /// A demoted session whose lock somebody waits for who is not demoted is let go at once.
+    fn blocking(&mut self, now: Moment, activities: &[(Activity, Seen)]) -> Vec<((i32, i64), Decision)> {
+        let urgent = |activity: &&Activity| !self.is_penalised((activity.pid, activity.began_us));
+        let waiting = activities.iter().map(|(activity, _)| activity).filter(urgent);
+        let blockers: HashSet<i32> = waiting.flat_map(|activity| activity.blocked_by.iter().copied()).collect();
+        let mut decisions = Vec::new();
+        for (activity, _) in activities.iter().filter(|(activity, _)| blockers.contains(&activity.pid)) {
+            let key = (activity.pid, activity.began_us);
+            if let Some(session) = self.sessions.get(&key) {
+                let lifted = self.judge.lift(now, session.id, Why::BlockedUrgent);
+                decisions.extend(lifted.into_iter().map(|decision| (key, decision)));
+            }
+        }
+        decisions
+    }
+}
+
+impl Session {
+    fn new(id: SessionId) -> Session {
+        Session {
+            id,
+            statement: 0,
+            statement_us: None,
+            last_look: None,
+            blocked_s: 0.0,
+            cpu_began_s: None,
+            wal_began: None,
+            acked: None,
+            sent: MeanRate::default(),
+            wal: None,
+            wal_rate: MeanRate::default(),
+        }
+    }
+
+    /// CPU and WAL of a statement are counted from its first look: what it used before is not held against it.
+    fn figures(&mut self, now: Moment, activity: &Activity, seen: &Seen) -> Figures {
+        let passed_s = self.last_look.map_or(0.0, |last| now.seconds_since(last).max(0.0));
+        self.last_look = Some(now);
+        if activity.active && (activity.statement_us != self.statement_us || self.statement == 0) {
+            self.statement += 1;
+            self.statement_us = activity.statement_us;
+            self.blocked_s = 0.0;
+            (self.cpu_began_s, self.wal_began) = (seen.cpu_s, activity.wal_bytes);
+        } else if activity.active && !activity.blocked_by.is_empty() {
+            self.blocked_s += passed_s;
+        }
+        if let (Some(before), Some(acked)) = (self.acked, seen.acked_bytes) {
+            self.sent.add(now, acked.saturating_sub(before));
+        }
+        if let (Some(before), Some(wal)) = (self.wal, activity.wal_bytes) {
+            self.wal_rate.add(now, (wal - before).max(0.0) as u64);
+        }
+        (self.acked, self.wal) = (seen.acked_bytes, activity.wal_bytes);
+        if !activity.active {
+            return Figures::default();
+        }
+        let since = |value: Option<f64>, began: Option<f64>| Some((value? - began?).max(0.0));
+        let cpu_s = since(seen.cpu_s, self.cpu_began_s);
+        let elapsed_s = activity.elapsed_s;
+        Figures {
+            elapsed_s,
+            blocked_s: Some(self.blocked_s),
+            bandwidth_mb_per_s: self.acked.map(|_| self.sent.bytes_per_second(now) / MB),
+            cpu_s,
+            cpu_percent: elapsed_s.filter(|s| *s > 0.0).zip(cpu_s).map(|(s, cpu)| 100.0 * cpu / s),
+            spill_mb: activity.spill_bytes.map(|bytes| bytes / MB),
+            memory_mb: seen.memory_bytes.map(|bytes| bytes / MB),
+            wal_mb_per_s: self.wal.map(|_| self.wal_rate.bytes_per_second(now) / MB),
+            wal_mb: since(activity.wal_bytes, self.wal_began).map(|bytes| bytes / MB),
+            rows: None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;

@@ -1,0 +1,115 @@
+//! Sessions that are slowed for what they do, and let go when they have done it.
+#![allow(clippy::unwrap_used)]
+use super::*;
+use backwater_flow::rule::{Action, RuleOption, Step};
+
+fn rule(text: &str) -> Vec<(String, Rule)> {
+    let statement = format!("CREATE EXCEPT RULE r WITH ({text})");
+    let parsed = backwater_flow::statement::parse(&statement).unwrap().remove(0);
+    let backwater_flow::statement::Statement::CreateRule { name, options } = parsed else { panic!("{parsed:?}") };
+    let mut rule = Rule::default();
+    options.iter().for_each(|option: &RuleOption| rule.set(option));
+    vec![(name, rule)]
+}
+
+fn running(pid: i32, elapsed_s: f64) -> Activity {
+    let statement_us = Some(1_000_000);
+    Activity {
+        pid,
+        began_us: 5,
+        user: "etl".into(),
+        active: true,
+        statement_us,
+        elapsed_s: Some(elapsed_s),
+        ..Activity::default()
+    }
+}
+
+fn at(seconds: f64) -> Moment {
+    Moment::from_seconds(1_000.0 + seconds)
+}
+
+/// What happened, in words.
+fn steps(decisions: &[((i32, i64), Decision)]) -> Vec<(i32, String)> {
+    let told = |decision: &Decision| match decision.step {
+        Step::Lifted(lifted) => lifted.why.word().to_owned(),
+        step => step.word().to_owned(),
+    };
+    decisions.iter().map(|((pid, _), decision)| (*pid, told(decision))).collect()
+}
+
+#[test]
+fn a_stream_is_demoted_for_its_bandwidth_and_let_go_when_its_statement_ends() {
+    let rules = rule("bandwidth=20, action='penalty'");
+    let mut watch = Watch::new();
+    let mut done = Vec::new();
+    for tick in 0..120 {
+        let now = f64::from(tick) * 0.25;
+        // 60 MB/s from the start; the other session hardly sends.
+        let stream = Seen { acked_bytes: Some((now * 60.0 * MB) as u64), ..Seen::default() };
+        let quiet = Seen { acked_bytes: Some((now * 0.1 * MB) as u64), ..Seen::default() };
+        let mut activities = vec![(running(1, now), stream), (running(2, now), quiet)];
+        if tick >= 100 {
+            activities[0].0.active = false;
+        }
+        for step in steps(&watch.look(at(now), &activities, &rules)) {
+            done.push((now, step));
+        }
+        assert_eq!(watch.is_penalised((1, 5)), done.len() == 1, "{done:?}");
+        assert!(!watch.is_penalised((2, 5)));
+    }
+    let [(began, first), (ended, last)] = &done[..] else { panic!("{done:?}") };
+    // A five-second mean of 60 MB/s passes 20 after 1.7 s.
+    assert!((1.5..2.3).contains(began) && *first == (1, "began".into()), "{done:?}");
+    assert!(*ended == 25.0 && *last == (1, "the statement ended".into()), "{done:?}");
+}
+
+#[test]
+fn a_blocker_of_urgent_work_is_let_go_and_a_blocker_of_its_like_is_not() {
+    let rules = rule("elapsedtime=5, action='penalty'");
+    let mut watch = Watch::new();
+    let slow = || (running(1, 6.0), Seen::default());
+    assert_eq!(steps(&watch.look(at(0.0), &[slow()], &rules)), [(1, "began".into())]);
+    let mut like = running(2, 6.0);
+    like.blocked_by = vec![1];
+    let both = [slow(), (like.clone(), Seen::default())];
+    assert_eq!(steps(&watch.look(at(0.5), &both, &rules)), [(2, "began".into())]);
+    assert!(watch.is_penalised((1, 5)));
+    let mut urgent = running(3, 0.1);
+    urgent.blocked_by = vec![1];
+    let all = [slow(), (urgent, Seen::default())];
+    let told = steps(&watch.look(at(1.0), &all, &rules));
+    assert!(told.contains(&(1, "it blocked urgent work".into())), "{told:?}");
+    assert!(told.contains(&(2, "the session ended".into())), "{told:?}");
+    assert!(!watch.is_penalised((1, 5)));
+    assert_eq!(steps(&watch.look(at(1.5), &[slow()], &rules)), []);
+}
+
+#[test]
+fn cpu_wal_and_waits_are_of_the_statement_not_of_the_session() {
+    let mut session = Session::new(SessionId(1));
+    let seen = |cpu_s| Seen { cpu_s: Some(cpu_s), ..Seen::default() };
+    let mut activity = Activity { wal_bytes: Some(100.0 * MB), ..running(1, 0.0) };
+    let first = session.figures(at(0.0), &activity, &seen(50.0));
+    assert_eq!((first.cpu_s, first.wal_mb, first.cpu_percent), (Some(0.0), Some(0.0), None));
+    activity.blocked_by = vec![9];
+    activity.elapsed_s = Some(2.0);
+    activity.wal_bytes = Some(130.0 * MB);
+    let second = session.figures(at(2.0), &activity, &seen(51.0));
+    assert_eq!((second.cpu_s, second.cpu_percent, second.blocked_s), (Some(1.0), Some(50.0), Some(2.0)));
+    assert_eq!((second.wal_mb, second.wal_mb_per_s), (Some(30.0), Some(6.0)));
+    activity.statement_us = Some(9_000_000);
+    let next = session.figures(at(3.0), &activity, &seen(51.5));
+    assert_eq!((next.cpu_s, next.blocked_s, session.statement), (Some(0.0), Some(0.0), 2));
+}
+
+#[test]
+fn what_cannot_be_seen_convicts_nobody() {
+    let mut watch = Watch::new();
+    let rules = rule("bandwidth=1, cputime=1, walsize=1, action='penalty'");
+    for tick in 0..100 {
+        let now = f64::from(tick);
+        assert_eq!(steps(&watch.look(at(now), &[(running(1, now), Seen::default())], &rules)), []);
+    }
+    assert_eq!(rule("elapsedtime=1")[0].1.action, Action::Abort);
+}
