@@ -2,12 +2,17 @@
 
 use crate::{signals, terminal};
 use anyhow::Context;
-use backwater_gate::proxy::{Address, Drained, Proxy, ProxyConfig};
+use backwater_gate::proxy::{Address, Drained, Proxy, ProxyConfig, Tell};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[path = "proxy_record.rs"]
+mod record;
 
 /// Stand between clients and a PostgreSQL server, and hold low-priority work
 #[derive(Args)]
@@ -24,6 +29,18 @@ A configuration:
   priority = \"low\"
   [users]
   etl = \"batch\"
+  [rules.heavy]
+  elapsedtime = 60
+  bandwidth = 128
+  action = \"penalty\"
+  [pools.default]
+  except_rule = \"heavy\"
+  [admin]
+  users = { dba = \"a password\" }
+
+The console is the database backwater: psql -p 6432 -U dba backwater. There CREATE EXCEPT RULE, CREATE RESOURCE POOL,
+SET low_priority_bandwidth and SHOW POOLS, RULES, SESSIONS, EVENTS, CONFIG. With state_file = \"FILE\" what is changed
+there survives a restart. SIGHUP reads the configuration again; a bad one changes nothing.
 
 The first Ctrl-C or SIGTERM lets sessions end between their statements, a second one ends the program at once.")]
 pub(crate) struct Arguments {
@@ -36,25 +53,83 @@ pub(crate) struct Arguments {
     /// The server: HOST:PORT, or the path of its socket or of the socket's directory; in place of the configuration's
     #[arg(long, value_name = "ADDRESS")]
     server: Option<Address>,
+    /// Record what rules decide, and changes of settings, into this directory
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let config = configured(arguments)?;
     let cancel = signals::cancel_flag()?;
-    let proxy = Proxy::start(&config)?;
-    let addresses: Vec<String> = proxy.addresses().iter().map(Address::to_string).collect();
-    terminal::note(&format!("proxy on {} for the server at {}", addresses.join(", "), config.server));
+    let reload = hangup_flag()?;
+    let (tell, pump): (Tell, _) = match &arguments.record {
+        Some(dir) => record::start(dir).map(|(tell, pump)| (tell, Some(pump)))?,
+        None => (Arc::new(|_| ()), None),
+    };
+    let proxy = Proxy::start_telling(&config, tell)?;
+    terminal::note(&format!("proxy on {} for the server at {}", listed(proxy.addresses()), config.server));
+    if !proxy.console_addresses().is_empty() {
+        terminal::note(&format!("its console on {}", listed(proxy.console_addresses())));
+    }
     while !cancel.load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(50));
+        if reload.swap(false, Ordering::SeqCst) {
+            read_again(&proxy, arguments);
+        }
     }
     terminal::note(&format!("letting sessions end for up to {} s", config.limits.drain_timeout_s));
-    Ok(match proxy.drain(|| false) {
+    let drained = proxy.drain(|| false);
+    if let Some(pump) = pump {
+        pump.stop()?;
+    }
+    Ok(match drained {
         Drained::Whole => ExitCode::SUCCESS,
         Drained::BrokenOff => {
             terminal::note("some sessions did not come to an end in time and were broken off");
             ExitCode::from(1)
         }
     })
+}
+
+fn listed(addresses: &[Address]) -> String {
+    addresses.iter().map(Address::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Takes over the configuration as it stands now. A bad one changes nothing.
+fn read_again(proxy: &Proxy, arguments: &Arguments) {
+    if arguments.config.is_none() {
+        return terminal::note("there is no configuration file to read again");
+    }
+    let reloaded = configured(arguments).and_then(|config| Ok(proxy.reload(&config)?));
+    match reloaded {
+        Ok(later) if later.is_empty() => terminal::note("the configuration was read again"),
+        Ok(later) => {
+            terminal::note(&format!("the configuration was read again; {} only from the next start", later.join(", ")));
+        }
+        Err(error) => {
+            terminal::note(&format!("the configuration was not taken over, everything stays as it was: {error:#}"))
+        }
+    }
+}
+
+/// A flag that is raised by SIGHUP.
+fn hangup_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&flag);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let runtime = runtime.context("cannot watch for SIGHUP")?;
+    // Before this returns, so that no SIGHUP ends the program from here on.
+    let watching = runtime.block_on(async { signal(SignalKind::hangup()) });
+    let mut hangup = watching.context("cannot watch for SIGHUP")?;
+    let watch = move || {
+        runtime.block_on(async {
+            while hangup.recv().await.is_some() {
+                raised.store(true, Ordering::SeqCst);
+            }
+        });
+    };
+    std::thread::Builder::new().name("hangup".into()).spawn(watch).context("cannot watch for SIGHUP")?;
+    Ok(flag)
 }
 
 fn configured(arguments: &Arguments) -> anyhow::Result<ProxyConfig> {
