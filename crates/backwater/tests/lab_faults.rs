@@ -25,25 +25,27 @@ fn command(state: &Path) -> Command {
     command
 }
 
-fn start(state: &Path, scenario: &str, out: &Path) -> Child {
+fn start(state: &Path, scenario: &str, out: &Path, more: &[&str]) -> Child {
     let mut command = command(state);
-    command.args(["lab", "run", scenario, "--quick", "--out"]).arg(out);
+    command.args(["lab", "run", scenario, "--quick", "--out"]).arg(out).args(more);
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// What a run may leave on a host: loop devices, mounts, network namespaces, cgroup rules, processes of ours. A cable lives
-/// in its namespaces alone and goes with them.
-fn left_on_host(state: &Path) -> Vec<String> {
-    // Everything a run makes outside its state directory is named so.
-    const OURS: &str = "/backwater-";
+/// Everything that the run of this process makes outside its state directory is named so.
+fn ours(run: u32) -> String {
+    format!("/backwater-{run}-")
+}
+
+/// What a run may leave on a host: loop devices, mounts, network namespaces, cgroup rules, processes of its own. A cable lives
+/// in its namespaces alone and goes with them. Whatever else uses this host meanwhile is not looked at.
+fn left_on_host(run: u32, state: &Path) -> Vec<String> {
+    let ours = ours(run);
     let mut left = Vec::new();
     let mut look = |what: &str, text: String| {
-        left.extend(text.lines().filter(|line| line.contains(OURS)).map(|line| format!("{what}: {line}")));
+        left.extend(text.lines().filter(|line| line.contains(&ours)).map(|line| format!("{what}: {line}")));
     };
     look("mount", std::fs::read_to_string("/proc/self/mountinfo").unwrap());
-    let namespaces =
-        std::fs::read_dir("/run/netns").map(|all| all.map(|one| one.unwrap().path().display().to_string()));
-    look("namespace", namespaces.map(|all| all.collect::<Vec<_>>().join("\n")).unwrap_or_default());
+    look("namespace", namespaces().join("\n"));
     let loops = Command::new("losetup").arg("-a").output().unwrap();
     look("loop device", String::from_utf8_lossy(&loops.stdout).into_owned());
     let processes = Command::new("ps").args(["-eo", "pid,args"]).output();
@@ -55,12 +57,29 @@ fn left_on_host(state: &Path) -> Vec<String> {
             names.filter(|name| name.starts_with("run-") || name.starts_with("journal-")).map(|n| format!("file: {n}")),
         );
     }
+    left.extend(rules(run));
+    left
+}
+
+fn namespaces() -> Vec<String> {
+    let all = std::fs::read_dir("/run/netns").map(|all| all.map(|one| one.unwrap().path().display().to_string()));
+    all.map(Iterator::collect).unwrap_or_default()
+}
+
+/// Rules of the root group about devices of this run, or about devices that are no more.
+fn rules(run: u32) -> Vec<String> {
+    let mut list = Vec::new();
     for file in ["write_iops_device", "read_iops_device", "write_bps_device", "read_bps_device"] {
         let path = format!("/sys/fs/cgroup/blkio/blkio.throttle.{file}");
-        let rules = std::fs::read_to_string(path).unwrap_or_default();
-        left.extend(rules.lines().map(|line| format!("{file}: {line}")));
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let of_another = |line: &&str| {
+            let dev = line.split_whitespace().next().unwrap_or_default();
+            let backing = std::fs::read_to_string(format!("/sys/dev/block/{dev}/loop/backing_file"));
+            backing.is_ok_and(|file| !file.contains(&ours(run)))
+        };
+        list.extend(text.lines().filter(|line| !of_another(line)).map(|line| format!("{file}: {line}")));
     }
-    left
+    list
 }
 
 fn clean(state: &Path) {
@@ -74,14 +93,40 @@ fn killed_at(scenario: &str, points: &[u64]) {
     for point in points {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
-        let mut run = start(&state, scenario, &dir.path().join("out"));
+        let mut run = start(&state, scenario, &dir.path().join("out"), &[]);
         // The moment itself is what is tested, so this sleeps and waits for no condition.
         std::thread::sleep(Duration::from_millis(*point));
         run.kill().unwrap();
         run.wait().unwrap();
         clean(&state);
-        assert_eq!(left_on_host(&state), Vec::<String>::new(), "{scenario} killed after {point} ms");
+        assert_eq!(left_on_host(run.id(), &state), Vec::<String>::new(), "{scenario} killed after {point} ms");
     }
+}
+
+/// Kills a run of one arm at the very moment at which something of it is there, and looks at what is left.
+fn killed_when(arm: &str, what: &str, is_there: &dyn Fn(u32) -> bool) {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    let mut run = start(&state, "wal-lag", &dir.path().join("out"), &["--arm", arm]);
+    let began = Instant::now();
+    while !is_there(run.id()) {
+        assert!(run.try_wait().unwrap().is_none(), "the run of {arm} ended before there was {what}");
+        assert!(began.elapsed() < Duration::from_secs(180), "there never was {what} in {arm}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    assert!(!left_on_host(run.id(), &state).is_empty(), "a killed run of {arm} left nothing, so nothing was tested");
+    clean(&state);
+    assert_eq!(left_on_host(run.id(), &state), Vec::<String>::new(), "{arm} killed with {what}");
+}
+
+/// How a namespace's end of the cable queues; empty while there is none.
+fn queueing(namespace: &str) -> String {
+    let name = namespace.rsplit('/').next().unwrap_or_default();
+    let shown = Command::new("ip").args(["netns", "exec", name, "tc", "qdisc", "show", "dev", "link0"]).output();
+    shown.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
 fn nightly() -> bool {
@@ -115,6 +160,18 @@ fn a_killed_run_of_two_servers_in_namespaces_is_put_right_by_clean() {
 }
 
 #[test]
+fn a_run_killed_with_its_namespaces_cable_or_caps_in_force_is_put_right_by_clean() {
+    if !is_root("a_run_killed_with_its_namespaces_cable_or_caps_in_force_is_put_right_by_clean") {
+        return;
+    }
+    let own = |run: u32| namespaces().into_iter().filter(|path| path.contains(&ours(run))).collect::<Vec<_>>();
+    killed_when("no-cap", "one namespace", &|run| !own(run).is_empty());
+    killed_when("no-cap", "a cable", &|run| own(run).last().is_some_and(|end| !queueing(end).is_empty()));
+    killed_when("network-narrow", "a shaper", &|run| own(run).iter().any(|end| queueing(end).contains("tbf")));
+    killed_when("standby-capped", "a cap", &|run| !rules(run).is_empty());
+}
+
+#[test]
 fn ctrl_c_cleans_up_at_once() {
     if !is_root("ctrl_c_cleans_up_at_once") {
         return;
@@ -122,7 +179,7 @@ fn ctrl_c_cleans_up_at_once() {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
-    let mut run = start(&state, "stampede", &dir.path().join("out"));
+    let mut run = start(&state, "stampede", &dir.path().join("out"), &[]);
     std::thread::sleep(Duration::from_secs(9));
     let pid = Pid::from_child(&run);
     let asked = Instant::now();
@@ -130,5 +187,5 @@ fn ctrl_c_cleans_up_at_once() {
     let status = run.wait().unwrap();
     assert!(asked.elapsed() < Duration::from_secs(15), "took {:?} to clean up", asked.elapsed());
     assert_eq!(status.code(), Some(2));
-    assert_eq!(left_on_host(&state), Vec::<String>::new());
+    assert_eq!(left_on_host(run.id(), &state), Vec::<String>::new());
 }

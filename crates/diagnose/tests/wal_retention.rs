@@ -131,6 +131,8 @@ fn slots_with_and_without_a_limit() {
     assert_eq!((idle.cause.as_str(), idle.queue.as_str()), ("approaching-limit", "pg.wal.retained@s1"));
     let lost = diagnose(&until(&window, removed + 3.0), &Options::default());
     assert_eq!((lost[0].rule.as_str(), lost[0].cause.as_str()), ("wal-removed", "slot-lost"));
+    let more = |remedy: &backwater_model::Remedy| remedy.persistent[0].contains("max_slot_wal_keep_size = '1024MB'");
+    assert!(lost[0].remedies.iter().any(more), "{:?}", lost[0].remedies);
     let (endless, _) = run(&slot(None));
     let told = retention(&until(&endless, 60.0), "primary", "s1", at(60.0)).unwrap();
     assert_eq!(told.holder, Holder::Disk);

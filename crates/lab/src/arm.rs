@@ -21,6 +21,10 @@ pub(crate) const BEFORE_S: f64 = 2.0;
 pub(crate) const DRAIN_LOOK: Duration = Duration::from_millis(500);
 pub(crate) const DRAIN_BEFORE_S: f64 = 5.0;
 
+/// How long the recorder may take to see servers that were started anew, and how often that is looked at.
+const SEEN_WITHIN: Duration = Duration::from_secs(15);
+const SEEN_LOOK: Duration = Duration::from_millis(200);
+
 /// How long a standby may take to catch up where nothing limits it.
 const CATCH_UP_WITHIN: Duration = Duration::from_secs(30);
 
@@ -61,6 +65,7 @@ pub(crate) fn run(
     rig.watching.check()?;
     progress.say(&format!("arm {} #{number}: {}", arm.name, describe(arm, dirty_limit_bytes)));
     prepare(rig, scenario, options, arm, &part, progress)?;
+    wait_until_seen(rig, options)?;
     let held = hold(rig, options, arm, dirty_limit_bytes)?;
     let load_start = rig.watching.mark(&arm.name, number, "load");
     let driven = drive(rig, arm, &part, options, progress)?;
@@ -103,7 +108,8 @@ fn judge(rig: &Rig, scenario: &Scenario, mut repeat: Repeat, driven: Driven) -> 
     repeat.metrics.shares.extend(driven.shares);
     repeat.table = driven.table;
     repeat.load = driven.result;
-    repeat.gaps = window.events_of(EventKind::Gap).count();
+    // Servers that are started anew before the load are not read for a moment; that takes nothing from the figures.
+    repeat.gaps = window.events_of(EventKind::Gap).filter(|gap| gap.at >= phases.load_start).count();
     Ok(repeat)
 }
 
@@ -154,6 +160,22 @@ pub(crate) fn prepare(
         disk.settle()?;
     }
     options.go_on()
+}
+
+/// Waits until the recorder sees all servers: the beginning of a short load would be missing.
+fn wait_until_seen(rig: &Rig, options: &RunOptions) -> Result<(), LabError> {
+    let since = now();
+    while !rig.watching.sees_all_since(since)? {
+        options.go_on()?;
+        if now().seconds_since(since) > SEEN_WITHIN.as_secs_f64() {
+            return Err(LabError::Refused(
+                "the recorder does not see a server that was started anew; what it could not read stands in the log"
+                    .to_owned(),
+            ));
+        }
+        std::thread::sleep(SEEN_LOOK);
+    }
+    Ok(())
 }
 
 /// Puts the arm's limits in force, and what hinders its standby; the dirty limit that is returned was read back.

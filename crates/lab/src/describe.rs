@@ -103,6 +103,7 @@ fn arm(arm: &Arm) -> String {
         (rule, Some(cause)) => format!("{rule} ({cause})"),
         (rule, None) => rule.to_owned(),
     };
+    let among = if arm.expected.anywhere { " among what is found" } else { "" };
     let published = arm.published.as_ref().map(|row| format!(" [published: {row}]")).unwrap_or_default();
-    format!("{}: {set}; expects {expected}{published}", arm.name)
+    format!("{}: {set}; expects {expected}{among}{published}", arm.name)
 }

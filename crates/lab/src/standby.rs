@@ -286,10 +286,16 @@ impl Standby {
     }
 }
 
-/// Makes or drops the slot for which the primary keeps WAL. Nobody may still want to read from one that is dropped.
+/// Makes or drops the slot for which the primary keeps WAL; one that has lost some is made anew. Nobody may still want to read
+/// from one that is dropped.
 fn keep_wal(primary: &Postgres, wanted: bool) -> Result<(), LabError> {
     let mut client = Client::open(&primary.conninfo())?;
     let slot = |what: &str| format!("SELECT {what} FROM pg_replication_slots WHERE slot_name = '{NAME}'");
+    // PostgreSQL 12 has no such column, and loses none.
+    let lost = "coalesce(bool_or(to_jsonb(pg_replication_slots) ->> 'wal_status' = 'lost'), false)";
+    if wanted && client.is_true(&slot(lost))? {
+        client.run(&format!("SELECT pg_drop_replication_slot('{NAME}')"))?;
+    }
     match (wanted, client.is_true(&slot("count(*) > 0"))?) {
         (true, false) => client.run(&format!("SELECT pg_create_physical_replication_slot('{NAME}', true)")),
         (false, true) => {

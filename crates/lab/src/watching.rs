@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use crate::servers::Postgres;
-use backwater_model::{Batch, Event, EventKind, Moment, Role, Target, Window};
+use backwater_model::{Batch, Event, EventKind, Moment, Role, Target, Window, catalogue};
 use backwater_probe::session::{Session, Setup};
 use backwater_probe::{Probe, now};
 use backwater_record::{Options, Pump, Recording, Writer};
@@ -78,6 +78,16 @@ impl Watching {
         at
     }
 
+    /// Whether every server has answered the recorder since then: one that was started anew is not seen at once.
+    pub(crate) fn sees_all_since(&self, since: Moment) -> Result<bool, LabError> {
+        let window = self.window(since, now())?;
+        let answered = |target: &Target| {
+            let track = window.track(catalogue::PG_PROBE_RESPONSE.name, &[("target", &target.name)]);
+            track.is_some_and(|track| track.points.iter().any(|point| point.at > since))
+        };
+        Ok(self.session.meta.targets.iter().all(answered))
+    }
+
     /// Name of the loaded server in the recording.
     pub(crate) fn primary(&self) -> &str {
         self.session.meta.targets.first().map_or("", |target| target.name.as_str())
@@ -109,5 +119,41 @@ impl Watching {
         self.session.stop();
         self.pump.stop()?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::servers::postgres_tests::Lab;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_server_is_seen_again_once_it_runs_and_not_while_it_does_not() {
+        let lab = Lab::new();
+        let Some(mut server) = lab.started("watching::seen_again") else { return };
+        let recording = tempfile::tempdir().unwrap();
+        let watching = Watching::start(recording.path(), &[&server], false).unwrap();
+        let seen_within_10_s = |since| {
+            let began = Instant::now();
+            while !watching.sees_all_since(since).unwrap() {
+                if began.elapsed() > Duration::from_secs(10) {
+                    return false;
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            true
+        };
+        assert!(seen_within_10_s(now()));
+        server.stop().unwrap();
+        let stopped = now();
+        // A second is ten looks; what was asked before the stop may still be answered as it begins.
+        std::thread::sleep(Duration::from_secs(1));
+        assert!(!watching.sees_all_since(stopped).unwrap());
+        server.start(&lab.journal).unwrap();
+        assert!(seen_within_10_s(now()));
+        watching.stop().unwrap();
+        server.stop().unwrap();
     }
 }

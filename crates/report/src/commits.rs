@@ -31,6 +31,7 @@ const RISKS: &[(&str, &str, &str)] = &[
         "remote_write",
         "a crash of the standby's host with a failover loses what it had not flushed",
     ),
+    ("synchronous_commit", "on", "none is lost; every commit waits for the standby's flush as well"),
     ("synchronous_commit", "remote_apply", "none is lost; every commit waits for the standby's replay as well"),
     ("commit_delay", "", "every commit waits so much longer; it pays only where several sessions commit at once"),
     ("wal_compression", "", "none for the data; it costs processor time, and saves WAL only in full-page images"),
@@ -187,7 +188,10 @@ fn gains(page: &mut Page<'_>, outcome: &Outcome, style: &Style) {
     let mut rows = Vec::new();
     for arm in &outcome.arms {
         let Some(ratio) = outcome.outcome.get(&format!("{}{GAIN}", arm.name)) else { continue };
-        let set = |(name, value): (&String, &ParamValue)| format!("{name} = {}", metric::param(name, value));
+        let set = |(name, value): (&String, &ParamValue)| match name.as_str() {
+            "standby_delay_ms" => format!("the standby {} away", metric::param(name, value)),
+            _ => format!("{name} = {}", metric::param(name, value)),
+        };
         let special =
             arm.params.iter().filter(|(name, _)| !matches!(name.as_str(), "rows_per_commit" | "clients" | "side"));
         rows.push(vec![

@@ -25,7 +25,9 @@ Examples:
   backwater record -o rec                                       this host alone
   backwater record postgres:///postgres -o rec --keep 7d        a server, the last seven days
   PGSERVICE=prod backwater record service=prod -o rec           by a libpq service file
-  backwater record postgres:///app -o rec --volume-iops 3000 --volume-bps 125MiB")]
+  backwater record postgres:///app -o rec --volume-iops 3000 --volume-bps 125MiB
+  backwater record host=db1 host=db2 -o rec --heartbeat         a primary with its standby, and what a failover
+                                                                manager would see")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     watched: Watched,
@@ -44,6 +46,13 @@ pub(crate) struct Arguments {
     /// Sync to disk every second (costs a capped volume tens of I/O operations a second)
     #[arg(long)]
     durable: bool,
+    /// Beat like a failover manager's check: each second connect and commit one row, in a table of its own
+    /// (public.backwater_heartbeat). It is the only thing that recording ever writes to a server
+    #[arg(long)]
+    heartbeat: bool,
+    /// A beat not answered within this time is a missed one [default: 1s]
+    #[arg(long, value_name = "TIME", requires = "heartbeat", value_parser = when::some_seconds)]
+    heartbeat_timeout: Option<f64>,
     /// Stop after so long: 10min
     #[arg(long = "for", value_name = "TIME")]
     length: Option<String>,
@@ -71,6 +80,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         volumes: arguments.watched.sight.volume.declared()?,
         keep_query_text: arguments.watched.sight.keep_query_text,
         directories: vec![nearest_existing(&arguments.out)],
+        heartbeat: arguments.heartbeat,
+        heartbeat_timeout: arguments.heartbeat_timeout.map(Duration::from_secs_f64),
         ..Setup::default()
     };
     let (session, batches) = Session::start(setup)?;

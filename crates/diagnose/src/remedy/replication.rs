@@ -6,7 +6,7 @@ use super::iops;
 use crate::caps::{Cap, CapOwner, CapUnit};
 use crate::device::DeviceView;
 use crate::grid::Lane;
-use crate::replication::{Holder, Link, Retention, Standby, keep_bytes, target};
+use crate::replication::{Holder, Link, Retention, Standby, keep_bytes, setting_bytes, target};
 use crate::scene::Scene;
 use backwater_model::{Activation, Bytes, Figure, Remedy, Target, Unit};
 use std::ops::Range;
@@ -396,8 +396,19 @@ pub(crate) fn of_slot(scene: &Scene<'_>, primary: &str, slot: &str, kept: &Reten
     list
 }
 
-/// For a standby whose WAL is gone.
-pub(crate) fn of_removed(scene: &Scene<'_>, primary: &str, name: Option<&str>) -> Vec<Remedy> {
+/// How a standby's host reaches a primary that is known by this name: `host:port`. What is local here is another host there.
+fn reach(primary: &str) -> String {
+    let (host, port) = match primary.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() => (host, Some(port)),
+        _ => (primary, None),
+    };
+    let local = host.is_empty() || host == "localhost" || host.starts_with("127.") || host.starts_with('/');
+    let host = if local { "PRIMARY" } else { host.trim_matches(['[', ']']) };
+    port.map_or_else(|| format!("-h {host}"), |port| format!("-h {host} -p {port}"))
+}
+
+/// For a standby whose WAL is gone, and with it the slot that was to keep it, where there was one.
+pub(crate) fn of_removed(scene: &Scene<'_>, primary: &str, name: Option<&str>, by_slot: bool) -> Vec<Remedy> {
     let settings = target(scene.window, primary);
     let settings = settings.as_ref();
     let archives = settings.and_then(|target| target.settings.get("archive_mode")).is_some_and(|mode| mode != "off");
@@ -405,7 +416,8 @@ pub(crate) fn of_removed(scene: &Scene<'_>, primary: &str, name: Option<&str>) -
     let rebuild = elsewhere(
         format!("Build {name} anew"),
         vec![format!(
-            "on the standby, stopped and with its data directory moved aside: pg_basebackup -h {primary} -D $PGDATA -R -X stream -C -S SLOT -P"
+            "on the standby, stopped and with its data directory moved aside: pg_basebackup {} -D $PGDATA -R -X stream -C -S SLOT -P",
+            reach(primary)
         )],
         "none: the old data directory can be kept until the new one runs",
         Vec::new(),
@@ -419,7 +431,11 @@ pub(crate) fn of_removed(scene: &Scene<'_>, primary: &str, name: Option<&str>) -
         "The archive must hold every segment from the missing one on.",
     );
     let mut list = if archives { vec![archive, rebuild] } else { vec![rebuild, archive] };
-    list.extend(more_kept(settings, None));
+    let most = setting_bytes(settings, "max_slot_wal_keep_size").filter(|_| by_slot);
+    match most {
+        Some(most) => list.push(slot_cap(settings, (most * 4.0).max(1024.0 * MIB), Vec::new())),
+        None => list.extend(more_kept(settings, None)),
+    }
     list
 }
 
@@ -520,4 +536,18 @@ pub(crate) fn compression(settings: Option<&Target>, saved_ratio: Option<f64>) -
         predicted.into_iter().collect(),
         "It takes processor time in every session that writes; lz4 (where the server was built with it) takes little.",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reach;
+
+    #[test]
+    fn a_primary_is_reached_by_host_and_port() {
+        assert_eq!(reach("db1:5433"), "-h db1 -p 5433");
+        assert_eq!(reach("[fe80::1]:5432"), "-h fe80::1 -p 5432");
+        assert_eq!(reach("localhost:5432"), "-h PRIMARY -p 5432");
+        assert_eq!(reach("primary"), "-h primary");
+        assert_eq!(reach(""), "-h PRIMARY");
+    }
 }

@@ -193,6 +193,7 @@ fn cost(seen: &Seen<'_>) -> Cost {
     let local: usize = [CommitWait::WalSync, CommitWait::WalWrite, CommitWait::GroupCommit].map(count).iter().sum();
     Cost {
         share: seen.share,
+        sure_share: remedy::at_least(seen.flavours.values().sum(), seen.samples),
         rows_per_commit: seen.rows_per_commit,
         commits_per_s: seen.commits_per_s(),
         waiting: seen.queue.waiting,
@@ -226,9 +227,9 @@ fn summary(target: &Target, seen: &Seen<'_>, cost: &Cost) -> String {
     };
     format!(
         "{who} {often}{rows} and spends {} of its time waiting for commits{each}: mostly for {waits}. The same rows would take \
-         about {} of the time {more}.",
+         {} of the time {more}, at most.",
         Unit::Ratio.show(seen.share),
-        Unit::Ratio.show(((1.0 - seen.share) * (1.0 + crate::commit::WITHIN)).min(1.0)),
+        Unit::Ratio.show(cost.elapsed_ratio()),
     )
 }
 

@@ -5,6 +5,7 @@
 //! times as long as the same device needs when it has little to do.
 
 use super::io_capped;
+use super::wal_evidence::held_by_device;
 use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, longest};
@@ -111,7 +112,7 @@ fn finding(scene: &Scene<'_>, device: &DeviceView, saturated: &Saturated) -> Fin
         ruled_out: ruled_out(scene, device, range),
         unseen: missing.list(),
         confidence: if long && pressure_seen && lost.is_some() { Confidence::High } else { Confidence::Medium },
-        victims: vec!["pg.commit".to_owned()],
+        victims: held_by_device(scene, device),
         remedies: vec![checkpoint::flush_after(scene.target(Some(device)))],
     }
 }

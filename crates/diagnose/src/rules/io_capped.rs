@@ -3,6 +3,7 @@
 //! A request that a control group or a cloud volume holds back is in no queue that the host shows. What shows it is the
 //! rate of completions, flat at the limit, while tasks wait on I/O and the device is idle most of the time.
 
+use super::wal_evidence::held_by_device;
 use crate::Options;
 use crate::caps::{self, Cap, CapOwner, CapUnit};
 use crate::device::DeviceView;
@@ -110,7 +111,7 @@ fn finding(scene: &Scene<'_>, reached: &Reached<'_>, options: &Options) -> Findi
         ruled_out: ruled_out(device, range, reached.cause),
         unseen: missing,
         confidence,
-        victims: vec!["pg.commit".to_owned()],
+        victims: held_by_device(scene, device),
         remedies: iops::remedies(scene, device, reached.cap, range, options),
     }
 }

@@ -1,9 +1,10 @@
 //! What the findings about WAL and standbys have in common: the figures of every hop, how bad it is, what suffers.
 
 use super::draft::draft;
+use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::Lane;
-use crate::replication::{Lag, Lags, Standby, retention, standby_row};
+use crate::replication::{Lag, Lags, Standby, candidates, retention, standby_row, standbys};
 use crate::scene::Scene;
 use backwater_model::{CommitWait, Figure, Finding, Severity, Unit, catalogue as cat};
 use std::ops::Range;
@@ -147,4 +148,15 @@ pub(super) fn rate(lane: &Lane, range: &Range<usize>) -> String {
 /// The highest level as people read it.
 pub(super) fn most(lane: &Lane, range: &Range<usize>) -> String {
     lane.max(range).map_or("an unknown amount".to_owned(), |value| Unit::Bytes.show(value))
+}
+
+/// Queues that a full device holds up: commits of the servers on it; of a standby, which has none, its flushing and replaying.
+pub(super) fn held_by_device(scene: &Scene<'_>, device: &DeviceView) -> Vec<String> {
+    let followers = candidates(scene.window);
+    if device.targets.is_empty() || device.targets.iter().any(|target| !followers.contains(target)) {
+        return vec!["pg.commit".to_owned()];
+    }
+    let own = |standby: &Standby| standby.peer.as_ref().is_some_and(|peer| device.targets.contains(&peer.target));
+    let queues = |standby: Standby| ["standby_flush", "standby_replay"].map(|hop| standby.queue(hop));
+    standbys(scene).into_iter().filter(own).flat_map(queues).collect()
 }

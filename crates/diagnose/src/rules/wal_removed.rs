@@ -82,8 +82,12 @@ fn removed(scene: &Scene<'_>, behinds: &[Behind]) -> Option<Finding> {
     figures.add("lines_count", Some(lines.len() as f64), Unit::Count, "times the log says so in this window");
     finding.evidence = figures.list();
     finding.evidence.extend(position_figures(scene, standby.and_then(|s| s.primary.as_deref()), name.as_deref()));
-    finding.remedies =
-        remedy::of_removed(scene, standby.and_then(|s| s.primary.as_deref()).unwrap_or(&last.source), name.as_deref());
+    finding.remedies = remedy::of_removed(
+        scene,
+        standby.and_then(|s| s.primary.as_deref()).unwrap_or(&last.source),
+        name.as_deref(),
+        false,
+    );
     Some(finding)
 }
 
@@ -137,7 +141,7 @@ fn slots(scene: &Scene<'_>) -> Vec<Finding> {
                 "Slot {slot} of {target} has lost WAL that its standby needs, for it fell behind by more than \
                  max_slot_wal_keep_size: the standby must take that from an archive, or be built anew."
             );
-            finding.remedies = remedy::of_removed(scene, &target, Some(&slot));
+            finding.remedies = remedy::of_removed(scene, &target, Some(&slot), true);
             finding
         })
         .collect()
@@ -164,7 +168,7 @@ fn fell_behind(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     let mut missing = Missing::default();
     missing.unless(window, false, &unseen::SERVER_LOG);
     finding.unseen = missing.list();
-    finding.remedies = remedy::of_removed(scene, primary, Some(name));
+    finding.remedies = remedy::of_removed(scene, primary, Some(name), false);
     Some(finding)
 }
 
