@@ -33,7 +33,8 @@ pub fn outcome_beside(outcome: &Outcome, published: Option<&Published>, style: &
         page.gap();
         page.ready(&commits::commits(outcome, style), 0);
     }
-    if lag::is_of_lag(outcome) {
+    // Where commits are what is varied, a standby is one of the things that they wait for.
+    if lag::is_of_lag(outcome) && !commits::is_of_commits(outcome) {
         page.gap();
         page.ready(&lag::lag(outcome, style), 0);
     }
