@@ -36,7 +36,7 @@ impl<'a> Sink<'a> {
         value: f64,
         as_of: Option<Moment>,
     ) {
-        if let Some(series) = self.registry.intern(def.series(labels)) {
+        if let Some(series) = self.registry.number(def, labels) {
             self.batch.points.push(Point { at: self.at, series, epoch, value, as_of });
         }
     }
