@@ -8,8 +8,9 @@ use std::time::Duration;
 
 /// How often tails are written and bounds are looked at.
 const TICK_S: f64 = 1.0;
-/// How long a command waits at most behind an empty channel.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often the channel of batches is emptied. Waking for each of them would cost more than what is done with it; a
+/// command is obeyed at once.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Called about each second, for readings of the recorder itself; may add to the recording.
 pub type EachSecond = Box<dyn FnMut(Moment) -> Batch + Send>;
@@ -81,48 +82,49 @@ impl Running {
     fn run(mut self) -> Result<Summary, RecordError> {
         let mut last_tick = (self.clock)();
         loop {
-            let open = match self.batches.recv_timeout(LOOK) {
-                Ok(batch) => {
-                    self.writer.write(&batch)?;
-                    true
-                }
-                Err(RecvTimeoutError::Timeout) => true,
-                Err(RecvTimeoutError::Disconnected) => false,
-            };
+            let asked = self.inbox.recv_timeout(LOOK);
+            let open = self.take_waiting()?;
             let now = (self.clock)();
-            if now.seconds_since(last_tick) >= TICK_S {
+            if now.seconds_since(last_tick) >= TICK_S - LOOK.as_secs_f64() / 2.0 {
                 last_tick = now;
                 let own = (self.each_second)(now);
                 self.writer.write(&own)?;
                 self.writer.tick(now)?;
             }
-            if !self.obey(now)? || !open {
+            let go_on = match asked {
+                Ok(command) => self.obey(command, now)?,
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => false,
+            };
+            if !go_on || !open {
                 return self.close();
             }
         }
     }
 
-    /// Carries out what was asked; false when that was to stop, or when nobody is left who could ask.
-    fn obey(&mut self, now: Moment) -> Result<bool, RecordError> {
-        loop {
-            match self.inbox.try_recv() {
-                Ok(Command::Flush(done)) => {
-                    self.take_waiting()?;
-                    self.writer.tick(now)?;
-                    let _nobody_waits = done.send(());
-                }
-                Ok(Command::UpdateMeta(meta)) => self.writer.update_meta(*meta)?,
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return Ok(false),
-                Err(TryRecvError::Empty) => return Ok(true),
+    /// Carries out what was asked; false when that was to stop.
+    fn obey(&mut self, command: Command, now: Moment) -> Result<bool, RecordError> {
+        match command {
+            Command::Flush(done) => {
+                self.take_waiting()?;
+                self.writer.tick(now)?;
+                let _nobody_waits = done.send(());
             }
+            Command::UpdateMeta(meta) => self.writer.update_meta(*meta)?,
+            Command::Stop => return Ok(false),
         }
+        Ok(true)
     }
 
-    fn take_waiting(&mut self) -> Result<(), RecordError> {
-        while let Ok(batch) = self.batches.try_recv() {
-            self.writer.write(&batch)?;
+    /// Takes what waits; false where nobody is left who could send more.
+    fn take_waiting(&mut self) -> Result<bool, RecordError> {
+        loop {
+            match self.batches.try_recv() {
+                Ok(batch) => self.writer.write(&batch)?,
+                Err(TryRecvError::Empty) => return Ok(true),
+                Err(TryRecvError::Disconnected) => return Ok(false),
+            }
         }
-        Ok(())
     }
 
     fn close(mut self) -> Result<Summary, RecordError> {

@@ -25,6 +25,9 @@ const TEXTS: [&str; 13] = [
     "queue",
 ];
 
+/// The one of them that is a letter.
+const KERNEL_STATE: usize = 10;
+
 pub(super) fn fields() -> Vec<Field> {
     let mut fields = vec![
         Field::new(AT, DataType::Int64, false),
@@ -59,25 +62,28 @@ impl SampleRows {
         self.query_id.push(sample.query_id);
         self.query_age_ms.push(sample.query_age_ms);
         self.xact_age_ms.push(sample.xact_age_ms);
-        let mut letter = [0; 4];
-        let kernel_state = sample.kernel_state.map(|state| &*state.encode_utf8(&mut letter));
-        let texts: [Option<&str>; TEXTS.len()] = [
+        let shared = [
             Some(&sample.target),
-            sample.backend_type.as_deref(),
-            sample.user.as_deref(),
-            sample.database.as_deref(),
-            sample.application.as_deref(),
-            sample.client_addr.as_deref(),
-            sample.state.as_deref(),
-            sample.wait_event_type.as_deref(),
-            sample.wait_event.as_deref(),
-            sample.kernel_wait.as_deref(),
-            kernel_state,
-            sample.query.as_deref(),
-            sample.queue.as_deref(),
+            sample.backend_type.as_ref(),
+            sample.user.as_ref(),
+            sample.database.as_ref(),
+            sample.application.as_ref(),
+            sample.client_addr.as_ref(),
+            sample.state.as_ref(),
+            sample.wait_event_type.as_ref(),
+            sample.wait_event.as_ref(),
+            sample.kernel_wait.as_ref(),
+            None,
+            sample.query.as_ref(),
+            sample.queue.as_ref(),
         ];
-        for (column, text) in self.texts.iter_mut().zip(texts) {
-            column.push(text);
+        for (place, (column, text)) in self.texts.iter_mut().zip(shared).enumerate() {
+            if place == KERNEL_STATE {
+                let mut letter = [0; 4];
+                column.push(sample.kernel_state.map(|state| &*state.encode_utf8(&mut letter)));
+            } else {
+                column.push_shared(text);
+            }
         }
     }
 }

@@ -1,4 +1,6 @@
 //! Texts as numbers: a session's user or query is the same at every look.
+//!
+//! Who looks shares equal texts between rows, so most rows have in a column the very text of the row before.
 
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, StringArray};
@@ -11,6 +13,7 @@ use std::sync::Arc;
 pub(crate) struct Interner {
     numbers: HashMap<Arc<str>, i32>,
     list: Vec<Arc<str>>,
+    last: Option<(Arc<str>, i32)>,
     bytes: usize,
     values: Option<ArrayRef>,
 }
@@ -18,12 +21,28 @@ pub(crate) struct Interner {
 impl Interner {
     /// The number of a text.
     pub(crate) fn number(&mut self, text: &str) -> i32 {
-        if let Some(number) = self.numbers.get(text) {
+        match self.numbers.get(text) {
+            Some(number) => *number,
+            None => self.add(Arc::from(text)),
+        }
+    }
+
+    /// The number of a shared text, which is found without reading it where it is the same as the last one.
+    pub(crate) fn number_of_shared(&mut self, text: &Arc<str>) -> i32 {
+        if let Some((last, number)) = &self.last
+            && Arc::ptr_eq(last, text)
+        {
             return *number;
         }
+        let known = self.numbers.get(text).copied();
+        let number = known.unwrap_or_else(|| self.add(Arc::clone(text)));
+        self.last = Some((Arc::clone(text), number));
+        number
+    }
+
+    fn add(&mut self, text: Arc<str>) -> i32 {
         // Far from 2³¹: a tail is closed when its texts have a few MiB.
         let number = self.list.len() as i32;
-        let text: Arc<str> = Arc::from(text);
         self.bytes += text.len();
         self.numbers.insert(Arc::clone(&text), number);
         self.list.push(text);
@@ -56,6 +75,11 @@ impl TextColumn {
         self.keys.push(key);
     }
 
+    pub(crate) fn push_shared(&mut self, text: Option<&Arc<str>>) {
+        let key = text.map(|text| self.texts.number_of_shared(text));
+        self.keys.push(key);
+    }
+
     pub(crate) fn take(&mut self) -> Result<ArrayRef, ArrowError> {
         let keys: Int32Array = self.keys.iter().copied().collect();
         self.keys.clear();
@@ -68,5 +92,32 @@ impl TextColumn {
 
     pub(crate) fn bytes(&self) -> usize {
         self.texts.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use arrow_array::Array;
+    use arrow_array::cast::AsArray;
+
+    #[test]
+    fn shared_texts_have_the_numbers_of_equal_ones() {
+        let mut column = TextColumn::default();
+        let (one, twin, other): (Arc<str>, Arc<str>, Arc<str>) = ("a".into(), "a".into(), "b".into());
+        for text in [Some(&one), Some(&one), None, Some(&twin), Some(&other), Some(&other), Some(&one)] {
+            column.push_shared(text);
+        }
+        column.push(Some("b"));
+        let taken = column.take().unwrap();
+        let taken = taken.as_dictionary::<Int32Type>();
+        let keys: Vec<Option<i32>> = taken.keys().iter().collect();
+        let zero = Some(0);
+        assert_eq!(keys, [zero, zero, None, zero, Some(1), Some(1), zero, Some(1)]);
+        assert_eq!((taken.values().len(), column.bytes()), (2, 2));
+        column.forget();
+        column.push_shared(Some(&one));
+        assert_eq!(column.take().unwrap().as_dictionary::<Int32Type>().keys().value(0), 0);
     }
 }
