@@ -24,7 +24,25 @@ const CONTROL: &str = "SELECT s.system_identifier::text, \
      ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int8::text END \
      FROM pg_control_system() s, pg_control_checkpoint() c LEFT JOIN pg_stat_wal_receiver r ON true";
 
+/// What may change on a primary while a connection lasts, without the control file.
+const PRESENT: &str = "SELECT pg_is_in_recovery(), CASE WHEN NOT pg_is_in_recovery() \
+     THEN ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int8::text END";
+
 impl Identity {
+    /// Asks only for what may have changed since: which server it is and when it was started cannot, on one connection to
+    /// a server itself. (A pooler may hand on to another one, so now and then everything is to be read.)
+    pub(super) async fn present(&self, link: &mut Link) -> Result<Self, QueryError> {
+        if self.in_recovery || self.system.is_none() {
+            return Identity::read(link).await;
+        }
+        let row = link.one("timeline", PRESENT).await?;
+        if row.get(0) {
+            return Identity::read(link).await;
+        }
+        let timeline = row.get::<_, Option<&str>>(1).and_then(|text| text.parse().ok());
+        Ok(Identity { timeline, in_recovery: false, ..self.clone() })
+    }
+
     pub(super) async fn read(link: &mut Link) -> Result<Self, QueryError> {
         let row = link.one("server identity", BASIC).await?;
         let mut identity = Identity { system: None, timeline: None, started: row.get(0), in_recovery: row.get(1) };

@@ -84,6 +84,16 @@ impl Link {
         self.rows_with(what, sql, &[]).await
     }
 
+    /// As [`Link::rows`], of a query that is put together for the server's major the first time.
+    pub(super) async fn rows_of(
+        &mut self,
+        what: &'static str,
+        sql: impl FnOnce(i32) -> String,
+    ) -> Result<Vec<Row>, QueryError> {
+        let sql = if self.statements.contains_key(what) { String::new() } else { sql(self.major()) };
+        self.rows(what, &sql).await
+    }
+
     /// As [`Link::rows`], with parameters.
     pub(super) async fn rows_with(
         &mut self,

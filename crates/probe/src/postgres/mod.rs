@@ -17,6 +17,8 @@ mod log;
 mod logs;
 mod normalise;
 mod probe;
+mod queues;
+mod row;
 mod schedule;
 mod sessions;
 mod settings;

@@ -11,7 +11,7 @@ use super::sessions::{Context, Sessions};
 use super::settings;
 use super::target::{self, Facts};
 use super::tell;
-use super::views::{self, View};
+use super::views::{self, Of, View};
 use crate::host::{KernelWaits, Roots};
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::{Moment, Span, Target, Text, catalogue};
@@ -19,6 +19,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
+
+/// Everything that tells servers apart is read at every so many looks at who it is.
+const LOOKS_PER_WHOLE_IDENTITY: u32 = 10;
 
 /// How a server is watched.
 #[derive(Clone, Debug)]
@@ -77,6 +80,8 @@ struct Live {
     link: Link,
     facts: Facts,
     identity: Identity,
+    /// How often the identity was looked at.
+    identity_looks: u32,
     schedule: Vec<Entry<Task>>,
 }
 
@@ -189,7 +194,7 @@ impl PostgresProbe {
         let context = Context { target: &self.target, identity: &live.identity, privileges: &live.facts.privileges };
         self.sessions.read(&mut live.link, context, sink).await?;
         for place in 0..live.schedule.len() {
-            if !live.schedule[place].is_due(sink.at) {
+            if !live.schedule[place].is_due(sink.at) || !self.has_something(&live.schedule[place].task, live) {
                 continue;
             }
             let task = live.schedule[place].task.clone();
@@ -216,11 +221,27 @@ impl PostgresProbe {
         Ok(())
     }
 
+    /// Whether a reading can bring anything now: a view of standbys has no rows where there are none.
+    fn has_something(&self, task: &Task, live: &Live) -> bool {
+        match task {
+            Task::View(view) => match view.of {
+                Of::Any => true,
+                Of::Recovery => live.identity.in_recovery,
+                Of::Walsenders => self.sessions.walsenders,
+            },
+            _ => true,
+        }
+    }
+
     async fn run(&mut self, task: &Task, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), QueryError> {
         match task {
             Task::View(view) => counters::read(&mut live.link, view, &self.target, &live.identity, sink).await,
             Task::Identity => {
-                live.identity = Identity::read(&mut live.link).await?.after(&self.identity);
+                live.identity_looks = live.identity_looks.wrapping_add(1);
+                let whole = live.identity_looks.is_multiple_of(LOOKS_PER_WHOLE_IDENTITY);
+                let link = &mut live.link;
+                let read = if whole { Identity::read(link).await? } else { live.identity.present(link).await? };
+                live.identity = read.after(&self.identity);
                 self.adopt_identity(live, sink);
                 if let Some(timeline) = live.identity.timeline {
                     let labels = [("target", self.target.as_ref())];
@@ -257,7 +278,7 @@ impl Live {
         let facts = target::facts(&mut link, options.name.as_deref(), &options.roots).await?;
         let identity = Identity::read(&mut link).await?;
         let schedule = schedule(link.major(), facts.privileges.all_stats, crate::now());
-        Ok(Live { link, facts, identity, schedule })
+        Ok(Live { link, facts, identity, identity_looks: 0, schedule })
     }
 }
 

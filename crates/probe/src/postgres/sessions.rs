@@ -3,33 +3,61 @@
 
 use super::identity::{Identity, Privileges};
 use super::link::{Link, QueryError};
-use super::texts::{Interner, Statements};
-use super::waits::{self, Wait};
+use super::queues::{Asleep, Queues};
+use super::row::{Address, ServerTime, get};
+use super::texts::{Column, Interner, Statements};
+use super::waits;
 use crate::Sink;
 use crate::host::KernelWaits;
-use backwater_model::{CARRIERS, Moment, Sample, Text, catalogue};
+use backwater_model::{CARRIERS, Moment, Sample, Span, Text, catalogue};
 use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::Row;
-use tokio_postgres::types::FromSql;
 
 /// The function under pg_stat_activity, without the view's joins. Idle sessions, and other processes in their main
 /// loop, are left out, except those that carry WAL and pages: that they have nothing to do is what rules ask. A
-/// background worker between two jobs waits in `Extension`. Heartbeats are the probe's own.
-const SQL: &str = "SELECT a.pid, a.backend_type, a.usesysid, a.datid, a.application_name, host(a.client_addr), \
-     a.client_port, a.state, a.wait_event_type, a.wait_event, left(a.query, 1024), \
-     (date_part('epoch', statement_timestamp() - a.query_start) * 1000)::int8, \
-     (date_part('epoch', statement_timestamp() - a.xact_start) * 1000)::int8, QUERY_ID \
-     FROM pg_stat_get_activity(NULL) a WHERE a.pid <> pg_backend_pid() AND (a.backend_type IN ('CARRIERS') \
-     OR (coalesce(a.wait_event_type, '') <> 'Activity' AND a.application_name IS DISTINCT FROM 'backwater heartbeat' \
-     AND (a.state IN ('active', 'fastpath function call') OR (a.state IS NULL AND a.backend_type <> 'client backend' \
-     AND a.wait_event_type IS NOT NULL AND a.wait_event_type <> 'Extension'))))";
+/// background worker between two jobs waits in `Extension`. Heartbeats are the probe's own. What most rows are is asked
+/// first, and values come as the server keeps them: with many sessions its part of a look is the dearest.
+const SQL: &str = "SELECT a.pid, a.backend_type, a.usesysid, a.datid, a.application_name, a.client_addr, \
+     a.client_port, a.state, a.wait_event_type, a.wait_event, QUERY_TEXT, statement_timestamp(), a.query_start, \
+     a.xact_start, QUERY_ID FROM pg_stat_get_activity(NULL) a WHERE a.pid <> pg_backend_pid() AND (\
+     (ACTIVE AND a.wait_event_type IS DISTINCT FROM 'Activity' AND OURS_NOT) OR a.backend_type IN ('CARRIERS') \
+     OR (a.state IS NULL AND a.backend_type <> 'client backend' AND a.wait_event_type NOT IN ('Activity', 'Extension') \
+     AND OURS_NOT)IDLE_TOO)";
+const OURS_NOT: &str = "a.application_name IS DISTINCT FROM 'backwater heartbeat'";
+const ACTIVE: &str = "a.state IN ('active', 'fastpath function call')";
+/// How often idle clients are counted, in the same look as the others: a look of their own would cost as much.
+const COUNT_PERIOD: Span = Span::from_millis(1_000);
 const NAMES: &str = "SELECT oid, rolname::text, true FROM pg_roles WHERE oid = ANY($1) \
      UNION ALL SELECT oid, datname::text, false FROM pg_database WHERE oid = ANY($2)";
+
+/// Addresses of clients whose texts are remembered.
+const MOST_ADDRESSES: usize = 4_096;
+
+/// Columns of a look whose texts come again and again.
+#[derive(Debug, Default)]
+struct Columns {
+    backend_type: Column,
+    application: Column,
+    state: Column,
+    wait_event_type: Column,
+    wait_event: Column,
+    kernel_wait: Column,
+}
+
+/// How many clients a look saw.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    active: u64,
+    idle: u64,
+}
 
 /// Reads sessions, and remembers names and texts between looks.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     texts: Interner,
+    columns: Columns,
+    queues: Queues,
+    addresses: HashMap<Address, Text>,
     pub(super) statements: Statements,
     roles: HashMap<u32, Option<Text>>,
     databases: HashMap<u32, Option<Text>>,
@@ -41,6 +69,10 @@ pub(super) struct Sessions {
     pub(super) data_device: Option<String>,
     /// Whether commits may be delayed on purpose (commit_delay), which no wait event says.
     pub(super) commit_delay: bool,
+    /// Whether the last look saw a walsender.
+    pub(super) walsenders: bool,
+    /// When idle clients are counted next.
+    next_count: Moment,
 }
 
 /// What a look needs to know of the server.
@@ -59,30 +91,30 @@ impl Sessions {
         context: Context<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<(), QueryError> {
-        let sql = sql(link.major());
+        // A tick may come a little early by the clock of the last one.
+        let counts = sink.at + Span::from_millis(10) >= self.next_count;
+        if counts {
+            self.next_count = sink.at + COUNT_PERIOD;
+        }
         let asked = crate::now();
-        let rows = link.rows("sessions", &sql).await?;
+        let rows = link
+            .rows_of(if counts { "sessions and idle ones" } else { "sessions" }, |major| sql(major, counts))
+            .await?;
         let answered = crate::now();
         let epoch = context.identity.epoch();
         let labels = [("target", context.target.as_ref())];
         sink.put(&catalogue::PG_PROBE_RESPONSE, &labels, epoch, (answered - asked).0 as f64);
         self.learn_names(link, &rows).await?;
-        self.waiting.values_mut().for_each(|count| *count = 0);
-        let mut active: u64 = 0;
-        for row in &rows {
-            let sample = self.sample(row, answered, context.target);
-            if sample.backend_type.as_deref() == Some("client backend") {
-                active += 1;
-                if let Some(queue) = &sample.queue {
-                    *self.waiting.entry(Text::clone(queue)).or_default() += 1;
-                }
-            }
-            sink.sample(sample);
+        let seen = self.put_samples(&rows, answered, context.target, sink);
+        if counts {
+            self.forget(&rows);
         }
-        self.forget(&rows);
         // A role that sees only its own sessions would count wrongly; the absence was told at the connection.
         if context.privileges.all_stats {
-            sink.put(&catalogue::PG_SESSIONS_ACTIVE, &labels, epoch, active as f64);
+            sink.put(&catalogue::PG_SESSIONS_ACTIVE, &labels, epoch, seen.active as f64);
+            if counts {
+                sink.put(&catalogue::PG_SESSIONS_TOTAL, &labels, epoch, (seen.active + seen.idle) as f64);
+            }
             for (queue, count) in &self.waiting {
                 let labels = [("target", context.target.as_ref()), ("queue", queue.as_ref())];
                 sink.put(&catalogue::PG_SESSIONS_WAITING, &labels, epoch, *count as f64);
@@ -91,35 +123,65 @@ impl Sessions {
         Ok(())
     }
 
+    /// A sample for each row but those of idle clients.
+    fn put_samples(&mut self, rows: &[Row], at: Moment, target: &Text, sink: &mut Sink<'_>) -> Seen {
+        let mut seen = Seen::default();
+        self.waiting.values_mut().for_each(|count| *count = 0);
+        self.walsenders = false;
+        for row in rows {
+            let kind: Option<&str> = get(row, 1);
+            let client = kind == Some("client backend");
+            if client && !matches!(get(row, 7), Some("active" | "fastpath function call")) {
+                seen.idle += 1;
+                continue;
+            }
+            let sample = self.sample(row, at, target);
+            if client {
+                seen.active += 1;
+                if let Some(queue) = &sample.queue {
+                    *self.waiting.entry(Text::clone(queue)).or_default() += 1;
+                }
+            }
+            self.walsenders |= kind == Some("walsender");
+            sink.sample(sample);
+        }
+        seen
+    }
+
     fn sample(&mut self, row: &Row, at: Moment, target: &Text) -> Sample {
-        let text = |column: usize| get::<&str>(row, column).filter(|text| !text.is_empty());
+        let text = |column: usize| get::<&str>(row, column);
         let pid = get(row, 0).unwrap_or_default();
         let kernel = self.kernel.as_mut().filter(|_| !waits::on_its_latch(text(8)));
         let (kernel_wait, kernel_state) = kernel.map(|kernel| kernel.read(pid)).unwrap_or_default();
-        let commit_delay = self.commit_delay;
-        let wait = Wait { backend_type: text(1), event: text(9), kernel: kernel_wait.as_deref(), commit_delay };
-        let queue = waits::place(wait).and_then(|place| waits::queue_name(place, self.data_device.as_deref()));
+        let (columns, texts) = (&mut self.columns, &mut self.texts);
+        let backend_type = columns.backend_type.some(texts, text(1));
+        let wait_event = columns.wait_event.some(texts, text(9));
+        let kernel_wait = columns.kernel_wait.some(texts, kernel_wait.as_deref());
+        let wait = Asleep { backend_type: &backend_type, event: &wait_event, kernel: &kernel_wait };
+        let queue = self.queues.of(wait, self.commit_delay, self.data_device.as_deref());
         let name = |names: &HashMap<u32, Option<Text>>, oid: Option<u32>| names.get(&oid?).cloned().flatten();
+        let now: Option<ServerTime> = get(row, 11);
+        let age_ms = |column| Some(now?.since(get(row, column)?).0.max(0) / 1_000);
         Sample {
             at,
             target: Text::clone(target),
             pid,
-            backend_type: self.texts.some(text(1)),
+            backend_type,
             user: name(&self.roles, get(row, 2)),
             database: name(&self.databases, get(row, 3)),
-            application: self.texts.some(text(4)),
-            client_addr: self.texts.some(text(5)),
+            application: columns.application.some(texts, text(4)),
+            client_addr: get(row, 5).map(|address| text_of(&mut self.addresses, address)),
             client_port: get::<i32>(row, 6).filter(|port| *port > 0),
-            state: self.texts.some(text(7)),
-            wait_event_type: self.texts.some(text(8)),
-            wait_event: self.texts.some(text(9)),
-            queue: self.texts.some(queue.as_deref()),
-            kernel_wait: self.texts.some(kernel_wait.as_deref()),
+            state: columns.state.some(texts, text(7)),
+            wait_event_type: columns.wait_event_type.some(texts, text(8)),
+            wait_event,
+            queue,
+            kernel_wait,
             kernel_state,
-            query_id: get::<i64>(row, 13).filter(|id| *id != 0),
-            query: text(10).and_then(|query| self.statements.get(query)),
-            query_age_ms: get::<i64>(row, 11).map(|age| age.max(0)),
-            xact_age_ms: get::<i64>(row, 12).map(|age| age.max(0)),
+            query_id: get::<i64>(row, 14).filter(|id| *id != 0),
+            query: text(10).filter(|text| !text.is_empty()).and_then(|query| self.statements.get(query)),
+            query_age_ms: age_ms(12),
+            xact_age_ms: age_ms(13),
         }
     }
 
@@ -151,19 +213,33 @@ impl Sessions {
         }
     }
 
-    /// Asks for every name anew: roles and databases can be renamed.
+    /// Asks for every name anew: roles and databases can be renamed, and the server may be another one.
     pub(super) fn forget_names(&mut self) {
         self.roles.clear();
         self.databases.clear();
+        self.queues = Queues::default();
     }
 }
 
-fn sql(major: i32) -> String {
-    let query_id = if major >= 14 { "a.query_id" } else { "NULL::int8" };
-    SQL.replace("QUERY_ID", query_id).replace("CARRIERS", &CARRIERS.join("', '"))
+fn text_of(known: &mut HashMap<Address, Text>, address: Address) -> Text {
+    if known.len() >= MOST_ADDRESSES {
+        known.clear();
+    }
+    Text::clone(known.entry(address).or_insert_with(|| Text::from(address.to_string())))
 }
 
-/// A column's value; none where it is null, or of another type than PostgreSQL's own (forks differ).
-fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Option<T> {
-    row.try_get::<_, Option<T>>(column).ok().flatten()
+fn sql(major: i32, with_idle: bool) -> String {
+    let text = "left(a.query, 1024)";
+    // Of idle clients only that they are there matters.
+    let text = if with_idle {
+        format!("CASE WHEN ACTIVE OR a.backend_type <> 'client backend' THEN {text} END")
+    } else {
+        text.to_owned()
+    };
+    SQL.replace("QUERY_TEXT", &text)
+        .replace("IDLE_TOO", if with_idle { " OR (a.backend_type = 'client backend' AND OURS_NOT)" } else { "" })
+        .replace("QUERY_ID", if major >= 14 { "a.query_id" } else { "NULL::int8" })
+        .replace("CARRIERS", &CARRIERS.join("', '"))
+        .replace("ACTIVE", ACTIVE)
+        .replace("OURS_NOT", OURS_NOT)
 }

@@ -27,10 +27,22 @@ impl Interner {
         self.known.insert(Text::clone(&text));
         text
     }
+}
 
-    /// The shared copy; none for an absent or empty text.
-    pub(super) fn some(&mut self, text: Option<&str>) -> Option<Text> {
-        text.filter(|text| !text.is_empty()).map(|text| self.get(text))
+/// One column of rows: most rows have the text of the row before, which is found by comparing alone.
+#[derive(Debug, Default)]
+pub(super) struct Column {
+    last: Option<Text>,
+}
+
+impl Column {
+    /// The shared copy of this row's text; none for an absent or empty one.
+    pub(super) fn some(&mut self, texts: &mut Interner, text: Option<&str>) -> Option<Text> {
+        let text = text.filter(|text| !text.is_empty())?;
+        if self.last.as_deref() != Some(text) {
+            self.last = Some(texts.get(text));
+        }
+        self.last.clone()
     }
 }
 
@@ -88,6 +100,16 @@ mod tests {
             statements.get(&format!("SELECT x{number}x"));
         }
         assert!(statements.known.len() <= MOST && statements.shared.known.len() <= MOST);
+    }
+
+    #[test]
+    fn a_column_gives_the_shared_text_whatever_the_row_before_had() {
+        let (mut texts, mut column) = (Interner::default(), Column::default());
+        let rows = [Some("IO"), Some("IO"), None, Some("Lock"), Some(""), Some("IO")];
+        let seen: Vec<_> = rows.into_iter().map(|row| column.some(&mut texts, row)).collect();
+        let io = texts.get("IO");
+        assert!([0, 1, 5].into_iter().all(|row| Text::ptr_eq(seen[row].as_ref().unwrap(), &io)));
+        assert_eq!((&seen[2], seen[3].as_deref(), &seen[4]), (&None, Some("Lock"), &None));
     }
 
     #[test]

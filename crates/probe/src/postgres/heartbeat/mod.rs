@@ -281,3 +281,6 @@ impl Drop for Heartbeat {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,17 @@ pub(super) enum Fresh {
     Aged,
 }
 
+/// Where a view has rows: elsewhere it need not be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// Anywhere.
+    Any,
+    /// A server in recovery.
+    Recovery,
+    /// A server with walsenders.
+    Walsenders,
+}
+
 /// One series of a view.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
@@ -37,6 +48,8 @@ pub(super) struct View {
     pub(super) period_ms: i64,
     /// Whether it shows something only to pg_monitor.
     pub(super) needs_stats: bool,
+    /// Where it has rows.
+    pub(super) of: Of,
     /// How many rows are put down; the query brings one more where there are more. None: as many as come.
     pub(super) most_rows: Option<usize>,
     /// Selects the labels as text, the time of the last reset as text, the age in seconds, then the columns as float8.
@@ -52,6 +65,7 @@ struct Source {
     age: &'static str,
     period_ms: i64,
     needs_stats: bool,
+    of: Of,
     most_rows: Option<usize>,
 }
 
@@ -63,6 +77,7 @@ const ALWAYS: Source = Source {
     age: "NULL",
     period_ms: 1_000,
     needs_stats: false,
+    of: Of::Any,
     most_rows: None,
 };
 
@@ -89,6 +104,7 @@ impl Source {
             columns,
             period_ms: self.period_ms,
             needs_stats: self.needs_stats,
+            of: self.of,
             most_rows: self.most_rows,
             sql: format!("SELECT {}{from}{limit}", list.join(", ")),
         }
@@ -103,7 +119,6 @@ pub(super) fn views(major: i32) -> Vec<View> {
         wal::redo(),
         wal::directory(),
         wal::archiver(age),
-        work::sessions(),
         work::databases(age),
         replication::standbys(),
         replication::slots(major),

@@ -1,7 +1,7 @@
 //! Replication from both ends: standbys and slots where WAL is sent, the receiver and replay where it arrives. A standby
 //! that sends on has both.
 
-use super::{ALWAYS, Column, Fresh, Source, View};
+use super::{ALWAYS, Column, Fresh, Of, Source, View};
 use backwater_model::catalogue as c;
 
 /// Standbys and slots that are put down. Nobody runs more, and a recording stays bounded.
@@ -25,6 +25,7 @@ pub(super) fn standbys() -> View {
         labels: &[("standby", "standby")],
         age: "date_part('epoch', clock_timestamp() - reply_time)",
         needs_stats: true,
+        of: Of::Walsenders,
         most_rows: Some(MOST),
         ..ALWAYS
     }
@@ -75,7 +76,7 @@ pub(super) fn receiver(major: i32) -> View {
         columns.push(now(&c::PG_RECEIVER_WRITTEN, "r.written_lsn - '0/0'"));
     }
     let age = "date_part('epoch', clock_timestamp() - r.last_msg_receipt_time)";
-    Source { what: "pg_stat_wal_receiver", from, age, needs_stats: true, ..ALWAYS }.view_of(columns)
+    Source { what: "pg_stat_wal_receiver", from, age, needs_stats: true, of: Of::Recovery, ..ALWAYS }.view_of(columns)
 }
 
 /// Since 14 a pause that was asked for and one that has begun are two things.
@@ -83,7 +84,7 @@ pub(super) fn replay(major: i32) -> View {
     let paused =
         if major < 14 { "pg_is_wal_replay_paused()::int" } else { "(pg_get_wal_replay_pause_state() = 'paused')::int" };
     let from = "(SELECT 1 WHERE pg_is_in_recovery()) AS standby";
-    Source { what: "replay state", from, ..ALWAYS }.view(&[(&c::PG_REPLAY_PAUSED, paused)])
+    Source { what: "replay state", from, of: Of::Recovery, ..ALWAYS }.view(&[(&c::PG_REPLAY_PAUSED, paused)])
 }
 
 /// Queries that recovery cancelled in any database, by why.
@@ -98,6 +99,7 @@ pub(super) fn conflicts(major: i32, age: &'static str) -> View {
          ('logicalslot', confl_active_logicalslot)) AS why(kind, times) WHERE pg_is_in_recovery() GROUP BY kind"
     };
     let reset = "(SELECT max(stats_reset) FROM pg_stat_database)";
-    Source { what: "pg_stat_database_conflicts", from, labels: &[("kind", "kind")], reset, age, ..ALWAYS }
+    let labels = &[("kind", "kind")];
+    Source { what: "pg_stat_database_conflicts", from, labels, reset, age, of: Of::Recovery, ..ALWAYS }
         .view(&[(&c::PG_REPLAY_CONFLICTS, "sum(times)")])
 }

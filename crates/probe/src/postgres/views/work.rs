@@ -1,14 +1,7 @@
-//! What the server works at: sessions, databases, checkpoints, the background writer, and who reads and writes pages.
+//! What the server works at: databases, checkpoints, the background writer, and who reads and writes pages.
 
 use super::{ALWAYS, Source, View};
 use backwater_model::catalogue as c;
-
-pub(super) fn sessions() -> View {
-    // The probe's own session is not one of the server's work.
-    let from = "pg_stat_get_activity(NULL) WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() \
-                AND application_name IS DISTINCT FROM 'backwater heartbeat'";
-    Source { what: "session count", from, needs_stats: true, ..ALWAYS }.view(&[(&c::PG_SESSIONS_TOTAL, "count(*)")])
-}
 
 /// The busiest databases; fifty are enough to see where the writes come from, and bound a recording.
 pub(super) fn databases(age: &'static str) -> View {
