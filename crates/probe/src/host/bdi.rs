@@ -12,7 +12,7 @@ use backwater_model::catalogue::{self, Def};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limits change rarely: they are read at every so many looks.
+/// Limits change rarely, and so does what lies behind a device: they are read at every so many looks.
 const LOOKS_PER_LIMIT_READING: u32 = 5;
 
 /// The kernel counts the dirty inodes of the device one by one for each reading, under a lock that writers need too
@@ -48,6 +48,7 @@ pub(super) struct Writeback {
 struct Backing {
     dev: String,
     life: Life,
+    epoch: Epoch,
     stats: KernelFile,
     pace: Pace,
     max_bytes: KernelFile,
@@ -62,7 +63,8 @@ impl Backing {
         Backing {
             dev: dev.to_owned(),
             life: Life::new(roots, dev),
-            stats: KernelFile::short(roots.debugfs.join("bdi").join(dev).join("stats")),
+            epoch: Epoch::default(),
+            stats: KernelFile::optional(roots.debugfs.join("bdi").join(dev).join("stats")),
             pace: Pace::new(LARGEST_SHARE, LONGEST_PAUSE),
             max_bytes: KernelFile::optional(class.join("max_bytes")),
             max_ratio: KernelFile::optional(class.join("max_ratio")),
@@ -71,7 +73,7 @@ impl Backing {
         }
     }
 
-    fn read_stats(&mut self, sink: &mut Sink<'_>, epoch: Epoch) -> Result<(), ProbeError> {
+    fn read_stats(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
         if !self.pace.is_due(sink.at) {
             return Ok(());
         }
@@ -80,13 +82,14 @@ impl Backing {
         let labels = [("dev", self.dev.as_str())];
         for (key, kib) in pairs(&text) {
             if let Some((_, def)) = STATS.iter().find(|(name, _)| *name == key) {
-                sink.put(def, &labels, epoch, kib as f64 * 1024.0);
+                sink.put(def, &labels, self.epoch, kib as f64 * 1024.0);
             }
         }
         Ok(())
     }
 
-    fn read_limits(&mut self, sink: &mut Sink<'_>, epoch: Epoch) {
+    fn read_limits(&mut self, sink: &mut Sink<'_>) {
+        let epoch = self.epoch;
         let labels = [("dev", self.dev.as_str())];
         if let Some(bytes) = self.max_bytes.number() {
             sink.put(&catalogue::BDI_MAX_BYTES, &labels, epoch, bytes as f64);
@@ -121,6 +124,7 @@ impl Writeback {
         let listed = self.watch.devices().into_iter();
         let present = listed.filter(|dev| self.roots.sys.join("class/bdi").join(dev).exists());
         self.devices = present.map(|dev| Backing::new(&self.roots, &dev)).collect();
+        self.looks = 0;
     }
 }
 
@@ -144,13 +148,16 @@ impl Probe for Writeback {
         let with_limits = self.looks.is_multiple_of(LOOKS_PER_LIMIT_READING);
         self.looks = self.looks.wrapping_add(1);
         for device in &mut self.devices {
-            let epoch = device.life.epoch();
-            if let Err(error) = device.read_stats(sink, epoch) {
+            if with_limits {
+                device.epoch = device.life.epoch();
+            }
+            // Why not is looked at now and then only: where it cannot be read, that costs more than the reading.
+            if let (Err(error), true) = (device.read_stats(sink), with_limits) {
                 let remedy = stats_remedy(&self.roots, &error);
                 tell_absent(sink, &format!("dirty page cache of device {}", device.dev), &error, remedy);
             }
             if with_limits {
-                device.read_limits(sink, epoch);
+                device.read_limits(sink);
             }
         }
         Ok(())

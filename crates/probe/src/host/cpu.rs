@@ -1,6 +1,6 @@
 //! Processors: the first line of `/proc/stat`, in clock ticks.
 
-use super::file::{KernelFile, boot_id};
+use super::file::{CHUNK_BYTES, KernelFile, boot_id};
 use super::{NO_LABELS, Roots};
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::Epoch;
@@ -62,7 +62,8 @@ impl Probe for Processors {
     }
 
     fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
-        let text = self.stat.read()?;
+        // The first line alone; a page holds it on every host.
+        let text = self.stat.first_lines(CHUNK_BYTES)?;
         let Some(ticks) = ticks(&text) else {
             let found = text.lines().next().unwrap_or_default().to_owned();
             return Err(ProbeError::Parse { path: self.path.clone(), line: 1, wanted: "'cpu' and clock ticks", found });

@@ -5,14 +5,16 @@ use super::device::Life;
 use super::file::{KernelFile, missing, tell_absent};
 use super::{Roots, Watch};
 use crate::{Probe, ProbeError, Sink};
+use backwater_model::Epoch;
 use backwater_model::catalogue::{self, Def};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The kernel counts sectors of 512 bytes, whatever the device's own are.
 const SECTOR_BYTES: f64 = 512.0;
-/// The depth of the queue changes rarely: it is read at every so many looks.
+/// The depth of the queue changes rarely, and so does what lies behind a device: they are read at every so many looks.
 const LOOKS_PER_DEPTH_READING: u32 = 10;
+const LOOKS_PER_LIFE_READING: u32 = 5;
 
 /// Place of a field in the line, its series, and what one unit of it is.
 const FIELDS: [(usize, &Def, f64); 11] = [
@@ -43,6 +45,7 @@ pub(super) struct Disks {
 struct Disk {
     dev: String,
     life: Life,
+    epoch: Epoch,
     stat: KernelFile,
     depth: KernelFile,
 }
@@ -53,13 +56,17 @@ impl Disk {
         Disk {
             dev: dev.to_owned(),
             life: Life::new(roots, dev),
+            epoch: Epoch::default(),
             stat: KernelFile::short(dir.join("stat")),
             depth: KernelFile::optional(dir.join("queue/nr_requests")),
         }
     }
 
-    fn read(&mut self, sink: &mut Sink<'_>, with_depth: bool) -> Result<(), ProbeError> {
-        let epoch = self.life.epoch();
+    fn read(&mut self, sink: &mut Sink<'_>, look: u32) -> Result<(), ProbeError> {
+        if look.is_multiple_of(LOOKS_PER_LIFE_READING) {
+            self.epoch = self.life.epoch();
+        }
+        let (epoch, with_depth) = (self.epoch, look.is_multiple_of(LOOKS_PER_DEPTH_READING));
         let labels = [("dev", self.dev.as_str())];
         let text = self.stat.read()?;
         for (def, value) in values(&text) {
@@ -74,10 +81,9 @@ impl Disk {
 
 /// The series that a stat line holds, those that this kernel's line does not have left out.
 fn values(line: &str) -> impl Iterator<Item = (&'static Def, f64)> {
-    let fields: Vec<Option<u64>> = line.split_ascii_whitespace().map(|field| field.parse().ok()).collect();
-    FIELDS.iter().filter_map(move |(place, def, factor)| {
-        let value = (*fields.get(*place)?)?;
-        Some((*def, value as f64 * factor))
+    line.split_ascii_whitespace().enumerate().filter_map(|(place, field)| {
+        let (_, def, factor) = FIELDS.iter().find(|(known, _, _)| *known == place)?;
+        Some((*def, field.parse::<u64>().ok()? as f64 * factor))
     })
 }
 
@@ -93,6 +99,7 @@ impl Disks {
             // A major of 0 is a file system without a block device: it has no counters here.
             let listed = self.watch.devices().into_iter().filter(|dev| !dev.starts_with("0:"));
             self.disks = listed.map(|dev| Disk::new(&self.roots, &dev)).collect();
+            self.looks = 0;
         }
     }
 }
@@ -108,10 +115,10 @@ impl Probe for Disks {
 
     fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
         self.refresh();
-        let with_depth = self.looks.is_multiple_of(LOOKS_PER_DEPTH_READING);
+        let look = self.looks;
         self.looks = self.looks.wrapping_add(1);
         for disk in &mut self.disks {
-            if let Err(error) = disk.read(sink, with_depth) {
+            if let Err(error) = disk.read(sink, look) {
                 let remedy = missing(&error).then_some("name a device of this host");
                 tell_absent(sink, &format!("counters of device {}", disk.dev), &error, remedy);
             }

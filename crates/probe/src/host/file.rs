@@ -14,6 +14,9 @@ const LONGEST_BYTES: usize = 4 << 20;
 /// A file that this kernel or device does not have is looked for again after so long.
 const ABSENT_FOR: Duration = Duration::from_secs(10);
 
+/// What is read by one call.
+pub(super) const CHUNK_BYTES: usize = 4096;
+
 /// When reading ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
@@ -21,8 +24,8 @@ enum Until {
     End,
     /// At a read that gives less than a page: the file is one record, and no second read need look for its end.
     ShortRead,
-    /// After one read.
-    OneRead,
+    /// After one read of at most so many bytes, and no more than [`CHUNK_BYTES`].
+    OneRead(usize),
 }
 
 /// A kernel file that is kept open and read from its start at every look. It is opened anew where the kernel object
@@ -79,10 +82,11 @@ impl KernelFile {
         Ok(String::from_utf8_lossy(&self.buffer))
     }
 
-    /// Only the lines that one read of a page gives, the last one left out unless it is whole. The kernel makes many
-    /// long files anew at each read, to its end too, so a reader of the first lines saves most of the work.
-    pub(super) fn first_lines(&mut self) -> Result<Cow<'_, str>, ProbeError> {
-        let until = std::mem::replace(&mut self.until, Until::OneRead);
+    /// Only the lines that one read of so many bytes gives (a page at most), the last one left out unless it is whole. The
+    /// kernel makes many long files anew at each read, line by line as far as it is asked (seq_file), and to its end too,
+    /// so a reader of the first lines saves most of the work.
+    pub(super) fn first_lines(&mut self, bytes: usize) -> Result<Cow<'_, str>, ProbeError> {
+        let until = std::mem::replace(&mut self.until, Until::OneRead(bytes));
         let result = self.read().map(|_| ());
         self.until = until;
         result?;
@@ -106,13 +110,14 @@ impl KernelFile {
 }
 
 fn read_into(file: &File, buffer: &mut Vec<u8>, until: Until) -> std::io::Result<()> {
-    let mut chunk = [0; 4096];
+    let mut chunk = [0; CHUNK_BYTES];
+    let at_once = if let Until::OneRead(bytes) = until { bytes.min(CHUNK_BYTES) } else { CHUNK_BYTES };
     while buffer.len() < LONGEST_BYTES {
-        match file.read_at(&mut chunk, buffer.len() as u64) {
+        match file.read_at(&mut chunk[..at_once], buffer.len() as u64) {
             Ok(0) => break,
             Ok(count) => {
                 buffer.extend_from_slice(&chunk[..count]);
-                if until == Until::OneRead || (until == Until::ShortRead && count < chunk.len()) {
+                if matches!(until, Until::OneRead(_)) || (until == Until::ShortRead && count < chunk.len()) {
                     break;
                 }
             }
@@ -210,12 +215,13 @@ mod tests {
         let path = dir.path().join("long");
         std::fs::write(&path, "nr_dirty 31628\n".repeat(1_000)).unwrap();
         let mut file = KernelFile::new(&path);
-        let first = file.first_lines().unwrap().into_owned();
+        let first = file.first_lines(CHUNK_BYTES).unwrap().into_owned();
         assert_eq!(first.lines().count(), 4_096 / 15);
         assert!(first.lines().all(|line| line == "nr_dirty 31628"));
+        assert_eq!(file.first_lines(31).unwrap(), "nr_dirty 31628\nnr_dirty 31628\n");
         assert_eq!(file.read().unwrap().lines().count(), 1_000);
         std::fs::write(&path, "no line").unwrap();
-        assert_eq!(file.first_lines().unwrap(), "");
+        assert_eq!(file.first_lines(CHUNK_BYTES).unwrap(), "");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The page cache of the whole host: `/proc/vmstat`, and memory in `/proc/meminfo`.
 
-use super::file::{KernelFile, boot_id, tell_absent};
-use super::text::{pair, pairs};
+use super::file::{CHUNK_BYTES, KernelFile, boot_id, tell_absent};
+use super::text::pair;
 use super::{NO_LABELS, Roots, SOURCE};
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::Epoch;
@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// Memory sizes change slowly: they are read at every so many looks.
 const LOOKS_PER_MEMORY_READING: u32 = 5;
+
+/// How much longer the numbers of the lines read may become.
+const LONGER_NUMBERS_BYTES: usize = 128;
 
 /// Series of `/proc/vmstat`, all counted in pages.
 const PAGES: [(&str, &Def); 6] = [
@@ -25,7 +28,8 @@ const PAGES: [(&str, &Def); 6] = [
 #[derive(Debug)]
 pub(super) struct PageCache {
     vmstat: KernelFile,
-    in_first_lines: bool,
+    /// How many bytes hold the lines that matter, with room for longer numbers; none where a page does not.
+    first_bytes: Option<usize>,
     meminfo: KernelFile,
     page_bytes: f64,
     epoch: Epoch,
@@ -36,7 +40,7 @@ impl PageCache {
     pub(super) fn new(roots: &Roots) -> Self {
         PageCache {
             vmstat: KernelFile::new(roots.proc.join("vmstat")),
-            in_first_lines: true,
+            first_bytes: Some(CHUNK_BYTES),
             meminfo: KernelFile::short(roots.proc.join("meminfo")),
             page_bytes: rustix::param::page_size() as f64,
             epoch: Epoch::of(&["boot", &boot_id(roots)]),
@@ -46,14 +50,16 @@ impl PageCache {
 
     /// The counts stand in the first lines of the file; a kernel with very many others before them is read whole.
     fn page_counts(&mut self) -> Result<[Option<u64>; PAGES.len()], ProbeError> {
-        if self.in_first_lines {
-            let counts = page_counts(&self.vmstat.first_lines()?);
+        if let Some(bytes) = self.first_bytes {
+            let (counts, end) = page_counts(&self.vmstat.first_lines(bytes)?);
             if counts.iter().all(Option::is_some) {
+                self.first_bytes = Some((end + LONGER_NUMBERS_BYTES).min(CHUNK_BYTES));
                 return Ok(counts);
             }
-            self.in_first_lines = false;
+            // They may have moved; if a page does not hold them either, the whole file is read from now on.
+            self.first_bytes = (bytes < CHUNK_BYTES).then_some(CHUNK_BYTES);
         }
-        Ok(page_counts(&self.vmstat.read()?))
+        Ok(page_counts(&self.vmstat.read()?).0)
     }
 
     fn read_memory(&mut self, sink: &mut Sink<'_>) {
@@ -69,15 +75,19 @@ impl PageCache {
     }
 }
 
-/// The page counts that matter, in the order of [`PAGES`].
-fn page_counts(vmstat: &str) -> [Option<u64>; PAGES.len()] {
-    let mut counts = [None; PAGES.len()];
-    for (key, value) in pairs(vmstat) {
-        if let Some(place) = PAGES.iter().position(|(name, _)| *name == key) {
-            counts[place] = Some(value);
+/// The page counts that matter, in the order of [`PAGES`], and how many bytes of the text hold them.
+fn page_counts(vmstat: &str) -> ([Option<u64>; PAGES.len()], usize) {
+    let (mut counts, mut end) = ([None; PAGES.len()], 0);
+    for line in vmstat.split_inclusive('\n') {
+        end += line.len();
+        let Some((key, value)) = line.split_once(' ') else { continue };
+        let Some(place) = PAGES.iter().position(|(name, _)| *name == key) else { continue };
+        counts[place] = value.trim().parse().ok();
+        if counts.iter().all(Option::is_some) {
+            break;
         }
     }
-    counts
+    (counts, end)
 }
 
 impl Probe for PageCache {
@@ -114,7 +124,8 @@ mod tests {
     #[test]
     fn captured_vmstat_gives_every_count() {
         let text = include_str!("../../tests/fixtures/capped/proc/vmstat");
-        let counts = page_counts(text);
+        let (counts, end) = page_counts(text);
+        assert!(text[..end].ends_with("\n") && text[..end].contains("nr_dirty_background_threshold"));
         assert!(counts.iter().all(Option::is_some), "{counts:?}");
         assert_eq!(counts[0], Some(31_628));
         assert_eq!(counts[4], Some(1_114_215));
@@ -123,7 +134,22 @@ mod tests {
 
     #[test]
     fn a_kernel_without_thresholds_leaves_them_out() {
-        assert_eq!(page_counts("nr_dirty 5\nnr_writeback 0\n"), [Some(5), Some(0), None, None, None, None]);
+        assert_eq!(page_counts("nr_dirty 5\nnr_writeback 0\n").0, [Some(5), Some(0), None, None, None, None]);
+    }
+
+    #[test]
+    fn only_what_holds_the_counts_is_read_and_lines_that_move_are_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let roots = Roots::under(dir.path());
+        std::fs::create_dir_all(&roots.proc).unwrap();
+        let text = include_str!("../../tests/fixtures/capped/proc/vmstat");
+        std::fs::write(roots.proc.join("vmstat"), text).unwrap();
+        let mut cache = PageCache::new(&roots);
+        let first = cache.page_counts().unwrap();
+        assert!(cache.first_bytes.is_some_and(|bytes| bytes < CHUNK_BYTES));
+        assert_eq!(cache.page_counts().unwrap(), first);
+        std::fs::write(roots.proc.join("vmstat"), format!("{}{text}", "nr_other 1\n".repeat(50))).unwrap();
+        (0..3).for_each(|_| assert_eq!(cache.page_counts().unwrap(), first));
     }
 
     #[test]
@@ -136,7 +162,7 @@ mod tests {
         let mut cache = PageCache::new(&roots);
         for _ in 0..2 {
             assert_eq!(cache.page_counts().unwrap()[4], Some(1_114_215));
-            assert!(!cache.in_first_lines);
+            assert!(cache.first_bytes.is_none());
         }
     }
 
