@@ -4,11 +4,14 @@ mod checkpoint_burst;
 mod checkpoint_log;
 mod checkpoint_others;
 mod commit_too_small;
+mod connection_storm;
 mod device_saturated;
 mod dirty_evidence;
 mod dirty_throttle;
+mod flow_control;
 mod draft;
 mod heartbeat_at_risk;
+mod history_pinned;
 mod io_capped;
 mod network_narrow;
 mod relate;
@@ -19,12 +22,17 @@ mod slot_inactive;
 mod standby_disk;
 mod standby_gone;
 mod sync_standby_slow;
+mod tickets_exhausted;
+mod ttl_burst;
 mod wal_device;
 mod wal_device_capped;
 mod wal_device_saturated;
 mod wal_evidence;
 mod wal_removed;
 mod walsender_starved;
+mod wt_checkpoint;
+mod wt_dirty_stall;
+mod wt_evidence;
 
 use crate::Options;
 use crate::replication::{Standby, lags, standbys};
@@ -124,8 +132,44 @@ pub const RULES: &[RuleInfo] = &[
         page: include_str!("../../../../docs/rules/device-saturated.md"),
     },
     RuleInfo {
+        name: "history-pinned",
+        causes: &["slow-member", "long-reader"],
+        summary: "Old versions stay in the primary's cache, which fills though the disk is idle.",
+        page: include_str!("../../../../docs/rules/history-pinned.md"),
+    },
+    RuleInfo {
+        name: "ttl-burst",
+        causes: &["expiry-at-once"],
+        summary: "Documents that expire at once are deleted at once, beside the day's own writes.",
+        page: include_str!("../../../../docs/rules/ttl-burst.md"),
+    },
+    RuleInfo {
+        name: "connection-storm",
+        causes: &["churn", "limit"],
+        summary: "Connections are opened and thrown away by the hundred, or run out.",
+        page: include_str!("../../../../docs/rules/connection-storm.md"),
+    },
+    RuleInfo {
+        name: "wt-dirty-stall",
+        causes: &["dirty-trigger", "updates-trigger", "cache-full"],
+        summary: "The engine's cache stands at a trigger, and threads that should answer clients evict.",
+        page: include_str!("../../../../docs/rules/wt-dirty-stall.md"),
+    },
+    RuleInfo {
+        name: "flow-control-engaged",
+        causes: &["majority-behind"],
+        summary: "The primary holds its own writers because a majority of the members falls behind.",
+        page: include_str!("../../../../docs/rules/flow-control-engaged.md"),
+    },
+    RuleInfo {
+        name: "tickets-exhausted",
+        causes: &["read-tickets", "write-tickets"],
+        summary: "Every ticket into the engine is taken, and operations stand in line.",
+        page: include_str!("../../../../docs/rules/tickets-exhausted.md"),
+    },
+    RuleInfo {
         name: "checkpoint-burst",
-        causes: &["sync-stall", "too-frequent"],
+        causes: &["sync-stall", "too-frequent", "engine-burst"],
         summary: "Throughput dips while checkpoints sync, or checkpoints are forced too often.",
         page: include_str!("../../../../docs/rules/checkpoint-burst.md"),
     },
@@ -177,6 +221,8 @@ pub fn diagnose(window: &Window, options: &Options) -> Vec<Finding> {
     findings.extend(commit_too_small::find(&scene));
     let all = behinds(&scene);
     findings.extend(of_replication(&scene, &all));
+    findings.extend(of_engines(&scene));
+    wt_evidence::in_its_words(&scene, &mut findings);
     relate::relate(&mut findings, &|finding| wal_devices(&scene, &all, finding));
     sort(&mut findings);
     findings
@@ -196,6 +242,18 @@ pub(crate) fn sort(findings: &mut [Finding]) {
 fn behinds(scene: &Scene<'_>) -> Vec<Behind> {
     let view = |standby: Standby| Behind { lags: lags(scene, &standby), standby };
     standbys(scene).into_iter().map(view).collect()
+}
+
+/// The rules about MongoDB and its engine.
+fn of_engines(scene: &Scene<'_>) -> Vec<Finding> {
+    let mut findings = wt_dirty_stall::find(scene);
+    findings.extend(wt_checkpoint::find(scene));
+    findings.extend(ttl_burst::find(scene));
+    findings.extend(connection_storm::find(scene));
+    findings.extend(tickets_exhausted::find(scene));
+    findings.extend(flow_control::find(scene));
+    findings.extend(history_pinned::find(scene));
+    findings
 }
 
 /// The rules about WAL on its way to standbys.

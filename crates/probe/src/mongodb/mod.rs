@@ -1,5 +1,5 @@
-//! MongoDB: a live server by the official driver, and any server of the last years by its flight recorder
-//! (diagnostic.data). One table gives both the same series, so that one set of rules reads them.
+//! MongoDB, from 3.6 to 8.x, by its flight recorder (diagnostic.data), which every server keeps. One table says which figure
+//! becomes which series.
 
 mod facts;
 mod flight;

@@ -1,4 +1,5 @@
-//! Which figure of a server becomes which series: one table for a live server and for its flight recorder.
+//! Which figure of a server becomes which series. Paths are those of the commands' own answers, so the table serves whatever
+//! brings such documents.
 //!
 //! A figure has had several places in the versions from 3.6 to 8.x; the first path of a row that is there is taken.
 //! Paths are spelled as in the flight recorder: the command, then keys joined by dots. Arrays and disks, whose keys are
@@ -69,12 +70,6 @@ impl Row {
 /// Every row, those of the host last.
 pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
     SERVER.iter().chain(TICKETS).chain(ENGINE).chain(REPLICATION).chain(HOST)
-}
-
-/// Rows that a live server answers; a watched host is read by the probes of the host.
-#[allow(dead_code)]
-pub(crate) fn live_rows() -> impl Iterator<Item = &'static Row> {
-    SERVER.iter().chain(TICKETS).chain(ENGINE).chain(REPLICATION)
 }
 
 macro_rules! by_op {

@@ -1,0 +1,63 @@
+//! flow-control-engaged: the primary holds its own writers because a majority of the members falls behind.
+//!
+//! MongoDB 4.2 and later; `flow_control.cpp`: engaged while the majority's commit point lags by half of the target lag
+//! or more, 5 s by default.
+
+use super::wt_evidence::{Engine, draft, engines, gauge, rate};
+use crate::figures::Figures;
+use crate::grid::{Lane, episodes, longest};
+use crate::scene::Scene;
+use backwater_model::{Confidence, Finding, Severity, Unit, catalogue as cat};
+
+/// Writers that must be held, on average.
+const HELD: f64 = 0.1;
+const CRITICAL_HELD: f64 = 5.0;
+/// Seconds it must last, and seconds of another mind that do not end it.
+const LEAST_S: usize = 5;
+const BRIDGE_S: usize = 3;
+
+/// The findings of a window: at most one a server.
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
+    engines(scene).iter().filter_map(|engine| of_engine(scene, engine)).collect()
+}
+
+fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
+    let lagged = gauge(scene, &cat::MONGO_FLOW_LAGGED, &engine.name, None);
+    let held = rate(scene, &cat::MONGO_FLOW_WAIT_US, &engine.name, None).map(|us| us / 1e6);
+    let flags = crate::grid::both(&lagged.flags(|lagged| lagged > 0.0), &held.flags(|held| held >= HELD));
+    let (range, seconds) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
+    let queue = format!("mongo.majority@{}", engine.name);
+    let mut finding = draft("flow-control-engaged", "majority-behind", queue, scene.grid.span(&range));
+    let writers = held.mean(&range).unwrap_or_default();
+    finding.severity = if writers >= CRITICAL_HELD { Severity::Critical } else { Severity::Warning };
+    finding.confidence = Confidence::High;
+    let limit = gauge(scene, &cat::MONGO_FLOW_LIMIT, &engine.name, None);
+    let lag = majority_lag(scene, engine);
+    finding.summary = format!(
+        "Flow control held {} writers on average: a majority of the members is {} behind the primary, and the primary \
+         waits for them.",
+        Unit::Count.show(writers),
+        lag.max(&range).map_or("too far".to_owned(), |lag| Unit::Seconds.show(lag)),
+    );
+    let mut figures = Figures::default();
+    figures.add("held_writers_count", Some(writers), Unit::Count, "writers held, on average");
+    figures.add("majority_lag_peak_s", lag.max(&range), Unit::Seconds, "majority behind the primary, at most");
+    figures.add("limit_per_s", limit.median(&range), Unit::PerSecond, "write tickets handed out");
+    figures.add("engaged_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
+    finding.evidence = figures.list();
+    finding.victims = vec![format!("mongo.writes@{}", engine.name)];
+    Some(finding)
+}
+
+/// How far the majority's commit point is behind this member's own optime, in seconds.
+pub(super) fn majority_lag(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
+    let window = scene.window;
+    let label = [("target", engine.name.as_str())];
+    let selves = window.tracks(cat::MONGO_MEMBER_SELF.name, &label).filter(|track| track.last() == Some(1.0));
+    let own = selves.filter_map(|track| track.series.labels.get("member")).next();
+    let Some(member) = own else { return scene.grid.unknown() };
+    let labels = [("target", engine.name.as_str()), ("member", member)];
+    let position = |def: &cat::Def, labels: &[(&str, &str)]| scene.grid.gauge(window.track(def.name, labels));
+    let (own, majority) = (position(&cat::MONGO_MEMBER_OPTIME, &labels), position(&cat::MONGO_COMMITTED, &label));
+    own.with(&majority, |own, majority| (own - majority).max(0.0))
+}

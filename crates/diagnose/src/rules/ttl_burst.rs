@@ -1,0 +1,70 @@
+//! ttl-burst: documents that expire at the same time are deleted at the same time, beside the day's own writes.
+
+use super::wt_evidence::{Engine, contrast, draft, engines, flags_of, rate};
+use crate::figures::Figures;
+use crate::grid::{Lane, episodes, longest};
+use crate::scene::Scene;
+use backwater_model::{Confidence, Finding, Severity, Unit, catalogue as cat};
+
+/// Deletes a second from which they can matter, and their share of all writes.
+const LEAST_PER_S: f64 = 100.0;
+const LEAST_SHARE: f64 = 0.2;
+/// Seconds it must last. The monitor works through its passes with short pauses, which do not end it.
+const LEAST_S: usize = 10;
+const BRIDGE_S: usize = 15;
+/// Latency inside ÷ outside, from which the burst is felt.
+const SUFFERS: f64 = 1.5;
+/// The monitor counts a pass at its end in old releases, so its count comes in steps: looked at over so many seconds to both sides.
+const REACH_S: usize = 5;
+
+/// The findings of a window: at most one a server.
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
+    engines(scene).iter().filter_map(|engine| of_engine(scene, engine)).collect()
+}
+
+/// Inserts, updates and deletes of clients, a second.
+fn client_writes(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
+    let of = |op| rate(scene, &cat::MONGO_OPCOUNTERS, &engine.name, Some(op));
+    let sum = |a: f64, b: f64| a + b;
+    of("insert").with(&of("update"), sum).with(&of("delete"), sum)
+}
+
+fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
+    let deleted = rate(scene, &cat::MONGO_TTL_DELETED, &engine.name, None).smooth(REACH_S);
+    let writes = client_writes(scene, engine).smooth(REACH_S);
+    let shares = deleted.with(&writes, |ttl, own| if ttl + own > 0.0 { ttl / (ttl + own) } else { 0.0 });
+    let many = deleted.flags(|per_s| per_s >= LEAST_PER_S);
+    let flags = crate::grid::both(&many, &shares.flags(|share| share >= LEAST_SHARE));
+    let found = episodes(&flags, LEAST_S, BRIDGE_S);
+    let (range, seconds) = longest(&found)?;
+    let inside = flags_of(&found, scene.grid.count);
+    // Deletes that nobody feels are what a TTL index is for.
+    let latency = engine.latency(&inside).filter(|latency| latency.times() >= SUFFERS)?;
+    let queue = format!("mongo.ttl@{}", engine.name);
+    let mut finding = draft("ttl-burst", "expiry-at-once", queue, scene.grid.span(&range));
+    let dirty = contrast(&engine.dirty_share(), &inside);
+    let device = engine.device.and_then(|device| contrast(&device.written_bytes, &inside));
+    let heavier = device.is_some_and(|device| device.times() >= 1.2) || dirty.is_some_and(|dirty| dirty.times() >= 1.2);
+    finding.confidence = if heavier { Confidence::High } else { Confidence::Medium };
+    finding.severity = if latency.times() >= 5.0 { Severity::Critical } else { Severity::Warning };
+    let show = |value: Option<f64>, unit: Unit| value.map_or("an unknown share".to_owned(), |value| unit.show(value));
+    finding.summary = format!(
+        "Expired documents were deleted at {}, {} of all writes, and a write took {} instead of {}.",
+        show(deleted.mean(&range), Unit::PerSecond),
+        show(shares.mean(&range), Unit::Ratio),
+        Unit::Milliseconds.show(latency.inside),
+        Unit::Milliseconds.show(latency.outside),
+    );
+    let mut figures = Figures::default();
+    figures.add("ttl_deleted_per_s", deleted.mean(&range), Unit::PerSecond, "documents deleted because they expired");
+    figures.add("client_writes_per_s", writes.mean(&range), Unit::PerSecond, "writes of clients meanwhile");
+    figures.add("ttl_share_ratio", shares.mean(&range), Unit::Ratio, "share of expiry in all writes");
+    figures.add("write_inside_ms", Some(latency.inside), Unit::Milliseconds, "latency of a write meanwhile");
+    figures.add("write_outside_ms", Some(latency.outside), Unit::Milliseconds, "latency of a write otherwise");
+    figures.add("dirty_inside_ratio", dirty.map(|d| d.inside), Unit::Ratio, "dirty share of the cache meanwhile");
+    figures.add("dirty_outside_ratio", dirty.map(|d| d.outside), Unit::Ratio, "dirty share of the cache otherwise");
+    figures.add("burst_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
+    finding.evidence = figures.list();
+    finding.victims = vec![format!("mongo.writes@{}", engine.name), format!("mongo.oplog@{}", engine.name)];
+    Some(finding)
+}

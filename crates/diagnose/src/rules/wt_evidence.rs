@@ -1,0 +1,250 @@
+//! A MongoDB server with its engine as rules see it: the cache, its limits, who evicts, checkpoints, what clients feel.
+
+use crate::device::DeviceView;
+use crate::grid::Lane;
+use crate::scene::Scene;
+use backwater_model::catalogue::{self as cat, Def};
+use backwater_model::{Confidence, Finding, Moment, Severity, Target};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// One server, a value a second.
+pub(super) struct Engine<'a> {
+    pub(super) name: String,
+    pub(super) limits: Limits,
+    /// Where the data lie, if that is known.
+    pub(super) device: Option<&'a DeviceView>,
+    /// Bytes.
+    pub(super) dirty: Lane,
+    pub(super) updates: Lane,
+    pub(super) used: Lane,
+    pub(super) max: Lane,
+    /// Application threads that wait for the cache, evicting included, on average.
+    pub(super) waiting: Lane,
+    /// Application threads at work, and those in line before the engine.
+    pub(super) active: Lane,
+    /// Whether a checkpoint runs.
+    pub(super) checkpoint: Lane,
+    /// Mean latency of a write, in milliseconds, and writes a second.
+    pub(super) write_ms: Lane,
+    pub(super) writes: Lane,
+}
+
+/// Every server with readings of an engine.
+pub(super) fn engines<'a>(scene: &'a Scene<'_>) -> Vec<Engine<'a>> {
+    let tracks = scene.window.tracks(cat::WT_CACHE_MAX.name, &[]).filter(|track| !track.points.is_empty());
+    let mut names: Vec<String> =
+        tracks.filter_map(|track| track.series.labels.get("target").map(str::to_owned)).collect();
+    names.sort();
+    names.dedup();
+    names.into_iter().map(|name| engine(scene, name)).collect()
+}
+
+fn engine<'a>(scene: &'a Scene<'_>, name: String) -> Engine<'a> {
+    let gauge = |def| gauge(scene, def, &name, None);
+    let target = scene.window.meta.targets.iter().find(|target| target.name == name);
+    let writes = rate(scene, &cat::MONGO_OPS, &name, Some("writes"));
+    let latency = rate(scene, &cat::MONGO_LATENCY, &name, Some("writes"));
+    let clients = |op| self::gauge(scene, &cat::MONGO_CLIENTS, &name, Some(op));
+    Engine {
+        limits: Limits::of(target),
+        device: scene.devices.iter().find(|device| device.targets.contains(&name)),
+        dirty: gauge(&cat::WT_CACHE_DIRTY),
+        updates: gauge(&cat::WT_CACHE_UPDATES),
+        used: gauge(&cat::WT_CACHE_USED),
+        max: gauge(&cat::WT_CACHE_MAX),
+        waiting: rate(scene, &cat::WT_APP_WAIT_US, &name, None).map(|us| us / 1e6),
+        active: clients("read").with(&clients("write"), |read, write| read + write),
+        checkpoint: gauge(&cat::WT_CHECKPOINT_RUNNING),
+        write_ms: Lane(latency.with(&writes, |us, ops| us / ops / 1e3).0.into_iter().map(finite).collect()),
+        writes,
+        name,
+    }
+}
+
+fn finite(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| value.is_finite())
+}
+
+/// A gauge of a server.
+pub(super) fn gauge(scene: &Scene<'_>, def: &Def, target: &str, op: Option<&str>) -> Lane {
+    scene.grid.gauge(scene.window.track(def.name, &labels(target, op)))
+}
+
+/// A counter of a server, a second.
+pub(super) fn rate(scene: &Scene<'_>, def: &Def, target: &str, op: Option<&str>) -> Lane {
+    scene.grid.rate(scene.window.track(def.name, &labels(target, op)))
+}
+
+fn labels<'a>(target: &'a str, op: Option<&'a str>) -> Vec<(&'a str, &'a str)> {
+    [("target", target)].into_iter().chain(op.map(|op| ("op", op))).collect()
+}
+
+/// A figure inside some seconds against the seconds around them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Contrast {
+    pub(super) inside: f64,
+    pub(super) outside: f64,
+}
+
+impl Contrast {
+    /// How many times what it is outside.
+    pub(super) fn times(self) -> f64 {
+        if self.outside > 0.0 { self.inside / self.outside } else { f64::NAN }
+    }
+}
+
+/// Seconds outside, at least, for a comparison to mean something.
+const OUTSIDE_S: usize = 10;
+/// Writes a second below which their mean latency is an anecdote.
+const FEW_WRITES: f64 = 5.0;
+
+/// The mean of a lane inside a set of seconds against its median in all others.
+pub(super) fn contrast(lane: &Lane, inside: &[bool]) -> Option<Contrast> {
+    let of = |wanted: bool| -> Vec<f64> {
+        lane.0.iter().zip(inside).filter(|(_, flag)| **flag == wanted).filter_map(|(value, _)| *value).collect()
+    };
+    let (within, without) = (of(true), of(false));
+    if within.is_empty() || without.len() < OUTSIDE_S {
+        return None;
+    }
+    let mean = within.iter().sum::<f64>() / within.len() as f64;
+    Some(Contrast { inside: mean, outside: crate::grid::median(without)? })
+}
+
+impl Engine<'_> {
+    /// Dirty bytes as a share of the cache.
+    pub(super) fn dirty_share(&self) -> Lane {
+        share(&self.dirty, &self.max)
+    }
+
+    /// Write latency inside some seconds against the others, where there are enough writes to speak of.
+    pub(super) fn latency(&self, inside: &[bool]) -> Option<Contrast> {
+        let enough = self.writes.at_least(FEW_WRITES);
+        contrast(&self.write_ms.with(&enough, |ms, _| ms), inside)
+    }
+
+    /// Writes a second inside some seconds against the others.
+    pub(super) fn work(&self, inside: &[bool]) -> Option<Contrast> {
+        contrast(&self.writes, inside)
+    }
+
+    /// What of the engine's settings cannot be known: they may be changed while the server runs.
+    pub(super) fn unseen(&self) -> backwater_model::Unseen {
+        backwater_model::Unseen {
+            what: "eviction settings that were changed while the server ran".to_owned(),
+            why: "the server tells only those it was started with".to_owned(),
+            remedy: Some("db.adminCommand({getParameter: 1, wiredTigerEngineRuntimeConfig: 1})".to_owned()),
+        }
+    }
+}
+
+/// Where only MongoDB was watched, remedies that speak to PostgreSQL are left out, and who suffers goes by its name here.
+pub(super) fn in_its_words(scene: &Scene<'_>, findings: &mut [Finding]) {
+    let targets = &scene.window.meta.targets;
+    if targets.is_empty() || targets.iter().any(|target| target.kind != "mongodb") {
+        return;
+    }
+    for finding in findings {
+        finding.remedies.retain(|remedy| {
+            let lines = remedy.runtime.iter().chain(&remedy.persistent);
+            !remedy.title.contains("PostgreSQL") && !lines.into_iter().any(|line| line.contains("ALTER SYSTEM"))
+        });
+        for victim in finding.victims.iter_mut().filter(|victim| victim.starts_with("pg.")) {
+            *victim = format!("mongo.writes@{}", targets[0].name);
+        }
+        finding.victims.dedup();
+    }
+}
+
+/// One lane as a share of another.
+pub(super) fn share(part: &Lane, whole: &Lane) -> Lane {
+    Lane(part.with(whole, |part, whole| part / whole).0.into_iter().map(finite).collect())
+}
+
+/// Seconds as flags.
+pub(super) fn flags_of(ranges: &[Range<usize>], count: usize) -> Vec<bool> {
+    (0..count).map(|second| ranges.iter().any(|range| range.contains(&second))).collect()
+}
+
+/// A finding to be filled in.
+pub(super) fn draft(rule: &str, cause: &str, queue: String, span: (Moment, Moment)) -> Finding {
+    Finding {
+        rule: rule.to_owned(),
+        cause: cause.to_owned(),
+        severity: Severity::Warning,
+        queue,
+        from: span.0,
+        to: span.1,
+        foreground_lost: None,
+        summary: String::new(),
+        evidence: Vec::new(),
+        ruled_out: Vec::new(),
+        unseen: Vec::new(),
+        confidence: Confidence::Medium,
+        victims: Vec::new(),
+        remedies: Vec::new(),
+    }
+}
+
+/// Where eviction begins, and where application threads must help, as shares of the cache. Defaults are those of every
+/// release from 3.4 to 8.0; of updates (4.4+) half of what holds for dirty bytes (WiredTiger's `conn_cache.c`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Limits {
+    pub(super) dirty_target: f64,
+    pub(super) dirty_trigger: f64,
+    pub(super) updates_trigger: f64,
+    pub(super) cache_trigger: f64,
+}
+
+impl Limits {
+    fn of(target: Option<&Target>) -> Self {
+        let empty = BTreeMap::new();
+        let settings = target.map_or(&empty, |target| &target.settings);
+        let texts: Vec<&str> = CONFIGS.iter().filter_map(|name| settings.get(*name)).map(String::as_str).collect();
+        // What is set later in a text, and in a later text, wins, as in the engine.
+        let value = |name: &str| texts.iter().rev().find_map(|text| number(text, name)).filter(|value| *value > 0.0);
+        // More than a hundred is bytes, of a cache whose size is not known here: the default is the better guess.
+        let share = |name: &str, default: f64| value(name).filter(|value| *value <= 100.0).unwrap_or(default) / 100.0;
+        let dirty_trigger = share("eviction_dirty_trigger", 20.0);
+        Limits {
+            dirty_target: share("eviction_dirty_target", 5.0),
+            dirty_trigger,
+            updates_trigger: share("eviction_updates_trigger", dirty_trigger * 50.0),
+            cache_trigger: share("eviction_trigger", 95.0),
+        }
+    }
+}
+
+/// Where the engine's configuration stands, the one that wins last.
+const CONFIGS: [&str; 2] =
+    ["storage.wiredTiger.engineConfig.configString", "setParameter.wiredTigerEngineRuntimeConfig"];
+
+/// The last value of a name in a configuration text such as `eviction=(threads_min=8),eviction_dirty_trigger=25`.
+fn number(text: &str, name: &str) -> Option<f64> {
+    let parts = text.split([',', '(', ')']).filter_map(|part| part.split_once('='));
+    parts.filter(|(key, _)| key.trim() == name).filter_map(|(_, value)| value.trim().parse().ok()).next_back()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(pairs: &[(&str, &str)]) -> Limits {
+        let settings = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Limits::of(Some(&Target { settings, ..Target::default() }))
+    }
+
+    #[test]
+    fn limits_are_the_configured_ones_else_the_engines_defaults() {
+        let none = Limits::of(None);
+        assert_eq!((none.dirty_target, none.dirty_trigger, none.updates_trigger), (0.05, 0.2, 0.1));
+        let set = limits(&[
+            (CONFIGS[0], "eviction_dirty_trigger=25,eviction=(threads_min=8),eviction_dirty_target = 3"),
+            (CONFIGS[1], "eviction_dirty_trigger=30"),
+        ]);
+        assert_eq!((set.dirty_target, set.dirty_trigger, set.updates_trigger), (0.03, 0.3, 0.15));
+        let bytes = limits(&[(CONFIGS[1], "eviction_dirty_trigger=2147483648,eviction_dirty_target=x,,=(")]);
+        assert_eq!(bytes.dirty_trigger, 0.2);
+    }
+}

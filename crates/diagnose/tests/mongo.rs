@@ -1,0 +1,340 @@
+//! Rules about MongoDB and WiredTiger on planted series: each cause by itself, what looks like it and is not, healthy
+//! servers, and holes in the readings.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use backwater_diagnose::{Options, diagnose, gather};
+use backwater_model::catalogue as cat;
+use backwater_model::{Device, Finding, Meta, Role, Severity, Target, Window};
+use common::Readings;
+
+const GIB: f64 = 1_073_741_824.0;
+const SECONDS: usize = 200;
+const T: (&str, &str) = ("target", "m");
+
+/// A server second by second. Rates are functions of the second; counters are their sums.
+struct Plant {
+    dirty: fn(usize) -> f64,
+    updates: fn(usize) -> f64,
+    used: fn(usize) -> f64,
+    waiting: fn(usize) -> f64,
+    checkpoint: fn(usize) -> bool,
+    write_ms: fn(usize) -> f64,
+    writes: fn(usize) -> f64,
+    ttl: fn(usize) -> f64,
+    opened: fn(usize) -> f64,
+    connections: fn(usize) -> f64,
+    free: fn(usize) -> f64,
+    tickets_out: fn(usize) -> f64,
+    in_line: fn(usize) -> f64,
+    held_writers: fn(usize) -> f64,
+    majority_lag: fn(usize) -> f64,
+    pinned: fn(usize) -> f64,
+    pinned_by_oldest: fn(usize) -> f64,
+    busy: fn(usize) -> f64,
+    disk_mib: fn(usize) -> f64,
+    settings: &'static str,
+}
+
+/// Busy and well: a checkpoint each minute that nobody feels, TTL deletes in the background, a pool of connections.
+fn healthy() -> Plant {
+    Plant {
+        dirty: |s| 0.03 + 0.01 * (s % 60) as f64 / 60.0,
+        updates: |_| 0.02,
+        used: |_| 0.8,
+        waiting: |_| 0.0,
+        checkpoint: |s| s % 60 < 8,
+        write_ms: |s| if s % 60 < 8 { 1.3 } else { 1.0 },
+        writes: |_| 5_000.0,
+        ttl: |_| 50.0,
+        opened: |_| 1.0,
+        connections: |_| 500.0,
+        free: |_| 50_000.0,
+        tickets_out: |_| 10.0,
+        in_line: |_| 0.0,
+        held_writers: |_| 0.0,
+        majority_lag: |_| 1.0,
+        pinned: |_| 300.0,
+        pinned_by_oldest: |_| 300.0,
+        busy: |s| if s % 60 < 8 { 0.6 } else { 0.2 },
+        disk_mib: |s| if s % 60 < 8 { 80.0 } else { 30.0 },
+        settings: "",
+    }
+}
+
+impl Plant {
+    fn readings(&self) -> Readings {
+        let mut r = Readings::default();
+        let mut sums = [0.0; 9];
+        for second in 0..=SECONDS {
+            let at = 1_000.0 + second as f64;
+            let gauges = [
+                (&cat::WT_CACHE_MAX, GIB),
+                (&cat::WT_CACHE_DIRTY, (self.dirty)(second) * GIB),
+                (&cat::WT_CACHE_UPDATES, (self.updates)(second) * GIB),
+                (&cat::WT_CACHE_USED, (self.used)(second) * GIB),
+                (&cat::WT_CHECKPOINT_RUNNING, f64::from(u8::from((self.checkpoint)(second)))),
+                (&cat::MONGO_CONNECTIONS, (self.connections)(second)),
+                (&cat::MONGO_CONNECTIONS_FREE, (self.free)(second)),
+                (&cat::MONGO_FLOW_LAGGED, f64::from(u8::from((self.held_writers)(second) > 0.0))),
+                (&cat::MONGO_FLOW_LIMIT, 1_000.0),
+                (&cat::WT_PINNED, (self.pinned)(second)),
+                (&cat::WT_PINNED_OLDEST, (self.pinned_by_oldest)(second)),
+                (&cat::MONGO_COMMITTED, 1e9 + at - (self.majority_lag)(second)),
+            ];
+            gauges.iter().for_each(|(def, value)| r.put(def, &[T], at, *value));
+            let (write, read) = (("op", "write"), ("op", "read"));
+            r.put(&cat::MONGO_CLIENTS, &[T, write], at, 20.0);
+            r.put(&cat::MONGO_CLIENTS, &[T, read], at, 0.0);
+            r.put(&cat::MONGO_TICKETS_OUT, &[T, write], at, (self.tickets_out)(second));
+            r.put(&cat::MONGO_TICKETS_FREE, &[T, write], at, 128.0 - (self.tickets_out)(second));
+            r.put(&cat::MONGO_LOCK_QUEUE, &[T, write], at, (self.in_line)(second));
+            for (member, behind) in [("0", 0.0), ("1", (self.majority_lag)(second)), ("2", 500.0)] {
+                r.put(&cat::MONGO_MEMBER_OPTIME, &[T, ("member", member)], at, 1e9 + at - behind);
+                r.put(&cat::MONGO_MEMBER_SELF, &[T, ("member", member)], at, f64::from(u8::from(member == "0")));
+            }
+            self.counters(&mut r, &mut sums, second, at);
+        }
+        r
+    }
+
+    fn counters(&self, r: &mut Readings, sums: &mut [f64; 9], second: usize, at: f64) {
+        let (writes, ms) = ((self.writes)(second), (self.write_ms)(second));
+        let rates = [
+            (&cat::WT_APP_WAIT_US, vec![T], (self.waiting)(second) * 1e6),
+            (&cat::MONGO_OPS, vec![T, ("op", "writes")], writes),
+            (&cat::MONGO_LATENCY, vec![T, ("op", "writes")], writes * ms * 1e3),
+            (&cat::MONGO_TTL_DELETED, vec![T], (self.ttl)(second)),
+            (&cat::MONGO_CONNECTIONS_CREATED, vec![T], (self.opened)(second)),
+            (&cat::MONGO_FLOW_WAIT_US, vec![T], (self.held_writers)(second) * 1e6),
+            (&cat::DISK_BUSY_MS, vec![("dev", "sda")], (self.busy)(second) * 1e3),
+            (&cat::DISK_WRITTEN_BYTES, vec![("dev", "sda")], (self.disk_mib)(second) * 1_048_576.0),
+            (&cat::MONGO_OPCOUNTERS, vec![T, ("op", "insert")], writes),
+        ];
+        for ((def, labels, rate), sum) in rates.into_iter().zip(sums) {
+            r.put(def, &labels, at, *sum);
+            if def.name == cat::MONGO_OPCOUNTERS.name {
+                r.put(def, &[T, ("op", "update")], at, 0.0);
+                r.put(def, &[T, ("op", "delete")], at, 0.0);
+            }
+            *sum += rate;
+        }
+    }
+
+    fn meta(&self) -> Meta {
+        let settings = [("setParameter.wiredTigerEngineRuntimeConfig".to_owned(), self.settings.to_owned())];
+        let target = Target {
+            name: "m".into(),
+            kind: "mongodb".into(),
+            data_device: Some("sda".into()),
+            settings: settings.into(),
+            ..Target::default()
+        };
+        let device = Device {
+            dev: "sda".into(),
+            name: "sda".into(),
+            roles: vec![(Role::Data, "m".into())],
+            ..Device::default()
+        };
+        Meta { targets: vec![target], devices: vec![device], ..Meta::default() }
+    }
+
+    fn window(&self) -> Window {
+        self.readings().window(self.meta(), 1_000.0, 1_000.0 + SECONDS as f64)
+    }
+
+    fn found(&self) -> Vec<Finding> {
+        diagnose(&self.window(), &Options::default())
+    }
+}
+
+fn names(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(|finding| format!("{} {}", finding.rule, finding.cause)).collect()
+}
+
+/// Seconds in which planted trouble stands.
+fn trouble(second: usize) -> bool {
+    (100..140).contains(&second)
+}
+
+#[test]
+fn a_healthy_server_an_idle_one_and_nothing_at_all_are_silent() {
+    assert_eq!(names(&healthy().found()), [""; 0]);
+    let idle = Plant { writes: |_| 0.0, dirty: |_| 0.0, ttl: |_| 0.0, ..healthy() };
+    assert_eq!(names(&idle.found()), [""; 0]);
+    assert_eq!(names(&diagnose(&Window::default(), &Options::default())), [""; 0]);
+}
+
+fn stalled() -> Plant {
+    Plant {
+        dirty: |s| if trouble(s) { 0.205 } else { 0.04 },
+        waiting: |s| if trouble(s) { 12.0 } else { 0.0 },
+        write_ms: |s| if trouble(s) { 40.0 } else { 1.0 },
+        checkpoint: |_| false,
+        ..healthy()
+    }
+}
+
+#[test]
+fn dirty_pages_at_their_trigger_stall_the_threads_that_answer() {
+    let found = stalled().found();
+    assert_eq!(names(&found), ["wt-dirty-stall dirty-trigger"]);
+    let first = &found[0];
+    assert_eq!((first.severity, first.queue.as_str()), (Severity::Critical, "wt.dirty@m"));
+    assert!((first.foreground_lost.unwrap() - 0.6).abs() < 0.05, "{first:?}");
+    assert!((first.figure("write_ms").unwrap() / first.figure("write_otherwise_ms").unwrap() - 40.0).abs() < 4.0);
+    assert!((37.0..=43.0).contains(&first.figure("stalled_s").unwrap()));
+    // The same level under a higher trigger is room, not a stall; and at the trigger with nobody waiting, neither.
+    let room = Plant { settings: "eviction_dirty_trigger=30", ..stalled() };
+    assert_eq!(names(&room.found()), [""; 0]);
+    let unfelt = Plant { waiting: |_| 0.0, ..stalled() };
+    assert_eq!(names(&unfelt.found()), [""; 0]);
+}
+
+#[test]
+fn updates_and_a_full_cache_have_triggers_of_their_own() {
+    let updates = Plant { dirty: |_| 0.05, updates: |s| if trouble(s) { 0.101 } else { 0.02 }, ..stalled() };
+    assert_eq!(names(&updates.found()), ["wt-dirty-stall updates-trigger"]);
+    let full = Plant { dirty: |_| 0.05, used: |s| if trouble(s) { 0.96 } else { 0.8 }, ..stalled() };
+    assert_eq!(names(&full.found()), ["wt-dirty-stall cache-full"]);
+}
+
+fn bursting() -> Plant {
+    Plant {
+        write_ms: |s| if s % 60 < 8 { 60.0 } else { 1.0 },
+        busy: |s| if s % 60 < 8 { 1.0 } else { 0.02 },
+        disk_mib: |s| if s % 60 < 8 { 400.0 } else { 1.0 },
+        ..healthy()
+    }
+}
+
+#[test]
+fn checkpoints_that_are_felt_are_bursts() {
+    let found = bursting().found();
+    assert_eq!(names(&found), ["checkpoint-burst engine-burst"]);
+    let first = &found[0];
+    assert!((first.figure("checkpoint_interval_s").unwrap() - 60.0).abs() <= 1.0);
+    assert!((7.0..=9.0).contains(&first.figure("checkpoint_s").unwrap()));
+    assert!(first.ruled_out.iter().any(|out| out.cause == "wt-dirty-stall"));
+    // Slow at the same times, but the device does nothing more: something else.
+    let elsewhere = Plant { busy: |_| 0.2, disk_mib: |_| 30.0, ..bursting() };
+    assert_eq!(names(&elsewhere.found()), [""; 0]);
+    let once = Plant { checkpoint: |s| (60..68).contains(&s), ..bursting() };
+    assert_eq!(names(&once.found()), [""; 0], "one dip may have any reason");
+}
+
+#[test]
+fn deletes_of_the_expired_that_are_felt_are_a_burst() {
+    let burst = Plant {
+        ttl: |s| if trouble(s) { 4_000.0 } else { 50.0 },
+        write_ms: |s| if trouble(s) { 4.0 } else { 1.0 },
+        disk_mib: |s| if trouble(s) { 90.0 } else { 30.0 },
+        checkpoint: |_| false,
+        ..healthy()
+    };
+    let found = burst.found();
+    assert_eq!(names(&found), ["ttl-burst expiry-at-once"]);
+    assert!(found[0].figure("ttl_deleted_per_s").unwrap() > 2_500.0, "{found:?}");
+    let unfelt = Plant { write_ms: |_| 1.0, ..burst };
+    assert_eq!(names(&unfelt.found()), [""; 0], "what a TTL index is for");
+}
+
+#[test]
+fn storms_of_connections_are_told_from_pools_and_from_limits() {
+    let storm = Plant {
+        opened: |s| if trouble(s) { 800.0 } else { 1.0 },
+        write_ms: |s| if trouble(s) { 5.0 } else { 1.0 },
+        checkpoint: |_| false,
+        ..healthy()
+    };
+    let found = storm.found();
+    assert_eq!(names(&found), ["connection-storm churn"]);
+    assert!((found[0].figure("life_s").unwrap() - 500.0 / 800.0).abs() < 0.3, "{found:?}");
+    let rollout =
+        Plant { opened: |s| if trouble(s) { 800.0 } else { 1.0 }, connections: |s| 500.0 + 800.0 * s as f64, ..storm };
+    assert_eq!(names(&rollout.found()), [""; 0], "connections that stay are no churn");
+    let full = Plant { free: |s| if trouble(s) { 3.0 } else { 500.0 }, ..healthy() };
+    assert_eq!(names(&full.found()), ["connection-storm limit"]);
+}
+
+#[test]
+fn tickets_count_only_with_a_line_before_them() {
+    let line = Plant {
+        tickets_out: |s| if trouble(s) { 128.0 } else { 10.0 },
+        in_line: |s| if trouble(s) { 60.0 } else { 0.0 },
+        ..healthy()
+    };
+    let found = line.found();
+    assert_eq!(names(&found), ["tickets-exhausted write-tickets"]);
+    assert_eq!(found[0].figure("tickets_total_count"), Some(128.0));
+    let probing = Plant { in_line: |_| 0.0, ..line };
+    assert_eq!(names(&probing.found()), [""; 0], "all in use and nobody waiting is well");
+}
+
+#[test]
+fn flow_control_is_told_when_it_holds_somebody() {
+    let engaged = Plant {
+        held_writers: |s| if trouble(s) { 8.0 } else { 0.0 },
+        majority_lag: |s| if trouble(s) { 12.0 } else { 1.0 },
+        ..healthy()
+    };
+    let found = engaged.found();
+    assert_eq!(names(&found), ["flow-control-engaged majority-behind"]);
+    assert!((found[0].figure("majority_lag_peak_s").unwrap() - 12.0).abs() < 0.5);
+    assert_eq!(found[0].severity, Severity::Critical);
+}
+
+#[test]
+fn a_slow_member_fills_the_primarys_cache_while_its_disk_idles() {
+    let pinned = Plant {
+        dirty: |s| if trouble(s) { 0.04 + 0.004 * (s - 100) as f64 } else { 0.04 },
+        majority_lag: |s| if trouble(s) { (s - 100) as f64 } else { 1.0 },
+        pinned: |s| if trouble(s) { (s - 100) as f64 } else { 1.0 },
+        pinned_by_oldest: |s| if trouble(s) { (s - 100) as f64 } else { 1.0 },
+        checkpoint: |_| false,
+        busy: |_| 0.1,
+        ..healthy()
+    };
+    let found = pinned.found();
+    assert_eq!(names(&found), ["history-pinned slow-member"]);
+    assert!(found[0].summary.contains("member 2"), "{}", found[0].summary);
+    assert!(found[0].figure("dirty_peak_ratio").unwrap() > 0.15);
+    let busy = Plant { busy: |_| 0.95, ..pinned };
+    assert!(
+        !names(&busy.found()).contains(&"history-pinned slow-member".to_owned()),
+        "then the disk may be the reason"
+    );
+}
+
+#[test]
+fn a_reader_that_holds_its_snapshot_is_told_from_a_slow_member() {
+    let reader = Plant {
+        dirty: |s| if trouble(s) { 0.04 + 0.003 * (s - 100) as f64 } else { 0.04 },
+        pinned: |s| if trouble(s) { 420.0 } else { 300.0 },
+        checkpoint: |_| false,
+        busy: |_| 0.1,
+        ..healthy()
+    };
+    assert_eq!(names(&reader.found()), ["history-pinned long-reader"]);
+}
+
+#[test]
+fn no_finding_rests_on_a_gap() {
+    for plant in [stalled(), bursting()] {
+        let mut readings = plant.readings();
+        readings.gap(1_000.5, 1_198.5);
+        let window = readings.window(plant.meta(), 1_000.0, 1_000.0 + SECONDS as f64);
+        assert_eq!(names(&diagnose(&window, &Options::default())), [""; 0]);
+    }
+}
+
+#[test]
+fn many_stretches_tell_each_claim_once_the_worst_for_all() {
+    let mut milder = stalled().found();
+    milder[0].severity = Severity::Warning;
+    let gathered = gather([milder.clone(), stalled().found(), milder, bursting().found()]);
+    assert_eq!(names(&gathered), ["wt-dirty-stall dirty-trigger", "checkpoint-burst engine-burst"]);
+    assert_eq!((gathered[0].severity, gathered[0].figure("stretches_count")), (Severity::Critical, Some(3.0)));
+    assert!(gathered[0].summary.contains("worst of 3"), "{}", gathered[0].summary);
+}
