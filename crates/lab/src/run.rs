@@ -10,7 +10,7 @@ use crate::metrics::median;
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
 use crate::scenario::{Arm, DirtyLimit, Need, Scenario, ServerKind};
-use crate::wiredtiger::EngineRig;
+use crate::wiredtiger::{self, EngineRig};
 use backwater_diagnose::{AdviseOptions, advise};
 use backwater_model::{ArmOutcome, Expected, ExpectedAll, Finding, Outcome};
 use backwater_probe::session::this_host;
@@ -51,6 +51,9 @@ fn run_limited(scenario: &Scenario, options: &RunOptions, progress: &dyn Progres
         (repeats, _) => repeats?,
     };
     let mut outcome = summarise(scenario, options, &arms, &repeats);
+    if scenario.server.kind == ServerKind::WiredTiger {
+        wiredtiger::complete(scenario, &mut outcome);
+    }
     outcome.skipped = skipped;
     if let Some(why) = not_accepted(scenario, &arms, &repeats) {
         outcome.expected.met = false;

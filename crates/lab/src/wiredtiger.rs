@@ -13,7 +13,7 @@ use crate::servers::wiredtiger::{self, WiredTiger, WiredTigerSpec};
 use crate::watching::Watching;
 use crate::workloads::{Counters, Driven, LoadProbe, LoadResult, wt};
 use backwater_diagnose::{Options, diagnose, drain};
-use backwater_model::{EventKind, Moment, Span, Target};
+use backwater_model::{EventKind, Moment, Outcome, ParamValue, Span, Target};
 use backwater_probe::now;
 use backwater_undo::{Change, Entry, Journal};
 use rand::seq::SliceRandom;
@@ -264,6 +264,15 @@ impl EngineRig {
         repeat.load = driven.result;
         repeat.gaps = window.events_of(EventKind::Gap).count();
         Ok(repeat)
+    }
+}
+
+/// Adds the scenario's own settings to what was set for each arm: the engine's behaviour is not told by a difference.
+pub(crate) fn complete(scenario: &Scenario, outcome: &mut Outcome) {
+    for arm in &mut outcome.arms {
+        for (name, value) in &scenario.server.settings {
+            arm.params.entry(name.clone()).or_insert_with(|| ParamValue::Text(value.clone()));
+        }
     }
 }
 

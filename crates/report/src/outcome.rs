@@ -110,6 +110,9 @@ fn seen(arm: &ArmOutcome) -> String {
     if let Some(text) = commits::seen(arm) {
         return text;
     }
+    if let Some(text) = engine_seen(arm) {
+        return text;
+    }
     let value = |name: &str| arm.metrics.get(name).map(|value| metric::unit(name).show(*value));
     let say = |before: &str, name: &str, after: &str| value(name).map(|value| format!("{before}{value}{after}"));
     let peak = say(", peak ", "tps_peak", "").unwrap_or_default();
@@ -129,6 +132,20 @@ fn seen(arm: &ArmOutcome) -> String {
         say("a checkpoint still running after ", "checkpoint_unfinished_s", ""),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// What an arm on the WiredTiger engine came to; none for another.
+fn engine_seen(arm: &ArmOutcome) -> Option<String> {
+    let value = |name: &str| arm.metrics.get(name).map(|value| metric::unit(name).show(*value));
+    let varied =
+        arm.metrics.get("disk_cv").map(|cv| format!("; disk varies by {:.0} %", cv * 100.0)).unwrap_or_default();
+    Some(format!(
+        "mean latency {}, p99 {}, longest {}; stalled for {}{varied}",
+        value("latency_mean_ms")?,
+        value("latency_p99_ms")?,
+        value("latency_max_ms")?,
+        value("stall_s")?
+    ))
 }
 
 /// Every metric of every arm, in as many tables as the width asks for.

@@ -3,6 +3,7 @@
 mod commit_wait;
 mod stampede;
 mod wal_lag;
+mod wt_stall;
 
 /// One row of a published table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,9 @@ pub struct Published {
 
 /// The published table of a scenario, where there is one.
 pub fn published(scenario: &str) -> Option<&'static Published> {
-    [&stampede::TABLE, &commit_wait::TABLE, &wal_lag::TABLE].into_iter().find(|table| table.scenario == scenario)
+    [&stampede::TABLE, &commit_wait::TABLE, &wal_lag::TABLE, &wt_stall::TABLE]
+        .into_iter()
+        .find(|table| table.scenario == scenario)
 }
 
 #[cfg(test)]
@@ -48,6 +51,8 @@ mod tests {
         assert!(table.rows.len() == 6 && table.rows.iter().all(|row| row.set.len() == table.columns.len()));
         let table = published("wal-lag").expect("it is published");
         assert!(table.rows.len() == 2 && table.rows.iter().all(|row| row.set.len() == table.columns.len()));
+        let table = published("wt-stall").expect("it is published");
+        assert!(table.rows.len() == 5 && table.rows.iter().all(|row| row.set.len() == table.columns.len()));
         assert!(published("nothing").is_none());
     }
 }
