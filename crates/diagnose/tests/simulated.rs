@@ -90,6 +90,23 @@ fn synchronous_writes_at_a_ceiling_are_io_capped_alone() {
 }
 
 #[test]
+fn a_standby_that_commits_nothing_has_no_commits_to_wait() {
+    let victims = |readings: common::Readings, plant: &Plant| {
+        let findings = found(&readings.window(plant.meta(), START_S, START_S + plant.seconds));
+        findings.iter().find(|finding| finding.queue == "host.disk@7:0").unwrap().victims.clone()
+    };
+    let capped = Plant { synchronous: true, cap_iops: Some(1_000.0), ..Plant::default() };
+    let saturated = Plant { synchronous: true, device_iops: 1_000.0, ..Plant::default() };
+    for plant in [capped, saturated] {
+        assert_eq!(victims(plant.readings(), &plant), ["pg.commit"]);
+        // The same device under a server that replays WAL from elsewhere.
+        let mut replays = plant.readings();
+        replays.put(&cat::PG_WAL_REPLAY, &[("target", "lab")], START_S + 1.0, 1_000.0);
+        assert_eq!(victims(replays, &plant), ["pg.wal.standby_flush@lab", "pg.wal.standby_replay@lab"]);
+    }
+}
+
+#[test]
 fn declared_ratings_and_spent_bursts_are_told_apart() {
     let volume = |rating, credit| Plant {
         synchronous: true,

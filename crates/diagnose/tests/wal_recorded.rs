@@ -5,7 +5,7 @@
 mod common;
 
 use backwater_diagnose::{Options, SurviveOptions, advise_standbys, diagnose, replication_path, warn};
-use backwater_model::{Finding, Severity, Window, catalogue as cat};
+use backwater_model::{Finding, Severity, Window};
 use common::recorded;
 
 const NO_CAP: &str = include_str!("runs/wal/no-cap.txt");
@@ -59,19 +59,6 @@ fn with_the_primary_alone() {
     for text in [NO_CAP, STANDBY_CAPPED, NETWORK_NARROW] {
         assert_eq!(first(text, |word| alone(word) && !word.starts_with("host.")), "nothing");
     }
-}
-
-#[test]
-fn a_standby_that_commits_nothing_has_no_commits_to_wait() {
-    let victims = |text: &str| {
-        let findings = found(&recorded::window(text, |_| true));
-        let bare = findings.into_iter().find(|finding| finding.rule == "io-capped" && finding.queue == "host.disk@7:0");
-        bare.unwrap().victims
-    };
-    assert_eq!(victims(PRIMARY_CAPPED), ["pg.commit"]);
-    // The same device under a server that replays WAL from elsewhere.
-    let replays = format!("{PRIMARY_CAPPED}series {} target={PRIMARY}\n1=1000 2=2000\n", cat::PG_WAL_REPLAY.name);
-    assert!(!victims(&replays).contains(&"pg.commit".to_owned()));
 }
 
 #[test]

@@ -4,10 +4,8 @@ use backwater_model::{Activation, Figure, Remedy, Unit};
 
 /// What remedies for expensive commits rest on.
 pub(crate) struct Cost {
-    /// Share of the job's time that commits take.
+    /// Share of the job's time that commits take, at least, as surely as so many samples tell: what is promised rests on it.
     pub(crate) share: f64,
-    /// What that share is at least, as surely as so many samples tell: what is promised rests on it.
-    pub(crate) sure_share: f64,
     /// Rows of each transaction now, where that is known.
     pub(crate) rows_per_commit: Option<f64>,
     /// Commits a second now, where that is known.
@@ -31,7 +29,7 @@ impl Cost {
     /// How many times as many rows a commit should have: commits then take [`WORTH`] of the rows' time. Both costs follow from
     /// the shares: a commit costs share ÷ (1 − share) of the rows before it.
     pub(crate) fn factor(&self) -> f64 {
-        (self.sure_share / (1.0 - self.sure_share).max(0.01) / WORTH).max(1.0)
+        (self.share / (1.0 - self.share).max(0.01) / WORTH).max(1.0)
     }
 
     /// The batch size at which larger ones no longer pay, rounded up to two digits.
@@ -41,7 +39,7 @@ impl Cost {
 
     /// Time needed then, as a share of now, at most.
     pub(crate) fn elapsed_ratio(&self) -> f64 {
-        ((1.0 - self.sure_share) * (1.0 + WORTH)).min(1.0)
+        ((1.0 - self.share) * (1.0 + WORTH)).min(1.0)
     }
 }
 
@@ -118,7 +116,7 @@ fn level(cost: &Cost, value: &str, title: &str, risk: &str) -> Remedy {
         None => (Vec::new(), vec!["RESET synchronous_commit;".to_owned()]),
     };
     // Without the local sync nothing of the wait is left; without the standby the local sync still is.
-    let ratio = (value == "off" || !cost.local).then(|| predicted((1.0 - cost.sure_share).clamp(0.0, 1.0)));
+    let ratio = (value == "off" || !cost.local).then(|| predicted((1.0 - cost.share).clamp(0.0, 1.0)));
     Remedy {
         title: format!("{title} (synchronous_commit = {value})"),
         runtime: vec![session],
@@ -185,7 +183,6 @@ mod tests {
     fn cost(share: f64, rows: Option<f64>) -> Cost {
         Cost {
             share,
-            sure_share: share,
             rows_per_commit: rows,
             commits_per_s: Some(268.0),
             waiting: 0.74,
@@ -213,7 +210,7 @@ mod tests {
     fn few_samples_beside_the_waits_promise_less() {
         let sure = at_least(130, 131);
         assert!((0.97..0.98).contains(&sure), "{sure}");
-        let cost = Cost { sure_share: sure, ..cost(130.0 / 131.0, Some(20.0)) };
+        let cost = cost(sure, Some(20.0));
         assert!((0.022..0.035).contains(&cost.elapsed_ratio()), "{}", cost.elapsed_ratio());
         assert!(cost.knee_rows().is_some_and(|rows| (10_000.0..20_000.0).contains(&rows)), "{:?}", cost.knee_rows());
         assert!((at_least(7_400, 10_000) - 0.734).abs() < 0.001);

@@ -192,8 +192,7 @@ fn cost(seen: &Seen<'_>) -> Cost {
     let count = |wait: CommitWait| seen.flavours.get(&wait).copied().unwrap_or(0);
     let local: usize = [CommitWait::WalSync, CommitWait::WalWrite, CommitWait::GroupCommit].map(count).iter().sum();
     Cost {
-        share: seen.share,
-        sure_share: remedy::at_least(seen.flavours.values().sum(), seen.samples),
+        share: remedy::at_least(seen.flavours.values().sum(), seen.samples),
         rows_per_commit: seen.rows_per_commit,
         commits_per_s: seen.commits_per_s(),
         waiting: seen.queue.waiting,
