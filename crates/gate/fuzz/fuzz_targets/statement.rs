@@ -1,0 +1,24 @@
+#![no_main]
+//! The console's statements: what is read can be printed and read back, and an error points into the text.
+
+use backwater_flow::statement::{Statement, parse};
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    match parse(text) {
+        Ok(statements) => {
+            // A password is printed as stars, and is another one when it is read back.
+            let secret = |statement: &Statement| {
+                matches!(
+                    statement,
+                    Statement::CreateUser { password: Some(_), .. } | Statement::AlterUser { password: Some(_), .. }
+                )
+            };
+            if statements.iter().any(secret) {
+                return;
+            }
+            let printed: Vec<String> = statements.iter().map(Statement::to_string).collect();
+            assert_eq!(parse(&printed.join(";")).as_ref(), Ok(&statements));
+        }
+        Err(error) => assert!(error.position >= 1 && error.position <= text.chars().count() + 1),
+    }
+});
