@@ -1,16 +1,20 @@
-//! The recorder's own cost beside a busy server: 50 sessions that are active whenever they are looked at, a fifth of
+//! The recorder's own cost beside a busy server: sessions that are active whenever they are looked at, a fifth of
 //! them with another text each time, and a little work that keeps every counter moving.
 
+use crate::options::Options;
 use crate::recorder::{Recorder, ask, cpu_s, peak_resident_bytes, size_bytes, threads};
-use crate::{Bench, Lengths, Result, SCALE};
+use crate::{Bench, Result, SCALE};
 use backwater_lab::workloads::{Arrivals, LoadSpec, Protocol, Script, Tpcb, Workload};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const SETTLE: Duration = Duration::from_secs(5);
-const SAME_TEXT: usize = 40;
-const OWN_TEXT: usize = 10;
+/// One session in so many has another text each time.
+const OWN_TEXT_SHARE: usize = 5;
+/// Of all sessions together, so that many sessions are no more work for the server than few.
+const STATEMENTS_PER_S: f64 = 1_000.0;
 const WORKERS: usize = 4;
 const WORK_PER_S: f64 = 100.0;
 /// Of the whole host.
@@ -19,24 +23,26 @@ const TARGET_BYTES: u64 = 64 << 20;
 /// Threads that are named.
 const THREADS_SHOWN: usize = 6;
 
-/// What was counted over the measured time.
-struct Seen {
-    seconds: f64,
+/// What was counted by one moment.
+struct Spent {
     recorder_s: f64,
     backend_s: f64,
-    grown_bytes: u64,
+    bytes: u64,
     peak_bytes: u64,
-    sessions: Vec<i64>,
-    threads: Vec<(String, f64)>,
+    threads: BTreeMap<String, f64>,
 }
 
-pub(crate) fn measure(bench: &Bench, program: &Path, lengths: &Lengths) -> Result<()> {
-    let same = Script::parse("waiting", "SELECT pg_sleep(0.05);", Protocol::Prepared, SCALE)?;
-    let own_text = "\\set n random(1, 1000000000)\nSELECT pg_sleep(0.05), :n AS n, 'order ' || :n AS label;";
-    let own = Script::parse("waiting", own_text, Protocol::Simple, SCALE)?;
+pub(crate) fn measure(bench: &Bench, program: &Path, sessions: usize, options: &Options) -> Result<()> {
+    let own_text = sessions / OWN_TEXT_SHARE;
+    let pause_s = sessions as f64 / STATEMENTS_PER_S;
+    let same_sql = format!("SELECT pg_sleep({pause_s});");
+    let own_sql =
+        format!("\\set n random(1, 1000000000)\nSELECT pg_sleep({pause_s}), :n AS n, 'order ' || :n AS label;");
+    let same = Script::parse("waiting", &same_sql, Protocol::Prepared, SCALE)?;
+    let own = Script::parse("waiting", &own_sql, Protocol::Simple, SCALE)?;
     let work = Tpcb::new(SCALE)?;
     let loads: [(&dyn Workload, usize, Option<f64>); 3] =
-        [(&same, SAME_TEXT, None), (&own, OWN_TEXT, None), (&work, WORKERS, Some(WORK_PER_S))];
+        [(&same, sessions - own_text, None), (&own, own_text, None), (&work, WORKERS, Some(WORK_PER_S))];
     let cancel = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mut running = Vec::new();
@@ -47,7 +53,7 @@ pub(crate) fn measure(bench: &Bench, program: &Path, lengths: &Lengths) -> Resul
             let cancel = &cancel;
             running.push(scope.spawn(move || bench.drive(workload, &spec, cancel)));
         }
-        let told = watch(bench, program, lengths);
+        let told = watch(bench, program, sessions, options);
         let ended_early = running.iter().any(|load| load.is_finished());
         cancel.store(true, Ordering::SeqCst);
         let results: Vec<_> = running.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
@@ -58,13 +64,42 @@ pub(crate) fn measure(bench: &Bench, program: &Path, lengths: &Lengths) -> Resul
     })
 }
 
-fn watch(bench: &Bench, program: &Path, lengths: &Lengths) -> Result<()> {
-    let recorder = Recorder::start(bench, program, "cost")?;
+fn watch(bench: &Bench, program: &Path, sessions: usize, options: &Options) -> Result<()> {
+    let programs = [Some(program), options.beside.as_deref()].into_iter().flatten().enumerate();
+    let start =
+        |(number, program): (usize, &Path)| Recorder::start(bench, program, &format!("cost-{sessions}-{number}"));
+    let recorders = programs.map(start).collect::<Result<Vec<_>>>()?;
     std::thread::sleep(SETTLE);
-    let seen = look(bench, &recorder, lengths.cost)?;
+    let before = recorders.iter().map(spent).collect::<Result<Vec<_>>>()?;
+    let (began, mut active) = (Instant::now(), Vec::new());
+    while began.elapsed() < options.cost_length {
+        std::thread::sleep(Duration::from_secs(5).min(options.cost_length.saturating_sub(began.elapsed())));
+        let sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()";
+        active.extend(ask(bench, sql)?);
+    }
+    let after = recorders.iter().map(spent).collect::<Result<Vec<_>>>()?;
+    let seconds = began.elapsed().as_secs_f64();
+    println!(
+        "\nCost over {seconds:.0} s: {sessions} sessions, {} of them with a new text each time, and TPC-B at {WORK_PER_S}/s;\n\
+         {} to {} sessions active at {} looks",
+        sessions / OWN_TEXT_SHARE,
+        active.iter().min().unwrap_or(&0),
+        active.iter().max().unwrap_or(&0),
+        active.len()
+    );
+    for (number, (recorder, (before, after))) in recorders.into_iter().zip(before.iter().zip(&after)).enumerate() {
+        if number > 0 {
+            println!("\nthe other build, at the same time");
+        }
+        tell(seconds, before, after);
+        end(bench, recorder)?;
+    }
+    Ok(())
+}
+
+fn end(bench: &Bench, recorder: Recorder) -> Result<()> {
     let before_s = cpu_s(recorder.pid())?;
     let ended = recorder.stop(bench)?;
-    tell(&seen);
     println!(
         "closing the recording            {:>6.0} ms of processor time, {:.1} MiB resident at most",
         (ended.cpu_s - before_s) * 1e3,
@@ -73,26 +108,14 @@ fn watch(bench: &Bench, program: &Path, lengths: &Lengths) -> Result<()> {
     Ok(())
 }
 
-fn look(bench: &Bench, recorder: &Recorder, length: Duration) -> Result<Seen> {
-    let backends = || recorder.backends.iter().map(|pid| cpu_s(*pid)).sum::<Result<f64>>();
-    let (recorder_s, backend_s) = (cpu_s(recorder.pid())?, backends()?);
-    let (bytes, before) = (size_bytes(&recorder.out)?, threads(recorder.pid())?);
-    let (began, mut sessions) = (Instant::now(), Vec::new());
-    while began.elapsed() < length {
-        std::thread::sleep(Duration::from_secs(5).min(length.saturating_sub(began.elapsed())));
-        let sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()";
-        sessions.extend(ask(bench, sql)?);
-    }
-    let names: std::collections::BTreeMap<_, _> = before.into_iter().collect();
-    let spent = |(name, cpu_s): (String, f64)| (name.clone(), cpu_s - names.get(&name).copied().unwrap_or(0.0));
-    Ok(Seen {
-        seconds: began.elapsed().as_secs_f64(),
-        recorder_s: cpu_s(recorder.pid())? - recorder_s,
-        backend_s: backends()? - backend_s,
-        grown_bytes: size_bytes(&recorder.out)?.saturating_sub(bytes),
+/// What a recorder came to by now.
+fn spent(recorder: &Recorder) -> Result<Spent> {
+    Ok(Spent {
+        recorder_s: cpu_s(recorder.pid())?,
+        backend_s: recorder.backends.iter().map(|pid| cpu_s(*pid)).sum::<Result<f64>>()?,
+        bytes: size_bytes(&recorder.out)?,
         peak_bytes: peak_resident_bytes(recorder.pid()).ok_or("the recorder has ended")?,
-        sessions,
-        threads: threads(recorder.pid())?.into_iter().map(spent).collect(),
+        threads: threads(recorder.pid())?.into_iter().collect(),
     })
 }
 
@@ -104,29 +127,17 @@ fn verdict(within: bool) -> &'static str {
     if within { "within" } else { "OVER" }
 }
 
-fn tell(seen: &Seen) {
+fn tell(seconds: f64, before: &Spent, after: &Spent) {
     let cores = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
-    let share = |cpu_s: f64| cpu_s / seen.seconds;
+    let share = |cpu_s: f64| cpu_s / seconds;
     let row = |name: &str, cpu_s: f64| {
         println!("{name:<28} {:>10.2} % {:>12.2} %", share(cpu_s) * 100.0, share(cpu_s) / cores * 100.0);
     };
-    println!(
-        "Cost over {:.0} s: {} sessions, {} of them with a new text each time, and TPC-B at {WORK_PER_S}/s;\n\
-         {} to {} sessions active at {} looks\n\n{:<28} {:>12} {:>14} {:>10}",
-        seen.seconds,
-        SAME_TEXT + OWN_TEXT,
-        OWN_TEXT,
-        seen.sessions.iter().min().unwrap_or(&0),
-        seen.sessions.iter().max().unwrap_or(&0),
-        seen.sessions.len(),
-        "processor time",
-        "of one core",
-        "of the host",
-        "target"
-    );
-    row("recorder", seen.recorder_s);
-    row("its session in the server", seen.backend_s);
-    let both = share(seen.recorder_s + seen.backend_s);
+    println!("\n{:<28} {:>12} {:>14} {:>10}", "processor time", "of one core", "of the host", "target");
+    let (recorder_s, backend_s) = (after.recorder_s - before.recorder_s, after.backend_s - before.backend_s);
+    row("recorder", recorder_s);
+    row("its session in the server", backend_s);
+    let both = share(recorder_s + backend_s);
     println!(
         "{:<28} {:>10.2} % {:>12.2} % {:>8.2} % {}",
         "together",
@@ -135,13 +146,19 @@ fn tell(seen: &Seen) {
         TARGET_CPU * 100.0,
         verdict(both / cores <= TARGET_CPU)
     );
-    let mut threads = seen.threads.clone();
+    let used =
+        |(name, cpu_s): (&String, &f64)| (name.clone(), cpu_s - before.threads.get(name).copied().unwrap_or(0.0));
+    let mut threads: Vec<_> = after.threads.iter().map(used).collect();
     threads.sort_by(|a, b| b.1.total_cmp(&a.1));
     for (name, cpu_s) in threads.iter().take(THREADS_SHOWN) {
         println!("  thread {name:<19} {:>10.2} %", share(*cpu_s) * 100.0);
     }
-    let within = verdict(seen.peak_bytes <= TARGET_BYTES);
-    println!("memory resident, at most     {:>10.1} MiB {:>23} MiB {within}", mib(seen.peak_bytes), TARGET_BYTES >> 20);
-    let kib_per_s = seen.grown_bytes as f64 / seen.seconds / 1024.0;
+    let within = verdict(after.peak_bytes <= TARGET_BYTES);
+    println!(
+        "memory resident, at most     {:>10.1} MiB {:>23} MiB {within}",
+        mib(after.peak_bytes),
+        TARGET_BYTES >> 20
+    );
+    let kib_per_s = after.bytes.saturating_sub(before.bytes) as f64 / seconds / 1024.0;
     println!("the recording grew by        {:>10.1} KiB/s while its segment is open (a day: see size.md)", kib_per_s);
 }

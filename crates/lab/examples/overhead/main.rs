@@ -2,10 +2,13 @@
 //! what is left of a load's throughput while it runs. On a server of its own that is gone afterwards; what a killed
 //! run leaves is put back by the next.
 //!
-//! `cargo build --release && cargo run --release -p backwater-lab --example overhead [BLOCKS] [SECONDS] [COST_SECONDS]`
+//! `cargo build --release && cargo run --release -p backwater-lab --example overhead`, with any of
+//! `--only cost|loss`, `--sessions 50,200`, `--cost-seconds 60`, `--blocks 8`, `--seconds 8`, and `--beside PROGRAM`:
+//! another build of the program, measured at the same time under the same load, for a comparison on a noisy host.
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 
 mod cost;
+mod options;
 mod recorder;
 mod statistics;
 mod throughput;
@@ -13,11 +16,11 @@ mod throughput;
 use backwater_lab::servers::{self, Installed, Postgres, PostgresSpec};
 use backwater_lab::workloads::{self, Counters, LoadResult, LoadSpec, TpcbSpec, Workload};
 use backwater_undo::{Change, Journal};
+use options::Options;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -26,7 +29,7 @@ pub(crate) const SCALE: u32 = 10;
 /// Recorder and disk must not be confused: nothing is synced, nothing is checkpointed or vacuumed meanwhile.
 const SETTINGS: [(&str, &str); 9] = [
     ("shared_buffers", "512MB"),
-    ("max_connections", "120"),
+    ("max_connections", "300"),
     ("fsync", "off"),
     ("full_page_writes", "off"),
     ("synchronous_commit", "off"),
@@ -35,16 +38,6 @@ const SETTINGS: [(&str, &str); 9] = [
     ("checkpoint_timeout", "1h"),
     ("jit", "off"),
 ];
-
-/// How long to measure.
-pub(crate) struct Lengths {
-    /// Blocks of three runs for each load.
-    pub(crate) blocks: usize,
-    /// Of a run's measured part.
-    pub(crate) run: Duration,
-    /// Of the look at the recorder's own cost.
-    pub(crate) cost: Duration,
-}
 
 /// What is measured on.
 pub(crate) struct Bench {
@@ -110,19 +103,13 @@ fn built_dir() -> Result<PathBuf> {
     Ok(own.ancestors().nth(2).ok_or("this example does not lie in target/release/examples")?.to_path_buf())
 }
 
-fn argument(place: usize, default: u64) -> Result<u64> {
-    std::env::args().nth(place).map_or(Ok(default), |text| Ok(text.parse()?))
-}
-
 fn load_average() -> Result<String> {
     let text = std::fs::read_to_string("/proc/loadavg")?;
     Ok(text.split(' ').take(3).collect::<Vec<_>>().join(" "))
 }
 
 fn main() -> Result<()> {
-    let seconds = |place, default| argument(place, default).map(|seconds| Duration::from_secs(seconds.clamp(1, 600)));
-    let blocks = argument(1, 8)?.clamp(2, 100) as usize;
-    let lengths = Lengths { blocks, run: seconds(2, 8)?, cost: seconds(3, 60)? };
+    let options = Options::of(std::env::args().skip(1))?;
     let built = built_dir()?;
     let program = built.join("backwater");
     if !program.is_file() {
@@ -132,11 +119,15 @@ fn main() -> Result<()> {
     let bench = Bench::start(&built.join("overhead-state"))?;
     println!(
         "PostgreSQL {}, fsync off so that the disk's noise is left out, everything on this one host; load average\n\
-         {at_start} at the start (what others did here at the same time is in the figures)\n",
+         {at_start} at the start (what others did here at the same time is in the figures)",
         bench.server.installed().version
     );
-    cost::measure(&bench, &program, &lengths)?;
-    throughput::measure(&bench, &program, &lengths)?;
+    for sessions in options.sessions.iter().filter(|_| options.cost) {
+        cost::measure(&bench, &program, *sessions, &options)?;
+    }
+    if options.loss {
+        throughput::measure(&bench, &program, &options)?;
+    }
     bench.end()?;
     println!("\nload average {} at the end", load_average()?);
     Ok(())

@@ -33,6 +33,7 @@ impl Recorder {
     /// Starts it and waits until its session is in the server.
     pub(crate) fn start(bench: &Bench, program: &Path, name: &str) -> Result<Recorder> {
         let (out, log) = (bench.work.join(name), bench.work.join("recorder.log"));
+        let others = backends(bench)?;
         let mut command = Command::new(program);
         command.arg("record").arg(bench.server.conninfo()).arg("-o").arg(&out);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log)?);
@@ -44,8 +45,7 @@ impl Recorder {
                 return Err(format!("the recorder does not record: {}", std::fs::read_to_string(&log)?).into());
             }
             std::thread::sleep(LOOK);
-            let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'backwater'";
-            recorder.backends = ask(bench, sql)?.iter().filter_map(|pid| u32::try_from(*pid).ok()).collect();
+            recorder.backends = backends(bench)?.into_iter().filter(|pid| !others.contains(pid)).collect();
         }
         Ok(recorder)
     }
@@ -75,6 +75,12 @@ impl Recorder {
         }
         Ok(Ended { cpu_s, peak_bytes })
     }
+}
+
+/// The recorders' sessions in the server.
+fn backends(bench: &Bench) -> Result<Vec<u32>> {
+    let sql = "SELECT pid FROM pg_stat_activity WHERE application_name = 'backwater'";
+    Ok(ask(bench, sql)?.iter().filter_map(|pid| u32::try_from(*pid).ok()).collect())
 }
 
 /// The first column of what the server answers, as numbers.

@@ -1,9 +1,10 @@
 //! What the recorder takes from a load. Blocks of three runs in random order: one beside the recorder, two without
 //! it. The two without, one over the other, are the floor: what differs though nothing does.
 
+use crate::options::Options;
 use crate::recorder::Recorder;
 use crate::statistics::{Ratios, median};
-use crate::{Bench, Lengths, Result, SCALE};
+use crate::{Bench, Result, SCALE};
 use backwater_lab::workloads::{Arrivals, LoadResult, LoadSpec, Tpcb};
 use rand::seq::SliceRandom;
 use std::path::Path;
@@ -48,9 +49,9 @@ impl Block {
     }
 }
 
-pub(crate) fn measure(bench: &Bench, program: &Path, lengths: &Lengths) -> Result<()> {
+pub(crate) fn measure(bench: &Bench, program: &Path, options: &Options) -> Result<()> {
     // Fills the buffers, and says what the server can do.
-    let full = run(bench, None, lengths.run)?.tps();
+    let full = run(bench, None, options.run_length)?.tps();
     let rate = (full * SPARE_SHARE / 10.0).round().max(1.0) * 10.0;
     let loads = [
         Load { name: format!("open loop, {rate}/s"), rate_per_s: Some(rate), figures: vec![THROUGHPUT, SERVICE] },
@@ -60,13 +61,13 @@ pub(crate) fn measure(bench: &Bench, program: &Path, lengths: &Lengths) -> Resul
         "\nLoss: TPC-B by {CLIENTS} clients, {} blocks of three runs of {:.0} s in random order, one beside the\n\
          recorder, two without. Ratio: with / geometric mean of the two without; floor: one without / the other.\n\
          'at most': one-sided 95 % t-interval of the mean logarithm of the ratios; the floor's, either way round.\n",
-        lengths.blocks,
-        lengths.run.as_secs_f64()
+        options.blocks,
+        options.run_length.as_secs_f64()
     );
     let head = ["without", "ratio", "loss", "at most", "floor", "at most"];
     println!("{:<18} {:<22} {}", "", "", head.map(|word| format!("{word:>8}")).join(" "));
     for load in loads {
-        let blocks = blocks(bench, program, &load, lengths)?;
+        let blocks = blocks(bench, program, &load, options)?;
         for figure in &load.figures {
             tell(&load.name, *figure, &blocks);
         }
@@ -74,15 +75,15 @@ pub(crate) fn measure(bench: &Bench, program: &Path, lengths: &Lengths) -> Resul
     Ok(())
 }
 
-fn blocks(bench: &Bench, program: &Path, load: &Load, lengths: &Lengths) -> Result<Vec<Block>> {
+fn blocks(bench: &Bench, program: &Path, load: &Load, options: &Options) -> Result<Vec<Block>> {
     let mut blocks = Vec::new();
-    for _ in 0..lengths.blocks {
+    for _ in 0..options.blocks {
         let mut order = [true, false, false];
         order.shuffle(&mut rand::rng());
         let (mut with, mut without) = (None, Vec::new());
         for recorded in order {
             let recorder = if recorded { Some(Recorder::start(bench, program, "loss")?) } else { None };
-            let result = run(bench, load.rate_per_s, lengths.run)?;
+            let result = run(bench, load.rate_per_s, options.run_length)?;
             match recorder {
                 Some(recorder) => {
                     let out = recorder.out.clone();

@@ -1,0 +1,56 @@
+//! What is to be measured, and for how long.
+
+use crate::Result;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The command line.
+pub(crate) struct Options {
+    /// Whether the recorder's own cost is measured, and a load's loss.
+    pub(crate) cost: bool,
+    pub(crate) loss: bool,
+    /// With how many sessions the cost is measured, one after the other.
+    pub(crate) sessions: Vec<usize>,
+    /// Of the look at the recorder's own cost.
+    pub(crate) cost_length: Duration,
+    /// Blocks of three runs for each load.
+    pub(crate) blocks: usize,
+    /// Of a run's measured part.
+    pub(crate) run_length: Duration,
+    /// Another build, measured at the same time.
+    pub(crate) beside: Option<PathBuf>,
+}
+
+impl Options {
+    /// The command line without the program's name.
+    pub(crate) fn of(mut words: impl Iterator<Item = String>) -> Result<Options> {
+        let mut options = Options {
+            cost: true,
+            loss: true,
+            sessions: vec![50, 200],
+            cost_length: Duration::from_secs(60),
+            blocks: 8,
+            run_length: Duration::from_secs(8),
+            beside: None,
+        };
+        while let Some(name) = words.next() {
+            let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
+            match name.as_str() {
+                "--only" => (options.cost, options.loss) = (value == "cost", value == "loss"),
+                "--sessions" => {
+                    options.sessions = value.split(',').map(|number| Ok(number.parse()?)).collect::<Result<_>>()?;
+                }
+                "--cost-seconds" => options.cost_length = seconds(&value)?,
+                "--blocks" => options.blocks = value.parse::<usize>()?.clamp(2, 100),
+                "--seconds" => options.run_length = seconds(&value)?,
+                "--beside" => options.beside = Some(value.into()),
+                _ => return Err(format!("{name} is not known; see the head of examples/overhead/main.rs").into()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration> {
+    Ok(Duration::from_secs(text.parse::<u64>()?.clamp(1, 600)))
+}
