@@ -27,6 +27,7 @@ Examples:
   backwater top --sort net                         who reads, writes and sends here
   backwater record postgres:///postgres -o rec     write down all that is seen
   backwater diagnose rec --from 03:05 --to 03:15   what happened at 03:10?
+  backwater report rec -o report.html              all of it on one page
   backwater advise rec --drain-target 30           the dirty limit to set
 
 Exit codes:
@@ -42,6 +43,8 @@ enum Command {
     Record(commands::record::Arguments),
     /// Name what backs up, with evidence, in a recording or a live system
     Diagnose(commands::diagnose::Arguments),
+    /// A recording as one page that opens from disk
+    Report(commands::report::Arguments),
     /// What a remedy changed: two recordings, or two stretches of one
     Compare(commands::compare::Arguments),
     /// Settings with their predicted effect, as commands
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Record(arguments) => commands::record::run(&arguments),
         Command::Diagnose(arguments) => commands::diagnose::run(&arguments),
+        Command::Report(arguments) => commands::report::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Advise(arguments) => commands::advise::run(&arguments),
         Command::Top(arguments) => commands::top::run(&arguments),

@@ -1,4 +1,5 @@
-//! Terminal text: findings, tables, plots, a lab run's outcome, queues and sessions, as strings for people.
+//! Terminal text: findings, tables, plots, a lab run's outcome, queues and sessions, as strings for people; and [`html`], the
+//! same as a page in one file.
 //!
 //! Nothing here prints, reads a clock or looks at the environment: the binary decides the [`Style`] and writes the
 //! text. Whatever comes from outside (query texts, names, log lines) is cleaned on the way, so that no control
@@ -13,6 +14,7 @@ mod commits;
 mod comparison;
 mod examined;
 mod findings;
+pub mod html;
 mod lag;
 mod metric;
 mod outcome;

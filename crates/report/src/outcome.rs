@@ -52,7 +52,7 @@ pub fn stampede_table(outcome: &Outcome, style: &Style) -> String {
     published("stampede").map(|table| beside(outcome, table, style)).unwrap_or_default()
 }
 
-fn machine(machine: &HostFacts) -> String {
+pub(crate) fn machine(machine: &HostFacts) -> String {
     let known = |value: &Option<String>, before: &str| value.as_ref().map(|value| format!("{before}{value}"));
     let parts = [
         known(&machine.kernel, "kernel "),
@@ -103,7 +103,7 @@ fn our_row(outcome: &Outcome, table: &Published, row: &PublishedRow) -> Vec<Cell
 }
 
 /// An arm's metrics in the words of the published table.
-fn seen(arm: &ArmOutcome) -> String {
+pub(crate) fn seen(arm: &ArmOutcome) -> String {
     if let Some(seen) = lag::seen(arm) {
         return seen;
     }
@@ -295,13 +295,17 @@ fn expectations(page: &mut Page<'_>, outcome: &Outcome, style: &Style) {
     }
 }
 
-fn expectation(arm: &ArmOutcome, style: &Style) -> Vec<Cell> {
-    let expected = match (arm.expected.rule.as_deref(), arm.expected.cause.as_deref()) {
+/// What an arm was expected to be diagnosed with.
+pub(crate) fn expected(arm: &ArmOutcome) -> String {
+    match (arm.expected.rule.as_deref(), arm.expected.cause.as_deref()) {
         (None, _) => "no finding".to_owned(),
         (Some("any"), _) => "any finding or none".to_owned(),
         (Some(rule), None) => rule.to_owned(),
         (Some(rule), Some(cause)) => format!("{rule} ({cause})"),
-    };
+    }
+}
+
+fn expectation(arm: &ArmOutcome, style: &Style) -> Vec<Cell> {
     let (met, tone) = if arm.expected.met {
         (style.sign("✓ yes", "yes"), Tone::Good)
     } else {
@@ -310,13 +314,13 @@ fn expectation(arm: &ArmOutcome, style: &Style) -> Vec<Cell> {
     vec![
         Cell::new(arm.name.as_str(), Tone::Strong),
         Cell::from(set(&arm.params)),
-        Cell::from(expected),
+        Cell::from(expected(arm)),
         Cell::new(met, tone),
     ]
 }
 
 /// An arm's parameters in one line.
-fn set(params: &BTreeMap<String, backwater_model::ParamValue>) -> String {
+pub(crate) fn set(params: &BTreeMap<String, backwater_model::ParamValue>) -> String {
     let word = |(name, value): (&String, &_)| format!("{} {}", metric::label(name), metric::param(name, value));
     params.iter().map(word).collect::<Vec<_>>().join(", ")
 }

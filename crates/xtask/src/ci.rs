@@ -1,15 +1,22 @@
 //! Format, lints, style and tests. A test that cannot run here says `skipped: NAME: REASON`; as root that is a
 //! failure, because there everything can run.
 
-use crate::{run, tidy};
+use crate::{page, run, tidy};
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Commands that tests of the host need, and the Debian package of each.
-const TOOLS: &[(&str, &str)] =
-    &[("losetup", "mount"), ("mkfs.ext4", "e2fsprogs"), ("mkfs.xfs", "xfsprogs"), ("linux.uml", "user-mode-linux")];
+const TOOLS: &[(&str, &str)] = &[
+    ("losetup", "mount"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("linux.uml", "user-mode-linux"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+    ("chromium", "chromium"),
+];
 
 pub(crate) fn all() -> anyhow::Result<()> {
     run::step("format", "cargo", &["fmt", "--all", "--check"])?;
@@ -31,6 +38,7 @@ const ON_EVERY_MAJOR: [&str; 6] = [
 
 pub(crate) fn tests() -> anyhow::Result<()> {
     install_tools()?;
+    page::check()?;
     run::step("build", "cargo", &["build", "--workspace", "--bins", "--examples", "--locked"])?;
     let mut tally = Tally::default();
     let everything = ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"];
@@ -83,7 +91,8 @@ fn is_root() -> anyhow::Result<bool> {
     Ok(run::output("id", &["-u"])?.trim() == "0")
 }
 
-fn on_path(tool: &str) -> bool {
+/// Whether a command is there.
+pub(crate) fn on_path(tool: &str) -> bool {
     let path = std::env::var("PATH").unwrap_or_default();
     // Debian keeps its PostgreSQL servers off everybody's PATH.
     let servers = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();

@@ -3,6 +3,7 @@
 mod bench;
 mod bench_ftdc;
 mod ci;
+mod page;
 mod run;
 mod tidy;
 

@@ -14,6 +14,7 @@ pub(crate) mod lab;
 pub(crate) mod lab_blind;
 pub(crate) mod proxy;
 pub(crate) mod record;
+pub(crate) mod report;
 pub(crate) mod seen;
 pub(crate) mod source;
 pub(crate) mod top;

@@ -1,0 +1,182 @@
+//! `backwater report` as a user meets it, and its page in a real browser.
+
+#![allow(clippy::unwrap_used)]
+
+use backwater_model::catalogue as cat;
+use backwater_model::{
+    Batch, ClockAnchor, Device, Epoch, Event, EventKind, Meta, Moment, Point, Registry, Role, Sample, Target,
+};
+use backwater_record::{Options, Writer};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+const MIB: f64 = 1_048_576.0;
+/// What would show if any of it ran: a dialog, a request, a broken page.
+const HOSTILE: &str = "</script><script>alert('ran')</script><img src=x onerror=alert('ran')>'\"&amp;";
+
+fn report(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_backwater")).arg("report").args(arguments).output().unwrap()
+}
+
+fn meta() -> Meta {
+    let target = Target {
+        name: "primary".to_owned(),
+        kind: "postgres".to_owned(),
+        version_num: Some(180_000),
+        data_device: Some("7:0".to_owned()),
+        ..Target::default()
+    };
+    let device = Device {
+        dev: "7:0".to_owned(),
+        name: "loop0".to_owned(),
+        mount_points: vec![HOSTILE.to_owned()],
+        roles: vec![(Role::Data, "primary".to_owned())],
+        ..Device::default()
+    };
+    Meta {
+        anchors: vec![ClockAnchor { boot: Moment(0), unix_us: 1_795_262_400_000_000 }],
+        targets: vec![target],
+        devices: vec![device],
+        written_by: HOSTILE.to_owned(),
+        ..Meta::default()
+    }
+}
+
+/// One second of a device whose dirty pages climb to their limit, with a hole of ten seconds, and of sessions with hostile names.
+fn second(second: i64, registry: &Registry) -> Batch {
+    let at = Moment(second * 1_000_000);
+    let dev = [("dev", "7:0")];
+    let whole = second as f64;
+    let gauge = [
+        (cat::BDI_RECLAIMABLE, (whole * 4.0).min(250.0) * MIB),
+        (cat::BDI_WRITEBACK, 6.0 * MIB),
+        (cat::BDI_DIRTY_THRESH, 256.0 * MIB),
+        (cat::BDI_GLOBAL_DIRTY_THRESH, 4_096.0 * MIB),
+        (cat::BDI_BACKGROUND_THRESH, 2_048.0 * MIB),
+        (cat::BDI_DIRTIED, whole * 30.0 * MIB),
+        (cat::BDI_WRITTEN, whole * 14.0 * MIB),
+        (cat::DISK_WRITES, whole * 900.0),
+    ];
+    let point = |series: &cat::Def, value: f64, labels: &[(&'static str, &str)]| Point {
+        at,
+        series: registry.number(series, labels).unwrap(),
+        epoch: Epoch(1),
+        value,
+        as_of: None,
+    };
+    let mut points: Vec<Point> = gauge.iter().map(|(def, value)| point(def, *value, &dev)).collect();
+    points.push(point(&cat::PG_XACT_COMMIT, whole * 500.0, &[("target", "primary"), ("database", HOSTILE)]));
+    points.push(point(&cat::PG_PROBE_RESPONSE, 900.0, &[("target", "primary")]));
+    let sample = |pid: i32| Sample {
+        at,
+        target: "primary".into(),
+        pid,
+        state: Some("active".into()),
+        user: Some(HOSTILE.into()),
+        wait_event_type: Some(HOSTILE.into()),
+        wait_event: Some("DataFileWrite".into()),
+        query: Some(HOSTILE.into()),
+        ..Sample::default()
+    };
+    let event = (second % 20 == 7).then(|| Event::new(at, HOSTILE, EventKind::Log, HOSTILE, &[]));
+    Batch { points, samples: (0..3).map(sample).collect(), events: event.into_iter().collect() }
+}
+
+fn recording(dir: &Path) {
+    let registry = Arc::new(Registry::new());
+    let options = Options { free_floor_bytes: 0, ..Options::default() };
+    let mut writer = Writer::create(dir, meta(), Arc::clone(&registry), options).unwrap();
+    for at in (0..90).filter(|at| !(50..60).contains(at)) {
+        writer.write(&second(at, &registry)).unwrap();
+        writer.tick(Moment(at * 1_000_000)).unwrap();
+    }
+    writer.close().unwrap();
+}
+
+/// The document inside a report.
+fn document(page: &str) -> serde_json::Value {
+    const BEGIN: &str = "<script type=\"application/json\" id=\"document\">";
+    let begin = page.find(BEGIN).unwrap() + BEGIN.len();
+    let end = begin + page[begin..].find("</script>").unwrap();
+    serde_json::from_str(&page[begin..end]).unwrap()
+}
+
+#[test]
+fn a_recording_becomes_one_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let (recorded, file) = (dir.path().join("rec"), dir.path().join("report.html"));
+    recording(&recorded);
+    let output = report(&[recorded.to_str().unwrap(), "-o", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(page.matches("<script").count(), 2, "its data and its program, nothing of the recording");
+    let document = document(&page);
+    let queues = document["path"]["queues"].as_array().unwrap();
+    let dirty = queues.iter().find(|queue| queue["name"] == "host.dirty@7:0").unwrap();
+    let series = |name: &str| &document["series"][dirty[name].as_u64().unwrap() as usize];
+    // Dirty and under writeback together, to the recording's last readings, and nothing in the hole.
+    let level = series("level")["max"].as_array().unwrap();
+    assert_eq!(level[20].as_f64().unwrap(), 86.0 * MIB, "20 × 4 MiB and 6");
+    assert!(level[54].is_null() && level[70].is_number(), "{level:?}");
+    assert_eq!(series("hard_limit")["max"][70].as_f64(), Some((256.0 * MIB / 1e5).round() * 1e5));
+    assert_eq!(series("inflow")["max"][70].as_f64().map(|rate| (rate / MIB).round()), Some(30.0));
+    assert_eq!(document["sessions"]["classes"][0]["name"], HOSTILE);
+}
+
+#[test]
+fn json_is_the_same_document() {
+    let dir = tempfile::tempdir().unwrap();
+    let (recorded, page, json) =
+        (dir.path().join("rec"), dir.path().join("report.html"), dir.path().join("report.json"));
+    recording(&recorded);
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    assert!(report(&[&path(&recorded), "-o", &path(&page)]).status.success());
+    assert!(report(&[&path(&recorded), "-o", &path(&json), "--format", "json"]).status.success());
+    let inside = document(&std::fs::read_to_string(&page).unwrap());
+    let apart: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(inside, apart);
+}
+
+#[test]
+fn what_is_no_recording_is_said_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let nothing = dir.path().to_str().unwrap();
+    let file = dir.path().join("report.html");
+    let output = report(&[nothing, "-o", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!file.exists());
+    let output = report(&[nothing, "-o", nothing]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("is a directory"));
+}
+
+/// Runs web/test in an installed Chromium on the hostile recording, and on those that BACKWATER_RECORDINGS names.
+#[test]
+fn the_page_works_in_a_browser() {
+    const NAME: &str = "the_page_works_in_a_browser";
+    let web = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../web");
+    let browser = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+    let installed =
+        std::env::var_os("BACKWATER_CHROMIUM").is_some() || browser.iter().any(|path| Path::new(path).exists());
+    if !installed || !web.join("node_modules/playwright-core").exists() {
+        eprintln!("skipped: {NAME}: needs Chromium, and `npm ci` in web/");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    recording(&dir.path().join("hostile"));
+    let given = std::env::var("BACKWATER_RECORDINGS").unwrap_or_default();
+    let recordings = given.split(':').filter(|path| !path.is_empty()).map(PathBuf::from);
+    let mut files = Vec::new();
+    for recorded in recordings.chain([dir.path().join("hostile")]) {
+        let file = dir.path().join(format!("{}.html", recorded.file_name().unwrap().to_string_lossy()));
+        assert!(report(&[recorded.to_str().unwrap(), "-o", file.to_str().unwrap()]).status.success());
+        files.push(file.display().to_string());
+    }
+    let mut command = Command::new("node");
+    command
+        .args(["--test", "test/units.test.mjs", "test/report.test.mjs"])
+        .current_dir(&web)
+        .env("BACKWATER_REPORTS", files.join(":"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}

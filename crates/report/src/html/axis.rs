@@ -1,0 +1,240 @@
+//! The page's shared time axis: pieces of equal length, and values gathered into them by their least and their most, so that
+//! a peak of one reading is still a peak on a chart of a day.
+
+use backwater_model::{Moment, Window};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+/// The most pieces an axis has: a day in halves of a minute.
+const MOST_PIECES: usize = 2_880;
+/// Lengths of a piece in seconds, as people like them; beyond the last, whole hours.
+const STEPS_S: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 300.0, 900.0];
+
+/// Equal pieces of a window. Piece `n` spans from `n × step_s` to `(n + 1) × step_s` seconds after the window's begin.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Axis {
+    /// Unix time of the begin, in milliseconds; none where the recording has no clock anchor.
+    pub from_unix_ms: Option<f64>,
+    /// Length of a piece in seconds.
+    pub step_s: f64,
+    /// How many pieces.
+    pub count: usize,
+    #[serde(skip)]
+    from: Moment,
+}
+
+impl Axis {
+    /// The axis of a window.
+    pub(super) fn of(window: &Window) -> Axis {
+        let seconds = window.seconds().max(1.0);
+        let fits = |step: &&f64| seconds / **step <= MOST_PIECES as f64;
+        let step_s = STEPS_S.iter().find(fits).copied();
+        let step_s = step_s.unwrap_or_else(|| (seconds / MOST_PIECES as f64 / 3_600.0).ceil() * 3_600.0);
+        let from_unix_ms = window.meta.unix_us(window.from).map(|us| us as f64 / 1e3);
+        Axis { from_unix_ms, step_s, count: (seconds / step_s).ceil() as usize, from: window.from }
+    }
+
+    /// Seconds from the axis' begin to a moment.
+    pub(super) fn seconds(&self, at: Moment) -> f64 {
+        at.seconds_since(self.from)
+    }
+
+    /// The moment at which a piece ends.
+    pub(super) fn end(&self, piece: usize) -> Moment {
+        Moment::from_seconds(self.from.seconds() + (piece + 1) as f64 * self.step_s)
+    }
+
+    /// The piece in which a moment lies; the axis' end belongs to the last one.
+    pub(super) fn piece(&self, at: Moment) -> Option<usize> {
+        let seconds = self.seconds(at);
+        let last = self.count.checked_sub(1)?;
+        (seconds >= 0.0 && seconds <= self.count as f64 * self.step_s)
+            .then(|| ((seconds / self.step_s) as usize).min(last))
+    }
+
+    /// The pieces whose middle lies between two moments, else the one in which the middle of the two lies.
+    pub(super) fn covered(&self, from: Moment, to: Moment) -> std::ops::Range<usize> {
+        let edge = |at: Moment| ((self.seconds(at) / self.step_s - 0.5).max(-1.0).floor() + 1.0) as usize;
+        let (first, end) = (edge(from).min(self.count), edge(to).min(self.count));
+        if first < end {
+            return first..end;
+        }
+        let middle = Moment::from_seconds(f64::midpoint(from.seconds(), to.seconds()));
+        self.piece(middle).map_or(0..0, |piece| piece..piece + 1)
+    }
+}
+
+/// A series on an axis: the least and the most of what was read in each piece, or nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lane {
+    pieces: Vec<Option<(f64, f64)>>,
+}
+
+impl Lane {
+    /// A lane of which nothing is known yet.
+    pub(super) fn unknown(axis: &Axis) -> Lane {
+        Lane { pieces: vec![None; axis.count] }
+    }
+
+    /// One value over the whole axis.
+    pub(super) fn constant(axis: &Axis, value: f64) -> Lane {
+        Lane { pieces: vec![Some((value, value)); axis.count] }
+    }
+
+    /// A value in one piece. What is no number is no reading.
+    pub(super) fn add(&mut self, piece: usize, value: f64) {
+        if let Some(slot) = self.pieces.get_mut(piece).filter(|_| value.is_finite()) {
+            *slot = Some(slot.map_or((value, value), |(least, most)| (least.min(value), most.max(value))));
+        }
+    }
+
+    /// Lower values lifted to this one.
+    pub(super) fn at_least(self, floor: f64) -> Lane {
+        let lift = |(least, most): (f64, f64)| (least.max(floor), most.max(floor));
+        Lane { pieces: self.pieces.into_iter().map(|piece| piece.map(lift)).collect() }
+    }
+
+    /// Whether anything is known.
+    pub(super) fn known(&self) -> bool {
+        self.pieces.iter().any(Option::is_some)
+    }
+
+    /// Whether nothing is known of a piece.
+    pub(super) fn is_hole(&self, piece: usize) -> bool {
+        self.pieces.get(piece).copied().flatten().is_none()
+    }
+
+    /// The largest value.
+    pub(super) fn max(&self) -> Option<f64> {
+        self.pieces.iter().flatten().map(|(_, most)| *most).reduce(f64::max)
+    }
+
+    /// The least and the most of one piece.
+    #[cfg(test)]
+    pub(super) fn get(&self, piece: usize) -> Option<(f64, f64)> {
+        self.pieces.get(piece).copied().flatten()
+    }
+}
+
+/// `constant` where every piece holds the same value; else `max`, and `min` where it differs anywhere. A hole is null.
+impl Serialize for Lane {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut out = to.serialize_struct("Lane", 2)?;
+        let first = self.pieces.first().copied().flatten();
+        match first {
+            Some((least, most)) if least == most && self.pieces.iter().all(|piece| *piece == first) => {
+                out.serialize_field("constant", &Short(most))?;
+            }
+            _ => {
+                let side = |pick: fn((f64, f64)) -> f64| -> Vec<Option<Short>> {
+                    self.pieces.iter().map(|piece| piece.map(|both| Short(pick(both)))).collect()
+                };
+                let (least, most) = (side(|both| both.0), side(|both| both.1));
+                out.serialize_field("max", &most)?;
+                if least != most {
+                    out.serialize_field("min", &least)?;
+                }
+            }
+        }
+        out.end()
+    }
+}
+
+/// A number with four significant digits (a chart has fewer, a shown value three), whole ones without a point. Its place on
+/// the page is what it costs.
+#[derive(Clone, Copy, Debug)]
+struct Short(f64);
+
+impl Short {
+    fn rounded(self) -> f64 {
+        format!("{:.3e}", self.0).parse().unwrap_or(self.0)
+    }
+}
+
+impl PartialEq for Short {
+    fn eq(&self, other: &Short) -> bool {
+        self.rounded() == other.rounded()
+    }
+}
+
+impl Serialize for Short {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let value = self.rounded();
+        // Up to here every whole number is exact.
+        if value.fract() == 0.0 && value.abs() < 9e15 {
+            to.serialize_i64(value as i64)
+        } else {
+            to.serialize_f64(value)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::Meta;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    pub(crate) fn axis(seconds: f64) -> Axis {
+        let window =
+            Window::new(Moment(0), Moment::from_seconds(seconds), Arc::new(Meta::default()), vec![], vec![], vec![]);
+        Axis::of(&window)
+    }
+
+    #[test]
+    fn a_minute_and_a_month_have_axes_of_few_pieces() {
+        assert_eq!((axis(60.0).step_s, axis(60.0).count), (1.0, 60));
+        assert_eq!((axis(86_400.0).step_s, axis(86_400.0).count), (30.0, 2_880));
+        let month = axis(30.0 * 86_400.0);
+        assert!(month.count <= MOST_PIECES && month.step_s % 900.0 == 0.0, "{month:?}");
+        assert_eq!(axis(0.0).count, 1);
+        let years = axis(3e8);
+        assert!(years.count <= MOST_PIECES && years.step_s % 3_600.0 == 0.0, "{years:?}");
+    }
+
+    #[test]
+    fn a_stretch_covers_the_pieces_whose_middle_it_holds() {
+        let axis = axis(10.0);
+        let at = Moment::from_seconds;
+        assert_eq!(axis.covered(at(0.1), at(1.1)), 0..1);
+        assert_eq!(axis.covered(at(0.9), at(4.2)), 1..4);
+        assert_eq!(axis.covered(at(2.6), at(2.9)), 2..3);
+        assert_eq!(axis.covered(at(-5.0), at(-4.0)), 0..0);
+        assert_eq!(axis.covered(at(9.0), at(99.0)), 9..10);
+    }
+
+    #[test]
+    fn a_lane_is_written_briefly() {
+        let axis = axis(3.0);
+        let mut lane = Lane::unknown(&axis);
+        [(0, 1.0), (0, 123_456_789.0), (2, 0.123_456)].into_iter().for_each(|(piece, value)| lane.add(piece, value));
+        lane.add(1, f64::NAN);
+        lane.add(99, 1.0);
+        let text = serde_json::to_string(&lane).unwrap();
+        assert_eq!(text, r#"{"max":[123500000,null,0.1235],"min":[1,null,0.1235]}"#);
+        assert_eq!(serde_json::to_string(&Lane::constant(&axis, 64.0)).unwrap(), r#"{"constant":64}"#);
+    }
+
+    proptest! {
+        #[test]
+        fn no_peak_is_lost(values in prop::collection::vec((0.0..90_000.0_f64, -1e12..1e12_f64), 1..200)) {
+            let axis = axis(86_400.0);
+            let mut lane = Lane::unknown(&axis);
+            for (at, value) in &values {
+                if let Some(piece) = axis.piece(Moment::from_seconds(*at)) {
+                    lane.add(piece, *value);
+                }
+            }
+            let within = values.iter().filter(|(at, _)| *at <= 86_400.0).map(|(_, value)| *value);
+            prop_assert_eq!(lane.max(), within.reduce(f64::max));
+        }
+
+        #[test]
+        fn four_digits_stay(value in prop::num::f64::NORMAL) {
+            let short = Short(value).rounded();
+            prop_assert!((short - value).abs() <= value.abs() * 0.000_51, "{value} {short}");
+        }
+    }
+}

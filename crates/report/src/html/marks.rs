@@ -1,0 +1,62 @@
+//! What happened: events as marks, the lab's phases as stretches, and what could not be read at all.
+
+use super::axis::Axis;
+use super::document::{Mark, Phase};
+use backwater_model::{Event, EventKind, Unseen, Window};
+
+/// The most marks: more cannot be told apart on a chart.
+const MOST_MARKS: usize = 2_000;
+/// Characters of a message.
+const LONGEST: usize = 400;
+
+/// Events in order of time, and how many were left out. What is rare is kept rather than what is frequent.
+pub(super) fn marks(window: &Window, axis: &Axis) -> (Vec<Mark>, usize) {
+    let rank = |event: &&Event| match event.kind {
+        EventKind::Restart | EventKind::Setting | EventKind::Gap | EventKind::Mark => 0,
+        EventKind::Decision | EventKind::Recorder => 1,
+        EventKind::Log => 2,
+        EventKind::Absent => 3,
+    };
+    // What is absent is no moment: it is listed apart.
+    let mut events: Vec<&Event> = window.events().iter().filter(|event| event.kind != EventKind::Absent).collect();
+    events.sort_by_key(rank);
+    let left_out = events.len().saturating_sub(MOST_MARKS);
+    events.truncate(MOST_MARKS);
+    events.sort_by_key(|event| event.at);
+    let mark = |event: &Event| Mark {
+        at_s: axis.seconds(event.at),
+        kind: event.kind,
+        source: event.source.clone(),
+        message: event.message.chars().take(LONGEST).collect(),
+    };
+    (events.into_iter().map(mark).collect(), left_out)
+}
+
+/// From each mark of an arm to the next.
+pub(super) fn phases(window: &Window, axis: &Axis) -> Vec<Phase> {
+    let marks: Vec<&Event> = window.events_of(EventKind::Mark).collect();
+    let phase = |(place, event): (usize, &&Event)| {
+        let (arm, phase) = event.fields.get("arm").zip(event.fields.get("phase"))?;
+        if phase == "end" {
+            return None;
+        }
+        let to = marks.get(place + 1).map_or(window.to, |next| next.at);
+        let (from_s, to_s) = (axis.seconds(event.at), axis.seconds(to));
+        Some(Phase { arm: arm.clone(), phase: phase.clone(), from_s, to_s })
+    };
+    marks.iter().enumerate().filter_map(phase).collect()
+}
+
+/// What was said to be absent, each once.
+pub(super) fn unseen(window: &Window) -> Vec<Unseen> {
+    let mut list: Vec<Unseen> = Vec::new();
+    for event in window.events_of(EventKind::Absent) {
+        let field = |name: &str| event.fields.get(name).filter(|text| !text.is_empty()).cloned();
+        let what = field("what").unwrap_or_else(|| event.message.clone());
+        let unseen = Unseen { what, why: field("why").unwrap_or_default(), remedy: field("remedy") };
+        if !list.contains(&unseen) {
+            list.push(unseen);
+        }
+    }
+    list
+}

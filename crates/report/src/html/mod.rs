@@ -1,0 +1,154 @@
+//! The page: one JSON document with everything it shows, and one HTML file with that document and the built page inside.
+//!
+//! [`document`] is a pure function of a window, its findings and a lab run's outcome; [`html`] puts it into a file that
+//! opens from disk, asks no network, and runs nothing but its own script, whatever names and queries the recording holds.
+
+mod axis;
+mod document;
+mod embed;
+mod lab;
+mod marks;
+mod panels;
+mod path;
+mod sessions;
+mod shelf;
+mod sources;
+mod words;
+
+pub use axis::{Axis, Lane};
+pub use document::*;
+pub use embed::html;
+
+use crate::findings::watched;
+use backwater_diagnose::rule;
+use backwater_model::{Finding, Meta, Outcome, Unit, Window};
+use shelf::Shelf;
+use std::collections::BTreeMap;
+
+/// The most queues whose charts are drawn unasked.
+const MOST_SHOWN_QUEUES: usize = 4;
+
+/// Everything a page shows of a window: these findings, this lab run, and what was lost of the recording.
+pub fn document(window: &Window, findings: &[Finding], outcome: Option<&Outcome>, warnings: &[String]) -> Document {
+    let mut shelf = Shelf::new(window);
+    let axis = shelf.axis;
+    panels::load(&mut shelf);
+    let path = path::path(&mut shelf);
+    panels::resources(&mut shelf);
+    show_first(&mut shelf, &path, findings);
+    let (events, events_left_out) = marks::marks(window, &axis);
+    let mut worst_first: Vec<&Finding> = findings.iter().collect();
+    worst_first.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    let view = |finding: &&Finding| FindingView {
+        from_s: axis.seconds(finding.from),
+        to_s: axis.seconds(finding.to),
+        finding: (*finding).clone(),
+    };
+    let known = |finding: &Finding| {
+        let rule = rule(&finding.rule)?;
+        Some((finding.rule.clone(), RuleView { summary: rule.summary, page: rule.page }))
+    };
+    Document {
+        format: "backwater-page",
+        version: VERSION,
+        about: about(window, outcome, warnings),
+        axis,
+        series: shelf.series,
+        panels: shelf.panels,
+        path,
+        events,
+        events_left_out,
+        phases: marks::phases(window, &axis),
+        findings: worst_first.iter().map(view).collect(),
+        rules: findings.iter().filter_map(known).collect::<BTreeMap<_, _>>(),
+        unseen: marks::unseen(window),
+        sessions: sessions::sessions(window, &axis),
+        lab: outcome.map(lab::lab),
+    }
+}
+
+/// Marks the charts that are drawn unasked: the load's, then those of queues that findings name, the binding ones first;
+/// without findings, those that came closest to their limit.
+fn show_first(shelf: &mut Shelf<'_>, path: &WaterPath, findings: &[Finding]) {
+    let named = findings.iter().map(|finding| &finding.queue).chain(findings.iter().flat_map(|f| &f.victims));
+    let mut queues: Vec<&QueueView> = Vec::new();
+    for name in named {
+        queues.extend(path.queues.iter().find(|queue| queue.name == *name));
+    }
+    if queues.is_empty() {
+        let fill = |queue: &QueueView| Some(shelf.most(queue.level)? / shelf.most(queue.hard_limit)?);
+        let mut by_fill: Vec<(f64, &QueueView)> =
+            path.queues.iter().filter_map(|queue| Some((fill(queue)?, queue))).collect();
+        by_fill.sort_by(|a, b| b.0.total_cmp(&a.0));
+        queues = by_fill.into_iter().map(|(_, queue)| queue).take(2).collect();
+    }
+    let mut shown: Vec<usize> = Vec::new();
+    for queue in queues {
+        if shown.len() < 2 * MOST_SHOWN_QUEUES && !queue.panels.iter().all(|panel| shown.contains(panel)) {
+            shown.extend(&queue.panels);
+        }
+    }
+    let devices = path.queues.iter().filter_map(|queue| queue.name.strip_prefix("host.disk@"));
+    let operations: Vec<String> =
+        devices.map(|dev| format!("Operations of {}", path::device(&shelf.window.meta, dev))).collect();
+    for (place, panel) in shelf.panels.iter_mut().enumerate() {
+        let of_load = panel.group == "Load" && (panel.title == "Throughput" || panel.title.starts_with("Latency"));
+        panel.shown = of_load || shown.contains(&place) || operations.contains(&panel.title);
+    }
+}
+
+fn about(window: &Window, outcome: Option<&Outcome>, warnings: &[String]) -> About {
+    let title = match outcome {
+        Some(outcome) => format!("Experiment {}", outcome.scenario),
+        None => watched(&window.meta),
+    };
+    About {
+        title,
+        written_by: window.meta.written_by.clone(),
+        made_by: env!("CARGO_PKG_VERSION"),
+        seconds: window.seconds(),
+        facts: facts(&window.meta),
+        warnings: warnings.to_vec(),
+    }
+}
+
+fn facts(meta: &Meta) -> Vec<(String, String)> {
+    let host = &meta.host;
+    let fact = |name: &str, value: Option<String>| value.map(|value| (name.to_owned(), value));
+    let mut list: Vec<(String, String)> = [
+        fact("host", host.hostname.clone()),
+        fact("kernel", host.kernel.clone()),
+        fact("processors", host.cpus.map(|cpus| cpus.to_string())),
+        fact("memory", host.memory_bytes.map(|bytes| Unit::Bytes.show(bytes as f64))),
+        fact("congestion control", host.congestion_control.clone()),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    for target in &meta.targets {
+        let version = target.version_num.map(|version| format!(" {}", version / 10_000)).unwrap_or_default();
+        list.push(("server".to_owned(), format!("{} ({}{version})", target.name, target.kind)));
+    }
+    for device in &meta.devices {
+        let mount = device.mount_points.first().map(|mount| format!(", {mount}")).unwrap_or_default();
+        list.push(("device".to_owned(), format!("{} ({}{mount})", device.name, device.dev)));
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use backwater_model::Unit;
+
+    /// The page's own words for values are checked against the same file by web/test/units.test.mjs.
+    #[test]
+    fn the_page_writes_values_as_the_program_does() {
+        let known: Vec<(Unit, f64, String)> =
+            serde_json::from_str(include_str!("../../../../web/test/units.json")).unwrap();
+        assert!(known.len() > 200);
+        for (unit, value, text) in known {
+            assert_eq!(unit.show(value), text, "{value} {unit:?}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Sources of a queue's figures, read onto the page's axis: levels at every reading, rates over every stretch. A break in the
+//! readings longer than two and a half of their usual periods stays a hole.
+
+use super::axis::{Axis, Lane};
+use backwater_model::{Kind, Moment, Rate, Source, Span, Track, Window};
+
+/// Readings further apart than this many usual periods are a hole in the data.
+const HOLE_PERIODS: f64 = 2.5;
+/// Shortest stretch over which a rate is formed, and shortest hole, in seconds.
+const LEAST_S: f64 = 1.0;
+
+/// The tracks that a source reads, each with its factor; those of the first alternative that has any.
+fn tracks<'a>(source: &Source, window: &'a Window) -> Vec<(Track<'a>, f64)> {
+    match source {
+        Source::Unknown | Source::Fixed(_) => Vec::new(),
+        Source::Sum(terms) => {
+            let one = |(name, labels, factor): &backwater_model::Term| {
+                let labels: Vec<_> = labels.iter().map(|(label, value)| (*label, value.as_str())).collect();
+                Some((window.track(name, &labels)?, *factor))
+            };
+            terms.iter().map(one).collect::<Option<Vec<_>>>().unwrap_or_default()
+        }
+        Source::FirstOf(list) => {
+            list.iter().map(|source| tracks(source, window)).find(|found| !found.is_empty()).unwrap_or_default()
+        }
+        Source::Least(list) | Source::Most(list) => list.iter().flat_map(|source| tracks(source, window)).collect(),
+        Source::Fresh(source, _) => tracks(source, window),
+        Source::Share(parts) => parts.iter().flat_map(|source| tracks(source, window)).collect(),
+    }
+}
+
+/// Whether a source is a value that never changes.
+fn fixed(source: &Source) -> Option<f64> {
+    match source {
+        Source::Fixed(value) => Some(*value),
+        Source::FirstOf(list) | Source::Least(list) | Source::Most(list) if list.len() == 1 => fixed(&list[0]),
+        _ => None,
+    }
+}
+
+/// The usual distance of a track's readings, in seconds; 0 for fewer than two.
+fn period_s(track: Track<'_>) -> f64 {
+    let mut steps: Vec<f64> = track.points.windows(2).map(|pair| pair[1].at.seconds_since(pair[0].at)).collect();
+    steps.sort_by(f64::total_cmp);
+    steps.get(steps.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn hole_s(track: Track<'_>) -> f64 {
+    (period_s(track) * HOLE_PERIODS).max(LEAST_S)
+}
+
+/// A level or a limit: every reading counts, and a piece without one has the newest before it that is not too old. What is made
+/// of several series is read when the slowest of them is, or it would seem to grow between that one's readings.
+pub(super) fn gauge(source: &Source, window: &Window, axis: &Axis) -> Lane {
+    if let Some(value) = fixed(source) {
+        return Lane::constant(axis, value);
+    }
+    let mut lane = Lane::unknown(axis);
+    let found = tracks(source, window).into_iter().map(|(track, _)| track).filter(|track| !track.points.is_empty());
+    let Some(lead) = found.min_by_key(|track| track.points.len()) else { return lane };
+    let hole = hole_s(lead);
+    for point in lead.points {
+        if let (Some(piece), Some(value)) = (axis.piece(point.at), source.value(window, point.at, hole)) {
+            lane.add(piece, value);
+        }
+    }
+    for piece in 0..axis.count {
+        let end = axis.end(piece).min(window.to);
+        if lane.is_hole(piece)
+            && let Some(value) = source.value(window, end, hole)
+        {
+            lane.add(piece, value);
+        }
+    }
+    lane
+}
+
+/// A level: what two positions read at different times seem to have below nothing is nothing.
+pub(super) fn level(source: &Source, window: &Window, axis: &Axis) -> Lane {
+    gauge(source, window, axis).at_least(0.0)
+}
+
+/// Units a second of a counter, or of a sum of counters.
+pub(super) fn rate(source: &Source, window: &Window, axis: &Axis) -> Lane {
+    let mut lane = Lane::unknown(axis);
+    let found = tracks(source, window);
+    match found.as_slice() {
+        [] => {}
+        [(one, factor)] => {
+            let scaled = |rate: Rate| Rate { per_second: rate.per_second * factor, ..rate };
+            rates(*one).into_iter().for_each(|rate| fill(&mut lane, axis, &scaled(rate)));
+        }
+        [(lead, _), ..] => {
+            let step = period_s(*lead).max(LEAST_S);
+            let mut from = window.from;
+            while from < window.to {
+                let to = from + Span::from_seconds(step);
+                // A reading more on each side, so that its edges lie within readings.
+                let over = Span::from_seconds(step / 2.0);
+                if let Some(per_second) = source.rate(window, to + over, 2.0 * step) {
+                    fill(&mut lane, axis, &Rate { per_second, from, to });
+                }
+                from = to;
+            }
+        }
+    }
+    lane
+}
+
+/// A counter's rates over stretches of a second or its own period, without those that bridge a hole.
+pub(super) fn rates(track: Track<'_>) -> Vec<Rate> {
+    if track.series.kind == Kind::Gauge {
+        return Vec::new();
+    }
+    let longest = hole_s(track).max(HOLE_PERIODS * LEAST_S);
+    let list = track.rates(LEAST_S).into_iter();
+    list.filter(|rate| rate.to.seconds_since(rate.from) <= longest).collect()
+}
+
+/// A rate in every piece that its stretch covers.
+pub(super) fn fill(lane: &mut Lane, axis: &Axis, rate: &Rate) {
+    axis.covered(rate.from, rate.to).for_each(|piece| lane.add(piece, rate.per_second));
+}
+
+/// The mean of what one counter sums up over what another counts: milliseconds a request. Both must be read together.
+pub(super) fn quotient(sum: Option<Track<'_>>, count: Option<Track<'_>>, axis: &Axis, factor: f64) -> Lane {
+    let mut lane = Lane::unknown(axis);
+    let Some((sum, count)) = sum.zip(count) else { return lane };
+    let counts: std::collections::BTreeMap<Moment, f64> =
+        rates(count).into_iter().map(|rate| (rate.to, rate.per_second)).collect();
+    for rate in rates(sum) {
+        if let Some(count) = counts.get(&rate.to).filter(|count| **count > 0.0) {
+            fill(&mut lane, axis, &Rate { per_second: rate.per_second / count * factor, ..rate });
+        }
+    }
+    lane
+}

@@ -1,0 +1,90 @@
+// Lab results: what was published beside ours, arms side by side with their spread, and what makes the figures doubtful.
+
+import type { Arm, Lab } from "./document";
+import { h, s } from "./dom";
+
+export function lab(run: Lab): HTMLElement {
+  return h(
+    "div",
+    {},
+    h("p", { class: run.met ? "good" : "bad" }, run.met ? "✓ Every arm was diagnosed as expected." : `✗ Not diagnosed as expected: ${missed(run)}`),
+    h("p", { class: "hint" }, `Machine: ${run.machine}`),
+    run.published ? published(run.published) : null,
+    expectations(run.arms),
+    metrics(run),
+    run.figures.length > 0 ? h("details", {}, h("summary", {}, "Between arms"), pairs(run.figures)) : null,
+    list("Arms that were skipped here", Object.entries(run.skipped).map(([arm, why]) => `${arm}: ${why}`)),
+    list("Doubts about these figures", run.doubts),
+  );
+}
+
+const missed = (run: Lab) => run.arms.filter((arm) => !arm.met).map((arm) => arm.name).join(", ");
+
+function table(heads: string[], rows: HTMLElement[], kind = ""): HTMLElement {
+  const head = h("tr", {}, ...heads.map((name) => h("th", { scope: "col", class: kind === "words" ? "text" : "" }, name)));
+  return h("div", { class: "scroll", tabindex: 0 }, h("table", { class: `numbers ${kind}` }, h("thead", {}, head), h("tbody", {}, ...rows)));
+}
+
+function published(table_: NonNullable<Lab["published"]>): HTMLElement {
+  const rows = table_.rows.flatMap((row, order) => [
+    h("tr", { class: "theirs" }, h("th", { scope: "row" }, `${order + 1}. published`), ...row.set.map((text) => h("td", {}, text)), h("td", {}, row.seen)),
+    h(
+      "tr",
+      { class: "ours" },
+      h("th", { scope: "row" }, row.arm),
+      ...(row.our_set ?? table_.columns.map(() => "–")).map((text) => h("td", {}, text)),
+      h("td", {}, row.our_seen ?? "not run this time"),
+    ),
+  ]);
+  return h(
+    "div",
+    {},
+    h("h3", {}, "Published, and here"),
+    h("p", { class: "hint" }, `Published: ${table_.source}. ${table_.caution}`),
+    table(["row", ...table_.columns, "seen"], rows, "words"),
+  );
+}
+
+function expectations(arms: Arm[]): HTMLElement {
+  const row = (arm: Arm) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, arm.name),
+      h("td", {}, arm.set),
+      h("td", {}, arm.expected),
+      h("td", {}, arm.found || "–"),
+      h("td", { class: arm.met ? "good" : "bad" }, arm.met ? "✓ yes" : "✗ no"),
+    );
+  return h("div", {}, h("h3", {}, "Arms"), table(["arm", "set", "expected diagnosis", "found", "met"], arms.map(row), "words"));
+}
+
+/** Metrics as rows, arms as columns; below each figure where it lies between nothing and the largest of its row. */
+function metrics(run: Lab): HTMLElement {
+  const repeats = [...new Set(run.arms.map((arm) => arm.repeats))];
+  const spread = repeats.length === 1 && repeats[0] === 1 ? "one repeat each: no spread is known" : "medians (least – most)";
+  const row = ({ name, label }: Lab["metrics"][number]) => {
+    const largest = Math.max(...run.arms.map((arm) => arm.values[name]?.spread?.[1] ?? arm.values[name]?.value ?? 0), 1e-300);
+    return h("tr", {}, h("th", { scope: "row" }, label), ...run.arms.map((arm) => h("td", {}, arm.values[name]?.text ?? "–", mark(arm, name, largest))));
+  };
+  return h("div", {}, h("h3", {}, `Measured: ${spread}`), table(["metric", ...run.arms.map((arm) => arm.name)], run.metrics.map(row)));
+}
+
+const WIDE = 84;
+
+function mark(arm: Arm, name: string, largest: number): Element | null {
+  const measured = arm.values[name];
+  if (!measured || measured.value === null || measured.value < 0) return null;
+  const x = (value: number) => ((value / largest) * WIDE).toFixed(1);
+  const reach = measured.spread ? s("line", { class: "reach", x1: x(measured.spread[0]), x2: x(measured.spread[1]), y1: 4, y2: 4 }) : null;
+  return s("svg", { class: "bar", width: WIDE, height: 8, "aria-hidden": "true" }, s("rect", { width: x(measured.value), height: 8, rx: 2 }), reach);
+}
+
+function pairs(list: [string, string][]): HTMLElement {
+  return h("table", { class: "figures" }, h("tbody", {}, ...list.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value)))));
+}
+
+function list(title: string, items: string[]): HTMLElement | null {
+  if (items.length === 0) return null;
+  return h("div", {}, h("h3", {}, title), h("ul", {}, ...items.map((item) => h("li", {}, item))));
+}

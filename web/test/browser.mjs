@@ -1,0 +1,43 @@
+// A browser that is installed already (nothing is downloaded), and a page opened from disk with everything it does noted.
+import { existsSync } from "node:fs";
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+
+const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+
+/** Where a browser is: BACKWATER_CHROMIUM, or one of the usual places; none where there is none. */
+export function browserPath() {
+  return [process.env.BACKWATER_CHROMIUM, ...PLACES].find((path) => path && existsSync(path));
+}
+
+/** A browser. */
+export function launch() {
+  return chromium.launch({ executablePath: browserPath(), args: ["--no-sandbox", "--disable-gpu"] });
+}
+
+/** A report in a page of its own, with the faults, warnings and requests it made. */
+export async function open(browser, file, { width = 1280, height = 900, dark = false, touch = false } = {}) {
+  const context = await browser.newContext({
+    viewport: { width, height },
+    colorScheme: dark ? "dark" : "light",
+    hasTouch: touch,
+    timezoneId: "UTC",
+    reducedMotion: "reduce",
+  });
+  const page = await context.newPage();
+  const seen = { faults: [], requests: [], dialogs: [] };
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && seen.faults.push(message.text()));
+  page.on("pageerror", (error) => seen.faults.push(String(error)));
+  page.on("request", (request) => seen.requests.push(request.url()));
+  page.on("dialog", (dialog) => {
+    seen.dialogs.push(dialog.message());
+    void dialog.dismiss();
+  });
+  const url = pathToFileURL(file).href;
+  await page.goto(url);
+  await page.waitForSelector("footer");
+  const document = JSON.parse(await page.textContent("#document"));
+  // The file itself, and pictures that stand in it.
+  const others = () => seen.requests.filter((request) => request !== url && !request.startsWith("data:"));
+  return { page, document, seen, others, close: () => context.close() };
+}
