@@ -3,6 +3,7 @@
 mod checkpoint_burst;
 mod checkpoint_log;
 mod checkpoint_others;
+mod client_streams;
 mod commit_too_small;
 mod connection_storm;
 mod device_saturated;
@@ -13,12 +14,14 @@ mod flow_control;
 mod heartbeat_at_risk;
 mod history_pinned;
 mod io_capped;
+mod net_overload;
 mod network_narrow;
 mod relate;
 mod replay_conflict;
 mod replay_cpu;
 mod replay_paused;
 mod slot_inactive;
+mod slow_reader;
 mod standby_disk;
 mod standby_gone;
 mod sync_standby_slow;
@@ -180,6 +183,18 @@ pub const RULES: &[RuleInfo] = &[
         page: include_str!("../../../../docs/rules/commit-too-small.md"),
     },
     RuleInfo {
+        name: "net-overload",
+        causes: &["heavy-query", "many-queries"],
+        summary: "Results for clients fill the link, and stand in line for it.",
+        page: include_str!("../../../../docs/rules/net-overload.md"),
+    },
+    RuleInfo {
+        name: "slow-reader",
+        causes: &["client-window"],
+        summary: "A client reads its result more slowly than the server could send it.",
+        page: include_str!("../../../../docs/rules/slow-reader.md"),
+    },
+    RuleInfo {
         name: "standby-gone",
         causes: &["disconnected", "timeout", "silent"],
         summary: "A standby was connected, and is no longer.",
@@ -219,6 +234,8 @@ pub fn diagnose(window: &Window, options: &Options) -> Vec<Finding> {
     findings.extend(device_saturated::find(&scene));
     findings.extend(checkpoint_burst::find(&scene));
     findings.extend(commit_too_small::find(&scene));
+    findings.extend(net_overload::find(&scene));
+    findings.extend(slow_reader::find(&scene));
     let all = behinds(&scene);
     findings.extend(of_replication(&scene, &all));
     findings.extend(of_engines(&scene));

@@ -1,0 +1,113 @@
+//! Connections that carry results to clients, as the kernel of the server's host counts them. Those of walsenders are
+//! told by the rules of replication.
+
+use crate::grid::Lane;
+use crate::scene::Scene;
+use backwater_model::{Sample, catalogue as cat};
+use std::collections::BTreeSet;
+
+/// One client's connection.
+pub(crate) struct Stream {
+    /// The server.
+    pub(crate) target: String,
+    /// The process that serves it.
+    pub(crate) pid: String,
+    /// The client's address and port.
+    pub(crate) peer: String,
+    /// Bytes a second that the client acknowledged.
+    pub(crate) sent: Lane,
+    /// Written by the server and not acknowledged, in bytes.
+    pub(crate) queued: Lane,
+    /// Share of the time in which there was something to send, and in which the client's window held it.
+    pub(crate) busy: Lane,
+    pub(crate) window_held: Lane,
+    /// The window that the client offers, and the smallest round trip in seconds.
+    pub(crate) window: Lane,
+    pub(crate) min_rtt_s: Lane,
+    /// Whose it is, where samples tell: user, application.
+    who: Option<String>,
+}
+
+impl Stream {
+    /// `process 4711 (user etl, nightly)`.
+    pub(crate) fn title(&self) -> String {
+        match &self.who {
+            Some(who) => format!("process {} ({who})", self.pid),
+            None => format!("process {} (client {})", self.pid, self.peer),
+        }
+    }
+}
+
+/// Every client's connection of which bytes were counted.
+pub(crate) fn streams(scene: &Scene<'_>) -> Vec<Stream> {
+    let senders = walsenders(scene);
+    let mut list = Vec::new();
+    for track in scene.window.tracks(cat::TCP_ACKED.name, &[]) {
+        let label = |name| track.series.labels.get(name);
+        let (Some(target), Some(pid), Some(local), Some(peer)) =
+            (label("target"), label("pid"), label("local"), label("peer"))
+        else {
+            continue;
+        };
+        if senders.contains(&(target.to_owned(), pid.to_owned())) {
+            continue;
+        }
+        let own = [("target", target), ("pid", pid), ("local", local), ("peer", peer)];
+        let of = |name| scene.window.track(name, &own);
+        let share = |name| scene.grid.rate(of(name)).map(|us| (us / 1e6).clamp(0.0, 1.0));
+        list.push(Stream {
+            target: target.to_owned(),
+            pid: pid.to_owned(),
+            peer: peer.to_owned(),
+            sent: scene.grid.rate(Some(track)),
+            queued: scene.grid.gauge(of(cat::TCP_SENDQ.name)),
+            busy: share(cat::TCP_BUSY.name),
+            window_held: share(cat::TCP_RWND_LIMITED.name),
+            window: scene.grid.gauge(of(cat::TCP_PEER_WINDOW.name)),
+            min_rtt_s: scene.grid.gauge(of(cat::TCP_MIN_RTT.name)).map(|us| us / 1e6),
+            who: samples(scene, target, pid).next().and_then(who),
+        });
+    }
+    list
+}
+
+/// What a session of this process was seen to do.
+pub(crate) fn samples<'a>(scene: &Scene<'a>, target: &'a str, pid: &str) -> impl Iterator<Item = &'a Sample> + use<'a> {
+    let pid: Option<i32> = pid.parse().ok();
+    scene.window.samples().iter().filter(move |sample| Some(sample.pid) == pid && &*sample.target == target)
+}
+
+/// Whether samples tell whose it is.
+pub(crate) fn seen(scene: &Scene<'_>, stream: &Stream) -> bool {
+    samples(scene, &stream.target, &stream.pid).next().is_some()
+}
+
+/// A figure of all connections together, in each second in which any of them tells it.
+pub(crate) fn total(scene: &Scene<'_>, streams: &[Stream], of: impl Fn(&Stream) -> &Lane) -> Lane {
+    scene.grid.lane(|second| {
+        let known: Vec<f64> = streams.iter().filter_map(|stream| of(stream).get(second)).collect();
+        (!known.is_empty()).then(|| known.iter().sum())
+    })
+}
+
+fn who(sample: &Sample) -> Option<String> {
+    let user = sample.user.as_deref()?;
+    Some(match sample.application.as_deref() {
+        Some(application) => format!("user {user}, {application}"),
+        None => format!("user {user}"),
+    })
+}
+
+/// Processes that send WAL: by what the server says of them, and by what they were seen to be.
+fn walsenders(scene: &Scene<'_>) -> BTreeSet<(String, String)> {
+    let mut found = BTreeSet::new();
+    for track in scene.window.tracks(cat::PG_REPL_PID.name, &[]) {
+        if let Some(target) = track.series.labels.get("target") {
+            found.extend(track.points.iter().map(|point| (target.to_owned(), (point.value as i64).to_string())));
+        }
+    }
+    let is_other = |sample: &&Sample| sample.backend_type.as_deref().is_some_and(|kind| kind != "client backend");
+    let others = scene.window.samples().iter().filter(is_other);
+    found.extend(others.map(|sample| (sample.target.to_string(), sample.pid.to_string())));
+    found
+}

@@ -1,0 +1,192 @@
+//! Results on their way to clients, on simulated connections: a link that is full and one that is only well used, one heavy
+//! query and many, a client that does not read, and everything that must stay silent.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use backwater_diagnose::rule;
+use backwater_model::catalogue::{self as cat, Def};
+use backwater_model::{Confidence, Finding, Severity, Window};
+use common::judged::{found, names};
+use common::{Readings, meta, session};
+
+const FROM_S: f64 = 100.0;
+const SECONDS: usize = 40;
+const LINK: f64 = 25e6;
+
+/// A connection with a client: what it does from the tenth to the thirtieth second.
+#[derive(Clone)]
+struct Client {
+    pid: i32,
+    sends: f64,
+    queued: f64,
+    window_held: f64,
+    waits: bool,
+    xact_ms: Option<i64>,
+    walsender: bool,
+    window: f64,
+    min_rtt_us: f64,
+}
+
+fn client(pid: i32, sends: f64, queued: f64) -> Client {
+    let (waits, walsender) = (queued > 0.0, false);
+    Client { pid, sends, queued, window_held: 0.0, waits, xact_ms: None, walsender, window: 3e6, min_rtt_us: 100.0 }
+}
+
+fn reader(pid: i32) -> Client {
+    Client { window_held: 0.98, waits: true, xact_ms: Some(90_000), window: 0.0, ..client(pid, 40_000.0, 2.5e6) }
+}
+
+struct Net {
+    clients: Vec<Client>,
+    /// What else goes through the interface.
+    other: f64,
+    ceiling: Option<(&'static Def, f64)>,
+    backlog: f64,
+    tcp_seen: bool,
+    samples_seen: bool,
+}
+
+impl Default for Net {
+    fn default() -> Self {
+        Net {
+            clients: Vec::new(),
+            other: 0.0,
+            ceiling: Some((&cat::NET_SHAPER, LINK)),
+            backlog: 100_000.0,
+            tcp_seen: true,
+            samples_seen: true,
+        }
+    }
+}
+
+impl Net {
+    fn window(&self) -> Window {
+        let mut readings = Readings::default();
+        let link = [("target", "host"), ("if", "eth0")];
+        let mut sent = vec![0.0; self.clients.len() + 1];
+        let mut held = vec![0.0; self.clients.len()];
+        for second in 0..=SECONDS {
+            let at = FROM_S + second as f64;
+            let on = (10..30).contains(&second);
+            let part = if on { 1.0 } else { 0.01 };
+            if let Some((def, ceiling)) = self.ceiling {
+                readings.put(def, &link, at, ceiling);
+            }
+            readings.put(&cat::NET_SENT_BYTES, &link, at, sent.iter().sum());
+            readings.put(&cat::NET_BACKLOG, &link, at, self.backlog * part);
+            sent[self.clients.len()] += self.other * part;
+            for (number, client) in self.clients.iter().enumerate() {
+                let (pid, peer) = (client.pid.to_string(), format!("10.0.0.{number}:5000"));
+                let own =
+                    [("target", "lab"), ("pid", pid.as_str()), ("local", "10.0.0.99:5432"), ("peer", peer.as_str())];
+                if self.tcp_seen {
+                    readings.put(&cat::TCP_ACKED, &own, at, sent[number]);
+                    readings.put(&cat::TCP_SENDQ, &own, at, client.queued * part);
+                    readings.put(&cat::TCP_BUSY, &own, at, held[number] * 1e6);
+                    readings.put(&cat::TCP_RWND_LIMITED, &own, at, held[number] * client.window_held * 1e6);
+                    readings.put(&cat::TCP_PEER_WINDOW, &own, at, client.window);
+                    readings.put(&cat::TCP_MIN_RTT, &own, at, client.min_rtt_us);
+                }
+                sent[number] += client.sends * part;
+                held[number] += part;
+                if self.samples_seen && on {
+                    let wait = client.waits.then_some(("Client", "ClientWrite"));
+                    let mut sample = session(at + 0.5, client.pid, "active", wait, None);
+                    sample.user = Some("etl".into());
+                    sample.xact_age_ms = client.xact_ms;
+                    if client.walsender {
+                        sample.backend_type = Some("walsender".into());
+                    }
+                    readings.samples.push(sample);
+                }
+            }
+        }
+        readings.window(meta(), FROM_S, FROM_S + SECONDS as f64)
+    }
+
+    fn findings(&self) -> Vec<Finding> {
+        found(&self.window())
+    }
+}
+
+fn silent(net: &Net, what: &str) {
+    assert_eq!(names(&net.findings()), Vec::<String>::new(), "{what}");
+}
+
+#[test]
+fn one_heavy_query_is_named_and_can_be_demoted() {
+    let clients = vec![client(11, 1e6, 10_000.0), client(12, 21e6, 3e6), client(13, 2e6, 10_000.0)];
+    let findings = Net { clients, ..Net::default() }.findings();
+    assert_eq!(names(&findings), ["net-overload heavy-query host.net@eth0"]);
+    let finding = &findings[0];
+    assert_eq!((finding.severity, finding.confidence), (Severity::Warning, Confidence::High));
+    assert!(finding.summary.contains("process 12 (user etl)"), "{}", finding.summary);
+    assert!((finding.figure("heaviest_ratio").unwrap() - 0.875).abs() < 0.01);
+    assert!((finding.figure("link_sent_bytes_per_s").unwrap() - 24e6).abs() < 1e6);
+    assert!(finding.figure("client_queued_bytes").unwrap() > 2.9e6);
+    assert_eq!(finding.remedies[0].runtime, ["backwater attach --socket 10.0.0.1:5000 --rate 12207KB"]);
+    assert!(finding.from.seconds() >= FROM_S + 8.0 && finding.to.seconds() <= FROM_S + 32.0);
+}
+
+#[test]
+fn many_ordinary_queries_are_not_blamed_on_one() {
+    let clients: Vec<_> = (0..10).map(|number| client(20 + number, 2.4e6, 400_000.0)).collect();
+    let findings = Net { clients: clients.clone(), ..Net::default() }.findings();
+    assert_eq!(names(&findings), ["net-overload many-queries host.net@eth0"]);
+    assert_eq!(findings[0].figure("busy_connections"), Some(10.0));
+    assert!(findings[0].remedies[0].persistent[0].contains("max_active"));
+    // A link known by its speed alone, and sessions that nobody sampled.
+    let bare = Net { clients, ceiling: Some((&cat::NET_SPEED, LINK)), samples_seen: false, ..Net::default() };
+    let findings = bare.findings();
+    assert_eq!(names(&findings), ["net-overload many-queries host.net@eth0"]);
+    assert_eq!(findings[0].confidence, Confidence::Medium);
+    assert!(!findings[0].unseen.is_empty());
+}
+
+#[test]
+fn a_link_that_is_used_or_filled_by_others_is_silent() {
+    let heavy = || vec![client(12, 24e6, 3e6)];
+    silent(&Net { clients: vec![client(12, 24e6, 60_000.0)], ..Net::default() }, "full, and nothing stands in line");
+    silent(&Net { clients: vec![client(12, 15e6, 3e6)], ..Net::default() }, "room in the link");
+    silent(&Net { clients: heavy(), ceiling: None, ..Net::default() }, "no ceiling known");
+    silent(&Net { clients: heavy(), tcp_seen: false, ..Net::default() }, "connections unseen");
+    silent(&Net { clients: vec![client(12, 1e6, 3e6)], other: 23e6, ..Net::default() }, "somebody else's traffic");
+    let walsender = Client { walsender: true, ..client(12, 24e6, 3e6) };
+    silent(&Net { clients: vec![walsender], ..Net::default() }, "WAL for a standby");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_told_from_a_long_way_and_from_a_busy_one() {
+    let findings = Net { clients: vec![reader(31), client(32, 1e6, 0.0)], ..Net::default() }.findings();
+    assert_eq!(names(&findings), ["slow-reader client-window host.tcp@lab"]);
+    let finding = &findings[0];
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(finding.figure("rwnd_limited_ratio").unwrap() > 0.9, "{:?}", finding.evidence);
+    assert_eq!(finding.figure("transaction_open_s"), Some(90.0));
+    assert!(finding.summary.contains("process 31") && finding.summary.contains("vacuum"), "{}", finding.summary);
+
+    let short = Client { xact_ms: Some(20_000), ..reader(31) };
+    let findings = Net { clients: vec![short], ..Net::default() }.findings();
+    assert_eq!(findings[0].severity, Severity::Info);
+
+    let far = Client { window: 64_000.0, min_rtt_us: 100_000.0, sends: 600_000.0, ..reader(31) };
+    silent(&Net { clients: vec![far], ..Net::default() }, "a long way and a small window");
+    let half = Client { window_held: 0.5, ..reader(31) };
+    silent(&Net { clients: vec![half], ..Net::default() }, "held half of the time");
+    silent(
+        &Net { clients: vec![Client { waits: false, ..reader(31) }], ..Net::default() },
+        "the session does not wait",
+    );
+    silent(&Net { clients: vec![reader(31)], samples_seen: false, ..Net::default() }, "sessions unseen");
+    silent(&Net { clients: vec![reader(31)], tcp_seen: false, ..Net::default() }, "connections unseen");
+}
+
+#[test]
+fn both_have_a_page() {
+    for (name, causes) in [("net-overload", 2), ("slow-reader", 1)] {
+        let rule = rule(name).unwrap();
+        assert_eq!(rule.causes.len(), causes);
+        assert!(rule.causes.iter().all(|cause| rule.page.contains(&format!("`{cause}`"))));
+    }
+}
