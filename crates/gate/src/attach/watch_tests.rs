@@ -72,7 +72,7 @@ fn a_blocker_of_urgent_work_is_let_go_and_a_blocker_of_its_like_is_not() {
     assert_eq!(steps(&watch.look(at(0.0), &[slow()], &rules)), [(1, "began".into())]);
     let mut like = running(2, 6.0);
     like.blocked_by = vec![1];
-    let both = [slow(), (like.clone(), Seen::default())];
+    let both = [slow(), (like, Seen::default())];
     assert_eq!(steps(&watch.look(at(0.5), &both, &rules)), [(2, "began".into())]);
     assert!(watch.is_penalised((1, 5)));
     let mut urgent = running(3, 0.1);
