@@ -60,6 +60,10 @@ const REACHED: (f64, f64) = (0.93, 1.1);
 const LUMPY: (f64, f64) = (0.7, 1.3);
 const LUMPY_S: usize = 8;
 
+/// A control group's operations pass in slices of a tenth of a second, whole ones in each: of 69 a second 60 pass (Linux
+/// `block/blk-throttle.c`, throtl_slice; seen on 6.18).
+const SLICES_PER_S: f64 = 10.0;
+
 /// A limit stands if it was read within so many seconds.
 const STANDS_S: usize = 3;
 
@@ -67,8 +71,9 @@ impl Cap {
     /// Second by second, whether the rate is at the limit: the device's, or the root group's own where others use the device
     /// too. For any other group it is the group's own, where that is read: what the device does for others is not its.
     pub(crate) fn reached(&self) -> Vec<bool> {
+        let at = |rate: f64, limit: f64| REACHED.0 * self.passes(limit) <= rate && rate <= REACHED.1 * limit;
         let near = |rate: &Lane| {
-            rate.with(&self.limit, |rate, limit| rate / limit).flags(|ratio| (REACHED.0..=REACHED.1).contains(&ratio))
+            rate.with(&self.limit, |rate, limit| f64::from(u8::from(at(rate, limit)))).flags(|at| at == 1.0)
         };
         let group = near(&self.group_rate.smooth(2));
         if self.own_rate_seen() {
@@ -84,8 +89,15 @@ impl Cap {
     pub(crate) fn held_over(&self, range: &Range<usize>) -> bool {
         let Some(limit) = self.limit.median(range).filter(|_| range.len() >= LUMPY_S) else { return false };
         let stands = self.limit.values(range).len() * 2 >= range.len();
-        let near = |rate: &Lane| rate.mean(range).is_some_and(|rate| (LUMPY.0..=LUMPY.1).contains(&(rate / limit)));
+        let (least, most) = (LUMPY.0 * self.passes(limit), LUMPY.1 * limit);
+        let near = |rate: &Lane| rate.mean(range).is_some_and(|rate| (least..=most).contains(&rate));
         stands && (near(&self.group_rate) || (!self.own_rate_seen() && near(&self.rate)))
+    }
+
+    /// What passes of a limit at the least where somebody always waits.
+    fn passes(&self, limit: f64) -> f64 {
+        let in_slices = matches!(self.owner, CapOwner::Cgroup(_)) && self.unit == CapUnit::Operations;
+        if in_slices && limit >= SLICES_PER_S { (limit / SLICES_PER_S).floor() * SLICES_PER_S } else { limit }
     }
 
     /// Whether it is judged by its group's own rate.
@@ -204,4 +216,40 @@ pub(crate) fn drain_ceiling(caps: &[Cap], write_bytes: f64) -> Option<f64> {
         Some(if cap.unit == CapUnit::Operations { limit * write_bytes } else { limit })
     });
     bytes.reduce(f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cap(unit: CapUnit, limit: f64, rate: f64) -> Cap {
+        let lane = |value: f64| Lane(vec![Some(value); 12]);
+        Cap {
+            owner: CapOwner::Cgroup("/".to_owned()),
+            op: Op::Write,
+            unit,
+            limit: lane(limit),
+            rate: lane(rate),
+            group_rate: Lane(vec![None; 12]),
+            of_some: false,
+            bounds_writeback: true,
+        }
+    }
+
+    #[test]
+    fn whole_operations_pass_in_each_slice_of_a_groups_limit() {
+        let reached = |unit, limit, rate| {
+            let cap = cap(unit, limit, rate);
+            (cap.reached().iter().all(|at| *at), cap.held_over(&(0..12)))
+        };
+        // As measured: 69 allowed, 60 passed, second by second; 15 would let 10 pass.
+        assert_eq!(reached(CapUnit::Operations, 69.0, 60.0), (true, true));
+        assert_eq!(reached(CapUnit::Operations, 15.0, 10.0), (true, true));
+        assert_eq!(reached(CapUnit::Operations, 69.0, 50.0), (false, true));
+        assert_eq!(reached(CapUnit::Operations, 69.0, 40.0), (false, false));
+        // Bytes pass by their number, and a rating that was told knows no slices.
+        assert_eq!(reached(CapUnit::Bytes, 69.0, 60.0), (false, true));
+        let told = Cap { owner: CapOwner::Declared, ..cap(CapUnit::Operations, 69.0, 60.0) };
+        assert!(!told.reached()[0]);
+    }
 }
