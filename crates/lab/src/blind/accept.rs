@@ -210,3 +210,7 @@ impl Look<'_> {
         if left == 0 { 1.0 } else { result.completed as f64 / (result.completed + left) as f64 }
     }
 }
+
+#[cfg(test)]
+#[path = "accept_tests.rs"]
+mod tests;

@@ -7,25 +7,24 @@ use super::draw::{Dice, Draw};
 use crate::scenario::{Arm, DirtyLimit, Hindrance, LoadKind, LoadPart};
 use crate::workloads::commit_batches::Side;
 use backwater_model::Bytes;
-use serde::{Deserialize, Serialize};
 
 /// What the servers of a stage did with nothing in the way. What a stage has no use for stays 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Capacity {
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Capacity {
     /// WAL made by one call of the storm, in bytes.
-    pub call_bytes: f64,
+    pub(super) call_bytes: f64,
     /// How long one takes, in seconds.
-    pub call_s: f64,
+    pub(super) call_s: f64,
     /// TPC-B-like transactions a second of [`CLIENTS`] clients that ask as fast as they are answered.
-    pub tps: f64,
+    pub(super) tps: f64,
     /// Page cache of the volume dirtied meanwhile, in bytes a second.
-    pub dirtied_bytes_per_s: f64,
+    pub(super) dirtied_bytes_per_s: f64,
     /// Writes of the volume meanwhile, a second.
-    pub writes_per_s: f64,
+    pub(super) writes_per_s: f64,
     /// What a row costs that is inserted by a procedure, in seconds.
-    pub row_s: f64,
+    pub(super) row_s: f64,
     /// What a commit costs there, in seconds.
-    pub commit_s: f64,
+    pub(super) commit_s: f64,
 }
 
 /// Clients with which transactions a second are measured.

@@ -18,9 +18,10 @@ use std::time::Instant;
 const MEASURED_S: f64 = 5.0;
 /// Calls of the storm that are measured.
 const CALLS: u32 = 4;
-/// Rows of which the costs of rows and commits are measured, and how many of them a commit has.
-const LARGE: (u64, u64) = (60_000, 5_000);
-const SMALL: (u64, u64) = (4_000, 4);
+/// Rows of which the costs of rows and commits are measured, and how many of them a commit has. The first thousands of
+/// commits on a new volume cost more than those after them.
+const LARGE: (u64, u64) = (200_000, 5_000);
+const SMALL: (u64, u64) = (12_000, 4);
 
 /// Running servers of one stage.
 pub(super) struct Staged {
@@ -156,6 +157,7 @@ fn batches(
         let driven = load::drive(&part, 0.0, rig, options, progress, "measuring")?;
         driven.figures.get("elapsed_s").copied().ok_or_else(|| LabError::Refused("no rows were inserted".to_owned()))
     };
+    seconds_of(SMALL)?;
     let (large, small) = (seconds_of(LARGE)?, seconds_of(SMALL)?);
     capacity.row_s = large / LARGE.0 as f64;
     let commits = (SMALL.0 / SMALL.1) as f64;

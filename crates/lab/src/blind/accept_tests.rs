@@ -1,0 +1,149 @@
+//! What counts as having happened, on readings made by hand.
+
+use super::*;
+use crate::blind::draw::{Dice, Draw};
+use crate::blind::setup::{Capacity, resolve};
+use crate::scenario::{LoadKind, LoadPart, Scenario};
+use crate::workloads::{Driven, LoadResult};
+use backwater_model::{Epoch, Meta, Moment, Point, Series, SeriesId};
+use std::sync::Arc;
+
+/// Seconds of load in these tests, after four in which nothing is done.
+const LOAD_S: i64 = 20;
+const BEFORE_S: i64 = 4;
+
+fn at(seconds: i64) -> Moment {
+    Moment(seconds * 1_000_000)
+}
+
+/// A counter that grows by so much a second from the beginning of the load.
+fn growing(series: Series, per_s: f64) -> (Arc<Series>, Vec<Point>) {
+    let point = |second: i64| Point {
+        at: at(second),
+        series: SeriesId(0),
+        epoch: Epoch(1),
+        value: 1e9 + per_s * (second - BEFORE_S).max(0) as f64,
+        as_of: None,
+    };
+    (Arc::new(series), (0..=BEFORE_S + LOAD_S).map(point).collect())
+}
+
+fn window(series: Vec<(Arc<Series>, Vec<Point>)>) -> Window {
+    let meta = Arc::new(Meta::default());
+    Window::new(at(0), at(BEFORE_S + LOAD_S), meta, series, Vec::new(), Vec::new())
+}
+
+fn acted(completed: u64, never_started: u64) -> Acted {
+    let result = LoadResult { seconds: LOAD_S as f64, completed, never_started, ..LoadResult::default() };
+    Acted {
+        from: at(0),
+        load_start: at(BEFORE_S),
+        to: at(BEFORE_S + LOAD_S),
+        driven: Driven::from(result),
+        standby_is_dead: false,
+        primary: "p".to_owned(),
+        standby: Some("s".to_owned()),
+        device: Some("7:0".to_owned()),
+        standby_device: Some("7:1".to_owned()),
+    }
+}
+
+fn setup(deed: Deed) -> Setup {
+    let capacity = Capacity { call_bytes: 8e6, call_s: 0.2, tps: 1e3, ..Capacity::default() };
+    let dice = Dice { load: 0.5, hold: 0.5, second: 0.5, clients: 0.5, moment: 0.5, choice: 0.5 };
+    let part: LoadPart =
+        Scenario::load("wal-lag").map(|scenario| scenario.load).unwrap_or_else(|error| panic!("{error}"));
+    resolve(&Draw { number: 1, deed, dice }, &capacity, &part, LOAD_S as f64)
+}
+
+fn primary(def: &catalogue::Def, per_s: f64) -> (Arc<Series>, Vec<Point>) {
+    growing(def.series(&[("target", "p")]), per_s)
+}
+
+fn known_of_standby(def: &catalogue::Def, per_s: f64) -> (Arc<Series>, Vec<Point>) {
+    growing(def.series(&[("target", "p"), ("standby", "s")]), per_s)
+}
+
+fn written(dev: &str, per_s: f64) -> (Arc<Series>, Vec<Point>) {
+    growing(catalogue::DISK_WRITTEN_BYTES.series(&[("dev", dev)]), per_s)
+}
+
+#[test]
+fn a_cap_binds_where_it_is_reached_and_the_load_falls() {
+    let setup = setup(Deed::PrimaryCapped);
+    let cap = setup.arm.write_bytes_per_s.map_or(0.0, |bytes| bytes.0 as f64);
+    let asked = setup.wal_bytes_per_s;
+    let happened = |written_per_s, made_per_s| {
+        let window = window(vec![written("7:0", written_per_s), primary(&catalogue::PG_WAL_INSERT, made_per_s)]);
+        accept(Deed::PrimaryCapped, &setup, &acted(5, 15), &window)
+    };
+    assert!(happened(0.95 * cap, 0.3 * asked).happened);
+    // All that was asked for was made; or something else than the cap was in the way.
+    assert!(!happened(0.95 * cap, asked).happened);
+    assert!(!happened(0.2 * cap, 0.3 * asked).happened);
+    assert!(happened(0.95 * cap, 0.3 * asked).because.contains("30 % of the WAL"));
+}
+
+#[test]
+fn a_standby_is_capped_where_its_volume_is_full_and_it_falls_behind() {
+    let setup = setup(Deed::StandbyCapped);
+    let cap = setup.arm.standby.write_bytes_per_s.map_or(0.0, |bytes| bytes.0 as f64);
+    let asked = setup.wal_bytes_per_s;
+    let happened = |written_per_s, flushed_per_s| {
+        let head = primary(&catalogue::PG_WAL_INSERT, asked);
+        let there = known_of_standby(&catalogue::PG_REPL_FLUSH, flushed_per_s);
+        accept(Deed::StandbyCapped, &setup, &acted(20, 0), &window(vec![written("7:1", written_per_s), head, there]))
+    };
+    assert!(happened(cap, 0.3 * asked).happened);
+    assert!(!happened(cap, 0.99 * asked).happened);
+    assert!(!happened(0.1 * cap, 0.3 * asked).happened);
+}
+
+#[test]
+fn a_network_is_narrow_where_it_is_full_and_wal_waits() {
+    let setup = setup(Deed::NetworkNarrow);
+    let limit = setup.arm.network.bytes_per_s.map_or(0.0, |bytes| bytes.0 as f64);
+    let happened = |arrived_per_s| {
+        let head = primary(&catalogue::PG_WAL_INSERT, setup.wal_bytes_per_s);
+        let there = known_of_standby(&catalogue::PG_REPL_WRITE, arrived_per_s);
+        accept(Deed::NetworkNarrow, &setup, &acted(20, 0), &window(vec![head, there])).happened
+    };
+    assert!(happened(0.95 * limit));
+    // More than may pass: then the limit was not in force. Far less: then something else was in the way.
+    assert!(!happened(1.5 * limit) && !happened(0.3 * limit));
+}
+
+#[test]
+fn replay_stands_where_most_of_what_was_made_is_not_replayed() {
+    let setup = setup(Deed::ReplayPaused);
+    let happened = |replayed_per_s| {
+        let head = primary(&catalogue::PG_WAL_INSERT, 5e6);
+        let there = known_of_standby(&catalogue::PG_REPL_REPLAY, replayed_per_s);
+        accept(Deed::ReplayPaused, &setup, &acted(20, 0), &window(vec![head, there])).happened
+    };
+    assert!(happened(0.0) && !happened(4e6));
+}
+
+#[test]
+fn a_healthy_run_got_what_it_asked_for() {
+    let setup = setup(Deed::Steady);
+    assert_eq!(setup.load.kind, LoadKind::WalStorm);
+    let happened = |completed, never_started, flushed: f64| {
+        let head = primary(&catalogue::PG_WAL_INSERT, setup.wal_bytes_per_s);
+        let there = known_of_standby(&catalogue::PG_REPL_FLUSH, flushed * setup.wal_bytes_per_s);
+        accept(Deed::Steady, &setup, &acted(completed, never_started), &window(vec![head, there])).happened
+    };
+    assert!(happened(20, 0, 1.0));
+    assert!(!happened(12, 8, 1.0));
+    assert!(!happened(20, 0, 0.5));
+    // Nothing due is nothing missed.
+    assert!(happened(0, 0, 1.0));
+}
+
+#[test]
+fn what_could_not_be_read_did_not_happen() {
+    for deed in Deed::deck(false) {
+        let nothing = accept(deed, &setup(deed), &acted(1_000_000, 0), &window(Vec::new()));
+        assert!(!nothing.happened, "{deed:?}: {}", nothing.because);
+    }
+}
