@@ -4,22 +4,23 @@
 use anyhow::Context;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A flag that is raised when somebody wants the program to end.
+/// A flag that is raised when somebody wants the program to end. The thread that asks for it is then unparked as well.
 pub(crate) fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
-    let raised = Arc::clone(&flag);
+    let (raised, waiting) = (Arc::clone(&flag), std::thread::current());
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().build().context("cannot watch for signals")?;
     std::thread::Builder::new()
         .name("signals".into())
-        .spawn(move || runtime.block_on(wait(&raised)))
+        .spawn(move || runtime.block_on(wait(&raised, &waiting)))
         .context("cannot watch for signals")?;
     Ok(flag)
 }
 
-async fn wait(raised: &AtomicBool) {
+async fn wait(raised: &AtomicBool, waiting: &Thread) {
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {
         return tracing::warn!("cannot watch for signals: Ctrl-C will end the program without cleaning up");
@@ -32,6 +33,7 @@ async fn wait(raised: &AtomicBool) {
         if raised.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
+        waiting.unpark();
         tracing::warn!("stopping and cleaning up; once more to end at once (the next command then cleans up)");
     }
 }

@@ -1,6 +1,6 @@
 //! How large a day of recording becomes, and what writing it costs: an hour of a busy server, written as the recorder
-//! does it, multiplied by 24. 64 sessions of which about 50 are active at every look, ten looks a second; 420 points
-//! a second, ten times a second for the counters that rules need sharp.
+//! does it, multiplied by 24. 64 sessions of which about 50 are active at every look, and eight processes that carry WAL
+//! and pages, ten looks a second; 420 points a second, ten times a second for the counters that rules need sharp.
 //!
 //! `cargo run --release -p backwater-record --example day_size [MINUTES]`
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
@@ -133,6 +133,7 @@ struct Words {
     /// Wait class, wait event, kernel wait and state, queue.
     waits: Vec<(f64, [Option<Text>; 5])>,
     statements: Vec<(f64, (i64, Text))>,
+    carriers: Vec<Carrier>,
 }
 
 fn words() -> Words {
@@ -170,6 +171,7 @@ fn words() -> Words {
             ),
             statement(5.0, 6_607_890_123_456_789_012, "COMMIT"),
         ],
+        carriers: carriers(),
     }
 }
 
@@ -201,6 +203,54 @@ fn sample(at: Moment, session: &mut Session, words: &Words, dice: &mut Dice) -> 
     }
 }
 
+/// The processes that carry WAL and pages, which have a sample at every look: mostly they wait for work.
+const CARRIERS: [(&str, &str, &str); 8] = [
+    ("walwriter", "WalWriterMain", "WALSync"),
+    ("checkpointer", "CheckpointerMain", "CheckpointWriteDelay"),
+    ("background writer", "BgWriterMain", "BgWriterHibernate"),
+    ("archiver", "ArchiverMain", "ArchiveCommand"),
+    ("walsender", "WalSenderMain", "WalSenderWriteData"),
+    ("walsender", "WalSenderMain", "WalSenderWriteData"),
+    ("io worker", "IoWorkerMain", "DataFileRead"),
+    ("io worker", "IoWorkerMain", "DataFileRead"),
+];
+/// How often a carrier is found at work.
+const AT_WORK: f64 = 0.2;
+
+/// Texts of one carrier: type, wait class and event while it has nothing to do, and while it works.
+struct Carrier {
+    pid: i32,
+    backend: Text,
+    idle: [Text; 2],
+    works: [Text; 2],
+}
+
+fn carriers() -> Vec<Carrier> {
+    let texts = |class: &str, event: &str| [Text::from(class), Text::from(event)];
+    let carrier = |(number, (kind, idle, works)): (usize, &(&str, &str, &str))| Carrier {
+        pid: 300 + number as i32,
+        backend: Text::from(*kind),
+        idle: texts("Activity", idle),
+        works: texts("IO", works),
+    };
+    CARRIERS.iter().enumerate().map(carrier).collect()
+}
+
+fn carrier_sample(at: Moment, carrier: &Carrier, words: &Words, dice: &mut Dice) -> Sample {
+    let works = dice.share() < AT_WORK;
+    let [class, event] = if works { carrier.works.clone() } else { carrier.idle.clone() };
+    Sample {
+        at,
+        target: words.target.clone(),
+        pid: carrier.pid,
+        backend_type: Some(carrier.backend.clone()),
+        wait_event_type: Some(class),
+        wait_event: Some(event),
+        kernel_state: works.then_some('D'),
+        ..Sample::default()
+    }
+}
+
 fn look(number: i64, sessions: &mut [Session], gauges: &mut [Gauge], words: &Words, dice: &mut Dice) -> Batch {
     let jitter = |dice: &mut Dice| dice.exponential(60.0) as i64;
     let at = Moment(3_600_000_000 + number * 1_000_000 / LOOKS_PER_S + jitter(dice));
@@ -212,6 +262,9 @@ fn look(number: i64, sessions: &mut [Session], gauges: &mut [Gauge], words: &Wor
         if session.active {
             batch.samples.push(sample(at, session, words, dice));
         }
+    }
+    for carrier in &words.carriers {
+        batch.samples.push(carrier_sample(at, carrier, words, dice));
     }
     let host_at = Moment(at.0 + 150 + jitter(dice));
     for gauge in gauges.iter_mut().filter(|gauge| number % gauge.every_looks == 0) {

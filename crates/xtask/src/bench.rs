@@ -8,37 +8,50 @@ use std::fmt::Write;
 /// Runs of the prediction benchmark.
 const PREDICTION_RUNS: &str = "5";
 
-pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
+/// Measures and keeps what came of it. With arguments for the measuring program only a part is measured, and shown.
+#[allow(clippy::print_stdout)]
+pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()> {
     let all = ["size", "overhead", "prediction", "ftdc"];
     let chosen: Vec<_> = all.into_iter().filter(|known| name.is_none_or(|name| name == *known)).collect();
     if chosen.is_empty() {
         bail!("there is no benchmark '{}'; there are: {}", name.unwrap_or_default(), all.join(", "));
     }
+    if !arguments.is_empty() && chosen != ["overhead"] {
+        bail!("only the benchmark overhead takes arguments");
+    }
     for bench in chosen {
         let text = match bench {
-            "size" => example("backwater-record", "day_size")?,
+            "size" => example("backwater-record", "day_size", &[])?,
             "overhead" => {
                 run::step("the program itself", "cargo", &["build", "--release", "-p", "backwater"])?;
-                example("backwater-lab", "overhead")?
+                example("backwater-lab", "overhead", arguments)?
             }
             "ftdc" => bench_ftdc::text()?,
             _ => prediction()?,
         };
-        keep(bench, &text)?;
+        let page = page(bench, &text)?;
+        print!("{page}");
+        if arguments.is_empty() {
+            keep(bench, &page)?;
+        }
     }
     Ok(())
 }
 
-fn example(package: &str, name: &str) -> anyhow::Result<String> {
-    run::output("cargo", &["run", "--release", "-q", "-p", package, "--example", name])
+fn example(package: &str, name: &str, arguments: &[String]) -> anyhow::Result<String> {
+    let mut words = vec!["run", "--release", "-q", "-p", package, "--example", name, "--"];
+    words.extend(arguments.iter().map(String::as_str));
+    run::output("cargo", &words)
 }
 
-/// Writes a benchmark's output under docs/bench/, below the machine it was measured on.
-#[allow(clippy::print_stdout)]
-fn keep(name: &str, text: &str) -> anyhow::Result<()> {
+/// A benchmark's output, below the machine it was measured on.
+fn page(name: &str, text: &str) -> anyhow::Result<String> {
+    Ok(format!("# {name}\n\n`cargo xtask bench {name}`, {}\n\n```\n{}\n```\n", machine()?, text.trim_end()))
+}
+
+/// Writes a page under docs/bench/.
+fn keep(name: &str, page: &str) -> anyhow::Result<()> {
     let path = run::workspace()?.join("docs/bench").join(format!("{name}.md"));
-    let page = format!("# {name}\n\n`cargo xtask bench {name}`, {}\n\n```\n{}\n```\n", machine()?, text.trim_end());
-    print!("{page}");
     std::fs::create_dir_all(path.parent().unwrap_or(&path))?;
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -30,6 +30,9 @@ enum Command {
     Bench {
         /// Only this one: overhead, prediction, size, ftdc
         name: Option<String>,
+        /// For overhead: measure only a part, and show it without keeping it, such as --only cost --sessions 200
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
     },
 }
 
@@ -39,6 +42,6 @@ fn main() -> anyhow::Result<()> {
         Command::Test => ci::tests(),
         Command::Tidy => tidy::check(),
         Command::Nightly => bench::nightly(),
-        Command::Bench { name } => bench::run(name.as_deref()),
+        Command::Bench { name, arguments } => bench::run(name.as_deref(), &arguments),
     }
 }

@@ -107,7 +107,7 @@ fn read_again(proxy: &Proxy, arguments: &Arguments) {
             terminal::note(&format!("the configuration was read again; {} only from the next start", later.join(", ")));
         }
         Err(error) => {
-            terminal::note(&format!("the configuration was not taken over, everything stays as it was: {error:#}"))
+            terminal::note(&format!("the configuration was not taken over, everything stays as it was: {error:#}"));
         }
     }
 }

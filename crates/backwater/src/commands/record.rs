@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// A wall clock that strays this far from the recording's anchor has stepped, in microseconds.
 const CLOCK_STEP_US: u64 = 500_000;
+/// How often the clock, and whether the recorder still runs, are looked at.
+const LOOK_S: f64 = 1.0;
 
 /// Watch servers and this host and write everything down
 #[derive(Args)]
@@ -93,10 +95,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let begun = now();
     let mut meta = session.meta.clone();
     while !cancel.load(Ordering::SeqCst) && !pump.has_ended() {
-        if length_s.is_some_and(|length| now().seconds_since(begun) >= length) {
+        let left_s = length_s.map(|length| length - now().seconds_since(begun));
+        if left_s.is_some_and(|left| left <= 0.0) {
             break;
         }
-        std::thread::sleep(Duration::from_millis(100));
+        // A signal ends the pause.
+        std::thread::park_timeout(Duration::from_secs_f64(left_s.map_or(LOOK_S, |left| left.min(LOOK_S))));
         if clock_stepped(&mut meta) {
             pump.update_meta(meta.clone());
         }
