@@ -1,6 +1,6 @@
 //! `backwater report` as a user meets it, and its page in a real browser.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use backwater_model::catalogue as cat;
 use backwater_model::{
