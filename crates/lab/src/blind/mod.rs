@@ -188,7 +188,7 @@ impl Test<'_> {
         Ok(Judged {
             number: draw.number,
             deed: draw.deed,
-            set: words(&setup),
+            set: words(draw.deed, &setup),
             reproduced: accepted.happened,
             because: accepted.because,
             found,
@@ -286,7 +286,7 @@ fn stretch(recording: &Recording, acted: &Acted) -> Result<[i64; 2], LabError> {
 }
 
 /// What a run sets, in words for people.
-fn words(setup: &Setup) -> Vec<String> {
+fn words(deed: Deed, setup: &Setup) -> Vec<String> {
     use crate::scenario::LoadKind;
     let load = &setup.load;
     let clients = if load.clients == 1 { "1 client".to_owned() } else { format!("{} clients", load.clients) };
@@ -303,5 +303,9 @@ fn words(setup: &Setup) -> Vec<String> {
         Happening::Burst(calls) => format!("{calls} calls of the storm after {at_s:.0} s"),
         Happening::StandbyRestart => format!("the standby restarted after {at_s:.0} s"),
     });
-    [driven].into_iter().chain(setup.arm.words()).chain([dirty, slot, happening].into_iter().flatten()).collect()
+    let mut arm = setup.arm.clone();
+    // An arm's standby is away until it lacks WAL; here it may just be stopped.
+    arm.standby.away &= deed == Deed::RetentionExceeded;
+    let stopped = (setup.arm.standby.away && !arm.standby.away).then(|| "the standby stopped".to_owned());
+    [driven].into_iter().chain(arm.words()).chain([stopped, dirty, slot, happening].into_iter().flatten()).collect()
 }
