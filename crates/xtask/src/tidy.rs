@@ -106,7 +106,8 @@ fn functions_over(text: &str, limit: usize) -> Vec<String> {
             && before
                 .split_whitespace()
                 .all(|word| matches!(word, "async" | "const" | "unsafe") || word.starts_with("pub"));
-        if !starts {
+        // A trait's function may have no body.
+        if !starts || trimmed.ends_with(';') {
             continue;
         }
         let indent = &line[..line.len() - trimmed.len()];
@@ -127,5 +128,7 @@ mod tests {
     fn a_function_ends_at_its_own_brace() {
         let text = "impl X {\n    pub fn long() {\n        if a {\n        }\n        b();\n    }\n    fn short() {\n    }\n}\n";
         assert_eq!(functions_over(text, 4), ["line 2: a function of 5 lines"]);
+        let promised = format!("trait X {{\n    fn a();\n}}\nimpl Y {{\n{}    }}\n}}\n", "    b;\n".repeat(9));
+        assert_eq!(functions_over(&promised, 4), [""; 0]);
     }
 }

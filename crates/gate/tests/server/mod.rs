@@ -1,5 +1,6 @@
 //! A real PostgreSQL in a temporary directory, reached by TCP with a password and by its socket without, and the
-//! programs that come with it.
+//! programs that come with it. Tests of other crates use it too.
+#![allow(unreachable_pub, dead_code)]
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
