@@ -135,3 +135,64 @@ pub(super) fn quotient(sum: Option<Track<'_>>, count: Option<Track<'_>>, axis: &
     }
     lane
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::catalogue::{self as cat, Def};
+    use backwater_model::{Epoch, Meta, Point, SeriesId};
+    use std::sync::Arc;
+
+    const OF: [(&str, &str); 1] = [("target", "p")];
+
+    /// A series read every `every_s` seconds over a minute, but for those that are left out.
+    fn read(every_s: f64, value: impl Fn(f64) -> f64, out: impl Fn(f64) -> bool) -> Vec<Point> {
+        let moments = (0..=(60.0 / every_s) as usize).map(|n| n as f64 * every_s).filter(|at| !out(*at));
+        let point = |at: f64| Point {
+            at: Moment::from_seconds(at),
+            series: SeriesId(0),
+            epoch: Epoch(1),
+            value: value(at),
+            as_of: None,
+        };
+        moments.map(point).collect()
+    }
+
+    fn window(series: Vec<(Def, Vec<Point>)>) -> Window {
+        let named = |(def, points): (Def, Vec<Point>)| (Arc::new(def.series(&OF)), points);
+        let to = Moment::from_seconds(60.0);
+        let list = series.into_iter().map(named).collect();
+        Window::new(Moment(0), to, Arc::new(Meta::default()), list, vec![], vec![])
+    }
+
+    #[test]
+    fn a_level_between_a_fast_and_a_slow_reading_does_not_saw() {
+        let (insert, redo) = (cat::PG_WAL_INSERT, cat::PG_CHECKPOINT_REDO);
+        let window = window(vec![
+            (insert, read(0.1, |at| at * 1e6 + 5e6, |_| false)),
+            (redo, read(5.0, |at| at * 1e6, |_| false)),
+        ]);
+        let source = Source::difference(insert.name, redo.name, &OF);
+        let lane = level(&source, &window, &Axis::of(&window));
+        assert_eq!(lane.get(10), Some((5e6, 5e6)), "as it was when the slower one was read");
+    }
+
+    #[test]
+    fn a_rate_is_known_in_every_second_but_in_a_hole() {
+        let flush = cat::PG_WAL_FLUSH;
+        let window = window(vec![(flush, read(1.0, |at| at * 7e6, |at| (20.0..30.0).contains(&at)))]);
+        let lane = rate(&Source::series(flush.name, &OF), &window, &Axis::of(&window));
+        assert_eq!((lane.get(5), lane.get(58)), (Some((7e6, 7e6)), Some((7e6, 7e6))));
+        assert!((20..29).all(|piece| lane.is_hole(piece)));
+    }
+
+    #[test]
+    fn a_peak_between_two_seconds_is_kept() {
+        let active = cat::PG_SESSIONS_ACTIVE;
+        let value = |at: f64| if (at - 30.2).abs() < 0.01 { 90.0 } else { 3.0 };
+        let window = window(vec![(active, read(0.1, value, |_| false))]);
+        let lane = gauge(&Source::series(active.name, &OF), &window, &Axis::of(&window));
+        assert_eq!(lane.get(30), Some((3.0, 90.0)));
+    }
+}
