@@ -117,10 +117,12 @@ fn a_recording_becomes_one_page() {
     let series = |name: &str| &document["series"][dirty[name].as_u64().unwrap() as usize];
     // Dirty and under writeback together, to the recording's last readings, and nothing in the hole.
     let level = series("level")["max"].as_array().unwrap();
-    assert_eq!(level[20].as_f64().unwrap(), 86.0 * MIB, "20 × 4 MiB and 6");
+    // Written with four digits.
+    let near = |value: &serde_json::Value, wanted: f64| (value.as_f64().unwrap() / wanted - 1.0).abs() < 0.001;
+    assert!(near(&level[20], 86.0 * MIB), "20 × 4 MiB and 6: {}", level[20]);
     assert!(level[54].is_null() && level[70].is_number(), "{level:?}");
-    assert_eq!(series("hard_limit")["max"][70].as_f64(), Some((256.0 * MIB / 1e5).round() * 1e5));
-    assert_eq!(series("inflow")["max"][70].as_f64().map(|rate| (rate / MIB).round()), Some(30.0));
+    assert!(near(&series("hard_limit")["max"][70], 256.0 * MIB));
+    assert!(near(&series("inflow")["max"][70], 30.0 * MIB));
     assert_eq!(document["sessions"]["classes"][0]["name"], HOSTILE);
 }
 
