@@ -57,7 +57,7 @@ fn keep(name: &str, page: &str) -> anyhow::Result<()> {
 }
 
 /// What it was measured on: never a name or a path, only what bears on the figures.
-fn machine() -> anyhow::Result<String> {
+pub(crate) fn machine() -> anyhow::Result<String> {
     let model = std::fs::read_to_string("/proc/cpuinfo")?;
     let model = model.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown processor");
     let memory = std::fs::read_to_string("/proc/meminfo")?;
@@ -108,13 +108,4 @@ fn prediction() -> anyhow::Result<String> {
         writeln!(text, "doubt: {}", doubt.as_str().unwrap_or_default())?;
     }
     Ok(text)
-}
-
-pub(crate) fn nightly() -> anyhow::Result<()> {
-    let out = run::workspace()?.join("target/nightly");
-    if out.exists() {
-        std::fs::remove_dir_all(&out)?;
-    }
-    let arguments = ["run", "--release", "--", "lab", "run", "stampede", "--out", &out.to_string_lossy()];
-    run::step("stampede, every arm", "cargo", &arguments)
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod bench_ftdc;
 mod ci;
+mod nightly;
 mod page;
 mod run;
 mod tidy;
@@ -24,8 +25,12 @@ enum Command {
     Test,
     /// Only style: arrows between crates, long functions, long files
     Tidy,
-    /// What takes long: the whole stampede scenario, repeated and shuffled; run before an issue is resolved
-    Nightly,
+    /// What takes long: whole scenarios, repeated and shuffled, and the blind test; run before an issue is resolved. What
+    /// the last run of each printed is kept under docs/nightly/
+    Nightly {
+        /// Only this one: stampede, wal-lag, commit-wait, commit-standby, wt-stall, blind
+        name: Option<String>,
+    },
     /// Measure what Backwater costs and how well it predicts; writes docs/bench/
     Bench {
         /// Only this one: overhead, prediction, size, ftdc
@@ -41,7 +46,7 @@ fn main() -> anyhow::Result<()> {
         Command::Ci => ci::all(),
         Command::Test => ci::tests(),
         Command::Tidy => tidy::check(),
-        Command::Nightly => bench::nightly(),
+        Command::Nightly { name } => nightly::run(name.as_deref()),
         Command::Bench { name, arguments } => bench::run(name.as_deref(), &arguments),
     }
 }
