@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::LazyLock;
 
 const DIRTY: &str = "cache: tracked dirty bytes in the cache";
 const PINNED: &str = "transaction: transaction range of IDs currently pinned";
@@ -20,6 +23,8 @@ struct Driver {
     _dir: tempfile::TempDir,
 }
 
+static PROGRAM: LazyLock<File> = LazyLock::new(|| File::open(env!("CARGO_BIN_EXE_backwater-wt-driver")).unwrap());
+
 /// Where root is left for somebody else; none where this is an ordinary user already.
 fn ordinary() -> Option<(u32, u32)> {
     let users = std::fs::read_to_string("/etc/passwd").unwrap();
@@ -32,7 +37,8 @@ fn ordinary() -> Option<(u32, u32)> {
 impl Driver {
     fn start() -> Driver {
         let dir = tempfile::tempdir().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_backwater-wt-driver"));
+        // By its descriptor: an ordinary user may have no way into the directory where it was built.
+        let mut command = Command::new(format!("/proc/self/fd/{}", PROGRAM.as_raw_fd()));
         if let Some((uid, gid)) = ordinary() {
             chown(dir.path(), Some(uid), Some(gid)).unwrap();
             command.uid(uid).gid(gid);

@@ -1,13 +1,13 @@
 //! Format, lints, style and tests. A test that cannot run here says `skipped: NAME: REASON`; as root that is a
 //! failure, because there everything can run.
 
-use crate::{page, run, tidy};
+use crate::{driver, page, run, tidy};
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Commands that tests of the host need, and the Debian package of each.
+/// Commands and files that tests of the host need, and the Debian package of each.
 const TOOLS: &[(&str, &str)] = &[
     ("losetup", "mount"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -16,12 +16,15 @@ const TOOLS: &[(&str, &str)] = &[
     ("node", "nodejs"),
     ("npm", "npm"),
     ("chromium", "chromium"),
+    (driver::HEADER, "libwiredtiger-dev"),
 ];
 
 pub(crate) fn all() -> anyhow::Result<()> {
     run::step("format", "cargo", &["fmt", "--all", "--check"])?;
     run::step("lints", "cargo", &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
     tidy::check()?;
+    install_tools()?;
+    driver::lints()?;
     tests()
 }
 
@@ -42,7 +45,11 @@ pub(crate) fn tests() -> anyhow::Result<()> {
     run::step("build", "cargo", &["build", "--workspace", "--bins", "--examples", "--locked"])?;
     let mut tally = Tally::default();
     let everything = ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"];
-    let mut passed = cargo_test(&mut tally, &everything, None)?;
+    let driver = driver::possible().then(driver::build).transpose()?;
+    let mut passed = cargo_test(&mut tally, &everything, driver.as_deref().map(|path| ("BACKWATER_WT_DRIVER", path)))?;
+    if driver.is_some() {
+        passed &= cargo_test(&mut tally, &driver::tests(), None)?;
+    }
     passed &= on_every_major(&mut tally)?;
     tally.told(passed)
 }
@@ -60,7 +67,7 @@ fn on_every_major(tally: &mut Tally) -> anyhow::Result<bool> {
     arguments.extend(["--show-output", "--test-threads=4"]);
     arguments.extend(ON_EVERY_MAJOR);
     let before = tally.passed;
-    let passed = cargo_test(tally, &arguments, Some(&servers.join(":")))?;
+    let passed = cargo_test(tally, &arguments, Some(("BACKWATER_PG_BINS", &servers.join(":"))))?;
     let ran = tally.passed - before;
     if passed && ran != ON_EVERY_MAJOR.len() as u64 {
         bail!("{ran} of the {} tests of every major version ran: was one renamed?", ON_EVERY_MAJOR.len());
@@ -97,6 +104,7 @@ pub(crate) fn on_path(tool: &str) -> bool {
     // Debian keeps its PostgreSQL servers off everybody's PATH.
     let servers = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut servers = servers.map(|version| version.path().join("bin"));
+    // An absolute path stays what it is.
     path.split(':').chain(["/usr/sbin", "/sbin"]).any(|dir| Path::new(dir).join(tool).exists())
         || servers.any(|dir| dir.join(tool).exists())
 }
@@ -157,15 +165,15 @@ impl Tally {
     }
 }
 
-/// Runs tests, on these servers where some are named, and adds what their lines say. Whether all passed.
+/// Runs tests, with this variable set, and adds what their lines say. Whether all passed.
 #[allow(clippy::print_stdout, clippy::print_stderr)]
-fn cargo_test(tally: &mut Tally, arguments: &[&str], servers: Option<&str>) -> anyhow::Result<bool> {
+fn cargo_test(tally: &mut Tally, arguments: &[&str], variable: Option<(&str, &str)>) -> anyhow::Result<bool> {
     eprintln!("==> tests: cargo {}", arguments.join(" "));
     let mut command = Command::new("cargo");
     command.args(arguments).current_dir(run::workspace()?).stdout(Stdio::piped());
-    if let Some(servers) = servers {
-        eprintln!("==> on {servers}");
-        command.env("BACKWATER_PG_BINS", servers);
+    if let Some((name, value)) = variable {
+        eprintln!("==> with {name}={value}");
+        command.env(name, value);
     }
     let mut child = command.spawn().context("cannot start cargo")?;
     let stdout = child.stdout.take().context("cargo has no output")?;

@@ -3,6 +3,7 @@
 mod bench;
 mod bench_ftdc;
 mod ci;
+mod driver;
 mod nightly;
 mod page;
 mod run;
