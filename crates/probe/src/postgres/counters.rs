@@ -1,4 +1,4 @@
-//! Reads one view and puts its values down, each in the epoch of its counters and as old as the server says it is.
+//! Asks one view and puts its values down, each in the epoch of its counters and as old as the server says it is.
 
 use super::identity::Identity;
 use super::link::{Link, QueryError};
@@ -10,25 +10,31 @@ use tokio_postgres::Row;
 /// A value read this much after the look began carries its own time.
 const NOTABLY_LATE: Span = Span::from_millis(20);
 
-/// Reads the view and puts every value that is not null.
-pub(super) async fn read(
-    link: &mut Link,
-    view: &View,
-    target: &str,
-    identity: &Identity,
-    sink: &mut Sink<'_>,
-) -> Result<(), QueryError> {
+/// What a view answered, and when it was asked.
+#[derive(Debug)]
+pub(super) struct Answer {
+    asked: Moment,
+    rows: Vec<Row>,
+}
+
+/// Asks the view.
+pub(super) async fn ask(link: &Link, view: &View) -> Result<Answer, QueryError> {
     let asked = crate::now();
-    let rows = link.rows(view.what, &view.sql).await?;
-    let most = view.most_rows.unwrap_or(rows.len());
-    for row in rows.iter().take(most) {
-        put(view, row, target, identity, asked, sink);
+    Ok(Answer { asked, rows: link.rows(view.what, &view.sql).await? })
+}
+
+impl Answer {
+    /// Puts down every value that is not null.
+    pub(super) fn put(&self, view: &View, target: &str, identity: &Identity, sink: &mut Sink<'_>) {
+        let most = view.most_rows.unwrap_or(self.rows.len());
+        for row in self.rows.iter().take(most) {
+            put(view, row, target, identity, self.asked, sink);
+        }
+        if self.rows.len() > most {
+            let what = format!("rows of {} beyond the first {most}", view.what);
+            sink.absent(target, &what, "there are more of them than a recording should hold", None);
+        }
     }
-    if rows.len() > most {
-        let what = format!("rows of {} beyond the first {most}", view.what);
-        sink.absent(target, &what, "there are more of them than a recording should hold", None);
-    }
-    Ok(())
 }
 
 fn put(view: &View, row: &Row, target: &str, identity: &Identity, asked: Moment, sink: &mut Sink<'_>) {

@@ -3,6 +3,7 @@
 use super::connect::{self, ConnectionTask};
 use super::conninfo::{ConnInfo, Server};
 use crate::ProbeError;
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -45,7 +46,8 @@ impl From<QueryError> for ProbeError {
 pub(super) struct Link {
     client: Client,
     task: Option<JoinHandle<Result<(), tokio_postgres::Error>>>,
-    statements: HashMap<&'static str, Statement>,
+    /// Prepared once, by name. Queries that are under way share the link.
+    statements: RefCell<HashMap<&'static str, Statement>>,
     /// Which of the address's servers it is.
     pub(super) address: Server,
     /// `host:port`.
@@ -64,7 +66,7 @@ impl Link {
     async fn of(client: Client, task: ConnectionTask, server: &Server) -> Result<Self, ProbeError> {
         let task = Some(tokio::spawn(task));
         let (address, label) = (server.clone(), server.label());
-        let mut link = Link { client, task, statements: HashMap::new(), address, server: label, version: 0 };
+        let mut link = Link { client, task, statements: RefCell::default(), address, server: label, version: 0 };
         let row = link.one("server version", "SELECT pg_catalog.current_setting('server_version_num')::int4").await?;
         link.version = row.get(0);
         supported(link.version).map_err(|why| ProbeError::Connect(format!("{} {why}", link.server)))?;
@@ -80,33 +82,36 @@ impl Link {
     }
 
     /// All rows of a query, prepared the first time under the name `what`.
-    pub(super) async fn rows(&mut self, what: &'static str, sql: &str) -> Result<Vec<Row>, QueryError> {
+    pub(super) async fn rows(&self, what: &'static str, sql: &str) -> Result<Vec<Row>, QueryError> {
         self.rows_with(what, sql, &[]).await
     }
 
     /// As [`Link::rows`], of a query that is put together for the server's major the first time.
     pub(super) async fn rows_of(
-        &mut self,
+        &self,
         what: &'static str,
         sql: impl FnOnce(i32) -> String,
     ) -> Result<Vec<Row>, QueryError> {
-        let sql = if self.statements.contains_key(what) { String::new() } else { sql(self.major()) };
+        let known = self.statements.borrow().contains_key(what);
+        let sql = if known { String::new() } else { sql(self.major()) };
         self.rows(what, &sql).await
     }
 
-    /// As [`Link::rows`], with parameters.
+    /// As [`Link::rows`], with parameters. Several may be under way at once: the server answers them in the order in which
+    /// they were first polled, and a query that waits in line costs neither side a wake-up.
     pub(super) async fn rows_with(
-        &mut self,
+        &self,
         what: &'static str,
         sql: &str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, QueryError> {
-        let statement = match self.statements.get(what) {
-            Some(statement) => statement.clone(),
+        let known = self.statements.borrow().get(what).cloned();
+        let statement = match known {
+            Some(statement) => statement,
             None => {
                 let prepared = tokio::time::timeout(DEADLINE, self.client.prepare(sql)).await;
                 let statement = self.answer(what, prepared)?;
-                self.statements.insert(what, statement.clone());
+                self.statements.borrow_mut().insert(what, statement.clone());
                 statement
             }
         };
@@ -115,7 +120,7 @@ impl Link {
     }
 
     /// The one row of a query that always has one.
-    pub(super) async fn one(&mut self, what: &'static str, sql: &str) -> Result<Row, QueryError> {
+    pub(super) async fn one(&self, what: &'static str, sql: &str) -> Result<Row, QueryError> {
         let first = self.rows(what, sql).await?.into_iter().next();
         first.ok_or_else(|| QueryError::Failed(self.server_error(what, "no row".to_owned())))
     }

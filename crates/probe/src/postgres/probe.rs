@@ -15,6 +15,7 @@ use super::views::{self, Of, View};
 use crate::host::{KernelWaits, Roots};
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::{Moment, Span, Target, Text, catalogue};
+use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,11 +48,9 @@ impl Default for PostgresOptions {
     }
 }
 
-/// A reading slower than the sessions.
-#[derive(Clone, Debug)]
+/// A reading besides sessions and views.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
-    /// A view's counters.
-    View(Arc<View>),
     /// Whether it is still the same server on the same timeline.
     Identity,
     /// Settings, and names of roles and databases.
@@ -63,9 +62,8 @@ enum Task {
 }
 
 impl Task {
-    fn what(&self) -> &'static str {
+    fn what(self) -> &'static str {
         match self {
-            Task::View(view) => view.what,
             Task::Identity => "server identity",
             Task::Settings => "settings",
             Task::LogFile => "current log file",
@@ -82,7 +80,8 @@ struct Live {
     identity: Identity,
     /// How often the identity was looked at.
     identity_looks: u32,
-    schedule: Vec<Entry<Task>>,
+    views: Vec<Entry<Arc<View>>>,
+    tasks: Vec<Entry<Task>>,
 }
 
 /// Watches one PostgreSQL server.
@@ -189,53 +188,72 @@ impl PostgresProbe {
         self.settings = settings;
     }
 
-    /// Sessions, then whatever else is due.
+    /// Sessions and the views that are due, asked in one go, then whatever else is due.
     async fn all(&mut self, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), QueryError> {
+        let views = self.views_due(live, sink.at);
         let context = Context { target: &self.target, identity: &live.identity, privileges: &live.facts.privileges };
-        self.sessions.read(&mut live.link, context, sink).await?;
-        for place in 0..live.schedule.len() {
-            if !live.schedule[place].is_due(sink.at) || !self.has_something(&live.schedule[place].task, live) {
-                continue;
+        // Polled first, so the server answers the sessions first; their samples are put down while it reads the views.
+        let looking = self.sessions.read(&live.link, context, sink);
+        let asking = join_all(views.iter().map(|(_, view)| counters::ask(&live.link, view)));
+        let (looked, answers) = tokio::join!(looking, asking);
+        looked?;
+        for ((place, view), answer) in views.iter().zip(answers) {
+            let result = answer.map(|answer| answer.put(view, &self.target, &live.identity, sink));
+            self.note(&mut live.views[*place], view.what, result, &live.facts, sink)?;
+        }
+        for place in 0..live.tasks.len() {
+            if live.tasks[place].is_due(sink.at) {
+                let task = live.tasks[place].task;
+                let result = self.run(task, live, sink).await;
+                self.note(&mut live.tasks[place], task.what(), result, &live.facts, sink)?;
             }
-            let task = live.schedule[place].task.clone();
-            let result = self.run(&task, live, sink).await;
-            let entry = &mut live.schedule[place];
-            let what = task.what();
-            match result {
-                Ok(()) if entry.worked() => tell::gap(&self.target, &self.name, what, None, sink),
-                Ok(()) => {}
-                Err(QueryError::Lost(error)) => return Err(QueryError::Lost(error)),
-                Err(QueryError::Denied(error)) => {
-                    entry.turn_off();
-                    // What the server does not have or not support, no privilege brings.
-                    let grant = error.to_string().contains("permission denied").then(|| live.facts.privileges.grant());
-                    sink.absent(&self.target, what, &error.to_string(), grant.as_deref());
-                }
-                Err(QueryError::Failed(error)) => {
-                    if entry.failed(sink.at) {
-                        tell::gap(&self.target, &self.name, what, Some(&error), sink);
-                    }
+        }
+        Ok(())
+    }
+
+    /// The views to read now, with their places. One that has no rows on such a server need not be asked.
+    fn views_due(&self, live: &mut Live, at: Moment) -> Vec<(usize, Arc<View>)> {
+        let (in_recovery, walsenders) = (live.identity.in_recovery, self.sessions.walsenders);
+        let has_rows = |view: &View| match view.of {
+            Of::Any => true,
+            Of::Recovery => in_recovery,
+            Of::Walsenders => walsenders,
+        };
+        let entries = live.views.iter_mut().enumerate();
+        let due = entries.filter_map(|(place, entry)| entry.is_due(at).then(|| (place, Arc::clone(&entry.task))));
+        due.filter(|(_, view)| has_rows(view)).collect()
+    }
+
+    /// Remembers how a reading went, and tells what is missing now or is there again.
+    fn note<T>(
+        &self,
+        entry: &mut Entry<T>,
+        what: &str,
+        result: Result<(), QueryError>,
+        facts: &Facts,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), QueryError> {
+        match result {
+            Ok(()) if entry.worked() => tell::gap(&self.target, &self.name, what, None, sink),
+            Ok(()) => {}
+            Err(QueryError::Lost(error)) => return Err(QueryError::Lost(error)),
+            Err(QueryError::Denied(error)) => {
+                entry.turn_off();
+                // What the server does not have or not support, no privilege brings.
+                let grant = error.to_string().contains("permission denied").then(|| facts.privileges.grant());
+                sink.absent(&self.target, what, &error.to_string(), grant.as_deref());
+            }
+            Err(QueryError::Failed(error)) => {
+                if entry.failed(sink.at) {
+                    tell::gap(&self.target, &self.name, what, Some(&error), sink);
                 }
             }
         }
         Ok(())
     }
 
-    /// Whether a reading can bring anything now: a view of standbys has no rows where there are none.
-    fn has_something(&self, task: &Task, live: &Live) -> bool {
+    async fn run(&mut self, task: Task, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), QueryError> {
         match task {
-            Task::View(view) => match view.of {
-                Of::Any => true,
-                Of::Recovery => live.identity.in_recovery,
-                Of::Walsenders => self.sessions.walsenders,
-            },
-            _ => true,
-        }
-    }
-
-    async fn run(&mut self, task: &Task, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), QueryError> {
-        match task {
-            Task::View(view) => counters::read(&mut live.link, view, &self.target, &live.identity, sink).await,
             Task::Identity => {
                 live.identity_looks = live.identity_looks.wrapping_add(1);
                 let whole = live.identity_looks.is_multiple_of(LOOKS_PER_WHOLE_IDENTITY);
@@ -277,23 +295,33 @@ impl Live {
         let mut link = Link::open(info).await?;
         let facts = target::facts(&mut link, options.name.as_deref(), &options.roots).await?;
         let identity = Identity::read(&mut link).await?;
-        let schedule = schedule(link.major(), facts.privileges.all_stats, crate::now());
-        Ok(Live { link, facts, identity, identity_looks: 0, schedule })
+        let now = crate::now();
+        let views = views_of(link.major(), facts.privileges.all_stats, now);
+        Ok(Live { link, facts, identity, identity_looks: 0, views, tasks: tasks(now) })
     }
 }
 
-/// The slower readings, each begun at its own look.
-fn schedule(major: i32, all_stats: bool, start: Moment) -> Vec<Entry<Task>> {
-    let views = views::views(major).into_iter().filter(|view| all_stats || !view.needs_stats);
-    let views = views.map(|view| (view.period_ms, Task::View(Arc::new(view))));
-    let others = [(1_000, Task::Identity), (10_000, Task::LogFile), (1_000, Task::LogLines), (60_000, Task::Settings)];
-    let tasks = views.chain(others).enumerate();
-    let entry = |(place, (period_ms, task)): (usize, (i64, Task))| {
-        // Settings were read at the connection.
-        let first_ms = if matches!(task, Task::Settings) { period_ms } else { place as i64 % 10 * 100 };
-        Entry::new(task, start, Span::from_millis(first_ms), Span::from_millis(period_ms))
+/// The views of this version that this role may read, in two looks of a second: what is asked in one go wakes server and
+/// probe once.
+fn views_of(major: i32, all_stats: bool, start: Moment) -> Vec<Entry<Arc<View>>> {
+    let views = views::views(major).into_iter().filter(|view| all_stats || !view.needs_stats).enumerate();
+    let entry = |(place, view): (usize, View)| {
+        let (first, period) = (Span::from_millis(place as i64 % 2 * 500), Span::from_millis(view.period_ms));
+        Entry::new(Arc::new(view), start, first, period)
     };
-    tasks.map(entry).collect()
+    views.map(entry).collect()
+}
+
+/// The other readings, each begun at a look without views. Settings were read at the connection.
+fn tasks(start: Moment) -> Vec<Entry<Task>> {
+    let entry =
+        |task, first_ms, period_ms| Entry::new(task, start, Span::from_millis(first_ms), Span::from_millis(period_ms));
+    vec![
+        entry(Task::Identity, 200, 1_000),
+        entry(Task::LogFile, 300, 10_000),
+        entry(Task::LogLines, 700, 1_000),
+        entry(Task::Settings, 60_000, 60_000),
+    ]
 }
 
 /// A runtime that runs only while a look is taken.

@@ -1,5 +1,4 @@
-//! What is due at a look. The slower readings are spread over the looks of a second, so that none takes much longer
-//! than another.
+//! What is due at a look besides sessions.
 
 use backwater_model::{Moment, Span};
 

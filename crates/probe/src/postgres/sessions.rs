@@ -87,7 +87,7 @@ impl Sessions {
     /// One look: a sample for each active session, and how many there are, by queue.
     pub(super) async fn read(
         &mut self,
-        link: &mut Link,
+        link: &Link,
         context: Context<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<(), QueryError> {
@@ -186,7 +186,7 @@ impl Sessions {
     }
 
     /// Asks for the names of roles and databases not met before.
-    async fn learn_names(&mut self, link: &mut Link, rows: &[Row]) -> Result<(), QueryError> {
+    async fn learn_names(&mut self, link: &Link, rows: &[Row]) -> Result<(), QueryError> {
         let unknown = |column: usize, known: &HashMap<u32, Option<Text>>| {
             let oids = rows.iter().filter_map(|row| get::<u32>(row, column));
             oids.filter(|oid| !known.contains_key(oid)).collect::<Vec<_>>()
