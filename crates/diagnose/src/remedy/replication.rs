@@ -6,7 +6,7 @@ use super::iops;
 use crate::caps::{Cap, CapOwner, CapUnit};
 use crate::device::DeviceView;
 use crate::grid::Lane;
-use crate::replication::{Holder, Link, Retention, Standby, keep_bytes, setting_bytes, target};
+use crate::replication::{Holder, Link, Retention, Standby, keep_bytes, setting_bytes, synchronous, target};
 use crate::scene::Scene;
 use backwater_model::{Activation, Bytes, Figure, Remedy, Target, Unit};
 use std::ops::Range;
@@ -352,6 +352,18 @@ pub(crate) fn of_walsender(scene: &Scene<'_>, standby: &Standby, cause: &str) ->
     }
 }
 
+/// For commits that wait for a synchronous standby that is not there. An empty synchronous_standby_names also lets those go that
+/// wait already (`SyncRepUpdateSyncStandbysDefined`, syncrep.c); synchronous_commit would not.
+pub(crate) fn of_missing(settings: Option<&Target>) -> Remedy {
+    setting(
+        settings,
+        "Let commits go on without it, those that wait included, until it is back".to_owned(),
+        &[("synchronous_standby_names", String::new())],
+        Vec::new(),
+        "Commits that are acknowledged meanwhile are lost if the primary dies.",
+    )
+}
+
 /// For commits that wait for a synchronous standby.
 pub(crate) fn of_sync(settings: Option<&Target>) -> Vec<Remedy> {
     let risk = "Commits that were acknowledged are lost if the primary dies before the standby has them.";
@@ -373,7 +385,9 @@ pub(crate) fn of_gone(scene: &Scene<'_>, primary: &str, name: &str) -> Vec<Remed
         Vec::new(),
         "None.",
     )];
-    list.extend(more_kept(target(scene.window, primary).as_ref(), None));
+    let settings = target(scene.window, primary);
+    list.extend(synchronous::needed(scene, primary, name).then(|| of_missing(settings.as_ref())));
+    list.extend(more_kept(settings.as_ref(), None));
     list
 }
 

@@ -14,6 +14,7 @@ mod path;
 mod peer;
 mod queues;
 mod retention;
+pub(crate) mod synchronous;
 mod tcp;
 
 use crate::scene::Scene;

@@ -3,10 +3,11 @@
 //! A manager that waits in vain for an overloaded primary fails over to a standby that is behind. The finding comes before that.
 
 use super::draft::draft;
+use super::relate::Symptom;
 use crate::figures::Figures;
 use crate::replication::candidates;
 use crate::scene::Scene;
-use backwater_model::{Activation, Confidence, Finding, Remedy, Severity, Track, Unit, catalogue as cat};
+use backwater_model::{Activation, Confidence, Finding, Moment, Remedy, Severity, Span, Track, Unit, catalogue as cat};
 
 /// The time-out that the heartbeat probe applies unless told otherwise, in seconds.
 const TIMEOUT_S: f64 = 1.0;
@@ -19,29 +20,33 @@ const SLOWER: f64 = 3.0;
 /// Missed beats from which it is told.
 const MISSED: f64 = 1.0;
 
+/// When a beat was answered, and after how many seconds.
+type Beat = (Moment, f64);
+
 /// The findings of a window: at most one a server.
-pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Symptom> {
     let tracks = scene.window.tracks(cat::PG_HEARTBEATS.name, &[]).filter(|track| !track.points.is_empty());
     let targets = tracks.filter_map(|track| track.series.labels.get("target"));
     // A standby takes no writes: nobody fails over from it.
     let standbys = candidates(scene.window);
     targets
         .filter(|target| standbys.iter().all(|standby| standby != target))
-        .filter_map(|target| of_server(scene, target))
+        .filter_map(|target| Some(Symptom { server: target.to_owned(), finding: of_server(scene, target)? }))
         .collect()
 }
 
 fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
     let track = |name: &str| scene.window.track(name, &[("target", target)]);
     let missed = track(cat::PG_HEARTBEATS_MISSED.name).and_then(Track::increase).unwrap_or(0.0);
-    let beats: Vec<(backwater_model::Moment, f64)> = track(cat::PG_HEARTBEAT.name)
+    let sent = missed + track(cat::PG_HEARTBEATS.name).and_then(Track::increase).unwrap_or(0.0);
+    let beats: Vec<Beat> = track(cat::PG_HEARTBEAT.name)
         .map(|track| track.points.iter().map(|point| (point.at, point.value / 1e6)).collect())
         .unwrap_or_default();
     let mut sorted: Vec<f64> = beats.iter().map(|(_, seconds)| *seconds).collect();
     sorted.sort_by(f64::total_cmp);
     let usual = sorted.get(sorted.len() / 4).copied();
     let limit = usual.map_or(CLOSE * TIMEOUT_S, |usual| (CLOSE * TIMEOUT_S).max(SLOWER * usual));
-    let slow: Vec<_> = beats.iter().filter(|(_, seconds)| *seconds >= limit).collect();
+    let slow: Vec<Beat> = beats.iter().copied().filter(|(_, seconds)| *seconds >= limit).collect();
     let cause = if missed >= MISSED {
         "missed"
     } else if slow.len() >= SLOW_BEATS {
@@ -49,10 +54,7 @@ fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
     } else {
         return None;
     };
-    let span = match (slow.first(), slow.last()) {
-        (Some(first), Some(last)) => (first.0, last.0),
-        _ => (scene.window.from, scene.window.to),
-    };
+    let span = span(scene, &slow, track(cat::PG_HEARTBEATS_MISSED.name));
     let mut finding = draft("heartbeat-at-risk", cause, "pg.heartbeat", span);
     finding.severity = if missed >= 2.0 { Severity::Critical } else { Severity::Warning };
     finding.confidence = if missed >= 2.0 || slow.len() >= SLOW_BEATS { Confidence::High } else { Confidence::Medium };
@@ -66,7 +68,7 @@ fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
     finding.summary = match cause {
         "missed" => format!(
             "{missed:.0} of {:.0} heartbeats of {target} were not answered in time: a failover manager would begin to count.",
-            missed.max(sorted.len() as f64)
+            sent.max(sorted.len() as f64)
         ),
         _ => format!(
             "Heartbeats of {target} take up to {}: close to the time-out of a failover manager's check.",
@@ -76,6 +78,15 @@ fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
     finding.victims = Vec::new();
     finding.remedies = vec![longer_timeout()];
     Some(finding)
+}
+
+/// From when until when beats were slow or missed. A beat that was missed shows in the counter's next reading.
+fn span(scene: &Scene<'_>, slow: &[Beat], missed: Option<Track<'_>>) -> (Moment, Moment) {
+    let points = missed.map(|track| track.points).unwrap_or_default();
+    let steps = points.windows(2).filter(|pair| pair[1].value > pair[0].value).map(|pair| (pair[0].at, pair[1].at));
+    let answered = slow.iter().map(|(at, seconds)| ((*at - Span::from_seconds(*seconds)).max(scene.window.from), *at));
+    let all = answered.chain(steps).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    all.unwrap_or((scene.window.from, scene.window.to))
 }
 
 fn longer_timeout() -> Remedy {

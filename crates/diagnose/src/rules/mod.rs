@@ -25,6 +25,7 @@ mod slow_reader;
 mod standby_disk;
 mod standby_gone;
 mod sync_standby_slow;
+mod sync_waits;
 mod tickets_exhausted;
 mod ttl_burst;
 mod wal_device;
@@ -38,7 +39,7 @@ mod wt_dirty_stall;
 mod wt_evidence;
 
 use crate::Options;
-use crate::replication::{Standby, lags, standbys};
+use crate::replication::{Standby, lags, standbys, synchronous};
 use crate::scene::Scene;
 use backwater_model::{Finding, Window};
 use serde::Serialize;
@@ -240,7 +241,14 @@ pub fn diagnose(window: &Window, options: &Options) -> Vec<Finding> {
     findings.extend(of_replication(&scene, &all));
     findings.extend(of_engines(&scene));
     wt_evidence::in_its_words(&scene, &mut findings);
-    relate::relate(&mut findings, &|finding| wal_devices(&scene, &all, finding));
+    let mut symptoms = sync_standby_slow::find(&scene, &all);
+    symptoms.extend(heartbeat_at_risk::find(&scene));
+    let ties = relate::Ties {
+        devices: &|finding| wal_devices(&scene, &all, finding),
+        servers: &|finding| servers(&scene, &all, finding),
+        needed: &|finding| needed(&scene, &all, finding),
+    };
+    relate::relate(&mut findings, symptoms, &ties);
     sort(&mut findings);
     findings
 }
@@ -286,8 +294,6 @@ fn of_replication(scene: &Scene<'_>, all: &[Behind]) -> Vec<Finding> {
     findings.extend(wal_removed::find(scene, all));
     findings.extend(standby_gone::find(scene, all));
     findings.extend(slot_inactive::find(scene));
-    findings.extend(sync_standby_slow::find(scene, all));
-    findings.extend(heartbeat_at_risk::find(scene));
     findings
 }
 
@@ -307,4 +313,24 @@ fn wal_devices(scene: &Scene<'_>, all: &[Behind], finding: &Finding) -> Vec<Stri
         }
         _ => Vec::new(),
     }
+}
+
+/// Servers of which a finding speaks: primaries of its standby, else users of its device. Empty where its queue names neither.
+fn servers(scene: &Scene<'_>, all: &[Behind], finding: &Finding) -> Vec<String> {
+    let Some((queue, place)) = finding.queue.split_once('@') else { return Vec::new() };
+    if queue.starts_with("pg.wal.") {
+        let of = all.iter().filter(|behind| behind.standby.name == place);
+        return of.filter_map(|behind| behind.standby.primary.clone()).collect();
+    }
+    let devices = scene.devices.iter().filter(|device| device.dev == place || device.whole == place);
+    let users = devices.flat_map(|device| device.targets.iter().cloned());
+    let members = scene.window.meta.targets.iter().filter(|target| target.memory_cgroup.as_deref() == Some(place));
+    users.chain(members.map(|target| target.name.clone())).collect()
+}
+
+/// Whether a finding speaks of a standby without which commits cannot end.
+fn needed(scene: &Scene<'_>, all: &[Behind], finding: &Finding) -> bool {
+    let of = all.iter().filter(|behind| behind.standby.queue("retained") == finding.queue);
+    let pairs = of.filter_map(|behind| Some((behind.standby.primary.as_deref()?, behind.standby.name.as_str())));
+    pairs.into_iter().any(|(primary, name)| synchronous::needed(scene, primary, name))
 }

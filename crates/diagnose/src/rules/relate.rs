@@ -1,16 +1,33 @@
 //! Puts findings about the same trouble in order: what is to blame first, then the mechanism, then who suffers.
 
+use super::RULES;
 use backwater_model::{Finding, Severity};
+use std::cmp::Reverse;
+
+/// A finding about what suffers: commits that wait for a standby, heartbeats that come late.
+pub(super) struct Symptom {
+    /// The server that suffers.
+    pub(super) server: String,
+    pub(super) finding: Finding,
+}
+
+/// What findings have to do with devices, servers and commits.
+pub(super) struct Ties<'a> {
+    /// Devices (`MAJ:MIN`) that a finding about WAL speaks of.
+    pub(super) devices: &'a dyn Fn(&Finding) -> Vec<String>,
+    /// Servers that a finding speaks of; empty where that is not known.
+    pub(super) servers: &'a dyn Fn(&Finding) -> Vec<String>,
+    /// Whether a finding speaks of a standby without which commits cannot end.
+    pub(super) needed: &'a dyn Fn(&Finding) -> bool,
+}
 
 /// Joins findings that belong together. A full queue comes before the reason why it drains slowly; what a device's ceiling does to
 /// WAL or to a standby comes before the bare ceiling; whoever suffers comes after what it suffers from.
-///
-/// `devices` names the devices (`MAJ:MIN`) that a finding about WAL speaks of.
-pub(super) fn relate(findings: &mut [Finding], devices: &dyn Fn(&Finding) -> Vec<String>) {
+pub(super) fn relate(findings: &mut Vec<Finding>, suffering: Vec<Symptom>, ties: &Ties<'_>) {
     queues_and_devices(findings);
-    wal_and_devices(findings, devices);
-    symptoms(findings);
+    wal_and_devices(findings, ties.devices);
     removed_and_gone(findings);
+    symptoms(findings, suffering, ties);
 }
 
 fn overlap(a: &Finding, b: &Finding) -> bool {
@@ -64,35 +81,51 @@ fn wal_and_devices(findings: &mut [Finding], devices: &dyn Fn(&Finding) -> Vec<S
     }
 }
 
-/// Whether a finding names what holds WAL up, so that others may be its consequence.
-fn is_reason(finding: &Finding) -> bool {
-    let streams = ["wal-device-capped", "wal-device-saturated", "network-narrow", "standby-disk", "walsender-starved"];
-    let replays = ["replay-conflict", "replay-paused", "replay-cpu"];
-    let devices = ["dirty-throttle", "io-capped", "device-saturated"];
-    streams.iter().chain(&replays).chain(&devices).any(|rule| *rule == finding.rule)
+/// Whether a finding may be why another, a symptom, came about.
+fn is_reason(finding: &Finding, symptom: &Finding, ties: &Ties<'_>) -> bool {
+    match finding.rule.as_str() {
+        "wal-device-capped" | "wal-device-saturated" | "dirty-throttle" | "io-capped" | "device-saturated" => true,
+        // What befalls a standby holds commits only where they wait for it.
+        "network-narrow" | "standby-disk" | "walsender-starved" | "replay-conflict" | "replay-paused"
+        | "replay-cpu" => finding.victims.iter().any(|victim| victim == "pg.commit"),
+        "standby-gone" => {
+            // Commits that wait for a standby that answers do not wait for another that is away.
+            let missed = symptom.rule != "sync-standby-slow" || symptom.cause == "standby-missing";
+            (missed || finding.cause == "silent") && (ties.needed)(finding)
+        }
+        "sync-standby-slow" => symptom.rule != "sync-standby-slow",
+        _ => false,
+    }
 }
 
-/// Commits that wait for a standby, and heartbeats that come late, are told below what they suffer from.
-fn symptoms(findings: &mut [Finding]) {
-    for at in 0..findings.len() {
-        let symptom = matches!(findings[at].rule.as_str(), "sync-standby-slow" | "heartbeat-at-risk");
-        if !symptom {
-            continue;
+/// Adds commits that wait for a standby, and heartbeats that come late, below what they suffer from.
+fn symptoms(findings: &mut Vec<Finding>, suffering: Vec<Symptom>, ties: &Ties<'_>) {
+    let mut servers: Vec<Vec<String>> = findings.iter().map(ties.servers).collect();
+    for Symptom { server, mut finding } in suffering {
+        let here = |at: usize| servers.get(at).is_none_or(|names| names.is_empty() || names.contains(&server));
+        let fits =
+            |(at, other): &(usize, &Finding)| here(*at) && overlap(other, &finding) && is_reason(other, &finding, ties);
+        // Of equals, what is itself no symptom, then what is told first.
+        let place = |other: &Finding| RULES.iter().position(|rule| rule.name == other.rule);
+        let weight = |other: &Finding| (other.severity, other.rule != "sync-standby-slow", Reverse(place(other)));
+        let reason = findings.iter().enumerate().filter(fits).max_by_key(|(_, other)| weight(other)).map(|(at, _)| at);
+        if let Some(reason) = reason.and_then(|at| findings.get_mut(at)) {
+            below(reason, &mut finding);
         }
-        let reasons =
-            findings.iter().enumerate().filter(|(_, other)| is_reason(other) && overlap(other, &findings[at]));
-        let Some((reason, _)) = reasons.max_by_key(|(_, other)| other.severity) else { continue };
-        let (rule, cause, queue) =
-            (findings[reason].rule.clone(), findings[reason].cause.clone(), findings[reason].queue.clone());
-        let severity = findings[at].severity;
-        findings[reason].severity = findings[reason].severity.max(severity);
-        let victim = findings[at].queue.clone();
-        if !findings[reason].victims.contains(&victim) {
-            findings[reason].victims.push(victim);
-        }
-        findings[at].severity = severity.min(Severity::Warning);
-        findings[at].summary.push_str(&format!(" The reason is likely {rule} ({cause}, {queue}), found beside this."));
+        findings.push(finding);
+        servers.push(vec![server]);
     }
+}
+
+/// Puts a symptom below its reason, which takes over its severity.
+fn below(reason: &mut Finding, symptom: &mut Finding) {
+    reason.severity = reason.severity.max(symptom.severity);
+    symptom.severity = symptom.severity.min(Severity::Warning);
+    if !reason.victims.contains(&symptom.queue) {
+        reason.victims.push(symptom.queue.clone());
+    }
+    let (rule, cause, queue) = (&reason.rule, &reason.cause, &reason.queue);
+    symptom.summary.push_str(&format!(" The reason is likely {rule} ({cause}, {queue}), found beside this."));
 }
 
 /// A standby whose WAL is gone is away for that reason, and its slot is idle for it.

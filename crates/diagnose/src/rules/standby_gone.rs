@@ -6,7 +6,7 @@ use super::draft::draft;
 use super::wal_evidence::Behind;
 use crate::figures::Figures;
 use crate::remedy::replication as remedy;
-use crate::replication::{Standby, retention, seconds, standby_row, target};
+use crate::replication::{Standby, retention, seconds, standby_row, synchronous, target};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::{Confidence, EventKind, Finding, Moment, Severity, Unit, catalogue as cat};
@@ -68,6 +68,9 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby) -> Option<Finding> {
     };
     let name = &standby.name;
     finding.summary = format!("Standby {name} {how} for {}.", Unit::Seconds.show(away));
+    if synchronous::needed(scene, primary, name) {
+        finding.summary.push_str(" Commits need its answer (synchronous_standby_names).");
+    }
     if let Some(left) = left {
         finding
             .summary

@@ -1,23 +1,30 @@
 //! sync-standby-slow: commits wait for a synchronous standby for longer than a round trip and a sync take.
 //!
-//! That commits wait for a synchronous standby is what it is for. Slow it is when each waits a tenth of a second or more:
-//! waiting sessions ÷ commits a second (Little's law), which is a lower bound, for read-only commits are counted too.
+//! That commits wait for a synchronous standby is what it is for. Slow it is when each waits a tenth of a second or more: either
+//! waiting sessions ÷ commits a second (Little's law) says so, a lower bound, for read-only commits are counted too; or the same
+//! commits are seen waiting look after look. Sessions that wait for rows which such commits likely hold are counted beside.
 
 use super::draft::draft;
+use super::relate::Symptom;
+use super::sync_waits::{LONG_S, SyncWaits};
 use super::wal_evidence::Behind;
 use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, longest};
 use crate::remedy::replication as remedy;
+use crate::replication::synchronous::{self, Lack};
 use crate::replication::{primaries, standby_row, target};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::catalogue::{self as cat, Def};
-use backwater_model::{CommitWait, Confidence, Finding, Severity, Unit};
+use backwater_model::{Confidence, Finding, Severity, Unit, Unseen};
+use std::ops::Range;
 
-/// Share of the active sessions that must wait for the standby.
+/// Share of the active sessions that must wait for the standby, those in line behind them included.
 const HELD: f64 = 0.3;
-/// Seconds that a commit must wait.
-const LONG_S: f64 = 0.1;
+/// Sessions that must wait for it, on average.
+const SOME: f64 = 0.5;
+/// Share of the looks at waiting commits by which they must have waited long.
+const LASTING: f64 = 0.5;
 /// A hop takes most of the time from this share on.
 const MOST: f64 = 0.7;
 /// Seconds it must last, and seconds of another mind that do not end it.
@@ -27,75 +34,142 @@ const BRIDGE_S: usize = 2;
 const CRITICAL: f64 = 0.5;
 
 /// The findings of a window: at most one a server.
-pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Finding> {
+pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Symptom> {
     let mut names = primaries(scene.window);
     // A primary whose only synchronous standby is away has no row of one.
-    names
-        .extend(scene.window.meta.targets.iter().filter(|target| wants_sync(target)).map(|target| target.name.clone()));
+    let wanting = scene.window.meta.targets.iter().filter(|target| synchronous::wants(target));
+    names.extend(wanting.map(|target| target.name.clone()));
     names.sort();
     names.dedup();
-    names.iter().filter_map(|name| of_primary(scene, behinds, name)).collect()
+    let of = |server: String| of_primary(scene, behinds, &server).map(|finding| Symptom { server, finding });
+    names.into_iter().filter_map(of).collect()
 }
 
-fn wants_sync(target: &backwater_model::Target) -> bool {
-    target.settings.get("synchronous_standby_names").is_some_and(|names| !names.trim().is_empty())
+/// Whom the commits wait for.
+enum Awaited<'a> {
+    /// This standby, the first of those connected.
+    Standby(&'a Behind),
+    /// One that is not there.
+    Missing(Lack),
+    /// Which is not seen.
+    Unknown,
 }
 
 fn of_primary(scene: &Scene<'_>, behinds: &[Behind], name: &str) -> Option<Finding> {
-    let targets = [name.to_owned()];
-    let share = scene.grid.lane(|second| {
-        scene.share(&targets, &(second..second + 1), |sample| {
-            CommitWait::of(sample) == Some(CommitWait::SynchronousStandby)
-        })
-    });
-    let waiting = waiting(scene, name);
+    let waits = SyncWaits::of(scene, name);
     let commits = commits(scene, name);
-    let long = waiting
-        .smooth(2)
-        .with(&commits.smooth(2), |waiting, rate| if waiting >= 0.5 && waiting >= LONG_S * rate { 1.0 } else { 0.0 });
-    let flags = both(&share.smooth(1).flags(|share| share >= HELD), &long.flags(|flag| flag > 0.5));
-    let (range, seconds) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
-    let synchronous = |behind: &&Behind| {
-        let row = [("target", name), ("standby", behind.standby.name.as_str())];
-        let flag = scene.grid.gauge(scene.window.track(cat::PG_REPL_SYNC.name, &row));
-        behind.standby.primary.as_deref() == Some(name) && flag.mean(&range).is_some_and(|flag| flag >= 0.5)
+    let (range, seconds) = stretch(&waits, &commits)?;
+    let awaited = awaited(scene, behinds, name, &range);
+    let cause = match &awaited {
+        Awaited::Standby(behind) => hop(scene, behind, &range),
+        Awaited::Missing(_) => "standby-missing",
+        Awaited::Unknown => "standby-behind",
     };
-    let sync = behinds.iter().find(synchronous);
-    let cause = sync.map_or("standby-missing", |behind| hop(scene, behind, &range));
     let mut finding = draft("sync-standby-slow", cause, "pg.commit", scene.grid.span(&range));
-    let lost = share.mean(&range);
+    let lost = waits.share.mean(&range);
+    let behind = waits.behind.mean(&range).filter(|share| *share > 0.0);
     finding.foreground_lost = lost;
-    finding.severity = if lost.is_some_and(|share| share >= CRITICAL) { Severity::Critical } else { Severity::Warning };
+    let held = lost.unwrap_or_default() + behind.unwrap_or_default();
+    finding.severity = if held >= CRITICAL { Severity::Critical } else { Severity::Warning };
     finding.confidence = if commits.known() { Confidence::High } else { Confidence::Medium };
     let rate = commits.mean(&range);
-    let wait_s = waiting.mean(&range).zip(rate.filter(|rate| *rate > 0.0)).map(|(waiting, rate)| waiting / rate);
+    let each_s = waits.waiting.mean(&range).zip(rate.filter(|rate| *rate > 0.0)).map(|(waiting, rate)| waiting / rate);
+    let longest_s = waits.longest.max(&range).filter(|seconds| *seconds > 0.0);
     let mut figures = Figures::default();
     figures.add("sync_wait_ratio", lost, Unit::Ratio, "active sessions that wait for the synchronous standby");
-    figures.add("commit_wait_s", wait_s, Unit::Seconds, "wait of each commit, at least");
-    figures.add("commits_per_s", rate, Unit::PerSecond, "commits");
+    figures.add("row_wait_behind_ratio", behind, Unit::Ratio, "more that wait for rows, likely held by those");
+    figures.add("commit_wait_s", each_s, Unit::Seconds, "wait of each commit, at least");
+    figures.add("longest_wait_s", longest_s, Unit::Seconds, "longest wait of one commit that was seen, at least");
+    figures.add("commits_per_s", rate, Unit::PerSecond, "commits, read-only ones included");
     figures.add("waited_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
     finding.evidence = figures.list();
-    let each = wait_s.map(|wait| format!(", {} each at least", Unit::Seconds.show(wait))).unwrap_or_default();
-    finding.summary = match sync {
-        Some(behind) => format!(
-            "Commits on {name} wait for synchronous standby {} ({} of the active sessions{each}).",
-            behind.standby.name,
-            Unit::Ratio.show(lost.unwrap_or_default())
-        ),
-        None => format!(
-            "Commits on {name} wait for a synchronous standby, and none is connected ({} of the active sessions{each}).",
-            Unit::Ratio.show(lost.unwrap_or_default())
-        ),
+    finding.summary = summary(name, &awaited, lost, behind, (each_s, longest_s));
+    finding.unseen = unseen(scene, name, &awaited, behind.is_some());
+    let settings = target(scene.window, name);
+    finding.remedies = match awaited {
+        Awaited::Missing(_) => vec![remedy::of_missing(settings.as_ref())],
+        _ => remedy::of_sync(settings.as_ref()),
     };
-    let mut missing = Missing::default();
-    missing.unless(scene.window, sync.is_none_or(|behind| behind.standby.peer.is_some()), &unseen::STANDBY);
-    finding.unseen = missing.list();
-    finding.remedies = remedy::of_sync(target(scene.window, name).as_ref());
     Some(finding)
 }
 
+/// When commits waited long and held sessions up: the longest stretch, and all such seconds.
+fn stretch(waits: &SyncWaits, commits: &Lane) -> Option<(Range<usize>, usize)> {
+    let waiting = waits.waiting.smooth(2);
+    let by_rate = waiting.with(&commits.smooth(2), |waiting, rate| f64::from(u8::from(waiting >= LONG_S * rate)));
+    let by_looks = waits.lasting.smooth(2).map(|share| f64::from(u8::from(share >= LASTING)));
+    // Each of the two is a lower bound.
+    let long = |second| [&by_rate, &by_looks].iter().any(|lane| lane.get(second) == Some(1.0));
+    let some = waiting.0.iter().enumerate().map(|(second, count)| count.is_some_and(|c| c >= SOME) && long(second));
+    let held = waits.share.with(&waits.behind, |those, behind| those + behind).smooth(1).flags(|share| share >= HELD);
+    longest(&episodes(&both(&held, &some.collect::<Vec<_>>()), LEAST_S, BRIDGE_S))
+}
+
+fn awaited<'a>(scene: &Scene<'_>, behinds: &'a [Behind], name: &str, range: &Range<usize>) -> Awaited<'a> {
+    if let Some(lack) = synchronous::lack(scene, name, range) {
+        return Awaited::Missing(lack);
+    }
+    let is_synchronous = |behind: &&Behind| {
+        let row = standby_row(scene.window, &cat::PG_REPL_SYNC, name, &behind.standby.name);
+        let flag = scene.grid.gauge(row).mean(range);
+        behind.standby.primary.as_deref() == Some(name) && flag.is_some_and(|flag| flag >= 0.5)
+    };
+    behinds.iter().find(is_synchronous).map_or(Awaited::Unknown, Awaited::Standby)
+}
+
+/// One or two sentences. `each` is the mean wait of a commit and the longest of one, where known: lower bounds both.
+fn summary(
+    name: &str,
+    awaited: &Awaited<'_>,
+    lost: Option<f64>,
+    behind: Option<f64>,
+    each: (Option<f64>, Option<f64>),
+) -> String {
+    let whom = match awaited {
+        Awaited::Standby(behind) => format!("synchronous standby {}", behind.standby.name),
+        Awaited::Missing(Lack { connected: 0, .. }) => "a synchronous standby, and none is connected".to_owned(),
+        Awaited::Missing(Lack { connected, wanted }) => {
+            format!("synchronous standbys: {wanted} must answer, {connected} connected")
+        }
+        Awaited::Unknown => "a synchronous standby".to_owned(),
+    };
+    let wait = match each {
+        (mean_s, Some(one_s)) if mean_s.is_none_or(|mean_s| one_s > mean_s) => {
+            format!(", one commit for {} at least", Unit::Seconds.show(one_s))
+        }
+        (Some(mean_s), _) => format!(", {} each at least", Unit::Seconds.show(mean_s)),
+        _ => String::new(),
+    };
+    let lost = Unit::Ratio.show(lost.unwrap_or_default());
+    let mut text = format!("Commits on {name} wait for {whom} ({lost} of the active sessions{wait}).");
+    if let Some(share) = behind {
+        let share = Unit::Ratio.show(share);
+        text.push_str(&format!(" {share} more wait for rows, likely held by transactions that wait so."));
+    }
+    text
+}
+
+fn unseen(scene: &Scene<'_>, name: &str, awaited: &Awaited<'_>, behind: bool) -> Vec<Unseen> {
+    let seen = match awaited {
+        Awaited::Standby(behind) => behind.standby.peer.is_some(),
+        Awaited::Missing(_) => true,
+        Awaited::Unknown => synchronous::readable(scene, name),
+    };
+    let mut missing = Missing::default();
+    missing.unless(scene.window, seen, &unseen::STANDBY);
+    let mut list = missing.list();
+    list.extend(behind.then(|| Unseen {
+        what: "who holds the rows that sessions wait for".to_owned(),
+        why: "samples of sessions name no blocker, and leave out sessions idle in a transaction".to_owned(),
+        remedy: Some(
+            "SELECT pid, pg_blocking_pids(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'".to_owned(),
+        ),
+    }));
+    list
+}
+
 /// Which hop takes most of the time, by the server's own lag times: they are of the present while commits are acknowledged.
-fn hop(scene: &Scene<'_>, behind: &Behind, range: &std::ops::Range<usize>) -> &'static str {
+fn hop(scene: &Scene<'_>, behind: &Behind, range: &Range<usize>) -> &'static str {
     let lag = |def: &Def| {
         let primary = behind.standby.primary.as_deref()?;
         scene.grid.gauge(standby_row(scene.window, def, primary, &behind.standby.name)).median(range)
@@ -106,19 +180,6 @@ fn hop(scene: &Scene<'_>, behind: &Behind, range: &std::ops::Range<usize>) -> &'
         (Some(write), Some(flush)) if flush > 0.0 && flush - write >= MOST * flush => "standby-flush",
         _ => "standby-behind",
     }
-}
-
-/// Sessions waiting for a synchronous standby, on average over the looks of each second.
-fn waiting(scene: &Scene<'_>, name: &str) -> Lane {
-    let mut counts = vec![(0_u32, 0_u32, i64::MIN); scene.grid.count];
-    for sample in scene.window.samples().iter().filter(|sample| *sample.target == *name) {
-        let Some(count) = scene.grid.second(sample.at).and_then(|second| counts.get_mut(second)) else { continue };
-        count.0 += u32::from(CommitWait::of(sample) == Some(CommitWait::SynchronousStandby));
-        // All samples of one look bear the same moment.
-        count.1 += u32::from(sample.at.0 != count.2);
-        count.2 = sample.at.0;
-    }
-    Lane(counts.iter().map(|(those, looks, _)| (*looks > 0).then(|| f64::from(*those) / f64::from(*looks))).collect())
 }
 
 fn commits(scene: &Scene<'_>, name: &str) -> Lane {

@@ -1,6 +1,7 @@
 //! Recordings of lab runs on a real server, cut down to what the rules read, once a second: series by name and labels with
-//! `at=value@as_of` (`e1`: the source's second life), samples, log lines. PostgreSQL 15, two servers in network
-//! namespaces of their own, each on a loop device, on two processors; the load is the one of `lab run wal-lag`.
+//! `at=value@as_of` (`e1`: the source's second life), samples (with the ages of statement and transaction in milliseconds,
+//! where they matter), log lines. PostgreSQL 15, two servers in network namespaces of their own, each on a loop device, on two
+//! processors; the load is the one of `lab run wal-lag`, and of `lab blind` where a synchronous standby is stopped.
 
 use super::Readings;
 use backwater_model::catalogue as cat;
@@ -57,7 +58,9 @@ fn series(readings: &mut Readings, named: &str, points: &str) {
 
 fn sample(line: &str) -> Sample {
     let words: Vec<&str> = line.split(' ').collect();
+    let (words, ages) = words.split_at(9);
     let [at, target, pid, what, state, kind, event, function, kernel] = words[..] else { panic!("{line}") };
+    let age = |place: usize| ages.get(place).map(|age| age.parse().unwrap());
     let known = |word: &str| (word != "-").then(|| word.replace('_', " ").as_str().into());
     let name = |word: &str| (word != "-").then(|| word.into());
     Sample {
@@ -70,6 +73,8 @@ fn sample(line: &str) -> Sample {
         wait_event: name(event),
         kernel_wait: name(function),
         kernel_state: kernel.chars().next().filter(|state| *state != '-'),
+        query_age_ms: age(0),
+        xact_age_ms: age(1),
         ..Sample::default()
     }
 }

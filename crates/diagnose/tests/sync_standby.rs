@@ -1,0 +1,246 @@
+//! Commits that wait for a synchronous standby, and who waits behind them: a run of a real server, and planted windows of which
+//! most must be silent, or must not name the standby.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use backwater_diagnose::{Options, diagnose};
+use backwater_model::{Finding, Meta, Sample, Severity, Target, Window, catalogue as cat};
+use common::wal_plant::{MIB, Replay, START_S, WalPlant};
+use common::{Readings, recorded, session};
+
+const STOPPED: &str = include_str!("runs/wal/sync-standby-stopped.txt");
+/// When standbys go away, and when whatever else is planted begins.
+const FROM_S: f64 = 10.0;
+
+const SYNC: Option<(&str, &str)> = Some(("IPC", "SyncRep"));
+const HEAD: Option<(&str, &str)> = Some(("Lock", "transactionid"));
+const LINE: Option<(&str, &str)> = Some(("Lock", "tuple"));
+
+/// A client at one look: what it waits for, and the age of its statement and transaction in seconds.
+type Client = (Option<(&'static str, &'static str)>, f64);
+
+fn found(window: &Window) -> Vec<Finding> {
+    diagnose(window, &Options::default())
+}
+
+fn names(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(|finding| format!("{} {}", finding.rule, finding.cause)).collect()
+}
+
+fn of<'a>(findings: &'a [Finding], rule: &str) -> &'a Finding {
+    findings.iter().find(|finding| finding.rule == rule).unwrap_or_else(|| panic!("{rule}: {:?}", names(findings)))
+}
+
+/// The plant's readings with other clients from [`FROM_S`] on, of whom `look` tells at each look, by seconds since then.
+fn readings(plant: &WalPlant, look: impl Fn(f64) -> Vec<Client>) -> Readings {
+    let mut readings = plant.readings();
+    readings.samples.retain(|sample| sample.backend_type.as_deref() != Some("client backend"));
+    for tick in 0..(plant.seconds / 0.2) as i64 {
+        let now = (tick * 10) as f64 * 0.02;
+        let clients = if now >= FROM_S { look(now - FROM_S) } else { Vec::new() };
+        for (pid, (wait, age_s)) in (40..).zip(clients) {
+            let age_ms = Some((age_s * 1e3) as i64);
+            let sample = session(START_S + now, pid, "active", wait, None);
+            let ages = Sample { query_age_ms: age_ms, xact_age_ms: age_ms, ..sample };
+            readings.samples.push(Sample { target: "primary".into(), ..ages });
+        }
+    }
+    readings
+}
+
+/// Heartbeats of a server, each second, of which none is answered from [`FROM_S`] on.
+fn miss_heartbeats(readings: &mut Readings, server: &str) {
+    readings.forget("pg.heartbeat.");
+    let own = [("target", server)];
+    let (mut answered, mut missed) = (0.0, 0.0);
+    for second in 0..40 {
+        let (at, late) = (START_S + f64::from(second), f64::from(second) > FROM_S);
+        *if late { &mut missed } else { &mut answered } += 1.0;
+        readings.put(&cat::PG_HEARTBEATS, &own, at, answered);
+        readings.put(&cat::PG_HEARTBEATS_MISSED, &own, at, missed);
+        if !late {
+            readings.put(&cat::PG_HEARTBEAT, &own, at, 4_000.0);
+        }
+    }
+}
+
+fn meta(plant: &WalPlant, synchronous: &str) -> Meta {
+    let mut meta = plant.meta();
+    meta.targets[0].settings.insert("synchronous_standby_names".to_owned(), synchronous.to_owned());
+    meta
+}
+
+fn judged(plant: &WalPlant, synchronous: &str, readings: Readings) -> Vec<Finding> {
+    found(&readings.window(meta(plant, synchronous), START_S, START_S + plant.seconds))
+}
+
+/// Two commits wait for the standby, two sessions for those, five in line after them.
+fn stuck(since_s: f64) -> Vec<Client> {
+    let age_s = since_s + 0.1;
+    [[(SYNC, age_s); 2].as_slice(), &[(HEAD, age_s); 2], &[(LINE, age_s); 5]].concat()
+}
+
+fn gone() -> WalPlant {
+    WalPlant { synchronous: true, away: Some((FROM_S, 1e9)), ..WalPlant::default() }
+}
+
+#[test]
+fn a_stopped_synchronous_standby_of_a_real_server_is_told_first() {
+    for keep in [|_: &str| true, |word: &str| !word.contains("localhost:5433") && !word.contains("dev=7:1")] {
+        let findings = found(&recorded::window(STOPPED, keep));
+        let expected = ["standby-gone disconnected", "sync-standby-slow standby-missing", "heartbeat-at-risk missed"];
+        assert_eq!(names(&findings), expected);
+        let severities: Vec<Severity> = findings.iter().map(|finding| finding.severity).collect();
+        assert_eq!(severities, [Severity::Critical, Severity::Warning, Severity::Warning]);
+        assert!(findings[0].summary.contains("Commits need its answer"), "{}", findings[0].summary);
+        assert_eq!(findings[0].victims, ["pg.commit", "pg.heartbeat"]);
+        let slow = &findings[1];
+        let figure = |name: &str| slow.figure(name).unwrap();
+        // Two of nine wait for the standby. Commits are the probe's own, twenty a second.
+        assert!((figure("sync_wait_ratio") - 2.0 / 9.0).abs() < 0.01 && figure("commits_per_s") > 15.0, "{slow:?}");
+        assert!((figure("row_wait_behind_ratio") - 7.0 / 9.0).abs() < 0.02 && figure("longest_wait_s") > 22.0);
+        assert!(slow.summary.contains("none is connected") && slow.summary.contains("likely"), "{}", slow.summary);
+        assert!(slow.foreground_lost.unwrap() < 0.25, "only what the samples show is lost to it");
+        assert!(slow.unseen.iter().any(|unseen| unseen.why.contains("no blocker")), "{:?}", slow.unseen);
+        assert!(findings[2].summary.starts_with("24 of 28 "), "{}", findings[2].summary);
+        assert!(findings.iter().skip(1).all(|finding| finding.summary.contains("likely standby-gone")));
+    }
+}
+
+#[test]
+fn what_lets_commits_go_is_offered_beside_the_cause() {
+    let findings = found(&recorded::window(STOPPED, |_| true));
+    for finding in &findings[..2] {
+        let lines = finding.remedies.iter().flat_map(|remedy| remedy.runtime.iter().zip(&remedy.undo));
+        let both = ("ALTER SYSTEM SET synchronous_standby_names = '';", "synchronous_standby_names = 'standby';");
+        let mut lines = lines.filter(|(line, undo)| *line == both.0 && undo.ends_with(both.1));
+        assert!(lines.next().is_some(), "{:?}", finding.remedies);
+    }
+}
+
+#[test]
+fn sessions_in_line_behind_commits_that_wait_are_counted() {
+    let mut planted = readings(&gone(), stuck);
+    miss_heartbeats(&mut planted, "primary");
+    let findings = judged(&gone(), "*", planted);
+    let expected = ["standby-gone disconnected", "sync-standby-slow standby-missing", "heartbeat-at-risk missed"];
+    assert_eq!(names(&findings), expected);
+    assert_eq!((findings[0].severity, findings[1].severity), (Severity::Critical, Severity::Warning));
+    assert!((findings[1].figure("row_wait_behind_ratio").unwrap() - 7.0 / 9.0).abs() < 0.05);
+}
+
+#[test]
+fn without_lines_no_more_is_claimed_than_commits_that_wait() {
+    let findings = judged(&gone(), "*", readings(&gone(), |since_s| vec![(SYNC, since_s + 0.1); 4]));
+    let slow = of(&findings, "sync-standby-slow");
+    assert_eq!((slow.cause.as_str(), slow.figure("row_wait_behind_ratio")), ("standby-missing", None));
+    assert!(!slow.summary.contains("rows") && slow.unseen.is_empty(), "{slow:?}");
+}
+
+#[test]
+fn row_locks_by_themselves_are_silent() {
+    // One works, one waits for it, others stand in line: for as long as can be.
+    let contended = |since_s: f64| {
+        let mut clients = vec![(None, 0.01), (HEAD, since_s + 0.1)];
+        clients.resize(12, (LINE, since_s + 0.1));
+        clients
+    };
+    for (synchronous, setting) in [(false, ""), (false, "*"), (true, "*")] {
+        let plant = WalPlant { synchronous, ..WalPlant::default() };
+        assert_eq!(names(&judged(&plant, setting, readings(&plant, contended))), Vec::<String>::new(), "{setting:?}");
+    }
+    // An asynchronous standby that goes away meanwhile is told, and not blamed.
+    let plant = WalPlant { synchronous: false, ..gone() };
+    let findings = judged(&plant, "", readings(&plant, contended));
+    assert_eq!(names(&findings), ["standby-gone disconnected"]);
+    assert!(findings[0].victims.is_empty() && !findings[0].summary.contains("Commits"), "{findings:?}");
+}
+
+#[test]
+fn a_hot_row_with_a_standby_that_keeps_up_is_silent() {
+    // Whenever one looks another commit waits for the standby, for a few milliseconds; the line behind it is long.
+    let busy = |since_s: f64| {
+        let mut clients = vec![(SYNC, 0.008), (HEAD, 0.06)];
+        clients.resize(12, (LINE, since_s.min(0.3)));
+        clients
+    };
+    let plant = WalPlant { synchronous: true, ..WalPlant::default() };
+    assert_eq!(names(&judged(&plant, "*", readings(&plant, busy))), Vec::<String>::new());
+}
+
+#[test]
+fn lines_behind_something_else_are_not_laid_on_the_standby() {
+    // A session that is not seen (idle in a transaction) holds a row for long, while one commit in a while waits 0.4 s.
+    let elsewhere = |since_s: f64| {
+        let mut clients = vec![(SYNC, since_s % 0.4 + 0.01), (HEAD, since_s + 0.1)];
+        clients.resize(12, (LINE, since_s + 0.1));
+        clients
+    };
+    let plant = WalPlant { synchronous: true, ..WalPlant::default() };
+    assert_eq!(names(&judged(&plant, "*", readings(&plant, elsewhere))), Vec::<String>::new());
+}
+
+/// A second standby, of a run in which nothing is away.
+fn with_second(setting: &str) -> Vec<Finding> {
+    let mut planted = readings(&gone(), stuck);
+    let second = WalPlant { synchronous: true, seed: 5, ..WalPlant::default() };
+    planted.adopt(second.readings(), "b", 777);
+    judged(&gone(), setting, planted)
+}
+
+#[test]
+fn as_many_must_be_connected_as_must_answer() {
+    let two = with_second("ANY 2 (walreceiver, b)");
+    assert_eq!(names(&two)[..2], ["standby-gone disconnected", "sync-standby-slow standby-missing"]);
+    assert!(two[1].summary.contains("2 must answer, 1 connected"), "{}", two[1].summary);
+    // The other answers for both: whatever commits wait for, it is not the one that is away.
+    let one = with_second("ANY 1 (walreceiver, b)");
+    let (slow, away) = (of(&one, "sync-standby-slow"), of(&one, "standby-gone"));
+    assert!(slow.cause != "standby-missing" && !slow.summary.contains("standby-gone"), "{}", slow.summary);
+    assert!(away.victims.is_empty() && !away.summary.contains("Commits"), "{}", away.summary);
+}
+
+#[test]
+fn that_none_is_connected_is_not_said_where_standbys_cannot_be_read() {
+    let mut planted = readings(&gone(), stuck);
+    planted.forget("pg.replication.");
+    planted.samples.retain(|sample| sample.backend_type.as_deref() == Some("client backend"));
+    let findings = judged(&gone(), "*", planted);
+    let slow = of(&findings, "sync-standby-slow");
+    assert_eq!(slow.cause, "standby-behind");
+    assert!(!slow.summary.contains("connected"), "{}", slow.summary);
+    assert!(slow.unseen.iter().any(|unseen| unseen.what.contains("standby")), "{:?}", slow.unseen);
+}
+
+#[test]
+fn heartbeats_are_not_laid_on_a_standby_that_commits_do_without() {
+    let plants = [
+        WalPlant { away: Some((FROM_S, 1e9)), ..WalPlant::default() },
+        WalPlant { replay: Replay::Paused, ..WalPlant::default() },
+        WalPlant { link: Some(3.0 * MIB), ..WalPlant::default() },
+    ];
+    for plant in plants {
+        let mut planted = plant.readings();
+        miss_heartbeats(&mut planted, "primary");
+        let findings = judged(&plant, "", planted);
+        let heartbeat = of(&findings, "heartbeat-at-risk");
+        assert!(findings.len() >= 2 && heartbeat.severity == Severity::Critical, "{:?}", names(&findings));
+        assert!(!heartbeat.summary.contains("reason"), "{}", heartbeat.summary);
+    }
+}
+
+#[test]
+fn heartbeats_are_laid_on_their_own_server() {
+    let plant = WalPlant { primary_cap: Some(2.0 * MIB), wal_on_capped: false, ..WalPlant::default() };
+    for (server, first) in [("primary", "io-capped"), ("other", "heartbeat-at-risk")] {
+        let mut planted = plant.readings();
+        miss_heartbeats(&mut planted, server);
+        let mut meta = meta(&plant, "");
+        meta.targets.push(Target { name: "other".into(), kind: "postgres".into(), ..Target::default() });
+        let findings = found(&planted.window(meta, START_S, START_S + plant.seconds));
+        assert_eq!(findings[0].rule, first, "{:?}", names(&findings));
+        let heartbeat = of(&findings, "heartbeat-at-risk");
+        assert_eq!(heartbeat.summary.contains("io-capped"), server == "primary", "{}", heartbeat.summary);
+    }
+}
