@@ -302,11 +302,12 @@ impl Live {
 }
 
 /// The views of this version that this role may read, in two looks of a second: what is asked in one go wakes server and
-/// probe once.
+/// probe once. Never in the first look: what a look at sessions takes of the server's memory must lie below what the views'
+/// plans keep there, or the C library hands it back to the kernel and asks for it anew at every look.
 fn views_of(major: i32, all_stats: bool, start: Moment) -> Vec<Entry<Arc<View>>> {
     let views = views::views(major).into_iter().filter(|view| all_stats || !view.needs_stats).enumerate();
     let entry = |(place, view): (usize, View)| {
-        let (first, period) = (Span::from_millis(place as i64 % 2 * 500), Span::from_millis(view.period_ms));
+        let (first, period) = (Span::from_millis(500 + place as i64 % 2 * 500), Span::from_millis(view.period_ms));
         Entry::new(Arc::new(view), start, first, period)
     };
     views.map(entry).collect()
