@@ -3,6 +3,7 @@
 //! A server with short connections would make a new set of series a second, so a client's session counts only once it
 //! has been seen for a few looks, and only so many at once and in all.
 
+use super::file::KernelFile;
 use super::task::{Stat, children, directory, effective_user, parse_stat};
 use super::text::pairs;
 use super::title::{CLIENT, backend_type};
@@ -10,6 +11,7 @@ use super::{Roots, SOURCE, Server, Watch, file};
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::Epoch;
 use backwater_model::catalogue::{self, Def};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +27,10 @@ const LOOKS_BEFORE_READING: u32 = 3;
 const LOOKS_PER_CLIENT_READING: u32 = 2;
 /// The user a process runs as changes rarely: it is read at every so many looks.
 const LOOKS_PER_USER_READING: u32 = 60;
+
+/// Processes whose files are kept open between looks, two for each: opening is most of what a reading costs, and a process
+/// may have a thousand files open by default.
+const MOST_KEPT_OPEN: usize = 200;
 
 /// Lines of `/proc/PID/io`.
 const COUNTERS: [(&str, &Def); 5] = [
@@ -46,6 +52,8 @@ pub(super) struct Processes {
     delays: bool,
     known: HashMap<i32, Known>,
     admitted: usize,
+    /// Of how many processes files are kept open.
+    kept_open: usize,
 }
 
 /// A process that was seen before.
@@ -57,6 +65,14 @@ struct Known {
     admitted: bool,
     /// Looks until the user is read.
     until_user: u32,
+    files: Option<Files>,
+}
+
+/// What is read of a process, kept open.
+#[derive(Debug)]
+struct Files {
+    stat: KernelFile,
+    io: KernelFile,
 }
 
 impl Processes {
@@ -69,6 +85,7 @@ impl Processes {
             delays: false,
             known: HashMap::new(),
             admitted: 0,
+            kept_open: 0,
         }
     }
 
@@ -81,14 +98,35 @@ impl Processes {
                 sessions += 1;
                 continue;
             }
-            let text = file::record(&directory(&self.roots, pid).join("stat")).ok();
-            let Some(stat) = text.as_deref().and_then(parse_stat) else { continue };
+            let Some(stat) = self.stat(pid) else { continue };
             present.insert(pid);
             let Some(what) = self.recognise(pid, stat, server) else { continue };
             if what == CLIENT && !self.admit(sink, pid, &mut sessions, server) {
                 continue;
             }
             self.read_process(sink, server, pid, &what, stat);
+        }
+    }
+
+    fn stat(&mut self, pid: i32) -> Option<Stat> {
+        match self.known.get_mut(&pid).and_then(|known| known.files.as_mut()) {
+            Some(files) => parse_stat(&files.stat.read().ok()?),
+            None => parse_stat(&file::record(&directory(&self.roots, pid).join("stat")).ok()?),
+        }
+    }
+
+    /// The text of a process that is read again and again.
+    fn io(&mut self, pid: i32) -> Result<Cow<'_, str>, ProbeError> {
+        let directory = directory(&self.roots, pid);
+        let Some(known) = self.known.get_mut(&pid) else { return file::record(&directory.join("io")).map(Cow::Owned) };
+        if known.files.is_none() && self.kept_open < MOST_KEPT_OPEN {
+            let short = |name| KernelFile::short(directory.join(name));
+            known.files = Some(Files { stat: short("stat"), io: short("io") });
+            self.kept_open += 1;
+        }
+        match &mut known.files {
+            Some(files) => files.io.read(),
+            None => file::record(&directory.join("io")).map(Cow::Owned),
         }
     }
 
@@ -105,10 +143,18 @@ impl Processes {
 
     /// What the process is; none while that cannot be told.
     fn recognise(&mut self, pid: i32, stat: Stat, server: &Server) -> Option<String> {
-        let fresh = || Known { start_ticks: stat.start_ticks, what: None, looks: 0, admitted: false, until_user: 0 };
+        let fresh = || Known {
+            start_ticks: stat.start_ticks,
+            what: None,
+            looks: 0,
+            admitted: false,
+            until_user: 0,
+            files: None,
+        };
         let known = self.known.entry(pid).or_insert_with(fresh);
         if known.start_ticks != stat.start_ticks {
-            *known = fresh();
+            let files = known.files.take();
+            *known = Known { files, ..fresh() };
         }
         known.looks = known.looks.saturating_add(1);
         if known.what.is_none() {
@@ -150,7 +196,7 @@ impl Processes {
         if let Some(uid) = self.user_if_due(pid) {
             sink.put(&catalogue::PROC_UID, &labels, epoch, f64::from(uid));
         }
-        match file::record(&directory(&self.roots, pid).join("io")) {
+        match self.io(pid) {
             Ok(text) => {
                 for (def, value) in counters(&text) {
                     sink.put(def, &labels, epoch, value);
@@ -212,6 +258,7 @@ impl Probe for Processes {
             self.read_server(sink, &server, &mut present);
         }
         self.known.retain(|pid, _| present.contains(pid));
+        self.kept_open = self.known.values().filter(|known| known.files.is_some()).count();
         Ok(())
     }
 }
