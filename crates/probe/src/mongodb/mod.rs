@@ -11,3 +11,4 @@ mod table_engine;
 mod table_host;
 
 pub use flight::{Flight, Windows};
+pub use table_engine::{wired_tiger_descriptions, wired_tiger_series};

@@ -2,12 +2,36 @@
 //! moved one to another section, both places are given.
 
 use super::table::{Reading, Row, row};
-use backwater_model::catalogue as cat;
+use backwater_model::catalogue::{self as cat, Def};
+
+/// Where a server has the engine's statistics.
+const IN_SERVER: &str = "serverStatus.wiredTiger.";
 
 macro_rules! wt {
     ($def:ident, $($place:literal),+) => {
         row(&cat::$def, &[$(concat!("serverStatus.wiredTiger.", $place)),+])
     };
+}
+
+/// A statistic as the engine itself describes it, `category: name`, of its path in a server's answer.
+fn description(path: &str) -> Option<String> {
+    let (category, name) = path.strip_prefix(IN_SERVER)?.split_once('.')?;
+    Some(format!("{category}: {name}"))
+}
+
+/// Descriptions of every statistic that a series is made of, for a program that reads them from the engine without a server.
+pub fn wired_tiger_descriptions() -> Vec<String> {
+    ENGINE.iter().flat_map(|row| row.paths).filter_map(|path| description(path)).collect()
+}
+
+/// The series that the engine's statistics make, which have no label but the target, from their values by description: the
+/// same as a server's, so that one set of rules reads both.
+pub fn wired_tiger_series(value_of: impl Fn(&str) -> Option<f64>) -> Vec<(&'static Def, f64)> {
+    let value = |row: &Row| {
+        let raw = row.paths.iter().find_map(|path| value_of(&description(path)?))?;
+        Some((row.def, row.reading.read(raw)?))
+    };
+    ENGINE.iter().filter_map(value).collect()
 }
 
 /// The cache, eviction, checkpoints, history, journal.
@@ -68,3 +92,31 @@ pub(super) const ENGINE: &[Row] = &[
     wt!(WT_FSYNCS, "connection.total fsync I/Os"),
     wt!(WT_WRITES, "connection.total write I/Os"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_statistic_has_the_engines_description_and_no_series_is_told_twice() {
+        let descriptions = wired_tiger_descriptions();
+        assert_eq!(descriptions.len(), ENGINE.iter().map(|row| row.paths.len()).sum::<usize>());
+        assert!(descriptions.iter().any(|text| text == "cache: tracked dirty bytes in the cache"));
+        let names: HashSet<_> = ENGINE.iter().map(|row| row.def.name).collect();
+        assert_eq!(names.len(), ENGINE.len());
+        assert!(ENGINE.iter().all(|row| row.label.is_none() && row.def.labels == ["target"]));
+    }
+
+    #[test]
+    fn the_newest_place_goes_before_older_ones() {
+        let evicted =
+            ["cache: page evict attempts by application threads", "cache: pages evicted by application threads"];
+        let both = |name: &str| evicted.iter().position(|known| *known == name).map(|place| place as f64 + 5.0);
+        assert_eq!(wired_tiger_series(both), [(&cat::WT_APP_EVICTED, 5.0)]);
+        let old = |name: &str| (name == evicted[1]).then_some(9.0);
+        assert_eq!(wired_tiger_series(old), [(&cat::WT_APP_EVICTED, 9.0)]);
+        let running = |name: &str| (name == "checkpoint: progress state").then_some(4.0);
+        assert_eq!(wired_tiger_series(running), [(&cat::WT_CHECKPOINT_RUNNING, 1.0)]);
+    }
+}

@@ -1,15 +1,22 @@
 //! Loads on the WiredTiger engine: what the driver is asked for, and what its answer comes to.
 
 mod readings;
-mod series;
 
 pub(crate) use readings::{EngineProbe, Readings};
 
 use super::{Driven, Latencies, LoadResult};
 use crate::scenario::{EnginePart, LoadPart};
+use backwater_probe::mongodb::wired_tiger_descriptions;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// Time of application threads in eviction, the newest description first.
+const EVICTING: &[&str] =
+    &["cache: application thread time evicting (usecs)", "thread-yield: application thread time evicting (usecs)"];
+/// Pages that application threads evicted.
+const EVICTED: &[&str] =
+    &["cache: page evict attempts by application threads", "cache: pages evicted by application threads"];
 
 /// What puts documents into the database before the load; none where it begins empty.
 pub(crate) fn fill(part: &EnginePart) -> Option<Value> {
@@ -38,7 +45,7 @@ pub(crate) fn run(part: &LoadPart, seconds: f64) -> Value {
         "hold_snapshot": engine.hold_snapshot,
         "read_share": engine.read_share,
         "ttl_period_s": engine.ttl_period_s,
-        "statistics": series::descriptions(),
+        "statistics": wired_tiger_descriptions(),
     })
 }
 
@@ -89,8 +96,8 @@ fn figures(told: &Value, result: &LoadResult) -> BTreeMap<String, f64> {
         ("commit_latency_mean_ms", told["commit"]["mean_ms"].as_f64()),
         ("commit_latency_p99_ms", told["commit"]["p99_ms"].as_f64()),
         ("commit_latency_max_ms", told["commit"]["max_ms"].as_f64()),
-        ("app_evict_share", grown(series::EVICTING).zip(busy_us).map(|(evicting, busy)| evicting / busy)),
-        ("app_evictions", grown(series::EVICTED)),
+        ("app_evict_share", grown(EVICTING).zip(busy_us).map(|(evicting, busy)| evicting / busy)),
+        ("app_evictions", grown(EVICTED)),
         ("conflicts", told["conflicts"].as_f64()),
         ("ttl_deleted", told["deleted"].as_f64().filter(|deleted| *deleted > 0.0)),
         ("threads_made", told["threads_made"].as_f64()),

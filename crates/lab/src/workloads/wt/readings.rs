@@ -1,9 +1,9 @@
 //! What the driver tells while a load runs, kept for the probes that bring it into the recording.
 
-use super::series;
 use crate::servers::wiredtiger::EngineEvents;
 use crate::workloads::Counters;
 use backwater_model::{Epoch, Event, EventKind, Moment};
+use backwater_probe::mongodb::wired_tiger_series;
 use backwater_probe::{Probe, ProbeError, Sink};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -112,7 +112,7 @@ impl Probe for EngineProbe {
                 sink.event(Event::new(sink.at, &self.target, EventKind::Gap, message, &fields));
                 continue;
             }
-            for (def, value) in series::of(|name| reading["values"][name].as_f64()) {
+            for (def, value) in wired_tiger_series(|name| reading["values"][name].as_f64()) {
                 sink.put(def, &[("target", &self.target)], epoch, value);
             }
         }
