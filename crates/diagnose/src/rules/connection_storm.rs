@@ -1,6 +1,7 @@
 //! connection-storm: connections are opened and thrown away by the hundred, and each costs the server a thread.
 
-use super::wt_evidence::{Engine, draft, engines, flags_of, gauge, rate};
+use super::draft::draft;
+use super::wt_evidence::{Engine, engines, flags_of, gauge, rate};
 use crate::figures::Figures;
 use crate::grid::{both, episodes, longest};
 use crate::scene::Scene;

@@ -3,7 +3,8 @@
 //! MongoDB 4.2 and later; `flow_control.cpp`: engaged while the majority's commit point lags by half of the target lag
 //! or more, 5 s by default.
 
-use super::wt_evidence::{Engine, draft, engines, gauge, rate};
+use super::draft::draft;
+use super::wt_evidence::{Engine, engines, gauge, rate};
 use crate::figures::Figures;
 use crate::grid::{Lane, episodes, longest};
 use crate::scene::Scene;

@@ -3,8 +3,9 @@
 //! With majority read concern the engine may not forget what a majority has not yet confirmed; a slow member therefore
 //! fills the primary's cache. From 4.4 on, old versions go to the history store on disk instead, and it grows.
 
+use super::draft::draft;
 use super::flow_control::majority_lag;
-use super::wt_evidence::{Engine, draft, engines, gauge, rate};
+use super::wt_evidence::{Engine, engines, gauge, rate};
 use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, longest};
 use crate::scene::Scene;

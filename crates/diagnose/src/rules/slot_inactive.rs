@@ -4,7 +4,7 @@
 
 use super::draft::draft;
 use crate::figures::Figures;
-use crate::remedy::replication as remedy;
+use crate::remedy::retention as remedy;
 use crate::replication::{Holder, Retention, retention};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};

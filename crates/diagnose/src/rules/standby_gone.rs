@@ -5,7 +5,7 @@
 use super::draft::draft;
 use super::wal_evidence::Behind;
 use crate::figures::Figures;
-use crate::remedy::replication as remedy;
+use crate::remedy::retention as remedy;
 use crate::replication::{Standby, retention, seconds, standby_row, synchronous, target};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};

@@ -1,6 +1,7 @@
 //! tickets-exhausted: every ticket into the engine is taken, and operations wait for one.
 
-use super::wt_evidence::{Engine, draft, engines, gauge, share};
+use super::draft::draft;
+use super::wt_evidence::{Engine, engines, gauge, share};
 use crate::figures::Figures;
 use crate::grid::{both, episodes, longest};
 use crate::scene::Scene;

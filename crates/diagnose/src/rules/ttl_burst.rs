@@ -1,6 +1,7 @@
 //! ttl-burst: documents that expire at the same time are deleted at the same time, beside the day's own writes.
 
-use super::wt_evidence::{Engine, contrast, draft, engines, flags_of, rate};
+use super::draft::draft;
+use super::wt_evidence::{Engine, contrast, engines, flags_of, rate};
 use crate::figures::Figures;
 use crate::grid::{Lane, episodes, longest};
 use crate::scene::Scene;

@@ -4,7 +4,7 @@
 use super::draft::draft;
 use super::wal_evidence::Behind;
 use crate::figures::Figures;
-use crate::remedy::replication as remedy;
+use crate::remedy::retention as remedy;
 use crate::replication::{Retention, retention, standby_row};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};

@@ -1,7 +1,8 @@
 //! checkpoint-burst, cause engine-burst: writes dip, or take longer, while WiredTiger's checkpoints run, because what a
 //! checkpoint brings at once stands in the device before the journal.
 
-use super::wt_evidence::{Contrast, Engine, draft, engines, flags_of};
+use super::draft::draft;
+use super::wt_evidence::{Contrast, Engine, engines, flags_of};
 use crate::figures::Figures;
 use crate::grid::episodes;
 use crate::scene::Scene;

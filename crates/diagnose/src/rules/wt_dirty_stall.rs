@@ -3,7 +3,8 @@
 //! The engine's own test is `bytes_dirty > dirty_trigger% × bytes_max` (WiredTiger `evict_inline.h`); likewise for bytes
 //! of updates and for the whole cache.
 
-use super::wt_evidence::{Engine, Limits, draft, engines, flags_of, share};
+use super::draft::draft;
+use super::wt_evidence::{Engine, Limits, engines, flags_of, share};
 use crate::figures::Figures;
 use crate::grid::{both, episodes, longest};
 use crate::scene::Scene;

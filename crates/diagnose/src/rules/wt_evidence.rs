@@ -4,7 +4,7 @@ use crate::device::DeviceView;
 use crate::grid::Lane;
 use crate::scene::Scene;
 use backwater_model::catalogue::{self as cat, Def};
-use backwater_model::{Confidence, Finding, Moment, Severity, Target};
+use backwater_model::{Finding, Target};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -165,26 +165,6 @@ pub(super) fn share(part: &Lane, whole: &Lane) -> Lane {
 /// Seconds as flags.
 pub(super) fn flags_of(ranges: &[Range<usize>], count: usize) -> Vec<bool> {
     (0..count).map(|second| ranges.iter().any(|range| range.contains(&second))).collect()
-}
-
-/// A finding to be filled in.
-pub(super) fn draft(rule: &str, cause: &str, queue: String, span: (Moment, Moment)) -> Finding {
-    Finding {
-        rule: rule.to_owned(),
-        cause: cause.to_owned(),
-        severity: Severity::Warning,
-        queue,
-        from: span.0,
-        to: span.1,
-        foreground_lost: None,
-        summary: String::new(),
-        evidence: Vec::new(),
-        ruled_out: Vec::new(),
-        unseen: Vec::new(),
-        confidence: Confidence::Medium,
-        victims: Vec::new(),
-        remedies: Vec::new(),
-    }
 }
 
 /// Where eviction begins, and where application threads must help, as shares of the cache. Defaults are those of every
