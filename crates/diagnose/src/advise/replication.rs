@@ -8,7 +8,7 @@ use crate::caps::{self, Cap, CapOwner};
 use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::Lane;
-use crate::remedy::replication as remedy;
+use crate::remedy::{replication as remedy, retention};
 use crate::replication::{Standby, free_bytes, keep_bytes, known, links, owners, setting_bytes, standbys, target};
 use crate::scene::Scene;
 use backwater_model::{Figure, Remedy, Target, Unit, Window, catalogue as cat};
@@ -229,15 +229,15 @@ fn retention(scene: &Scene<'_>, seen: &Measured<'_>, options: &SurviveOptions, a
     let has_slot = scene.window.track(cat::PG_SLOT_RESTART.name, &labels).is_some();
     let old = seen.settings.as_ref().and_then(|known| known.version_num).is_some_and(|version| version < 130_000);
     if fits && !has_slot && keep_bytes(seen.settings.as_ref()).is_none_or(|kept| kept < bytes) {
-        advice.remedies.push(remedy::keep(seen.settings.as_ref(), bytes, predicted(bytes)));
+        advice.remedies.push(retention::keep(seen.settings.as_ref(), bytes, predicted(bytes)));
     }
     if !has_slot {
-        advice.remedies.push(remedy::new_slot(&seen.standby.name));
+        advice.remedies.push(retention::new_slot(&seen.standby.name));
     }
     // 12 has no limit for slots: a size alone is safe there.
     if !old && setting_bytes(seen.settings.as_ref(), "max_slot_wal_keep_size").is_none_or(|most| most < bytes) {
         let most = free.map_or(bytes, |free| bytes.min(OF_FREE * free));
-        advice.remedies.push(remedy::slot_cap(seen.settings.as_ref(), most, predicted(most)));
+        advice.remedies.push(retention::slot_cap(seen.settings.as_ref(), most, predicted(most)));
     }
 }
 
@@ -247,9 +247,9 @@ fn archive(seen: &Measured<'_>) -> Vec<Remedy> {
         seen.settings.as_ref().and_then(|known| known.settings.get("archive_mode")).is_none_or(|mode| mode == "off");
     let mut list = Vec::new();
     if off {
-        list.push(remedy::archive(seen.settings.as_ref(), seen.mean));
+        list.push(retention::archive(seen.settings.as_ref(), seen.mean));
     }
-    list.push(remedy::restore(&seen.standby.name));
+    list.push(retention::restore(&seen.standby.name));
     list
 }
 

@@ -5,3 +5,4 @@ pub(crate) mod commit;
 pub(crate) mod dirty;
 pub(crate) mod iops;
 pub(crate) mod replication;
+pub(crate) mod retention;
