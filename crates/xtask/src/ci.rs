@@ -17,6 +17,9 @@ const TOOLS: &[(&str, &str)] = &[
     ("npm", "npm"),
     ("chromium", "chromium"),
     (driver::HEADER, "libwiredtiger-dev"),
+    // A server for the tests that take the one that is installed, and its clients.
+    ("initdb", "postgresql"),
+    ("psql", "postgresql-client"),
 ];
 
 pub(crate) fn all() -> anyhow::Result<()> {
