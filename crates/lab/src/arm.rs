@@ -5,6 +5,7 @@ use crate::metrics::{self, Metrics, Phases, Seen};
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
 use crate::scenario::{Arm, LoadPart, Scenario};
+use crate::watching::Watching;
 use crate::workloads::{Driven, LoadResult};
 use crate::{LabError, load};
 use backwater_diagnose::{Options, diagnose, drain};
@@ -45,6 +46,21 @@ pub(crate) struct Repeat {
 }
 
 impl Repeat {
+    /// One that is not judged yet.
+    pub(crate) fn new(arm: &Arm, dirty_limit_bytes: Option<u64>, part: LoadPart, phases: Phases) -> Self {
+        Repeat {
+            arm: arm.name.clone(),
+            dirty_limit_bytes,
+            part,
+            metrics: Metrics::default(),
+            table: None,
+            findings: Vec::new(),
+            phases,
+            load: LoadResult::default(),
+            gaps: 0,
+        }
+    }
+
     /// Whether it was diagnosed as expected: by its first finding, unless any will do. A limit set on the host instead of the device is expected to be named so.
     pub(crate) fn meets(&self, arm: &Arm, options: &RunOptions) -> bool {
         arm.expected.met_by(arm.expected_cause(options.allow_host_changes), &self.findings)
@@ -73,18 +89,7 @@ pub(crate) fn run(
     wait_for_drain(rig, options, load_end, part.drain_limit_s)?;
     let end = rig.watching.mark(&arm.name, number, "end");
     release(rig)?;
-    let phases = Phases { load_start, load_end, end };
-    let repeat = Repeat {
-        arm: arm.name.clone(),
-        dirty_limit_bytes: held,
-        part,
-        metrics: Metrics::default(),
-        table: None,
-        findings: Vec::new(),
-        phases,
-        load: LoadResult::default(),
-        gaps: 0,
-    };
+    let repeat = Repeat::new(arm, held, part, Phases { load_start, load_end, end });
     judge(rig, scenario, repeat, driven)
 }
 
@@ -281,13 +286,23 @@ fn wait_for_drain(rig: &Rig, options: &RunOptions, load_end: Moment, limit_s: f6
         standby.catches_up(&rig.server, Duration::from_secs_f64(limit_s), options)?;
         return Ok(());
     }
-    let Some(device) = rig.device() else { return Ok(()) };
+    device_drains(&rig.watching, rig.device(), options, load_end, limit_s)
+}
+
+/// Waits until a device has written what the load left, where there is one, for at most so many seconds.
+pub(crate) fn device_drains(
+    watching: &Watching,
+    device: Option<&str>,
+    options: &RunOptions,
+    load_end: Moment,
+    limit_s: f64,
+) -> Result<(), LabError> {
+    let Some(device) = device else { return Ok(()) };
     let from = load_end - Span::from_seconds(DRAIN_BEFORE_S);
     while now().seconds_since(load_end) < limit_s {
         std::thread::sleep(DRAIN_LOOK);
         options.go_on()?;
-        let window = rig.watching.window(from, now())?;
-        if drain::measure(&window, device, load_end).is_some() {
+        if drain::measure(&watching.window(from, now())?, device, load_end).is_some() {
             break;
         }
     }

@@ -4,17 +4,16 @@
 use crate::LabError;
 use crate::arm::{self, Repeat};
 use crate::limits::SlowDisk;
-use crate::metrics::{self, Metrics, Phases, Seen};
+use crate::metrics::{self, Phases, Seen};
 use crate::progress::Progress;
 use crate::rig::{self, RunOptions};
 use crate::run;
 use crate::scenario::{Arm, DirtyLimit, LoadPart, Scenario};
 use crate::servers::wiredtiger::{self, WiredTiger, WiredTigerSpec};
 use crate::watching::Watching;
-use crate::workloads::{Counters, Driven, LoadProbe, LoadResult, wt};
-use backwater_diagnose::{Options, diagnose, drain};
-use backwater_model::{EventKind, Moment, Outcome, ParamValue, Span, Target};
-use backwater_probe::now;
+use crate::workloads::{Counters, Driven, LoadProbe, wt};
+use backwater_diagnose::{Options, diagnose};
+use backwater_model::{EventKind, Outcome, ParamValue, Span, Target};
 use backwater_undo::{Change, Entry, Journal};
 use rand::seq::SliceRandom;
 use serde_json::json;
@@ -126,20 +125,11 @@ impl EngineRig {
         let load_start = self.watching.mark(&arm.name, number, "load");
         let driven = self.drive(&part, part.seconds, options, progress, "load")?;
         let load_end = self.watching.mark(&arm.name, number, "drain");
-        self.wait_for_drain(options, load_end, part.drain_limit_s)?;
+        let device = self.disk.as_ref().map(SlowDisk::dev);
+        arm::device_drains(&self.watching, device, options, load_end, part.drain_limit_s)?;
         let end = self.watching.mark(&arm.name, number, "end");
         self.release()?;
-        let repeat = Repeat {
-            arm: arm.name.clone(),
-            dirty_limit_bytes: held,
-            part,
-            metrics: Metrics::default(),
-            table: None,
-            findings: Vec::new(),
-            phases: Phases { load_start, load_end, end },
-            load: LoadResult::default(),
-            gaps: 0,
-        };
+        let repeat = Repeat::new(arm, held, part, Phases { load_start, load_end, end });
         self.judge(scenario, repeat, driven)
     }
 
@@ -230,19 +220,6 @@ impl EngineRig {
     }
 
     /// Waits until the recording shows that the device's page cache has drained, or the time for it is over.
-    fn wait_for_drain(&self, options: &RunOptions, load_end: Moment, limit_s: f64) -> Result<(), LabError> {
-        let Some(device) = self.disk.as_ref().map(SlowDisk::dev) else { return Ok(()) };
-        let from = load_end - Span::from_seconds(arm::DRAIN_BEFORE_S);
-        while now().seconds_since(load_end) < limit_s {
-            std::thread::sleep(arm::DRAIN_LOOK);
-            options.go_on()?;
-            if drain::measure(&self.watching.window(from, now())?, device, load_end).is_some() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// Diagnoses the recording of a repeat and reads its metrics from it.
     fn judge(&self, scenario: &Scenario, mut repeat: Repeat, driven: Driven) -> Result<Repeat, LabError> {
         let phases = repeat.phases;
