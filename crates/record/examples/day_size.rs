@@ -332,7 +332,6 @@ fn tell(dir: &Path, minutes: i64, summary: Summary, busy: Duration) {
     let share = busy.as_secs_f64() / seconds * 100.0;
     println!("writing: {share:.3} % of one core, at most {} MiB resident", peak_resident_mib());
     let recording = Recording::open(dir).unwrap();
-    println!("{:?} {:?}", recording.span(), recording.warnings());
     detail(&dir.join("samples"));
     detail(&dir.join("points"));
 }
