@@ -4,8 +4,9 @@
 mod common;
 
 use backwater_diagnose::{Options, diagnose};
-use backwater_model::{Confidence, Finding, Severity, Window};
-use common::wal_plant::{Keep, MIB, Replay, WalPlant};
+use backwater_model::{Confidence, Epoch, Finding, Severity, Window};
+use common::Readings;
+use common::wal_plant::{Keep, MIB, Replay, START_S, WalPlant};
 
 fn found(window: &Window) -> Vec<Finding> {
     diagnose(window, &Options::default())
@@ -192,4 +193,38 @@ fn heartbeats_are_told_below_what_makes_them_late() {
     assert_eq!(heartbeat.cause, "missed");
     assert!(heartbeat.summary.contains("wal-device-capped"), "{}", heartbeat.summary);
     assert!(heartbeat.figure("heartbeat_missed").unwrap() >= 2.0);
+}
+
+/// The readings, with every position lower by so much from a moment on: in another life of the servers, or in the same one.
+fn put_back(plant: &WalPlant, at_s: f64, by: f64, marked: bool) -> Window {
+    let mut readings = Readings::default();
+    for (series, points) in plant.readings().into_series() {
+        let position = series.name.starts_with("pg.") && series.name.ends_with("_bytes");
+        let def = backwater_model::catalogue::ALL.iter().find(|def| def.name == series.name).unwrap();
+        let labels: Vec<(&'static str, &str)> =
+            def.labels.iter().filter_map(|label| Some((*label, series.labels.get(label)?))).collect();
+        for mut point in points {
+            if point.at.seconds() >= START_S + at_s && position {
+                point.value = (point.value - by).max(0.0);
+                point.epoch = if marked { Epoch(point.epoch.0 + 1_000) } else { point.epoch };
+            }
+            readings.push(def, &labels, point);
+        }
+    }
+    (readings.samples, readings.events) = (plant.readings().samples, plant.readings().events);
+    readings.window(plant.meta(), START_S, START_S + plant.seconds)
+}
+
+#[test]
+fn positions_that_go_back_accuse_nobody() {
+    for (by, marked) in [(200.0 * MIB, true), (200.0 * MIB, false), (20_000.0 * MIB, false), (0.5 * MIB, false)] {
+        for plant in [
+            WalPlant::default(),
+            WalPlant { see_standby: false, ..WalPlant::default() },
+            WalPlant { keep: Keep::Slot(None), ..WalPlant::default() },
+        ] {
+            let findings = found(&put_back(&plant, 20.3, by, marked));
+            assert_eq!(names(&findings), Vec::<String>::new(), "{by} {marked} {plant:?}");
+        }
+    }
 }

@@ -114,6 +114,9 @@ pub struct Finding {
     pub severity: Severity,
     /// The queue that binds: `host.dirty@7:0`.
     pub queue: String,
+    /// The server (name of its target) whose queue that is, where the queue's own name does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
     /// From when.
     pub from: Moment,
     /// Until when.

@@ -62,7 +62,10 @@ fn count(findings: &[Finding]) -> String {
 
 fn one(page: &mut Page<'_>, finding: &Finding, meta: &Meta, style: &Style) {
     let (mark, tone) = severity(finding.severity, style);
-    page.hanging(tone, mark, &format!("{} ({})  {}", finding.rule, finding.cause, finding.queue), 0);
+    // With one server alone there is nothing to tell apart.
+    let server = finding.server.as_ref().filter(|_| meta.targets.len() > 1);
+    let whose = server.map(|server| format!(" on {server}")).unwrap_or_default();
+    page.hanging(tone, mark, &format!("{} ({})  {}{whose}", finding.rule, finding.cause, finding.queue), 0);
     let time = when::range(finding.from, finding.to, meta);
     page.paragraph(Tone::Faint, &format!("{time}, confidence {}", confidence(finding.confidence)), 2);
     page.gap();

@@ -99,6 +99,7 @@ pub(crate) fn finding() -> Finding {
         cause: "device-limit".to_owned(),
         severity: Severity::Critical,
         queue: "host.dirty@7:0".to_owned(),
+        server: None,
         from: Moment::from_seconds(1_012.0),
         to: Moment::from_seconds(1_024.5),
         foreground_lost: Some(0.63),

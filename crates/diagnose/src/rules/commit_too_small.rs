@@ -164,6 +164,7 @@ fn finding(window: &Window, target: &Target, seen: &Seen<'_>) -> Finding {
         cause: seen.cause().to_owned(),
         severity: if seen.share >= COSTS { Severity::Warning } else { Severity::Info },
         queue: "pg.commit".to_owned(),
+        server: Some(target.name.clone()),
         from: window.from,
         to: window.to,
         foreground_lost: Some(seen.lost),

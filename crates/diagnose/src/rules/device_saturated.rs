@@ -104,6 +104,7 @@ fn finding(scene: &Scene<'_>, device: &DeviceView, saturated: &Saturated) -> Fin
         cause: saturated.cause.to_owned(),
         severity: if lost.is_some_and(|share| share >= 0.5) { Severity::Critical } else { Severity::Warning },
         queue: format!("host.disk@{}", device.dev),
+        server: None,
         from,
         to,
         foreground_lost: lost,

@@ -9,6 +9,7 @@ pub(crate) fn draft(rule: &str, cause: &str, queue: impl Into<String>, (from, to
         cause: cause.to_owned(),
         severity: Severity::Warning,
         queue: queue.into(),
+        server: None,
         from,
         to,
         foreground_lost: None,

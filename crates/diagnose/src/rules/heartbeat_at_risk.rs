@@ -56,6 +56,7 @@ fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
     };
     let span = span(scene, &slow, track(cat::PG_HEARTBEATS_MISSED.name));
     let mut finding = draft("heartbeat-at-risk", cause, "pg.heartbeat", span);
+    finding.server = Some(target.to_owned());
     finding.severity = if missed >= 2.0 { Severity::Critical } else { Severity::Warning };
     finding.confidence = if missed >= 2.0 || slow.len() >= SLOW_BEATS { Confidence::High } else { Confidence::Medium };
     let p99 = sorted.get((sorted.len() * 99).div_ceil(100).saturating_sub(1)).copied();

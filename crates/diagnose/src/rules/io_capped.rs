@@ -103,6 +103,7 @@ fn finding(scene: &Scene<'_>, reached: &Reached<'_>, options: &Options) -> Findi
         cause: reached.cause.to_owned(),
         severity: if severe { Severity::Critical } else { Severity::Warning },
         queue: format!("host.disk@{}", device.dev),
+        server: None,
         from,
         to,
         foreground_lost: storage,

@@ -39,7 +39,7 @@ mod wt_dirty_stall;
 mod wt_evidence;
 
 use crate::Options;
-use crate::replication::{Standby, lags, standbys, synchronous};
+use crate::replication::{Standby, known, lags, standbys, synchronous};
 use crate::scene::Scene;
 use backwater_model::{Finding, Window};
 use serde::Serialize;
@@ -301,10 +301,11 @@ fn of_replication(scene: &Scene<'_>, all: &[Behind]) -> Vec<Finding> {
 fn wal_devices(scene: &Scene<'_>, all: &[Behind], finding: &Finding) -> Vec<String> {
     match finding.rule.as_str() {
         "wal-device-capped" | "wal-device-saturated" => {
-            let primaries = scene.window.meta.targets.iter().filter(|target| {
-                all.iter().all(|behind| behind.standby.peer.as_ref().is_none_or(|peer| peer.target != target.name))
-            });
-            primaries.filter_map(|target| target.wal_device.clone().or_else(|| target.data_device.clone())).collect()
+            let server = finding.server.as_deref().and_then(|name| known(scene.window, name));
+            server
+                .and_then(|target| target.wal_device.clone().or_else(|| target.data_device.clone()))
+                .into_iter()
+                .collect()
         }
         "standby-disk" => {
             let of = all.iter().filter(|behind| finding.queue.ends_with(&format!("@{}", behind.standby.name)));
@@ -315,8 +316,12 @@ fn wal_devices(scene: &Scene<'_>, all: &[Behind], finding: &Finding) -> Vec<Stri
     }
 }
 
-/// Servers of which a finding speaks: primaries of its standby, else users of its device. Empty where its queue names neither.
+/// Servers of which a finding speaks: the one it names, primaries of its standby, else users of its device. Empty where
+/// nothing tells.
 fn servers(scene: &Scene<'_>, all: &[Behind], finding: &Finding) -> Vec<String> {
+    if let Some(server) = &finding.server {
+        return vec![server.clone()];
+    }
     let Some((queue, place)) = finding.queue.split_once('@') else { return Vec::new() };
     if queue.starts_with("pg.wal.") {
         let of = all.iter().filter(|behind| behind.standby.name == place);

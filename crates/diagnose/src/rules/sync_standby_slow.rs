@@ -66,6 +66,7 @@ fn of_primary(scene: &Scene<'_>, behinds: &[Behind], name: &str) -> Option<Findi
         Awaited::Unknown => "standby-behind",
     };
     let mut finding = draft("sync-standby-slow", cause, "pg.commit", scene.grid.span(&range));
+    finding.server = Some(name.to_owned());
     let lost = waits.share.mean(&range);
     let behind = waits.behind.mean(&range).filter(|share| *share > 0.0);
     finding.foreground_lost = lost;

@@ -49,6 +49,7 @@ fn finding(scene: &Scene<'_>, wal: &WalDevice<'_>, cap: &Cap, range: &Range<usiz
     let cause = if cap.owner == CapOwner::Declared { "declared-cap" } else { "cgroup-cap" };
     let unit = if cap.unit == CapUnit::Operations { Unit::PerSecond } else { Unit::BytesPerSecond };
     let mut finding = draft("wal-device-capped", cause, "pg.wal.local_flush", scene.grid.span(range));
+    finding.server = Some(wal.target.clone());
     let lost = wal.lost(scene, range);
     finding.foreground_lost = lost;
     finding.severity = if lost.is_some_and(|share| share >= CRITICAL) { Severity::Critical } else { Severity::Warning };

@@ -32,6 +32,7 @@ fn of_server(scene: &Scene<'_>, wal: &WalDevice<'_>) -> Option<Finding> {
     let deep = device.in_flight.mean(&range).is_some_and(|count| count >= DEEP);
     let cause = if deep { "deep-queue" } else { "slow-requests" };
     let mut finding = draft("wal-device-saturated", cause, "pg.wal.local_flush", scene.grid.span(&range));
+    finding.server = Some(wal.target.clone());
     let lost = wal.lost(scene, &range);
     finding.foreground_lost = lost;
     finding.severity = if lost.is_some_and(|share| share >= CRITICAL) { Severity::Critical } else { Severity::Warning };

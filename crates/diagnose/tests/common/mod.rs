@@ -33,6 +33,11 @@ impl Readings {
         self.series.entry(def.series(labels)).or_default().push(point);
     }
 
+    /// Every series with its points.
+    pub fn into_series(self) -> impl Iterator<Item = (Series, Vec<Point>)> {
+        self.series.into_iter()
+    }
+
     /// Drops every reading of series whose name begins so.
     pub fn forget(&mut self, prefix: &str) {
         self.series.retain(|series, _| !series.name.starts_with(prefix));

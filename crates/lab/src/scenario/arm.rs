@@ -316,6 +316,7 @@ mod tests {
             cause: "a".to_owned(),
             severity,
             queue: "q".to_owned(),
+            server: None,
             from: Moment(0),
             to: Moment(1),
             foreground_lost: None,
