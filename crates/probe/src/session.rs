@@ -2,6 +2,7 @@
 //! one stream of batches.
 
 use crate::host::{self, Roots, Server, Watch};
+use crate::mongodb::{self, MongoProbe};
 use crate::postgres::{ConnInfo, PostgresOptions, PostgresProbe};
 use crate::{Observer, Probe, ProbeError, Sink, anchor, now};
 use backwater_model::{
@@ -60,14 +61,16 @@ impl Session {
         let watch = Arc::new(Watch::default());
         let mut probes: Vec<Box<dyn Probe>> = Vec::new();
         for text in setup.targets.iter().filter(|text| *text != "host") {
-            let (probe, target) = connect(text, &setup)?;
-            // Two probes of one server would write the same series, and every session twice.
-            if meta.targets.iter().any(|known: &Target| known.name == target.name) {
-                let name = target.name;
-                let why =
-                    format!("{name} is given twice; one target a server is enough, it shows all of its databases");
-                return Err(ProbeError::Connect(why));
+            if mongodb::is_uri(text) {
+                for (probe, target) in connect_mongodb(text, &setup)? {
+                    not_twice(&meta, &target)?;
+                    probes.push(Box::new(probe));
+                    meta.targets.push(target);
+                }
+                continue;
             }
+            let (probe, target) = connect(text, &setup)?;
+            not_twice(&meta, &target)?;
             if setup.heartbeat {
                 let limit = setup.heartbeat_timeout.unwrap_or(HEARTBEAT_TIMEOUT);
                 probes.push(Box::new(probe.heartbeat(limit, meta.host.hostname.as_deref())?));
@@ -129,6 +132,41 @@ impl Session {
             batch
         })
     }
+}
+
+/// Two probes of one server would write the same series, and every session twice.
+fn not_twice(meta: &Meta, target: &Target) -> Result<(), ProbeError> {
+    if meta.targets.iter().any(|known| known.name == target.name) {
+        let name = &target.name;
+        let why = format!("{name} is given twice; one target a server is enough, it shows all of its databases");
+        return Err(ProbeError::Connect(why));
+    }
+    Ok(())
+}
+
+/// Every server of a connection string that can be watched. One that cannot is said and left out as long as another can:
+/// whoever looks at a replica set in trouble wants to see the rest of it.
+fn connect_mongodb(text: &str, setup: &Setup) -> Result<Vec<(MongoProbe, Target)>, ProbeError> {
+    if setup.heartbeat {
+        let why = "heartbeats are for PostgreSQL: leave out --heartbeat, or the MongoDB target";
+        return Err(ProbeError::Connect(why.to_owned()));
+    }
+    let (mut watched, mut failed) = (Vec::new(), Vec::new());
+    for server in mongodb::servers(text, &|name| std::env::var(name).ok())? {
+        match MongoProbe::connect(server, &setup.roots) {
+            Ok(connected) => watched.push(connected),
+            Err(error) => {
+                tracing::warn!("not watched: {error}");
+                failed.push(error);
+            }
+        }
+    }
+    if watched.is_empty()
+        && let Some(first) = failed.into_iter().next()
+    {
+        return Err(first);
+    }
+    Ok(watched)
 }
 
 fn connect(text: &str, setup: &Setup) -> Result<(PostgresProbe, Target), ProbeError> {

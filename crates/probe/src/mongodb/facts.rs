@@ -77,7 +77,7 @@ fn flatten(element: &Element<'_>, prefix: &str, depth: usize, into: &mut BTreeMa
 }
 
 /// A text, a truth value or a number as it would stand in the configuration file.
-fn plain(element: &Element<'_>) -> Option<String> {
+pub(super) fn plain(element: &Element<'_>) -> Option<String> {
     match (element.kind, element.value) {
         (0x01, bytes) => Some(f64::from_le_bytes(bytes.try_into().ok()?).to_string()),
         (0x08, bytes) => Some((bytes.first() != Some(&0)).to_string()),

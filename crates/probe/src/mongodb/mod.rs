@@ -1,9 +1,11 @@
-//! MongoDB, from 3.6 to 8.x, by its flight recorder (diagnostic.data), which every server keeps. One table says which figure
-//! becomes which series.
+//! MongoDB: live servers from 4.4 on, and from 3.6 on by the flight recorder (diagnostic.data) that every server keeps. One
+//! table says which figure becomes which series, wherever it is read.
 
 mod facts;
 mod flight;
 mod life;
+mod live;
+mod log;
 mod plan;
 mod reader;
 mod table;
@@ -11,4 +13,5 @@ mod table_engine;
 mod table_host;
 
 pub use flight::{Flight, Windows};
+pub use live::{MongoProbe, MongoServer, capabilities, is_uri, servers};
 pub use table_engine::{wired_tiger_descriptions, wired_tiger_series};

@@ -1,0 +1,67 @@
+//! What this user may see on a MongoDB server, for `backwater check`: each with why not, and the command that would change it.
+
+use super::link::{AskError, Link};
+use super::runtime::Background;
+use super::server::{self, Facts, Part, Unseen};
+use super::uri::MongoServer;
+use crate::ProbeError;
+use crate::host::{Capability, Roots};
+use mongodb::bson::{Document, doc};
+
+const NOT_HERE: &str = "the server's process is not among those of this host, or may not be looked at";
+const RUN_THERE: &str = "run backwater on the server's host, as root or as the server's own user";
+
+/// Connects, and judges each thing the probe would like to read. Blocks; not to be called from inside an async runtime.
+///
+/// # Errors
+/// [`ProbeError::Connect`] where there is no server to ask.
+pub fn capabilities(server: &MongoServer, roots: &Roots) -> Result<Vec<Capability>, ProbeError> {
+    Background::start()?.block_on(async {
+        let link = Link::new(server)?;
+        let facts = server::meet(&link, &server.name, roots).await?;
+        judge(&link, &facts).await
+    })
+}
+
+async fn judge(link: &Link, facts: &Facts) -> Result<Vec<Capability>, ProbeError> {
+    let mut list = vec![item("figures of the server (serverStatus)", None)];
+    for what in ["version", "settings and data directory", "memory and processors of the server's host"] {
+        list.push(item(what, facts.unseen.iter().find(|unseen| unseen.what == what).cloned()));
+    }
+    if facts.part == Part::Member {
+        let asked = doc! {"replSetGetStatus": 1};
+        list.push(asking(link, "members of the replica set", "replSetGetStatus", "admin", asked).await?);
+        let asked = doc! {"collStats": "oplog.rs"};
+        list.push(asking(link, "size of the oplog", "collStats of the oplog", "local", asked).await?);
+    }
+    let others = ["engines of the shards", "figures that this release renamed", "the engine's cache and checkpoints"];
+    let others = facts.unseen.iter().filter(|unseen| others.contains(&unseen.what));
+    list.extend(others.map(|unseen| item(unseen.what, Some(unseen.clone()))));
+    let here = |what| Unseen { what, why: NOT_HERE.to_owned(), remedy: Some(RUN_THERE.to_owned()) };
+    for (what, seen) in [
+        ("the server's process on this host", facts.target.local),
+        ("device of the data directory", facts.target.data_device.is_some()),
+    ] {
+        list.push(item(what, (!seen).then(|| here(what))));
+    }
+    Ok(list)
+}
+
+async fn asking(
+    link: &Link,
+    what: &'static str,
+    command: &'static str,
+    database: &str,
+    asked: Document,
+) -> Result<Capability, ProbeError> {
+    match link.ask(command, database, asked).await {
+        Ok(_) => Ok(item(what, None)),
+        Err(AskError::Lost(error)) => Err(error),
+        Err(error) => Ok(item(what, Some(server::refused(what, error, link)))),
+    }
+}
+
+fn item(what: &'static str, unseen: Option<Unseen>) -> Capability {
+    let (missing, remedy) = unseen.map_or((None, None), |unseen| (Some(unseen.why), unseen.remedy));
+    Capability { what, missing, remedy }
+}

@@ -1,0 +1,235 @@
+//! What is asked of a server when it is met: version, settings, host, what it is in its deployment, and what its user may not see.
+
+use super::link::{AskError, Link};
+use super::local;
+use crate::ProbeError;
+use crate::host::{self, Roots};
+use crate::mongodb::facts::{self, Told};
+use backwater_model::Target;
+use ftdc::Element;
+use mongodb::bson::{Document, doc};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Parameters that rules and advice read, of all releases: a server passes over those it does not know.
+const PARAMETERS: [&str; 10] = [
+    "wiredTigerEngineRuntimeConfig",
+    "syncdelay",
+    "ttlMonitorEnabled",
+    "ttlMonitorSleepSecs",
+    "enableMajorityReadConcern",
+    "enableFlowControl",
+    "flowControlTargetLagSeconds",
+    "wiredTigerConcurrentReadTransactions",
+    "wiredTigerConcurrentWriteTransactions",
+    "storageEngineConcurrentWriteTransactions",
+];
+
+/// What a server is in its deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// A server alone.
+    Standalone,
+    /// A member of a replica set.
+    Member,
+    /// A router (mongos), which has no engine.
+    Router,
+}
+
+/// Something this user or server does not tell.
+#[derive(Clone, Debug)]
+pub(super) struct Unseen {
+    pub(super) what: &'static str,
+    pub(super) why: String,
+    pub(super) remedy: Option<String>,
+}
+
+/// Answers to commands, by the command.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Answers(BTreeMap<&'static str, Vec<u8>>);
+
+impl Told for Answers {
+    fn find(&self, path: &[&str]) -> Option<Element<'_>> {
+        let (command, rest) = path.split_first()?;
+        ftdc::find_path(self.0.get::<str>(*command)?, rest)
+    }
+}
+
+/// A server as it was met.
+#[derive(Clone, Debug)]
+pub(super) struct Facts {
+    pub(super) target: Target,
+    pub(super) part: Part,
+    pub(super) told: Answers,
+    /// Its process, where it runs on this host.
+    pub(super) pid: Option<i32>,
+    pub(super) unseen: Vec<Unseen>,
+}
+
+/// Asks the server and this host.
+///
+/// # Errors
+/// Where it cannot be reached, lets nobody in, or does not answer serverStatus, without which there is nothing to read.
+pub(super) async fn meet(link: &Link, name: &str, roots: &Roots) -> Result<Facts, ProbeError> {
+    let mut told = Answers::default();
+    let status = match link.ask("serverStatus", "admin", server_status()).await {
+        Err(AskError::Denied(error)) => {
+            return Err(ProbeError::Connect(format!("{error}. Without serverStatus nothing is seen; {}", grant(link))));
+        }
+        answer => answer?,
+    };
+    let part = part_of(&status);
+    told.0.insert("serverStatus", status);
+    let mut unseen = Vec::new();
+    let asked: [(&'static str, &'static str, Document); 3] = [
+        ("buildInfo", "version", doc! {"buildInfo": 1}),
+        ("getCmdLineOpts", "settings and data directory", doc! {"getCmdLineOpts": 1}),
+        ("hostInfo", "memory and processors of the server's host", doc! {"hostInfo": 1}),
+    ];
+    for (command, what, document) in asked {
+        match link.ask(command, "admin", document).await {
+            Ok(answer) => drop(told.0.insert(command, answer)),
+            Err(AskError::Lost(error)) => return Err(error),
+            Err(error) => unseen.push(refused(what, error, link)),
+        }
+    }
+    let mut target = facts::target(&told, Some(name));
+    add_parameters(link, &mut target).await?;
+    let pid = add_host(&mut target, &told, roots);
+    unseen.extend(not_understood(&target, &told));
+    if part == Part::Router {
+        unseen.push(shards(link).await?);
+    }
+    Ok(Facts { target, part, told, pid, unseen })
+}
+
+/// serverStatus with what it leaves out unless asked, and without what is long and never read.
+pub(super) fn server_status() -> Document {
+    doc! {"serverStatus": 1, "oplog": 1, "locks": 0, "tcmalloc": 0, "transportSecurity": 0, "mirroredReads": 0}
+}
+
+fn part_of(status: &[u8]) -> Part {
+    let text = |key| ftdc::find(status, key).and_then(|element| element.text().map(|text| text.into_owned()));
+    if text("process").is_some_and(|process| process.starts_with("mongos")) {
+        Part::Router
+    } else if ftdc::find(status, "repl").is_some() {
+        Part::Member
+    } else {
+        Part::Standalone
+    }
+}
+
+/// What lets a user see all that is read here; nothing of anybody's data.
+pub(super) fn grant(link: &Link) -> String {
+    match link.user() {
+        Some(user) => format!(
+            "db.grantRolesToUser(\"{user}\", [{{role: \"clusterMonitor\", db: \"admin\"}}]) in the database the user was made in"
+        ),
+        None => "db.getSiblingDB(\"admin\").createUser({user: \"backwater\", pwd: passwordPrompt(), roles: [{role: \
+                 \"clusterMonitor\", db: \"admin\"}]}), then mongodb://backwater@HOST/?authSource=admin with \
+                 MONGODB_PASSWORD set"
+            .to_owned(),
+    }
+}
+
+/// Why something is not seen: for want of a right, with what grants it, or because the server does not know it.
+pub(super) fn refused(what: &'static str, error: AskError, link: &Link) -> Unseen {
+    let remedy = matches!(error, AskError::Denied(_)).then(|| grant(link));
+    Unseen { what, why: ProbeError::from(error).to_string(), remedy }
+}
+
+/// Parameters go before the command line and the configuration file: they can be changed while the server runs.
+pub(super) async fn add_parameters(link: &Link, target: &mut Target) -> Result<(), ProbeError> {
+    let mut asked = doc! {"getParameter": 1};
+    asked.extend(PARAMETERS.map(|name| (name.to_owned(), mongodb::bson::Bson::from(1))));
+    let answer = match link.ask("getParameter", "admin", asked).await {
+        Ok(answer) => answer,
+        Err(AskError::Lost(error)) => return Err(error),
+        // What the configuration says is known all the same.
+        Err(_) => return Ok(()),
+    };
+    for name in PARAMETERS {
+        let value = ftdc::find(&answer, name).and_then(|element| facts::plain(&element));
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            target.settings.insert(format!("setParameter.{name}"), value);
+        }
+    }
+    Ok(())
+}
+
+/// Devices and control groups of a server on this host, with its process; of another host, its memory and processors.
+fn add_host(target: &mut Target, told: &Answers, roots: &Roots) -> Option<i32> {
+    let number = |path: &[&str]| told.find(path).and_then(|element| element.integer());
+    let (pid, uptime_ms) = (number(&["serverStatus", "pid"]), number(&["serverStatus", "uptimeMillis"]));
+    let uptime_s = uptime_ms.unwrap_or_default() as f64 / 1e3;
+    let ticks = rustix::param::clock_ticks_per_second();
+    let pid = pid.filter(|pid| local::is_here(roots, *pid, uptime_s, crate::anchor(), ticks));
+    let Some(pid) = pid.and_then(|pid| i32::try_from(pid).ok()) else {
+        for key in ["memSizeMB", "numCores"] {
+            if let Some(value) = number(&["hostInfo", "system", key]) {
+                target.settings.insert(format!("hostInfo.system.{key}"), value.to_string());
+            }
+        }
+        return None;
+    };
+    target.local = true;
+    if let Some(directory) = target.data_directory.as_deref().map(Path::new) {
+        let device = |path: &Path| host::locate_in(roots, pid, path).ok().map(|device| device.dev);
+        target.data_device = device(directory);
+        target.wal_device = device(&directory.join("journal"));
+    }
+    if let Ok(groups) = host::cgroups_of(roots, pid) {
+        target.memory_cgroup = groups.memory.filter(|group| !group.is_root()).map(|group| group.path);
+        target.io_cgroup = groups.io.map(|group| group.path);
+    }
+    Some(pid)
+}
+
+/// The newest release that the table of figures was made from.
+const NEWEST: i32 = 80_300;
+
+/// What a release or an engine that is not known keeps from being understood.
+fn not_understood(target: &Target, told: &Answers) -> Vec<Unseen> {
+    let mut unseen = Vec::new();
+    let spelled = told.text(&["buildInfo", "version"]);
+    let why = match (target.version_num, spelled) {
+        (None, Some(spelled)) => Some(format!("it calls its version '{spelled}'")),
+        (Some(version), Some(spelled)) if version >= NEWEST => {
+            Some(format!("it runs {spelled}, newer than the releases known here (3.6 to 8.2)"))
+        }
+        _ => None,
+    };
+    if let Some(why) = why {
+        let remedy = Some("look for a newer Backwater; what kept its name is read as before".to_owned());
+        unseen.push(Unseen { what: "figures that this release renamed", why, remedy });
+    }
+    let engine = told.text(&["serverStatus", "storageEngine", "name"]);
+    if let Some(engine) = engine.filter(|engine| engine != "wiredTiger") {
+        let why = format!("its storage engine is {engine}, not WiredTiger");
+        unseen.push(Unseen { what: "the engine's cache and checkpoints", why, remedy: None });
+    }
+    unseen
+}
+
+/// A router has no engine: the shards behind it have, and it knows their addresses.
+async fn shards(link: &Link) -> Result<Unseen, ProbeError> {
+    let what = "engines of the shards";
+    let why = "this is a router (mongos), which holds no data".to_owned();
+    let answer = match link.ask("listShards", "admin", doc! {"listShards": 1}).await {
+        Ok(answer) => answer,
+        Err(AskError::Lost(error)) => return Err(error),
+        Err(_) => return Ok(Unseen { what, why, remedy: Some("name the shards' members as targets".to_owned()) }),
+    };
+    let shards = ftdc::find(&answer, "shards");
+    let hosts = shards.iter().filter_map(Element::elements).flatten().map_while(Result::ok);
+    let hosts: Vec<String> = hosts.filter_map(|shard| hosts_of(shard.value)).collect();
+    let remedy = format!("name the shards' members as targets too: {}", hosts.join(" "));
+    Ok(Unseen { what, why, remedy: Some(remedy) })
+}
+
+/// `mongodb://a:1,b:2/` of a shard that says `name/a:1,b:2`.
+fn hosts_of(shard: &[u8]) -> Option<String> {
+    let host = ftdc::find(shard, "host")?.text()?.into_owned();
+    let hosts = host.split_once('/').map_or(host.as_str(), |(_, hosts)| hosts);
+    Some(format!("mongodb://{hosts}/"))
+}

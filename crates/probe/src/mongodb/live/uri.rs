@@ -1,0 +1,195 @@
+//! Connection strings: each host of `mongodb://a,b,c/?…` is a server of its own, watched by a connection straight to it. Whoever
+//! lets a driver choose sees only the member that it happened to choose.
+
+use crate::ProbeError;
+use mongodb::options::{ClientOptions, ServerAddress, ServerMonitoringMode};
+use std::time::Duration;
+
+/// Where a password is taken from that does not stand in the connection string, which others see in the list of processes.
+pub(super) const PASSWORD: &str = "MONGODB_PASSWORD";
+/// How long finding and reaching the server may take, unless the connection string says otherwise.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// One server of a connection string.
+#[derive(Clone, Debug)]
+pub struct MongoServer {
+    /// `host:port`.
+    pub name: String,
+    pub(super) options: ClientOptions,
+    pub(super) secrets: Secrets,
+}
+
+/// Whether a text is a connection string of MongoDB.
+pub fn is_uri(text: &str) -> bool {
+    text.starts_with("mongodb://") || text.starts_with("mongodb+srv://")
+}
+
+/// The servers of a connection string. A user without a password gets the one in `MONGODB_PASSWORD`.
+///
+/// # Errors
+/// [`ProbeError::Connect`] with what is wrong and what to do next; never with a password in it.
+pub fn servers(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<MongoServer>, ProbeError> {
+    if text.starts_with("mongodb+srv://") {
+        return Err(ProbeError::Connect(
+            "mongodb+srv:// names its servers in DNS, which Backwater does not ask: name those to watch, as in \
+             mongodb://USER@HOST1:27017,HOST2:27017/?tls=true"
+                .to_owned(),
+        ));
+    }
+    let (text, secrets) = with_password(text, env(PASSWORD).filter(|password| !password.is_empty()));
+    // Reading a connection string is async in the driver, but waits for nothing.
+    let runtime = super::runtime::current_thread()?;
+    let parsed = runtime.block_on(async { ClientOptions::parse(text.as_str()).await });
+    let options = parsed.map_err(|error| {
+        let why = secrets.scrub(&error.kind.to_string());
+        ProbeError::Connect(format!(
+            "this is no connection string that can be used: {why}. It looks like mongodb://USER@HOST:27017/?authSource=admin"
+        ))
+    })?;
+    Ok(options.hosts.iter().map(|host| MongoServer::of(host, &options, &secrets)).collect())
+}
+
+impl MongoServer {
+    fn of(host: &ServerAddress, all: &ClientOptions, secrets: &Secrets) -> Self {
+        let mut options = all.clone();
+        options.hosts = vec![host.clone()];
+        options.direct_connection = Some(true);
+        options.app_name = Some("backwater".to_owned());
+        // One connection reads and one watches whether the server is there; nothing is asked twice.
+        options.max_pool_size = Some(1);
+        options.min_pool_size = Some(0);
+        options.retry_reads = Some(false);
+        options.retry_writes = Some(false);
+        options.server_monitoring_mode = Some(ServerMonitoringMode::Poll);
+        options.connect_timeout = Some(all.connect_timeout.unwrap_or(CONNECT));
+        options.server_selection_timeout = Some(all.server_selection_timeout.unwrap_or(CONNECT));
+        MongoServer { name: host.to_string(), options, secrets: secrets.clone() }
+    }
+}
+
+/// What must not be printed.
+#[derive(Clone, Default)]
+pub(super) struct Secrets(Vec<String>);
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} secrets", self.0.len())
+    }
+}
+
+impl Secrets {
+    /// The text with every secret in it changed to `***`.
+    pub(super) fn scrub(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
+    }
+}
+
+/// The connection string with the password from the environment where it has a user without one, and what must not be
+/// printed of it.
+fn with_password(text: &str, password: Option<String>) -> (String, Secrets) {
+    let Some(rest) = text.strip_prefix("mongodb://") else { return (text.to_owned(), Secrets::default()) };
+    // An @ behind the hosts belongs to the options, unless somebody did not encode what stands in front of it.
+    let front = rest.find(['/', '?']).map_or(rest, |end| &rest[..end]);
+    let Some((user_info, _)) = front.rsplit_once('@') else {
+        let unencoded = rest.rsplit_once('@').and_then(|(user_info, _)| user_info.split_once(':'));
+        return (text.to_owned(), Secrets(unencoded.map(|(_, told)| told.to_owned()).into_iter().collect()));
+    };
+    match (user_info.split_once(':'), password) {
+        (Some((_, told)), _) => {
+            let decoded = percent_decoded(told);
+            let secrets = [told.to_owned(), decoded].into_iter().filter(|secret| !secret.is_empty());
+            (text.to_owned(), Secrets(secrets.collect()))
+        }
+        (None, Some(password)) => {
+            let encoded = percent_encoded(&password);
+            let hosts = &rest[user_info.len()..];
+            (format!("mongodb://{user_info}:{encoded}{hosts}"), Secrets(vec![encoded, password]))
+        }
+        (None, None) => (text.to_owned(), Secrets::default()),
+    }
+}
+
+fn percent_encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let digits = bytes.get(at + 1..at + 3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.filter(|_| *byte == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(meant) => {
+                decoded.push(meant);
+                at += 3;
+            }
+            None => {
+                decoded.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    fn no_env(_: &str) -> Option<String> {
+        None
+    }
+
+    #[test]
+    fn each_host_is_a_server_of_its_own() {
+        let list = servers("mongodb://a,b:27018/?replicaSet=rs0&connectTimeoutMS=700", &no_env).unwrap();
+        let names: Vec<&str> = list.iter().map(|server| server.name.as_str()).collect();
+        assert_eq!(names, ["a:27017", "b:27018"]);
+        assert!(list.iter().all(|server| server.options.direct_connection == Some(true)));
+        assert_eq!(list[0].options.connect_timeout, Some(Duration::from_millis(700)));
+        assert_eq!(list[0].options.server_selection_timeout, Some(CONNECT));
+    }
+
+    #[test]
+    fn a_password_comes_from_the_environment_and_is_never_printed() {
+        let env = |name: &str| (name == PASSWORD).then(|| "s3/cr@t".to_owned());
+        let list = servers("mongodb://monitor@a/?authSource=admin", &env).unwrap();
+        let credential = list[0].options.credential.clone().unwrap();
+        assert_eq!(credential.password.as_deref(), Some("s3/cr@t"));
+        assert_eq!(list[0].secrets.scrub("no: s3/cr@t and s3%2Fcr%40t"), "no: *** and ***");
+        assert!(!format!("{:?}", list[0].secrets).contains("s3"));
+        // What stands in the string goes before.
+        let told = servers("mongodb://monitor:ow%24n@a/", &env).unwrap();
+        assert_eq!(told[0].options.credential.clone().unwrap().password.as_deref(), Some("ow$n"));
+        assert_eq!(told[0].secrets.scrub("ow$n ow%24n"), "*** ***");
+        assert_eq!(with_password("mongodb://a/?appName=x@y", Some("p".to_owned())).0, "mongodb://a/?appName=x@y");
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_said_with_what_to_do() {
+        let error = |text: &str| servers(text, &no_env).unwrap_err().to_string();
+        assert!(error("mongodb+srv://u:hidden@c.example.net/").contains("mongodb://USER@HOST1"));
+        for text in ["mongodb://u:hid/den@a/", "mongodb://u:hidden@", "mongodb://u:hidden@a:99999/", "mongodb://"] {
+            let error = error(text);
+            assert!(error.starts_with("this is no connection string") && !error.contains("hidden"), "{text}: {error}");
+            assert!(!error.contains("hid/den"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_password_of_any_bytes_survives(password in "\\PC{1,20}") {
+            prop_assert_eq!(percent_decoded(&percent_encoded(&password)), password);
+        }
+
+        #[test]
+        fn arbitrary_text_never_panics(text in "\\PC{0,60}") {
+            let _ = with_password(&format!("mongodb://{text}"), Some("x".to_owned()));
+            let _ = percent_decoded(&text);
+        }
+    }
+}

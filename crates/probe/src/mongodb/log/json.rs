@@ -1,0 +1,146 @@
+//! Lines of MongoDB 4.4 and later: a JSON object each, slow operations with the id 51803.
+
+use super::SlowOperation;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use std::fmt;
+
+/// "Slow query" (src/mongo/db/curop.cpp), which every kind of operation is logged as.
+const SLOW_QUERY: u32 = 51_803;
+
+#[derive(Deserialize)]
+struct Line {
+    id: u32,
+    attr: Attributes,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Attributes {
+    #[serde(rename = "type", default)]
+    kind: String,
+    #[serde(default)]
+    ns: String,
+    command: Option<FirstKey>,
+    plan_summary: Option<String>,
+    docs_examined: Option<u64>,
+    write_conflicts: Option<u64>,
+    flow_control: Option<FlowControl>,
+    wait_for_write_concern_duration_millis: Option<u64>,
+    storage: Option<Storage>,
+    duration_millis: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct FlowControl {
+    time_acquiring_micros: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Storage {
+    data: Option<Data>,
+    time_waiting_micros: Option<Waiting>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Data {
+    time_reading_micros: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Waiting {
+    cache: Option<u64>,
+}
+
+/// The first key of an object, which is the name of a command; nothing of what lies in it.
+struct FirstKey(Option<String>);
+
+impl<'de> Deserialize<'de> for FirstKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = FirstKey;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a command")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FirstKey, A::Error> {
+                let first = map.next_key::<String>()?;
+                if first.is_some() {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+                Ok(FirstKey(first))
+            }
+        }
+        deserializer.deserialize_map(Keys)
+    }
+}
+
+/// The slow operation of a line.
+pub(super) fn read(line: &str) -> Option<SlowOperation> {
+    let Line { id, attr } = serde_json::from_str(line).ok()?;
+    if id != SLOW_QUERY {
+        return None;
+    }
+    let command =
+        attr.command.and_then(|FirstKey(name)| name).filter(|_| attr.kind == "command" || attr.kind.is_empty());
+    let (data, waiting) = attr.storage.map_or((None, None), |storage| (storage.data, storage.time_waiting_micros));
+    Some(SlowOperation {
+        kind: command.unwrap_or(attr.kind),
+        namespace: attr.ns,
+        duration_ms: attr.duration_millis,
+        plan: attr.plan_summary,
+        documents_examined: attr.docs_examined,
+        write_conflicts: attr.write_conflicts,
+        reading_us: data.and_then(|data| data.time_reading_micros),
+        cache_wait_us: waiting.and_then(|waiting| waiting.cache),
+        flow_control_us: attr.flow_control.and_then(|flow| flow.time_acquiring_micros),
+        write_concern_ms: attr.wait_for_write_concern_duration_millis,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// As MongoDB 7.0 writes it.
+    const UPDATE: &str = r#"{"t":{"$date":"2026-11-21T20:06:50.123+00:00"},"s":"I","c":"WRITE","id":51803,"ctx":"conn42","msg":"Slow query","attr":{"type":"update","ns":"shop.carts","command":{"q":{"_id":7,"name":"planSummary: x"},"u":{"$set":{"a":"secret"}},"multi":false,"upsert":false},"planSummary":"IXSCAN { _id: 1 }","keysExamined":1,"docsExamined":1,"nMatched":1,"nModified":1,"numYields":0,"writeConflicts":3,"locks":{"Global":{"acquireCount":{"w":1}}},"flowControl":{"acquireCount":1,"timeAcquiringMicros":2500},"storage":{"data":{"bytesRead":4096,"timeReadingMicros":900},"timeWaitingMicros":{"cache":811000}},"remote":"10.0.0.7:5","durationMillis":823}}"#;
+
+    #[test]
+    fn an_update_with_its_waits() {
+        let operation = read(UPDATE).unwrap();
+        assert_eq!(
+            (operation.kind.as_str(), operation.namespace.as_str(), operation.duration_ms),
+            ("update", "shop.carts", 823)
+        );
+        assert_eq!((operation.cache_wait_us, operation.reading_us), (Some(811_000), Some(900)));
+        assert_eq!((operation.flow_control_us, operation.write_conflicts), (Some(2_500), Some(3)));
+        assert!(!format!("{operation:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_command_goes_by_its_own_name() {
+        let line = r#"{"s":"I","c":"COMMAND","id":51803,"msg":"Slow query","attr":{"type":"command","ns":"shop.$cmd","command":{"insert":"carts","ordered":true,"$db":"shop"},"waitForWriteConcernDurationMillis":90,"durationMillis":120}}"#;
+        let operation = read(line).unwrap();
+        assert_eq!((operation.kind.as_str(), operation.write_concern_ms), ("insert", Some(90)));
+    }
+
+    #[test]
+    fn other_lines_are_none() {
+        for line in [
+            r#"{"s":"I","id":22943,"msg":"Connection accepted","attr":{"remote":"a:1","durationMillis":1}}"#,
+            r#"{"s":"I","id":51803,"msg":"Slow query","attr":{"ns":"a.b"}}"#,
+            r#"{"s":"I","id":51803,"msg":"Slow query","attr":{"ns":"a.b","durationMillis":-4}}"#,
+            r#"{"s":"I","id":51803,"attr":{"command":{"insert""#,
+            "{}",
+        ] {
+            assert_eq!(read(line), None, "{line}");
+        }
+    }
+}
