@@ -4,7 +4,9 @@
 //! the power fails, and what a failover waits for. It is stricter than the drain that is seen (to the background limit),
 //! on purpose. It is never under 16 MiB, and nothing is advised where no writing under load was seen.
 
+mod engine;
 mod replication;
+mod ttl;
 
 use crate::caps::{self, Cap, Op};
 use crate::device::DeviceView;
@@ -19,6 +21,7 @@ use serde::Serialize;
 use std::ops::Range;
 
 pub use crate::remedy::dirty::Mechanism;
+pub use engine::{EngineAdvice, EngineOptions, advise_engines};
 pub use replication::{StandbyAdvice, SurviveOptions, advise_standbys};
 
 /// No limit below this: the flusher works in chunks, and writers would be held for every one of them.
@@ -105,7 +108,8 @@ pub fn advise(window: &Window, options: &AdviseOptions) -> Advice {
     }
     let any = devices.iter().any(|device| device.limit.is_some());
     let target = scene.target(scene.devices.iter().find(|device| device.holds_data));
-    let settings = if any { vec![checkpoint::flush_after(target)] } else { Vec::new() };
+    let postgres = target.is_none_or(|target| target.kind == "postgres");
+    let settings = if any && postgres { vec![checkpoint::flush_after(target)] } else { Vec::new() };
     if any {
         notes.push(
             "A smaller limit makes the drain short and the throughput steady; it does not make the device faster. \

@@ -4,7 +4,7 @@
 
 mod common;
 
-use backwater_diagnose::{Options, diagnose, gather};
+use backwater_diagnose::{EngineAdvice, EngineOptions, Options, advise_engines, diagnose, gather};
 use backwater_model::catalogue as cat;
 use backwater_model::{Device, Finding, Meta, Role, Severity, Target, Window};
 use common::Readings;
@@ -12,6 +12,7 @@ use common::Readings;
 const GIB: f64 = 1_073_741_824.0;
 const SECONDS: usize = 200;
 const T: (&str, &str) = ("target", "m");
+const COUNTERS: usize = 14;
 
 /// A server second by second. Rates are functions of the second; counters are their sums.
 struct Plant {
@@ -34,6 +35,12 @@ struct Plant {
     pinned_by_oldest: fn(usize) -> f64,
     busy: fn(usize) -> f64,
     disk_mib: fn(usize) -> f64,
+    /// Time that the oplog covers, in seconds, and how much of its size it takes.
+    oplog_s: fn(usize) -> f64,
+    oplog_full: f64,
+    /// Of 1.5 GiB, so that the cache takes two thirds.
+    memory_left: fn(usize) -> f64,
+    faults: fn(usize) -> f64,
     settings: &'static str,
 }
 
@@ -59,6 +66,10 @@ fn healthy() -> Plant {
         pinned_by_oldest: |_| 300.0,
         busy: |s| if s % 60 < 8 { 0.6 } else { 0.2 },
         disk_mib: |s| if s % 60 < 8 { 80.0 } else { 30.0 },
+        oplog_s: |_| 100_000.0,
+        oplog_full: 0.97,
+        memory_left: |_| 0.2,
+        faults: |_| 1.0,
         settings: "",
     }
 }
@@ -66,7 +77,7 @@ fn healthy() -> Plant {
 impl Plant {
     fn readings(&self) -> Readings {
         let mut r = Readings::default();
-        let mut sums = [0.0; 9];
+        let mut sums = [0.0; COUNTERS];
         for second in 0..=SECONDS {
             let at = 1_000.0 + second as f64;
             let gauges = [
@@ -82,8 +93,15 @@ impl Plant {
                 (&cat::WT_PINNED, (self.pinned)(second)),
                 (&cat::WT_PINNED_OLDEST, (self.pinned_by_oldest)(second)),
                 (&cat::MONGO_COMMITTED, 1e9 + at - (self.majority_lag)(second)),
+                (&cat::MONGO_STATE, 1.0),
+                (&cat::MONGO_OPLOG_LAST, 1e9 + at),
+                (&cat::MONGO_OPLOG_FIRST, 1e9 + at - (self.oplog_s)(second)),
+                (&cat::MONGO_OPLOG_MAX, 10.0 * GIB),
+                (&cat::MONGO_OPLOG, self.oplog_full * 10.0 * GIB),
             ];
             gauges.iter().for_each(|(def, value)| r.put(def, &[T], at, *value));
+            r.put(&cat::MEM_TOTAL, &[], at, 1.5 * GIB);
+            r.put(&cat::MEM_AVAILABLE, &[], at, (self.memory_left)(second) * 1.5 * GIB);
             let (write, read) = (("op", "write"), ("op", "read"));
             r.put(&cat::MONGO_CLIENTS, &[T, write], at, 20.0);
             r.put(&cat::MONGO_CLIENTS, &[T, read], at, 0.0);
@@ -93,13 +111,14 @@ impl Plant {
             for (member, behind) in [("0", 0.0), ("1", (self.majority_lag)(second)), ("2", 500.0)] {
                 r.put(&cat::MONGO_MEMBER_OPTIME, &[T, ("member", member)], at, 1e9 + at - behind);
                 r.put(&cat::MONGO_MEMBER_SELF, &[T, ("member", member)], at, f64::from(u8::from(member == "0")));
+                r.put(&cat::MONGO_MEMBER_STATE, &[T, ("member", member)], at, if member == "0" { 1.0 } else { 2.0 });
             }
             self.counters(&mut r, &mut sums, second, at);
         }
         r
     }
 
-    fn counters(&self, r: &mut Readings, sums: &mut [f64; 9], second: usize, at: f64) {
+    fn counters(&self, r: &mut Readings, sums: &mut [f64; COUNTERS], second: usize, at: f64) {
         let (writes, ms) = ((self.writes)(second), (self.write_ms)(second));
         let rates = [
             (&cat::WT_APP_WAIT_US, vec![T], (self.waiting)(second) * 1e6),
@@ -111,6 +130,11 @@ impl Plant {
             (&cat::DISK_BUSY_MS, vec![("dev", "sda")], (self.busy)(second) * 1e3),
             (&cat::DISK_WRITTEN_BYTES, vec![("dev", "sda")], (self.disk_mib)(second) * 1_048_576.0),
             (&cat::MONGO_OPCOUNTERS, vec![T, ("op", "insert")], writes),
+            (&cat::DISK_WRITES, vec![("dev", "sda")], (self.disk_mib)(second) * 8.0),
+            (&cat::DISK_READS, vec![("dev", "sda")], 0.0),
+            (&cat::DISK_READ_BYTES, vec![("dev", "sda")], 0.0),
+            (&cat::MONGO_PAGE_FAULTS, vec![T], (self.faults)(second)),
+            (&cat::WT_CACHE_WRITTEN, vec![T], (self.disk_mib)(second) * 1_048_576.0),
         ];
         for ((def, labels, rate), sum) in rates.into_iter().zip(sums) {
             r.put(def, &labels, at, *sum);
@@ -142,6 +166,10 @@ impl Plant {
 
     fn window(&self) -> Window {
         self.readings().window(self.meta(), 1_000.0, 1_000.0 + SECONDS as f64)
+    }
+
+    fn advised(&self) -> EngineAdvice {
+        advise_engines(&self.window(), &EngineOptions::default()).remove(0)
     }
 
     fn found(&self) -> Vec<Finding> {
@@ -222,6 +250,98 @@ fn checkpoints_that_are_felt_are_bursts() {
     assert_eq!(names(&elsewhere.found()), [""; 0]);
     let once = Plant { checkpoint: |s| (60..68).contains(&s), ..bursting() };
     assert_eq!(names(&once.found()), [""; 0], "one dip may have any reason");
+}
+
+/// A cache whose dirty target is more than the disk takes in seconds: 50 MiB at 10 MiB/s.
+fn oversized() -> Plant {
+    Plant {
+        dirty: |s| if s % 60 < 8 { 0.02 } else { 0.05 * (s % 60) as f64 / 60.0 },
+        disk_mib: |s| if s % 60 < 8 { 10.0 } else { 1.0 },
+        ..bursting()
+    }
+}
+
+#[test]
+fn a_burst_that_the_disk_needs_seconds_for_comes_of_the_caches_size() {
+    let found = oversized().found();
+    assert_eq!(names(&found), ["wt-cache-oversized burst-over-drain", "checkpoint-burst engine-burst"]);
+    let first = &found[0];
+    assert!((4.0..6.0).contains(&first.figure("drain_s").unwrap()), "{first:?}");
+    assert!((40.0..55.0).contains(&(first.figure("burst_bytes").unwrap() / 1_048_576.0)), "{first:?}");
+    // A burst over the dirty target came though eviction wrote all the time: a smaller target changes nothing.
+    let above = Plant { settings: "eviction_dirty_target=2", ..oversized() };
+    assert_eq!(names(&above.found()), ["checkpoint-burst engine-burst"]);
+    let fast = Plant { disk_mib: |s| if s % 60 < 8 { 100.0 } else { 1.0 }, ..oversized() };
+    assert_eq!(names(&fast.found()), ["checkpoint-burst engine-burst"]);
+    let never_idle = Plant { busy: |_| 1.0, ..oversized() };
+    assert!(!names(&never_idle.found()).iter().any(|name| name.starts_with("wt-cache")), "no time to write earlier");
+}
+
+#[test]
+fn a_cache_that_leaves_no_memory_starves_the_page_cache() {
+    let starved = Plant {
+        memory_left: |s| if trouble(s) { 0.05 } else { 0.2 },
+        faults: |s| if trouble(s) { 900.0 } else { 1.0 },
+        ..healthy()
+    };
+    let found = starved.found();
+    assert_eq!(names(&found), ["wt-cache-oversized page-cache-starved"]);
+    assert!((found[0].figure("faults_per_s").unwrap() - 900.0).abs() < 50.0);
+    let resident = Plant { faults: |_| 1.0, ..starved };
+    assert_eq!(names(&resident.found()), [""; 0], "memory in use that nobody misses");
+}
+
+#[test]
+fn a_lag_that_uses_the_oplog_up_is_told_with_the_time_that_is_left() {
+    // Member 2 is 500 s behind; the window shrinks from 1,100 s by 2 s each second.
+    let behind = Plant { oplog_s: |s| 1_100.0 - 2.0 * s as f64, ..healthy() };
+    let found = behind.found();
+    assert_eq!(names(&found), ["oplog-window member-behind"]);
+    let first = &found[0];
+    assert!(first.summary.contains("Member 2"), "{}", first.summary);
+    assert!((first.figure("used_ratio").unwrap() - 500.0 / 702.0).abs() < 0.02, "{first:?}");
+    assert!((first.figure("left_s").unwrap() - 101.0).abs() < 5.0, "{first:?}");
+    let stale = Plant { oplog_s: |_| 400.0, ..healthy() };
+    assert_eq!(stale.found()[0].severity, Severity::Critical);
+}
+
+#[test]
+fn a_short_oplog_is_told_once_it_is_full() {
+    let short = Plant { oplog_s: |_| 2_000.0, ..healthy() };
+    assert_eq!(names(&short.found()), ["oplog-window short"]);
+    let young = Plant { oplog_full: 0.5, ..short };
+    assert_eq!(names(&young.found()), [""; 0], "it covers more each second");
+}
+
+#[test]
+fn a_device_that_stands_still_is_told_from_one_at_a_limit() {
+    // Twice for four seconds nothing moves, though the device is taken.
+    fn stands(s: usize) -> bool {
+        (100..104).contains(&s) || (130..134).contains(&s)
+    }
+    let stalls = Plant {
+        busy: |s| if stands(s) { 1.0 } else { 0.4 },
+        disk_mib: |s| if stands(s) { 0.5 } else { 60.0 },
+        writes: |s| if stands(s) { 10.0 } else { 5_000.0 },
+        write_ms: |s| if stands(s) { 2_000.0 } else { 1.0 },
+        checkpoint: |_| false,
+        ..healthy()
+    };
+    let found = stalls.found();
+    assert_eq!(names(&found), ["device-below-rating standstill"]);
+    let first = &found[0];
+    assert_eq!((first.severity, first.figure("standstills_count")), (Severity::Critical, Some(2.0)));
+    assert!((first.figure("best_bytes_per_s").unwrap() / 1_048_576.0 - 60.0).abs() < 3.0);
+    // Burst credit that is spent: the rate falls and stays.
+    let spent = Plant {
+        busy: |s| if s < 100 { 0.4 } else { 1.0 },
+        disk_mib: |s| if s < 100 { 60.0 } else { 3.0 },
+        ..healthy()
+    };
+    assert!(!names(&spent.found()).contains(&"device-below-rating standstill".to_owned()));
+    // Nothing to do is no standstill, and busy with many small requests neither.
+    let idle = Plant { busy: |s| if stands(s) { 0.0 } else { 0.4 }, ..stalls };
+    assert!(!names(&idle.found()).contains(&"device-below-rating standstill".to_owned()));
 }
 
 #[test]
@@ -321,7 +441,7 @@ fn a_reader_that_holds_its_snapshot_is_told_from_a_slow_member() {
 
 #[test]
 fn no_finding_rests_on_a_gap() {
-    for plant in [stalled(), bursting()] {
+    for plant in [stalled(), bursting(), oversized()] {
         let mut readings = plant.readings();
         readings.gap(1_000.5, 1_198.5);
         let window = readings.window(plant.meta(), 1_000.0, 1_000.0 + SECONDS as f64);
@@ -337,4 +457,62 @@ fn many_stretches_tell_each_claim_once_the_worst_for_all() {
     assert_eq!(names(&gathered), ["wt-dirty-stall dirty-trigger", "checkpoint-burst engine-burst"]);
     assert_eq!((gathered[0].severity, gathered[0].figure("stretches_count")), (Severity::Critical, Some(3.0)));
     assert!(gathered[0].summary.contains("worst of 3"), "{}", gathered[0].summary);
+}
+
+#[test]
+fn advice_makes_the_burst_what_the_disk_takes_in_time() {
+    let advice = oversized().advised();
+    let seen = |name: &str| advice.observed.iter().find(|figure| figure.name == name).unwrap().value;
+    assert!((seen("drain_bytes_per_s") / 1_048_576.0 - 10.0).abs() < 0.5, "{advice:?}");
+    assert!((4.0..6.0).contains(&seen("drain_s")));
+    let eviction = &advice.remedies[0];
+    // Half a second of 10 MiB/s would be 5 MiB: no less than a percent of the cache.
+    assert!(
+        eviction.runtime[0].contains("wiredTigerEngineRuntimeConfig: \"eviction_dirty_target=10MB\""),
+        "{eviction:?}"
+    );
+    assert!(eviction.undo[0].contains("eviction_dirty_target=5\""), "{eviction:?}");
+    let after = |name: &str| eviction.predicted.iter().find(|figure| figure.name == name).unwrap().value;
+    assert!((after("drain_s") - 1.0).abs() < 0.1 && after("drain_now_s") > 4.0, "{eviction:?}");
+    let titles: Vec<&str> = advice.remedies.iter().map(|remedy| remedy.title.as_str()).collect();
+    assert!(titles.iter().all(|title| title.contains("relieves")), "{titles:?}");
+}
+
+#[test]
+fn advice_gives_stalled_threads_room_unless_the_disk_cannot_keep_up() {
+    // Dirty pages come to the trigger of 205 MiB while the disk, always busy then, writes 80 MiB a second.
+    let stalled = Plant {
+        busy: |s| if trouble(s) { 1.0 } else { 0.2 },
+        disk_mib: |s| if trouble(s) { 80.0 } else { 10.0 },
+        ..stalled()
+    };
+    let advice = stalled.advised();
+    let trigger =
+        advice.remedies.iter().find(|remedy| remedy.runtime[0].contains("eviction_dirty_trigger=40")).unwrap();
+    assert!(trigger.undo[0].contains("eviction_dirty_trigger=20"), "{trigger:?}");
+    let behind = Plant {
+        dirty: |s| 0.001 * s as f64,
+        busy: |_| 1.0,
+        disk_mib: |_| 10.0,
+        waiting: |s| if s > 195 { 9.0 } else { 0.0 },
+        ..stalled
+    };
+    let advice = behind.advised();
+    assert!(advice.notes.iter().any(|note| note.contains("faster disk")), "{advice:?}");
+    assert!(!advice.remedies.iter().any(|remedy| remedy.runtime[0].contains("dirty_trigger=40")), "{advice:?}");
+}
+
+#[test]
+fn a_disk_that_was_never_full_gives_no_figures_to_advise_from() {
+    let advice = healthy().advised();
+    assert!(advice.remedies.is_empty() && advice.notes[0].contains("record while it falls behind"), "{advice:?}");
+    assert!(advise_engines(&Window::default(), &EngineOptions::default()).is_empty());
+}
+
+#[test]
+fn a_short_oplog_is_advised_the_size_for_the_time_away() {
+    let short = Plant { oplog_s: |_| 2_000.0, ..healthy() };
+    let advice = short.advised();
+    // 10 GiB cover 2,000 s; an hour and a fifth takes 2.16 times that.
+    assert!(advice.remedies[0].runtime[0].contains("replSetResizeOplog: 1, size: Double(22119)"), "{advice:?}");
 }

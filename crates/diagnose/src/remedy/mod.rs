@@ -3,6 +3,8 @@
 pub(crate) mod checkpoint;
 pub(crate) mod commit;
 pub(crate) mod dirty;
+pub(crate) mod engine;
 pub(crate) mod iops;
 pub(crate) mod replication;
 pub(crate) mod retention;
+pub(crate) mod ttl;

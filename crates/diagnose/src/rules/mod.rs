@@ -6,6 +6,7 @@ mod checkpoint_others;
 mod client_streams;
 mod commit_too_small;
 mod connection_storm;
+mod device_below_rating;
 mod device_saturated;
 mod dirty_evidence;
 mod dirty_throttle;
@@ -16,6 +17,7 @@ mod history_pinned;
 mod io_capped;
 mod net_overload;
 mod network_narrow;
+mod oplog_window;
 mod relate;
 mod replay_conflict;
 mod replay_cpu;
@@ -34,9 +36,10 @@ mod wal_device_saturated;
 mod wal_evidence;
 mod wal_removed;
 mod walsender_starved;
+mod wt_cache_oversized;
 mod wt_checkpoint;
 mod wt_dirty_stall;
-mod wt_evidence;
+pub(crate) mod wt_evidence;
 
 use crate::Options;
 use crate::replication::{Standby, known, lags, standbys, synchronous};
@@ -136,6 +139,12 @@ pub const RULES: &[RuleInfo] = &[
         page: include_str!("../../../../docs/rules/device-saturated.md"),
     },
     RuleInfo {
+        name: "device-below-rating",
+        causes: &["standstill"],
+        summary: "The device stands still with requests in it, though it can do far more.",
+        page: include_str!("../../../../docs/rules/device-below-rating.md"),
+    },
+    RuleInfo {
         name: "history-pinned",
         causes: &["slow-member", "long-reader"],
         summary: "Old versions stay in the primary's cache, which fills though the disk is idle.",
@@ -160,6 +169,12 @@ pub const RULES: &[RuleInfo] = &[
         page: include_str!("../../../../docs/rules/wt-dirty-stall.md"),
     },
     RuleInfo {
+        name: "wt-cache-oversized",
+        causes: &["burst-over-drain", "page-cache-starved"],
+        summary: "The cache is too large for the disk below it, or leaves the page cache no memory.",
+        page: include_str!("../../../../docs/rules/wt-cache-oversized.md"),
+    },
+    RuleInfo {
         name: "flow-control-engaged",
         causes: &["majority-behind"],
         summary: "The primary holds its own writers because a majority of the members falls behind.",
@@ -170,6 +185,12 @@ pub const RULES: &[RuleInfo] = &[
         causes: &["read-tickets", "write-tickets"],
         summary: "Every ticket into the engine is taken, and operations stand in line.",
         page: include_str!("../../../../docs/rules/tickets-exhausted.md"),
+    },
+    RuleInfo {
+        name: "oplog-window",
+        causes: &["member-behind", "short"],
+        summary: "A member's lag nearly uses up the time that the oplog covers, or that time is short.",
+        page: include_str!("../../../../docs/rules/oplog-window.md"),
     },
     RuleInfo {
         name: "checkpoint-burst",
@@ -272,12 +293,15 @@ fn behinds(scene: &Scene<'_>) -> Vec<Behind> {
 /// The rules about MongoDB and its engine.
 fn of_engines(scene: &Scene<'_>) -> Vec<Finding> {
     let mut findings = wt_dirty_stall::find(scene);
+    findings.extend(wt_cache_oversized::find(scene));
     findings.extend(wt_checkpoint::find(scene));
     findings.extend(ttl_burst::find(scene));
     findings.extend(connection_storm::find(scene));
     findings.extend(tickets_exhausted::find(scene));
     findings.extend(flow_control::find(scene));
     findings.extend(history_pinned::find(scene));
+    findings.extend(oplog_window::find(scene));
+    findings.extend(device_below_rating::find(scene));
     findings
 }
 

@@ -9,29 +9,29 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// One server, a value a second.
-pub(super) struct Engine<'a> {
-    pub(super) name: String,
-    pub(super) limits: Limits,
+pub(crate) struct Engine<'a> {
+    pub(crate) name: String,
+    pub(crate) limits: Limits,
     /// Where the data lie, if that is known.
-    pub(super) device: Option<&'a DeviceView>,
+    pub(crate) device: Option<&'a DeviceView>,
     /// Bytes.
-    pub(super) dirty: Lane,
-    pub(super) updates: Lane,
-    pub(super) used: Lane,
-    pub(super) max: Lane,
+    pub(crate) dirty: Lane,
+    pub(crate) updates: Lane,
+    pub(crate) used: Lane,
+    pub(crate) max: Lane,
     /// Application threads that wait for the cache, evicting included, on average.
-    pub(super) waiting: Lane,
+    pub(crate) waiting: Lane,
     /// Application threads at work, and those in line before the engine.
-    pub(super) active: Lane,
+    pub(crate) active: Lane,
     /// Whether a checkpoint runs.
-    pub(super) checkpoint: Lane,
+    pub(crate) checkpoint: Lane,
     /// Mean latency of a write, in milliseconds, and writes a second.
-    pub(super) write_ms: Lane,
-    pub(super) writes: Lane,
+    pub(crate) write_ms: Lane,
+    pub(crate) writes: Lane,
 }
 
 /// Every server with readings of an engine.
-pub(super) fn engines<'a>(scene: &'a Scene<'_>) -> Vec<Engine<'a>> {
+pub(crate) fn engines<'a>(scene: &'a Scene<'_>) -> Vec<Engine<'a>> {
     let tracks = scene.window.tracks(cat::WT_CACHE_MAX.name, &[]).filter(|track| !track.points.is_empty());
     let mut names: Vec<String> =
         tracks.filter_map(|track| track.series.labels.get("target").map(str::to_owned)).collect();
@@ -43,22 +43,48 @@ pub(super) fn engines<'a>(scene: &'a Scene<'_>) -> Vec<Engine<'a>> {
 fn engine<'a>(scene: &'a Scene<'_>, name: String) -> Engine<'a> {
     let gauge = |def| gauge(scene, def, &name, None);
     let target = scene.window.meta.targets.iter().find(|target| target.name == name);
-    let writes = rate(scene, &cat::MONGO_OPS, &name, Some("writes"));
-    let latency = rate(scene, &cat::MONGO_LATENCY, &name, Some("writes"));
-    let clients = |op| self::gauge(scene, &cat::MONGO_CLIENTS, &name, Some(op));
+    let clients = clients(scene, target, &name);
+    let max = gauge(&cat::WT_CACHE_MAX);
     Engine {
-        limits: Limits::of(target),
+        limits: Limits::of(target, max.median(&(0..scene.grid.count))),
         device: scene.devices.iter().find(|device| device.targets.contains(&name)),
         dirty: gauge(&cat::WT_CACHE_DIRTY),
         updates: gauge(&cat::WT_CACHE_UPDATES),
         used: gauge(&cat::WT_CACHE_USED),
-        max: gauge(&cat::WT_CACHE_MAX),
+        max,
         waiting: rate(scene, &cat::WT_APP_WAIT_US, &name, None).map(|us| us / 1e6),
-        active: clients("read").with(&clients("write"), |read, write| read + write),
+        active: clients.active,
         checkpoint: gauge(&cat::WT_CHECKPOINT_RUNNING),
+        write_ms: clients.write_ms,
+        writes: clients.writes,
+        name,
+    }
+}
+
+/// What clients ask and feel.
+struct Clients {
+    active: Lane,
+    writes: Lane,
+    write_ms: Lane,
+}
+
+/// Of a server, by its own counts; of the engine alone, which has no clients but the load, by the load's.
+fn clients(scene: &Scene<'_>, target: Option<&Target>, name: &str) -> Clients {
+    if target.is_some_and(|target| target.kind == "wiredtiger") {
+        let (window, grid) = (scene.window, &scene.grid);
+        return Clients {
+            active: grid.gauge(window.track(cat::LOAD_WAITING.name, &[])),
+            writes: grid.rate(window.track(cat::LOAD_COMPLETED.name, &[])),
+            write_ms: crate::throughput::latency_ms(window, grid),
+        };
+    }
+    let writes = rate(scene, &cat::MONGO_OPS, name, Some("writes"));
+    let latency = rate(scene, &cat::MONGO_LATENCY, name, Some("writes"));
+    let active = |op| gauge(scene, &cat::MONGO_CLIENTS, name, Some(op));
+    Clients {
+        active: active("read").with(&active("write"), |read, write| read + write),
         write_ms: Lane(latency.with(&writes, |us, ops| us / ops / 1e3).0.into_iter().map(finite).collect()),
         writes,
-        name,
     }
 }
 
@@ -67,12 +93,12 @@ fn finite(value: Option<f64>) -> Option<f64> {
 }
 
 /// A gauge of a server.
-pub(super) fn gauge(scene: &Scene<'_>, def: &Def, target: &str, op: Option<&str>) -> Lane {
+pub(crate) fn gauge(scene: &Scene<'_>, def: &Def, target: &str, op: Option<&str>) -> Lane {
     scene.grid.gauge(scene.window.track(def.name, &labels(target, op)))
 }
 
 /// A counter of a server, a second.
-pub(super) fn rate(scene: &Scene<'_>, def: &Def, target: &str, op: Option<&str>) -> Lane {
+pub(crate) fn rate(scene: &Scene<'_>, def: &Def, target: &str, op: Option<&str>) -> Lane {
     scene.grid.rate(scene.window.track(def.name, &labels(target, op)))
 }
 
@@ -82,14 +108,14 @@ fn labels<'a>(target: &'a str, op: Option<&'a str>) -> Vec<(&'a str, &'a str)> {
 
 /// A figure inside some seconds against the seconds around them.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Contrast {
-    pub(super) inside: f64,
-    pub(super) outside: f64,
+pub(crate) struct Contrast {
+    pub(crate) inside: f64,
+    pub(crate) outside: f64,
 }
 
 impl Contrast {
     /// How many times what it is outside.
-    pub(super) fn times(self) -> f64 {
+    pub(crate) fn times(self) -> f64 {
         if self.outside > 0.0 { self.inside / self.outside } else { f64::NAN }
     }
 }
@@ -100,7 +126,7 @@ const OUTSIDE_S: usize = 10;
 const FEW_WRITES: f64 = 5.0;
 
 /// The mean of a lane inside a set of seconds against its median in all others.
-pub(super) fn contrast(lane: &Lane, inside: &[bool]) -> Option<Contrast> {
+pub(crate) fn contrast(lane: &Lane, inside: &[bool]) -> Option<Contrast> {
     let of = |wanted: bool| -> Vec<f64> {
         lane.0.iter().zip(inside).filter(|(_, flag)| **flag == wanted).filter_map(|(value, _)| *value).collect()
     };
@@ -114,23 +140,23 @@ pub(super) fn contrast(lane: &Lane, inside: &[bool]) -> Option<Contrast> {
 
 impl Engine<'_> {
     /// Dirty bytes as a share of the cache.
-    pub(super) fn dirty_share(&self) -> Lane {
+    pub(crate) fn dirty_share(&self) -> Lane {
         share(&self.dirty, &self.max)
     }
 
     /// Write latency inside some seconds against the others, where there are enough writes to speak of.
-    pub(super) fn latency(&self, inside: &[bool]) -> Option<Contrast> {
+    pub(crate) fn latency(&self, inside: &[bool]) -> Option<Contrast> {
         let enough = self.writes.at_least(FEW_WRITES);
         contrast(&self.write_ms.with(&enough, |ms, _| ms), inside)
     }
 
     /// Writes a second inside some seconds against the others.
-    pub(super) fn work(&self, inside: &[bool]) -> Option<Contrast> {
+    pub(crate) fn work(&self, inside: &[bool]) -> Option<Contrast> {
         contrast(&self.writes, inside)
     }
 
     /// What of the engine's settings cannot be known: they may be changed while the server runs.
-    pub(super) fn unseen(&self) -> backwater_model::Unseen {
+    pub(crate) fn unseen(&self) -> backwater_model::Unseen {
         backwater_model::Unseen {
             what: "eviction settings that were changed while the server ran".to_owned(),
             why: "the server tells only those it was started with".to_owned(),
@@ -140,7 +166,7 @@ impl Engine<'_> {
 }
 
 /// Where only MongoDB was watched, remedies that speak to PostgreSQL are left out, and who suffers goes by its name here.
-pub(super) fn in_its_words(scene: &Scene<'_>, findings: &mut [Finding]) {
+pub(crate) fn in_its_words(scene: &Scene<'_>, findings: &mut [Finding]) {
     let targets = &scene.window.meta.targets;
     if targets.is_empty() || targets.iter().any(|target| target.kind != "mongodb") {
         return;
@@ -158,34 +184,46 @@ pub(super) fn in_its_words(scene: &Scene<'_>, findings: &mut [Finding]) {
 }
 
 /// One lane as a share of another.
-pub(super) fn share(part: &Lane, whole: &Lane) -> Lane {
+pub(crate) fn share(part: &Lane, whole: &Lane) -> Lane {
     Lane(part.with(whole, |part, whole| part / whole).0.into_iter().map(finite).collect())
 }
 
 /// Seconds as flags.
-pub(super) fn flags_of(ranges: &[Range<usize>], count: usize) -> Vec<bool> {
+pub(crate) fn flags_of(ranges: &[Range<usize>], count: usize) -> Vec<bool> {
     (0..count).map(|second| ranges.iter().any(|range| range.contains(&second))).collect()
 }
 
 /// Where eviction begins, and where application threads must help, as shares of the cache. Defaults are those of every
 /// release from 3.4 to 8.0; of updates (4.4+) half of what holds for dirty bytes (WiredTiger's `conn_cache.c`).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Limits {
-    pub(super) dirty_target: f64,
-    pub(super) dirty_trigger: f64,
-    pub(super) updates_trigger: f64,
-    pub(super) cache_trigger: f64,
+pub(crate) struct Limits {
+    pub(crate) dirty_target: f64,
+    pub(crate) dirty_trigger: f64,
+    pub(crate) updates_trigger: f64,
+    pub(crate) cache_trigger: f64,
 }
 
 impl Limits {
-    fn of(target: Option<&Target>) -> Self {
+    /// What is configured, else the defaults; a limit in bytes needs the cache's size, and is the default where that is unknown.
+    fn of(target: Option<&Target>, cache_bytes: Option<f64>) -> Self {
         let empty = BTreeMap::new();
         let settings = target.map_or(&empty, |target| &target.settings);
         let texts: Vec<&str> = CONFIGS.iter().filter_map(|name| settings.get(*name)).map(String::as_str).collect();
+        // The engine by itself has its settings by name.
+        let alone = target.is_some_and(|target| target.kind == "wiredtiger");
+        let own = |name: &str| settings.get(name).filter(|_| alone).and_then(|text| level(text));
         // What is set later in a text, and in a later text, wins, as in the engine.
-        let value = |name: &str| texts.iter().rev().find_map(|text| number(text, name)).filter(|value| *value > 0.0);
-        // More than a hundred is bytes, of a cache whose size is not known here: the default is the better guess.
-        let share = |name: &str, default: f64| value(name).filter(|value| *value <= 100.0).unwrap_or(default) / 100.0;
+        let value = |name: &str| texts.iter().rev().find_map(|text| number(text, name)).or_else(|| own(name));
+        let share = |name: &str, default: f64| {
+            let share = value(name).filter(|value| *value > 0.0).and_then(|value| {
+                if value <= 100.0 {
+                    Some(value / 100.0)
+                } else {
+                    Some(value / cache_bytes.filter(|bytes| *bytes > 0.0)?)
+                }
+            });
+            share.filter(|share| *share <= 1.0).unwrap_or(default / 100.0)
+        };
         let dirty_trigger = share("eviction_dirty_trigger", 20.0);
         Limits {
             dirty_target: share("eviction_dirty_target", 5.0),
@@ -203,21 +241,38 @@ const CONFIGS: [&str; 2] =
 /// The last value of a name in a configuration text such as `eviction=(threads_min=8),eviction_dirty_trigger=25`.
 fn number(text: &str, name: &str) -> Option<f64> {
     let parts = text.split([',', '(', ')']).filter_map(|part| part.split_once('='));
-    parts.filter(|(key, _)| key.trim() == name).filter_map(|(_, value)| value.trim().parse().ok()).next_back()
+    parts.filter(|(key, _)| key.trim() == name).filter_map(|(_, value)| level(value)).next_back()
+}
+
+/// A value as the engine reads it: a plain number, or one with a unit of 2¹⁰, 2²⁰, 2³⁰ or 2⁴⁰ bytes (`config.c`).
+fn level(text: &str) -> Option<f64> {
+    let text = text.trim().trim_end_matches(['B', 'b']);
+    let (digits, power) = match text.char_indices().next_back()? {
+        (at, 'K' | 'k') => (&text[..at], 1),
+        (at, 'M' | 'm') => (&text[..at], 2),
+        (at, 'G' | 'g') => (&text[..at], 3),
+        (at, 'T' | 't') => (&text[..at], 4),
+        _ => (text, 0),
+    };
+    digits.parse::<f64>().ok().map(|value| value * 1_024_f64.powi(power)).filter(|value| value.is_finite())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn limits(pairs: &[(&str, &str)]) -> Limits {
+    fn target(pairs: &[(&str, &str)]) -> Target {
         let settings = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Limits::of(Some(&Target { settings, ..Target::default() }))
+        Target { settings, ..Target::default() }
+    }
+
+    fn limits(pairs: &[(&str, &str)]) -> Limits {
+        Limits::of(Some(&target(pairs)), None)
     }
 
     #[test]
     fn limits_are_the_configured_ones_else_the_engines_defaults() {
-        let none = Limits::of(None);
+        let none = Limits::of(None, None);
         assert_eq!((none.dirty_target, none.dirty_trigger, none.updates_trigger), (0.05, 0.2, 0.1));
         let set = limits(&[
             (CONFIGS[0], "eviction_dirty_trigger=25,eviction=(threads_min=8),eviction_dirty_target = 3"),
@@ -226,5 +281,21 @@ mod tests {
         assert_eq!((set.dirty_target, set.dirty_trigger, set.updates_trigger), (0.03, 0.3, 0.15));
         let bytes = limits(&[(CONFIGS[1], "eviction_dirty_trigger=2147483648,eviction_dirty_target=x,,=(")]);
         assert_eq!(bytes.dirty_trigger, 0.2);
+    }
+
+    #[test]
+    fn limits_in_bytes_are_shares_of_the_cache() {
+        let set = target(&[(CONFIGS[1], "eviction_dirty_target=256MB,eviction_dirty_trigger=2147483648")]);
+        let limits = Limits::of(Some(&set), Some(4.0 * 1_073_741_824.0));
+        assert_eq!((limits.dirty_target, limits.dirty_trigger), (0.0625, 0.5));
+        let more_than_all = Limits::of(Some(&set), Some(1_048_576.0));
+        assert_eq!((more_than_all.dirty_target, more_than_all.dirty_trigger), (0.05, 0.2));
+        assert_eq!((level("1T"), level("é"), level(""), level("B")), (Some(1_024_f64.powi(4)), None, None, None));
+    }
+
+    #[test]
+    fn the_engine_by_itself_has_its_settings_by_name() {
+        let own = Target { kind: "wiredtiger".to_owned(), ..target(&[("eviction_dirty_trigger", "30")]) };
+        assert_eq!(Limits::of(Some(&own), None).dirty_trigger, 0.3);
     }
 }

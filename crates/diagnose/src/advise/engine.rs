@@ -1,0 +1,362 @@
+//! Advice for MongoDB and WiredTiger, from the figures of the queue itself: what a checkpoint brings at once (burst), how fast the
+//! disk takes it (drain), how much room there is between where eviction begins and where application threads must evict
+//! (trigger), and how fast that room fills. Never a fixed recipe: a setting that helps where the cache's share is the burst
+//! makes things worse where reads need the cache.
+//!
+//! Arithmetic: drain time = burst ÷ drain; time to the trigger = (trigger − target) ÷ (inflow − drain), where inflow is what is
+//! made dirty: what the cache wrote, and what its dirty level rose by.
+
+use crate::figures::Figures;
+use crate::grid::{Lane, both, episodes, median};
+use crate::remedy::{dirty, engine as remedy};
+use crate::rules::wt_evidence::{Engine, engines, rate};
+use crate::scene::Scene;
+use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
+use serde::Serialize;
+
+/// What to aim for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EngineOptions {
+    /// What a checkpoint brings at once shall be written within so many seconds.
+    pub burst_target_s: f64,
+    /// A member shall be able to be away for so many seconds and go on afterwards.
+    pub survive_s: f64,
+    /// Deletes of expired documents shall be at most so many a second; a tenth of the load of the busiest hour where not told.
+    pub ttl_per_s: Option<f64>,
+}
+
+impl Default for EngineOptions {
+    /// Half a second, which clients with time-outs of one second bear; and an hour.
+    fn default() -> Self {
+        EngineOptions { burst_target_s: 0.5, survive_s: 3_600.0, ttl_per_s: None }
+    }
+}
+
+/// Advice for one server's engine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EngineAdvice {
+    /// The server's name as a target.
+    pub server: String,
+    /// Its release as a number: 70012 for 7.0.12.
+    pub version_num: Option<i32>,
+    /// What the disk shall need at most for what a checkpoint brings.
+    pub burst_target_s: f64,
+    /// Burst, drain, inflow, room: as they were seen.
+    pub observed: Vec<Figure>,
+    /// What to set, each with what it relieves, what it predicts and what it risks.
+    pub remedies: Vec<Remedy>,
+    /// Why something is not advised, and what to keep in mind.
+    pub notes: Vec<String>,
+}
+
+/// A device this busy does all it can.
+const BUSY: f64 = 0.9;
+/// Seconds at full rate, at least, from which a rate can be told.
+const LEAST_S: usize = 3;
+/// Eviction is not asked to begin below this share of the cache: every page would be written again and again.
+const LEAST_SHARE: f64 = 0.01;
+/// Share of the cache that the trigger is raised to where threads stall below it.
+const HIGHER_TRIGGER: f64 = 0.4;
+/// Checkpoints no closer than this: each costs its own metadata and syncs.
+const SHORTEST_INTERVAL_S: f64 = 5.0;
+/// A change smaller than this share is not worth a setting.
+const WORTH: f64 = 0.8;
+/// The least that a device's pages are limited to, and the pieces in which it is told.
+const LEAST_CAP_BYTES: f64 = 16.0 * MIB;
+const MIB: f64 = 1_048_576.0;
+/// The cache may take this share of the memory, as MongoDB itself sets it: half of what is over a gibibyte.
+const OF_MEMORY: f64 = 0.5;
+const GIB: f64 = 1_073_741_824.0;
+/// Room over what was seen.
+const ROOM: f64 = 1.2;
+
+/// What to set for the engines of a window. Empty where none is seen.
+pub fn advise_engines(window: &Window, options: &EngineOptions) -> Vec<EngineAdvice> {
+    let scene = Scene::of(window);
+    let engines = engines(&scene);
+    if engines.is_empty() {
+        return Vec::new();
+    }
+    let findings = crate::rules::diagnose(window, &crate::Options::default());
+    engines.iter().map(|engine| of_engine(&scene, engine, &findings, options)).collect()
+}
+
+/// What was measured of one engine's queue of dirty pages; bytes, and bytes a second.
+struct Measured {
+    cache: f64,
+    target: f64,
+    trigger: f64,
+    /// Dirty when a checkpoint begins; where none was seen to begin, the most.
+    burst: f64,
+    /// From one checkpoint's beginning to the next, in seconds.
+    interval_s: Option<f64>,
+    drain: Option<f64>,
+    inflow: Option<f64>,
+    inflow_peak: Option<f64>,
+}
+
+impl Measured {
+    fn of(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Measured> {
+        let all = 0..scene.grid.count;
+        let cache = engine.max.median(&all)?;
+        let runs = episodes(&engine.checkpoint.flags(|running| running > 0.0), 1, 0);
+        let before = |start: usize| engine.dirty.max(&(start.saturating_sub(2)..start + 1));
+        let bursts: Vec<f64> = runs.iter().filter(|run| run.start > 0).filter_map(|run| before(run.start)).collect();
+        let starts = runs.windows(2).map(|pair| (pair[1].start - pair[0].start) as f64).collect();
+        let inflow = inflow(scene, engine);
+        Some(Measured {
+            cache,
+            target: engine.limits.dirty_target * cache,
+            trigger: engine.limits.dirty_trigger * cache,
+            burst: median(bursts).or_else(|| engine.dirty.max(&all))?,
+            interval_s: median(starts),
+            drain: drain(scene, engine),
+            inflow: inflow.mean(&all),
+            inflow_peak: inflow.smooth(2).max(&all),
+        })
+    }
+
+    /// Seconds until application threads must evict, from `level` with a trigger at `trigger`; none where the disk keeps up.
+    fn to_trigger_s(&self, level: f64, trigger: f64) -> Option<f64> {
+        let fills = self.inflow_peak? - self.drain?;
+        (fills > 0.0).then(|| (trigger - level).max(0.0) / fills)
+    }
+}
+
+/// What is made dirty, bytes a second.
+fn inflow(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
+    let written = rate(scene, &cat::WT_CACHE_WRITTEN, &engine.name, None);
+    let rise = scene.grid.lane(|second| {
+        let next = engine.dirty.get(second + 1).or_else(|| engine.dirty.get(second))?;
+        Some(next - engine.dirty.get(second)?)
+    });
+    written.with(&rise, |written, rise| (written + rise).max(0.0))
+}
+
+/// How fast the disk writes when it does all it can.
+fn drain(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
+    let device = engine.device?;
+    let full = device.busy.smooth(1).flags(|busy| busy >= BUSY);
+    let held = crate::caps::of(scene, device);
+    let capped = held.iter().filter(|cap| cap.op != crate::caps::Op::Read).map(crate::caps::Cap::reached);
+    let full = capped.fold(full, |full, cap| full.iter().zip(&cap).map(|(a, b)| *a || *b).collect());
+    let writes = both(&full, &device.written_bytes.flags(|rate| rate > 0.0));
+    let rates: Vec<f64> =
+        (0..scene.grid.count).filter(|second| writes[*second]).filter_map(|s| device.written_bytes.get(s)).collect();
+    if rates.len() < LEAST_S { None } else { median(rates) }
+}
+
+fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], options: &EngineOptions) -> EngineAdvice {
+    let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
+    let mut advice = EngineAdvice {
+        server: engine.name.clone(),
+        version_num: target.and_then(|target| target.version_num),
+        burst_target_s: options.burst_target_s,
+        observed: Vec::new(),
+        remedies: Vec::new(),
+        notes: Vec::new(),
+    };
+    let of = |finding: &&Finding| finding.queue.ends_with(&format!("@{}", engine.name));
+    let own: Vec<&Finding> = findings.iter().filter(of).collect();
+    if let Some(seen) = Measured::of(scene, engine) {
+        advice.observed = observed(&seen);
+        of_bursts(scene, engine, target, &seen, &own, options, &mut advice);
+    }
+    for finding in own {
+        advice.remedies.extend(of_finding(scene, engine, target, finding, options));
+    }
+    advice.remedies.extend(super::ttl::plan(scene, engine, options.ttl_per_s));
+    advice
+}
+
+fn observed(seen: &Measured) -> Vec<Figure> {
+    let mut figures = Figures::default();
+    let per_s = Unit::BytesPerSecond;
+    figures.add("cache_max_bytes", Some(seen.cache), Unit::Bytes, "size of the cache");
+    figures.add("burst_bytes", Some(seen.burst), Unit::Bytes, "dirty in the cache when a checkpoint begins");
+    figures.add("drain_bytes_per_s", seen.drain, per_s, "written by the disk when it does all it can");
+    figures.add("drain_s", seen.drain.map(|drain| seen.burst / drain), Unit::Seconds, "burst ÷ drain");
+    figures.add("inflow_bytes_per_s", seen.inflow, per_s, "made dirty, on average");
+    figures.add("inflow_peak_bytes_per_s", seen.inflow_peak, per_s, "made dirty, at most");
+    figures.add("dirty_target_bytes", Some(seen.target), Unit::Bytes, "where background eviction begins");
+    figures.add("dirty_trigger_bytes", Some(seen.trigger), Unit::Bytes, "where application threads must evict");
+    let left = seen.to_trigger_s(seen.target.min(seen.burst), seen.trigger);
+    figures.add("to_trigger_s", left, Unit::Seconds, "from the one to the other at the highest inflow");
+    figures.add("checkpoint_interval_s", seen.interval_s, Unit::Seconds, "from one checkpoint's begin to the next");
+    figures.list()
+}
+
+/// Settings that make the burst smaller, or give it room.
+fn of_bursts(
+    scene: &Scene<'_>,
+    engine: &Engine<'_>,
+    target: Option<&Target>,
+    seen: &Measured,
+    own: &[&Finding],
+    options: &EngineOptions,
+    advice: &mut EngineAdvice,
+) {
+    let Some(drain) = seen.drain else {
+        advice.notes.push(
+            "The disk was never seen to write all it can, so no burst can be measured against it: record while it falls behind."
+                .to_owned(),
+        );
+        return;
+    };
+    let wanted = drain * options.burst_target_s;
+    let stalls = own.iter().any(|finding| finding.rule == "wt-dirty-stall" && finding.cause == "dirty-trigger");
+    if let Some(inflow) = seen.inflow.filter(|inflow| *inflow > drain) {
+        advice.notes.push(format!(
+            "More is made dirty ({}) than the disk writes ({}): settings only decide when writers are held. It takes a faster disk, \
+             fewer or smaller writes, or writers that are held before the cache holds them.",
+            Unit::BytesPerSecond.show(inflow),
+            Unit::BytesPerSecond.show(drain)
+        ));
+    }
+    if seen.burst <= wanted && !stalls {
+        advice.notes.push(format!(
+            "What a checkpoint brings, {}, is written in {}: it serves the target.",
+            Unit::Bytes.show(seen.burst),
+            Unit::Seconds.show(seen.burst / drain)
+        ));
+        return;
+    }
+    advice.remedies.extend(eviction(target, seen, drain, wanted, stalls));
+    advice.remedies.extend(interval(target, seen, drain, wanted));
+    advice.remedies.extend(page_cache(scene, engine, drain, wanted, own));
+}
+
+/// Background eviction from the level on that the disk takes in time; where threads stall, more room above it.
+fn eviction(target: Option<&Target>, seen: &Measured, drain: f64, wanted: f64, stalls: bool) -> Option<Remedy> {
+    let lower = wanted.max(LEAST_SHARE * seen.cache);
+    let (text, level) = remedy::level(target, lower, seen.cache);
+    let mut changes = Vec::new();
+    let percent = |bytes: f64| format!("{:.0}", bytes / seen.cache * 100.0);
+    let lowers = level <= WORTH * seen.target && level <= WORTH * seen.burst;
+    if lowers {
+        changes.push(("eviction_dirty_target", text, percent(seen.target)));
+    }
+    let higher = HIGHER_TRIGGER * seen.cache;
+    let raises = stalls && seen.trigger < WORTH * higher && seen.inflow.is_none_or(|inflow| inflow <= drain);
+    if raises {
+        changes.push(("eviction_dirty_trigger", percent(higher), percent(seen.trigger)));
+    }
+    if changes.is_empty() {
+        return None;
+    }
+    let (level, trigger) = (if lowers { level } else { seen.target }, if raises { higher } else { seen.trigger });
+    let burst = seen.burst.min(level);
+    let mut predicted = Figures::default();
+    predicted.add("burst_bytes", Some(burst), Unit::Bytes, "left for a checkpoint");
+    predicted.add("drain_s", Some(burst / drain), Unit::Seconds, "its drain");
+    predicted.add("drain_now_s", Some(seen.burst / drain), Unit::Seconds, "the drain as it is");
+    let now = seen.to_trigger_s(seen.target.min(seen.burst), seen.trigger);
+    predicted.add("to_trigger_s", seen.to_trigger_s(burst, trigger), Unit::Seconds, "until application threads evict");
+    predicted.add("to_trigger_now_s", now, Unit::Seconds, "the same as it is");
+    let title = match (lowers, raises) {
+        (true, true) => {
+            "Let eviction begin earlier, and application threads help later (relieves the cache's dirty pages)"
+        }
+        (true, false) => "Let eviction begin earlier (relieves the cache's dirty pages)",
+        _ => "Let application threads help with eviction later (relieves the cache's dirty pages)",
+    };
+    let risk = "Pages that are changed again soon are written more than once: the disk writes more in all. With a higher trigger, more \
+                is dirty when the power fails, and recovery takes longer.";
+    Some(remedy::engine(target, title.to_owned(), &changes, predicted.list(), risk))
+}
+
+/// Checkpoints so often that each brings what the disk takes in time.
+fn interval(target: Option<&Target>, seen: &Measured, drain: f64, wanted: f64) -> Option<Remedy> {
+    let (inflow, now_s) = (seen.inflow.filter(|inflow| *inflow > 0.0)?, seen.interval_s?);
+    // Above the target, eviction decides how much is left for a checkpoint, and not how long ago the last one was.
+    let by_time = seen.burst <= seen.target * ROOM;
+    let seconds = (wanted / inflow).clamp(SHORTEST_INTERVAL_S, now_s.max(SHORTEST_INTERVAL_S)).floor();
+    if !by_time || seconds > WORTH * now_s {
+        return None;
+    }
+    let burst = seen.burst.min(inflow * seconds);
+    let mut predicted = Figures::default();
+    predicted.add("burst_bytes", Some(burst), Unit::Bytes, "left for a checkpoint");
+    predicted.add("drain_s", Some(burst / drain), Unit::Seconds, "its drain");
+    predicted.add("drain_now_s", Some(seen.burst / drain), Unit::Seconds, "the drain as it is");
+    Some(remedy::sync_period(target, seconds, now_s, predicted.list()))
+}
+
+/// A limit on the device's dirty pages, where data files go through the page cache and their syncs stand before the journal.
+fn page_cache(scene: &Scene<'_>, engine: &Engine<'_>, drain: f64, wanted: f64, own: &[&Finding]) -> Option<Remedy> {
+    let device = engine.device?;
+    let all = 0..scene.grid.count;
+    let felt = own.iter().any(|finding| ["checkpoint-burst", "wt-cache-oversized"].contains(&finding.rule.as_str()));
+    let peak = device.level.max(&all)?;
+    let bytes = ((wanted / MIB).floor() * MIB).max(LEAST_CAP_BYTES);
+    if !felt || peak <= bytes / WORTH {
+        return None;
+    }
+    let predicted = vec![
+        Figure::new("dirty_limit_bytes", bytes, Unit::Bytes, "the new limit"),
+        Figure::new(
+            "whole_drain_s",
+            bytes / drain,
+            Unit::Seconds,
+            "time to write all that can stand before the journal",
+        ),
+        Figure::new("whole_drain_now_s", peak / drain, Unit::Seconds, "the same at the highest level seen"),
+    ];
+    let mut remedy = dirty::set_limit(scene.window, &device.dev, bytes, predicted);
+    remedy
+        .title
+        .push_str(" (relieves the page cache, which a checkpoint's sync empties before the journal is written)");
+    Some(remedy)
+}
+
+/// What answers a finding beside the cache's own settings.
+fn of_finding(
+    scene: &Scene<'_>,
+    engine: &Engine<'_>,
+    target: Option<&Target>,
+    finding: &Finding,
+    options: &EngineOptions,
+) -> Option<Remedy> {
+    match (finding.rule.as_str(), finding.cause.as_str()) {
+        ("wt-cache-oversized", "page-cache-starved") => {
+            let (memory, now) = (finding.figure("memory_bytes")?, finding.figure("cache_max_bytes")?);
+            let bytes = (OF_MEMORY * (memory - GIB)).max(GIB / 4.0);
+            let predicted = vec![
+                Figure::new("cache_max_bytes", bytes, Unit::Bytes, "size of the cache"),
+                Figure::new(
+                    "dirty_target_bytes",
+                    engine.limits.dirty_target * bytes,
+                    Unit::Bytes,
+                    "where eviction begins",
+                ),
+                Figure::new(
+                    "dirty_trigger_bytes",
+                    engine.limits.dirty_trigger * bytes,
+                    Unit::Bytes,
+                    "where threads help",
+                ),
+            ];
+            (bytes < WORTH * now).then(|| remedy::cache_size(target, bytes, now, predicted))
+        }
+        ("connection-storm", _) => Some(remedy::pooling(target)),
+        ("history-pinned", "slow-member") => Some(remedy::slow_member(target, slowest(scene, engine).as_deref())),
+        ("flow-control-engaged", _) => Some(remedy::slow_member(target, slowest(scene, engine).as_deref())),
+        ("oplog-window", _) => {
+            let (window_s, now) = (finding.figure("window_s")?, finding.figure("oplog_max_bytes")?);
+            let away_s = options.survive_s.max(finding.figure("lag_peak_s").unwrap_or(0.0) * 2.0);
+            let bytes = now / window_s * away_s * ROOM;
+            let predicted = vec![Figure::new("window_s", bytes / now * window_s, Unit::Seconds, "time that it covers")];
+            (bytes > now).then(|| remedy::oplog_size(target, bytes, now, predicted))
+        }
+        _ => None,
+    }
+}
+
+/// The member that is furthest behind, where members go by their hosts.
+fn slowest(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<String> {
+    let label = [("target", engine.name.as_str())];
+    let tracks = scene.window.tracks(cat::MONGO_MEMBER_OPTIME.name, &label);
+    let last = tracks.filter_map(|track| Some((track.series.labels.get("member")?.to_owned(), track.last()?)));
+    let member = last.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(member, _)| member)?;
+    member.contains(':').then_some(member)
+}

@@ -1,0 +1,136 @@
+//! A plan for documents that expire: from the deletes and the load of each hour of the day, the quietest hours into which a day's
+//! deletes fit at a stated rate, and what writers must put into `expireAt` so that they spread over them. It changes
+//! nobody's documents: those that are there already expire when they say.
+
+use crate::figures::Figures;
+use crate::remedy::ttl as remedy;
+use crate::rules::wt_evidence::Engine;
+use crate::scene::Scene;
+use backwater_model::{Moment, Remedy, Unit, catalogue as cat};
+
+const HOURS: usize = 24;
+const HOUR_S: f64 = 3_600.0;
+/// Hours of the day of which at least half must be known: a plan for a day needs the day.
+const LEAST_HOURS: usize = 20;
+/// Deletes in the busiest hour below which nothing needs to be moved, a second.
+const FEW: f64 = 10.0;
+/// Unless a rate is stated, deletes shall be this share of the load of the day's busiest hour at most.
+const OF_LOAD: f64 = 0.1;
+/// A plan is worth it where it takes this share off the deletes beside the busiest hours.
+const WORTH: f64 = 0.8;
+
+/// A day, an hour each, in units a second; by the hour of UTC.
+struct Day {
+    load: [f64; HOURS],
+    deletes: [f64; HOURS],
+}
+
+/// Hours of the day into which deletes shall go: the first, and how many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Quiet {
+    first: usize,
+    hours: usize,
+}
+
+/// The plan for one server, where a day was seen in which its deletes are many and stand beside its load.
+pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f64>) -> Option<Remedy> {
+    let day = day(scene, engine)?;
+    let most = most_per_s.unwrap_or_else(|| OF_LOAD * day.load.iter().copied().fold(0.0, f64::max));
+    let quiet = quiet(&day, most)?;
+    let peak = day.deletes.iter().copied().fold(0.0, f64::max);
+    let rate = total(&day) / (quiet.hours as f64 * HOUR_S);
+    let (now, then) =
+        (beside(&day, |hour| day.deletes[hour]), beside(&day, |hour| if quiet.has(hour) { rate } else { 0.0 }));
+    if peak < FEW || now <= 0.0 || then > WORTH * now {
+        return None;
+    }
+    let mut predicted = Figures::default();
+    predicted.add("ttl_deleted_peak_per_s", Some(rate), Unit::PerSecond, "deletes of the expired, in the quiet hours");
+    predicted.add("ttl_deleted_peak_now_per_s", Some(peak), Unit::PerSecond, "deletes in their busiest hour, as it is");
+    let load = (0..HOURS).filter(|hour| quiet.has(*hour)).map(|hour| day.load[hour]).sum::<f64>() / quiet.hours as f64;
+    predicted.add("load_quiet_per_s", Some(load), Unit::PerSecond, "operations of clients in these hours");
+    Some(remedy::spread(quiet.first, quiet.hours, predicted.list()))
+}
+
+impl Quiet {
+    fn has(self, hour: usize) -> bool {
+        (hour + HOURS - self.first) % HOURS < self.hours
+    }
+}
+
+fn total(day: &Day) -> f64 {
+    day.deletes.iter().sum::<f64>() * HOUR_S
+}
+
+/// Deletes beside the load: each hour's deletes weighed by its load.
+fn beside(day: &Day, deletes: impl Fn(usize) -> f64) -> f64 {
+    (0..HOURS).map(|hour| deletes(hour) * day.load[hour]).sum()
+}
+
+/// The fewest neighbouring hours in which a day's deletes stay under a rate, of those the ones with the least load.
+fn quiet(day: &Day, most_per_s: f64) -> Option<Quiet> {
+    let hours = (total(day) / HOUR_S / most_per_s.max(f64::MIN_POSITIVE)).ceil().max(1.0) as usize;
+    if hours >= HOURS {
+        return None;
+    }
+    let load = |quiet: &Quiet| (0..HOURS).filter(|hour| quiet.has(*hour)).map(|hour| day.load[hour]).sum::<f64>();
+    let choices = (0..HOURS).map(|first| Quiet { first, hours });
+    choices.min_by(|a, b| load(a).total_cmp(&load(b)))
+}
+
+/// Means of each hour of UTC; none unless most of a day is known.
+fn day(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Day> {
+    let rate = |def: &cat::Def, op: Option<&str>| crate::rules::wt_evidence::rate(scene, def, &engine.name, op);
+    let deletes = rate(&cat::MONGO_TTL_DELETED, None);
+    let lanes: Vec<_> =
+        ["insert", "query", "update", "delete"].map(|op| rate(&cat::MONGO_OPCOUNTERS, Some(op))).into_iter().collect();
+    let mut sums = [[0.0; 3]; HOURS];
+    for second in 0..scene.grid.count {
+        let Some(hour) = hour_of(scene, scene.grid.start(second)) else { continue };
+        let load: f64 = lanes.iter().filter_map(|lane| lane.get(second)).sum();
+        if let Some(deletes) = deletes.get(second) {
+            let sum = &mut sums[hour];
+            (sum[0], sum[1], sum[2]) = (sum[0] + 1.0, sum[1] + load, sum[2] + deletes);
+        }
+    }
+    let known = sums.iter().filter(|sum| sum[0] >= HOUR_S / 2.0).count();
+    let mean = |what: usize| sums.map(|sum| if sum[0] > 0.0 { sum[what] / sum[0] } else { 0.0 });
+    (known >= LEAST_HOURS).then(|| Day { load: mean(1), deletes: mean(2) })
+}
+
+fn hour_of(scene: &Scene<'_>, at: Moment) -> Option<usize> {
+    let unix_us = scene.window.meta.unix_us(at)?;
+    Some((unix_us.div_euclid(3_600_000_000)).rem_euclid(HOURS as i64) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Load by day, deletes at noon.
+    fn example() -> Day {
+        let load = std::array::from_fn(|hour| if (8..20).contains(&hour) { 10_000.0 } else { 500.0 + hour as f64 });
+        let deletes = std::array::from_fn(|hour| if (11..14).contains(&hour) { 1_000.0 } else { 0.0 });
+        Day { load, deletes }
+    }
+
+    #[test]
+    fn the_quietest_hours_that_take_a_days_deletes() {
+        let day = example();
+        assert_eq!(quiet(&day, 1_000.0), Some(Quiet { first: 0, hours: 3 }));
+        assert_eq!(quiet(&day, 500.0), Some(Quiet { first: 0, hours: 6 }));
+        // 3,000 h⁻¹ in all at 300 a second: ten of the twelve quiet hours, across midnight.
+        let wide = quiet(&day, 300.0).unwrap();
+        assert_eq!(wide.hours, 10);
+        assert!((0..HOURS).filter(|hour| wide.has(*hour)).all(|hour| day.load[hour] < 1_000.0), "{wide:?}");
+        assert_eq!(quiet(&day, 100.0), None, "more than a day can take");
+    }
+
+    #[test]
+    fn hours_go_round_midnight() {
+        let quiet = Quiet { first: 22, hours: 4 };
+        let has: Vec<usize> = (0..HOURS).filter(|hour| quiet.has(*hour)).collect();
+        assert_eq!(has, [0, 1, 22, 23]);
+    }
+}

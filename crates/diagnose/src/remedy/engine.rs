@@ -1,0 +1,255 @@
+//! Settings of MongoDB and its engine as exact lines for the server's own release; where a release does not have one, what to do
+//! instead.
+//!
+//! Sources: MongoDB's manual (wiredTigerEngineRuntimeConfig, storage.syncPeriodSecs, replSetResizeOplog, replication
+//! .enableMajorityReadConcern), WiredTiger's `api_data.py` (limits in bytes since 3.1, which MongoDB 4.2 brought).
+
+use backwater_model::{Activation, Figure, Remedy, Target};
+
+/// Since here limits of eviction may be told in bytes; before, in whole percents alone.
+const BYTES_SINCE: i32 = 40_200;
+/// Since here threads can no longer be shared among connections, and majority reads no longer be switched off.
+const POOLS_ONLY_SINCE: i32 = 40_400;
+const MAJORITY_ALWAYS_SINCE: i32 = 50_000;
+const CONFIG_STRING: &str = "storage.wiredTiger.engineConfig.configString";
+const MIB: f64 = 1_048_576.0;
+const GIB: f64 = 1_073_741_824.0;
+
+fn version(target: Option<&Target>) -> i32 {
+    target.and_then(|target| target.version_num).unwrap_or(i32::MAX)
+}
+
+fn setting<'t>(target: Option<&'t Target>, name: &str) -> Option<&'t str> {
+    target.and_then(|target| target.settings.get(name)).map(String::as_str).filter(|value| !value.is_empty())
+}
+
+/// Whether the engine runs by itself, under a program that is no MongoDB.
+fn bare(target: Option<&Target>) -> bool {
+    target.is_some_and(|target| target.kind == "wiredtiger")
+}
+
+/// A share of the cache as this release's engine takes it: in bytes, or in whole percents, at least one.
+pub(crate) fn level(target: Option<&Target>, bytes: f64, cache_bytes: f64) -> (String, f64) {
+    if version(target) >= BYTES_SINCE {
+        let mib = (bytes / MIB).floor().max(1.0);
+        return (format!("{mib:.0}MB"), mib * MIB);
+    }
+    let percent = (bytes / cache_bytes * 100.0).floor().clamp(1.0, 99.0);
+    (format!("{percent:.0}"), percent / 100.0 * cache_bytes)
+}
+
+/// A change of the engine's own configuration: each name with its value, and the value that takes it back.
+pub(crate) fn engine(
+    target: Option<&Target>,
+    title: String,
+    changes: &[(&str, String, String)],
+    predicted: Vec<Figure>,
+    risk: &str,
+) -> Remedy {
+    let text = |value: fn(&(&str, String, String)) -> String| {
+        changes.iter().map(|change| format!("{}={}", change.0, value(change))).collect::<Vec<_>>().join(",")
+    };
+    let (set, back) = (text(|change| change.1.clone()), text(|change| change.2.clone()));
+    let run = |config: &str| {
+        if bare(target) {
+            format!("connection->reconfigure(connection, \"{config}\")")
+        } else {
+            format!("db.adminCommand({{setParameter: 1, wiredTigerEngineRuntimeConfig: \"{config}\"}})")
+        }
+    };
+    // What stands there already stays; of two values the later holds.
+    let whole = setting(target, CONFIG_STRING).map_or_else(|| set.clone(), |before| format!("{before},{set}"));
+    let persistent = if bare(target) {
+        format!("wiredtiger_open(…, \"…,{set}\")")
+    } else {
+        format!("mongod.conf:  storage: {{wiredTiger: {{engineConfig: {{configString: \"{whole}\"}}}}}}")
+    };
+    Remedy {
+        title,
+        runtime: vec![run(&set)],
+        persistent: vec![persistent],
+        activation: Activation::Immediate,
+        undo: vec![run(&back)],
+        predicted,
+        risk: risk.to_owned(),
+    }
+}
+
+/// Checkpoints every so many seconds.
+pub(crate) fn sync_period(target: Option<&Target>, seconds: f64, now_s: f64, predicted: Vec<Figure>) -> Remedy {
+    let run = |seconds: f64| {
+        if bare(target) {
+            format!("session->checkpoint() every {seconds:.0} s")
+        } else {
+            format!("db.adminCommand({{setParameter: 1, syncdelay: {seconds:.0}}})")
+        }
+    };
+    let set = setting(target, "storage.syncPeriodSecs").or(setting(target, "setParameter.syncdelay"));
+    let before = set.and_then(|text| text.parse::<f64>().ok()).unwrap_or_else(|| now_s.round());
+    Remedy {
+        title: format!("Begin a checkpoint {seconds:.0} s after the last, not {before:.0} s (relieves what a checkpoint brings at once)"),
+        runtime: vec![run(seconds)],
+        persistent: vec![format!("mongod.conf:  storage: {{syncPeriodSecs: {seconds:.0}}}")],
+        activation: Activation::Immediate,
+        undo: vec![run(before)],
+        predicted,
+        risk: "Pages that are changed again and again are written once in each checkpoint: the disk writes more in all. Recovery \
+               after a crash becomes shorter."
+            .to_owned(),
+    }
+}
+
+/// A smaller cache.
+pub(crate) fn cache_size(target: Option<&Target>, bytes: f64, now_bytes: f64, predicted: Vec<Figure>) -> Remedy {
+    let mib = |bytes: f64| format!("{:.0}MB", (bytes / MIB).floor());
+    let changes = [("cache_size", mib(bytes), mib(now_bytes))];
+    let title = format!("Let the cache take {} instead of {} (relieves the page cache)", mib(bytes), mib(now_bytes));
+    let risk = "What no longer fits is read again: from the page cache as long as it is there, else from the disk. Until the cache has \
+                shrunk, application threads may evict.";
+    let mut remedy = engine(target, title, &changes, predicted, risk);
+    if !bare(target) {
+        let gib = bytes / GIB;
+        remedy.persistent =
+            vec![format!("mongod.conf:  storage: {{wiredTiger: {{engineConfig: {{cacheSizeGB: {gib:.2}}}}}}}")];
+    }
+    remedy
+}
+
+/// An oplog that covers more time.
+pub(crate) fn oplog_size(target: Option<&Target>, bytes: f64, now_bytes: f64, predicted: Vec<Figure>) -> Remedy {
+    // The server takes whole mebibytes, no fewer than 990.
+    let mib = |bytes: f64| (bytes / MIB).ceil().max(990.0);
+    let run = |bytes: f64| format!("db.adminCommand({{replSetResizeOplog: 1, size: Double({:.0})}})", mib(bytes));
+    let free = if version(target) >= 40_400 {
+        " Or keep a time whatever the size (4.4 and newer): db.adminCommand({replSetResizeOplog: 1, minRetentionHours: HOURS})."
+    } else {
+        ""
+    };
+    Remedy {
+        title: format!("Give the oplog {:.0} MB", mib(bytes)),
+        runtime: vec![run(bytes)],
+        persistent: vec![format!(
+            "mongod.conf:  replication: {{oplogSizeMB: {:.0}}}   # for members made anew",
+            mib(bytes)
+        )],
+        activation: Activation::Immediate,
+        undo: vec![run(now_bytes)],
+        predicted,
+        risk: format!(
+            "It takes that much more of the disk, on each member on which it is run; run it on every one.{free}"
+        ),
+    }
+}
+
+/// What lets a slow member no longer fill the primary's cache, by release.
+pub(crate) fn slow_member(target: Option<&Target>, member: Option<&str>) -> Remedy {
+    let who = member.map_or_else(|| "the slow member".to_owned(), |member| format!("member {member}"));
+    let repair =
+        format!("# find out what holds {who} back: backwater diagnose mongodb://{}/", member.unwrap_or("MEMBER"));
+    let (persistent, risk) = if version(target) < MAJORITY_ALWAYS_SINCE {
+        (
+            vec![
+                "mongod.conf:  replication: {enableMajorityReadConcern: false}   # then restart, each member"
+                    .to_owned(),
+            ],
+            "Without majority reads, change streams and (before 4.4) sharded transactions no longer work, and flow control is off. It \
+             takes the pressure from the cache and leaves the member as slow as it is.",
+        )
+    } else {
+        (
+            Vec::new(),
+            "Switching majority reads off is not available in this release (5.0 and newer): history goes to the disk instead. Only \
+             the member itself can be helped; a hidden member without a vote (votes: 0) no longer holds the majority back, and \
+             no longer counts for it.",
+        )
+    };
+    Remedy {
+        title: format!("Help {who}, behind which the majority waits"),
+        runtime: vec![repair],
+        persistent,
+        activation: Activation::Restart,
+        undo: vec!["mongod.conf:  replication: {enableMajorityReadConcern: true}".to_owned()],
+        predicted: Vec::new(),
+        risk: risk.to_owned(),
+    }
+}
+
+/// Fewer connections opened and thrown away.
+pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
+    let shared = (30_600..POOLS_ONLY_SINCE).contains(&version(target));
+    let persistent = if shared {
+        vec!["mongod.conf:  net: {serviceExecutor: adaptive}   # then restart".to_owned()]
+    } else {
+        vec!["mongod.conf:  net: {maxIncomingConnections: N}   # N = pools × their size, and a tenth more".to_owned()]
+    };
+    let risk = if shared {
+        "The adaptive executor was marked experimental and is gone from later releases: pools in the clients are the lasting way."
+    } else {
+        "Sharing threads among connections (serviceExecutor: adaptive) is not available in this release; a limit turns clients away \
+         that have no pool, so give them one first."
+    };
+    Remedy {
+        title: "Have clients keep their connections: one pool a process, with a size and a least size".to_owned(),
+        runtime: vec![
+            "mongodb://HOST/?minPoolSize=10&maxPoolSize=100&maxIdleTimeMS=600000   # in the clients".to_owned(),
+        ],
+        persistent,
+        activation: Activation::Restart,
+        undo: vec!["mongod.conf:  net: {serviceExecutor: synchronous}, without maxIncomingConnections".to_owned()],
+        predicted: Vec::new(),
+        risk: risk.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(version_num: i32, settings: &[(&str, &str)]) -> Target {
+        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Target { kind: "mongodb".to_owned(), version_num: Some(version_num), settings, ..Target::default() }
+    }
+
+    #[test]
+    fn a_level_is_told_as_the_release_takes_it() {
+        let (old, new) = (target(30_623, &[]), target(70_012, &[]));
+        assert_eq!(level(Some(&new), 300.5 * MIB, 10.0 * GIB), ("300MB".to_owned(), 300.0 * MIB));
+        assert_eq!(level(Some(&old), 307.2 * MIB, 10.0 * GIB).0, "3");
+        assert_eq!(level(Some(&old), 1.0 * MIB, 10.0 * GIB).0, "1", "no less than a percent");
+    }
+
+    #[test]
+    fn what_is_configured_stays_and_the_way_back_is_told() {
+        let known = target(70_012, &[(CONFIG_STRING, "eviction=(threads_min=8)")]);
+        let changes = [("eviction_dirty_target", "300MB".to_owned(), "5".to_owned())];
+        let remedy = engine(Some(&known), "t".to_owned(), &changes, Vec::new(), "r");
+        let run = "db.adminCommand({setParameter: 1, wiredTigerEngineRuntimeConfig: \"eviction_dirty_target=300MB\"})";
+        assert_eq!(remedy.runtime, [run]);
+        assert!(
+            remedy.persistent[0].contains("configString: \"eviction=(threads_min=8),eviction_dirty_target=300MB\"")
+        );
+        assert!(remedy.undo[0].contains("eviction_dirty_target=5"));
+        let alone = Target { kind: "wiredtiger".to_owned(), ..Target::default() };
+        assert!(engine(Some(&alone), "t".to_owned(), &changes, Vec::new(), "r").runtime[0].starts_with("connection->"));
+    }
+
+    #[test]
+    fn what_a_release_does_not_have_is_not_advised() {
+        let (v36, v42, v70) = (target(30_623, &[]), target(40_212, &[]), target(70_012, &[]));
+        assert!(pooling(Some(&v36)).persistent[0].contains("adaptive"));
+        let new = pooling(Some(&v70));
+        assert!(!new.persistent[0].contains("adaptive") && new.risk.contains("not available in this release"));
+        assert!(slow_member(Some(&v42), None).persistent[0].contains("enableMajorityReadConcern: false"));
+        let new = slow_member(Some(&v70), Some("db2:27017"));
+        assert!(new.persistent.is_empty() && new.risk.contains("not available in this release"));
+        assert!(new.title.contains("db2:27017"));
+    }
+
+    #[test]
+    fn the_interval_before_is_the_configured_one() {
+        let set = target(70_012, &[("storage.syncPeriodSecs", "90")]);
+        let remedy = sync_period(Some(&set), 20.0, 64.0, Vec::new());
+        assert_eq!(remedy.undo, ["db.adminCommand({setParameter: 1, syncdelay: 90})"]);
+        assert!(remedy.title.contains("20 s after the last, not 90 s"));
+    }
+}

@@ -1,0 +1,40 @@
+//! What writers put into `expireAt` so that documents expire in quiet hours, spread evenly.
+
+use backwater_model::{Activation, Figure, Remedy};
+
+/// Documents expire in these hours of UTC, of the day after their time.
+pub(crate) fn spread(first_hour: usize, hours: usize, predicted: Vec<Figure>) -> Remedy {
+    let last = (first_hour + hours) % 24;
+    Remedy {
+        title: format!(
+            "Let documents expire between {first_hour:02}:00 and {last:02}:00 UTC, spread at random (relieves the load of the day)"
+        ),
+        runtime: vec![
+            "// In the writers, instead of a fixed time; LIFE_MS is how long a document is needed at least.".to_owned(),
+            "const expireAt = new Date(Date.now() + LIFE_MS);".to_owned(),
+            format!("if (expireAt.getUTCHours() >= {first_hour}) expireAt.setUTCDate(expireAt.getUTCDate() + 1);"),
+            format!("expireAt.setUTCHours({first_hour}, 0, 0, 0);"),
+            format!("expireAt.setTime(expireAt.getTime() + Math.random() * {hours} * 3600 * 1000);"),
+            "document.expireAt = expireAt;".to_owned(),
+        ],
+        persistent: vec!["db.COLLECTION.createIndex({expireAt: 1}, {expireAfterSeconds: 0})".to_owned()],
+        activation: Activation::Immediate,
+        undo: vec!["document.expireAt = new Date(Date.now() + LIFE_MS);".to_owned()],
+        predicted,
+        risk: "Documents stay up to a day longer, and take the room for it. Those that are there already expire when they say: the plan \
+               holds from one life of a document on. Deletes reach the secondaries through the oplog in the same hours."
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hours_stand_in_the_title_and_in_the_code() {
+        let remedy = spread(22, 4, Vec::new());
+        assert!(remedy.title.contains("between 22:00 and 02:00 UTC"), "{}", remedy.title);
+        assert!(remedy.runtime.iter().any(|line| line.contains("Math.random() * 4 * 3600")));
+    }
+}

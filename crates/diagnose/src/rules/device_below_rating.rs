@@ -1,0 +1,132 @@
+//! device-below-rating: the device stands still with requests in it, though it has just shown that it can do far more. A limit
+//! keeps a rate; a device at its end keeps its best; a fault of the device, its driver or its firmware does neither.
+
+use super::draft::draft;
+use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of};
+use crate::device::DeviceView;
+use crate::figures::Figures;
+use crate::grid::{Lane, both, episodes};
+use crate::scene::Scene;
+use backwater_model::{Confidence, Finding, RuledOut, Severity, Unit};
+use std::ops::Range;
+
+/// The device must be taken all the time, and do at most this share of what it does at its best, in bytes and in requests.
+const BUSY: f64 = 0.95;
+const STANDS: f64 = 0.1;
+/// What it does at its best: this quantile of the window's seconds in which it does anything, and so many of them.
+const BEST: f64 = 0.9;
+const LEAST_SECONDS: usize = 20;
+/// A device that never did this much a second has shown nothing.
+const LEAST_BYTES: f64 = 4.0 * 1_048_576.0;
+/// Seconds a standstill must last; one longer than the other is no standstill but another rate.
+const LEAST_S: usize = 2;
+const MOST_S: usize = 30;
+/// Standstills that must be seen, unless one lasts so long.
+const HABIT: usize = 2;
+const LONG_S: usize = 4;
+/// After it the device must come back to this share of its best within so many seconds.
+const BACK: f64 = 0.5;
+const BACK_S: usize = 5;
+/// Latency of writes inside ÷ outside from which they suffer, or work at most.
+const JUMP: f64 = 2.0;
+const DIP: f64 = 0.5;
+
+/// The findings of a window: at most one a device.
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for engine in &engines(scene) {
+        let found = engine.device.and_then(|device| of_device(scene, engine, device));
+        findings.extend(found.filter(|found| findings.iter().all(|known| known.queue != found.queue)));
+    }
+    findings
+}
+
+/// The best of a lane, as a quantile of its seconds in which anything was done.
+fn best(lane: &Lane, count: usize) -> Option<f64> {
+    let mut values: Vec<f64> = lane.values(&(0..count)).into_iter().filter(|value| *value > 0.0).collect();
+    values.sort_by(f64::total_cmp);
+    (values.len() >= LEAST_SECONDS).then(|| values[((values.len() - 1) as f64 * BEST) as usize])
+}
+
+fn of_device(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView) -> Option<Finding> {
+    let count = scene.grid.count;
+    let bytes = device.read_bytes.with(&device.written_bytes, |read, written| read + written);
+    let ops = device.reads.with(&device.writes, |reads, writes| reads + writes);
+    let (best_bytes, best_ops) = (best(&bytes, count)?, best(&ops, count)?);
+    if best_bytes < LEAST_BYTES {
+        return None;
+    }
+    // Neither many bytes nor many requests: few large ones, or many small ones, are another load and no fault.
+    let idle = both(&bytes.flags(|rate| rate <= STANDS * best_bytes), &ops.flags(|rate| rate <= STANDS * best_ops));
+    let stands = both(&idle, &device.busy.flags(|busy| busy >= BUSY));
+    let returns = |run: &Range<usize>| {
+        let after = run.end..(run.end + BACK_S).min(count);
+        bytes.max(&after).is_some_and(|rate| rate >= BACK * best_bytes)
+            || ops.max(&after).is_some_and(|rate| rate >= BACK * best_ops)
+    };
+    let mut runs = episodes(&stands, LEAST_S, 1);
+    runs.retain(|run| run.len() <= MOST_S && returns(run));
+    let long = runs.iter().any(|run| run.len() >= LONG_S);
+    if runs.is_empty() || (runs.len() < HABIT && !long) {
+        return None;
+    }
+    let inside = flags_of(&runs, count);
+    let jumped = engine.latency(&inside).filter(|latency| latency.times() >= JUMP);
+    let fell = engine.work(&inside).filter(|work| work.times() <= DIP);
+    Some(finding(scene, engine, device, &runs, (best_bytes, best_ops), (jumped, fell), &bytes))
+}
+
+fn finding(
+    scene: &Scene<'_>,
+    engine: &Engine<'_>,
+    device: &DeviceView,
+    runs: &[Range<usize>],
+    (best_bytes, best_ops): (f64, f64),
+    (jumped, fell): (Option<Contrast>, Option<Contrast>),
+    bytes: &Lane,
+) -> Finding {
+    let whole = runs[0].start..runs[runs.len() - 1].end;
+    let mut finding =
+        draft("device-below-rating", "standstill", format!("host.disk@{}", device.dev), scene.grid.span(&whole));
+    let felt = jumped.is_some() || fell.is_some();
+    finding.severity = if felt { Severity::Critical } else { Severity::Warning };
+    finding.confidence = if felt && runs.len() >= HABIT { Confidence::High } else { Confidence::Medium };
+    let inside = flags_of(runs, scene.grid.count);
+    let stood_s = inside.iter().filter(|flag| **flag).count() as f64;
+    let meanwhile = contrast(bytes, &inside).map(|rate| rate.inside);
+    finding.summary = format!(
+        "{} stood still {} with requests in it ({} in all, {} meanwhile), though it does {} at its best: neither a limit nor \
+         its own rating explains that.",
+        device.name,
+        if runs.len() == 1 { "once".to_owned() } else { format!("{} times", runs.len()) },
+        Unit::Seconds.show(stood_s),
+        meanwhile.map_or("nearly nothing".to_owned(), |rate| Unit::BytesPerSecond.show(rate)),
+        Unit::BytesPerSecond.show(best_bytes),
+    );
+    if let Some(jumped) = jumped {
+        let (slow, usual) = (Unit::Milliseconds.show(jumped.inside), Unit::Milliseconds.show(jumped.outside));
+        finding.summary.push_str(&format!(" A write took {slow} instead of {usual}."));
+    }
+    let mut figures = Figures::default();
+    figures.add("standstills_count", Some(runs.len() as f64), Unit::Count, "times it stood still");
+    figures.add("stood_s", Some(stood_s), Unit::Seconds, "seconds of it in this window");
+    figures.add("meanwhile_bytes_per_s", meanwhile, Unit::BytesPerSecond, "read and written meanwhile");
+    figures.add("best_bytes_per_s", Some(best_bytes), Unit::BytesPerSecond, "read and written at its best");
+    figures.add("best_ops_per_s", Some(best_ops), Unit::PerSecond, "requests at its best");
+    let declared = scene.window.track(backwater_model::catalogue::VOLUME_BPS.name, &[("dev", device.dev.as_str())]);
+    figures.add(
+        "declared_bytes_per_s",
+        declared.and_then(|track| track.last()),
+        Unit::BytesPerSecond,
+        "what it is rated for",
+    );
+    let depth = contrast(&device.in_flight, &inside).map(|depth| depth.inside);
+    figures.add("in_flight_count", depth, Unit::Count, "requests in it meanwhile");
+    figures.add("write_ms", jumped.map(|l| l.inside), Unit::Milliseconds, "latency of a write meanwhile");
+    figures.add("write_otherwise_ms", jumped.map(|l| l.outside), Unit::Milliseconds, "latency of a write otherwise");
+    finding.evidence = figures.list();
+    let limit = "a ceiling keeps a steady rate; here the rate fell to nearly nothing and came back".to_owned();
+    finding.ruled_out.push(RuledOut { cause: "io-capped".to_owned(), because: limit });
+    finding.victims = vec![format!("wt.journal@{}", engine.name), format!("mongo.writes@{}", engine.name)];
+    finding
+}

@@ -1,0 +1,151 @@
+//! wt-cache-oversized: the cache is too large for what stands below it. Either a checkpoint brings more at once than the disk
+//! can take in seconds, because background eviction begins only at a share of a large cache; or the cache leaves the kernel's
+//! page cache, through which the data files are read, no memory.
+
+use super::draft::draft;
+use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of, gauge};
+use crate::figures::Figures;
+use crate::grid::{both, episodes, longest, median};
+use crate::scene::Scene;
+use backwater_model::{Confidence, Finding, Severity, Unit, catalogue as cat};
+use std::ops::Range;
+
+/// A burst that the disk needs so long for holds up everybody's journal for as long.
+const LEAST_DRAIN_S: f64 = 3.0;
+/// A checkpoint shorter than this cannot be told from noise on a grid of seconds; and so many must be seen.
+const SHORTEST_S: usize = 2;
+const HABIT: usize = 2;
+/// A burst of up to so many times the dirty target was left alone by background eviction until the checkpoint came.
+const LEFT_ALONE: f64 = 1.1;
+/// The disk must be busy while the burst drains, and have time otherwise: then writing earlier would have been free.
+const BUSY: f64 = 0.8;
+const IDLE: f64 = 0.6;
+/// Work inside ÷ outside at most; latency inside ÷ outside at least.
+const DIP: f64 = 0.7;
+const JUMP: f64 = 2.0;
+
+/// Share of the memory that the cache takes, what is left, and faults a second that need the disk.
+const OF_MEMORY: f64 = 0.55;
+const LEFT: f64 = 0.10;
+const FAULTS_PER_S: f64 = 50.0;
+const LEAST_S: usize = 10;
+const BRIDGE_S: usize = 5;
+
+/// The findings of a window: at most one a server.
+pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
+    engines(scene).iter().filter_map(|engine| burst(scene, engine).or_else(|| starved(scene, engine))).collect()
+}
+
+/// What a checkpoint brings, in bytes, and how fast the disk takes it.
+struct Burst {
+    runs: Vec<Range<usize>>,
+    bytes: f64,
+    drain_bytes_per_s: f64,
+    busy: Contrast,
+    latency: Option<Contrast>,
+    work: Option<Contrast>,
+}
+
+fn measured(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Burst> {
+    let device = engine.device?;
+    let runs = episodes(&engine.checkpoint.flags(|running| running > 0.0), SHORTEST_S, 0);
+    let inside = flags_of(&runs, scene.grid.count);
+    if runs.len() < HABIT {
+        return None;
+    }
+    // The level just before a checkpoint begins is what it brings.
+    let before = |run: &Range<usize>| engine.dirty.max(&(run.start.saturating_sub(2)..run.start + 1));
+    let bytes = median(runs.iter().filter_map(before).collect())?;
+    let drains = runs.iter().filter_map(|run| device.written_bytes.mean(run));
+    let drain_bytes_per_s = median(drains.collect()).filter(|rate| *rate > 0.0)?;
+    let busy = contrast(&device.busy, &inside)?;
+    let (latency, work) = (engine.latency(&inside), engine.work(&inside));
+    Some(Burst { runs, bytes, drain_bytes_per_s, busy, latency, work })
+}
+
+fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
+    let burst = measured(scene, engine)?;
+    let all = 0..scene.grid.count;
+    let cache = engine.max.median(&all)?;
+    let left_alone = burst.bytes <= LEFT_ALONE * engine.limits.dirty_target * cache;
+    let drain_s = burst.bytes / burst.drain_bytes_per_s;
+    let jumped = burst.latency.filter(|latency| latency.times() >= JUMP);
+    let fell = burst.work.filter(|work| work.times() <= DIP);
+    let alternates = burst.busy.inside >= BUSY && burst.busy.outside <= IDLE;
+    if drain_s < LEAST_DRAIN_S || !left_alone || !alternates || (jumped.is_none() && fell.is_none()) {
+        return None;
+    }
+    let whole = burst.runs[0].start..burst.runs[burst.runs.len() - 1].end;
+    let queue = format!("wt.dirty@{}", engine.name);
+    let mut finding = draft("wt-cache-oversized", "burst-over-drain", queue, scene.grid.span(&whole));
+    let severe = jumped.is_some_and(|jump| jump.times() >= 10.0);
+    finding.severity = if severe { Severity::Critical } else { Severity::Warning };
+    finding.confidence = if jumped.is_some() && fell.is_some() { Confidence::High } else { Confidence::Medium };
+    let target = engine.limits.dirty_target * cache;
+    finding.summary = format!(
+        "Each checkpoint brings {} at once, for which the disk needs {}: background eviction leaves alone what is below {} \
+         ({} of a cache of {}), so the disk idles between checkpoints and is overrun by each.",
+        Unit::Bytes.show(burst.bytes),
+        Unit::Seconds.show(drain_s),
+        Unit::Bytes.show(target),
+        Unit::Ratio.show(engine.limits.dirty_target),
+        Unit::Bytes.show(cache),
+    );
+    let mut figures = Figures::default();
+    figures.add("burst_bytes", Some(burst.bytes), Unit::Bytes, "dirty in the cache when a checkpoint begins");
+    figures.add(
+        "drain_bytes_per_s",
+        Some(burst.drain_bytes_per_s),
+        Unit::BytesPerSecond,
+        "written by the disk meanwhile",
+    );
+    figures.add("drain_s", Some(drain_s), Unit::Seconds, "burst ÷ drain");
+    figures.add("cache_max_bytes", Some(cache), Unit::Bytes, "size of the cache");
+    figures.add(
+        "dirty_target_ratio",
+        Some(engine.limits.dirty_target),
+        Unit::Ratio,
+        "where background eviction begins",
+    );
+    figures.add("device_busy_inside_ratio", Some(burst.busy.inside), Unit::Ratio, "device busy meanwhile");
+    figures.add("device_busy_outside_ratio", Some(burst.busy.outside), Unit::Ratio, "device busy otherwise");
+    figures.add("write_inside_ms", jumped.map(|l| l.inside), Unit::Milliseconds, "latency of a write meanwhile");
+    figures.add("write_outside_ms", jumped.map(|l| l.outside), Unit::Milliseconds, "latency of a write otherwise");
+    finding.evidence = figures.list();
+    finding.victims = vec![format!("wt.checkpoint@{}", engine.name), format!("mongo.writes@{}", engine.name)];
+    finding.unseen.push(engine.unseen());
+    Some(finding)
+}
+
+fn starved(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
+    let host = |def: &cat::Def| scene.grid.gauge(scene.window.track(def.name, &[]));
+    let (total, available) = (host(&cat::MEM_TOTAL), host(&cat::MEM_AVAILABLE));
+    // The memory read is this host's: with several servers, some may run elsewhere.
+    let alone = scene.window.meta.targets.len() <= 1;
+    let faults = super::wt_evidence::rate(scene, &cat::MONGO_PAGE_FAULTS, &engine.name, None);
+    let large = engine.max.with(&total, |cache, total| cache / total);
+    let left = available.with(&total, |available, total| available / total);
+    let low = both(&large.flags(|share| share >= OF_MEMORY), &left.flags(|share| share <= LEFT));
+    let found = episodes(&both(&low, &faults.flags(|rate| rate >= FAULTS_PER_S)), LEAST_S, BRIDGE_S);
+    let (range, _) = longest(&found).filter(|_| alone)?;
+    let queue = format!("wt.cache@{}", engine.name);
+    let mut finding = draft("wt-cache-oversized", "page-cache-starved", queue, scene.grid.span(&range));
+    finding.confidence = Confidence::Medium;
+    finding.summary = format!(
+        "The cache takes {} of the host's memory and leaves {}, too little for the page cache, through which the data files \
+         are read: {} faults went to the disk.",
+        large.median(&range).map_or("most".to_owned(), |share| Unit::Ratio.show(share)),
+        available.median(&range).map_or("little".to_owned(), |bytes| Unit::Bytes.show(bytes)),
+        faults.mean(&range).map_or("many".to_owned(), |rate| Unit::PerSecond.show(rate)),
+    );
+    let mut figures = Figures::default();
+    figures.add("cache_max_bytes", engine.max.median(&range), Unit::Bytes, "size of the cache");
+    figures.add("memory_bytes", total.median(&range), Unit::Bytes, "memory of the host");
+    figures.add("available_bytes", available.median(&range), Unit::Bytes, "memory that is left");
+    figures.add("faults_per_s", faults.mean(&range), Unit::PerSecond, "page faults that needed the disk");
+    let used = gauge(scene, &cat::WT_CACHE_USED, &engine.name, None).median(&range);
+    figures.add("cache_used_bytes", used, Unit::Bytes, "in the cache");
+    finding.evidence = figures.list();
+    finding.victims = vec![format!("mongo.writes@{}", engine.name)];
+    Some(finding)
+}
