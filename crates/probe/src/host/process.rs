@@ -22,9 +22,14 @@ const MOST_SESSIONS: usize = 200;
 const MOST_SESSIONS_EVER: usize = 2_000;
 /// Looks for which a session must have been there before it is read.
 const LOOKS_BEFORE_READING: u32 = 3;
-/// Of a client's session every so many looks are read, half of the sessions at one look and half at the next: there are
-/// many of them, and what matters by the second are the few processes that carry WAL and pages.
+/// A client's session that did nothing since it was last read is read at every so many looks, half of them at one look and
+/// half at the next: most sessions of most servers stand idle.
 const LOOKS_PER_CLIENT_READING: u32 = 2;
+/// Those that did something are read at every look, unless there are more of them than this: then half by half as well, or
+/// recording would cost a busy host what it must not.
+const MOST_BUSY: usize = 64;
+/// What the process is called that begins all others of a server.
+const POSTMASTER: &str = "postmaster";
 /// The user a process runs as changes rarely: it is read at every so many looks.
 const LOOKS_PER_USER_READING: u32 = 60;
 
@@ -52,6 +57,8 @@ pub(super) struct Processes {
     delays: bool,
     known: HashMap<i32, Known>,
     admitted: usize,
+    /// Client sessions that did something, as of the last look.
+    busy: usize,
     /// Of how many processes files are kept open.
     kept_open: usize,
 }
@@ -65,6 +72,9 @@ struct Known {
     admitted: bool,
     /// Looks until the user is read.
     until_user: u32,
+    /// All its counters together, and whether that was more than at the reading before.
+    sum: f64,
+    moved: bool,
     files: Option<Files>,
 }
 
@@ -85,6 +95,7 @@ impl Processes {
             delays: false,
             known: HashMap::new(),
             admitted: 0,
+            busy: 0,
             kept_open: 0,
         }
     }
@@ -115,26 +126,32 @@ impl Processes {
         }
     }
 
-    /// The text of a process that is read again and again.
-    fn io(&mut self, pid: i32) -> Result<Cow<'_, str>, ProbeError> {
+    /// The text of a process that is read again and again. To what a process did, the kernel adds all that its children did
+    /// once it has reaped them (`wait_task_zombie` in kernel/exit.c): a postmaster's is that of its one thread.
+    fn io(&mut self, pid: i32, what: &str) -> Result<Cow<'_, str>, ProbeError> {
         let directory = directory(&self.roots, pid);
-        let Some(known) = self.known.get_mut(&pid) else { return file::record(&directory.join("io")).map(Cow::Owned) };
+        let io = || if what == POSTMASTER { directory.join(format!("task/{pid}/io")) } else { directory.join("io") };
+        let Some(known) = self.known.get_mut(&pid) else { return file::record(&io()).map(Cow::Owned) };
         if known.files.is_none() && self.kept_open < MOST_KEPT_OPEN {
-            let short = |name| KernelFile::short(directory.join(name));
-            known.files = Some(Files { stat: short("stat"), io: short("io") });
+            let stat = KernelFile::short(directory.join("stat"));
+            known.files = Some(Files { stat, io: KernelFile::short(io()) });
             self.kept_open += 1;
         }
         match &mut known.files {
             Some(files) => files.io.read(),
-            None => file::record(&directory.join("io")).map(Cow::Owned),
+            None => file::record(&io()).map(Cow::Owned),
         }
     }
 
     /// Whether it is a client's session that is read already and that another look reads.
     fn waits_for_its_turn(&mut self, pid: i32) -> bool {
+        let few = self.busy <= MOST_BUSY;
         let Some(known) = self.known.get_mut(&pid).filter(|known| known.admitted) else { return false };
         // By its number, so that sessions that were all there at the start do not come all at once.
-        if (known.looks.wrapping_add(1).wrapping_add(pid.unsigned_abs())).is_multiple_of(LOOKS_PER_CLIENT_READING) {
+        let every_look = few && known.moved;
+        if every_look
+            || (known.looks.wrapping_add(1).wrapping_add(pid.unsigned_abs())).is_multiple_of(LOOKS_PER_CLIENT_READING)
+        {
             return false;
         }
         known.looks = known.looks.saturating_add(1);
@@ -149,6 +166,8 @@ impl Processes {
             looks: 0,
             admitted: false,
             until_user: 0,
+            sum: 0.0,
+            moved: false,
             files: None,
         };
         let known = self.known.entry(pid).or_insert_with(fresh);
@@ -159,7 +178,7 @@ impl Processes {
         known.looks = known.looks.saturating_add(1);
         if known.what.is_none() {
             known.what = if pid == server.postmaster_pid {
-                Some("postmaster".to_owned())
+                Some(POSTMASTER.to_owned())
             } else {
                 backend_type(&file::read(&directory(&self.roots, pid).join("cmdline")).unwrap_or_default())
             };
@@ -196,10 +215,12 @@ impl Processes {
         if let Some(uid) = self.user_if_due(pid) {
             sink.put(&catalogue::PROC_UID, &labels, epoch, f64::from(uid));
         }
-        match self.io(pid) {
+        let mut sum = stat.cpu_ticks as f64;
+        match self.io(pid, what) {
             Ok(text) => {
                 for (def, value) in counters(&text) {
                     sink.put(def, &labels, epoch, value);
+                    sum += value;
                 }
             }
             Err(error) if file::denied(&error) => {
@@ -207,6 +228,10 @@ impl Processes {
             }
             // The process has ended since, or the kernel does not account for I/O.
             Err(_) => {}
+        }
+        if let Some(known) = self.known.get_mut(&pid) {
+            known.moved = sum > known.sum && known.sum > 0.0;
+            known.sum = sum;
         }
     }
 }
@@ -258,6 +283,7 @@ impl Probe for Processes {
             self.read_server(sink, &server, &mut present);
         }
         self.known.retain(|pid, _| present.contains(pid));
+        self.busy = self.known.values().filter(|known| known.admitted && known.moved).count();
         self.kept_open = self.known.values().filter(|known| known.files.is_some()).count();
         Ok(())
     }
@@ -297,6 +323,56 @@ mod tests {
         let uid = f64::from(rustix::process::geteuid().as_raw());
         assert_eq!(look.value("host.process.uid", &[("pid", &pid)]), Some(uid));
         assert_eq!(look.value("host.process.cpu_s", &[("pid", &child.id().to_string())]), None);
+    }
+
+    /// A child that looks like a client's session and works as often as it is given a line.
+    fn session() -> std::process::Child {
+        use std::os::unix::process::CommandExt;
+        let mut command = std::process::Command::new("sh");
+        command.arg0("postgres: app shop [local] idle").args(["-c", "while read -r line; do echo \"$line\"; done"]);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_session_that_works_is_read_at_every_look_and_one_that_stands_still_at_every_second() {
+        use std::io::{Read, Write};
+        let watch = Arc::new(Watch::new());
+        watch.add_server(Server { target: "me".into(), postmaster_pid: std::process::id() as i32 });
+        let mut child = session();
+        let (mut orders, mut answers) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut work = || {
+            orders.write_all(b"x\n").unwrap();
+            answers.read_exact(&mut [0; 2]).unwrap();
+        };
+        // Once it has answered, it is what its title says.
+        work();
+        let mut probe = Processes::new(&Roots::default(), &watch);
+        let mut look = Look::of_many(&mut probe, 4);
+        let pid = child.id().to_string();
+        let readings = |look: &Look| {
+            let ours = |point: &&backwater_model::Point| {
+                let series = look.registry.get(point.series).unwrap();
+                series.name == "host.process.write_calls" && series.labels.get("pid") == Some(&pid)
+            };
+            look.batch.points.iter().filter(ours).count()
+        };
+        let begun = readings(&look);
+        (0..6).for_each(|_| look.again(&mut probe));
+        assert_eq!(readings(&look) - begun, 3, "it stood still");
+        // It is seen to work at the next reading, and from then on each look reads it.
+        for _ in 0..2 {
+            work();
+            look.again(&mut probe);
+        }
+        let begun = readings(&look);
+        for _ in 0..4 {
+            work();
+            look.again(&mut probe);
+        }
+        let read = readings(&look) - begun;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(read, 4);
     }
 
     proptest! {

@@ -73,6 +73,36 @@ fn what_a_child_sent_and_wrote_between_two_looks_is_its_own() {
     assert_eq!(child.sent_bytes_per_s, Some(0.0));
 }
 
+/// The count of write calls in the kernel's file of a whole process.
+fn write_calls_of(pid: u32) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    text.lines().find_map(|line| line.strip_prefix("syscw: ")).unwrap().parse().unwrap()
+}
+
+#[test]
+fn what_a_reaped_child_wrote_is_not_told_again_as_its_parents() {
+    const CALLS: u64 = 5_000;
+    // As a postmaster does: begin a child that writes, and reap it.
+    let script =
+        format!("while read -r line; do dd if=/dev/zero of=/dev/null bs=1 count={CALLS} 2>/dev/null; echo done; done");
+    let mut parent =
+        Command::new("sh").args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut orders, mut answers) = (parent.stdin.take().unwrap(), parent.stdout.take().unwrap());
+    let mut top = Top::new(&Roots::default(), Scope::Server { target: "me".into(), pid: parent.id() as i32 });
+    assert_eq!(top.look(Moment::from_seconds(1.0)).unwrap(), None);
+    let before = write_calls_of(parent.id());
+    orders.write_all(b"order\n").unwrap();
+    answers.read_exact(&mut [0; 5]).unwrap();
+    let usage = top.look(Moment::from_seconds(2.0)).unwrap().unwrap();
+    let told = write_calls_of(parent.id()) - before;
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    assert!(told >= CALLS, "the kernel does not add a reaped child's calls, so nothing was tested: {told}");
+    let own = usage.processes.iter().find(|process| process.pid == parent.id() as i32).unwrap();
+    let calls = own.write_calls_per_s.unwrap();
+    assert!((1.0..100.0).contains(&calls), "{calls}");
+}
+
 #[test]
 fn a_server_that_is_gone_is_an_error_that_names_it() {
     let mut top = Top::new(&Roots::default(), Scope::Server { target: "gone".into(), pid: i32::MAX });
