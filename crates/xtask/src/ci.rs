@@ -33,13 +33,14 @@ pub(crate) fn all() -> anyhow::Result<()> {
 
 /// What every major version of the server must pass; the rest of the probe's tests run on one version. Most of their
 /// time is waiting, so that more of them than processors run at once.
-const ON_EVERY_MAJOR: [&str; 6] = [
+const ON_EVERY_MAJOR: [&str; 7] = [
     "sessions_locks_and_counters",
     "log_lines_become_events",
     "a_role_without_pg_monitor_sees_less_and_is_told_so",
     "resets_begin_an_epoch_of_their_view_alone",
     "a_standby_is_seen_from_both_ends",
     "every_hop_is_told",
+    "a_primary_is_asked_once_a_checkpoint",
 ];
 
 pub(crate) fn tests() -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ use super::identity::Identity;
 use super::link::{Link, QueryError};
 use super::views::{Fresh, View};
 use crate::Sink;
+use backwater_model::catalogue::Def;
 use backwater_model::{Moment, Span};
 use tokio_postgres::Row;
 
@@ -24,6 +25,12 @@ pub(super) async fn ask(link: &Link, view: &View) -> Result<Answer, QueryError> 
 }
 
 impl Answer {
+    /// One value of a view that has a single row.
+    pub(super) fn value(&self, view: &View, def: &Def) -> Option<f64> {
+        let place = view.columns.iter().position(|column| column.def == def)?;
+        self.rows.first()?.get(view.labels.len() + 2 + place)
+    }
+
     /// Puts down every value that is not null.
     pub(super) fn put(&self, view: &View, target: &str, identity: &Identity, sink: &mut Sink<'_>) {
         let most = view.most_rows.unwrap_or(self.rows.len());

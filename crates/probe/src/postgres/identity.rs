@@ -24,26 +24,38 @@ const CONTROL: &str = "SELECT s.system_identifier::text, \
      ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int8::text END \
      FROM pg_control_system() s, pg_control_checkpoint() c LEFT JOIN pg_stat_wal_receiver r ON true";
 
-/// What may change on a primary while a connection lasts, without the control file.
+/// What may change while a connection lasts, without the control file: to read that is to wait, and nothing ends the wait,
+/// for whoever writes it and syncs it (ControlFileLock in xlog.c), seconds on a capped device. A standby writes it all the time.
 const PRESENT: &str = "SELECT pg_is_in_recovery(), CASE WHEN NOT pg_is_in_recovery() \
-     THEN ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int8::text END";
+     THEN ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int8::text \
+     ELSE (SELECT received_tli::text FROM pg_stat_wal_receiver) END, \
+     date_part('epoch', pg_postmaster_start_time())::text";
 
 impl Identity {
-    /// Asks only for what may have changed since: which server it is and when it was started cannot, on one connection to
-    /// a server itself. (A pooler may hand on to another one, so now and then everything is to be read.)
-    pub(super) async fn present(&self, link: &mut Link) -> Result<Self, QueryError> {
-        if self.in_recovery || self.system.is_none() {
+    /// Asks only for what may have changed since: which server it is cannot on one connection to a server itself. (A pooler
+    /// may hand on to another one, which was started at another time.)
+    pub(super) async fn present(&self, link: &Link) -> Result<Self, QueryError> {
+        if self.system.is_none() {
             return Identity::read(link).await;
         }
         let row = link.one("timeline", PRESENT).await?;
-        if row.get(0) {
+        let timeline = row.get::<_, Option<&str>>(1).and_then(|text| text.parse().ok());
+        let (in_recovery, started): (bool, String) = (row.get(0), row.get(2));
+        if started != self.started || (in_recovery && !self.in_recovery) {
             return Identity::read(link).await;
         }
-        let timeline = row.get::<_, Option<&str>>(1).and_then(|text| text.parse().ok());
-        Ok(Identity { timeline, in_recovery: false, ..self.clone() })
+        // A standby without a receiver stays on the timeline that was known.
+        let timeline = if in_recovery { timeline.max(self.timeline) } else { timeline };
+        Ok(Identity { timeline, in_recovery, ..self.clone() })
     }
 
-    pub(super) async fn read(link: &mut Link) -> Result<Self, QueryError> {
+    /// Whether WAL is received from another server, and the timeline of that can be seen.
+    pub(super) async fn has_receiver(link: &Link) -> Result<bool, QueryError> {
+        let sql = "SELECT EXISTS (SELECT FROM pg_stat_wal_receiver WHERE received_tli IS NOT NULL)";
+        Ok(link.one("receiver", sql).await?.get(0))
+    }
+
+    pub(super) async fn read(link: &Link) -> Result<Self, QueryError> {
         let row = link.one("server identity", BASIC).await?;
         let mut identity = Identity { system: None, timeline: None, started: row.get(0), in_recovery: row.get(1) };
         match link.one("control file", CONTROL).await {

@@ -18,6 +18,7 @@ mod logs;
 mod normalise;
 mod probe;
 mod queues;
+mod redo;
 mod row;
 mod schedule;
 mod sessions;

@@ -6,6 +6,7 @@ use super::heartbeat::Heartbeat;
 use super::identity::Identity;
 use super::link::{Link, QueryError};
 use super::logs::Logs;
+use super::redo::Redo;
 use super::schedule::Entry;
 use super::sessions::{Context, Sessions};
 use super::settings;
@@ -21,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Everything that tells servers apart is read at every so many looks at who it is.
-const LOOKS_PER_WHOLE_IDENTITY: u32 = 10;
+/// The control file of a standby without a receiver is read at every so many looks at who it is.
+const LOOKS_PER_CONTROL_FILE: u32 = 10;
 
 /// How a server is watched.
 #[derive(Clone, Debug)]
@@ -80,6 +81,7 @@ struct Live {
     identity: Identity,
     /// How often the identity was looked at.
     identity_looks: u32,
+    redo: Redo,
     views: Vec<Entry<Arc<View>>>,
     tasks: Vec<Entry<Task>>,
 }
@@ -198,7 +200,13 @@ impl PostgresProbe {
         let (looked, answers) = tokio::join!(looking, asking);
         looked?;
         for ((place, view), answer) in views.iter().zip(answers) {
-            let result = answer.map(|answer| answer.put(view, &self.target, &live.identity, sink));
+            let result = answer.map(|answer| {
+                answer.put(view, &self.target, &live.identity, sink);
+                if let Some(position) = live.redo.learn(view, &answer) {
+                    let labels = [("target", self.target.as_ref())];
+                    sink.put(&catalogue::PG_CHECKPOINT_REDO, &labels, live.identity.epoch(), position);
+                }
+            });
             self.note(&mut live.views[*place], view.what, result, &live.facts, sink)?;
         }
         for place in 0..live.tasks.len() {
@@ -214,10 +222,12 @@ impl PostgresProbe {
     /// The views to read now, with their places. One that has no rows on such a server need not be asked.
     fn views_due(&self, live: &mut Live, at: Moment) -> Vec<(usize, Arc<View>)> {
         let (in_recovery, walsenders) = (live.identity.in_recovery, self.sessions.walsenders);
+        let wants_redo = live.redo.is_wanted();
         let has_rows = |view: &View| match view.of {
             Of::Any => true,
             Of::Recovery => in_recovery,
             Of::Walsenders => walsenders,
+            Of::Checkpoint => !in_recovery && wants_redo,
         };
         let entries = live.views.iter_mut().enumerate();
         let due = entries.filter_map(|(place, entry)| entry.is_due(at).then(|| (place, Arc::clone(&entry.task))));
@@ -255,11 +265,11 @@ impl PostgresProbe {
     async fn run(&mut self, task: Task, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), QueryError> {
         match task {
             Task::Identity => {
-                live.identity_looks = live.identity_looks.wrapping_add(1);
-                let whole = live.identity_looks.is_multiple_of(LOOKS_PER_WHOLE_IDENTITY);
-                let link = &mut live.link;
-                let read = if whole { Identity::read(link).await? } else { live.identity.present(link).await? };
-                live.identity = read.after(&self.identity);
+                let read = live.identity_now().await?.after(&self.identity);
+                if read != live.identity {
+                    live.redo = Redo::default();
+                }
+                live.identity = read;
                 self.adopt_identity(live, sink);
                 if let Some(timeline) = live.identity.timeline {
                     let labels = [("target", self.target.as_ref())];
@@ -294,10 +304,21 @@ impl Live {
     async fn open(info: &ConnInfo, options: &PostgresOptions) -> Result<Self, ProbeError> {
         let mut link = Link::open(info).await?;
         let facts = target::facts(&mut link, options.name.as_deref(), &options.roots).await?;
-        let identity = Identity::read(&mut link).await?;
+        let identity = Identity::read(&link).await?;
         let now = crate::now();
         let views = views_of(link.major(), facts.privileges.all_stats, now);
-        Ok(Live { link, facts, identity, identity_looks: 0, views, tasks: tasks(now) })
+        Ok(Live { link, facts, identity, identity_looks: 0, redo: Redo::default(), views, tasks: tasks(now) })
+    }
+
+    /// Who the server is now. Of a standby without a receiver (it restores from an archive), the control file alone knows
+    /// the timeline.
+    async fn identity_now(&mut self) -> Result<Identity, QueryError> {
+        self.identity_looks = self.identity_looks.wrapping_add(1);
+        let whole = self.identity_looks.is_multiple_of(LOOKS_PER_CONTROL_FILE);
+        if whole && self.identity.in_recovery && !Identity::has_receiver(&self.link).await? {
+            return Identity::read(&self.link).await;
+        }
+        self.identity.present(&self.link).await
     }
 }
 

@@ -140,6 +140,12 @@ impl Server {
         self.end(Signal::INT);
     }
 
+    /// Ends it at once, as a fault would.
+    #[allow(dead_code)]
+    pub fn crash(&mut self) {
+        self.end(Signal::QUIT);
+    }
+
     fn end(&mut self, signal: Signal) {
         if let Some(mut child) = self.child.take() {
             let _ = kill_process(Pid::from_child(&child), signal);

@@ -26,6 +26,8 @@ pub(super) enum Of {
     Recovery,
     /// A server with walsenders.
     Walsenders,
+    /// A primary on which a checkpoint has ended since it was asked last.
+    Checkpoint,
 }
 
 /// One series of a view.

@@ -1,6 +1,6 @@
 //! Write-ahead log: positions, what is kept in pg_wal, what was archived, and how often it was written and synced.
 
-use super::{ALWAYS, Source, View};
+use super::{ALWAYS, Of, Source, View};
 use backwater_model::catalogue as c;
 
 /// Read in this order, so that flush ≤ write ≤ insert although each moves between the calls.
@@ -15,7 +15,7 @@ pub(super) fn positions() -> View {
 }
 
 pub(super) fn redo() -> View {
-    Source { what: "pg_control_checkpoint", from: "pg_control_checkpoint()", ..ALWAYS }
+    Source { what: "pg_control_checkpoint", from: "pg_control_checkpoint()", of: Of::Checkpoint, ..ALWAYS }
         .view(&[(&c::PG_CHECKPOINT_REDO, "redo_lsn - '0/0'")])
 }
 
