@@ -10,6 +10,7 @@ mod run;
 mod tidy;
 
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer commands of Backwater")]
@@ -31,6 +32,10 @@ enum Command {
     Nightly {
         /// Only this one: stampede, wal-lag, commit-wait, commit-standby, wt-stall, blind
         name: Option<String>,
+        /// Run nothing, but keep the table of a blind test that was run in pieces (`backwater lab blind --for`) in this
+        /// directory
+        #[arg(long, value_name = "DIR")]
+        keep_blind: Option<PathBuf>,
     },
     /// Measure what Backwater costs and how well it predicts; writes docs/bench/
     Bench {
@@ -47,7 +52,8 @@ fn main() -> anyhow::Result<()> {
         Command::Ci => ci::all(),
         Command::Test => ci::tests(),
         Command::Tidy => tidy::check(),
-        Command::Nightly { name } => nightly::run(name.as_deref()),
+        Command::Nightly { keep_blind: Some(dir), .. } => nightly::keep_blind(&dir),
+        Command::Nightly { name, .. } => nightly::run(name.as_deref()),
         Command::Bench { name, arguments } => bench::run(name.as_deref(), &arguments),
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::{bench, run};
 use anyhow::{Context, bail};
+use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -53,13 +54,47 @@ fn one(name: &str, arguments: &[&str]) -> anyhow::Result<bool> {
     Ok(output.status.success())
 }
 
+/// Keeps what a blind test came to that was run in pieces (`backwater lab blind --for`), in this directory. It must be
+/// whole: what is left out of a table could be what was wrong.
+pub(crate) fn keep_blind(dir: &Path) -> anyhow::Result<()> {
+    let read = |name: &str| {
+        let path = dir.join(name);
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let summary: Value = serde_json::from_str(&read("summary.json")?)?;
+    let [done, planned] = ["done", "planned"].map(|name| summary[name].as_u64());
+    if done.is_none() || done != planned {
+        bail!("{} of {} runs are done", done.unwrap_or(0), planned.unwrap_or(0));
+    }
+    let text = read("summary.md")?;
+    keep(&run::workspace()?, "blind", &["lab", "blind", "--for", "5min"], &text)
+}
+
 fn keep(workspace: &Path, name: &str, arguments: &[&str], text: &str) -> anyhow::Result<()> {
     let dir = workspace.join("docs/nightly");
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let head = format!("# {name}\n\n`backwater {}`, {}", arguments.join(" "), bench::machine()?);
+    let how = format!("`backwater {}`, {}", arguments.join(" "), bench::machine()?);
     // Where the recording lies here is nobody's business.
     let text = text.replace(&*workspace.to_string_lossy(), ".");
     let path = dir.join(format!("{name}.md"));
-    std::fs::write(&path, format!("{head}\n\n```\n{}\n```\n", text.trim_end()))
-        .with_context(|| format!("cannot write {}", path.display()))
+    std::fs::write(&path, page(name, &how, text.trim_end())).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What was printed, below how it came about; as it stands where it is a page itself.
+fn page(name: &str, how: &str, text: &str) -> String {
+    match text.strip_prefix("# ").and_then(|rest| rest.split_once('\n')) {
+        Some((title, rest)) => format!("# {title}\n\n{how}\n{rest}\n"),
+        None => format!("# {name}\n\n{how}\n\n```\n{text}\n```\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page;
+
+    #[test]
+    fn a_page_stays_a_page_and_other_text_is_quoted() {
+        assert_eq!(page("blind", "how", "# Blind test\n\n60 of 60 runs"), "# Blind test\n\nhow\n\n60 of 60 runs\n");
+        assert_eq!(page("stampede", "how", "arm  tps"), "# stampede\n\nhow\n\n```\narm  tps\n```\n");
+    }
 }

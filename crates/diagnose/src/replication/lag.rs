@@ -2,10 +2,10 @@
 //!
 //! What is left of a burst and drains is no lag; nor is what stands for a moment because a standby's word is a moment old.
 
-use super::{Hops, Standby, path, standby_row};
+use super::{Hops, Standby, SyncWaits, path, standby_row};
 use crate::grid::{Lane, both, episodes, longest};
 use crate::scene::Scene;
-use backwater_model::{Binding, CommitWait, Sample, catalogue as cat};
+use backwater_model::{Binding, catalogue as cat};
 use std::ops::Range;
 
 /// Bytes that must stand: less is under way on any busy connection.
@@ -39,6 +39,8 @@ pub(crate) struct Lags {
     pub(crate) replay: Option<Lag>,
     /// When commits waited for it. They wait instead of making more WAL, so little of that stands.
     pub(crate) sync: Option<Lag>,
+    /// Whether they waited long, and not merely often: that they wait is what a synchronous standby is for.
+    pub(crate) sync_is_long: bool,
 }
 
 /// Where a standby falls behind, if anywhere.
@@ -50,23 +52,29 @@ pub(crate) fn lags(scene: &Scene<'_>, standby: &Standby) -> Lags {
     });
     let replay = behind(&hops.replay, &hops.received_rate, &hops.replayed_rate, REPLAY_LEAST)
         .map(|(range, seconds)| Lag { range, seconds, binding: None });
-    Lags { stream, replay, sync: held(scene, standby) }
+    let (sync, sync_is_long) = held(scene, standby).map_or((None, false), |(lag, long)| (Some(lag), long));
+    Lags { stream, replay, sync, sync_is_long }
 }
 
-/// When at least so large a share of the active sessions waited for a synchronous standby.
+/// Share of the active sessions that must wait for a synchronous standby, those in line behind them included.
 const HELD: f64 = 0.3;
 
-fn held(scene: &Scene<'_>, standby: &Standby) -> Option<Lag> {
-    let primary = standby.primary.clone()?;
-    let flag = scene.grid.gauge(standby_row(scene.window, &cat::PG_REPL_SYNC, &primary, &standby.name));
-    let targets = [primary];
-    let waits = |sample: &Sample| CommitWait::of(sample) == Some(CommitWait::SynchronousStandby);
-    let share = scene.grid.lane(|second| {
-        flag.get(second).filter(|flag| *flag >= 0.5)?;
-        scene.share(&targets, &(second..second + 1), waits)
-    });
-    let flags = share.smooth(1).flags(|share| share >= HELD);
-    longest(&episodes(&flags, LEAST_S, BRIDGE_S)).map(|(range, seconds)| Lag { range, seconds, binding: None })
+/// The longest stretch in which a synchronous standby held sessions up, and whether commits waited long in any. Sessions in
+/// line for rows of commits that wait count with them: with a hot row one such commit holds all others.
+fn held(scene: &Scene<'_>, standby: &Standby) -> Option<(Lag, bool)> {
+    let primary = standby.primary.as_deref()?;
+    let flag = scene.grid.gauge(standby_row(scene.window, &cat::PG_REPL_SYNC, primary, &standby.name));
+    let synchronous = flag.flags(|flag| flag >= 0.5);
+    if !synchronous.contains(&true) {
+        return None;
+    }
+    let waits = SyncWaits::of(scene, primary);
+    let many = both(&waits.all().smooth(1).flags(|share| share >= HELD), &synchronous);
+    let many = longest(&episodes(&many, LEAST_S, BRIDGE_S));
+    let long = waits.held().filter(|(range, _)| flag.mean(range).is_some_and(|share| share >= 0.5));
+    let is_long = long.is_some();
+    let (range, seconds) = many.into_iter().chain(long).max_by_key(|(_, seconds)| *seconds)?;
+    Some((Lag { range, seconds, binding: None }, is_long))
 }
 
 /// What leaves the stream: flushed by the standby; where its word is too rare, what it acknowledged.

@@ -14,6 +14,7 @@ mod path;
 mod peer;
 mod queues;
 mod retention;
+mod sync_waits;
 pub(crate) mod synchronous;
 mod tcp;
 
@@ -31,6 +32,7 @@ pub(crate) use link::{CeilingKind, Link, links};
 pub(crate) use path::{owners, walsender_activity};
 pub(crate) use peer::{Activity, Doing, Peer, activity, candidates};
 pub(crate) use retention::{free as free_bytes, keep_bytes};
+pub(crate) use sync_waits::SyncWaits;
 pub(crate) use tcp::Tcp;
 
 /// One standby, as far as it is seen: from its primary, from itself, or both.

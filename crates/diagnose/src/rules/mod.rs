@@ -27,7 +27,6 @@ mod slow_reader;
 mod standby_disk;
 mod standby_gone;
 mod sync_standby_slow;
-mod sync_waits;
 mod tickets_exhausted;
 mod ttl_burst;
 mod wal_device;

@@ -64,7 +64,9 @@ fn in_stream(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
         (None, Some(writes)) => writes >= WRITES,
         _ => false,
     };
-    if !stands {
+    // Commits that wait often, each for a moment, are what a synchronous standby is for: nothing is slow unless its device is held.
+    let often_only = behind.lags.stream.is_none() && !behind.lags.sync_is_long;
+    if !stands || (often_only && matches!(held, Held::Neither(_) | Held::Unseen)) {
         return None;
     }
     let standing_behind = standby.hops.standby_flush.mean(&lag.range) > standby.hops.in_flight.mean(&lag.range);
@@ -85,6 +87,9 @@ fn in_stream(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     finding.confidence = confidence;
     finding.evidence.extend(tcp_figures(standby, &lag.range));
     finding.summary = stream_summary(standby, &held, &lag.range);
+    if finding.victims.iter().any(|victim| victim == "pg.commit") {
+        finding.summary.push_str(" Commits need its answer.");
+    }
     finish(scene, &mut finding, standby, &held, lag, writes);
     finding.ruled_out.extend(not_the_network(standby, &lag.range));
     Some(finding)

@@ -6,30 +6,19 @@
 
 use super::draft::draft;
 use super::relate::Symptom;
-use super::sync_waits::{LONG_S, SyncWaits};
 use super::wal_evidence::Behind;
 use crate::figures::Figures;
-use crate::grid::{Lane, both, episodes, longest};
 use crate::remedy::replication as remedy;
 use crate::replication::synchronous::{self, Lack};
-use crate::replication::{primaries, standby_row, target};
+use crate::replication::{SyncWaits, primaries, standby_row, target};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::catalogue::{self as cat, Def};
 use backwater_model::{Confidence, Finding, Severity, Unit, Unseen};
 use std::ops::Range;
 
-/// Share of the active sessions that must wait for the standby, those in line behind them included.
-const HELD: f64 = 0.3;
-/// Sessions that must wait for it, on average.
-const SOME: f64 = 0.5;
-/// Share of the looks at waiting commits by which they must have waited long.
-const LASTING: f64 = 0.5;
 /// A hop takes most of the time from this share on.
 const MOST: f64 = 0.7;
-/// Seconds it must last, and seconds of another mind that do not end it.
-const LEAST_S: usize = 5;
-const BRIDGE_S: usize = 2;
 /// Share of the sessions from which it is critical.
 const CRITICAL: f64 = 0.5;
 
@@ -57,8 +46,8 @@ enum Awaited<'a> {
 
 fn of_primary(scene: &Scene<'_>, behinds: &[Behind], name: &str) -> Option<Finding> {
     let waits = SyncWaits::of(scene, name);
-    let commits = commits(scene, name);
-    let (range, seconds) = stretch(&waits, &commits)?;
+    let (range, seconds) = waits.held()?;
+    let commits = &waits.commits;
     let awaited = awaited(scene, behinds, name, &range);
     let cause = match &awaited {
         Awaited::Standby(behind) => hop(scene, behind, &range),
@@ -92,18 +81,6 @@ fn of_primary(scene: &Scene<'_>, behinds: &[Behind], name: &str) -> Option<Findi
         _ => remedy::of_sync(settings.as_ref()),
     };
     Some(finding)
-}
-
-/// When commits waited long and held sessions up: the longest stretch, and all such seconds.
-fn stretch(waits: &SyncWaits, commits: &Lane) -> Option<(Range<usize>, usize)> {
-    let waiting = waits.waiting.smooth(2);
-    let by_rate = waiting.with(&commits.smooth(2), |waiting, rate| f64::from(u8::from(waiting >= LONG_S * rate)));
-    let by_looks = waits.lasting.smooth(2).map(|share| f64::from(u8::from(share >= LASTING)));
-    // Each of the two is a lower bound.
-    let long = |second| [&by_rate, &by_looks].iter().any(|lane| lane.get(second) == Some(1.0));
-    let some = waiting.0.iter().enumerate().map(|(second, count)| count.is_some_and(|c| c >= SOME) && long(second));
-    let held = waits.share.with(&waits.behind, |those, behind| those + behind).smooth(1).flags(|share| share >= HELD);
-    longest(&episodes(&both(&held, &some.collect::<Vec<_>>()), LEAST_S, BRIDGE_S))
 }
 
 fn awaited<'a>(scene: &Scene<'_>, behinds: &'a [Behind], name: &str, range: &Range<usize>) -> Awaited<'a> {
@@ -181,11 +158,4 @@ fn hop(scene: &Scene<'_>, behind: &Behind, range: &Range<usize>) -> &'static str
         (Some(write), Some(flush)) if flush > 0.0 && flush - write >= MOST * flush => "standby-flush",
         _ => "standby-behind",
     }
-}
-
-fn commits(scene: &Scene<'_>, name: &str) -> Lane {
-    let labels = [("target", name)];
-    let lanes: Vec<Lane> =
-        scene.window.tracks(cat::PG_XACT_COMMIT.name, &labels).map(|track| scene.grid.rate(Some(track))).collect();
-    scene.grid.lane(|second| lanes.iter().filter_map(|lane| lane.get(second)).reduce(|a, b| a + b))
 }

@@ -1,7 +1,8 @@
 //! Recordings of lab runs on a real server, cut down to what the rules read, once a second: series by name and labels with
 //! `at=value@as_of` (`e1`: the source's second life), samples (with the ages of statement and transaction in milliseconds,
 //! where they matter), log lines. PostgreSQL 15, two servers in network namespaces of their own, each on a loop device, on two
-//! processors; the load is the one of `lab run wal-lag`, and of `lab blind` where a synchronous standby is stopped.
+//! processors; the load is the one of `lab run wal-lag`, and of `lab blind` in `runs/blind` and where a synchronous standby is
+//! stopped.
 
 use super::Readings;
 use backwater_model::catalogue as cat;
@@ -23,12 +24,13 @@ pub fn window(text: &str, keep: impl Fn(&str) -> bool) -> Window {
                 }
             }
             "sample" if keep(rest) => readings.samples.push(sample(rest)),
+            "look" if keep(rest) => readings.samples.extend(look(rest)),
             "log" if keep(rest) => {
                 let (at, rest) = rest.split_once(' ').unwrap();
                 let (source, message) = rest.split_once(' ').unwrap();
                 readings.events.push(Event::new(moment(at), source, EventKind::Log, message, &[]));
             }
-            "sample" | "log" => {}
+            "sample" | "look" | "log" => {}
             other => panic!("{other}"),
         }
     }
@@ -54,6 +56,24 @@ fn series(readings: &mut Readings, named: &str, points: &str) {
         let (value, epoch) = (value.parse().unwrap(), Epoch(epoch.parse().unwrap()));
         readings.push(def, &labels, Point { at: moment(at), series: SeriesId(0), epoch, value, as_of });
     }
+}
+
+/// Sessions of one look in the same wait: as in a sample, with their process ids at the end, each with the ages of its statement
+/// and of its transaction (`12:340:5600`; `12:340` where they are the same).
+fn look(line: &str) -> impl Iterator<Item = Sample> {
+    let words: Vec<&str> = line.split(' ').collect();
+    let (at, target, kind, sessions) = (words[0], words[1], &words[2..8], &words[8..]);
+    let whole = |session: &&str| {
+        let parts: Vec<&str> = session.split(':').collect();
+        let ages = match parts[1..] {
+            [] => String::new(),
+            [both] => format!(" {both} {both}"),
+            [query, xact] => format!(" {query} {xact}"),
+            _ => panic!("{line}"),
+        };
+        sample(&format!("{at} {target} {} {}{ages}", parts[0], kind.join(" ")))
+    };
+    sessions.iter().map(whole).collect::<Vec<_>>().into_iter()
 }
 
 fn sample(line: &str) -> Sample {

@@ -5,29 +5,41 @@
 //! standby only where, at the same look, a transaction that waits for the standby is at least as old as that wait: a younger one
 //! cannot be what it waits for. Sessions in line for the row after it (Lock:tuple) follow most of those at the heads of lines.
 
-use crate::grid::Lane;
+use crate::grid::{Lane, both, episodes, longest};
 use crate::scene::Scene;
 use crate::waits::foreground;
-use backwater_model::{CommitWait, Moment, Sample};
+use backwater_model::{CommitWait, Moment, Sample, catalogue as cat};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Seconds that a commit must wait to have waited long.
-pub(super) const LONG_S: f64 = 0.1;
+const LONG_S: f64 = 0.1;
 /// How far the server's clock and ours may differ between two looks, in seconds.
 const SLACK_S: f64 = 0.005;
+/// Share of the active sessions that must wait for the standby, those in line behind them included, to be held by it.
+const HELD: f64 = 0.3;
+/// Sessions that must wait for it, on average.
+const SOME: f64 = 0.5;
+/// Share of the looks at waiting commits by which they must have waited long.
+const LASTING: f64 = 0.5;
+/// Seconds it must last, and seconds of another mind that do not end it.
+const LEAST_S: usize = 5;
+const BRIDGE_S: usize = 2;
 
 /// One value a second each.
-pub(super) struct SyncWaits {
+pub(crate) struct SyncWaits {
     /// Share of the active sessions that wait for the standby.
-    pub(super) share: Lane,
+    pub(crate) share: Lane,
     /// Share of the active sessions that wait for rows, likely held by those.
-    pub(super) behind: Lane,
+    pub(crate) behind: Lane,
     /// Sessions that wait for the standby, on average over the looks.
-    pub(super) waiting: Lane,
+    pub(crate) waiting: Lane,
     /// Share of the looks at those by which the same commit had been seen waiting for [`LONG_S`].
-    pub(super) lasting: Lane,
+    pub(crate) lasting: Lane,
     /// The longest that one commit had been seen waiting, in seconds.
-    pub(super) longest: Lane,
+    pub(crate) longest: Lane,
+    /// Commits a second, read-only ones included.
+    pub(crate) commits: Lane,
 }
 
 /// Counts of one look, or of all looks of a second.
@@ -121,7 +133,7 @@ impl Runs {
 
 impl SyncWaits {
     /// Of one server's sessions.
-    pub(super) fn of(scene: &Scene<'_>, server: &str) -> Self {
+    pub(crate) fn of(scene: &Scene<'_>, server: &str) -> Self {
         let mut seconds = vec![Counts::default(); scene.grid.count];
         let mut runs = Runs::default();
         let samples: Vec<&Sample> = scene.window.samples().iter().filter(|sample| *sample.target == *server).collect();
@@ -143,8 +155,35 @@ impl SyncWaits {
             waiting: lane(|all| all.standby, |all| all.looks),
             lasting: lane(|all| all.lasting, |all| all.standby),
             longest: Lane(seconds.iter().map(|all| (all.standby > 0).then_some(all.longest_s)).collect()),
+            commits: commits(scene, server),
         }
     }
+
+    /// Share of the active sessions that wait for the standby or in line behind those.
+    pub(crate) fn all(&self) -> Lane {
+        self.share.with(&self.behind, |those, behind| those + behind)
+    }
+
+    /// When commits waited long and held sessions up: the longest stretch, and all such seconds.
+    pub(crate) fn held(&self) -> Option<(Range<usize>, usize)> {
+        let waiting = self.waiting.smooth(2);
+        let by_rate =
+            waiting.with(&self.commits.smooth(2), |waiting, rate| f64::from(u8::from(waiting >= LONG_S * rate)));
+        let by_looks = self.lasting.smooth(2).map(|share| f64::from(u8::from(share >= LASTING)));
+        // Each of the two is a lower bound.
+        let long = |second| [&by_rate, &by_looks].iter().any(|lane| lane.get(second) == Some(1.0));
+        let some = waiting.0.iter().enumerate().map(|(second, count)| count.is_some_and(|c| c >= SOME) && long(second));
+        let held = self.all().smooth(1).flags(|share| share >= HELD);
+        longest(&episodes(&both(&held, &some.collect::<Vec<_>>()), LEAST_S, BRIDGE_S))
+    }
+}
+
+/// Commits of all databases of a server.
+fn commits(scene: &Scene<'_>, server: &str) -> Lane {
+    let labels = [("target", server)];
+    let tracks = scene.window.tracks(cat::PG_XACT_COMMIT.name, &labels);
+    let lanes: Vec<Lane> = tracks.map(|track| scene.grid.rate(Some(track))).collect();
+    scene.grid.lane(|second| lanes.iter().filter_map(|lane| lane.get(second)).reduce(|a, b| a + b))
 }
 
 impl Counts {
