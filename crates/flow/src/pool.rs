@@ -98,6 +98,19 @@ impl PoolOption {
     pub const NAMES: [&'static str; 6] =
         ["except_rule", "weight", "priority", "max_connections", "max_active", "bandwidth"];
 
+    /// What an attribute of a pool is, by one of [`PoolOption::NAMES`].
+    pub fn about(name: &str) -> &'static str {
+        match name {
+            "except_rule" => "names of exception rules, such as 'a, b'; any that matches acts",
+            "weight" => "its share among the low pools while they all have something to send",
+            "priority" => "'high': never slowed; 'low': in the low class from the beginning",
+            "max_connections" => "sessions at once; the next is refused",
+            "max_active" => "statements at once; the next waits in front of the server, first come, first served",
+            "bandwidth" => "MB a second or a size a second to its clients in all; for low pools only",
+            _ => "",
+        }
+    }
+
     /// Reads one attribute of a pool. The name in any case.
     pub fn read(name: &str, literal: &Literal) -> Result<PoolOption, ValueError> {
         let known = Self::NAMES.iter().copied().find(|known| known.eq_ignore_ascii_case(name));

@@ -50,6 +50,17 @@ pub enum GateError {
     /// Nothing to listen on.
     #[error("there is no address to listen on")]
     NoListener,
+    /// A certificate or key that cannot be used.
+    #[error("cannot use {path} for encryption: {why}")]
+    Tls {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// A server's name that no certificate can have.
+    #[error("server_tls.name: '{0}' is neither a host's name nor an address")]
+    TlsName(String),
     /// A setting that cannot be carried out.
     #[error("{0}")]
     Unsupported(&'static str),

@@ -2,13 +2,14 @@
 //!
 //! [`proxy`] stands in the line between clients and a PostgreSQL server. [`wire`] is what it must know of the protocol.
 //! [`attach`] stands beside the line: it slows a running query by its server's own socket, and shares the rules and nothing
-//! of the data path. The proxy's admin console is a session whose server is this process. One more way in will come: TLS
-//! that ends here, between the opening and the relay, so that neither changes.
+//! of the data path. The proxy's admin console is a session whose server is this process.
 
 pub mod attach;
 mod clock;
 mod error;
 pub mod proxy;
+mod reference;
 pub mod wire;
 
 pub use error::GateError;
+pub use reference::reference;

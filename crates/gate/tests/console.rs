@@ -96,7 +96,7 @@ fn a_statement_that_cannot_be_done_changes_nothing_and_says_where() {
     assert!(told(twice).contains("resource pool a exists already"));
     let typo = told("CREATE EXCEPT RULE r WITH (bandwith=5)");
     assert!(typo.contains("unknown attribute 'bandwith'") && typo.contains("^"), "psql points at it: {typo}");
-    assert!(told("SET low_priority_bandwidth = 'auto'").contains("set a rate"));
+    assert!(told("SET low_priority_bandwidth = 'much'").contains("must be 'auto'"));
     assert!(told("SELECT 1").contains("CREATE, ALTER, DROP, SET, SHOW"));
     assert_eq!(text(&ask(console.port, "SHOW RULES").output().unwrap()), "");
     assert!(!text(&ask(console.port, "SHOW POOLS").output().unwrap()).contains("a|"));

@@ -239,6 +239,39 @@ fn resident_kb() -> u64 {
 }
 
 #[test]
+fn a_rate_that_is_found_grows_from_the_floor_to_what_the_way_takes() {
+    with_server("a_rate_that_is_found_grows", &[], |server| {
+        let more = "low_priority_bandwidth = 'auto'\n[pools.batch]\npriority = 'low'\n[users]\npostgres = 'batch'\n";
+        let (_proxy, port) = proxy(server, more);
+        let begun = Instant::now();
+        // At the floor of 1 MiB/s it would take forty seconds.
+        assert_eq!(run(port, "SELECT length(string_agg(repeat('x', 1000), '')) FROM generate_series(1, 10)"), "10000");
+        let large = psql("127.0.0.1", port, "SELECT repeat('x', 40000000)").output().unwrap();
+        assert_eq!(text(&large).len(), 40_000_000);
+        assert!(begun.elapsed().as_secs_f64() < 25.0, "{:?}", begun.elapsed());
+    });
+}
+
+#[test]
+fn low_sessions_whose_clients_leave_take_nothing_with_them() {
+    with_server("low_sessions_whose_clients_leave", &[], |server| {
+        let more = "low_priority_bandwidth = '20MB'\n[pools.batch]\npriority = 'low'\n[users]\npostgres = 'batch'\n";
+        let (_proxy, port) = proxy(server, more);
+        let flood = "COPY (SELECT repeat('x', 1000) FROM generate_series(1, 20000000)) TO STDOUT";
+        let clients: Vec<_> =
+            (0..4).map(|_| psql("127.0.0.1", port, flood).stdout(Stdio::null()).spawn().unwrap()).collect();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'COPY (SELECT repeat%'", "4");
+        for mut client in clients {
+            client.kill().unwrap();
+            client.wait().unwrap();
+        }
+        // What stood in their sockets stands in nobody's way: their servers hear of it, and others go on.
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'COPY (SELECT repeat%'", "0");
+        assert_eq!(run(port, "SELECT length(repeat('x', 1000000))"), "1000000");
+    });
+}
+
+#[test]
 fn the_low_class_is_held_to_its_rate_and_urgent_work_is_not() {
     with_server("the_low_class_is_held_to_its_rate_and_urgent_work_is_not", &[], |server| {
         let more = "low_priority_bandwidth = '20MB'\n[pools.batch]\npriority = 'low'\n";

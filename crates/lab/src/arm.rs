@@ -192,7 +192,7 @@ pub(crate) fn hold(
 ) -> Result<Option<u64>, LabError> {
     let held = hold_volume(rig, options, arm, dirty_limit_bytes)?;
     if let (Some(network), Some(rate)) = (&rig.network, arm.network.bytes_per_s) {
-        network.narrow(rate.0)?;
+        network.narrow(rate.0, arm.network.at)?;
     }
     if let Some(standby) = &mut rig.standby {
         standby.hinder(&rig.server, arm, options)?;

@@ -63,6 +63,9 @@ fn load(scenario: &Scenario) -> Vec<String> {
     if load.kind == LoadKind::WiredTiger {
         return engine(scenario);
     }
+    if load.kind == LoadKind::NetOverload {
+        return overload(scenario);
+    }
     let rate = load.rate_per_s.map_or("as many transactions as the server takes".to_owned(), |rate| {
         let plural = if rate == 1.0 { "" } else { "s" };
         format!("{rate} transaction{plural} a second asked for, latency from the intended start")
@@ -76,6 +79,24 @@ fn load(scenario: &Scenario) -> Vec<String> {
     let then = if load.drain_limit_s > 0.0 { ", then the drain" } else { "" };
     let times = format!("{} s of warm-up without limits, {} s measured{then}", load.warmup_s, load.seconds);
     [Some(format!("{clients}, {rate}")), scale, storm, Some(times)].into_iter().flatten().collect()
+}
+
+fn overload(scenario: &Scenario) -> Vec<String> {
+    let (load, part) = (&scenario.load, &scenario.load.overload);
+    vec![
+        format!(
+            "an urgent query that takes {} ms alone, {} a second from {} clients, latency from the intended start",
+            part.urgent_ms,
+            load.rate_per_s.unwrap_or_default(),
+            load.clients
+        ),
+        "large results beside it, each a join of some 200 GB that is read as fast as it comes".to_owned(),
+        format!(
+            "a rule that acts on statements of over {} s that send over {} MB/s; a fixed rate is {} a second",
+            part.rule_elapsed_s, part.rule_mb_per_s, part.low_bytes_per_s
+        ),
+        format!("{} s until rules and rates have settled, {} s measured", part.settle_s, load.seconds),
+    ]
 }
 
 fn engine(scenario: &Scenario) -> Vec<String> {

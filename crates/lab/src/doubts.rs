@@ -1,6 +1,7 @@
 //! What makes a figure doubtful, and what to do about it.
 
 use crate::arm::Repeat;
+use crate::metrics::overload;
 
 /// An arm that leaves less than this share of the processors idle may be limited by them and not by what it is about.
 const LEAST_IDLE: f64 = 0.20;
@@ -25,6 +26,9 @@ pub(crate) fn of_repeat(repeat: &Repeat) -> Vec<String> {
         && *peak < LEAST_RATE * rate
     {
         doubt(format!("the load never reached its {rate:.0} a second (peak {peak:.0}); something else limits it"));
+    }
+    if let Some(text) = overload::doubt(&repeat.part.overload, &repeat.metrics.numbers) {
+        doubt(text);
     }
     if repeat.gaps > 0 {
         doubt(format!("{} times a probe could not read; figures may have holes", repeat.gaps));

@@ -3,6 +3,7 @@
 use crate::LabError;
 use crate::client::Client;
 use crate::metrics::commits::figures;
+use crate::overload;
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
 use crate::scenario::{BatchesPart, LoadKind, LoadPart};
@@ -37,6 +38,9 @@ pub(crate) fn initialise(
     if part.kind == LoadKind::WalStorm {
         Storm::prepare(&conninfo, &storm(part))?;
     }
+    if part.kind == LoadKind::NetOverload {
+        workloads::overload::prepare(&conninfo, part.overload.urgent_ms)?;
+    }
     Ok(())
 }
 
@@ -60,12 +64,15 @@ pub(crate) fn drive(
     let done = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
         scope.spawn(|| show(progress, &done));
-        let result = run(part, seconds, rig, options);
+        let result = match part.kind {
+            LoadKind::NetOverload => overload::drive(part, seconds, rig, options),
+            _ => run(part, seconds, rig, options).map_err(ended),
+        };
         done.store(true, Ordering::SeqCst);
         result
     });
     progress.end();
-    result.map_err(ended)
+    result
 }
 
 /// Rows in batches, in a schema of their own that is gone afterwards; it ends when they are in.
@@ -117,8 +124,8 @@ fn run(part: &LoadPart, seconds: f64, rig: &Rig, options: &RunOptions) -> Result
         LoadKind::Pgbench => pgbench(part, &spec, rig, options).map(Driven::from),
         // It ends with its rows, not with its time: see `drive`.
         LoadKind::CommitBatches => Ok(Driven::default()),
-        // The engine's own rig drives it: see `wiredtiger.rs`.
-        LoadKind::WiredTiger => Ok(Driven::default()),
+        // The engine's own rig drives it: see `wiredtiger.rs`; and what needs more than a server: see `overload.rs`.
+        LoadKind::WiredTiger | LoadKind::NetOverload => Ok(Driven::default()),
         LoadKind::WalStorm => {
             let (storm, began) = (Storm::default(), Instant::now());
             let result = drive(&storm)?;

@@ -81,7 +81,13 @@ impl Rig {
         let disk = part.map(|part| make_disk("data", part, &work, &journal, progress)).transpose()?;
         options.go_on()?;
         let wanted = scenario.network.is_some() && !options.without_limits && limits::network::possible().is_ok();
-        let network = wanted.then(|| Network::create(&journal)).transpose()?;
+        let switched = scenario.network.as_ref().is_some_and(|part| part.switch);
+        let make = || if switched { Network::create_switched(&journal) } else { Network::create(&journal) };
+        let mut network = wanted.then(make).transpose()?;
+        let queue_ms = scenario.network.as_ref().and_then(|part| part.queue_ms);
+        if let (Some(network), Some(queue_ms)) = (&mut network, queue_ms) {
+            network.queue_for(queue_ms);
+        }
         let place = Place { work: &work, journal: &journal, network: network.as_ref(), progress };
         let mut server = make_server(scenario, &installed, disk.as_ref(), &place)?;
         load_data(scenario, &server, options, progress)?;

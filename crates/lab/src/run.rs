@@ -6,10 +6,10 @@ use crate::arm::{self, Repeat};
 use crate::doubts;
 use crate::limits::{self, network};
 use crate::metrics::commits::{self, Measured};
-use crate::metrics::median;
+use crate::metrics::{median, overload};
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
-use crate::scenario::{Arm, DirtyLimit, Need, Scenario, ServerKind};
+use crate::scenario::{Arm, DirtyLimit, LoadKind, Need, Scenario, ServerKind};
 use crate::wiredtiger::{self, EngineRig};
 use backwater_diagnose::{AdviseOptions, advise};
 use backwater_model::{ArmOutcome, Expected, ExpectedAll, Finding, Outcome};
@@ -233,6 +233,9 @@ pub(crate) fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm]
     if !batches.is_empty() {
         commits::conclude(&mut outcome, &batches);
     }
+    if scenario.load.kind == LoadKind::NetOverload {
+        overload::conclude(&mut outcome);
+    }
     outcome
 }
 
@@ -305,7 +308,7 @@ fn all_findings(arms: &[&Arm], repeats: &[Repeat]) -> Vec<Finding> {
 }
 
 /// Metrics that are compared between arms.
-const COMPARED: [&str; 9] = [
+const COMPARED: [&str; 10] = [
     "tps_mean",
     "tps_peak",
     "tps_least",
@@ -315,6 +318,7 @@ const COMPARED: [&str; 9] = [
     "wal_generated_kb_per_s",
     "sent_delay_kb",
     "replay_delay_kb",
+    "urgent_mean_ms",
 ];
 
 /// Figures of the whole run: the noise floor from the A/A arm, and what each advised arm changed.

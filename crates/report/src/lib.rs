@@ -18,6 +18,7 @@ pub mod html;
 mod lag;
 mod metric;
 mod outcome;
+mod overload;
 mod page;
 mod plot;
 mod published;

@@ -64,6 +64,18 @@ const KNOWN: &[(&str, &str)] = &[
     ("removal_off_checkpoints", "when WAL is removed, most checkpoints off by"),
     ("heartbeat_p99_ms", "heartbeat p99"),
     ("heartbeat_missed", "heartbeats missed"),
+    ("urgent_mean_ms", "urgent query, mean"),
+    ("urgent_p50_ms", "urgent query, p50"),
+    ("urgent_p99_ms", "urgent query, p99"),
+    ("ratio_to_alone", "urgent query, times alone"),
+    ("added_ms", "urgent query, added"),
+    ("times_better", "times better than without control"),
+    ("background_mb_per_s", "background"),
+    ("link_mb_per_s", "on the wire"),
+    ("link_used_ratio", "of the link"),
+    ("sendq_bytes", "in send queues, mean"),
+    ("sendq_peak_bytes", "in send queues, peak"),
+    ("statements_held", "statements a rule acted on"),
     ("failed", "failed"),
     ("idle_cpu_ratio", "idle CPU"),
 ];
@@ -113,12 +125,17 @@ pub(crate) fn unit(name: &str) -> Unit {
     ENDS.iter().find(|(end, _)| name.ends_with(end)).map_or(Unit::Count, |(_, unit)| *unit)
 }
 
-/// A metric's value as a person reads it. Published KB stay KB: 1,000 bytes in rates, 1,024 in delays.
+/// A metric's value as a person reads it. Published KB stay KB: 1,000 bytes in rates, 1,024 in delays; MB of a link are
+/// 1,000,000 bytes.
 pub(crate) fn show(name: &str, value: f64) -> String {
     if name.ends_with("_kb_per_s") {
         format!("{} KB/s", Unit::Count.show(value.round()))
     } else if name.ends_with("_kb") {
         format!("{} KB", Unit::Count.show(value.round()))
+    } else if name.ends_with("_mb_per_s") {
+        format!("{value:.1} MB/s")
+    } else if matches!(name, "ratio_to_alone" | "times_better") {
+        format!("{value:.2}")
     } else {
         unit(name).show(value)
     }

@@ -5,6 +5,7 @@ use crate::Style;
 use crate::commits;
 use crate::lag;
 use crate::metric::{self, PREDICTED};
+use crate::overload;
 use crate::page::Page;
 use crate::published::{Published, PublishedRow, published};
 use crate::style::Tone;
@@ -37,6 +38,10 @@ pub fn outcome_beside(outcome: &Outcome, published: Option<&Published>, style: &
     if lag::is_of_lag(outcome) && !commits::is_of_commits(outcome) {
         page.gap();
         page.ready(&lag::lag(outcome, style), 0);
+    }
+    if overload::is_of_overload(outcome) {
+        page.gap();
+        page.ready(&overload::overload(outcome, style), 0);
     }
     metrics(&mut page, outcome, style);
     predictions(&mut page, outcome, style);
@@ -107,6 +112,9 @@ pub(crate) fn seen(arm: &ArmOutcome) -> String {
     if let Some(seen) = lag::seen(arm) {
         return seen;
     }
+    if let Some(text) = overload::seen(arm) {
+        return text;
+    }
     if let Some(text) = commits::seen(arm) {
         return text;
     }
@@ -152,7 +160,11 @@ fn engine_seen(arm: &ArmOutcome) -> Option<String> {
 fn metrics(page: &mut Page<'_>, outcome: &Outcome, style: &Style) {
     let names = outcome.arms.iter().flat_map(|arm| arm.metrics.keys()).map(String::as_str);
     // What stands in a table of its own is not told twice.
-    let told = |name: &str| name.starts_with(PREDICTED) || (lag::is_of_lag(outcome) && lag::tells(name));
+    let told = |name: &str| {
+        name.starts_with(PREDICTED)
+            || (lag::is_of_lag(outcome) && lag::tells(name))
+            || (overload::is_of_overload(outcome) && overload::tells(name))
+    };
     let names: Vec<&str> = metric::sorted(names).into_iter().filter(|name| !told(name)).collect();
     if names.is_empty() {
         return;

@@ -8,11 +8,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A run of the program: its name and its arguments.
-const RUNS: [(&str, &[&str]); 6] = [
+const RUNS: [(&str, &[&str]); 7] = [
     ("stampede", &["lab", "run", "stampede"]),
     ("wal-lag", &["lab", "run", "wal-lag"]),
     ("commit-wait", &["lab", "run", "commit-wait"]),
     ("commit-standby", &["lab", "run", "commit-standby"]),
+    ("net-overload", &["lab", "run", "net-overload"]),
     ("wt-stall", &["lab", "run", "wt-stall"]),
     ("blind", &["lab", "blind"]),
 ];

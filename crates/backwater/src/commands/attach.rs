@@ -6,7 +6,9 @@ mod server;
 use crate::{signals, terminal, when};
 use anyhow::{Context, bail};
 use backwater_flow::rule::{Action, Rule};
-use backwater_gate::attach::{self, AttachError, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates};
+use backwater_gate::attach::{
+    self, AttachError, ClassRate, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates,
+};
 use backwater_model::{Bytes, BytesPerSecond};
 use clap::Args;
 use rustix::thread::CapabilitySet;
@@ -53,9 +55,10 @@ pub(crate) struct Arguments {
     /// Bytes a second for each, such as 20MB
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<u64>,
-    /// Bytes a second for all of them together, divided by what each has to send
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    class_rate: Option<u64>,
+    /// Bytes a second for all of them together, divided by what each has to send; or `auto`: as many as leave almost no
+    /// queue on their way
+    #[arg(long, value_name = "RATE|auto", value_parser = class_rate)]
+    class_rate: Option<ClassRate>,
     /// How often to look, such as 250ms
     #[arg(long, value_name = "TIME", value_parser = when::some_seconds, default_value = "500ms")]
     interval: f64,
@@ -80,6 +83,13 @@ fn rate(text: &str) -> Result<u64, String> {
         Err("the least is 16KB: below, a session would seem dead".to_owned())
     } else {
         Ok(bytes.0)
+    }
+}
+
+fn class_rate(text: &str) -> Result<ClassRate, String> {
+    match text.trim() {
+        auto if auto.eq_ignore_ascii_case("auto") => Ok(ClassRate::Auto),
+        fixed => rate(fixed).map(ClassRate::Fixed).map_err(|error| format!("{error}; or 'auto'")),
     }
 }
 
@@ -150,9 +160,9 @@ fn counted(count: usize, what: &str) -> String {
 
 impl Arguments {
     fn rates(&self) -> anyhow::Result<Rates> {
-        let rates = Rates { each_bps: self.rate, class_bps: self.class_rate };
+        let rates = Rates { each_bps: self.rate, class: self.class_rate };
         let slows = self.rule.is_empty() || self.rule.iter().any(|(_, rule)| rule.action == Action::Penalty);
-        if slows && rates.each_bps.is_none() && rates.class_bps.is_none() {
+        if slows && rates.each_bps.is_none() && rates.class.is_none() {
             bail!("how fast may they send? give --rate for each of them, or --class-rate for all together");
         }
         if self.socket.is_empty() && self.pid.is_empty() && self.rule.is_empty() {
@@ -186,10 +196,8 @@ fn by_name(arguments: &Arguments, hold: &mut Hold, cancel: &AtomicBool) -> anyho
     }
     let begun = Instant::now();
     while !hold.paced().is_empty() && !arguments.is_over(begun, cancel) {
-        for gone in hold.look(now())? {
-            terminal::note(&let_go(&gone));
-        }
-        pause(arguments.interval, cancel);
+        look(hold)?;
+        pause_looking(arguments.interval, hold, cancel)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -229,6 +237,32 @@ fn let_go(paced: &Paced) -> String {
 /// CLOCK_BOOTTIME, as everywhere.
 fn now() -> backwater_model::Moment {
     backwater_probe::now()
+}
+
+/// Looks at what is held, and tells who is gone.
+fn look(hold: &mut Hold) -> anyhow::Result<()> {
+    for gone in hold.look(now())? {
+        terminal::note(&let_go(&gone));
+    }
+    Ok(())
+}
+
+/// Waits for the next look at the sessions, and looks meanwhile at what is held as often as its rate needs it.
+fn pause_looking(seconds: f64, hold: &mut Hold, cancel: &AtomicBool) -> anyhow::Result<()> {
+    let Some(every) = hold.look_every().map(|every| every.seconds()) else {
+        pause(seconds, cancel);
+        return Ok(());
+    };
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    while !cancel.load(Ordering::SeqCst) {
+        let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
+        pause(left.min(every), cancel);
+        if left <= every {
+            return Ok(());
+        }
+        look(hold)?;
+    }
+    Ok(())
 }
 
 /// Waits for the next look, and not longer than somebody wants to end.

@@ -45,7 +45,7 @@ there survives a restart. SIGHUP reads the configuration again; a bad one change
 The first Ctrl-C or SIGTERM lets sessions end between their statements, a second one ends the program at once.")]
 pub(crate) struct Arguments {
     /// The configuration
-    #[arg(short, long, value_name = "FILE", required_unless_present_all = ["listen", "server"])]
+    #[arg(short, long, value_name = "FILE", required_unless_present_all = ["listen", "server"], required_unless_present = "reference")]
     config: Option<PathBuf>,
     /// Where clients come: HOST:PORT, or the path of a Unix socket; in place of the configuration's
     #[arg(long, value_name = "ADDRESS")]
@@ -56,9 +56,16 @@ pub(crate) struct Arguments {
     /// Record what rules decide, and changes of settings, into this directory
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
+    /// Print the reference of statements and settings, and end
+    #[arg(long)]
+    reference: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    if arguments.reference {
+        terminal::print(backwater_gate::reference().trim_end())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let config = configured(arguments)?;
     let cancel = signals::cancel_flag()?;
     let reload = hangup_flag()?;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// A socket's round trip is the least of the last so many readings: one late acknowledgement is no queue.
 const WINDOW: usize = 3;
 /// A socket that carried less than this share of the class's bytes says nothing of the class's queue.
-const BULK_SHARE: f64 = 0.1;
+const BULK_SHARE: f64 = 0.05;
 /// A socket that is not read for so long is forgotten.
 const FORGET_AFTER: Span = Span::from_millis(30_000);
 
@@ -18,8 +18,23 @@ pub struct SocketReading {
     pub session: SessionId,
     /// Round trip, as TCP_INFO's `tcpi_rtt`.
     pub rtt: Span,
+    /// The shortest that the kernel saw (`tcpi_min_rtt`), where it tells: a socket that comes to the class from a full link
+    /// has never shown it here.
+    pub least: Option<Span>,
     /// Bytes acknowledged since the last tick.
     pub delivered_bytes: u64,
+    /// Size of a segment. A receiver may keep back its word on a few of them for 40 ms, which is no queue.
+    pub segment_bytes: u64,
+}
+
+/// Fewer segments since the last tick than this show delayed acknowledgements rather than the way.
+const ENOUGH_SEGMENTS: u64 = 4;
+
+impl SocketReading {
+    /// Whether so little went that its round trip says nothing of a queue.
+    pub fn is_thin(&self) -> bool {
+        self.delivered_bytes < ENOUGH_SEGMENTS * self.segment_bytes
+    }
 }
 
 /// The least round trip of each socket, over this refresh period and the one before.
@@ -37,13 +52,16 @@ struct Known {
 }
 
 impl BaseRtt {
-    /// Takes readings. Returns the worst queueing delay among the sockets that carry the bulk, or None if none does.
+    /// Takes readings. Returns the worst queueing delay among the sockets that carry the bulk, or None if none does, or all
+    /// too little to tell.
     pub fn add(&mut self, now: Moment, readings: &[SocketReading]) -> Option<Span> {
         let total: u64 = readings.iter().map(|reading| reading.delivered_bytes).sum();
         let bulk = |reading: &SocketReading| reading.delivered_bytes as f64 >= BULK_SHARE * total as f64;
         let mut worst = None;
-        for reading in readings.iter().filter(|reading| reading.delivered_bytes > 0 && bulk(reading)) {
-            let known = self.sockets.entry(reading.session).or_insert_with(|| Known::new(reading.rtt, now));
+        let tells = |reading: &&SocketReading| reading.delivered_bytes > 0 && bulk(reading) && !reading.is_thin();
+        for reading in readings.iter().filter(tells) {
+            let first = reading.least.map_or(reading.rtt, |least| least.min(reading.rtt));
+            let known = self.sockets.entry(reading.session).or_insert_with(|| Known::new(first, now));
             known.add(reading.rtt, now);
             worst = worst.max(Some(known.queueing()));
         }
@@ -92,7 +110,24 @@ mod tests {
     use super::*;
 
     fn reading(session: u64, rtt_us: i64, bytes: u64) -> SocketReading {
-        SocketReading { session: SessionId(session), rtt: Span(rtt_us), delivered_bytes: bytes }
+        let (session, rtt) = (SessionId(session), Span(rtt_us));
+        SocketReading { session, rtt, least: None, delivered_bytes: bytes, segment_bytes: 0 }
+    }
+
+    #[test]
+    fn a_socket_from_a_full_link_is_measured_by_the_kernels_own_least() {
+        let mut base = BaseRtt::default();
+        let full = SocketReading { least: Some(Span(200)), ..reading(1, 70_000, 1_000) };
+        assert_eq!(base.add(Moment(0), &[full]), Some(Span(69_800)));
+        assert_eq!(base.least(), Some(Span(200)));
+    }
+
+    #[test]
+    fn a_few_segments_say_nothing_of_a_queue() {
+        let mut base = BaseRtt::default();
+        let thin = SocketReading { segment_bytes: 1_448, ..reading(1, 40_000, 2 * 1_448) };
+        assert!(thin.is_thin());
+        assert_eq!(base.add(Moment(0), &[thin]), None);
     }
 
     #[test]

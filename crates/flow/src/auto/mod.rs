@@ -10,6 +10,9 @@
 //! Every [`REFRESH_EVERY`] the class is put to its floor for [`REFRESH_FOR`], so that a queue of its own making cannot
 //! come to be taken for the way's length. The rate alone cannot bound a queue that builds faster than it is seen: the
 //! class's in-flight cap ([`crate::limiter::in_flight_bytes`]) does that, and is to be set from the same rate.
+//!
+//! A class of a few segments a tick shows no round trip but its receivers' delayed acknowledgements. While that is so, what
+//! it was allowed and delivered in full is what speaks: the rate grows on it until round trips can be told.
 
 mod base_rtt;
 #[cfg(test)]
@@ -123,11 +126,13 @@ impl Auto {
         self.delivered_bps = sent as f64 / elapsed_s;
         let standing = self.base.add(now, readings.sockets);
         self.queueing = self.worst(standing, readings);
+        let all_thin = !readings.sockets.is_empty() && readings.sockets.iter().all(SocketReading::is_thin);
         match self.phase {
             Phase::Running { refresh_at } if now >= refresh_at => {
                 self.base.refresh();
                 self.phase = Phase::Refreshing { until: now + REFRESH_FOR };
             }
+            Phase::Running { .. } if all_thin && self.queueing.is_none() => self.grow(1.0),
             Phase::Running { .. } => self.adjust(now),
             Phase::Refreshing { until } if now >= until => {
                 self.phase = Phase::Running { refresh_at: now + REFRESH_EVERY };
@@ -151,10 +156,7 @@ impl Auto {
         let error = 1.0 - queueing.seconds() / TARGET.seconds();
         if error >= 0.0 {
             self.starting &= error > 0.5;
-            if self.delivered_bps >= USED * self.rate_bps {
-                let gain = if self.starting { START_GAIN } else { GAIN };
-                self.rate_bps *= 1.0 + gain * error;
-            }
+            self.grow(error);
         } else if now >= self.cut_until {
             self.starting = false;
             let through = self.rate_bps.min(self.delivered_bps.max(self.rate_bps / 2.0));
@@ -162,5 +164,13 @@ impl Auto {
             self.cut_until = now + self.base.least().unwrap_or(TICK) + TICK;
         }
         self.rate_bps = self.rate_bps.clamp(self.floor_bps, MOST_BPS);
+    }
+
+    /// Raises the rate by this share of a tick's gain, if what is allowed is used.
+    fn grow(&mut self, share: f64) {
+        if self.delivered_bps >= USED * self.rate_bps {
+            let gain = if self.starting { START_GAIN } else { GAIN };
+            self.rate_bps = (self.rate_bps * (1.0 + gain * share)).min(MOST_BPS);
+        }
     }
 }

@@ -120,7 +120,7 @@ fn simulate(run: &Run) -> Outcome {
             rtt_seen = Span(rtts.pop_front().unwrap().1);
         }
         if step % (TICK.0 / STEP.0) == 0 {
-            let sockets = [SocketReading { session: SessionId(1), rtt: rtt_seen, delivered_bytes: delivered as u64 }];
+            let sockets = [reading(rtt_seen, delivered as u64)];
             delivered = 0.0;
             let rate = auto.tick(now, &Readings { sockets: &sockets, ..Readings::default() });
             least_rate_bps = least_rate_bps.min(rate);
@@ -131,6 +131,10 @@ fn simulate(run: &Run) -> Outcome {
     let mean_ms = waits.iter().sum::<f64>() / waits.len().max(1) as f64;
     let p95_ms = waits.get(waits.len() * 95 / 100).copied().unwrap_or(0.0);
     Outcome { mean_ms, p95_ms, used: carried / could, low_of_rest: low_carried / (could - urgent_sent), least_rate_bps }
+}
+
+fn reading(rtt: Span, delivered_bytes: u64) -> SocketReading {
+    SocketReading { session: SessionId(1), rtt, least: None, delivered_bytes, segment_bytes: 0 }
 }
 
 const MBIT: f64 = 125_000.0;
@@ -186,7 +190,7 @@ fn a_rate_that_is_not_used_and_a_missing_signal_do_not_raise_it() {
         auto.tick(Moment(tick * TICK.0), &Readings::default());
         assert_eq!(auto.rate_bps(), FLOOR_BPS);
     }
-    let sockets = [SocketReading { session: SessionId(1), rtt: Span(100), delivered_bytes: 10 }];
+    let sockets = [reading(Span(100), 10)];
     for tick in 500..900 {
         auto.tick(Moment(tick * TICK.0), &Readings { sockets: &sockets, ..Readings::default() });
         assert_eq!(auto.rate_bps(), FLOOR_BPS);
@@ -201,10 +205,31 @@ proptest! {
     )) {
         let mut auto = Auto::new(Moment(0), FLOOR_BPS);
         for (at, rtt, delivered, egress, urgent) in steps {
-            let sockets = [SocketReading { session: SessionId(1), rtt: Span(rtt >> 2), delivered_bytes: u64::from(delivered) }];
+            let sockets = [reading(Span(rtt >> 2), u64::from(delivered))];
             let readings = Readings { sockets: &sockets, egress_backlog_bytes: egress, urgent_delay: urgent.map(Span) };
             let rate = auto.tick(Moment(at), &readings);
             prop_assert!((FLOOR_BPS..=1 << 40).contains(&rate));
         }
     }
+}
+
+#[test]
+fn a_class_too_thin_to_show_its_round_trip_grows_on_what_it_delivers() {
+    let mut auto = Auto::new(Moment(0), FLOOR_BPS);
+    let tick = |auto: &mut Auto, number: i64, share: f64| {
+        let delivered = (auto.rate_bps() as f64 * share * TICK.seconds()) as u64 / 10;
+        // Ten sockets, each with the 40 ms of a delayed acknowledgement.
+        let thin = |session| SocketReading {
+            session: SessionId(session),
+            segment_bytes: 100_000,
+            ..reading(Span(40_000), delivered)
+        };
+        let sockets: Vec<_> = (0..10).map(thin).collect();
+        auto.tick(Moment(number * TICK.0), &Readings { sockets: &sockets, ..Readings::default() })
+    };
+    let grown = (0..20).map(|number| tick(&mut auto, number, 1.0)).last().unwrap();
+    assert!(grown > 10 * FLOOR_BPS, "{grown}");
+    // What does not come through is no reason to send more.
+    let held = (20..40).map(|number| tick(&mut auto, number, 0.5)).last().unwrap();
+    assert_eq!(held, grown);
 }

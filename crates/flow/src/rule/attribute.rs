@@ -42,6 +42,22 @@ impl Attribute {
         }
     }
 
+    /// What is measured, and where that can be.
+    pub fn about(self) -> &'static str {
+        match self {
+            Attribute::ElapsedTime => "how long the statement has run",
+            Attribute::BlockTime => "how long it waited for its turn (max_active); in attach mode, on a lock",
+            Attribute::Bandwidth => "what it sends to its client, mean of five seconds",
+            Attribute::CpuTime => "processor time that it used; the server must be on this host",
+            Attribute::CpuAvgPercent => "of one processor, mean since it began; the server must be on this host",
+            Attribute::SpillSize => "its temporary files; in attach mode only",
+            Attribute::MemSize => "private memory of its process; the server must be on this host",
+            Attribute::WalRate => "WAL that it writes, mean of five seconds; in attach mode only, PostgreSQL 18",
+            Attribute::WalSize => "WAL that it wrote; in attach mode only, PostgreSQL 18",
+            Attribute::Rows => "rows that it sent or changed; in the proxy only",
+        }
+    }
+
     /// The range of thresholds, both ends included.
     pub fn range(self) -> (f64, f64) {
         match self {

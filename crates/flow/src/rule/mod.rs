@@ -32,6 +32,17 @@ words! {
     }
 }
 
+impl Action {
+    /// What it does, in a few words.
+    pub fn about(self) -> &'static str {
+        match self {
+            Action::DryRun => "nothing; what would have been done is told",
+            Action::Penalty => "the session is in the low class until its statement ends",
+            Action::Abort => "the statement is cancelled, and the session ended if it still runs five seconds later",
+        }
+    }
+}
+
 /// The longest cool-down, in seconds: a day.
 pub const MOST_COOLDOWN_S: f64 = 86_400.0;
 

@@ -128,6 +128,24 @@ words! {
     }
 }
 
+impl Show {
+    /// What it shows, in a few words.
+    pub fn about(self) -> &'static str {
+        match self {
+            Show::Pools => "pools, their settings and what they do now",
+            Show::Rules => "rules, and how often each acted",
+            Show::Users => "users and the pools that they are bound to",
+            Show::Sessions => "sessions and their figures",
+            Show::Queues => "what waits for its turn, and for the low class's bandwidth",
+            Show::Governor => "what holds each low pool, to which rate",
+            Show::Events => "the last decisions and changes",
+            Show::Stats => "counters",
+            Show::Config => "the configuration in force",
+            Show::LowPriorityBandwidth => "the setting",
+        }
+    }
+}
+
 impl fmt::Display for Statement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

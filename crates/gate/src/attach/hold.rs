@@ -1,9 +1,12 @@
-//! What is paced now, and how fast: a rate for each, or a whole class's divided among them at every look.
+//! What is paced now, and how fast: a rate for each, or a whole class's divided among them at every look; that may be
+//! found from their round trips ([`backwater_flow::auto`]).
 
 use super::class::{Usage, divide};
 use super::master::{AttachError, Guardian};
 use super::message::{Named, PutBack};
-use backwater_model::Moment;
+use backwater_flow::SessionId;
+use backwater_flow::auto::{Auto, FLOOR_BPS, Readings, SocketReading};
+use backwater_model::{Moment, Span};
 use backwater_socket::Reading;
 
 /// A grant is changed when it differs by more than a fiftieth: the kernel need not be told of every wobble.
@@ -14,9 +17,21 @@ const WORTH_TELLING: f64 = 0.02;
 pub struct Rates {
     /// Each, in bytes a second.
     pub each_bps: Option<u64>,
-    /// All together, in bytes a second.
-    pub class_bps: Option<u64>,
+    /// All together.
+    pub class: Option<ClassRate>,
 }
+
+/// How fast a whole class may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClassRate {
+    /// So many bytes a second.
+    Fixed(u64),
+    /// As many as leave almost no queue: found anew at every look, from the sockets' own round trips.
+    Auto,
+}
+
+/// How often to look where the rate is found: what a queue may grow by in between is what urgent work waits for.
+pub const AUTO_LOOK: Span = Span::from_millis(50);
 
 /// One that is paced.
 #[derive(Clone, Debug)]
@@ -37,13 +52,28 @@ pub struct Paced {
 pub struct Hold {
     guardian: Guardian,
     rates: Rates,
+    /// Finds the class's rate; None where it is fixed.
+    auto: Option<Auto>,
     paced: Vec<Paced>,
 }
 
 impl Hold {
     /// Paces nothing yet.
     pub fn new(guardian: Guardian, rates: Rates) -> Hold {
-        Hold { guardian, rates, paced: Vec::new() }
+        Hold { guardian, rates, auto: None, paced: Vec::new() }
+    }
+
+    /// What the class may send now, in bytes a second; None where only each has a rate.
+    pub fn class_bps(&self) -> Option<u64> {
+        match self.rates.class? {
+            ClassRate::Fixed(rate) => Some(rate),
+            ClassRate::Auto => Some(self.auto.as_ref().map_or(FLOOR_BPS, Auto::rate_bps)),
+        }
+    }
+
+    /// How often it wants to be looked at; None for as often as its owner likes.
+    pub fn look_every(&self) -> Option<Span> {
+        (self.rates.class == Some(ClassRate::Auto)).then_some(AUTO_LOOK)
     }
 
     /// The helper, to find and to read.
@@ -94,10 +124,12 @@ impl Hold {
         let sockets = self.paced.iter().map(|paced| paced.named.socket.clone()).collect();
         let readings = self.guardian.read(sockets)?;
         let (mut gone, mut usages, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+        let mut round_trips = Vec::new();
         for (mut paced, reading) in self.paced.drain(..).zip(readings) {
             match reading.filter(|reading| reading.info.established) {
                 Some(reading) => {
                     usages.push(paced.usage(now, Some(&reading)));
+                    round_trips.extend(paced.round_trip(&reading));
                     paced.take(now, reading);
                     kept.push(paced);
                 }
@@ -105,6 +137,7 @@ impl Hold {
             }
         }
         self.paced = kept;
+        self.find(now, &round_trips);
         for paced in &gone {
             self.guardian.release(&paced.named.socket)?;
         }
@@ -121,8 +154,20 @@ impl Hold {
         self.guardian.finish()
     }
 
+    /// Finds the class's rate, where it is to be found. Without anybody in it there is nothing to find it from, and what
+    /// was found before is of another time.
+    fn find(&mut self, now: Moment, round_trips: &[SocketReading]) {
+        if self.rates.class != Some(ClassRate::Auto) || self.paced.is_empty() {
+            self.auto = None;
+            return;
+        }
+        let auto = self.auto.get_or_insert_with(|| Auto::new(now, FLOOR_BPS));
+        let rate_bps = auto.tick(now, &Readings { sockets: round_trips, ..Readings::default() });
+        tracing::trace!(rate_bps, queueing = ?auto.queueing(), "the class's rate");
+    }
+
     fn grants(&self, usages: &[Usage]) -> Vec<u64> {
-        match (self.rates.class_bps, self.rates.each_bps) {
+        match (self.class_bps(), self.rates.each_bps) {
             (Some(class), each) => divide(class, each, usages),
             (None, each) => vec![each.unwrap_or(u64::MAX - 1); usages.len()],
         }
@@ -167,6 +212,20 @@ impl Paced {
             used_bps: used.unwrap_or(self.granted_bps as f64),
             backlogged: self.last.is_none() || queued > u64::from(segment),
         }
+    }
+
+    /// What its round trip is now, and what it delivered since the look before; None where that is not known.
+    fn round_trip(&self, reading: &Reading) -> Option<SocketReading> {
+        let (_, last) = self.last.as_ref()?;
+        let delivered_bytes = reading.info.acked_bytes?.saturating_sub(last.info.acked_bytes?);
+        let span = |us: u32| Span(i64::from(us));
+        Some(SocketReading {
+            session: SessionId(self.named.socket.cookie),
+            rtt: span(reading.info.rtt_us?),
+            least: reading.info.min_rtt_us.map(span),
+            delivered_bytes,
+            segment_bytes: u64::from(reading.info.segment_bytes?),
+        })
     }
 
     fn take(&mut self, now: Moment, reading: Reading) {

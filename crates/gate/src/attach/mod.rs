@@ -20,7 +20,7 @@ mod watch;
 pub use able::{Facts, drop_rights, hindrance};
 pub use class::{LEAST_BPS, Usage, divide};
 pub use guardian::guard;
-pub use hold::{Hold, Paced, Rates};
+pub use hold::{AUTO_LOOK, ClassRate, Hold, Paced, Rates};
 pub use master::{AttachError, Guardian};
 pub use message::{FoundSockets, Named, PutBack};
 pub use watch::{Activity, Seen, UNSEEN, Watch};

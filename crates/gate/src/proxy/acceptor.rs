@@ -98,8 +98,8 @@ fn remove_stale(path: &std::path::Path) -> io::Result<()> {
 impl Listener {
     async fn accept(&self) -> io::Result<Stream> {
         match self {
-            Listener::Tcp(listener) => Ok(Stream::Tcp(listener.accept().await?.0)),
-            Listener::Unix(listener) => Ok(Stream::Unix(listener.accept().await?.0)),
+            Listener::Tcp(listener) => Ok(listener.accept().await?.0.into()),
+            Listener::Unix(listener) => Ok(listener.accept().await?.0.into()),
         }
     }
 }

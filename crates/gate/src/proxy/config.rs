@@ -24,8 +24,9 @@ use super::console::scram::Verifier;
 use super::live::{Doing, Ending};
 use super::sources::Network;
 use super::state_file;
+use super::tls::{ClientTls, ServerTls, WrittenClientTls, WrittenServerTls};
 use crate::GateError;
-use backwater_flow::{LowPriorityBandwidth, Priority, State, StateForm};
+use backwater_flow::{Priority, State, StateForm};
 use backwater_model::Moment;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,10 @@ pub struct ProxyConfig {
     /// Load balancers: connections from there begin with a PROXY header, which says whose they are. From elsewhere such a
     /// header is refused.
     pub proxy_protocol_from: Vec<Network>,
+    /// Encryption of clients that is ended here; None: it is passed through to the server.
+    pub tls: Option<ClientTls>,
+    /// Encryption of the way to the server, where it is not the client's own that is passed through; None: none.
+    pub server_tls: Option<ServerTls>,
     /// Bounds.
     pub limits: Limits,
     /// Rules, pools and users: the configuration's own, and what the console changed since.
@@ -128,6 +133,10 @@ struct Written {
     #[serde(default)]
     proxy_protocol_from: Vec<Network>,
     #[serde(default)]
+    tls: Option<WrittenClientTls>,
+    #[serde(default)]
+    server_tls: Option<WrittenServerTls>,
+    #[serde(default)]
     limits: Limits,
     #[serde(default)]
     state_file: Option<PathBuf>,
@@ -203,7 +212,18 @@ impl ProxyConfig {
     pub fn plain(listen: Address, server: Address) -> Self {
         let (limits, state, configured) = (Limits::default(), State::default(), StateForm::default());
         let (listen, proxy_protocol_from) = (vec![listen], Vec::new());
-        ProxyConfig { listen, server, proxy_protocol_from, limits, state, configured, state_file: None, admin: None }
+        ProxyConfig {
+            listen,
+            server,
+            proxy_protocol_from,
+            tls: None,
+            server_tls: None,
+            limits,
+            state,
+            configured,
+            state_file: None,
+            admin: None,
+        }
     }
 
     /// Reads a file, and what the console changed and kept beside it.
@@ -222,7 +242,9 @@ impl ProxyConfig {
             pools: written.pools,
             users: written.users,
         };
-        let Written { listen, server, proxy_protocol_from, limits, state_file, admin, .. } = written;
+        let Written { listen, server, proxy_protocol_from, tls, server_tls, limits, state_file, admin, .. } = written;
+        let tls = tls.map(|tls| ClientTls::read(&tls, path)).transpose()?;
+        let server_tls = server_tls.map(|tls| ServerTls::read(&tls, &server, path)).transpose()?.flatten();
         let wrong = |path: &Path| {
             let path = path.to_owned();
             move |source| GateError::State { path, source: Box::new(source) }
@@ -238,6 +260,8 @@ impl ProxyConfig {
             listen: listen.into(),
             server,
             proxy_protocol_from,
+            tls,
+            server_tls,
             limits,
             state,
             configured,
@@ -259,12 +283,6 @@ impl ProxyConfig {
 
 /// Whether all of a state can be carried out. The console asks too, before it changes anything.
 pub(super) fn enforceable(state: &State) -> Result<(), GateError> {
-    if state.low_priority_bandwidth() == LowPriorityBandwidth::Auto {
-        return Err(GateError::Unsupported(
-            "low_priority_bandwidth = 'auto' needs round trips of the clients' sockets, which the proxy does not read \
-             yet: set a rate such as '64MB'",
-        ));
-    }
     let held = |pool: &backwater_flow::Pool| pool.priority == Priority::High && pool.bandwidth_bps.is_some();
     if state.pools().values().any(held) {
         return Err(GateError::Unsupported(
@@ -300,7 +318,8 @@ mod tests {
         let typo = wrong("[limits]\nmax_conections = 5");
         assert!(typo.contains("proxy.toml") && typo.contains("max_conections") && typo.contains("line 4"), "{typo}");
         assert!(wrong("[users]\nu = 'nowhere'").contains("there is no resource pool nowhere"));
-        assert!(wrong("low_priority_bandwidth = 'auto'").contains("set a rate"));
+        assert!(wrong("low_priority_bandwidth = 'much'").contains("'auto'"));
+        assert!(parse("listen = 'a:1'\nserver = 'b:2'\nlow_priority_bandwidth = 'auto'").is_ok());
         assert!(wrong("[pools.p]\nbandwidth = 5").contains("never slowed"));
         assert!(wrong("[pools.p]\nexcept_rule = 'r'").contains("there is no rule r"));
         assert!(parse("listen = 'a'\nserver = 'b:2'").is_err());

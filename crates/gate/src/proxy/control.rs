@@ -9,7 +9,7 @@ use super::pools::{LivePool, LivePools};
 use super::{ProxyConfig, Tell};
 use crate::{GateError, clock};
 use backwater_flow::rule::Step;
-use backwater_flow::{LowPriorityBandwidth, SessionId, State};
+use backwater_flow::{SessionId, State};
 use backwater_model::{Event, EventKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,13 +68,10 @@ impl Control {
         tell: Tell,
         visits: mpsc::UnboundedSender<Visit>,
     ) -> Result<Arc<Control>, GateError> {
-        let LowPriorityBandwidth::Fixed(rate_bps) = config.state.low_priority_bandwidth() else {
-            return Err(GateError::Unsupported("low_priority_bandwidth must be a rate"));
-        };
         let control = Control {
             terms: Mutex::new(Terms::new(config, None)),
             pools: LivePools::default(),
-            low_class: LowClass::new(rate_bps, []),
+            low_class: LowClass::new(config.state.low_priority_bandwidth(), []),
             sessions: Mutex::default(),
             next_session: AtomicU64::new(1),
             visits,

@@ -128,6 +128,7 @@ impl Direction {
                 buffers::give_back(held.buffer);
             }
         }
-        Poll::Ready(Ok(()))
+        // What encryption still holds goes before anything more is read.
+        to.poll_flush(cx)
     }
 }

@@ -3,20 +3,29 @@
 //!
 //! A session asks for a quantum when its server has something for it. It is granted at once if nobody waits and there is
 //! credit; otherwise it waits in its pool, then in the class, and is woken with its grant. Credit that it did not need
-//! goes back.
+//! goes back. Beside the rate, what of the class is on its way is bounded ([`super::sockets`]); and where the rate is to be
+//! found, [`LowClass::tend`] finds it.
 
 use super::buffers::QUANTUM;
 use super::direction::Pacer;
+use super::sockets::Sockets;
 use super::stream::Stream;
 use crate::clock::{self, Timer};
+use backwater_flow::auto::{Auto, FLOOR_BPS, Readings, TICK};
 use backwater_flow::limiter::TokenBucket;
-use backwater_flow::{PoolId, Priority, QUANTUM_BYTES, Scheduler, SessionId};
-use backwater_model::Moment;
+use backwater_flow::{LowPriorityBandwidth, PoolId, Priority, QUANTUM_BYTES, Scheduler, SessionId};
+use backwater_model::{Moment, Span};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::sync::Notify;
+
+/// How soon is looked again whether what is on its way has become less.
+const ROOM_LOOK: Span = Span(300);
+/// How often the way's length is looked at where the rate is fixed.
+const WAY_LOOK: Span = Span::from_millis(100);
 
 /// A pool of the low class.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +41,15 @@ pub(super) struct LowClass {
     inner: Arc<Mutex<Inner>>,
     /// Somebody began to wait.
     asked: Arc<Notify>,
+    /// There is a socket to look at.
+    opened: Arc<Notify>,
 }
 
 struct Inner {
     class: TokenBucket,
+    /// Finds the rate; None where it is fixed.
+    auto: Option<Auto>,
+    sockets: Sockets,
     scheduler: Scheduler,
     pools: BTreeMap<PoolId, PoolQueue>,
     waiting: HashMap<SessionId, Waiting>,
@@ -66,26 +80,26 @@ struct Waiting {
 }
 
 impl LowClass {
-    pub(super) fn new(rate_bps: u64, pools: impl IntoIterator<Item = LowPool>) -> Self {
+    pub(super) fn new(bandwidth: LowPriorityBandwidth, pools: impl IntoIterator<Item = LowPool>) -> Self {
         let inner = Inner {
-            class: TokenBucket::new(clock::now(), rate_bps),
+            class: TokenBucket::new(clock::now(), FLOOR_BPS),
+            auto: None,
+            sockets: Sockets::default(),
             scheduler: Scheduler::new(),
             pools: BTreeMap::new(),
             waiting: HashMap::new(),
             driver_until: None,
         };
-        let class = LowClass { inner: Arc::new(Mutex::new(inner)), asked: Arc::new(Notify::new()) };
-        class.set(rate_bps, pools);
+        let class = LowClass { inner: Arc::new(Mutex::new(inner)), asked: Arc::default(), opened: Arc::default() };
+        class.set(bandwidth, pools);
         class
     }
 
     /// Another rate, other weights and bandwidths, from now on. A pool that is not named has no bandwidth of its own.
-    pub(super) fn set(&self, rate_bps: u64, pools: impl IntoIterator<Item = LowPool>) {
+    pub(super) fn set(&self, bandwidth: LowPriorityBandwidth, pools: impl IntoIterator<Item = LowPool>) {
         let now = clock::now();
         let mut inner = self.lock();
-        if inner.class.rate_bps() != rate_bps {
-            inner.class.set_rate(now, rate_bps);
-        }
+        inner.allow(now, bandwidth);
         let mut named = BTreeMap::new();
         for pool in pools {
             inner.scheduler.set_weight(pool.id, pool.weight);
@@ -105,10 +119,19 @@ impl LowClass {
         (inner.class.rate_bps(), inner.waiting.values().filter(|waiting| !waiting.granted).count())
     }
 
-    /// A session of a pool begins.
-    pub(super) fn open(&self, session: SessionId, pool: PoolId) -> LowSession {
+    /// Whether the rate is found, and the queueing delay that was last seen then.
+    pub(super) fn found(&self) -> Option<Option<Span>> {
+        self.lock().auto.as_ref().map(Auto::queueing)
+    }
+
+    /// A session of a pool begins, with a duplicate of its socket towards its client where that is TCP.
+    pub(super) fn open(&self, session: SessionId, pool: PoolId, socket: Option<OwnedFd>) -> LowSession {
         let mut inner = self.lock();
         inner.scheduler.place(session, pool, Priority::Low);
+        if let Some(socket) = socket {
+            inner.sockets.add(session, socket);
+            self.opened.notify_one();
+        }
         LowSession { class: self.clone(), session, pool, asked: false }
     }
 
@@ -129,6 +152,20 @@ impl LowClass {
         }
     }
 
+    /// Looks at the class's sockets again and again: how long their way is, for what may be on it; and where the rate is to
+    /// be found, how much of that is queue. Ends only if the timer fails.
+    pub(super) async fn tend(&self) -> io::Result<()> {
+        let timer = Timer::new()?;
+        loop {
+            let again = self.lock().look(clock::now());
+            match again {
+                Some(again) => timer.until(again).await?,
+                None => self.opened.notified().await,
+            }
+            self.asked.notify_one();
+        }
+    }
+
     /// A panic elsewhere leaves the counts whole: they are changed in single steps.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -136,6 +173,40 @@ impl LowClass {
 }
 
 impl Inner {
+    fn allow(&mut self, now: Moment, bandwidth: LowPriorityBandwidth) {
+        match bandwidth {
+            LowPriorityBandwidth::Fixed(rate_bps) => {
+                self.auto = None;
+                if self.class.rate_bps() != rate_bps {
+                    self.class.set_rate(now, rate_bps);
+                }
+            }
+            LowPriorityBandwidth::Auto if self.auto.is_none() => {
+                let auto = self.auto.insert(Auto::new(now, FLOOR_BPS));
+                self.class.set_rate(now, auto.rate_bps());
+            }
+            LowPriorityBandwidth::Auto => {}
+        }
+    }
+
+    /// Reads the sockets. Returns when to look again; None while there are none.
+    fn look(&mut self, now: Moment) -> Option<Moment> {
+        if self.sockets.is_empty() {
+            return None;
+        }
+        let (sockets, shortest) = self.sockets.read();
+        let (again, min_rtt) = match &mut self.auto {
+            Some(auto) => {
+                let rate_bps = auto.tick(now, &Readings { sockets: &sockets, ..Readings::default() });
+                self.class.set_rate(now, rate_bps);
+                (TICK, auto.min_rtt())
+            }
+            None => (WAY_LOOK, shortest),
+        };
+        self.sockets.bound(self.class.rate_bps(), min_rtt);
+        Some(now + again)
+    }
+
     fn grant_and_remember(&mut self, now: Moment) -> Option<Moment> {
         self.driver_until = self.grant(now);
         self.driver_until
@@ -145,6 +216,10 @@ impl Inner {
     fn grant(&mut self, now: Moment) -> Option<Moment> {
         let pools = self.release(now);
         while self.scheduler.backlog_bytes(Priority::Low) > 0 {
+            if !self.sockets.has_room(now) {
+                let again = now + ROOM_LOOK;
+                return Some(pools.map_or(again, |pool| pool.min(again)));
+            }
             if !self.class.take_whole(now, QUANTUM_BYTES) {
                 let class = self.class.ready_for(now, QUANTUM_BYTES);
                 return Some(pools.map_or(class, |pool| pool.min(class)));
@@ -154,6 +229,7 @@ impl Inner {
             {
                 waiting.granted = true;
                 waiting.waker.wake_by_ref();
+                self.sockets.granted(turn.session, QUANTUM_BYTES);
             }
         }
         pools
@@ -242,6 +318,7 @@ impl Pacer for LowSession {
 impl Drop for LowSession {
     fn drop(&mut self) {
         let mut inner = self.class.lock();
+        inner.sockets.remove(self.session);
         let in_scheduler = inner.scheduler.close(self.session);
         let granted = inner.waiting.remove(&self.session).is_some_and(|waiting| waiting.granted);
         if let Some(queue) = inner.pools.get_mut(&self.pool) {

@@ -9,7 +9,7 @@ const RATE: u64 = 100 << 20;
 
 fn class(pools: &[(u32, u32, Option<u64>)]) -> LowClass {
     LowClass::new(
-        RATE,
+        LowPriorityBandwidth::Fixed(RATE),
         pools.iter().map(|(id, weight, bandwidth_bps)| LowPool {
             id: PoolId(*id),
             weight: *weight,
@@ -19,7 +19,7 @@ fn class(pools: &[(u32, u32, Option<u64>)]) -> LowClass {
 }
 
 fn open(class: &LowClass, session: u64, pool: u32) -> LowSession {
-    class.open(SessionId(session), PoolId(pool))
+    class.open(SessionId(session), PoolId(pool), None)
 }
 
 /// Sessions that always want more, for a second of virtual time. Returns the bytes of each.
@@ -87,11 +87,23 @@ fn a_rate_that_changes_holds_from_then_on() {
     let sessions = [open(&class, 1, 1), open(&class, 2, 1)];
     drive(&class, &sessions);
     let pools = [LowPool { id: PoolId(1), weight: 1, bandwidth_bps: Some(20 << 20) }];
-    class.set(50 << 20, pools);
+    class.set(LowPriorityBandwidth::Fixed(50 << 20), pools);
     assert_eq!(class.pressure().0, 50 << 20);
     let total: u64 = drive_from(&class, &sessions, clock::now() + Span::from_millis(4_000)).iter().sum();
     assert!(total.abs_diff(20 << 20) < 1 << 20, "the pool's own bandwidth binds: {total}");
-    class.set(50 << 20, []);
+    class.set(LowPriorityBandwidth::Fixed(50 << 20), []);
     let total: u64 = drive_from(&class, &sessions, clock::now() + Span::from_millis(8_000)).iter().sum();
     assert!(total.abs_diff(50 << 20) < 2 << 20, "{total}");
+}
+
+#[test]
+fn a_rate_that_is_found_begins_at_the_floor_and_a_fixed_one_takes_its_place() {
+    let class = class(&[]);
+    assert_eq!(class.found(), None);
+    class.set(LowPriorityBandwidth::Auto, []);
+    assert_eq!((class.pressure().0, class.found()), (FLOOR_BPS, Some(None)));
+    // Set again, it goes on where it is.
+    class.set(LowPriorityBandwidth::Auto, []);
+    class.set(LowPriorityBandwidth::Fixed(RATE), []);
+    assert_eq!((class.pressure().0, class.found()), (RATE, None));
 }

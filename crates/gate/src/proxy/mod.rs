@@ -21,16 +21,21 @@ mod negotiate;
 mod pools;
 mod process;
 mod relay;
+mod secure;
+mod sockets;
 mod sources;
 mod state_file;
 mod stream;
+mod tls;
 mod turns;
 mod worker;
 
 pub use address::Address;
 pub use config::{Limits, ProxyConfig};
 pub use console::Admin;
+pub(crate) use console::shown_columns;
 pub use sources::Network;
+pub use tls::{ClientTls, ServerTls};
 
 use crate::GateError;
 use acceptor::{Bound, Reception, Workers};

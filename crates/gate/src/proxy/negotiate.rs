@@ -1,7 +1,9 @@
 //! From an accepted connection to a session: the opening, the server's connection, the pool and the place in it.
 //!
-//! Encryption is passed through here: the client's request goes to the server, and if the server takes it, what follows
-//! is relayed unseen. User and statements are then hidden, and the session belongs to the default pool.
+//! Encryption is passed through unless the configuration has a certificate: the client's request goes to the server, and
+//! if the server takes it, what follows is relayed unseen. User and statements are then hidden, and the session belongs to
+//! the default pool. With a certificate the proxy ends the client's encryption, and begins its own towards the server where
+//! it is told to.
 
 use super::admission::{Admission, Place};
 use super::console::{Admin, Visit};
@@ -9,11 +11,16 @@ use super::control::{Control, Entry};
 use super::follow::Follow;
 use super::live::Identity;
 use super::relay::Moving;
+use super::secure::Secure;
 use super::sources::Network;
 use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
+use super::tls::{ClientTls, ServerTls};
 use super::{Address, Limits, ProxyConfig};
 use crate::clock;
-use crate::wire::{MOST_OPENING_BYTES, Opening, StartUp, Tracker, read_opening, read_proxy_header, refusal};
+use crate::wire::{
+    MOST_OPENING_BYTES, Opening, SSL_REQUEST, Side, StartUp, Tracker, read_opening, read_proxy_header, refusal,
+    without_channel_binding,
+};
 use backwater_flow::{DEFAULT_POOL, Priority, State, StateForm};
 use std::io;
 use std::net::IpAddr;
@@ -24,8 +31,11 @@ use std::time::Duration;
 
 /// The setting by which a connection names its pool: `options=-c backwater.pool=p`.
 const POOL_OPTION: &str = "backwater.pool";
-/// The answer to a request for encryption that declines it.
+/// The answer to a request for encryption that declines it, and the one that takes it.
 const NO_ENCRYPTION: u8 = b'N';
+const ENCRYPTION: u8 = b'S';
+/// What an encrypted connection begins with.
+const TLS_HANDSHAKE: u8 = 0x16;
 /// Bytes read at once of an opening: most have a few hundred.
 const OPENING_READ: usize = 1024;
 /// A cancel request that the server does not take in this time is given up.
@@ -42,6 +52,8 @@ pub(super) struct Terms {
     pub(super) admission: Admission,
     pub(super) admin: Option<Arc<Admin>>,
     pub(super) listen: Vec<Address>,
+    pub(super) tls: Option<ClientTls>,
+    pub(super) server_tls: Option<ServerTls>,
     /// Who says whose connections he passes on.
     pub(super) announcing: Vec<Network>,
     pub(super) state_file: Option<PathBuf>,
@@ -105,6 +117,8 @@ impl Terms {
             admission,
             admin: config.admin.clone().map(Arc::new),
             listen: config.listen.clone(),
+            tls: config.tls.clone(),
+            server_tls: config.server_tls.clone(),
             announcing: config.proxy_protocol_from.clone(),
             state_file: config.state_file.clone(),
             configured: config.configured.clone(),
@@ -155,6 +169,26 @@ impl Negotiation {
                 Opening::Ssl | Opening::Gss if self.door == Door::Console => {
                     heard.drain(..length);
                     client.write_all(&[NO_ENCRYPTION]).await?;
+                }
+                // Within encryption there is nothing to pass through.
+                Opening::Ssl | Opening::Gss if client.secure().is_some() => {
+                    heard.drain(..length);
+                    client.write_all(&[NO_ENCRYPTION]).await?;
+                }
+                Opening::Gss if self.terms.tls.is_some() => {
+                    heard.drain(..length);
+                    client.write_all(&[NO_ENCRYPTION]).await?;
+                }
+                Opening::Ssl | Opening::DirectTls if self.terms.tls.is_some() => {
+                    let before = if opening == Opening::Ssl { length } else { 0 };
+                    client = match self.encrypt(client, heard.split_off(before)).await? {
+                        Some(client) => client,
+                        None => return Ok(None),
+                    };
+                    heard.clear();
+                }
+                Opening::StartUp(_) if self.wants_encryption(&client) => {
+                    return self.refuse(client, "28000", "the proxy takes encrypted connections only").await;
                 }
                 Opening::StartUp(start) => match unreachable {
                     Some(why) => return self.refuse(client, "08006", &why).await,
@@ -229,21 +263,53 @@ impl Negotiation {
             Ok(place) => place,
             Err(full) => return self.refuse(client, "53300", &full.to_string()).await,
         };
-        let server = match self.take_server(server).await {
+        let mut server = match self.take_server(server).await {
             Ok(server) => server,
             Err(why) => return self.refuse(client, "08006", &why).await,
         };
         let entry = self.control.enter(self.identity(Some(start), &server), self.control.pools.get(pool), false);
         let mut tracker = Tracker::new();
-        tracker.pass(crate::wire::Side::Up, &heard[length..]);
-        agree(client, server, heard, tracker, entry, place).map(Some)
+        tracker.pass(Side::Up, &heard[length..]);
+        if server.secure().is_none() {
+            return agree((client, server), (heard, &[]), tracker, entry, place).map(Some);
+        }
+        let words = first_words(&mut server, &heard[..length]).await?;
+        tracker.pass(Side::Down, &words);
+        agree((client, server), (&heard[length..], &words), tracker, entry, place).map(Some)
+    }
+
+    /// Whether this client must encrypt and does not. A Unix socket needs no encryption.
+    fn wants_encryption(&self, client: &Stream) -> bool {
+        self.terms.tls.as_ref().is_some_and(|tls| tls.required) && client.secure().is_none() && !client.is_local()
+    }
+
+    /// Ends the client's encryption here. `heard` is what came of it already: with a request for it there may be nothing,
+    /// or somebody in between put words into the client's mouth (CVE-2021-23222).
+    async fn encrypt(&self, mut client: Stream, heard: Vec<u8>) -> io::Result<Option<Stream>> {
+        let Some(tls) = &self.terms.tls else { return Ok(None) };
+        let direct = heard.first() == Some(&TLS_HANDSHAKE);
+        if !direct && !heard.is_empty() {
+            return self.refuse(client, "08P01", "received unencrypted data after SSL request").await;
+        }
+        let mut secure = tls.begin()?;
+        if direct {
+            secure.hear(&heard)?;
+        } else {
+            client.write_all(&[ENCRYPTION]).await?;
+        }
+        let client = client.encrypt(secure).await?;
+        let agreed = !direct || client.secure().is_some_and(Secure::is_postgresql);
+        if !agreed {
+            tracing::warn!(peer = %self.peer, "refused: encryption that begins at once must name the protocol postgresql");
+        }
+        Ok(agreed.then_some(client))
     }
 
     /// A session of which nothing can be seen.
     async fn start_hidden(&self, client: Stream, server: Option<Stream>, heard: &[u8]) -> io::Result<Option<Agreed>> {
         // Nothing can be said to a client that has begun to encrypt.
         let Ok(place) = self.terms.admission.admit(DEFAULT_POOL, self.most_of(DEFAULT_POOL)) else { return Ok(None) };
-        let server = match self.take_server(server).await {
+        let server = match self.take_bare_server(server).await {
             Ok(server) => server,
             Err(why) => {
                 tracing::warn!(peer = %self.peer, "{why}");
@@ -251,7 +317,7 @@ impl Negotiation {
             }
         };
         let entry = self.control.enter(self.identity(None, &server), self.control.pools.get(DEFAULT_POOL), true);
-        agree(client, server, heard, Tracker::opaque(), entry, place).map(Some)
+        agree((client, server), (heard, &[]), Tracker::opaque(), entry, place).map(Some)
     }
 
     fn identity(&self, start: Option<&StartUp>, server: &Stream) -> Identity {
@@ -273,11 +339,35 @@ impl Negotiation {
     }
 
     /// The connection there is, or a new one; as an error what the client is told if there can be none.
-    async fn take_server(&self, known: Option<Stream>) -> Result<Stream, String> {
+    async fn take_bare_server(&self, known: Option<Stream>) -> Result<Stream, String> {
         match known {
             Some(server) => Ok(server),
             None => self.connect().await.map_err(|error| self.unreachable(&error)),
         }
+    }
+
+    /// The same, encrypted as the configuration has it.
+    async fn take_server(&self, known: Option<Stream>) -> Result<Stream, String> {
+        let declined = known.is_some();
+        let server = self.take_bare_server(known).await?;
+        let Some(tls) = &self.terms.server_tls else { return Ok(server) };
+        // One that was asked on behalf of its client has said no already.
+        let encrypted = async {
+            let mut server = server;
+            let mut answer = [NO_ENCRYPTION];
+            if !declined {
+                server.write_all(&SSL_REQUEST).await?;
+                server.read(&mut answer).await?;
+            }
+            match answer[0] {
+                ENCRYPTION => server.encrypt(tls.begin()?).await,
+                _ if tls.required => Err(io::Error::other("it takes no encryption, which server_tls asks for")),
+                _ => Ok(server),
+            }
+        };
+        let within = tokio::time::timeout(self.terms.limits.connect_timeout(), encrypted);
+        let encrypted = within.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        encrypted.map_err(|error| self.unreachable(&error))
     }
 
     /// Tells the client why there is no session.
@@ -314,9 +404,8 @@ impl Negotiation {
 
 /// The two sockets, set as their pool needs them, on their way to the worker.
 fn agree(
-    client: Stream,
-    server: Stream,
-    heard: &[u8],
+    (client, server): (Stream, Stream),
+    said: (&[u8], &[u8]),
     tracker: Tracker,
     entry: Entry,
     place: Place,
@@ -324,8 +413,24 @@ fn agree(
     client.set_options(if entry.live().wants_low() { LOW_NOT_SENT_BYTES } else { URGENT_NOT_SENT_BYTES })?;
     server.set_options(URGENT_NOT_SENT_BYTES)?;
     let follow = Follow::new(tracker, Arc::clone(entry.live()));
-    let moving = Moving::new(client.detach()?, server.detach()?, heard, follow)?;
+    let moving = Moving::new(client.detach()?, server.detach()?, said, follow)?;
     Ok(Agreed { moving, entry, place })
+}
+
+/// Passes the start-up message on, and reads the server's first words: they may hold an offer that cannot be kept where the
+/// two ways are encrypted apart.
+async fn first_words(server: &mut Stream, start: &[u8]) -> io::Result<Vec<u8>> {
+    server.write_all(start).await?;
+    let mut words = Vec::new();
+    loop {
+        let count = read_more(server, &mut words).await?;
+        if count == 0 {
+            return Ok(words);
+        }
+        if let Some(told) = without_channel_binding(&words) {
+            return Ok(told);
+        }
+    }
 }
 
 /// The pool of a session: of its user, unless the connection names another one. A user that is bound to a pool can only

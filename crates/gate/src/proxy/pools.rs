@@ -3,7 +3,7 @@
 
 use super::low_class::{LowClass, LowPool};
 use super::turns::Turns;
-use backwater_flow::{LowPriorityBandwidth, Pool, PoolId, Priority, State};
+use backwater_flow::{Pool, PoolId, Priority, State};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,7 +59,6 @@ impl LivePool {
 impl LivePools {
     /// Takes over a state: the pools' settings, and what the low class may do.
     pub(super) fn apply(&self, state: &State, low_class: &LowClass) {
-        let LowPriorityBandwidth::Fixed(rate_bps) = state.low_priority_bandwidth() else { return };
         let mut pools = Vec::new();
         for (name, pool) in state.pools() {
             let live = self.get(name);
@@ -70,7 +69,7 @@ impl LivePools {
         for (_, gone) in self.lock().iter().filter(|(name, _)| !state.pools().contains_key(*name)) {
             gone.set(&Pool::default());
         }
-        low_class.set(rate_bps, pools);
+        low_class.set(state.low_priority_bandwidth(), pools);
     }
 
     /// A pool by name; a number is given to a new one.

@@ -7,6 +7,7 @@ use super::stream::{Detached, Stream};
 use crate::wire::{Side, TERMINATE, refusal};
 use std::future::poll_fn;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -52,15 +53,26 @@ pub(super) struct Moving {
 }
 
 impl Moving {
-    /// A relay that begins; what the client said already is held for the server.
-    pub(super) fn new(client: Detached, server: Detached, heard: &[u8], follow: Follow) -> io::Result<Self> {
+    /// A relay that begins; what the client said already is held for the server, what the server said for the client.
+    pub(super) fn new(
+        client: Detached,
+        server: Detached,
+        (heard, words): (&[u8], &[u8]),
+        follow: Follow,
+    ) -> io::Result<Self> {
         let up = Direction::holding(heard).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Moving { client, server, middle: Middle { up, down: Direction::default(), follow } })
+        let down = Direction::holding(words).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Moving { client, server, middle: Middle { up, down, follow } })
     }
 
     /// Whose it is.
     pub(super) fn live(&self) -> &Arc<Live> {
         &self.middle.follow.live
+    }
+
+    /// A duplicate of the socket towards the client where it is TCP, to ask the kernel about.
+    pub(super) fn client_socket(&self) -> io::Result<Option<OwnedFd>> {
+        self.client.tcp()
     }
 
     /// Goes on in the runtime that this is called in.

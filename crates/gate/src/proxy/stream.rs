@@ -1,12 +1,14 @@
-//! A connection of either kind, TCP or Unix, as the relay needs it; and the options that are set on it.
+//! A connection of either kind, TCP or Unix, encrypted or not, as the relay needs it; and the options that are set on it.
 
 use super::Address;
+use super::secure::Secure;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -20,30 +22,103 @@ const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// A connection in a runtime.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(super) struct Stream {
+    socket: Socket,
+    secure: Option<Box<Secure>>,
+}
+
+/// A socket in a runtime.
+#[derive(Debug)]
+pub(super) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 /// A connection on its way from one runtime to another.
 #[derive(Debug)]
-pub(super) enum Detached {
+pub(super) struct Detached {
+    socket: DetachedSocket,
+    secure: Option<Box<Secure>>,
+}
+
+#[derive(Debug)]
+enum DetachedSocket {
     Tcp(std::net::TcpStream),
     Unix(std::os::unix::net::UnixStream),
+}
+
+impl Socket {
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut buffer = ReadBuf::new(into);
+        let read = match self {
+            Socket::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+            Socket::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+        };
+        read.map_ok(|()| buffer.filled().len())
+    }
+
+    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Socket::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Socket::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Socket::Tcp(stream) => stream.poll_read_ready(cx),
+            Socket::Unix(stream) => stream.poll_read_ready(cx),
+        }
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Socket::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Socket::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+impl From<TcpStream> for Stream {
+    fn from(stream: TcpStream) -> Stream {
+        Stream { socket: Socket::Tcp(stream), secure: None }
+    }
+}
+
+impl From<UnixStream> for Stream {
+    fn from(stream: UnixStream) -> Stream {
+        Stream { socket: Socket::Unix(stream), secure: None }
+    }
 }
 
 impl Stream {
     /// Connects to a server.
     pub(super) async fn connect(address: &Address) -> io::Result<Stream> {
         match address {
-            Address::Tcp(name) => Ok(Stream::Tcp(TcpStream::connect(name.as_str()).await?)),
-            Address::Unix(path) => Ok(Stream::Unix(UnixStream::connect(path).await?)),
+            Address::Tcp(name) => Ok(TcpStream::connect(name.as_str()).await?.into()),
+            Address::Unix(path) => Ok(UnixStream::connect(path).await?.into()),
         }
+    }
+
+    /// Encrypts it from now on: both ends agree on keys first.
+    pub(super) async fn encrypt(mut self, mut secure: Secure) -> io::Result<Stream> {
+        poll_fn(|cx| secure.poll_handshake(cx, &mut self.socket)).await?;
+        Ok(Stream { socket: self.socket, secure: Some(Box::new(secure)) })
+    }
+
+    /// What encrypts it; None where nothing does.
+    pub(super) fn secure(&self) -> Option<&Secure> {
+        self.secure.as_deref()
+    }
+
+    /// Whether it stays within this host.
+    pub(super) fn is_local(&self) -> bool {
+        matches!(self.socket, Socket::Unix(_))
     }
 
     /// No Nagle, keepalive, and little in front of the kernel's queue. A Unix socket has none of these.
     pub(super) fn set_options(&self, not_sent_bytes: u32) -> io::Result<()> {
-        let Stream::Tcp(stream) = self else { return Ok(()) };
+        let Socket::Tcp(stream) = &self.socket else { return Ok(()) };
         stream.set_nodelay(true)?;
         let socket = SockRef::from(stream);
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
@@ -52,50 +127,59 @@ impl Stream {
 
     /// How much may stand unsent in front of the kernel's queue.
     pub(super) fn set_not_sent(&self, bytes: u32) -> io::Result<()> {
-        match self {
-            Stream::Tcp(stream) => SockRef::from(stream).set_tcp_notsent_lowat(bytes),
-            Stream::Unix(_) => Ok(()),
+        match &self.socket {
+            Socket::Tcp(stream) => SockRef::from(stream).set_tcp_notsent_lowat(bytes),
+            Socket::Unix(_) => Ok(()),
         }
     }
 
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
-        let mut buffer = ReadBuf::new(into);
-        let read = match self {
-            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
-            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
-        };
-        read.map_ok(|()| buffer.filled().len())
+        match &mut self.secure {
+            Some(secure) => secure.poll_read(cx, &mut self.socket, into),
+            None => self.socket.poll_read(cx, into),
+        }
     }
 
+    /// Whether there may be something to read.
     pub(super) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Stream::Tcp(stream) => stream.poll_read_ready(cx),
-            Stream::Unix(stream) => stream.poll_read_ready(cx),
+        match &self.secure {
+            Some(secure) if secure.has_plaintext() => Poll::Ready(Ok(())),
+            _ => self.socket.poll_read_ready(cx),
         }
     }
 
     /// Whether the peer has said that it will say no more, even if not all that it said has been read. Wakes nobody.
     pub(super) fn is_closed(&self, cx: &mut Context<'_>) -> bool {
-        let ready = match self {
-            Stream::Tcp(stream) => pin!(stream.ready(Interest::READABLE)).poll(cx),
-            Stream::Unix(stream) => pin!(stream.ready(Interest::READABLE)).poll(cx),
+        let ready = match &self.socket {
+            Socket::Tcp(stream) => pin!(stream.ready(Interest::READABLE)).poll(cx),
+            Socket::Unix(stream) => pin!(stream.ready(Interest::READABLE)).poll(cx),
         };
         matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
+    /// Takes some of these bytes. What was taken and not sent yet goes with the next write, or by [`Stream::poll_flush`].
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self {
-            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        match &mut self.secure {
+            Some(secure) => secure.poll_write(cx, &mut self.socket, bytes),
+            None => self.socket.poll_write(cx, bytes),
+        }
+    }
+
+    /// Sends what was taken.
+    pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.secure {
+            Some(secure) => secure.poll_send(cx, &mut self.socket),
+            None => Poll::Ready(Ok(())),
         }
     }
 
     /// Says that nothing more will be written; what was written still arrives.
     pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+        if let Some(secure) = &mut self.secure {
+            secure.close();
+            ready!(secure.poll_send(cx, &mut self.socket))?;
         }
+        self.socket.poll_shutdown(cx)
     }
 
     /// Reads some bytes; none at the end.
@@ -112,7 +196,7 @@ impl Stream {
             }
             bytes = &bytes[written..];
         }
-        Ok(())
+        poll_fn(|cx| self.poll_flush(cx)).await
     }
 
     pub(super) async fn shutdown(&mut self) -> io::Result<()> {
@@ -121,48 +205,58 @@ impl Stream {
 
     /// Who is at the other end, for the log.
     pub(super) fn peer(&self) -> String {
-        match self {
-            Stream::Tcp(stream) => stream.peer_addr().map_or_else(|_| "gone".to_owned(), |address| address.to_string()),
-            Stream::Unix(_) => "a Unix socket".to_owned(),
+        match &self.socket {
+            Socket::Tcp(stream) => stream.peer_addr().map_or_else(|_| "gone".to_owned(), |address| address.to_string()),
+            Socket::Unix(_) => "a Unix socket".to_owned(),
         }
     }
 
     /// The address of who is at the other end; None for a Unix socket.
     pub(super) fn peer_address(&self) -> Option<IpAddr> {
-        match self {
+        match &self.socket {
             // Who is gone already comes from nowhere that anybody trusts.
-            Stream::Tcp(stream) => {
+            Socket::Tcp(stream) => {
                 Some(stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip()))
             }
-            Stream::Unix(_) => None,
+            Socket::Unix(_) => None,
         }
     }
 
     /// What the title of the PostgreSQL process at the other end holds: our port, or that we came by a Unix socket.
     pub(super) fn title_mark(&self) -> String {
-        match self {
-            Stream::Tcp(stream) => {
+        match &self.socket {
+            Socket::Tcp(stream) => {
                 stream.local_addr().map_or_else(|_| "gone".to_owned(), |address| format!("({})", address.port()))
             }
-            Stream::Unix(_) => "[local]".to_owned(),
+            Socket::Unix(_) => "[local]".to_owned(),
         }
     }
 
     /// Takes it out of its runtime.
     pub(super) fn detach(self) -> io::Result<Detached> {
-        match self {
-            Stream::Tcp(stream) => stream.into_std().map(Detached::Tcp),
-            Stream::Unix(stream) => stream.into_std().map(Detached::Unix),
-        }
+        let socket = match self.socket {
+            Socket::Tcp(stream) => stream.into_std().map(DetachedSocket::Tcp)?,
+            Socket::Unix(stream) => stream.into_std().map(DetachedSocket::Unix)?,
+        };
+        Ok(Detached { socket, secure: self.secure })
     }
 }
 
 impl Detached {
+    /// A duplicate of it where it is TCP, to ask the kernel about.
+    pub(super) fn tcp(&self) -> io::Result<Option<OwnedFd>> {
+        match &self.socket {
+            DetachedSocket::Tcp(stream) => stream.as_fd().try_clone_to_owned().map(Some),
+            DetachedSocket::Unix(_) => Ok(None),
+        }
+    }
+
     /// Puts it into the runtime that this is called in.
     pub(super) fn attach(self) -> io::Result<Stream> {
-        match self {
-            Detached::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
-            Detached::Unix(stream) => UnixStream::from_std(stream).map(Stream::Unix),
-        }
+        let socket = match self.socket {
+            DetachedSocket::Tcp(stream) => TcpStream::from_std(stream).map(Socket::Tcp)?,
+            DetachedSocket::Unix(stream) => UnixStream::from_std(stream).map(Socket::Unix)?,
+        };
+        Ok(Stream { socket, secure: self.secure })
     }
 }

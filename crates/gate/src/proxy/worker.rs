@@ -110,9 +110,15 @@ async fn work(
     load: Arc<AtomicUsize>,
 ) {
     if let Some(low) = shared.low.clone() {
+        let tended = low.clone();
         tokio::spawn(async move {
             if let Err(error) = low.drive().await {
                 tracing::error!(%error, "the low class's timer failed: its sessions stand still");
+            }
+        });
+        tokio::spawn(async move {
+            if let Err(error) = tended.tend().await {
+                tracing::error!(%error, "the low class's timer failed: its rate stays as it is");
             }
         });
     }
@@ -151,7 +157,10 @@ async fn serve(arrival: Arrival, shared: Shared) {
     let (peer, user, pool) = (&live.identity.peer, &live.identity.user, &live.pool.name);
     tracing::debug!(%peer, %user, %pool, is_low, "a session arrives");
     let ended = match &shared.low {
-        Some(low) => relay(moving, low.open(live.identity.id, live.pool.id), &mut rest, &shared).await,
+        Some(low) => match moving.client_socket() {
+            Ok(socket) => relay(moving, low.open(live.identity.id, live.pool.id, socket), &mut rest, &shared).await,
+            Err(error) => Err(("client", error)),
+        },
         None => relay(moving, Unpaced, &mut rest, &shared).await,
     };
     match ended {

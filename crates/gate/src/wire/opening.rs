@@ -8,6 +8,11 @@ pub const MOST_OPENING_BYTES: usize = 10_000;
 
 pub(super) const CANCEL: u32 = 1234 << 16 | 5678;
 const SSL: u32 = 1234 << 16 | 5679;
+/// The request for encryption, as a client sends it.
+pub const SSL_REQUEST: [u8; 8] = {
+    let code = SSL.to_be_bytes();
+    [0, 0, 0, 8, code[0], code[1], code[2], code[3]]
+};
 const GSS: u32 = 1234 << 16 | 5680;
 /// The first byte of a TLS handshake: since PostgreSQL 17 a client may begin with it.
 const TLS_HANDSHAKE: u8 = 0x16;

@@ -21,7 +21,7 @@ pub use cap::{Cap, CapMethod};
 pub use disk::{DiskSpec, SlowDisk};
 pub use error::LimitError;
 pub use missing::what_is_missing;
-pub use network::{Network, NetworkEnd};
+pub use network::{Narrow, Network, NetworkEnd};
 pub use sysctl::AllowHostChanges;
 
 #[cfg(test)]

@@ -335,11 +335,11 @@ fn a_network_is_made_narrowed_widened_and_gone() {
     within(inside(&here).as_deref(), || TcpStream::connect_timeout(&to, Duration::from_secs(5))).unwrap().unwrap();
     assert!(TcpStream::connect_timeout(&to, Duration::from_millis(200)).is_err(), "reached from outside");
     let shaper = || tool::run("tc", &["-n", &here.namespace, "qdisc", "show", "dev", "link0"]).unwrap();
-    assert!(network.narrow(1_000).unwrap_err().to_string().contains("at least"));
-    network.narrow(3_000_000).unwrap();
+    assert!(network.narrow(1_000, Narrow::Ends).unwrap_err().to_string().contains("at least"));
+    network.narrow(3_000_000, Narrow::Ends).unwrap();
     assert!(shaper().contains("tbf") && shaper().contains("24Mbit"), "{}", shaper());
     // Another rate takes the place of the one before.
-    network.narrow(6_000_000).unwrap();
+    network.narrow(6_000_000, Narrow::Ends).unwrap();
     assert!(shaper().contains("48Mbit"), "{}", shaper());
     network.widen().unwrap();
     network.widen().unwrap();
@@ -348,4 +348,29 @@ fn a_network_is_made_narrowed_widened_and_gone() {
     for end in [here, there] {
         assert!(!Path::new("/run/netns").join(end.namespace).exists());
     }
+}
+
+#[test]
+fn a_network_with_a_switch_is_narrow_at_one_place() {
+    if !root("a_network_with_a_switch_is_narrow_at_one_place") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let journal = journal(&dir);
+    let network = Network::create_switched(&journal).unwrap();
+    let (here, there) = (network.primary().clone(), network.standby().clone());
+    let listener = within(Some(&there.namespace), || TcpListener::bind((there.address, 0))).unwrap().unwrap();
+    let to = listener.local_addr().unwrap();
+    within(Some(&here.namespace), || TcpStream::connect_timeout(&to, Duration::from_secs(5))).unwrap().unwrap();
+    let at_server = || tool::run("tc", &["-n", &here.namespace, "qdisc", "show", "dev", "link0"]).unwrap();
+    for place in [Narrow::Switch, Narrow::Ends] {
+        network.narrow(3_000_000, place).unwrap();
+        assert_eq!(at_server().contains("tbf"), place == Narrow::Ends);
+        let before = network.wire_bytes().unwrap().unwrap();
+        within(Some(&here.namespace), || TcpStream::connect_timeout(&to, Duration::from_secs(5))).unwrap().unwrap();
+        assert!(network.wire_bytes().unwrap().unwrap() > before);
+    }
+    network.widen().unwrap();
+    assert_eq!(network.wire_bytes().unwrap(), None);
+    journal.finish().unwrap();
 }

@@ -6,6 +6,7 @@ mod dirty;
 mod engine;
 mod lag;
 mod load;
+pub(crate) mod overload;
 mod retention;
 
 use crate::workloads::LoadResult;

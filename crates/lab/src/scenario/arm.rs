@@ -1,6 +1,7 @@
 //! One arm of a scenario: what is set for it, and what it must be diagnosed with.
 
-use super::{EngineArm, LoadPart, QuickPart, Scenario};
+use super::{EngineArm, LoadPart, OverloadArm, QuickPart, Scenario};
+use crate::limits::Narrow;
 use crate::workloads::commit_batches::Side;
 use backwater_model::{Bytes, Finding, ParamValue, Severity};
 use serde::Deserialize;
@@ -89,6 +90,8 @@ pub enum Hindrance {
 pub struct NetworkArm {
     /// Bytes a second each way.
     pub bytes_per_s: Option<Bytes>,
+    /// Where: `ends` (each server's own way out) or `switch` (between them).
+    pub at: Narrow,
 }
 
 /// What of the load is other than in the scenario. What is not named stays as it is there.
@@ -103,10 +106,14 @@ pub struct LoadArm {
     pub closed_loop: bool,
     /// Seconds of load; the short form's own length goes before it.
     pub seconds: Option<f64>,
+    /// Seconds of load in the short form, where other than its own.
+    pub quick_seconds: Option<f64>,
     /// For `commit-batches`: what of them is other.
     pub batches: BatchesArm,
     /// For `wiredtiger`: what of its operations is other.
     pub engine: EngineArm,
+    /// For `net-overload`: what runs beside the urgent query, and what is done about it.
+    pub overload: OverloadArm,
 }
 
 /// What of a load of commits in batches is other than in the scenario.
@@ -215,10 +222,11 @@ impl Arm {
         batches.rows_per_commit = own.rows_per_commit.unwrap_or(batches.rows_per_commit);
         batches.side = own.side.unwrap_or(batches.side);
         part.engine = self.load.engine.of(part.engine);
+        part.overload = self.load.overload.of(part.overload);
         let batches = &mut part.batches;
         if let Some(quick) = quick {
             batches.rows = batches.rows.min(batches.quick_rows);
-            part.seconds = quick.seconds;
+            part.seconds = self.load.quick_seconds.unwrap_or(quick.seconds);
             part.drain_limit_s = quick.drain_limit_s;
         }
         part
@@ -249,13 +257,15 @@ impl Arm {
         let both = cap("", self.write_iops, self.write_bytes_per_s)
             .into_iter()
             .chain(cap("standby: ", own.write_iops, own.write_bytes_per_s))
-            .chain([self.network.bytes_per_s.map(|rate| format!("network {rate} a second"))]);
+            .chain([self.network.bytes_per_s.map(|rate| format!("network {rate} a second"))])
+            .chain([(self.network.at == Narrow::Switch).then(|| "narrow beyond the server's host".to_owned())]);
         let setting = |whose: &'static str| move |(name, value): (&String, &String)| format!("{whose}{name} = {value}");
         both.flatten()
             .chain([replay, away, slot].into_iter().flatten().map(str::to_owned))
             .chain([delay, clients, closed, batch, side].into_iter().flatten())
             .chain(self.load.rate_per_s.map(|rate| format!("{rate} a second asked for")))
             .chain(self.load.engine.words())
+            .chain(self.load.overload.words())
             .chain(self.settings.iter().map(setting("")))
             .chain(own.settings.iter().map(setting("standby: ")))
             .collect()
@@ -293,6 +303,8 @@ impl Arm {
         for (name, value) in self.load.engine.params() {
             text(name.to_owned(), &value);
         }
+        params.extend(self.load.overload.params().into_iter().map(|(name, value)| (name.to_owned(), value)));
+        let mut text = |name: String, value: &str| params.insert(name, ParamValue::Text(value.to_owned()));
         match self.standby.replay {
             Some(Hindrance::Paused) => drop(text("standby replay".to_owned(), "paused")),
             Some(Hindrance::Conflicting) => drop(text("standby replay".to_owned(), "conflicting")),
@@ -300,6 +312,9 @@ impl Arm {
         }
         if self.standby.away {
             text("standby".to_owned(), "away");
+        }
+        if self.network.at == Narrow::Switch {
+            text("narrow".to_owned(), "switch");
         }
         params
     }

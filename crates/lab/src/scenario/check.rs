@@ -1,6 +1,7 @@
 //! What keeps a scenario from being run as it stands, told with the field and what would do.
 
 use super::{Arm, DirtyLimit, LoadKind, LoadPart, Scenario, ScenarioError, ServerKind};
+use crate::limits::Narrow;
 use std::collections::BTreeSet;
 
 /// The name of a field, its value, and what is wrong with it.
@@ -36,6 +37,7 @@ impl Scenario {
             );
         }
         self.check_engine()?;
+        self.check_overload()?;
         if *kind == LoadKind::Script && self.load.script.is_none() {
             return wrong("kind", "script".into(), "name the SQL file as load.script");
         }
@@ -80,6 +82,22 @@ impl Scenario {
         }
         let engines = std::iter::once(&self.load.engine).map(|part| part.check());
         engines.chain(self.arms.iter().map(|arm| arm.load_of(self, None).engine.check())).collect::<Result<(), _>>()
+    }
+
+    /// Urgent and large results meet on a network of the lab's own, and nothing else is in it.
+    fn check_overload(&self) -> Result<(), Wrong> {
+        if self.load.kind != LoadKind::NetOverload {
+            return Ok(());
+        }
+        let wrong = |field: &str, value: &str, why| Err((field.to_owned(), value.to_owned(), why));
+        if self.network.is_none() {
+            return wrong("network", "nothing", "the load 'net-overload' needs a [network] between server and clients");
+        }
+        if self.standby.is_some() {
+            return wrong("standby", "set", "the clients of 'net-overload' are where a standby would be");
+        }
+        let parts = std::iter::once(self.load.overload.check());
+        parts.chain(self.arms.iter().map(|arm| arm.load_of(self, None).overload.check())).collect()
     }
 
     fn check_run(&self) -> Result<(), Wrong> {
@@ -185,6 +203,9 @@ impl Scenario {
         }
         if arm.network.bytes_per_s.is_some() && self.network.is_none() {
             return wrong("network", "set", "the scenario has no [network]");
+        }
+        if arm.network.at == Narrow::Switch && !self.network.as_ref().is_some_and(|network| network.switch) {
+            return wrong("network.at", "switch", "the scenario's [network] has none: give network.switch = true");
         }
         Ok(())
     }

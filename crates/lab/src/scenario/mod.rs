@@ -4,6 +4,7 @@
 mod arm;
 mod check;
 mod engine;
+mod overload;
 mod parts;
 mod sweep;
 
@@ -12,6 +13,7 @@ use std::path::Path;
 
 pub use arm::{Arm, BatchesArm, DirtyLimit, ExpectedFinding, Hindrance, LoadArm, Need, NetworkArm, StandbyArm};
 pub use engine::{EngineArm, EngineKind, EnginePart};
+pub use overload::{Congestion, OverloadArm, OverloadMode, OverloadPart};
 pub use parts::{
     Acceptance, BatchesPart, DiskPart, LoadKind, LoadPart, NetworkPart, QuickPart, RunPart, ServerKind, ServerPart,
     StandbyPart, StormPart,
@@ -24,6 +26,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("stampede", include_str!("../../../../scenarios/stampede.toml")),
     ("commit-wait", include_str!("../../../../scenarios/commit-wait.toml")),
     ("commit-standby", include_str!("../../../../scenarios/commit-standby.toml")),
+    ("net-overload", include_str!("../../../../scenarios/net-overload.toml")),
     ("wt-stall", include_str!("../../../../scenarios/wt-stall.toml")),
 ];
 

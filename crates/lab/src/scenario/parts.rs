@@ -1,6 +1,6 @@
 //! What a scenario starts and drives: servers, their volumes, what joins them, the load, and how often it all runs.
 
-use super::EnginePart;
+use super::{EnginePart, OverloadPart};
 use crate::workloads::commit_batches::Side;
 use backwater_model::Bytes;
 use serde::Deserialize;
@@ -63,7 +63,14 @@ pub struct StandbyPart {
 /// they reach each other by a Unix socket, and no arm can make that narrow.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct NetworkPart {}
+pub struct NetworkPart {
+    /// How long a packet may stand in the narrow link's queue before it is dropped, in milliseconds; none for what a
+    /// switch would do.
+    pub queue_ms: Option<u64>,
+    /// Whether a switch stands between both, at which the way may be narrow instead.
+    #[serde(default)]
+    pub switch: bool,
+}
 
 /// The load.
 #[derive(Clone, Debug, Deserialize)]
@@ -87,6 +94,9 @@ pub struct LoadPart {
     /// For `wiredtiger`: what each operation does.
     #[serde(default)]
     pub engine: EnginePart,
+    /// For `net-overload`: the urgent query, what runs beside it, and what is done about that.
+    #[serde(default)]
+    pub overload: OverloadPart,
     /// Connections, or threads of the engine's driver.
     pub clients: usize,
     /// Transactions a second asked for; none for as many as the server takes.
@@ -122,6 +132,8 @@ pub enum LoadKind {
     /// Operations on the WiredTiger engine.
     #[serde(rename = "wiredtiger")]
     WiredTiger,
+    /// An urgent query beside large results, over the network between the server and its clients.
+    NetOverload,
 }
 
 impl LoadKind {

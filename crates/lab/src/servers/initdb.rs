@@ -40,9 +40,10 @@ pub(crate) fn run(
     result?;
     append(&spec.data_dir.join("postgresql.conf"), &format!("include '{}'", settings::FILE))?;
     if let Some(end) = &spec.network {
-        // The network holds nobody but the two servers.
+        // The network holds nobody but the two servers, or the server and the lab's own clients.
         let network = format!("{}/{}", end.address, crate::limits::network::PREFIX);
-        append(&spec.data_dir.join("pg_hba.conf"), &format!("host replication postgres {network} trust"))?;
+        let lines = format!("host replication postgres {network} trust\nhost all postgres {network} trust");
+        append(&spec.data_dir.join("pg_hba.conf"), &lines)?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ mod driver_tests;
 mod error;
 mod halt;
 mod member;
+pub(crate) mod overload;
 mod pgbench;
 mod result;
 mod schedule;

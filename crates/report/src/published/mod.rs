@@ -1,6 +1,7 @@
 //! The published tables that the lab's scenarios reproduce, as data: one file a scenario.
 
 mod commit_wait;
+mod net_overload;
 mod stampede;
 mod wal_lag;
 mod wt_stall;
@@ -33,7 +34,7 @@ pub struct Published {
 
 /// The published table of a scenario, where there is one.
 pub fn published(scenario: &str) -> Option<&'static Published> {
-    [&stampede::TABLE, &commit_wait::TABLE, &wal_lag::TABLE, &wt_stall::TABLE]
+    [&stampede::TABLE, &commit_wait::TABLE, &wal_lag::TABLE, &wt_stall::TABLE, &net_overload::TABLE]
         .into_iter()
         .find(|table| table.scenario == scenario)
 }
@@ -53,6 +54,8 @@ mod tests {
         assert!(table.rows.len() == 2 && table.rows.iter().all(|row| row.set.len() == table.columns.len()));
         let table = published("wt-stall").expect("it is published");
         assert!(table.rows.len() == 5 && table.rows.iter().all(|row| row.set.len() == table.columns.len()));
+        let table = published("net-overload").expect("it is published");
+        assert!(table.rows.len() == 16 && table.rows.iter().all(|row| row.set.len() == table.columns.len()));
         assert!(published("nothing").is_none());
     }
 }

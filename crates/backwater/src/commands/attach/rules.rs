@@ -1,7 +1,7 @@
 //! Whoever a rule matches: looked at again and again, judged, slowed, and let go when the statement ends.
 
 use super::server::{Server, Session};
-use super::{Arguments, described, let_go, now, pause};
+use super::{Arguments, described, let_go, look, now, pause_looking};
 use crate::terminal;
 use anyhow::bail;
 use backwater_flow::rule::{Action, Attribute, Decision, Rule, RuleOption, Step};
@@ -62,9 +62,7 @@ pub(super) fn run(
     terminal::note(&format!("watching for {}; Ctrl-C puts everything back", super::counted(rules.len(), "rule")));
     let begun = Instant::now();
     while !arguments.is_over(begun, cancel) {
-        for gone in hold.look(now())? {
-            terminal::note(&let_go(&gone));
-        }
+        look(hold)?;
         let sessions = looked.sessions(arguments)?;
         let activities = looked.read(&sessions, hold)?;
         for (key, decision) in looked.watch.look(now(), &activities, rules) {
@@ -74,7 +72,7 @@ pub(super) fn run(
                 looked.act(key, &decision, session, hold)?;
             }
         }
-        pause(arguments.interval, cancel);
+        pause_looking(arguments.interval, hold, cancel)?;
     }
     Ok(ExitCode::SUCCESS)
 }

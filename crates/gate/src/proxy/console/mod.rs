@@ -18,7 +18,7 @@ use crate::GateError;
 use crate::wire::StartUp;
 use answer::Answer;
 use backwater_flow::StateError;
-use backwater_flow::statement::{Statement, parse};
+use backwater_flow::statement::{Show, Statement, parse};
 use extended::Extended;
 use message::{Complaint, Reply, Said};
 use std::collections::BTreeMap;
@@ -57,6 +57,11 @@ pub(super) struct Visit {
     pub(super) start: StartUp,
     pub(super) peer: String,
     pub(super) address: Option<IpAddr>,
+}
+
+/// The names of the columns of something that can be shown.
+pub(crate) fn shown_columns(what: Show) -> Vec<&'static str> {
+    show::columns(what).iter().map(|column| column.name).collect()
 }
 
 /// Starts the console's thread. It ends with the proxy.

@@ -244,7 +244,15 @@ fn queues(control: &Control) -> Vec<Vec<Value>> {
 /// Which allowance binds each pool of the low class. (A governor that watches a queue will add its own to these.)
 fn governor(control: &Control) -> Vec<Vec<Value>> {
     let terms = control.terms();
-    let class = Allowance { by: LowPriorityBandwidth::NAME.to_owned(), rate_bps: control.low_class.pressure().0 };
+    let by = match control.low_class.found() {
+        None => LowPriorityBandwidth::NAME.to_owned(),
+        Some(None) => format!("{} = 'auto', which has seen nothing yet", LowPriorityBandwidth::NAME),
+        Some(Some(queue)) => {
+            let queue_ms = queue.seconds() * 1e3;
+            format!("{} = 'auto', at a queue of {queue_ms:.1} ms", LowPriorityBandwidth::NAME)
+        }
+    };
+    let class = Allowance { by, rate_bps: control.low_class.pressure().0 };
     let low = terms.state.pools().iter().filter(|(_, pool)| pool.priority == Priority::Low);
     let row = |(name, pool): (&String, &backwater_flow::Pool)| {
         let own =

@@ -1,0 +1,212 @@
+//! The low class's own sockets towards its clients: what of the class is on its way, and how long the way is. Whatever
+//! stands there stands in front of everybody else's packets, here or at a narrower link beyond this host, where no
+//! priority of the proxy reaches.
+
+use backwater_flow::SessionId;
+use backwater_flow::auto::SocketReading;
+use backwater_flow::limiter::{InFlight, in_flight_bytes};
+use backwater_model::{Moment, Span};
+use backwater_socket::{TcpInfo, unsent_and_unacked};
+use std::collections::{BTreeSet, HashMap};
+use std::os::fd::OwnedFd;
+
+/// Less than this is always on its way: one quantum, or nothing would move.
+const LEAST_BYTES: u64 = backwater_flow::QUANTUM_BYTES;
+/// A receiver may keep back its word on so many segments for 40 ms: that is no queue.
+const SEGMENTS_NOT_ACKNOWLEDGED_YET: u64 = 2;
+/// A segment's size where the kernel has not told it yet.
+const USUAL_SEGMENT: u64 = 1460;
+/// How old a measurement may be before it is made anew.
+const FRESH: Span = Span(200);
+
+/// The sockets of the class.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    known: HashMap<SessionId, Known>,
+    /// Those that were granted something since their queue was last seen empty.
+    busy: BTreeSet<SessionId>,
+    in_flight: InFlight,
+    measured_at: Option<Moment>,
+}
+
+/// A duplicate of a session's socket, to ask the kernel about. It goes before the session's own does.
+#[derive(Debug)]
+struct Known {
+    fd: OwnedFd,
+    acked_bytes: Option<u64>,
+    segment_bytes: u64,
+}
+
+impl Known {
+    /// What of it stands on its way.
+    fn standing_bytes(&self) -> u64 {
+        let delayed = SEGMENTS_NOT_ACKNOWLEDGED_YET * self.segment_bytes;
+        // A socket that cannot be asked is about to go.
+        let standing = unsent_and_unacked(&self.fd).unwrap_or(0).saturating_sub(delayed);
+        // One that is closed by its peer keeps its last count for ever.
+        let lives = standing > 0 && TcpInfo::read(&self.fd).is_ok_and(|info| info.established);
+        if lives { standing } else { 0 }
+    }
+}
+
+impl Default for Sockets {
+    /// None, and no bound before their way is known.
+    fn default() -> Self {
+        let in_flight = InFlight::new(u64::MAX);
+        Sockets { known: HashMap::new(), busy: BTreeSet::new(), in_flight, measured_at: None }
+    }
+}
+
+impl Sockets {
+    /// A session's socket towards its client.
+    pub(super) fn add(&mut self, session: SessionId, fd: OwnedFd) {
+        // What it was sent before it came to the class is on its way, too.
+        self.busy.insert(session);
+        self.known.insert(session, Known { fd, acked_bytes: None, segment_bytes: USUAL_SEGMENT });
+        self.measured_at = None;
+    }
+
+    /// It is gone, or urgent.
+    pub(super) fn remove(&mut self, session: SessionId) {
+        self.known.remove(&session);
+        self.busy.remove(&session);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Bounds what may be on its way, for a rate and the shortest way of any of them.
+    pub(super) fn bound(&mut self, rate_bps: u64, min_rtt: Option<Span>) {
+        // Before the way is known its length is not bounded.
+        let cap = min_rtt.map_or(u64::MAX, |min_rtt| in_flight_bytes(rate_bps, min_rtt, LEAST_BYTES));
+        self.in_flight.set_cap(cap);
+    }
+
+    /// Whether more may be sent now. Asks the kernel if what is known is old.
+    pub(super) fn has_room(&mut self, now: Moment) -> bool {
+        if self.known.is_empty() {
+            return true;
+        }
+        if self.measured_at.is_none_or(|at| now - at >= FRESH) {
+            self.measured_at = Some(now);
+            let level = self.measure();
+            self.in_flight.measured(level);
+        }
+        self.in_flight.room_bytes() > 0
+    }
+
+    /// A session was granted bytes.
+    pub(super) fn granted(&mut self, session: SessionId, bytes: u64) {
+        if self.known.contains_key(&session) {
+            self.busy.insert(session);
+            self.in_flight.sent(bytes);
+        }
+    }
+
+    fn measure(&mut self) -> u64 {
+        let mut level = 0;
+        let known = &self.known;
+        self.busy.retain(|session| {
+            let standing = known.get(session).map_or(0, Known::standing_bytes);
+            level += standing;
+            standing > 0
+        });
+        level
+    }
+
+    /// What each showed since it was last read, and the shortest round trip that the kernel saw of any.
+    pub(super) fn read(&mut self) -> (Vec<SocketReading>, Option<Span>) {
+        let (mut readings, mut shortest) = (Vec::with_capacity(self.known.len()), None);
+        for (session, known) in &mut self.known {
+            let Ok(info) = TcpInfo::read(&known.fd) else { continue };
+            known.segment_bytes = info.segment_bytes.map_or(known.segment_bytes, u64::from);
+            let span = |us: u32| Span(i64::from(us));
+            if let Some(least) = info.min_rtt_us.map(span) {
+                shortest = Some(shortest.map_or(least, |other: Span| other.min(least)));
+            }
+            if let (Some(rtt), Some(acked)) = (info.rtt_us.map(span), info.acked_bytes) {
+                let before = known.acked_bytes.replace(acked).unwrap_or(acked);
+                let delivered_bytes = acked.saturating_sub(before);
+                let (least, segment_bytes) = (info.min_rtt_us.map(span), known.segment_bytes);
+                readings.push(SocketReading { session: *session, rtt, least, delivered_bytes, segment_bytes });
+            }
+        }
+        (readings, shortest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener.accept().unwrap().0, client)
+    }
+
+    #[test]
+    fn what_stands_in_a_queue_leaves_no_room_until_it_is_taken() {
+        let (mut server, mut client) = pair();
+        let mut sockets = Sockets::default();
+        sockets.add(SessionId(1), server.as_fd().try_clone_to_owned().unwrap());
+        sockets.bound(10_000_000, Some(Span(100)));
+        assert!(sockets.has_room(Moment(0)));
+        // Paced to a crawl, what is written stands.
+        backwater_socket::set_pacing_rate(&server, Some(1_000)).unwrap();
+        server.write_all(&[1; 500_000]).unwrap();
+        sockets.granted(SessionId(1), 500_000);
+        assert!(!sockets.has_room(Moment(10_000)));
+        backwater_socket::set_pacing_rate(&server, None).unwrap();
+        client.read_exact(&mut [0; 500_000]).unwrap();
+        let mut now = Moment(20_000);
+        while !sockets.has_room(now) {
+            now = now + Span(1_000);
+            std::thread::yield_now();
+        }
+        assert!(sockets.busy.is_empty());
+        let (readings, shortest) = sockets.read();
+        assert!(readings.len() == 1 && shortest.is_some(), "{readings:?}");
+        sockets.remove(SessionId(1));
+        assert!(sockets.is_empty() && sockets.has_room(now));
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_leaves_room() {
+        let (mut server, client) = pair();
+        let mut sockets = Sockets::default();
+        sockets.add(SessionId(1), server.as_fd().try_clone_to_owned().unwrap());
+        sockets.bound(10_000_000, Some(Span(100)));
+        server.write_all(&[1; 600_000]).unwrap();
+        // Closed with bytes that it has not read: it answers with a reset, and nothing more is acknowledged.
+        drop(client);
+        let mut now = Moment(0);
+        while !sockets.has_room(now) {
+            now = now + Span(1_000);
+            std::thread::yield_now();
+        }
+        assert!(unsent_and_unacked(&server).unwrap() > 0 || sockets.busy.is_empty());
+    }
+
+    #[test]
+    fn delivered_bytes_are_those_since_the_last_reading() {
+        let (mut server, mut client) = pair();
+        let mut sockets = Sockets::default();
+        sockets.add(SessionId(7), server.as_fd().try_clone_to_owned().unwrap());
+        sockets.read();
+        server.write_all(&[1; 50_000]).unwrap();
+        client.read_exact(&mut [0; 50_000]).unwrap();
+        let mut delivered = 0;
+        while delivered < 50_000 {
+            delivered += sockets.read().0[0].delivered_bytes;
+            std::thread::yield_now();
+        }
+        assert_eq!(delivered, 50_000);
+        assert_eq!(sockets.read().0[0].delivered_bytes, 0);
+    }
+}

@@ -1,0 +1,235 @@
+//! Encryption that the proxy ends towards clients and begins towards the server, with real ones.
+#![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs)]
+
+mod server;
+
+use backwater_gate::proxy::{Proxy, ProxyConfig};
+use server::{PASSWORD, Server, complaint, psql, text, with_server};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
+const IS_ENCRYPTED: &str = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+/// The proxy's own certificate lies beside its configuration.
+const TO_CLIENTS: &str = "[tls]\ncertificate = 'own.crt'\nkey = 'own.key'\n";
+
+/// A certificate for localhost, signed by itself; false where there is no openssl.
+fn certificate(dir: &Path, name: &str) -> bool {
+    let file = |end: &str| dir.join(format!("{name}.{end}"));
+    let mut openssl = Command::new("openssl");
+    openssl.args(["req", "-new", "-x509", "-days", "2", "-nodes", "-newkey", "rsa:2048", "-subj", "/CN=localhost"]);
+    openssl.args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]);
+    // rustls takes no authority's certificate for a server's own; the server's stays one, as people make them.
+    if name == "own" {
+        openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
+    }
+    openssl.arg("-keyout").arg(file("key")).arg("-out").arg(file("crt")).stderr(Stdio::null());
+    openssl.status().is_ok_and(|status| status.success())
+}
+
+struct Held {
+    _proxy: Proxy,
+    dir: tempfile::TempDir,
+    port: u16,
+}
+
+fn started(server: &Server, more: &str) -> Option<Result<Held, String>> {
+    let dir = tempfile::tempdir().unwrap();
+    if !certificate(dir.path(), "own") {
+        eprintln!("skipped: encryption: needs openssl");
+        return None;
+    }
+    let written = format!("listen = '127.0.0.1:0'\nserver = '{}'\n{more}", server.address());
+    let config = ProxyConfig::parse(&written, &dir.path().join("proxy.toml"));
+    Some(config.and_then(|config| Proxy::start(&config)).map_err(|error| error.to_string()).map(|proxy| {
+        let port = proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
+        Held { _proxy: proxy, dir, port }
+    }))
+}
+
+/// A proxy in front of a server; none where there is no openssl.
+fn proxy(server: &Server, more: &str) -> Option<Held> {
+    started(server, more).map(Result::unwrap)
+}
+
+/// psql with this sslmode and, as it cannot bind its login to a channel that ends at the proxy, without asking for it.
+fn asked(held: &Held, mode: &str, sql: &str) -> Command {
+    let mut command = psql("localhost", held.port, sql);
+    command.env("PGSSLMODE", mode).env("PGSSLROOTCERT", held.dir.path().join("own.crt"));
+    command.env("PGCHANNELBINDING", "disable");
+    command
+}
+
+fn value(held: &Held, mode: &str, sql: &str) -> String {
+    text(&asked(held, mode, sql).output().unwrap())
+}
+
+/// Switches encryption on at the server.
+fn encrypt(server: &Server) {
+    assert!(certificate(&server.data(), "server"));
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let owner = std::fs::metadata(server.data()).unwrap();
+    for name in ["server.key", "server.crt"] {
+        let path = server.data().join(name);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid())).unwrap();
+    }
+    server.value("ALTER SYSTEM SET ssl = on");
+    server.value("SELECT pg_reload_conf()");
+    server.until("SHOW ssl", "on");
+}
+
+#[test]
+fn the_proxys_own_certificate_ends_encryption_in_front_of_a_server_without() {
+    with_server("the_proxys_own_certificate", &[], |server| {
+        let Some(held) = proxy(server, &format!("{TO_CLIENTS}required = true\n")) else { return };
+        assert_eq!(value(&held, "require", IS_ENCRYPTED), "f");
+        assert_eq!(value(&held, "verify-full", "SELECT 40 + 2"), "42");
+        // Nothing needs to be switched off where the server's own way is not encrypted.
+        let mut usual = psql("localhost", held.port, "SELECT 1");
+        assert_eq!(text(&usual.env("PGSSLMODE", "require").output().unwrap()), "1");
+        let large = "COPY (SELECT g, repeat(md5(g::text), 5) FROM generate_series(1, 100000) g) TO STDOUT";
+        assert!(value(&held, "require", large) == server.value(large));
+        let plain = complaint(&asked(&held, "disable", "SELECT 1").output().unwrap());
+        assert!(plain.contains("encrypted connections only"), "{plain}");
+        let mut wrong = asked(&held, "require", "SELECT 1");
+        let wrong = complaint(&wrong.env("PGPASSWORD", "wrong").output().unwrap());
+        assert!(wrong.contains("password authentication failed"), "{wrong}");
+    });
+}
+
+#[test]
+fn both_ways_are_encrypted_apart() {
+    with_server("both_ways_are_encrypted_apart", &[], |server| {
+        let more = format!("{TO_CLIENTS}[server_tls]\nmode = 'require'\n");
+        let Some(held) = proxy(server, &more) else { return };
+        let refused = complaint(&asked(&held, "require", "SELECT 1").output().unwrap());
+        assert!(refused.contains("takes no encryption"), "{refused}");
+        encrypt(server);
+        assert_eq!(value(&held, "require", IS_ENCRYPTED), "t");
+        // A client that does not encrypt is not offered what it could not do.
+        assert_eq!(value(&held, "disable", IS_ENCRYPTED), "t");
+        let large = "SELECT repeat('x', 20000000)";
+        assert!(value(&held, "require", large) == server.value(large));
+        // The one thing that two ways cannot do: the server takes a client for deceived that could bind and was not offered.
+        let mut binding = asked(&held, "require", "SELECT 1");
+        let told = complaint(&binding.env("PGCHANNELBINDING", "prefer").output().unwrap());
+        assert!(told.contains("channel binding"), "{told}");
+        server.value("ALTER SYSTEM SET ssl = off");
+        server.value("SELECT pg_reload_conf()");
+        server.until("SHOW ssl", "off");
+        let Some(held) = proxy(server, "[server_tls]\nmode = 'prefer'\n") else { return };
+        assert_eq!(value(&held, "disable", IS_ENCRYPTED), "f");
+    });
+}
+
+#[test]
+fn the_servers_certificate_is_verified_as_far_as_asked() {
+    with_server("the_servers_certificate_is_verified", &[], |server| {
+        let roots = server.data().join("server.crt");
+        let verify =
+            |mode: &str, roots: &str, more: &str| format!("[server_tls]\nmode = '{mode}'\nroots = '{roots}'\n{more}");
+        encrypt(server);
+        let trusted = roots.display().to_string();
+        for (mode, more) in [("verify-full", ""), ("verify-ca", "name = 'elsewhere.example'\n")] {
+            let Some(held) = proxy(server, &verify(mode, &trusted, more)) else { return };
+            assert_eq!(value(&held, "disable", IS_ENCRYPTED), "t", "{mode}");
+        }
+        let Some(held) = proxy(server, &verify("verify-full", &trusted, "name = 'elsewhere.example'\n")) else {
+            return;
+        };
+        let told = complaint(&asked(&held, "disable", "SELECT 1").output().unwrap());
+        assert!(told.contains("certificate") && told.contains("elsewhere.example"), "{told}");
+        // Somebody else's authority.
+        let Some(held) = proxy(server, &verify("verify-ca", "own.crt", "")) else { return };
+        let told = complaint(&asked(&held, "disable", "SELECT 1").output().unwrap());
+        assert!(told.contains("certificate"), "{told}");
+        let refused = |more: &str| started(server, more).unwrap().err().unwrap();
+        assert!(refused("[server_tls]\nmode = 'verify-full'\n").contains("needs roots"));
+        assert!(refused("[tls]\ncertificate = 'own.crt'\nkey = 'nowhere.key'\n").contains("nowhere.key"));
+        assert!(refused("[tls]\ncertificate = 'proxy.toml'\nkey = 'own.key'\n").contains("proxy.toml"));
+    });
+}
+
+#[test]
+fn an_encrypted_session_is_demoted_in_the_middle_of_its_result() {
+    with_server("an_encrypted_session_is_demoted", &[], |server| {
+        let rule = "low_priority_bandwidth = '40MB'\n[rules.heavy]\nelapsedtime = 0.05\naction = 'penalty'\n\
+                    [pools.default]\nexcept_rule = 'heavy'\n";
+        let more = format!("{rule}{TO_CLIENTS}[server_tls]\nmode = 'require'\n");
+        encrypt(server);
+        let Some(held) = proxy(server, &more) else { return };
+        let large = "COPY (SELECT g, repeat(md5(g::text), 20) FROM generate_series(1, 60000) g) TO STDOUT";
+        assert!(value(&held, "require", large) == server.value(large));
+    });
+}
+
+#[test]
+fn encryption_may_begin_at_once_and_only_for_this_protocol() {
+    with_server("encryption_may_begin_at_once", &[], |server| {
+        let Some(held) = proxy(server, TO_CLIENTS) else { return };
+        let mut roots = rustls::RootCertStore::empty();
+        let own = std::fs::read(held.dir.path().join("own.crt")).unwrap();
+        let pem = rustls::pki_types::pem::PemObject::from_pem_slice(&own).unwrap();
+        let certificate: rustls::pki_types::CertificateDer<'static> = pem;
+        roots.add(certificate).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let mut config = config.unwrap().with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![b"postgresql".to_vec()];
+        let ask = |config: rustls::ClientConfig| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let tls = tokio_postgres_rustls::MakeRustlsConnect::new(config);
+                let to = format!(
+                    "host=localhost port={} user=postgres dbname=postgres password={PASSWORD} sslmode=require \
+                     sslnegotiation=direct channel_binding=disable",
+                    held.port
+                );
+                let (client, connection) = tokio_postgres::connect(&to, tls).await.ok()?;
+                let connection = tokio::spawn(connection);
+                let found: i32 = client.query_one("SELECT 40 + 2", &[]).await.unwrap().get(0);
+                drop(client);
+                connection.await.unwrap().unwrap();
+                Some(found)
+            })
+        };
+        assert_eq!(ask(config.clone()), Some(42));
+        config.alpn_protocols.clear();
+        assert_eq!(ask(config), None);
+    });
+}
+
+#[test]
+fn what_is_no_encryption_ends_a_connection_and_nothing_else() {
+    with_server("what_is_no_encryption", &[], |server| {
+        let Some(held) = proxy(server, TO_CLIENTS) else { return };
+        let connect = || TcpStream::connect(("127.0.0.1", held.port)).unwrap();
+        // Words before the encryption was agreed upon.
+        let mut injected = connect();
+        injected.write_all(&[&SSL_REQUEST[..], b"Q\0\0\0\x0dSELECT 1\0"].concat()).unwrap();
+        let mut heard = Vec::new();
+        // A reset instead of an end is as good.
+        let _ = injected.read_to_end(&mut heard);
+        assert!(
+            heard.first() != Some(&b'S') && String::from_utf8_lossy(&heard).contains("unencrypted data"),
+            "{heard:?}"
+        );
+        for garbage in [&b"\x16\x03\x01\xff\xff garbage garbage garbage"[..], &[0x16; 600], &[0xff; 20_000]] {
+            let mut stream = connect();
+            let mut answer = [0];
+            stream.write_all(&SSL_REQUEST).unwrap();
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"S");
+            let _ = stream.write_all(garbage);
+            let _ = stream.read_to_end(&mut heard);
+        }
+        let mut direct = connect();
+        let _ = direct.write_all(&[0x16; 3_000]);
+        let _ = direct.read_to_end(&mut heard);
+        assert_eq!(value(&held, "require", "SELECT 1"), "1");
+    });
+}

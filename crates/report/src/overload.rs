@@ -1,0 +1,163 @@
+//! The tables of an urgent query beside large results: what was published and what came of it here, by how many results
+//! there were, and each arm with what it left to the background.
+
+use crate::Style;
+use crate::metric;
+use crate::page::Page;
+use crate::style::Tone;
+use crate::table::{Cell, cells};
+use backwater_model::{ArmOutcome, Outcome, ParamValue};
+
+const MEAN: &str = "urgent_mean_ms";
+
+/// How many results there were, and the urgent query in milliseconds without control and with the background demoted.
+const PUBLISHED: [(u32, f64, f64); 5] =
+    [(0, 5.048, 5.048), (1, 86.197, 11.031), (3, 165.397, 10.952), (5, 206.677, 10.64), (10, 278.875, 12.045)];
+
+/// Modes by their name in the outcome, and what they are called in the table.
+const MODES: [(&str, &str); 7] = [
+    ("none", "no control"),
+    ("demoted-only", "demoted only"),
+    ("proxy-fixed", "proxy, fixed"),
+    ("proxy-auto", "proxy, auto"),
+    ("attach-fixed", "attach, fixed"),
+    ("attach-auto", "attach, auto"),
+    ("abort", "aborted"),
+];
+
+/// What is set for a plain arm.
+const USUAL: [&str; 3] = ["mode", "background_streams", "network_bytes_per_s"];
+
+/// Metrics of each arm that stand in the second table, with its headers.
+const COLUMNS: [(&str, &str); 8] = [
+    (MEAN, "mean"),
+    ("urgent_p50_ms", "p50"),
+    ("urgent_p99_ms", "p99"),
+    ("ratio_to_alone", "× alone"),
+    ("added_ms", "added"),
+    ("times_better", "× better"),
+    ("background_mb_per_s", "background"),
+    ("link_used_ratio", "link used"),
+];
+
+/// Whether a run is of an urgent query beside large results.
+pub(crate) fn is_of_overload(outcome: &Outcome) -> bool {
+    outcome.arms.iter().any(|arm| arm.metrics.contains_key(MEAN))
+}
+
+/// Whether a metric stands in these tables.
+pub(crate) fn tells(name: &str) -> bool {
+    COLUMNS.iter().any(|(known, _)| *known == name)
+}
+
+/// What one arm came to, in the words of the published table; none for an arm of another case.
+pub(crate) fn seen(arm: &ArmOutcome) -> Option<String> {
+    let shown = |name: &str| arm.metrics.get(name).map(|value| metric::show(name, *value));
+    let mean = shown(MEAN)?;
+    let times = arm.metrics.get("ratio_to_alone").map(|ratio| format!(", {ratio:.1} × alone")).unwrap_or_default();
+    let background = shown("background_mb_per_s").map(|rate| format!("; background {rate}")).unwrap_or_default();
+    Some(format!("{mean}{times}{background}"))
+}
+
+/// The tables.
+pub(crate) fn overload(outcome: &Outcome, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.heading("The urgent query in milliseconds, by how many large results share its link", 0);
+    page.paragraph(
+        Tone::Faint,
+        "In brackets how much slower it is than alone. Published: three nodes on 10 Gbit/s, sixty seconds until a rule acts.",
+        0,
+    );
+    page.ready(&by_streams(outcome, style), 0);
+    page.gap();
+    page.heading("Each arm, and what it left to the background", 0);
+    let headers: Vec<&str> = ["arm"].into_iter().chain(COLUMNS.iter().map(|(_, header)| *header)).collect();
+    let rows: Vec<Vec<Cell>> = outcome.arms.iter().filter(|arm| arm.metrics.contains_key(MEAN)).map(row).collect();
+    page.ready(&cells(&headers, &rows, style), 0);
+    page.paragraph(
+        Tone::Faint,
+        "MB are 1,000,000 bytes: of rows for the background, of packets on the wire for the link. Better: than as many \
+         results without control.",
+        0,
+    );
+    page.finish()
+}
+
+fn row(arm: &ArmOutcome) -> Vec<Cell> {
+    let first = Cell::new(arm.name.as_str(), Tone::Strong);
+    let value = |(name, _): &(&str, &str)| Cell::from(metric::shown(arm, name).unwrap_or_else(|| "–".to_owned()));
+    [first].into_iter().chain(COLUMNS.iter().map(value)).collect()
+}
+
+/// A row a mode, published ones first, a column for each number of results.
+fn by_streams(outcome: &Outcome, style: &Style) -> String {
+    let titles: Vec<String> = PUBLISHED.iter().map(|(streams, ..)| streams.to_string()).collect();
+    let headers: Vec<&str> = ["results beside it"].into_iter().chain(titles.iter().map(String::as_str)).collect();
+    let faint = |name: &str, pick: fn(&(u32, f64, f64)) -> f64| -> Vec<Cell> {
+        let values = PUBLISHED.iter().map(|row| Cell::new(with_times(pick(row), PUBLISHED[0].1), Tone::Faint));
+        [Cell::new(name, Tone::Faint)].into_iter().chain(values).collect()
+    };
+    let mut rows = vec![faint("published: no control", |row| row.1), faint("published: demoted", |row| row.2)];
+    let alone = mean_of(outcome, "none", 0);
+    for (mode, title) in MODES {
+        let own = |(streams, ..): &(u32, f64, f64)| {
+            // Where there is nothing to hold, nothing differs but the way through the proxy.
+            let mean = mean_of(outcome, mode, *streams);
+            let text = mean.map(|mean| alone.map_or_else(|| figure(mean), |alone| with_times(mean, alone)));
+            Cell::from(text.unwrap_or_else(|| "–".to_owned()))
+        };
+        if PUBLISHED.iter().any(|(streams, ..)| mean_of(outcome, mode, *streams).is_some()) {
+            rows.push([Cell::new(title, Tone::Strong)].into_iter().chain(PUBLISHED.iter().map(own)).collect());
+        }
+    }
+    cells(&headers, &rows, style)
+}
+
+fn with_times(mean: f64, alone: f64) -> String {
+    format!("{} ({:.1}×)", figure(mean), mean / alone)
+}
+
+fn figure(ms: f64) -> String {
+    if ms < 100.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
+}
+
+/// The mean of the plain arm with this mode and so many results: buffers as the host has them, the first of its kind.
+fn mean_of(outcome: &Outcome, mode: &str, streams: u32) -> Option<f64> {
+    let is = |arm: &&ArmOutcome| {
+        arm.params.get("mode") == Some(&ParamValue::Text(mode.to_owned()))
+            && arm.params.get("background_streams") == Some(&ParamValue::Number(f64::from(streams)))
+            && arm.params.keys().all(|name| USUAL.contains(&name.as_str()))
+    };
+    outcome.arms.iter().find(is)?.metrics.get(MEAN).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arm(name: &str, mode: &str, streams: f64, mean: f64) -> ArmOutcome {
+        let mut arm = ArmOutcome { name: name.to_owned(), repeats: 1, ..ArmOutcome::default() };
+        arm.params.insert("mode".to_owned(), ParamValue::Text(mode.to_owned()));
+        arm.params.insert("background_streams".to_owned(), ParamValue::Number(streams));
+        let metrics =
+            [(MEAN, mean), ("ratio_to_alone", mean / 5.0), ("background_mb_per_s", 21.5), ("link_used_ratio", 0.9)];
+        arm.metrics.extend(metrics.map(|(name, value)| (name.to_owned(), value)));
+        arm
+    }
+
+    #[test]
+    fn published_rows_stand_over_ours() {
+        let arms = vec![
+            arm("alone", "none", 0.0, 5.0),
+            arm("none-10", "none", 10.0, 250.0),
+            arm("proxy-10", "proxy-fixed", 10.0, 6.0),
+        ];
+        let outcome = Outcome { scenario: "net-overload".to_owned(), arms, ..Outcome::default() };
+        let text = overload(&outcome, &Style::plain(120));
+        assert!(text.contains("279 (55.2×)") && text.contains("12.0 (2.4×)"), "{text}");
+        assert!(text.contains("250 (50.0×)") && text.contains("6.0 (1.2×)"), "{text}");
+        assert!(!text.contains("attach, fixed"), "{text}");
+        assert!(text.contains("21.5 MB/s"), "{text}");
+        assert_eq!(seen(&outcome.arms[2]).as_deref(), Some("6.00 ms, 1.2 × alone; background 21.5 MB/s"));
+    }
+}
