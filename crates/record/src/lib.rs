@@ -35,6 +35,6 @@ pub use error::RecordError;
 pub use export::export_window;
 pub use options::Options;
 pub use pump::{EachSecond, Pump};
-pub use recording::Recording;
+pub use recording::{Recording, UNREAD};
 pub use ring::Ring;
 pub use writer::{Summary, Writer};

@@ -8,7 +8,7 @@ use crate::view::{TableView, View, stable};
 use crate::{RecordError, meta_file};
 use arrow_array::RecordBatch;
 use arrow_array::types::Int64Type;
-use backwater_model::{Event, EventKind, Meta, Moment, Point, Sample, Series, Window, settings_at};
+use backwater_model::{Event, EventKind, Meta, Moment, Point, Sample, Series, Span, Window, settings_at};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +22,12 @@ pub struct Recording {
     warnings: Vec<String>,
     known: HashMap<(&'static str, Range), Segment>,
 }
+
+/// Source of the events that say which file of a recording could not be read.
+pub const UNREAD: &str = "recording";
+/// What was noted this short a time after the last reading, as that it ended, belongs to the recording. Later than that is
+/// a line of a log whose clock is wrong.
+const LAST_WORDS: Span = Span::from_millis(5_000);
 
 /// First and last moment met so far.
 #[derive(Clone, Copy, Default)]
@@ -67,8 +73,8 @@ impl Recording {
         &self.meta
     }
 
-    /// First and last moment of its points and samples (of its events, if there is nothing else) when it was
-    /// opened; none for an empty recording.
+    /// First and last moment of its points and samples, and of what was noted right after them (of its events, if there is
+    /// nothing else) when it was opened; none for an empty recording.
     pub fn span(&self) -> Option<(Moment, Moment)> {
         self.span
     }
@@ -110,26 +116,39 @@ impl Recording {
         let (first, last) = self.span_of(view)?.unwrap_or_default();
         let (from, to) = (from.unwrap_or(first), to.unwrap_or(last.max(from.unwrap_or(last))));
         let mut found = Found { from, to, ..Found::default() };
+        let mut lost = Vec::new();
         for table in &view.tables {
             let earliest = if absences && table.table == Table::Events { Moment(i64::MIN) } else { from };
-            self.each_batch(table, earliest, to, |batch| found.add(table.table, &batch))?;
+            lost.extend(self.each_batch(table, earliest, to, |batch| found.add(table.table, &batch))?);
+        }
+        if absences {
+            found.events.extend(lost.iter().map(|(path, why)| self.unread(from, path, why)));
         }
         Ok(found.window(&self.meta, &view.catalogue.series))
     }
 
+    /// Says that a file which may hold readings of the window could not be read: nobody shall take them for not there.
+    fn unread(&self, from: Moment, path: &Path, why: &str) -> Event {
+        let what = format!("what was recorded in {}", path.strip_prefix(&self.dir).unwrap_or(path).display());
+        let message = format!("{what} cannot be seen: {why}");
+        let fields = [("what", what.as_str()), ("why", why), ("remedy", "restore that file from a copy")];
+        Event::new(from, UNREAD, EventKind::Absent, message, &fields)
+    }
+
     /// Gives the batches of a table that may hold rows between two moments to `visit`. A file that makes no sense is
-    /// passed over: it is among the warnings.
+    /// passed over, and returned with the reason.
     fn each_batch(
         &self,
         table: &TableView,
         from: Moment,
         to: Moment,
         mut visit: impl FnMut(RecordBatch) -> Result<(), Misfit>,
-    ) -> Result<(), RecordError> {
+    ) -> Result<Vec<(PathBuf, String)>, RecordError> {
+        let mut lost = Vec::new();
         let mut give = |path: &Path, batch| visit(batch).map_err(|error| RecordError::damaged(path, error));
-        let read = |done: Result<(), RecordError>| match done {
-            Err(error @ RecordError::Damaged { .. }) => {
-                tracing::debug!("{error}");
+        let mut read = |done: Result<(), RecordError>| match done {
+            Err(RecordError::Damaged { path, why, .. }) => {
+                lost.push((path, why));
                 Ok(())
             }
             done => done,
@@ -144,7 +163,7 @@ impl Recording {
         for (path, bytes) in &table.tails {
             read(read_tail(path, bytes.clone(), |batch| give(path, batch)).map(|_| ()))?;
         }
-        Ok(())
+        Ok(lost)
     }
 
     fn segment(&self, table: &TableView, range: Range) -> Option<&Segment> {
@@ -206,7 +225,12 @@ impl Recording {
                 seen.map(|_| ())?;
             }
         }
-        Ok(readings.0.or(happenings.0))
+        let noted = happenings.0.map(|(_, last)| last);
+        let whole = |(first, last): (Moment, Moment)| {
+            let after = noted.filter(|noted| *noted <= last + LAST_WORDS);
+            (first, after.map_or(last, |noted| last.max(noted)))
+        };
+        Ok(readings.0.map(whole).or(happenings.0))
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use backwater_model::{Batch, Epoch, Event, EventKind, Moment, Registry};
-use backwater_record::{Options, RecordError, Recording, Writer};
+use backwater_record::{Options, RecordError, Recording, UNREAD, Writer};
 use common::{
     SECOND, all, batch, counts, create, files, meta, nothing_lost_or_doubled, options, seconds, write_seconds,
 };
@@ -277,6 +277,9 @@ fn a_broken_segment_costs_only_its_own_rows() {
         assert!(recording.warnings()[0].contains("samples/00000000-00000000.parquet"), "{:?}", recording.warnings());
         let window = recording.window(None, None).unwrap();
         assert_eq!(counts(&window)[&3], [2, 0, 1]);
+        let unread: Vec<_> = window.events_of(EventKind::Absent).filter(|event| event.source == UNREAD).collect();
+        assert_eq!(unread.len(), 1);
+        assert_eq!(unread[0].fields["what"], "what was recorded in samples/00000000-00000000.parquet");
     }
 }
 

@@ -43,6 +43,24 @@ fn a_recording_reads_while_it_is_written_and_after_its_writer_is_gone() {
 }
 
 #[test]
+fn what_is_noted_right_after_the_last_reading_belongs_to_the_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Arc::new(Registry::new());
+    let mut writer = create(dir.path(), &registry, options());
+    write_seconds(&mut writer, 0..5, &registry);
+    let end = Event::new(Moment(4 * SECOND + 40_000), "lab", EventKind::Recorder, "end", &[]);
+    // A line of a log whose clock is a day ahead.
+    let stray = Event::new(Moment(86_400 * SECOND), "log", EventKind::Log, "stray", &[]);
+    for event in [&end, &stray] {
+        writer.write(&Batch { events: vec![event.clone()], ..Batch::default() }).unwrap();
+        writer.tick(Moment(5 * SECOND)).unwrap();
+        let recording = Recording::open(dir.path()).unwrap();
+        let last = if event == &end { end.at } else { Moment(4 * SECOND) };
+        assert_eq!(recording.span(), Some((Moment(0), last)));
+    }
+}
+
+#[test]
 fn a_durable_recording_reads_back_the_same() {
     let dir = tempfile::tempdir().unwrap();
     let registry = Arc::new(Registry::new());

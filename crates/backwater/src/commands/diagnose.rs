@@ -5,7 +5,8 @@ use crate::args::Looked;
 use crate::{terminal, when};
 use anyhow::bail;
 use backwater_diagnose::{Options, RULES, diagnose};
-use backwater_model::{Finding, Severity};
+use backwater_model::{EventKind, Finding, Severity};
+use backwater_record::UNREAD;
 use clap::Args;
 use std::process::ExitCode;
 
@@ -48,6 +49,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         terminal::print_json(&findings)?;
     } else {
         terminal::print(&backwater_report::findings_in(&findings, &window, &terminal::style()))?;
+    }
+    if findings.is_empty() && window.events_of(EventKind::Absent).any(|event| event.source == UNREAD) {
+        bail!("a part of the recording could not be read, so that nothing was found does not mean that it was healthy");
     }
     Ok(code(&findings))
 }
