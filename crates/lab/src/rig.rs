@@ -10,6 +10,7 @@ use crate::standby::Standby;
 use crate::watching::Watching;
 use crate::workloads::{Counters, LoadProbe};
 use backwater_undo::{Change, Entry, Journal};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -169,8 +170,34 @@ fn server_to_use(scenario: &Scenario, options: &RunOptions, progress: &dyn Progr
         return Ok(found);
     }
     let version = wanted.unwrap_or(servers::DEFAULT_MAJOR);
+    if let Some(kept) = servers::cached(&servers::cache_dir(), Some(version)) {
+        progress.say(&format!("PostgreSQL {version} was downloaded before, into {}", kept.bin_dir.display()));
+        return Ok(kept);
+    }
     progress.say(&format!("no PostgreSQL {version} is installed: downloading it once"));
-    Ok(servers::download(version, &servers::cache_dir(), &|step| progress.say(&step.to_string()))?)
+    downloaded(version, options, progress)
+}
+
+/// Downloads a server, with a bar for each of its two steps.
+fn downloaded(version: u32, options: &RunOptions, progress: &dyn Progress) -> Result<Installed, LabError> {
+    let under_way = Cell::new("");
+    let told = |step: servers::Progress| {
+        let (what, done, total) = match step {
+            servers::Progress::Downloading { done_bytes, total_bytes } => ("downloading", done_bytes, total_bytes),
+            servers::Progress::Unpacking { done_bytes, total_bytes } => ("unpacking", done_bytes, Some(total_bytes)),
+        };
+        if under_way.replace(what) != what {
+            progress.end();
+            progress.begin(what, total.unwrap_or(0));
+        }
+        progress.at(done);
+        options.go_on().is_ok()
+    };
+    let server = servers::download(version, &servers::cache_dir(), &told);
+    progress.end();
+    // Why it was given up is that somebody wanted so.
+    options.go_on()?;
+    Ok(server?)
 }
 
 pub(crate) fn make_disk(

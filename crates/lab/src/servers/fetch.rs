@@ -47,22 +47,27 @@ impl Source {
     }
 
     /// Brings the jar into `dir` and checks it.
-    pub(crate) fn fetch(&self, build: &Build, dir: &Path, progress: &dyn Fn(Progress)) -> Result<PathBuf, ServerError> {
+    pub(crate) fn fetch(
+        &self,
+        build: &Build,
+        dir: &Path,
+        progress: &dyn Fn(Progress) -> bool,
+    ) -> Result<PathBuf, ServerError> {
         let jar = dir.join(build.jar());
         let (url, found) = match self {
             Source::Repository(base) => {
                 let url = format!("{base}/{}", build.path());
                 let (reader, total_bytes) = open(&url)?;
                 let found = copy(reader, &url, &jar, &|done_bytes| {
-                    progress(Progress::Downloading { done_bytes, total_bytes });
+                    progress(Progress::Downloading { done_bytes, total_bytes })
                 })?;
                 (url, found)
             }
             Source::Maven(program) => {
-                progress(Progress::Downloading { done_bytes: 0, total_bytes: None });
+                let _is_new = progress(Progress::Downloading { done_bytes: 0, total_bytes: None });
                 maven(program, build, dir)?;
                 let file = File::open(&jar).map_err(ServerError::file("open", &jar))?;
-                (build.coordinates(), copy(file, "", Path::new("/dev/null"), &|_| ())?)
+                (build.coordinates(), copy(file, "", Path::new("/dev/null"), &|_| true)?)
             }
         };
         if found != build.sha256 {
@@ -114,7 +119,7 @@ fn reason(error: &ureq::Error) -> String {
 }
 
 /// Copies a stream into a file and returns its SHA-256 in hexadecimal.
-fn copy(mut from: impl Read, url: &str, to: &Path, progress: &dyn Fn(u64)) -> Result<String, ServerError> {
+fn copy(mut from: impl Read, url: &str, to: &Path, progress: &dyn Fn(u64) -> bool) -> Result<String, ServerError> {
     let fail = |reason: String| ServerError::Download { url: url.to_owned(), reason };
     let mut file = File::create(to).map_err(ServerError::file("write", to))?;
     let mut sum = Sha256::new();
@@ -133,7 +138,9 @@ fn copy(mut from: impl Read, url: &str, to: &Path, progress: &dyn Fn(u64)) -> Re
         }
         sum.update(&buffer[..count]);
         file.write_all(&buffer[..count]).map_err(ServerError::file("write", to))?;
-        progress(done);
+        if !progress(done) {
+            return Err(fail("it was stopped".to_owned()));
+        }
     }
     Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
@@ -186,7 +193,7 @@ mod tests {
 
     fn fetch(base: &str) -> (tempfile::TempDir, Result<PathBuf, ServerError>) {
         let dir = tempfile::tempdir().unwrap();
-        let result = Source::Repository(base.to_owned()).fetch(&BUILD, dir.path(), &|_| ());
+        let result = Source::Repository(base.to_owned()).fetch(&BUILD, dir.path(), &|_| true);
         (dir, result)
     }
 
@@ -195,7 +202,11 @@ mod tests {
         let (base, server) = answering("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc");
         let dir = tempfile::tempdir().unwrap();
         let seen = RefCell::new(Vec::new());
-        let jar = Source::Repository(base).fetch(&BUILD, dir.path(), &|step| seen.borrow_mut().push(step)).unwrap();
+        let jar = Source::Repository(base).fetch(&BUILD, dir.path(), &|step| {
+            seen.borrow_mut().push(step);
+            true
+        });
+        let jar = jar.unwrap();
         assert_eq!(std::fs::read(jar).unwrap(), b"abc");
         assert_eq!(seen.into_inner(), [Progress::Downloading { done_bytes: 3, total_bytes: Some(3) }]);
         let request = server.join().unwrap();
@@ -234,8 +245,21 @@ mod tests {
     }
 
     #[test]
+    fn a_download_ends_as_soon_as_it_is_no_longer_wanted() {
+        let dir = tempfile::tempdir().unwrap();
+        let told = RefCell::new(0);
+        let stop = |_| {
+            *told.borrow_mut() += 1;
+            false
+        };
+        // A source without an end.
+        let error = copy(std::io::repeat(0), "x", &dir.path().join("jar"), &stop).unwrap_err().to_string();
+        assert!(error.contains("stopped") && told.into_inner() == 1, "{error}");
+    }
+
+    #[test]
     fn a_full_disk_is_told_as_such() {
-        let error = copy(&b"abc"[..], "x", Path::new("/dev/full"), &|_| ()).unwrap_err().to_string();
+        let error = copy(&b"abc"[..], "x", Path::new("/dev/full"), &|_| true).unwrap_err().to_string();
         assert!(error.contains("/dev/full") && error.contains("free some space"), "{error}");
     }
 }

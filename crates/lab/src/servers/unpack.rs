@@ -6,8 +6,9 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Unpacks `jar` into `target`, which exists and is empty. `progress` is told how many bytes of how many are unpacked.
-pub(crate) fn unpack(jar: &Path, target: &Path, progress: &dyn Fn(u64, u64)) -> Result<(), ServerError> {
+/// Unpacks `jar` into `target`, which exists and is empty. `progress` is told how many bytes of how many are
+/// unpacked, and says whether to go on.
+pub(crate) fn unpack(jar: &Path, target: &Path, progress: &dyn Fn(u64, u64) -> bool) -> Result<(), ServerError> {
     let broken = |reason: String| ServerError::Archive { path: jar.to_path_buf(), reason };
     let file = File::open(jar).map_err(ServerError::file("open", jar))?;
     let mut archive = zip::ZipArchive::new(BufReader::new(file)).map_err(|error| broken(error.to_string()))?;
@@ -57,15 +58,14 @@ struct Counted<'a, R> {
     inner: R,
     done: u64,
     total: u64,
-    progress: &'a dyn Fn(u64, u64),
+    progress: &'a dyn Fn(u64, u64) -> bool,
 }
 
 impl<R: Read> Read for Counted<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
         self.done += count as u64;
-        (self.progress)(self.done, self.total);
-        Ok(count)
+        if (self.progress)(self.done, self.total) { Ok(count) } else { Err(io::Error::other("it was stopped")) }
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("x.jar"), jar).unwrap();
         std::fs::create_dir(dir.path().join("out")).unwrap();
-        let result = unpack(&dir.path().join("x.jar"), &dir.path().join("out"), &|_, _| ());
+        let result = unpack(&dir.path().join("x.jar"), &dir.path().join("out"), &|_, _| true);
         (dir, result)
     }
 
