@@ -27,17 +27,18 @@ pub fn run(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -
 }
 
 fn run_limited(scenario: &Scenario, options: &RunOptions, progress: &dyn Progress) -> Result<Outcome, LabError> {
-    let (arms, skipped) = able(chosen_arms(scenario, options)?, options);
+    let (mut arms, skipped) = able(chosen_arms(scenario, options)?, options);
     for (arm, why) in &skipped {
         progress.say(&format!("arm {arm} is skipped: {why}"));
     }
     if arms.is_empty() {
         return Err(LabError::Refused(format!("none of the arms asked for can run here: {}", listed(&skipped))));
     }
+    let mut unadvised = BTreeMap::new();
     let (repeats, ended) = match scenario.server.kind {
         ServerKind::Postgres => {
             let mut rig = Rig::start(scenario, options, progress)?;
-            (run_arms(&mut rig, scenario, options, &arms, progress), rig.end())
+            (run_arms(&mut rig, scenario, options, &arms, &mut unadvised, progress), rig.end())
         }
         ServerKind::WiredTiger => {
             let mut rig = EngineRig::start(scenario, options, progress)?;
@@ -50,7 +51,12 @@ fn run_limited(scenario: &Scenario, options: &RunOptions, progress: &dyn Progres
         // Otherwise why the arms failed says more than what failed after that.
         (repeats, _) => repeats?,
     };
+    arms.retain(|arm| !unadvised.contains_key(&arm.name));
     let mut outcome = summarise(scenario, options, &arms, &repeats);
+    for (arm, why) in unadvised {
+        outcome.expected.met = false;
+        outcome.doubts.push(format!("{arm}: not run, for {why}"));
+    }
     if scenario.server.kind == ServerKind::WiredTiger {
         wiredtiger::complete(scenario, &mut outcome);
     }
@@ -88,7 +94,7 @@ pub(crate) fn chosen_arms<'a>(scenario: &'a Scenario, options: &RunOptions) -> R
 
 /// Arms that this host can run, and why not the others.
 fn able<'a>(arms: Vec<&'a Arm>, options: &RunOptions) -> (Vec<&'a Arm>, BTreeMap<String, String>) {
-    let volumes = if options.without_limits { missing() } else { None };
+    let volumes = if options.without_limits { missing(options) } else { None };
     let network = network::possible().err().map(|error| error.to_string());
     let why = |need: &Need| match need {
         Need::Volume => volumes.clone(),
@@ -106,8 +112,10 @@ fn able<'a>(arms: Vec<&'a Arm>, options: &RunOptions) -> (Vec<&'a Arm>, BTreeMap
 }
 
 /// Why no limits can be set here, in one line.
-fn missing() -> Option<String> {
-    let rows = limits::what_is_missing().into_iter().map(|(what, why, next)| format!("{what}: {why}. {next}"));
+fn missing(options: &RunOptions) -> Option<String> {
+    let rows = limits::what_is_missing(options.allow_host_changes)
+        .into_iter()
+        .map(|(what, why, next)| format!("{what}: {why}. {next}"));
     let text = rows.collect::<Vec<_>>().join("; ");
     Some(if text.is_empty() { "the run was to set no limits".to_owned() } else { text })
 }
@@ -116,11 +124,14 @@ fn listed(skipped: &BTreeMap<String, String>) -> String {
     skipped.iter().map(|(arm, why)| format!("{arm}: {why}")).collect::<Vec<_>>().join("; ")
 }
 
+/// Runs every arm in each round. An arm whose source showed nothing to be advised from is left out, with the reason: what
+/// the others showed is told all the same.
 fn run_arms(
     rig: &mut Rig,
     scenario: &Scenario,
     options: &RunOptions,
     arms: &[&Arm],
+    unadvised: &mut BTreeMap<String, String>,
     progress: &dyn Progress,
 ) -> Result<Vec<Repeat>, LabError> {
     let rounds = rounds(scenario, options);
@@ -131,8 +142,16 @@ fn run_arms(
         order.shuffle(&mut rand::rng());
         // Advice needs a recording to be made from; the rest of the order stays random.
         order.sort_by_key(|arm| arm.dirty_limit == DirtyLimit::Advised && !advised.contains_key(&arm.name));
+        order.retain(|arm| !unadvised.contains_key(&arm.name));
         for arm in order {
-            let limit = limit_for(rig, scenario, arm, &done, &mut advised)?;
+            let limit = match limit_for(rig, scenario, arm, &done, &mut advised)? {
+                Ok(limit) => limit,
+                Err(why) => {
+                    progress.say(&format!("arm {} is left out: {why}", arm.name));
+                    unadvised.insert(arm.name.clone(), why);
+                    continue;
+                }
+            };
             let repeat = arm::run(rig, scenario, options, arm, round, limit, progress)?;
             done.push(repeat);
         }
@@ -145,21 +164,22 @@ pub(crate) fn rounds(scenario: &Scenario, options: &RunOptions) -> usize {
     options.repeats.unwrap_or(if options.quick { scenario.quick.repeats } else { scenario.run.repeats })
 }
 
-/// The dirty limit of an arm in bytes; for an advised one what `advise` says of the recording of its source arm.
+/// The dirty limit of an arm in bytes; for an advised one what `advise` says of the recording of its source arm, or why it
+/// says nothing.
 fn limit_for(
     rig: &Rig,
     scenario: &Scenario,
     arm: &Arm,
     done: &[Repeat],
     advised: &mut BTreeMap<String, u64>,
-) -> Result<Option<u64>, LabError> {
+) -> Result<Result<Option<u64>, String>, LabError> {
     let source = match arm.dirty_limit {
-        DirtyLimit::System => return Ok(None),
-        DirtyLimit::Bytes(bytes) => return Ok(Some(bytes.0)),
+        DirtyLimit::System => return Ok(Ok(None)),
+        DirtyLimit::Bytes(bytes) => return Ok(Ok(Some(bytes.0))),
         DirtyLimit::Advised => arm.advised_from.as_deref().unwrap_or_default(),
     };
     if let Some(bytes) = advised.get(&arm.name) {
-        return Ok(Some(*bytes));
+        return Ok(Ok(Some(*bytes)));
     }
     let before = done.iter().find(|repeat| repeat.arm == source);
     let Some(before) = before else {
@@ -169,12 +189,12 @@ fn limit_for(
     let options = AdviseOptions { drain_target_s: scenario.run.drain_target_s, ..AdviseOptions::default() };
     let advice = advise(&window, &options);
     let own = advice.devices.iter().find(|device| rig.device() == Some(device.dev.as_str()));
-    let limit = own.and_then(|device| device.limit.as_ref()).map(|limit| limit.bytes).ok_or_else(|| {
+    let Some(limit) = own.and_then(|device| device.limit.as_ref()).map(|limit| limit.bytes) else {
         let notes: Vec<_> = advice.notes.iter().chain(own.iter().flat_map(|device| &device.notes)).cloned().collect();
-        LabError::Refused(format!("no dirty limit could be advised from arm '{source}': {}", notes.join("; ")))
-    })?;
+        return Ok(Err(format!("no dirty limit could be advised from arm '{source}': {}", notes.join("; "))));
+    };
     advised.insert(arm.name.clone(), limit);
-    Ok(Some(limit))
+    Ok(Ok(Some(limit)))
 }
 
 /// Why the fault that the scenario is about cannot be said to have happened; none where it did.

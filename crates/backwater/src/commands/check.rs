@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let row = |able: Capability| (able.what.to_string(), able.missing, able.remedy);
     let mut rows: Vec<CheckRow> = host::capabilities(&roots).into_iter().map(row).collect();
     rows.extend(
-        backwater_lab::limits::what_is_missing()
+        backwater_lab::limits::what_is_missing(false)
             .into_iter()
             .map(|(what, why, next)| (format!("lab: {what}"), Some(why), Some(next))),
     );

@@ -17,6 +17,10 @@ pub(crate) struct Arguments {
     /// Where the recording goes
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Set host-wide limits (vm.dirty_bytes) instead of the device's own, as a kernel older than 6.2 needs: everything on
+    /// this host feels it
+    #[arg(long)]
+    allow_host_changes: bool,
     /// Print the outcome as one JSON document
     #[arg(long)]
     json: bool,
@@ -31,7 +35,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         version: None,
         server_bin: None,
         out: arguments.out.clone(),
-        allow_host_changes: false,
+        allow_host_changes: arguments.allow_host_changes,
         rows: None,
         batches: Vec::new(),
         dsn: None,

@@ -157,7 +157,10 @@ pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) ->
     let state_dir = state_dir()?;
     put_right(&state_dir)?;
     // A server that is given gets no limits, so nothing is missing for them.
-    let missing = if arguments.dsn.is_some() { Vec::new() } else { backwater_lab::limits::what_is_missing() };
+    let missing = match &arguments.dsn {
+        Some(_) => Vec::new(),
+        None => backwater_lab::limits::what_is_missing(arguments.allow_host_changes),
+    };
     let without_limits = !missing.is_empty();
     if without_limits {
         let list: Vec<_> = missing.iter().map(|(what, why, next)| format!("  {what}: {why}. {next}")).collect();
@@ -221,6 +224,10 @@ fn print_outcome(scenario: &Scenario, outcome: &Outcome, out: &Path, without_lim
         terminal::print(
             "As root, where everything that is named above is installed, the same command runs the skipped arms too.",
         )?;
+    } else if without_limits && rustix::process::geteuid().is_root() {
+        terminal::print(
+            "Where what is missing (named above) is there, the same command sets the limits and shows the cliff.",
+        )?;
     } else if without_limits {
         terminal::print(
             "As root the same command sets the limits and shows the cliff: sudo -E env PATH=\"$PATH\" cargo run --release -- demo",
@@ -239,6 +246,10 @@ fn out_dir(given: Option<&Path>, scenario: &str) -> anyhow::Result<PathBuf> {
     };
     if out.join("meta.json").exists() {
         bail!("{} holds a recording already; give --out a directory of its own", out.display());
+    }
+    // Told now, and not after servers and data have been made.
+    if std::fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_some()) {
+        bail!("{} is not empty; give --out a directory of its own", out.display());
     }
     std::fs::create_dir_all(&out).with_context(|| format!("cannot create {}", out.display()))?;
     Ok(out)

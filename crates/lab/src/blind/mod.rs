@@ -84,7 +84,7 @@ const FAILURES: usize = 3;
 /// # Errors
 /// [`LabError::Cancelled`] once somebody wanted it to end; the run that was under way is made anew by `resume`.
 pub fn run(options: &BlindOptions, diagnoser: &dyn Diagnoser, progress: &dyn Progress) -> Result<Summary, LabError> {
-    let missing = limits::what_is_missing();
+    let missing = limits::what_is_missing(false);
     if !missing.is_empty() {
         let list: Vec<_> = missing.iter().map(|(what, why, next)| format!("{what}: {why}. {next}")).collect();
         return Err(LabError::Refused(format!("this host does not allow the limits: {}", list.join("; "))));
