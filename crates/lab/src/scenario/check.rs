@@ -138,6 +138,7 @@ impl Scenario {
                 return Err((format!("arm '{}': name", arm.name), arm.name.clone(), "two arms have this name"));
             }
             self.check_limits(arm)?;
+            check_expected(arm)?;
             self.check_parts(arm)?;
         }
         let accepted = self.acceptance.iter().map(|acceptance| &acceptance.arm);
@@ -163,6 +164,15 @@ impl Scenario {
         for (part, iops) in [("write_iops", arm.write_iops), ("standby.write_iops", arm.standby.write_iops)] {
             if let Some(iops) = iops.filter(|iops| *iops < 10) {
                 return wrong(part, iops.to_string(), "fewer than 10 a second would stop the server");
+            }
+        }
+        let bytes = [
+            ("write_bytes_per_s", arm.write_bytes_per_s),
+            ("standby.write_bytes_per_s", arm.standby.write_bytes_per_s),
+        ];
+        for (part, rate) in bytes {
+            if let Some(rate) = rate.filter(|rate| rate.0 < LEAST_BYTES_PER_S) {
+                return wrong(part, rate.to_string(), "less than 64 KiB a second would stop the server");
             }
         }
         let source = arm.advised_from.as_deref();
@@ -209,4 +219,17 @@ impl Scenario {
         }
         Ok(())
     }
+}
+
+/// A server that writes less than this does nothing else than wait.
+const LEAST_BYTES_PER_S: u64 = 64 << 10;
+
+/// A rule that does not exist could never be found, which a run would tell only at its end.
+fn check_expected(arm: &Arm) -> Result<(), Wrong> {
+    let rule = arm.expected.rule.as_str();
+    if matches!(rule, "any" | "none") || backwater_diagnose::RULES.iter().any(|known| known.name == rule) {
+        return Ok(());
+    }
+    let why = "there is no such rule; `backwater diagnose --explain x` lists them, 'none' and 'any' will do too";
+    Err((format!("arm '{}': expected.rule", arm.name), rule.to_owned(), why))
 }

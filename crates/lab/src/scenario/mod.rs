@@ -190,6 +190,16 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_that_does_not_exist_cannot_be_expected() {
+        let text = stampede().replacen("dirty-throttle", "dirty-throtle", 1);
+        let error = Scenario::parse(&text, "x.toml").unwrap_err().to_string();
+        assert!(error.contains("arm 'default': expected.rule = dirty-throtle: there is no such rule"), "{error}");
+        let text = stampede().replacen("write_iops = 1500", "write_bytes_per_s = \"0B\"", 1);
+        let error = Scenario::parse(&text, "x.toml").unwrap_err().to_string();
+        assert!(error.contains("arm 'default': write_bytes_per_s") && error.contains("64 KiB"), "{error}");
+    }
+
+    #[test]
     fn an_unknown_name_lists_what_there_is() {
         let error = Scenario::load("stampeed").unwrap_err().to_string();
         assert!(error.contains("stampede"), "{error}");
