@@ -73,7 +73,25 @@ impl VolumeArguments {
                 burst_iops: self.burst_iops,
             });
         }
+        list.iter().try_for_each(possible)?;
         Ok(list)
+    }
+}
+
+/// A rating that no volume has is a slip, and every figure that rests on it would be wrong.
+fn possible(volume: &DeclaredVolume) -> anyhow::Result<()> {
+    let whose = volume.device.as_deref().unwrap_or("the data volume");
+    let figures = [("iops", volume.iops), ("bytes_per_s", volume.bytes_per_s), ("burst_iops", volume.burst_iops)];
+    for (what, value) in figures.into_iter().filter_map(|(what, value)| Some((what, value?))) {
+        if !(value > 0.0 && value.is_finite()) {
+            bail!("{whose}: {what} cannot be {value}: give what the volume is rated for, more than 0 a second");
+        }
+    }
+    match volume.iops.zip(volume.burst_iops) {
+        Some((iops, burst)) if burst < iops => bail!(
+            "{whose}: burst_iops {burst} is less than iops {iops}: give the higher rate that it may have for a while"
+        ),
+        _ => Ok(()),
     }
 }
 
@@ -171,5 +189,26 @@ mod tests {
         assert!(moments(Some("-10s"), Some("-30s")).is_err());
         let error = moments(Some("-3h"), Some("-2h")).unwrap_err().to_string();
         assert!(error.contains("nothing was recorded") && error.contains("spans"), "{error}");
+    }
+
+    #[test]
+    fn a_rating_that_no_volume_has_is_refused() {
+        let told = |volume_iops, volume_bps: &str, burst_iops| {
+            let volume_bps = Some(volume_bps.to_owned()).filter(|text| !text.is_empty());
+            VolumeArguments { volume_iops, volume_bps, burst_iops, volumes: None }.declared()
+        };
+        assert_eq!(told(Some(3_000.0), "125MiB", Some(6_000.0)).unwrap()[0].iops, Some(3_000.0));
+        for (iops, bps, burst) in [
+            (Some(-5.0), "", None),
+            (Some(0.0), "", None),
+            (Some(f64::NAN), "", None),
+            (None, "0B", None),
+            (None, "", Some(f64::INFINITY)),
+        ] {
+            let error = told(iops, bps, burst).unwrap_err().to_string();
+            assert!(error.contains("more than 0"), "{error}");
+        }
+        let error = told(Some(3_000.0), "", Some(300.0)).unwrap_err().to_string();
+        assert!(error.contains("less than iops"), "{error}");
     }
 }
