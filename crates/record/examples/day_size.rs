@@ -9,7 +9,7 @@
 use backwater_model::{
     Batch, Epoch, Kind, Labels, Moment, Point, Provenance, Registry, Sample, Series, SeriesId, Text, Unit,
 };
-use backwater_record::{Options, Recording, Summary, Writer};
+use backwater_record::{Options, Summary, Writer};
 use rustix::time::{ClockId, clock_gettime};
 use std::path::Path;
 use std::sync::Arc;
@@ -331,7 +331,6 @@ fn tell(dir: &Path, minutes: i64, summary: Summary, busy: Duration) {
     println!("a day: {day:.1} MiB");
     let share = busy.as_secs_f64() / seconds * 100.0;
     println!("writing: {share:.3} % of one core, at most {} MiB resident", peak_resident_mib());
-    let recording = Recording::open(dir).unwrap();
     detail(&dir.join("samples"));
     detail(&dir.join("points"));
 }
