@@ -59,7 +59,7 @@ impl Group {
             }
             CgroupVersion::V2 => vec!["io.max", "io.stat"],
         };
-        let files = names.into_iter().map(|name| KernelFile::new(cgroup.dir.join(name))).collect();
+        let files = names.into_iter().map(|name| KernelFile::short(cgroup.dir.join(name))).collect();
         Group { version: cgroup.version, epoch, files }
     }
 

@@ -3,14 +3,13 @@
 //! "Writeback"), so only there dirty figures are given.
 
 use super::{Cgroup, CgroupVersion, cgroups_of};
-use crate::host::file::{self, boot_id, tell_absent};
+use crate::host::file::{KernelFile, boot_id, tell_absent};
 use crate::host::text::{pair, pairs};
 use crate::host::{Roots, Watch};
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::Epoch;
 use backwater_model::catalogue::{self, Def};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,13 +38,78 @@ pub(in crate::host) struct MemoryGroups {
     boot: String,
     seen: Option<u64>,
     looks: u32,
-    groups: BTreeMap<String, (Cgroup, Epoch)>,
+    meminfo: KernelFile,
+    groups: BTreeMap<String, Group>,
+}
+
+/// The files of one group, and of those above it, whose limits hold it too.
+#[derive(Debug)]
+struct Group {
+    epoch: Epoch,
+    version: CgroupVersion,
+    stat: KernelFile,
+    /// From the group itself up to the root.
+    way: Vec<Level>,
+}
+
+#[derive(Debug)]
+struct Level {
+    limit: KernelFile,
+    /// Version 2 alone.
+    high: KernelFile,
+    used: KernelFile,
+}
+
+impl Level {
+    fn new(group: &Cgroup) -> Self {
+        let file = |name| KernelFile::optional(group.dir.join(name));
+        let (limit, used) = match group.version {
+            CgroupVersion::V1 => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+            CgroupVersion::V2 => ("memory.max", "memory.current"),
+        };
+        Level { limit: file(limit), high: file("memory.high"), used: file(used) }
+    }
+}
+
+impl Group {
+    fn new(cgroup: &Cgroup, epoch: Epoch) -> Self {
+        let way = cgroup.way_to_root().map(|group| Level::new(&group)).collect();
+        Group { epoch, version: cgroup.version, stat: KernelFile::new(cgroup.dir.join("memory.stat")), way }
+    }
+
+    fn usage(&mut self, meminfo: &mut KernelFile) -> Result<Usage, ProbeError> {
+        let limit = least_limit(&mut self.way);
+        let room = if self.version == CgroupVersion::V2 { headroom(&mut self.way) } else { None };
+        let used = self.way.first_mut().and_then(|level| level.used.number());
+        let stat = self.stat.read()?;
+        let usage = Usage { limit, used, ..Usage::default() };
+        Ok(match self.version {
+            CgroupVersion::V1 => {
+                let all = pair(&stat, "total_cache").zip(pair(&stat, "total_shmem"));
+                Usage { file: all.map(|(all, shm)| all.saturating_sub(shm)), ..usage }
+            }
+            CgroupVersion::V2 => Usage {
+                file: pair(&stat, "file"),
+                dirty: pair(&stat, "file_dirty"),
+                writeback: pair(&stat, "file_writeback"),
+                dirtyable: room.zip(host_clean(meminfo)).and_then(|(room, clean)| dirtyable(&stat, room, clean)),
+                ..usage
+            },
+        })
+    }
 }
 
 impl MemoryGroups {
     pub(in crate::host) fn new(roots: &Roots, watch: &Arc<Watch>) -> Self {
-        let (roots, watch, boot) = (roots.clone(), Arc::clone(watch), boot_id(roots));
-        MemoryGroups { roots, watch, boot, seen: None, looks: 0, groups: BTreeMap::new() }
+        MemoryGroups {
+            roots: roots.clone(),
+            watch: Arc::clone(watch),
+            boot: boot_id(roots),
+            seen: None,
+            looks: 0,
+            meminfo: KernelFile::short(roots.proc.join("meminfo")),
+            groups: BTreeMap::new(),
+        }
     }
 
     fn refresh(&mut self) {
@@ -56,46 +120,33 @@ impl MemoryGroups {
             return;
         }
         self.seen = Some(changes);
+        let mut before = std::mem::take(&mut self.groups);
         let servers = self.watch.servers().into_iter();
         let groups = servers.filter_map(|server| cgroups_of(&self.roots, server.postmaster_pid).ok()?.memory);
         // The root group has no limit, and what it uses is the host's own figure.
-        let limited = groups.filter(|group| !group.is_root());
-        self.groups = limited.map(|group| (group.path.clone(), (group.clone(), group.epoch(&self.boot)))).collect();
-    }
-}
-
-fn usage(roots: &Roots, group: &Cgroup) -> Result<Usage, ProbeError> {
-    let stat = file::read(&group.dir.join("memory.stat"))?;
-    match group.version {
-        CgroupVersion::V1 => Ok(Usage {
-            limit: least_limit(group, "memory.limit_in_bytes"),
-            used: number(&group.dir, "memory.usage_in_bytes"),
-            file: pair(&stat, "total_cache").zip(pair(&stat, "total_shmem")).map(|(all, shm)| all.saturating_sub(shm)),
-            ..Usage::default()
-        }),
-        CgroupVersion::V2 => Ok(Usage {
-            limit: least_limit(group, "memory.max"),
-            used: number(&group.dir, "memory.current"),
-            file: pair(&stat, "file"),
-            dirty: pair(&stat, "file_dirty"),
-            writeback: pair(&stat, "file_writeback"),
-            dirtyable: headroom(group).zip(host_clean(roots)).and_then(|(room, clean)| dirtyable(&stat, room, clean)),
-        }),
+        for cgroup in groups.filter(|group| !group.is_root()) {
+            let epoch = cgroup.epoch(&self.boot);
+            let kept =
+                before.remove(&cgroup.path).filter(|group| group.epoch == epoch && group.version == cgroup.version);
+            self.groups
+                .entry(cgroup.path.clone())
+                .or_insert_with(|| kept.unwrap_or_else(|| Group::new(&cgroup, epoch)));
+        }
     }
 }
 
 /// The smallest limit on the way to the root; none where there is none (the word `max` is no number).
-fn least_limit(group: &Cgroup, file: &str) -> Option<u64> {
-    group.way_to_root().filter_map(|group| number(&group.dir, file)).filter(|limit| *limit < NO_LIMIT_BYTES).min()
+fn least_limit(way: &mut [Level]) -> Option<u64> {
+    way.iter_mut().filter_map(|level| level.limit.number()).filter(|limit| *limit < NO_LIMIT_BYTES).min()
 }
 
 /// How much more the group may take before a limit on the way to the root holds it (mm/memcontrol.c,
 /// `mem_cgroup_wb_stats`: of memory.max and memory.high the smaller). None where nothing limits it.
-fn headroom(group: &Cgroup) -> Option<u64> {
-    let rooms = group.way_to_root().filter_map(|group| {
-        let limits = [number(&group.dir, "memory.max"), number(&group.dir, "memory.high")];
+fn headroom(way: &mut [Level]) -> Option<u64> {
+    let rooms = way.iter_mut().filter_map(|level| {
+        let limits = [level.limit.number(), level.high.number()];
         let ceiling = limits.into_iter().flatten().min()?;
-        Some(ceiling.saturating_sub(number(&group.dir, "memory.current")?))
+        Some(ceiling.saturating_sub(level.used.number()?))
     });
     rooms.min()
 }
@@ -109,8 +160,8 @@ fn dirtyable(stat: &str, headroom: u64, host_clean: u64) -> Option<u64> {
 }
 
 /// The host's free memory and clean page cache, in bytes.
-fn host_clean(roots: &Roots) -> Option<u64> {
-    clean_of(&file::read(&roots.proc.join("meminfo")).ok()?)
+fn host_clean(meminfo: &mut KernelFile) -> Option<u64> {
+    clean_of(&meminfo.read().ok()?)
 }
 
 fn clean_of(meminfo: &str) -> Option<u64> {
@@ -118,10 +169,6 @@ fn clean_of(meminfo: &str) -> Option<u64> {
     let kib = |key: &str| found.get(key).copied();
     let available = kib("MemFree")?.saturating_add(kib("Active(file)")?).saturating_add(kib("Inactive(file)")?);
     Some(available.saturating_sub(kib("Dirty")?).saturating_mul(1024))
-}
-
-fn number(dir: &Path, name: &str) -> Option<u64> {
-    file::word(&dir.join(name))?.parse().ok()
 }
 
 impl Usage {
@@ -148,8 +195,8 @@ impl Probe for MemoryGroups {
 
     fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
         self.refresh();
-        for (path, (group, epoch)) in &self.groups {
-            let usage = match usage(&self.roots, group) {
+        for (path, group) in &mut self.groups {
+            let usage = match group.usage(&mut self.meminfo) {
                 Ok(usage) => usage,
                 Err(error) => {
                     tell_absent(sink, &format!("memory of control group {path}"), &error, None);
@@ -158,7 +205,7 @@ impl Probe for MemoryGroups {
             };
             for (def, value) in usage.series() {
                 if let Some(bytes) = value {
-                    sink.put(def, &[("cgroup", path)], *epoch, bytes as f64);
+                    sink.put(def, &[("cgroup", path)], group.epoch, bytes as f64);
                 }
             }
         }
