@@ -6,7 +6,7 @@ mod looks;
 #[path = "postgres/server.rs"]
 mod server;
 
-use backwater_model::EventKind;
+use backwater_model::{EventKind, Sample};
 use backwater_probe::host::Roots;
 use backwater_probe::postgres::{PostgresOptions, PostgresProbe, capabilities};
 use looks::Looks;
@@ -31,6 +31,13 @@ fn sessions_locks_and_counters() {
             let events: Vec<_> = looks.samples.iter().filter_map(|sample| sample.wait_event.as_deref()).collect();
             events.contains(&"PgSleep") && events.contains(&"relation")
         });
+        // Its text is sent while it is new, and remembered from then on.
+        looks.until("a statement whose text is sent no more", |looks| {
+            let old = |sample: &Sample| sample.query_age_ms.is_some_and(|age| age > 1_500);
+            looks.samples.iter().any(|sample| old(sample) && sample.wait_event.as_deref() == Some("PgSleep"))
+        });
+        let naps = looks.samples.iter().filter(|sample| sample.wait_event.as_deref() == Some("PgSleep"));
+        assert!(naps.into_iter().all(|nap| nap.query.as_deref() == Some("SELECT pg_sleep(?)")));
         looks.until("every counter", |looks| looks.of("pg.archiver.archived").len() >= 2);
 
         let find =

@@ -91,10 +91,11 @@ impl Link {
         &self,
         what: &'static str,
         sql: impl FnOnce(i32) -> String,
+        parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, QueryError> {
         let known = self.statements.borrow().contains_key(what);
         let sql = if known { String::new() } else { sql(self.major()) };
-        self.rows(what, &sql).await
+        self.rows_with(what, &sql, parameters).await
     }
 
     /// As [`Link::rows`], with parameters. Several may be under way at once: the server answers them in the order in which
@@ -211,7 +212,7 @@ fn session_settings(version: i32) -> String {
     let mut settings = format!(
         "SET application_name = 'backwater'; SET search_path = pg_catalog; SET statement_timeout = {STATEMENT_TIMEOUT_MS}; \
          SET lock_timeout = {LOCK_TIMEOUT_MS}; SET default_transaction_read_only = on; SET jit = off; \
-         SET max_parallel_workers_per_gather = 0; SET client_min_messages = error;"
+         SET plan_cache_mode = force_generic_plan; SET max_parallel_workers_per_gather = 0; SET client_min_messages = error;"
     );
     if version >= 140_000 {
         settings.push_str(" SET idle_session_timeout = 0;");

@@ -20,6 +20,7 @@ mod probe;
 mod queues;
 mod redo;
 mod row;
+mod running;
 mod schedule;
 mod sessions;
 mod settings;

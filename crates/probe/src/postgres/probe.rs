@@ -116,6 +116,15 @@ impl PostgresProbe {
         let runtime = Arc::new(runtime()?);
         let live = runtime.block_on(Live::open(&info, &options))?;
         let target = live.facts.target.clone();
+        // Told now: whoever records for a week shall not learn at its end what is not in it.
+        if !live.facts.privileges.all_stats {
+            let (role, grant) = (&live.facts.privileges.role, live.facts.privileges.grant());
+            let server = &target.name;
+            tracing::warn!(
+                "{server}: role {role} is no member of pg_monitor, so sessions of other roles and standbys stay unseen; to add \
+                 them: {grant}"
+            );
+        }
         let mut probe = PostgresProbe {
             name: format!("postgres.{}", target.name),
             target: Text::from(target.name.as_str()),

@@ -5,6 +5,7 @@ use super::identity::{Identity, Privileges};
 use super::link::{Link, QueryError};
 use super::queues::{Asleep, Queues};
 use super::row::{Address, ServerTime, get};
+use super::running::Running;
 use super::texts::{Column, Interner, Statements};
 use super::waits;
 use crate::Sink;
@@ -16,7 +17,8 @@ use tokio_postgres::Row;
 /// The function under pg_stat_activity, without the view's joins. Idle sessions, and other processes in their main
 /// loop, are left out, except those that carry WAL and pages: that they have nothing to do is what rules ask. A
 /// background worker between two jobs waits in `Extension`. Heartbeats are the probe's own. What most rows are is asked
-/// first, and values come as the server keeps them: with many sessions its part of a look is the dearest.
+/// first, and values come as the server keeps them: with many sessions its part of a look is the dearest. Texts are sent
+/// once ([`Running`]); of what this role may not see the begin is null.
 const SQL: &str = "SELECT a.pid, a.backend_type, a.usesysid, a.datid, a.application_name, a.client_addr, \
      a.client_port, a.state, a.wait_event_type, a.wait_event, QUERY_TEXT, statement_timestamp(), a.query_start, \
      a.xact_start, QUERY_ID FROM pg_stat_get_activity(NULL) a WHERE a.pid <> pg_backend_pid() AND (\
@@ -59,6 +61,7 @@ pub(super) struct Sessions {
     queues: Queues,
     addresses: HashMap<Address, Text>,
     pub(super) statements: Statements,
+    running: Running,
     roles: HashMap<u32, Option<Text>>,
     databases: HashMap<u32, Option<Text>>,
     /// Sessions waiting on each queue; a queue once seen is counted for ever, or its last figure would seem to stay.
@@ -96,10 +99,10 @@ impl Sessions {
         if counts {
             self.next_count = sink.at + COUNT_PERIOD;
         }
+        let what = if counts { "sessions and idle ones" } else { "sessions" };
+        let wanted_after = self.running.wanted_after().as_parameter();
         let asked = crate::now();
-        let rows = link
-            .rows_of(if counts { "sessions and idle ones" } else { "sessions" }, |major| sql(major, counts))
-            .await?;
+        let rows = link.rows_of(what, |major| sql(major, counts), &[&wanted_after]).await?;
         let answered = crate::now();
         let epoch = context.identity.epoch();
         let labels = [("target", context.target.as_ref())];
@@ -161,7 +164,8 @@ impl Sessions {
         let queue = self.queues.of(wait, self.commit_delay, self.data_device.as_deref());
         let name = |names: &HashMap<u32, Option<Text>>, oid: Option<u32>| names.get(&oid?).cloned().flatten();
         let now: Option<ServerTime> = get(row, 11);
-        let age_ms = |column| Some(now?.since(get(row, column)?).0.max(0) / 1_000);
+        let begun: Option<ServerTime> = get(row, 12);
+        let age_ms = |from: Option<ServerTime>| Some(now?.since(from?).0.max(0) / 1_000);
         Sample {
             at,
             target: Text::clone(target),
@@ -179,9 +183,9 @@ impl Sessions {
             kernel_wait,
             kernel_state,
             query_id: get::<i64>(row, 14).filter(|id| *id != 0),
-            query: text(10).filter(|text| !text.is_empty()).and_then(|query| self.statements.get(query)),
-            query_age_ms: age_ms(12),
-            xact_age_ms: age_ms(13),
+            query: self.running.statement(pid, (now, begun), text(10), &mut self.statements),
+            query_age_ms: age_ms(begun),
+            xact_age_ms: age_ms(get(row, 13)),
         }
     }
 
@@ -207,8 +211,9 @@ impl Sessions {
     }
 
     fn forget(&mut self, rows: &[Row]) {
+        let pids: Vec<i32> = rows.iter().filter_map(|row| get(row, 0)).collect();
+        self.running.forget_others(&pids);
         if let Some(kernel) = &mut self.kernel {
-            let pids: Vec<i32> = rows.iter().filter_map(|row| get(row, 0)).collect();
             kernel.forget_others(&pids);
         }
     }
@@ -218,6 +223,7 @@ impl Sessions {
         self.roles.clear();
         self.databases.clear();
         self.queues = Queues::default();
+        self.running = Running::default();
     }
 }
 
@@ -229,13 +235,9 @@ fn text_of(known: &mut HashMap<Address, Text>, address: Address) -> Text {
 }
 
 fn sql(major: i32, with_idle: bool) -> String {
-    let text = "left(a.query, 1024)";
     // Of idle clients only that they are there matters.
-    let text = if with_idle {
-        format!("CASE WHEN ACTIVE OR a.backend_type <> 'client backend' THEN {text} END")
-    } else {
-        text.to_owned()
-    };
+    let whose = if with_idle { "(ACTIVE OR a.backend_type <> 'client backend') AND " } else { "" };
+    let text = format!("CASE WHEN {whose}(a.query_start > $1) IS NOT FALSE THEN left(a.query, 1024) END");
     SQL.replace("QUERY_TEXT", &text)
         .replace("IDLE_TOO", if with_idle { " OR (a.backend_type = 'client backend' AND OURS_NOT)" } else { "" })
         .replace("QUERY_ID", if major >= 14 { "a.query_id" } else { "NULL::int8" })

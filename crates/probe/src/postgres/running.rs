@@ -1,0 +1,110 @@
+//! Which statement each session runs. The server sends a text once and not at every look: a statement that has begun
+//! before the last look was read then, and texts are most of what a look would carry.
+
+use super::row::ServerTime;
+use super::texts::Statements;
+use backwater_model::{Span, Text};
+use std::collections::{HashMap, HashSet};
+
+/// Texts are sent for longer than from look to look: a session takes its statement's begin a moment before it shows the
+/// statement, and may sleep in between.
+const OVERLAP: Span = Span::from_millis(1_000);
+
+/// The statements of the sessions that were at work.
+#[derive(Debug, Default)]
+pub(super) struct Running {
+    /// By process id: when the statement began, and what is kept of it.
+    known: HashMap<i32, (ServerTime, Option<Text>)>,
+    /// The server's clock at the last look.
+    last: Option<ServerTime>,
+    /// Whether a session ran a statement whose text was never sent: the next look asks for all.
+    missed: bool,
+}
+
+impl Running {
+    /// The text is to be sent of statements that have begun later than this.
+    pub(super) fn wanted_after(&mut self) -> ServerTime {
+        let missed = std::mem::take(&mut self.missed);
+        self.last.filter(|_| !missed).map_or(ServerTime::EARLIEST, |last| last.before(OVERLAP))
+    }
+
+    /// The statement of one session of a look at `now`: as it was sent, or as it is known since it began.
+    pub(super) fn statement(
+        &mut self,
+        pid: i32,
+        (now, begun): (Option<ServerTime>, Option<ServerTime>),
+        sent: Option<&str>,
+        statements: &mut Statements,
+    ) -> Option<Text> {
+        self.last = now.or(self.last);
+        let kept = sent.map(|text| statements.get(text));
+        let Some(begun) = begun else { return kept.flatten() };
+        match (kept, self.known.get(&pid)) {
+            (Some(kept), _) => {
+                self.known.insert(pid, (begun, kept.clone()));
+                kept
+            }
+            (None, Some((known, kept))) if *known == begun => kept.clone(),
+            (None, _) => {
+                self.missed = true;
+                None
+            }
+        }
+    }
+
+    /// Forgets sessions that are not among these.
+    pub(super) fn forget_others(&mut self, pids: &[i32]) {
+        let pids: HashSet<i32> = pids.iter().copied().collect();
+        self.known.retain(|pid, _| pids.contains(pid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn at(seconds: i64) -> Option<ServerTime> {
+        Some(ServerTime::of(seconds * SECOND))
+    }
+
+    #[test]
+    fn a_text_is_sent_once_for_a_statement() {
+        let (mut running, mut statements) = (Running::default(), Statements::default());
+        let mut look = |now, begun, sent: Option<&str>| {
+            let wanted_after = running.wanted_after();
+            let text = running.statement(7, (at(now), at(begun)), sent, &mut statements);
+            (wanted_after, text.map(|text| text.to_string()))
+        };
+        assert_eq!(look(10, 1, Some("SELECT a")), (ServerTime::EARLIEST, Some("SELECT a".to_owned())));
+        assert_eq!(look(12, 1, None), (at(9).unwrap(), Some("SELECT a".to_owned())));
+        assert_eq!(look(13, 12, Some("SELECT b")).1.unwrap(), "SELECT b");
+        assert_eq!(look(14, 12, None).1.unwrap(), "SELECT b");
+        assert_eq!(look(15, 12, Some("")).1, None, "a text that is empty is known to be");
+        assert_eq!(look(16, 12, None).1, None);
+    }
+
+    #[test]
+    fn a_text_that_was_missed_is_asked_for_at_the_next_look() {
+        let (mut running, mut statements) = (Running::default(), Statements::default());
+        running.statement(7, (at(10), at(1)), Some("SELECT a"), &mut statements);
+        assert_eq!(running.wanted_after(), at(9).unwrap());
+        // A parallel worker begins with its leader's moment; a clock that was set back does the same.
+        assert_eq!(running.statement(8, (at(11), at(1)), None, &mut statements), None);
+        assert_eq!(running.statement(7, (at(11), at(2)), None, &mut statements), None, "not that of the one before");
+        assert_eq!(running.wanted_after(), ServerTime::EARLIEST);
+        running.statement(8, (at(12), at(1)), Some("SELECT a"), &mut statements);
+        assert_eq!(running.wanted_after(), at(11).unwrap());
+        running.forget_others(&[7]);
+        assert_eq!(running.known.len(), 1);
+    }
+
+    #[test]
+    fn what_this_role_may_not_see_has_no_begin_and_is_sent_each_time() {
+        let (mut running, mut statements) = (Running::default(), Statements::default());
+        let text = running.statement(9, (at(3), None), Some("<insufficient privilege>"), &mut statements);
+        assert!(text.is_some() && running.known.is_empty() && !running.missed);
+    }
+}
