@@ -21,6 +21,7 @@ use serde::Serialize;
 use std::ops::Range;
 
 pub use crate::remedy::dirty::Mechanism;
+pub(crate) use engine::remedies as engine_remedies;
 pub use engine::{EngineAdvice, EngineOptions, advise_engines};
 pub use replication::{StandbyAdvice, SurviveOptions, advise_standbys};
 

@@ -252,6 +252,30 @@ fn checkpoints_that_are_felt_are_bursts() {
     assert_eq!(names(&once.found()), [""; 0], "one dip may have any reason");
 }
 
+#[test]
+fn a_journal_that_waits_is_enough_where_the_disk_is_always_busy() {
+    let even = Plant { busy: |_| 1.0, disk_mib: |_| 38.0, ..bursting() };
+    let burst = "checkpoint-burst engine-burst".to_owned();
+    assert!(!names(&even.found()).contains(&burst));
+    let syncs = |inside_ms: f64| {
+        let mut readings = even.readings();
+        let (mut count, mut us) = (0.0, 0.0);
+        for second in 0..=SECONDS {
+            let at = 1_000.0 + second as f64;
+            readings.put(&cat::WT_LOG_SYNCS, &[T], at, count);
+            readings.put(&cat::WT_LOG_SYNC_US, &[T], at, us);
+            let (per_s, ms) = if second % 60 < 8 { (2.0, inside_ms) } else { (100.0, 8.0) };
+            (count, us) = (count + per_s, us + per_s * ms * 1e3);
+        }
+        diagnose(&readings.window(even.meta(), 1_000.0, 1_000.0 + SECONDS as f64), &Options::default())
+    };
+    let found = syncs(900.0);
+    let finding = found.iter().find(|finding| finding.rule == "checkpoint-burst").unwrap();
+    assert!(finding.summary.contains("a sync of the journal took"), "{}", finding.summary);
+    assert!(finding.figure("journal_sync_inside_ms").unwrap() > 700.0);
+    assert!(!names(&syncs(20.0)).contains(&burst), "a sync that takes 20 ms holds nobody for 60");
+}
+
 /// A cache whose dirty target is more than the disk takes in seconds: 50 MiB at 10 MiB/s.
 fn oversized() -> Plant {
     Plant {
@@ -268,6 +292,7 @@ fn a_burst_that_the_disk_needs_seconds_for_comes_of_the_caches_size() {
     let first = &found[0];
     assert!((4.0..6.0).contains(&first.figure("drain_s").unwrap()), "{first:?}");
     assert!((40.0..55.0).contains(&(first.figure("burst_bytes").unwrap() / 1_048_576.0)), "{first:?}");
+    assert!(first.remedies[0].runtime[0].contains("eviction_dirty_target=10MB"), "{first:?}");
     // A burst over the dirty target came though eviction wrote all the time: a smaller target changes nothing.
     let above = Plant { settings: "eviction_dirty_target=2", ..oversized() };
     assert_eq!(names(&above.found()), ["checkpoint-burst engine-burst"]);

@@ -81,6 +81,21 @@ pub fn advise_engines(window: &Window, options: &EngineOptions) -> Vec<EngineAdv
     engines.iter().map(|engine| of_engine(&scene, engine, &findings, options)).collect()
 }
 
+/// What answers one finding about an engine, with the aims of [`EngineOptions::default`].
+pub(crate) fn remedies(scene: &Scene<'_>, finding: &Finding) -> Vec<Remedy> {
+    let all = engines(scene);
+    let Some(engine) = all.iter().find(|engine| finding.queue.ends_with(&format!("@{}", engine.name))) else {
+        return Vec::new();
+    };
+    let options = EngineOptions::default();
+    let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
+    let of_burst = ["wt-dirty-stall", "wt-cache-oversized", "checkpoint-burst"].contains(&finding.rule.as_str());
+    if let Some(seen) = Measured::of(scene, engine).filter(|_| of_burst && finding.cause != "page-cache-starved") {
+        return of_bursts(scene, engine, target, &seen, &[finding], &options).0;
+    }
+    of_finding(scene, engine, target, finding, &options).into_iter().collect()
+}
+
 /// What was measured of one engine's queue of dirty pages; bytes, and bytes a second.
 struct Measured {
     cache: f64,
@@ -160,7 +175,7 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
     let own: Vec<&Finding> = findings.iter().filter(of).collect();
     if let Some(seen) = Measured::of(scene, engine) {
         advice.observed = observed(&seen);
-        of_bursts(scene, engine, target, &seen, &own, options, &mut advice);
+        (advice.remedies, advice.notes) = of_bursts(scene, engine, target, &seen, &own, options);
     }
     for finding in own {
         advice.remedies.extend(of_finding(scene, engine, target, finding, options));
@@ -186,7 +201,7 @@ fn observed(seen: &Measured) -> Vec<Figure> {
     figures.list()
 }
 
-/// Settings that make the burst smaller, or give it room.
+/// Settings that make the burst smaller, or give it room; and what to keep in mind.
 fn of_bursts(
     scene: &Scene<'_>,
     engine: &Engine<'_>,
@@ -194,19 +209,16 @@ fn of_bursts(
     seen: &Measured,
     own: &[&Finding],
     options: &EngineOptions,
-    advice: &mut EngineAdvice,
-) {
+) -> (Vec<Remedy>, Vec<String>) {
+    let mut notes = Vec::new();
     let Some(drain) = seen.drain else {
-        advice.notes.push(
-            "The disk was never seen to write all it can, so no burst can be measured against it: record while it falls behind."
-                .to_owned(),
-        );
-        return;
+        let note = "The disk was never seen to write all it can, so no burst can be measured against it: record while it falls behind.";
+        return (Vec::new(), vec![note.to_owned()]);
     };
     let wanted = drain * options.burst_target_s;
     let stalls = own.iter().any(|finding| finding.rule == "wt-dirty-stall" && finding.cause == "dirty-trigger");
     if let Some(inflow) = seen.inflow.filter(|inflow| *inflow > drain) {
-        advice.notes.push(format!(
+        notes.push(format!(
             "More is made dirty ({}) than the disk writes ({}): settings only decide when writers are held. It takes a faster disk, \
              fewer or smaller writes, or writers that are held before the cache holds them.",
             Unit::BytesPerSecond.show(inflow),
@@ -214,16 +226,17 @@ fn of_bursts(
         ));
     }
     if seen.burst <= wanted && !stalls {
-        advice.notes.push(format!(
+        notes.push(format!(
             "What a checkpoint brings, {}, is written in {}: it serves the target.",
             Unit::Bytes.show(seen.burst),
             Unit::Seconds.show(seen.burst / drain)
         ));
-        return;
+        return (Vec::new(), notes);
     }
-    advice.remedies.extend(eviction(target, seen, drain, wanted, stalls));
-    advice.remedies.extend(interval(target, seen, drain, wanted));
-    advice.remedies.extend(page_cache(scene, engine, drain, wanted, own));
+    let mut remedies: Vec<Remedy> = eviction(target, seen, drain, wanted, stalls).into_iter().collect();
+    remedies.extend(interval(target, seen, drain, wanted));
+    remedies.extend(page_cache(scene, engine, drain, wanted, own));
+    (remedies, notes)
 }
 
 /// Background eviction from the level on that the disk takes in time; where threads stall, more room above it.

@@ -301,6 +301,9 @@ fn of_engines(scene: &Scene<'_>) -> Vec<Finding> {
     findings.extend(history_pinned::find(scene));
     findings.extend(oplog_window::find(scene));
     findings.extend(device_below_rating::find(scene));
+    for finding in &mut findings {
+        finding.remedies = crate::advise::engine_remedies(scene, finding);
+    }
     findings
 }
 

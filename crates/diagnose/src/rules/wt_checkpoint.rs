@@ -1,12 +1,13 @@
 //! checkpoint-burst, cause engine-burst: writes dip, or take longer, while WiredTiger's checkpoints run, because what a
-//! checkpoint brings at once stands in the device before the journal.
+//! checkpoint brings at once stands before the journal: in the device, which then does more than otherwise, or in the page
+//! cache, which the checkpoint's fsync empties while the journal's own waits its turn.
 
 use super::draft::draft;
-use super::wt_evidence::{Contrast, Engine, engines, flags_of};
+use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of, rate};
 use crate::figures::Figures;
-use crate::grid::episodes;
+use crate::grid::{Lane, episodes};
 use crate::scene::Scene;
-use backwater_model::{Confidence, Finding, RuledOut, Severity, Unit};
+use backwater_model::{Confidence, Finding, RuledOut, Severity, Unit, catalogue as cat};
 use std::ops::Range;
 
 /// A checkpoint shorter than this cannot be told from noise on a grid of seconds.
@@ -20,6 +21,9 @@ const DIP: f64 = 0.7;
 const JUMP: f64 = 2.0;
 /// How many more times the device must be busy, or write, inside than outside.
 const BURST: f64 = 1.3;
+/// How many more times a sync of the journal must take inside than outside, and how long, for it to be what waits.
+const JOURNAL_TIMES: f64 = 5.0;
+const JOURNAL_MS: f64 = 100.0;
 
 /// The findings of a window: at most one a server.
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
@@ -36,20 +40,31 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let (work, latency) = (engine.work(&inside), engine.latency(&inside));
     let fell = work.filter(|work| work.times() <= DIP);
     let jumped = latency.filter(|latency| latency.times() >= JUMP);
-    if (fell.is_none() && jumped.is_none()) || !bursts(engine, &inside)? {
+    let journal = journal(scene, engine, &inside);
+    let waits = journal.is_some_and(|sync| sync.inside >= JOURNAL_MS && sync.times() >= JOURNAL_TIMES);
+    if (fell.is_none() && jumped.is_none()) || !(waits || bursts(engine, &inside)) {
         return None;
     }
     // Most checkpoints must be so, not one bad one among many.
     let bad = runs.iter().filter(|run| suffers(engine, run, work, latency)).count();
-    (bad >= HABIT && bad * 2 >= runs.len()).then(|| finding(scene, engine, &runs, (fell, jumped), &inside))
+    (bad >= HABIT && bad * 2 >= runs.len()).then(|| finding(scene, engine, &runs, (fell, jumped, journal), &inside))
 }
 
-/// Whether the device does more while checkpoints run; none where it is not seen.
-fn bursts(engine: &Engine<'_>, inside: &[bool]) -> Option<bool> {
-    let device = engine.device?;
-    let more =
-        |lane| super::wt_evidence::contrast(lane, inside).is_some_and(|c| c.times() >= BURST || c.outside == 0.0);
-    Some(more(&device.written_bytes) || more(&device.busy))
+/// Whether the device does more while checkpoints run; not where it is not seen.
+fn bursts(engine: &Engine<'_>, inside: &[bool]) -> bool {
+    let more = |lane| contrast(lane, inside).is_some_and(|c| c.times() >= BURST || c.outside == 0.0);
+    engine.device.is_some_and(|device| more(&device.written_bytes) || more(&device.busy))
+}
+
+/// Mean time of a sync of the journal, in milliseconds. One is counted when it ends, be it a moment after the checkpoint.
+fn journal(scene: &Scene<'_>, engine: &Engine<'_>, inside: &[bool]) -> Option<Contrast> {
+    let (us, syncs) =
+        (rate(scene, &cat::WT_LOG_SYNC_US, &engine.name, None), rate(scene, &cat::WT_LOG_SYNCS, &engine.name, None));
+    let ms = us.with(&syncs, |us, syncs| if syncs > 0.0 { us / syncs / 1e3 } else { f64::NAN });
+    let ms = Lane(ms.0.into_iter().map(|value| value.filter(|ms| ms.is_finite())).collect());
+    let after = |second: usize| second > 0 && inside[second - 1];
+    let wider: Vec<bool> = (0..inside.len()).map(|second| inside[second] || after(second)).collect();
+    contrast(&ms, &wider)
 }
 
 fn suffers(engine: &Engine<'_>, run: &Range<usize>, work: Option<Contrast>, latency: Option<Contrast>) -> bool {
@@ -62,7 +77,7 @@ fn finding(
     scene: &Scene<'_>,
     engine: &Engine<'_>,
     runs: &[Range<usize>],
-    (fell, jumped): (Option<Contrast>, Option<Contrast>),
+    (fell, jumped, journal): (Option<Contrast>, Option<Contrast>, Option<Contrast>),
     inside: &[bool],
 ) -> Finding {
     let whole = runs[0].start..runs[runs.len() - 1].end;
@@ -85,7 +100,14 @@ fn finding(
         let (inside, outside) = (Unit::Milliseconds.show(latency.inside), Unit::Milliseconds.show(latency.outside));
         finding.summary.push_str(&format!(", a write took {inside} instead of {outside}"));
     }
-    finding.summary.push_str(": what a checkpoint brings at once stands in the device before everything else.");
+    let syncs = journal.filter(|sync| sync.inside >= JOURNAL_MS && sync.times() >= JOURNAL_TIMES).map_or(
+        String::new(),
+        |sync| {
+            let (slow, usual) = (Unit::Milliseconds.show(sync.inside), Unit::Milliseconds.show(sync.outside));
+            format!("; a sync of the journal took {slow} instead of {usual}")
+        },
+    );
+    finding.summary.push_str(&format!("{syncs}: what a checkpoint brings at once stands before everything else."));
     let mut figures = Figures::default();
     figures.add("checkpoint_s", Some(mean_s), Unit::Seconds, "length of a checkpoint");
     figures.add("checkpoint_interval_s", interval_s, Unit::Seconds, "from one checkpoint's start to the next");
@@ -94,24 +116,19 @@ fn finding(
     figures.add("writes_outside_per_s", fell.map(|work| work.outside), Unit::PerSecond, "writes otherwise");
     figures.add("write_inside_ms", jumped.map(|l| l.inside), Unit::Milliseconds, "latency of a write meanwhile");
     figures.add("write_outside_ms", jumped.map(|l| l.outside), Unit::Milliseconds, "latency of a write otherwise");
-    if let Some(device) = engine.device {
-        let written = super::wt_evidence::contrast(&device.written_bytes, inside);
-        figures.add(
-            "written_inside_bytes_per_s",
-            written.map(|w| w.inside),
-            Unit::BytesPerSecond,
-            "device writes meanwhile",
-        );
-        figures.add(
-            "written_outside_bytes_per_s",
-            written.map(|w| w.outside),
-            Unit::BytesPerSecond,
-            "device writes otherwise",
-        );
-        let busy = super::wt_evidence::contrast(&device.busy, inside);
-        figures.add("device_busy_inside_ratio", busy.map(|b| b.inside), Unit::Ratio, "device busy meanwhile");
-        figures.add("device_busy_outside_ratio", busy.map(|b| b.outside), Unit::Ratio, "device busy otherwise");
-    }
+    figures.add(
+        "journal_sync_inside_ms",
+        journal.map(|j| j.inside),
+        Unit::Milliseconds,
+        "a sync of the journal meanwhile",
+    );
+    figures.add(
+        "journal_sync_outside_ms",
+        journal.map(|j| j.outside),
+        Unit::Milliseconds,
+        "a sync of the journal otherwise",
+    );
+    of_device(&mut figures, engine, &whole, inside);
     finding.evidence = figures.list();
     finding.victims = vec![format!("wt.journal@{}", engine.name), format!("mongo.writes@{}", engine.name)];
     let peak = engine.dirty_share().max(&whole);
@@ -120,4 +137,21 @@ fn finding(
         finding.ruled_out.push(RuledOut { cause: "wt-dirty-stall".to_owned(), because });
     }
     finding
+}
+
+fn of_device(figures: &mut Figures, engine: &Engine<'_>, whole: &Range<usize>, inside: &[bool]) {
+    let Some(device) = engine.device else { return };
+    let (written, busy) = (contrast(&device.written_bytes, inside), contrast(&device.busy, inside));
+    let per_s = Unit::BytesPerSecond;
+    figures.add("written_inside_bytes_per_s", written.map(|w| w.inside), per_s, "device writes meanwhile");
+    figures.add("written_outside_bytes_per_s", written.map(|w| w.outside), per_s, "device writes otherwise");
+    figures.add("device_busy_inside_ratio", busy.map(|b| b.inside), Unit::Ratio, "device busy meanwhile");
+    figures.add("device_busy_outside_ratio", busy.map(|b| b.outside), Unit::Ratio, "device busy otherwise");
+    let backlog = device.level.max(whole);
+    figures.add(
+        "page_cache_peak_bytes",
+        backlog,
+        Unit::Bytes,
+        "of the device in the page cache, not yet written, at most",
+    );
 }

@@ -1,0 +1,60 @@
+//! The plan for documents that expire, on planted days: deletes beside the day's load, deletes that lie well already, and
+//! less than a day.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use backwater_diagnose::{EngineOptions, advise_engines};
+use backwater_model::catalogue as cat;
+use backwater_model::{ClockAnchor, Meta, Moment, Remedy, Target};
+use common::Readings;
+
+const T: (&str, &str) = ("target", "m");
+const HOUR: usize = 3_600;
+/// Readings are so far apart, in seconds.
+const STEP: usize = 10;
+
+/// What is advised about expiry after so many hours of 20,000 operations a second by day, 1,000 by night, and these deletes.
+fn plan(hours: usize, deletes: impl Fn(usize) -> f64, ttl_per_s: Option<f64>) -> Option<Remedy> {
+    let mut readings = Readings::default();
+    let (mut deleted, mut inserted) = (0.0, 0.0);
+    for second in (0..=hours * HOUR).step_by(STEP) {
+        let at = second as f64;
+        let hour = second / HOUR % 24;
+        readings.put(&cat::WT_CACHE_MAX, &[T], at, 1e9);
+        readings.put(&cat::WT_CACHE_DIRTY, &[T], at, 1e7);
+        readings.put(&cat::MONGO_TTL_DELETED, &[T], at, deleted);
+        readings.put(&cat::MONGO_OPCOUNTERS, &[T, ("op", "insert")], at, inserted);
+        deleted += deletes(hour) * STEP as f64;
+        inserted += if (8..20).contains(&hour) { 20_000.0 } else { 1_000.0 } * STEP as f64;
+    }
+    let target = Target { name: "m".into(), kind: "mongodb".into(), ..Target::default() };
+    let anchors = vec![ClockAnchor { boot: Moment(0), unix_us: 1_700_006_400_000_000 }];
+    let window =
+        readings.window(Meta { targets: vec![target], anchors, ..Meta::default() }, 0.0, (hours * HOUR) as f64);
+    let advice = advise_engines(&window, &EngineOptions { ttl_per_s, ..EngineOptions::default() });
+    advice[0].remedies.iter().find(|remedy| remedy.title.contains("expire")).cloned()
+}
+
+/// All at noon: 3,000 a second for an hour.
+fn noon(hour: usize) -> f64 {
+    if hour == 12 { 3_000.0 } else { 0.0 }
+}
+
+#[test]
+fn deletes_at_noon_are_moved_into_the_night() {
+    let plan = plan(24, noon, Some(1_000.0)).unwrap();
+    let predicted = |name: &str| plan.predicted.iter().find(|figure| figure.name == name).unwrap().value;
+    assert!((predicted("ttl_deleted_peak_per_s") - 1_000.0).abs() < 20.0, "{plan:?}");
+    assert!((predicted("ttl_deleted_peak_now_per_s") - 3_000.0).abs() < 20.0, "{plan:?}");
+    assert!((predicted("load_quiet_per_s") - 1_000.0).abs() < 50.0, "{plan:?}");
+    assert!(plan.runtime.iter().any(|line| line.contains("Math.random() * 3 * 3600")), "{plan:?}");
+}
+
+#[test]
+fn what_lies_well_what_is_little_and_what_is_less_than_a_day_is_left_alone() {
+    assert!(plan(24, |hour| if hour == 2 { 3_000.0 } else { 0.0 }, None).is_none(), "already in the night");
+    assert!(plan(24, |hour| noon(hour) / 1_000.0, None).is_none(), "three a second");
+    assert!(plan(14, noon, None).is_none(), "nobody has seen the night");
+    assert!(plan(24, |_| 3_000.0, Some(1_000.0)).is_none(), "more than a day takes at that rate");
+}
