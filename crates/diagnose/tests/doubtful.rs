@@ -54,6 +54,17 @@ fn a_group_is_blamed_for_its_own_rate_only() {
 }
 
 #[test]
+fn a_device_that_leaves_time_idle_is_not_what_holds() {
+    let at = |device_iops| Plant { synchronous: true, cap_iops: Some(1_000.0), device_iops, ..Plant::default() };
+    // Busy for 71 % of the time, as measured of a loop device on a busy disk: tasks wait for the limit all the same.
+    let findings = found(&at(1_400.0).window());
+    assert_eq!(names(&findings), ["io-capped cgroup-cap host.disk@7:0"]);
+    assert!(findings[0].figure("device_busy_ratio").is_some_and(|busy| busy > 0.65), "{:?}", findings[0].evidence);
+    assert!(findings[0].ruled_out.is_empty(), "not twice as much: {:?}", findings[0].ruled_out);
+    silent(&at(1_050.0).window(), "it may be the device, and the limit chance");
+}
+
+#[test]
 fn a_busy_neighbour_does_not_fill_a_limit_that_cannot_be_seen() {
     // Commits wait for the device; another disk has more dirty than this device's limit.
     let plant = Plant {

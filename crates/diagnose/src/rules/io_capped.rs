@@ -20,6 +20,9 @@ use std::ops::Range;
 const WAITING: f64 = 0.2;
 /// A device busier than this could not do twice as much; reads beside the capped writes make it somewhat busy.
 const NOT_BUSY: f64 = 0.5;
+/// A device busier than this may itself be what tasks wait for, its rate at a control group's limit by chance. Idle for a fifth
+/// of the time it is not, though it be busy: one that serves many requests at once is so long before it is full.
+pub(super) const LEAVES_IDLE: f64 = 0.8;
 /// Seconds it must last, and seconds of another mind that do not end it.
 const LEAST_S: usize = 4;
 const BRIDGE_S: usize = 2;
@@ -62,7 +65,7 @@ fn reached<'a>(scene: &Scene<'_>, device: &'a DeviceView, cap: &'a Cap, all: &[C
     let mut flags = both(&cap.reached(), &waiting);
     if cap.owner != CapOwner::Declared {
         // The guest sees a cloud volume's queue as a busy device; a control group's never reaches the device.
-        flags = both(&flags, &device.busy.smooth(1).flags(|busy| busy <= NOT_BUSY));
+        flags = both(&flags, &device.busy.smooth(1).flags(|busy| busy <= LEAVES_IDLE));
     }
     let (range, seconds) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
     let limit = cap.limit.median(&range)?;

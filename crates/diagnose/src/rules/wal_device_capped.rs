@@ -4,6 +4,7 @@
 //! before it is flushed.
 
 use super::draft::draft;
+use super::io_capped::LEAVES_IDLE;
 use super::wal_device::{self, WalDevice};
 use super::wal_evidence::Behind;
 use crate::caps::{self, Cap, CapOwner, CapUnit, Op};
@@ -18,7 +19,7 @@ use std::ops::Range;
 /// Seconds it must last, and seconds of another mind that do not end it.
 const LEAST_S: usize = 4;
 const BRIDGE_S: usize = 3;
-/// A device busier than this could not do twice as much.
+/// A device busier than this could not do twice as much: then lumps near the limit prove nothing.
 const NOT_BUSY: f64 = 0.5;
 /// Share of the sessions that wait for WAL, from which it is critical.
 const CRITICAL: f64 = 0.5;
@@ -30,13 +31,15 @@ pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Finding> {
 
 fn of_server(scene: &Scene<'_>, wal: &WalDevice<'_>) -> Option<Finding> {
     let waiting = wal.waiting(scene);
-    let quiet = wal.device.busy.smooth(1).flags(|busy| busy <= NOT_BUSY);
+    let at_most = |most: f64| wal.device.busy.smooth(1).flags(|busy| busy <= most);
+    let (idle, quiet) = (at_most(LEAVES_IDLE), at_most(NOT_BUSY));
     let caps = caps::of(scene, wal.device);
     let reached = caps.iter().filter(|cap| cap.op != Op::Read).filter_map(|cap| {
-        let waits = if cap.owner == CapOwner::Declared { waiting.clone() } else { both(&waiting, &quiet) };
-        let at_limit = longest(&episodes(&both(&cap.reached(), &waits), LEAST_S, BRIDGE_S));
+        let waits =
+            |room: &[bool]| if cap.owner == CapOwner::Declared { waiting.clone() } else { both(&waiting, room) };
+        let at_limit = longest(&episodes(&both(&cap.reached(), &waits(&idle)), LEAST_S, BRIDGE_S));
         // What is written in lumps is at the limit over the whole stretch, not in each of its seconds.
-        let standing = both(&waits, &cap.limit.flags(|limit| limit > 0.0));
+        let standing = both(&waits(&quiet), &cap.limit.flags(|limit| limit > 0.0));
         let lumps = longest(&episodes(&standing, LEAST_S, BRIDGE_S)).filter(|(range, _)| cap.held_over(range));
         let (range, seconds) = [at_limit, lumps].into_iter().flatten().max_by_key(|(_, seconds)| *seconds)?;
         Some((cap, range, seconds))

@@ -1,6 +1,6 @@
 //! Recordings of lab runs on a real server, cut down to what the rules read, once a second: series by name and labels with
 //! `at=value@as_of` (`e1`: the source's second life), samples (with the ages of statement and transaction in milliseconds,
-//! where they matter), log lines. PostgreSQL 15, two servers in network namespaces of their own, each on a loop device, on two
+//! where they matter), the statement of a session, log lines. PostgreSQL 15, two servers in network namespaces of their own, each on a loop device, on two
 //! processors; the load is the one of `lab run wal-lag`, and of `lab blind` in `runs/blind` and where a synchronous standby is
 //! stopped.
 
@@ -29,6 +29,12 @@ pub fn window(text: &str, keep: impl Fn(&str) -> bool) -> Window {
                 let (at, rest) = rest.split_once(' ').unwrap();
                 let (source, message) = rest.split_once(' ').unwrap();
                 readings.events.push(Event::new(moment(at), source, EventKind::Log, message, &[]));
+            }
+            "query" => {
+                let (pid, text) = rest.split_once(' ').unwrap();
+                let pid: i32 = pid.parse().unwrap();
+                let those = readings.samples.iter_mut().filter(|sample| sample.pid == pid);
+                those.for_each(|sample| sample.query = Some(text.into()));
             }
             "sample" | "look" | "log" => {}
             other => panic!("{other}"),
@@ -59,7 +65,7 @@ fn series(readings: &mut Readings, named: &str, points: &str) {
 }
 
 /// Sessions of one look in the same wait: as in a sample, with their process ids at the end, each with the ages of its statement
-/// and of its transaction (`12:340:5600`; `12:340` where they are the same).
+/// and of its transaction (`12:340:5600`; `12:340` where they are the same; `-` where one is unknown).
 fn look(line: &str) -> impl Iterator<Item = Sample> {
     let words: Vec<&str> = line.split(' ').collect();
     let (at, target, kind, sessions) = (words[0], words[1], &words[2..8], &words[8..]);
@@ -80,7 +86,7 @@ fn sample(line: &str) -> Sample {
     let words: Vec<&str> = line.split(' ').collect();
     let (words, ages) = words.split_at(9);
     let [at, target, pid, what, state, kind, event, function, kernel] = words[..] else { panic!("{line}") };
-    let age = |place: usize| ages.get(place).map(|age| age.parse().unwrap());
+    let age = |place: usize| ages.get(place).filter(|age| **age != "-").map(|age| age.parse().unwrap());
     let known = |word: &str| (word != "-").then(|| word.replace('_', " ").as_str().into());
     let name = |word: &str| (word != "-").then(|| word.into());
     Sample {

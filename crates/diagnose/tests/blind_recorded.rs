@@ -1,0 +1,62 @@
+//! Cuts of runs of the blind test (`backwater lab blind`) on a real server, at least one for each family of rules: the injected
+//! cause comes first, and what harms nobody gives no finding.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use backwater_diagnose::{Options, diagnose};
+use backwater_model::Finding;
+use common::recorded;
+
+const WRITES_CAPPED: &str = include_str!("runs/blind/writes-capped.txt");
+const DIRTY_LIMIT: &str = include_str!("runs/blind/dirty-limit.txt");
+const SMALL_BATCHES: &str = include_str!("runs/blind/small-batches.txt");
+const STANDBY_STOPPED: &str = include_str!("runs/blind/standby-stopped.txt");
+const SYNC_STANDBY: &str = include_str!("runs/blind/sync-standby.txt");
+
+fn found(text: &str, keep: impl Fn(&str) -> bool) -> Vec<Finding> {
+    diagnose(&recorded::window(text, keep), &Options::default())
+}
+
+fn first(text: &str) -> String {
+    found(text, |_| true).first().map_or("nothing".to_owned(), |finding| format!("{} {}", finding.rule, finding.cause))
+}
+
+#[test]
+fn the_injected_cause_comes_first() {
+    let cases = [
+        (WRITES_CAPPED, "io-capped cgroup-cap"),
+        (SMALL_BATCHES, "commit-too-small local-sync"),
+        (DIRTY_LIMIT, "dirty-throttle device-limit"),
+        (STANDBY_STOPPED, "standby-gone disconnected"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(first(text), expected);
+    }
+}
+
+#[test]
+fn what_harms_nobody_is_silent() {
+    for text in [SYNC_STANDBY] {
+        for keep in [|_: &str| true, |word: &str| !word.contains("localhost:5433") && !word.contains("dev=7:1")] {
+            assert_eq!(found(text, keep), []);
+        }
+    }
+}
+
+#[test]
+fn a_limit_is_told_of_a_device_that_is_busy_most_of_the_time() {
+    // 293 writes a second were allowed, on a disk that others used as well.
+    let findings = found(WRITES_CAPPED, |_| true);
+    let busy = findings[0].figure("device_busy_ratio").unwrap();
+    assert!((0.5..0.8).contains(&busy) && findings[0].ruled_out.is_empty(), "{:?}", findings[0]);
+    // Without the limit's own series nothing tells it from a device that does what it can.
+    let blind = found(WRITES_CAPPED, |word| !word.starts_with("host.cgroup."));
+    assert!(blind.iter().all(|finding| finding.rule != "io-capped"), "{blind:?}");
+}
+
+#[test]
+fn a_job_is_told_by_its_statement() {
+    // Sessions without a statement's text may be anybody's: their commits are as small as their business.
+    assert_eq!(found(SMALL_BATCHES, |word| !word.contains(" client_backend ")), []);
+}
