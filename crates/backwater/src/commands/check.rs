@@ -2,6 +2,7 @@
 
 use crate::terminal;
 use backwater_probe::host::{self, Capability, Roots};
+use backwater_probe::mongodb;
 use backwater_probe::postgres::{self, ConnInfo};
 use backwater_report::CheckRow;
 use clap::Args;
@@ -12,7 +13,8 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   backwater check
-  backwater check postgres://monitor@db1/postgres      prints the GRANT that would add the rest")]
+  backwater check postgres://monitor@db1/postgres      prints the GRANT that would add the rest
+  backwater check mongodb://monitor@db1/               for MongoDB, the role (the password in MONGODB_PASSWORD)")]
 pub(crate) struct Arguments {
     /// Servers to ask, beside this host
     targets: Vec<String>,
@@ -31,6 +33,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             .map(|(what, why, next)| (format!("lab: {what}"), Some(why), Some(next))),
     );
     for target in arguments.targets.iter().filter(|target| *target != "host") {
+        if mongodb::is_uri(target) {
+            rows.extend(of_mongodb(target, &roots)?);
+            continue;
+        }
         let conninfo = ConnInfo::parse(target, &|name| std::env::var(name).ok())?;
         rows.extend(postgres::capabilities(&conninfo, &roots)?.into_iter().map(row));
     }
@@ -44,4 +50,24 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         terminal::print(&backwater_report::check(&rows, &terminal::style()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Rows of each server of a connection string; with several, each says which it is about.
+fn of_mongodb(target: &str, roots: &Roots) -> anyhow::Result<Vec<CheckRow>> {
+    let servers = mongodb::servers(target, &|name| std::env::var(name).ok())?;
+    let mut rows = Vec::new();
+    for server in &servers {
+        let named = |what: &str| if servers.len() > 1 { format!("{}: {what}", server.name) } else { what.to_owned() };
+        let list = match mongodb::capabilities(server, roots) {
+            Ok(list) => list,
+            // The others are told of all the same.
+            Err(error) if servers.len() > 1 => {
+                rows.push((named("the server"), Some(error.to_string()), None));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        rows.extend(list.into_iter().map(|able| (named(able.what), able.missing, able.remedy)));
+    }
+    Ok(rows)
 }

@@ -17,6 +17,7 @@ Examples:
   backwater diagnose rec                                  a whole recording
   backwater diagnose rec --from 03:05 --to 03:15          what happened at 03:10?
   backwater diagnose postgres://localhost/app --for 60    a live server, watched for a minute
+  backwater diagnose mongodb://monitor@db1,db2/ --for 60  members of a replica set, side by side
   backwater diagnose /var/lib/mongodb/diagnostic.data     what MongoDB's flight recorder holds
   backwater diagnose --explain dirty-throttle             what a rule says and what it rests on")]
 pub(crate) struct Arguments {
