@@ -5,12 +5,13 @@ use anyhow::bail;
 use backwater_model::{DeclaredVolume, Meta, Moment};
 use clap::Args;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What to watch.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Watched {
-    /// Servers to watch beside this host: postgres://…, mongodb://… or a libpq connection string; `host` (or nothing) for
-    /// this host alone. Passwords belong into PGPASSWORD, MONGODB_PASSWORD, a password file or a service file, not here
+    /// Servers to watch beside this host: postgres://… or a libpq connection string; `host` (or nothing) for this host
+    /// alone. Passwords belong into PGPASSWORD, a password file or a service file, not here
     pub(crate) targets: Vec<String>,
     #[command(flatten)]
     pub(crate) sight: Sight,
@@ -19,9 +20,8 @@ pub(crate) struct Watched {
 /// What to look at: a recording, or a live system for a while.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Looked {
-    /// The directory of a recording; or servers to watch for a while: postgres://…, mongodb://… or a libpq connection
-    /// string, `host` (or nothing) for this host alone. Passwords belong into PGPASSWORD, MONGODB_PASSWORD, a password file
-    /// or a service file, not here
+    /// The directory of a recording; or servers to watch for a while: postgres://… or a libpq connection string, `host`
+    /// (or nothing) for this host alone. Passwords belong into PGPASSWORD, a password file or a service file, not here
     pub(crate) targets: Vec<String>,
     #[command(flatten)]
     pub(crate) stretch: Stretch,
@@ -39,6 +39,23 @@ pub(crate) struct Sight {
     /// Keep query texts as they stand, literals included (they are removed unless this is given)
     #[arg(long)]
     pub(crate) keep_query_text: bool,
+    /// Look at a server's sessions so often, from every 10ms to every 1s: what is shorter is seen rarely, and each look costs
+    /// the server [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = look_period)]
+    pub(crate) sessions_every: Option<f64>,
+}
+
+impl Sight {
+    /// How often sessions are looked at, where told.
+    pub(crate) fn session_period(&self) -> Option<Duration> {
+        self.sessions_every.map(Duration::from_secs_f64)
+    }
+}
+
+/// What a look costs bounds it on one side; the readings beside sessions, one a second, on the other.
+fn look_period(text: &str) -> Result<f64, String> {
+    let seconds = when::seconds(text).map_err(|error| error.to_string())?;
+    if (0.01..=1.0).contains(&seconds) { Ok(seconds) } else { Err("give 10ms to 1s".to_owned()) }
 }
 
 /// A volume's rating, which no guest can see.
@@ -176,6 +193,14 @@ fn recorded_text(meta: &Meta, span: (Moment, Moment)) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn sessions_are_looked_at_a_hundred_times_a_second_at_most() {
+        assert_eq!((look_period("10ms"), look_period("1s")), (Ok(0.01), Ok(1.0)));
+        for text in ["9ms", "0", "2s", "often"] {
+            assert!(look_period(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn what_was_not_recorded_is_not_examined() {

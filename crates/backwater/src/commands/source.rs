@@ -63,6 +63,7 @@ fn watch(looked: &Looked, seconds: f64) -> anyhow::Result<Window> {
         targets: looked.targets.clone(),
         volumes: looked.sight.volume.declared()?,
         keep_query_text: looked.sight.keep_query_text,
+        session_period: looked.sight.session_period(),
         ..Setup::default()
     };
     let (session, batches) = Session::start(setup)?;
