@@ -42,7 +42,7 @@ fn first_message(bytes: &[u8]) -> Option<(u8, Option<&[u8]>)> {
     let (kind, rest) = bytes.split_first()?;
     let length = u32::from_be_bytes(*rest.first_chunk()?) as usize;
     // A length that cannot be is nothing to wait for: the bytes are passed on.
-    if length < 4 || length > MOST_GREETING_BYTES {
+    if !(4..=MOST_GREETING_BYTES).contains(&length) {
         return Some((0, Some(bytes)));
     }
     Some((*kind, bytes.get(..=length)))
