@@ -10,8 +10,8 @@ use std::time::Duration;
 /// What to watch.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Watched {
-    /// Servers to watch beside this host: postgres://… or a libpq connection string; `host` (or nothing) for this host
-    /// alone. Passwords belong into PGPASSWORD, a password file or a service file, not here
+    /// Servers to watch beside this host: postgres://…, mongodb://… or a libpq connection string; `host` (or nothing) for
+    /// this host alone. Passwords belong into PGPASSWORD, MONGODB_PASSWORD, a password file or a service file, not here
     pub(crate) targets: Vec<String>,
     #[command(flatten)]
     pub(crate) sight: Sight,
@@ -20,8 +20,9 @@ pub(crate) struct Watched {
 /// What to look at: a recording, or a live system for a while.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Looked {
-    /// The directory of a recording; or servers to watch for a while: postgres://… or a libpq connection string, `host`
-    /// (or nothing) for this host alone. Passwords belong into PGPASSWORD, a password file or a service file, not here
+    /// The directory of a recording; or servers to watch for a while: postgres://…, mongodb://… or a libpq connection
+    /// string, `host` (or nothing) for this host alone. Passwords belong into PGPASSWORD, MONGODB_PASSWORD, a password file
+    /// or a service file, not here
     pub(crate) targets: Vec<String>,
     #[command(flatten)]
     pub(crate) stretch: Stretch,

@@ -27,6 +27,7 @@ Examples:
   backwater record -o rec                                       this host alone
   backwater record postgres:///postgres -o rec --keep 7d        a server, the last seven days
   PGSERVICE=prod backwater record service=prod -o rec           by a libpq service file
+  backwater record mongodb://monitor@db1,db2/ -o rec            each member of a replica set (MONGODB_PASSWORD)
   backwater record postgres:///app -o rec --volume-iops 3000 --volume-bps 125MiB
   backwater record host=db1 host=db2 -o rec --heartbeat         a primary with its standby, and what a failover
                                                                 manager would see")]
