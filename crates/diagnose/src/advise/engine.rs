@@ -233,9 +233,14 @@ fn of_bursts(
         ));
         return (Vec::new(), notes);
     }
-    let mut remedies: Vec<Remedy> = eviction(target, seen, drain, wanted, stalls).into_iter().collect();
+    // Where the page cache stands before the journal, no setting of the engine reaches the queue that breaks.
+    let mut remedies: Vec<Remedy> = page_cache(scene, engine, drain, wanted, own).into_iter().collect();
+    remedies.extend(eviction(target, seen, drain, wanted, stalls));
     remedies.extend(interval(target, seen, drain, wanted));
-    remedies.extend(page_cache(scene, engine, drain, wanted, own));
+    if remedies.len() > 1 {
+        let note = "Take the first and measure (backwater compare) before the next: together they can be worse than either alone.";
+        notes.push(note.to_owned());
+    }
     (remedies, notes)
 }
 

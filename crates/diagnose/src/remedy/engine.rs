@@ -6,8 +6,9 @@
 
 use backwater_model::{Activation, Figure, Remedy, Target};
 
-/// Since here limits of eviction may be told in bytes; before, in whole percents alone.
+/// Since here limits of eviction may be told in bytes; before, in whole percents alone. MongoDB's releases, and the engine's.
 const BYTES_SINCE: i32 = 40_200;
+const ENGINE_BYTES_SINCE: i32 = 30_100;
 /// Since here threads can no longer be shared among connections, and majority reads no longer be switched off.
 const POOLS_ONLY_SINCE: i32 = 40_400;
 const MAJORITY_ALWAYS_SINCE: i32 = 50_000;
@@ -30,7 +31,7 @@ fn bare(target: Option<&Target>) -> bool {
 
 /// A share of the cache as this release's engine takes it: in bytes, or in whole percents, at least one.
 pub(crate) fn level(target: Option<&Target>, bytes: f64, cache_bytes: f64) -> (String, f64) {
-    if version(target) >= BYTES_SINCE {
+    if version(target) >= if bare(target) { ENGINE_BYTES_SINCE } else { BYTES_SINCE } {
         let mib = (bytes / MIB).floor().max(1.0);
         return (format!("{mib:.0}MB"), mib * MIB);
     }
@@ -89,7 +90,11 @@ pub(crate) fn sync_period(target: Option<&Target>, seconds: f64, now_s: f64, pre
     Remedy {
         title: format!("Begin a checkpoint {seconds:.0} s after the last, not {before:.0} s (relieves what a checkpoint brings at once)"),
         runtime: vec![run(seconds)],
-        persistent: vec![format!("mongod.conf:  storage: {{syncPeriodSecs: {seconds:.0}}}")],
+        persistent: vec![if bare(target) {
+            format!("wiredtiger_open(…, \"…,checkpoint=(wait={seconds:.0})\")")
+        } else {
+            format!("mongod.conf:  storage: {{syncPeriodSecs: {seconds:.0}}}")
+        }],
         activation: Activation::Immediate,
         undo: vec![run(before)],
         predicted,
@@ -216,6 +221,8 @@ mod tests {
         assert_eq!(level(Some(&new), 300.5 * MIB, 10.0 * GIB), ("300MB".to_owned(), 300.0 * MIB));
         assert_eq!(level(Some(&old), 307.2 * MIB, 10.0 * GIB).0, "3");
         assert_eq!(level(Some(&old), 1.0 * MIB, 10.0 * GIB).0, "1", "no less than a percent");
+        let engine = Target { kind: "wiredtiger".to_owned(), ..target(30_201, &[]) };
+        assert_eq!(level(Some(&engine), 20.0 * MIB, GIB).0, "20MB", "the engine's own release");
     }
 
     #[test]
