@@ -128,8 +128,9 @@ fn a_hangup_takes_over_what_the_file_says_and_a_bad_file_changes_nothing() {
         assert!(proxy.console("SHOW POOLS").contains("batch"));
         write(dir.path(), server, &format!("low_priority_bandwith = 9\n{CONSOLE}"));
         proxy.signal(Signal::HUP);
-        let told = proxy.hear("everything stays as it was");
-        assert!(told.contains("low_priority_bandwith"), "{told}");
+        proxy.hear("everything stays as it was");
+        // The lines below it show where.
+        proxy.hear("low_priority_bandwith");
         assert_eq!(proxy.console("SHOW low_priority_bandwidth"), "auto");
         assert!(text(&sleeper.wait_with_output().unwrap()).ends_with("slept"));
     });
