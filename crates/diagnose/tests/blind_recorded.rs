@@ -12,6 +12,8 @@ const WRITES_CAPPED: &str = include_str!("runs/blind/writes-capped.txt");
 const DIRTY_LIMIT: &str = include_str!("runs/blind/dirty-limit.txt");
 const SMALL_BATCHES: &str = include_str!("runs/blind/small-batches.txt");
 const STANDBY_STOPPED: &str = include_str!("runs/blind/standby-stopped.txt");
+const SLOT_LEFT: &str = include_str!("runs/blind/slot-left.txt");
+const BURST: &str = include_str!("runs/blind/burst.txt");
 const SYNC_STANDBY: &str = include_str!("runs/blind/sync-standby.txt");
 
 fn found(text: &str, keep: impl Fn(&str) -> bool) -> Vec<Finding> {
@@ -29,15 +31,17 @@ fn the_injected_cause_comes_first() {
         (SMALL_BATCHES, "commit-too-small local-sync"),
         (DIRTY_LIMIT, "dirty-throttle device-limit"),
         (STANDBY_STOPPED, "standby-gone disconnected"),
+        (SLOT_LEFT, "slot-inactive retaining"),
     ];
     for (text, expected) in cases {
         assert_eq!(first(text), expected);
     }
 }
 
+/// A burst of WAL a hundred times above what went before, and a synchronous standby that answers soon.
 #[test]
 fn what_harms_nobody_is_silent() {
-    for text in [SYNC_STANDBY] {
+    for text in [BURST, SYNC_STANDBY] {
         for keep in [|_: &str| true, |word: &str| !word.contains("localhost:5433") && !word.contains("dev=7:1")] {
             assert_eq!(found(text, keep), []);
         }
