@@ -213,7 +213,6 @@ impl OverloadArm {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
     use crate::scenario::{BUILT_IN, Scenario};
 
     #[test]
