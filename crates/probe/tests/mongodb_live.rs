@@ -9,12 +9,13 @@ mod looks;
 #[path = "mongodb/replay.rs"]
 mod replay;
 
-use backwater_model::EventKind;
+use backwater_model::{EventKind, Moment, Span};
 use backwater_probe::host::Roots;
 use backwater_probe::mongodb::{Flight, capabilities, servers};
 use documents::{RELEASES, Server};
 use looks::Looks;
 use replay::{Replay, Script};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A server that answers as this one does.
@@ -261,6 +262,62 @@ fn a_server_that_goes_away_fails_the_look_and_comes_back() {
     becomes(&replay, &Server { up_s: 160, ..server });
     looks.until("later readings", |looks| looks.last("mongo.ops", &[("op", "reads")]) == Some(16_000.0));
     assert!(looks.of_kind(EventKind::Restart).is_empty());
+}
+
+/// The newest whole document in a flight recorder's directory, with all its texts, and when it was written.
+fn newest(dir: &Path) -> (Vec<u8>, i64) {
+    let source = ftdc::Source::open(dir).unwrap();
+    let mut decoder = ftdc::Decoder::new(ftdc::Limits::default());
+    let chunks =
+        source.documents().filter_map(Result::ok).filter(|document| document.kind() == ftdc::DocumentKind::Chunk);
+    let last = chunks.last().unwrap();
+    let chunk = decoder.open(&last).unwrap();
+    (chunk.reference().to_vec(), chunk.at_ms())
+}
+
+/// What a real server once wrote into its flight recorder, played back: the live probe reads what the recorder's reader reads.
+#[test]
+fn a_recorded_server_gives_what_its_flight_recorder_gives() {
+    let Some(dir) = std::env::var_os("BACKWATER_FTDC").map(PathBuf::from) else {
+        eprintln!("skipped: a_recorded_server: BACKWATER_FTDC names no diagnostic.data");
+        return;
+    };
+    let (document, at_ms) = newest(&dir);
+    let mut script = script(&Server::of("7.0.12"), 21);
+    for command in ["serverStatus", "replSetGetStatus"] {
+        let found = ["", "common", "shard"].iter().find_map(|role| {
+            let path: Vec<&str> = [*role, command].into_iter().filter(|part| !part.is_empty()).collect();
+            ftdc::find_path(&document, &path).filter(|element| element.elements().is_some())
+        });
+        match found {
+            Some(found) => drop(script.answers.insert(command.to_owned(), found.value.to_vec())),
+            None => drop(script.answers.remove(command)),
+        }
+    }
+    let replay = Replay::start(script);
+    let mut looks = Looks::connect(&replay.uri());
+    looks.look().unwrap();
+    let flight = Flight::open(&dir).unwrap();
+    let at = Moment(at_ms * 1_000);
+    let window = flight.window(at, at + Span::from_seconds(0.9)).unwrap();
+    let mut compared = 0;
+    for track in window.all_tracks() {
+        let name = track.series.name.as_ref();
+        if name.starts_with("host.")
+            || name.starts_with("mongo.member")
+            || name.contains("oplog")
+            || name.contains("probe")
+        {
+            continue;
+        }
+        let label = track.series.labels.get("op").map(|op| ("op", op));
+        let recorded = track.points.first().map(|point| point.value);
+        // The recorder truncates doubles.
+        assert_eq!(looks.last(name, label.as_slice()).map(f64::trunc), recorded.map(f64::trunc), "{name}");
+        compared += 1;
+    }
+    assert!(compared > 50, "{compared}");
+    eprintln!("compared {compared} figures of {}", dir.display());
 }
 
 /// Against a real server: what can be claimed of any.
