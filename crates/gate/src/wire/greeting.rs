@@ -81,8 +81,8 @@ mod tests {
         let plain = message(b'R', b"\0\0\0\x0aSCRAM-SHA-256\0\0");
         let notice = message(b'N', b"SNOTICE\0\0");
         assert_eq!(without_channel_binding(&offer).unwrap(), plain);
-        let both = [notice.clone(), offer.clone()].concat();
-        assert_eq!(without_channel_binding(&both).unwrap(), [notice.clone(), plain.clone()].concat());
+        let both = [&notice[..], &offer[..]].concat();
+        assert_eq!(without_channel_binding(&both).unwrap(), [&notice[..], &plain[..]].concat());
         for as_it_is in [plain, message(b'R', b"\0\0\0\x05salt"), message(b'E', b"SFATAL\0\0"), message(b'R', b"")] {
             assert_eq!(without_channel_binding(&as_it_is).unwrap(), as_it_is);
         }
