@@ -38,15 +38,20 @@ export function drawn(page: Page, panel: Panel): Curve[] {
   return panel.curves.filter((curve) => curve.role === "line" || highest(curve) <= NEAR * top);
 }
 
-/** A chart of this panel in `host`, as wide as told. */
-export function chart(page: Page, view: View, panel: Panel, host: HTMLElement, width: number, first: boolean, last: boolean): uPlot {
+/** What a chart draws: its numbers, how each is drawn, and what is shaded between least and most. */
+interface Columns {
+  data: uPlot.AlignedData;
+  series: uPlot.Series[];
+  bands: uPlot.Band[];
+}
+
+function columns(page: Page, view: View, panel: Panel): Columns {
   const { count, step_s } = page.axis;
-  const curves = drawn(page, panel);
   const times = Array.from({ length: count }, (_, piece) => view.x((piece + 0.5) * step_s));
   const data: (number | null)[][] = [times];
   const series: uPlot.Series[] = [{}];
   const bands: uPlot.Band[] = [];
-  for (const curve of curves) {
+  for (const curve of drawn(page, panel)) {
     const values = page.series[curve.series]!;
     const { colour, dash, width: thick } = look(panel, curve);
     data.push(most(values, count));
@@ -59,10 +64,29 @@ export function chart(page: Page, view: View, panel: Panel, host: HTMLElement, w
       bands.push({ series: [series.length - 2, series.length - 1], fill: `${colour}40` });
     }
   }
+  return { data: data as uPlot.AlignedData, series, bands };
+}
+
+/** Gives a chart the numbers of a newer document; false where its curves are others, so that it must be made anew. */
+export function renewed(plot: uPlot, page: Page, view: View, panel: Panel): boolean {
+  const { data, series } = columns(page, view, panel);
+  const same = series.length === plot.series.length && series.every((one, place) => place === 0 || one.label === plot.series[place]?.label);
+  if (!same) return false;
+  plot.setData(data, false);
+  plot.setScale("x", { min: view.x(view.stretch.from), max: view.x(view.stretch.to) });
+  return true;
+}
+
+/** The height of a chart; the last one has the times below it. */
+export const heightOf = (last: boolean) => (last ? 168 : 138);
+
+/** A chart of this panel in `host`, as wide as told. */
+export function chart(page: Page, view: View, panel: Panel, host: HTMLElement, width: number, first: boolean, last: boolean): uPlot {
+  const { data, series, bands } = columns(page, view, panel);
   const plot = new uPlot(
     {
       width,
-      height: last ? 168 : 138,
+      height: heightOf(last),
       padding: [8, 8, last ? 0 : 4, 0],
       legend: { show: false },
       cursor: { sync: { key: SYNC, setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
@@ -72,7 +96,7 @@ export function chart(page: Page, view: View, panel: Panel, host: HTMLElement, w
       bands,
       hooks: { drawClear: [(u) => under(u, page, view, first)], draw: [(u) => over(u, page, view)], ...acts(view) },
     },
-    data as uPlot.AlignedData,
+    data,
     host,
   );
   return plot;
@@ -143,12 +167,15 @@ function under(u: uPlot, page: Page, view: View, named: boolean): void {
   const { ctx, bbox } = u;
   const x = (seconds: number) => Math.min(Math.max(u.valToPos(view.x(seconds), "x", true), bbox.left), bbox.left + bbox.width);
   ctx.save();
-  for (const finding of page.findings) {
+  /** Where the names at the head end, line by line, so that none is written over another. */
+  const ends: number[] = [];
+  const earliest = [...page.findings].sort((a, b) => a.from_s - b.from_s);
+  for (const finding of earliest) {
     const [from, to] = [x(finding.from_s), x(finding.to_s)];
     if (to <= from) continue;
     ctx.fillStyle = variable(`band-${finding.severity}`);
     ctx.fillRect(from, bbox.top, to - from, bbox.height);
-    if (named) name(ctx, finding.rule, from, to, bbox.top);
+    if (named) name(ctx, finding.rule, from, to, bbox.top, ends);
   }
   ctx.strokeStyle = variable("phase");
   ctx.lineWidth = devicePixelRatio;
@@ -164,13 +191,18 @@ function under(u: uPlot, page: Page, view: View, named: boolean): void {
 }
 
 /** A finding's rule at the head of its band, where it has room. */
-function name(ctx: CanvasRenderingContext2D, rule: string, from: number, to: number, top: number): void {
+function name(ctx: CanvasRenderingContext2D, rule: string, from: number, to: number, top: number, ends: number[]): void {
   ctx.font = `600 ${10.5 * devicePixelRatio}px system-ui, sans-serif`;
   ctx.fillStyle = variable("faint");
   ctx.textBaseline = "top";
-  if (ctx.measureText(rule).width + 10 * devicePixelRatio < to - from) {
-    ctx.fillText(rule, from + 5 * devicePixelRatio, top + 3 * devicePixelRatio);
-  }
+  ctx.textAlign = "left";
+  const { width } = ctx.measureText(rule);
+  if (width + 10 * devicePixelRatio >= to - from) return;
+  const free = ends.findIndex((end) => end <= from);
+  const line = free < 0 ? ends.length : free;
+  if (line > 1) return;
+  ends[line] = from + width + 10 * devicePixelRatio;
+  ctx.fillText(rule, from + 5 * devicePixelRatio, top + (3 + 13 * line) * devicePixelRatio);
 }
 
 /** Kinds of events that change what curves mean have a line through the chart; the others a tick below it. */

@@ -200,7 +200,11 @@ export interface Page {
 export function read(): Page {
   const text = document.getElementById("document")?.textContent;
   if (!text) throw new Error("This page holds no document.");
-  const page = JSON.parse(text) as Page;
+  return understood(JSON.parse(text) as Page);
+}
+
+/** A document that this page understands; throws where it does not. */
+export function understood(page: Page): Page {
   if (page.format !== FORMAT) throw new Error("The document inside this page is of another kind.");
   if (page.version > VERSION) {
     throw new Error(`The document is of version ${page.version}; this page understands ${VERSION}. Make the report again.`);

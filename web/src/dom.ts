@@ -49,9 +49,46 @@ export function put(element: Element, ...children: Child[]): void {
   fill(element, {}, children);
 }
 
+/** Variables of the style sheet that were asked for: asking the browser may cost a computation of every element's style. */
+const variables = new Map<string, string>();
+
 /** A colour or another variable of the style sheet, as it is now. */
 export function variable(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const known = variables.get(name);
+  if (known !== undefined) return known;
+  const value = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  variables.set(name, value);
+  return value;
+}
+
+/** Variables have other values from now on. */
+export function otherVariables(): void {
+  variables.clear();
+}
+
+/** Makes what an element holds anew; what was unfolded in it stays so, by its words. */
+export function keepOpen(element: Element, act: () => void): void {
+  const all = () => [...element.querySelectorAll("details")];
+  const words = (details: Element) => details.querySelector("summary")?.textContent ?? "";
+  const known = new Map(all().map((details) => [words(details), details.open]));
+  act();
+  all().forEach((details) => (details.open = known.get(words(details)) ?? details.open));
+}
+
+/** Calls back once, when an element is seen or will be soon, or is printed: what nobody looks at need not be drawn. Gives what takes it back. */
+export function onSight(element: Element, act: () => void): () => void {
+  const seen = () => {
+    forget();
+    act();
+  };
+  const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && seen(), { rootMargin: "600px" });
+  const forget = () => {
+    observer.disconnect();
+    removeEventListener("beforeprint", seen);
+  };
+  observer.observe(element);
+  addEventListener("beforeprint", seen);
+  return forget;
 }
 
 /** Calls back whenever an element's width changes. */

@@ -40,3 +40,18 @@ export function seen(page: Page, view: View, place: number | null): Summary {
   const [first, end] = view.cursor === null ? view.pieces() : [view.cursor, view.cursor + 1];
   return summary(page.series[place], page.axis.count, first, end);
 }
+
+/** How full something was at most over what is looked at, and its limit at that moment. */
+export function fullest(page: Page, view: View, level: number | null, limit: number | null): { fill: number; limit: number } | null {
+  if (level === null || limit === null) return null;
+  const { count } = page.axis;
+  const [levels, limits] = [most(page.series[level]!, count), most(page.series[limit]!, count)];
+  const [first, end] = view.cursor === null ? view.pieces() : [view.cursor, view.cursor + 1];
+  let found: { fill: number; limit: number } | null = null;
+  for (let piece = first; piece < end; piece += 1) {
+    const [high, bound] = [levels[piece] ?? null, limits[piece] ?? null];
+    if (high === null || bound === null || bound <= 0) continue;
+    if (!found || high / bound > found.fill) found = { fill: high / bound, limit: bound };
+  }
+  return found;
+}

@@ -1,7 +1,7 @@
 // Findings: plain words, what they rest on, what was ruled out, what could not be seen, what to do.
 
 import type { Finding, Page, Remedy, Unseen } from "./document";
-import { h, put } from "./dom";
+import { h, keepOpen, put } from "./dom";
 import { show } from "./units";
 import type { View } from "./view";
 
@@ -13,12 +13,27 @@ const SURE = {
 };
 const ACTIVE = { immediate: "Takes effect at once.", reload: "Takes effect after a reload.", restart: "Takes effect after a restart." };
 
-export function findings(page: Page, view: View): HTMLElement {
-  const list = page.findings;
-  if (list.length === 0) {
-    return h("div", {}, h("p", { class: "good" }, "✓ No finding: no rule saw a queue at its limit."), unseen(page.unseen));
+export class Findings {
+  readonly element = h("div", {});
+  private told = "";
+
+  constructor(
+    private readonly page: Page,
+    private readonly view: View,
+  ) {
+    this.renew();
   }
-  return h("div", {}, ...list.map((finding, order) => one(page, view, finding, order)), unseen(page.unseen));
+
+  /** The document may be a newer one: told anew where it says something else, what was unfolded staying so. */
+  renew(): void {
+    const { findings: list, unseen: hidden } = this.page;
+    const now = JSON.stringify([list, hidden]);
+    if (now === this.told) return;
+    this.told = now;
+    const healthy = list.length === 0 ? h("p", { class: "good" }, "✓ No finding: no rule saw a queue at its limit.") : null;
+    const each = list.map((finding, order) => one(this.page, this.view, finding, order));
+    keepOpen(this.element, () => put(this.element, healthy, ...each, unseen(hidden)));
+  }
 }
 
 function one(page: Page, view: View, finding: Finding, order: number): HTMLElement {

@@ -1,12 +1,13 @@
-// The page: reads the document inside it and builds its parts.
+// The page: reads the document inside it, or follows a server that sends it, and builds its parts.
 
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 import { read, type Page } from "./document";
 import { h, put } from "./dom";
 import { events } from "./events";
-import { findings } from "./findings";
+import { Findings } from "./findings";
 import { lab } from "./lab";
+import { config, Follower, type Live, type State } from "./live";
 import { overview } from "./overview";
 import { path } from "./path";
 import { SessionView } from "./sessions";
@@ -19,45 +20,94 @@ function section(id: string, title: string, ...children: (Node | null)[]): HTMLE
   return h("section", { id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), ...children);
 }
 
-function build(page: Page, host: HTMLElement): void {
+/** What is shown, and how a newer document takes its place. */
+interface Built {
+  renew(page: Page): void;
+}
+
+function build(page: Page, host: HTMLElement, live: LiveBar | null): Built {
   const view = new View(page.axis);
   let redraw = () => {};
   const { toggle } = themes(() => redraw());
   const timeline = new Timeline(page, view);
-  const sessions = page.sessions ? new SessionView(page, page.sessions, view) : null;
+  const sessions = new Sessions(page, view);
+  const found = new Findings(page, view);
   redraw = () => {
     timeline.redraw();
-    sessions?.redraw();
+    sessions.redraw();
   };
   const parts: [string, string, HTMLElement][] = [
-    ["findings", "Findings", findings(page, view)],
+    ["findings", "Findings", found.element],
     ["path", "The path", path(page, view, (panels) => timeline.show(panels))],
     ["timeline", "Timeline", h("div", {}, timeline.element, events(page, view))],
-    ["sessions", "Sessions", sessions?.element ?? h("p", { class: "hint" }, "No server was watched, so nobody's sessions were looked at.")],
+    ["sessions", "Sessions", sessions.element],
   ];
   if (page.lab) parts.push(["lab", "Lab results", lab(page.lab)]);
-  parts.push(["about", "About this recording", about(page)]);
+  parts.push(["about", live ? "About what is watched" : "About this recording", about(page)]);
+  const said = h("div", {});
+  const tell = () => put(said, summary(page, view), ...page.about.warnings.map((warning) => h("p", { class: "bad" }, `▲ ${warning}`)));
+  tell();
   put(
     host,
-    header(page, view, toggle, parts),
+    header(page, said, toggle, parts, live),
     h("div", { class: "sticky" }, overview(page, view)),
     ...parts.map(([id, title, content]) => section(id, title, content)),
     h("footer", {}, `Backwater ${page.about.made_by}. Times are yours: ${view.day()}.`),
   );
-  keys(view, toggle);
+  keys(view, toggle, live);
+  return {
+    renew(newer) {
+      // Every part reads from this one document.
+      Object.assign(page, newer);
+      view.renew(page.axis);
+      timeline.renew();
+      sessions.renew();
+      found.renew();
+      tell();
+    },
+  };
 }
 
-function header(page: Page, view: View, toggle: () => void, parts: [string, string, HTMLElement][]): HTMLElement {
+/** The sessions' part, which may begin to have something to show while a page is live. */
+class Sessions {
+  readonly element = h("div", {});
+  private view: SessionView | null = null;
+
+  constructor(
+    private readonly page: Page,
+    private readonly stretch: View,
+  ) {
+    this.renew();
+  }
+
+  renew(): void {
+    const { sessions } = this.page;
+    if (sessions && this.view) return this.view.renew(sessions);
+    if (!sessions && this.element.firstChild) return;
+    this.view = sessions ? new SessionView(this.page, sessions, this.stretch) : null;
+    put(this.element, this.view?.element ?? h("p", { class: "hint" }, "No server was watched, so nobody's sessions were looked at."));
+  }
+
+  redraw(): void {
+    this.view?.redraw();
+  }
+}
+
+function header(page: Page, said: HTMLElement, toggle: () => void, parts: [string, string, HTMLElement][], live: LiveBar | null): HTMLElement {
   const links = parts.map(([id, title]) => h("a", { href: `#${id}` }, title));
   const theme = h("button", { type: "button", title: "Light or dark (t)", "aria-label": "Light or dark", on: { click: toggle } }, "◐");
   return h(
     "header",
     {},
     h("div", { class: "head" }, h("h1", {}, h("span", { class: "brand" }, "Backwater"), ` ${page.about.title}`), theme),
-    h("p", { class: "hint" }, `${view.day()}; ${show("seconds", page.about.seconds)} recorded. `, verdict(page)),
+    live?.element ?? null,
+    said,
     h("nav", { class: "screen", "aria-label": "Parts of this page" }, ...links),
-    ...page.about.warnings.map((warning) => h("p", { class: "bad" }, `▲ ${warning}`)),
   );
+}
+
+function summary(page: Page, view: View): HTMLElement {
+  return h("p", { class: "hint" }, `${view.day()}; ${show("seconds", page.about.seconds)} recorded. `, verdict(page));
 }
 
 /** `2 findings: 1 critical, 1 warning`. */
@@ -82,11 +132,11 @@ function about(page: Page): HTMLElement {
       `Recorded by Backwater ${page.about.written_by || "of an unknown version"}. Curves have one piece for ${piece}: its least and its most, so that no peak is lost.`,
     ),
     h("h3", {}, "Keys"),
-    h("p", { class: "hint screen" }, "← → move, + − look closer or wider, 0 shows all, t changes between light and dark."),
+    h("p", { class: "hint screen" }, "← → move, + − look closer or wider, 0 shows all, t changes between light and dark; on a live page p stops and goes on."),
   );
 }
 
-function keys(view: View, toggle: () => void): void {
+function keys(view: View, toggle: () => void, live: LiveBar | null): void {
   const acts: Record<string, () => void> = {
     ArrowLeft: () => view.pan(-0.25),
     ArrowRight: () => view.pan(0.25),
@@ -95,6 +145,7 @@ function keys(view: View, toggle: () => void): void {
     "-": () => view.zoom(2),
     "0": () => view.reset(),
     t: toggle,
+    p: () => live?.toggle(),
   };
   addEventListener("keydown", (event) => {
     const target = event.target as Element | null;
@@ -106,12 +157,60 @@ function keys(view: View, toggle: () => void): void {
   });
 }
 
+/** What a live page says of its server, and the way to the other things that are watched. */
+class LiveBar {
+  readonly element: HTMLElement;
+  private readonly state = h("output", { class: "live-state" }, "…");
+  private readonly button = h("button", { type: "button", title: "Stop, or go on (p)", on: { click: () => this.toggle() } }, "Pause");
+  follower: Follower | null = null;
+
+  constructor(live: Live) {
+    const one = ({ name, href, kind, here }: Live["sources"][number]) =>
+      h("a", { href, "aria-current": here ? "page" : false }, `${kind === "live" ? "● " : ""}${name}`);
+    const others = live.sources.length > 1 ? h("nav", { class: "sources screen", "aria-label": "What is watched" }, ...live.sources.map(one)) : null;
+    this.element = h("div", { class: "live" }, h("div", { class: "live-bar" }, this.state, this.button), others);
+  }
+
+  tell({ kind, words }: State): void {
+    this.state.className = `live-state ${kind}`;
+    const paused = this.follower?.paused ? "paused" : "live";
+    put(this.state, kind === "fresh" ? `${paused}, as of ${new Date().toLocaleTimeString("en-GB")}` : words);
+  }
+
+  toggle(): void {
+    if (!this.follower) return;
+    this.follower.pause(!this.follower.paused);
+    put(this.button, this.follower.paused ? "Go on" : "Pause");
+    this.tell({ kind: "fresh", words: "" });
+  }
+}
+
+function wrong(host: HTMLElement, words: string): void {
+  put(host, h("p", { class: "bad" }, words));
+}
+
+function start(host: HTMLElement): void {
+  const live = config();
+  if (!live) {
+    build(read(), host, null);
+    return;
+  }
+  const bar = new LiveBar(live);
+  let built: Built | null = null;
+  const shown = (page: Page) => {
+    if (built) built.renew(page);
+    else built = build(page, host, bar);
+  };
+  const tell = (state: State) => (built ? bar.tell(state) : wrong(host, state.words || "…"));
+  bar.follower = new Follower(live, shown, tell);
+}
+
 const host = document.getElementById("page");
 if (host) {
   try {
-    build(read(), host);
+    start(host);
   } catch (error) {
-    put(host, h("p", { class: "bad" }, error instanceof Error ? error.message : String(error)));
+    wrong(host, error instanceof Error ? error.message : String(error));
     console.error(error);
   }
 }

@@ -1,15 +1,15 @@
 // The path: queues from clients to durable storage and to standbys, with what stands in each and what flows between them.
 
 import type { Finding, Page, Queue } from "./document";
-import { h, onWidth, put, s } from "./dom";
-import { seen, type Summary } from "./figures";
+import { h, keepOpen, onWidth, put, s } from "./dom";
+import { fullest, seen, type Summary } from "./figures";
 import { perSecond, show } from "./units";
 import type { View } from "./view";
 
 const HEIGHT = 92;
 const GAP = 64;
 const LEAST_WIDTH = 116;
-const ROW_TITLE = 26;
+const ROW_TITLE = 36;
 const ROW_GAP = 30;
 /** Narrower than this, queues stand below each other. */
 const NARROW = 720;
@@ -18,7 +18,9 @@ const NARROW = 720;
 interface Told {
   level: Summary;
   soft: number | null;
+  /** The hard limit when it was nearest, and how full the queue was then: limits change. */
   hard: number | null;
+  fill: number | null;
   inflow: number | null;
   outflow: number | null;
 }
@@ -30,32 +32,48 @@ interface Place {
 }
 
 export function path(page: Page, view: View, curves: (panels: number[]) => void): HTMLElement {
-  const { queues } = page.path;
   const host = h("div", { class: "path" });
   const detail = h("div", { class: "detail", "aria-live": "polite" });
   const when = h("p", { class: "hint" });
-  if (queues.length === 0) return h("p", { class: "hint" }, "Nothing was recorded of any queue.");
+  const moved = h("div", {});
   let width = 0;
-  let chosen: number | null = null;
+  /** The queue that is told of, by name and server: its place may be another in a newer document. */
+  let chosen: string | null = null;
   const draw = () => {
     if (width === 0) return;
-    put(when, heading(view));
-    put(host, drawing(page, view, width, chosen, choose));
-    put(detail, ...(chosen === null ? [] : [details(page, view, queues[chosen]!, curves)]));
+    const { queues } = page.path;
+    const place = queues.findIndex((queue) => nameOf(queue) === chosen);
+    put(when, queues.length === 0 ? "Nothing was recorded of any queue." : heading(view));
+    const focused = (document.activeElement as Element | null)?.getAttribute("data-queue") ?? null;
+    put(host, queues.length === 0 ? null : drawing(page, view, width, place < 0 ? null : place, choose));
+    if (focused !== null) host.querySelector<SVGElement>(`[data-queue="${focused}"]`)?.focus();
+    put(detail, place < 0 ? null : details(page, view, queues[place]!, curves));
   };
   const choose = (queue: number) => {
-    chosen = chosen === queue ? null : queue;
+    const name = nameOf(page.path.queues[queue]!);
+    chosen = chosen === name ? null : name;
     draw();
     host.querySelector<SVGElement>(`[data-queue="${queue}"]`)?.focus();
+  };
+  let told = "";
+  const stagesToo = () => {
+    const now = JSON.stringify(page.path.stages);
+    if (now !== told) keepOpen(moved, () => put(moved, stages(page)));
+    told = now;
   };
   onWidth(host, (wide) => {
     width = wide;
     draw();
   });
-  view.follow(draw);
+  view.follow(() => {
+    draw();
+    stagesToo();
+  });
   view.followCursor(draw);
-  return h("div", {}, when, host, detail, stages(page));
+  return h("div", {}, when, host, detail, moved);
 }
+
+const nameOf = (queue: Queue) => `${queue.name} ${queue.target ?? ""}`;
 
 function heading(view: View): string {
   const what = "a level is the highest, a flow the mean";
@@ -64,10 +82,12 @@ function heading(view: View): string {
 }
 
 function tell(page: Page, view: View, queue: Queue): Told {
+  const nearest = fullest(page, view, queue.level, queue.hard_limit);
   return {
     level: seen(page, view, queue.level),
     soft: seen(page, view, queue.soft_limit).last,
-    hard: seen(page, view, queue.hard_limit).last,
+    hard: nearest?.limit ?? seen(page, view, queue.hard_limit).last,
+    fill: nearest?.fill ?? null,
     inflow: seen(page, view, queue.inflow).mean,
     outflow: seen(page, view, queue.outflow).mean,
   };
@@ -216,7 +236,7 @@ function node(queue: Queue, told: Told, place: Place, kind: string, act: () => v
     return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
   };
   const level = show(queue.unit, told.level.most);
-  const fill = told.hard && told.level.most !== null ? told.level.most / told.hard : null;
+  const { fill } = told;
   const state = kind.includes("binding") ? "it binds" : kind.includes("victim") ? "held up" : "";
   const key = (event: Event) => {
     const { key } = event as KeyboardEvent;
@@ -248,7 +268,7 @@ function node(queue: Queue, told: Told, place: Place, kind: string, act: () => v
 
 function limit(queue: Queue, told: Told, fill: number | null): string {
   if (told.hard === null) return queue.waiters === null ? "no limit of its own" : "sessions waiting";
-  return fill === null ? `limit ${show(queue.unit, told.hard)}` : `${show("ratio", fill)} of ${show(queue.unit, told.hard)}`;
+  return fill === null ? `limit ${show(queue.unit, told.hard)}` : `≤ ${show("ratio", fill)} of ${show(queue.unit, told.hard)}`;
 }
 
 /** How full: a bar up to the hard limit with the soft one as a notch. */

@@ -3,7 +3,7 @@
 import uPlot from "uplot";
 import { GUTTER } from "./chart";
 import type { Group, Page, Sessions } from "./document";
-import { h, onWidth, put, s, variable } from "./dom";
+import { h, onSight, onWidth, put, s, variable } from "./dom";
 import { show } from "./units";
 import type { View } from "./view";
 
@@ -44,17 +44,18 @@ function dense(sessions: Sessions, group: Group): (number | null)[] {
 
 export class SessionView {
   readonly element: HTMLElement;
-  private readonly host = h("div", { class: "plot" });
+  private readonly host = h("div", { class: "plot tall" });
   private readonly legend = h("div", { class: "legend" });
   private readonly list = h("div", { class: "scroll", tabindex: 0 });
-  private readonly values: (number | null)[][];
+  private values: (number | null)[][];
   private plot: uPlot | null = null;
   private width = 0;
+  private forget = () => {};
   private by = 0;
 
   constructor(
     private readonly page: Page,
-    private readonly sessions: Sessions,
+    private sessions: Sessions,
     private readonly view: View,
   ) {
     this.values = sessions.classes.map((group) => dense(sessions, group));
@@ -68,8 +69,16 @@ export class SessionView {
     view.followCursor(() => this.tellLegend());
     onWidth(this.host, (width) => {
       this.width = width;
-      this.redraw();
+      this.forget();
+      this.forget = onSight(this.host, () => this.redraw());
     });
+  }
+
+  /** The sessions of a newer document. */
+  renew(sessions: Sessions): void {
+    this.sessions = sessions;
+    this.values = sessions.classes.map((group) => dense(sessions, group));
+    this.redraw();
   }
 
   private choice(): HTMLElement {
@@ -151,8 +160,14 @@ export class SessionView {
   }
 
   private mean(values: (number | null)[], [first, end]: [number, number]): number | null {
-    const known = values.slice(first, end).filter((value): value is number => value !== null);
-    return known.length > 0 ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
+    let [sum, known] = [0, 0];
+    for (let slot = first; slot < end; slot += 1) {
+      const value = values[slot] ?? null;
+      if (value === null) continue;
+      sum += value;
+      known += 1;
+    }
+    return known > 0 ? sum / known : null;
   }
 
   private tell(): void {

@@ -1,5 +1,7 @@
 // Light or dark: as the reader's system has it, unless a button was pressed. Paper is always light.
 
+import { otherVariables } from "./dom";
+
 const KEY = "backwater-theme";
 type Theme = "light" | "dark";
 
@@ -17,6 +19,7 @@ function kept(): Theme | null {
 
 function set(theme: Theme): void {
   document.documentElement.dataset.theme = theme;
+  otherVariables();
 }
 
 const wanted = (): Theme => kept() ?? (system.matches ? "dark" : "light");

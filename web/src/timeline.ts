@@ -1,19 +1,30 @@
 // The timeline: charts below each other on one axis, and which of them are drawn.
 
 import type uPlot from "uplot";
-import { chart, drawn, look } from "./chart";
+import { chart, drawn, heightOf, look, renewed } from "./chart";
 import type { Page, Panel } from "./document";
-import { h, onWidth, put, s } from "./dom";
+import { h, onSight, onWidth, put, s } from "./dom";
 import { seen } from "./figures";
 import { show } from "./units";
 import type { View } from "./view";
 
+/** A chart's place on the page. It is drawn once somebody is about to see it. */
+interface Drawn {
+  plot: uPlot | null;
+  forget: () => void;
+  legend: HTMLElement;
+  place: number;
+}
+
 export class Timeline {
   readonly element: HTMLElement;
   private readonly charts = h("div", { class: "charts" });
-  private readonly chosen: Set<number>;
-  private readonly boxes = new Map<number, HTMLInputElement>();
-  private plots: { plot: uPlot; legend: HTMLElement; panel: Panel }[] = [];
+  private readonly choiceHost = h("div", {});
+  private chosen: Set<number>;
+  private boxes = new Map<number, HTMLInputElement>();
+  private plots: Drawn[] = [];
+  /** Names of the charts there are, by which a newer document's are told apart. */
+  private names: string[];
   private width = 0;
 
   constructor(
@@ -22,7 +33,9 @@ export class Timeline {
   ) {
     this.chosen = new Set(page.panels.flatMap((panel, place) => (panel.shown ? [place] : [])));
     const hint = h("p", { class: "hint screen" }, "Drag over a chart to look closer, double-click to go back. All charts share one time axis.");
-    this.element = h("div", {}, hint, this.choice(), this.charts);
+    this.names = page.panels.map(nameOf);
+    put(this.choiceHost, this.choice());
+    this.element = h("div", {}, hint, this.choiceHost, this.charts);
     view.follow(() => this.restretch());
     view.followCursor(() => this.tell());
     onWidth(this.charts, (width) => {
@@ -37,6 +50,23 @@ export class Timeline {
     this.boxes.forEach((box, place) => (box.checked = this.chosen.has(place)));
     this.redraw();
     this.charts.querySelector(`[data-panel="${panels[0]}"]`)?.scrollIntoView({ block: "center" });
+  }
+
+  /** The document is a newer one. */
+  renew(): void {
+    const names = this.page.panels.map(nameOf);
+    if (names.join("\n") !== this.names.join("\n")) {
+      // A chart that was not there before is drawn where the document says so.
+      const had = new Set([...this.chosen].map((place) => this.names[place]));
+      const known = new Set(this.names);
+      this.chosen = new Set(this.page.panels.flatMap((panel, place) => (had.has(names[place]!) || (panel.shown && !known.has(names[place]!)) ? [place] : [])));
+      this.names = names;
+      this.boxes = new Map();
+      put(this.choiceHost, this.choice());
+      return this.redraw();
+    }
+    if (!this.plots.every(({ plot, place }) => !plot || renewed(plot, this.page, this.view, this.page.panels[place]!))) return this.redraw();
+    this.tell();
   }
 
   /** Which charts there are, by the part of the system they belong to. */
@@ -66,17 +96,26 @@ export class Timeline {
   /** Everything anew: another width, other charts, another theme. */
   redraw(): void {
     if (this.width === 0) return;
-    this.plots.forEach(({ plot }) => plot.destroy());
+    this.plots.forEach(({ plot, forget }) => {
+      forget();
+      plot?.destroy();
+    });
     const places = [...this.chosen].sort((a, b) => a - b);
     if (places.length === 0) put(this.charts, h("p", { class: "hint" }, "No chart is chosen."));
     else put(this.charts);
     this.plots = places.map((place, order) => {
       const panel = this.page.panels[place]!;
       const legend = h("div", { class: "legend" });
+      const [first, last] = [order === 0, order === places.length - 1];
       const host = h("div", { class: "plot", role: "img", "aria-label": this.words(panel) });
+      host.style.minHeight = `${heightOf(last)}px`;
       const figure = h("figure", { class: "chart", "data-panel": place }, h("figcaption", {}, h("h3", {}, panel.title), legend), host);
       this.charts.append(figure);
-      return { plot: chart(this.page, this.view, panel, host, this.width, order === 0, order === places.length - 1), legend, panel };
+      const drawn: Drawn = { plot: null, forget: () => {}, legend, place };
+      drawn.forget = onSight(host, () => {
+        drawn.plot = chart(this.page, this.view, this.page.panels[place]!, host, this.width, first, last);
+      });
+      return drawn;
     });
     this.tell();
   }
@@ -92,13 +131,14 @@ export class Timeline {
 
   private restretch(): void {
     const { from, to } = this.view.stretch;
-    this.plots.forEach(({ plot }) => plot.setScale("x", { min: this.view.x(from), max: this.view.x(to) }));
+    this.plots.forEach(({ plot }) => plot?.setScale("x", { min: this.view.x(from), max: this.view.x(to) }));
     this.tell();
   }
 
   /** Values of each curve at the pointer, else the most of what is seen. */
   private tell(): void {
-    for (const { legend, panel } of this.plots) {
+    for (const { legend, place } of this.plots) {
+      const panel = this.page.panels[place]!;
       const near = new Set(drawn(this.page, panel));
       const item = (curve: Panel["curves"][number]) => {
         const { colour, dash } = look(panel, curve);
@@ -114,3 +154,5 @@ export class Timeline {
     }
   }
 }
+
+const nameOf = (panel: Panel) => `${panel.group}: ${panel.title}`;

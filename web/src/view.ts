@@ -12,8 +12,8 @@ export interface Stretch {
 const LEAST_PIECES = 3;
 
 export class View {
-  readonly axis: Axis;
-  readonly whole: Stretch;
+  axis: Axis;
+  whole: Stretch;
   stretch: Stretch;
   /** The piece under the pointer. */
   cursor: number | null = null;
@@ -44,6 +44,20 @@ export class View {
     const start = Math.min(Math.max(from + (to - from - length) / 2, 0), room - length);
     if (start === this.stretch.from && start + length === this.stretch.to) return;
     this.stretch = { from: start, to: start + length };
+    this.onStretch.forEach((act) => act());
+  }
+
+  /** Time has gone on: the axis is another. What was looked at stays so, unless it was everything or the newest. */
+  renew(axis: Axis): void {
+    const [whole, newest] = [this.isWhole(), this.stretch.to >= this.whole.to];
+    const moved = ((axis.from_unix_ms ?? 0) - (this.axis.from_unix_ms ?? 0)) / 1e3;
+    this.axis = axis;
+    this.whole = { from: 0, to: axis.count * axis.step_s };
+    const length = Math.min(this.stretch.to - this.stretch.from, this.whole.to);
+    const wanted = newest ? this.whole.to - length : this.stretch.from - moved;
+    const from = Math.min(Math.max(wanted, 0), this.whole.to - length);
+    this.stretch = whole ? this.whole : { from, to: from + length };
+    if (this.cursor !== null) this.cursor = Math.min(this.cursor, axis.count - 1);
     this.onStretch.forEach((act) => act());
   }
 

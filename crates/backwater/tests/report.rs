@@ -141,6 +141,24 @@ fn json_is_the_same_document() {
 }
 
 #[test]
+fn a_files_ending_chooses_what_is_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let (recorded, file) = (dir.path().join("rec"), dir.path().join("report.md"));
+    recording(&recorded);
+    let recorded = recorded.to_str().unwrap();
+    assert!(report(&[recorded, "-o", file.to_str().unwrap()]).status.success());
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("# Backwater: ") && text.contains("| host.dirty@7:0 |"), "{text}");
+    assert!(text.contains("256 MiB"), "its limit: {text}");
+    let output = report(&[recorded, "-o", "-", "--format", "md"]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), text, "the same on stdout, and nothing else");
+    let json = dir.path().join("report.json");
+    assert!(report(&[recorded, "-o", json.to_str().unwrap()]).status.success());
+    let value: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(value["format"], "backwater-page");
+}
+
+#[test]
 fn what_is_no_recording_is_said_so() {
     let dir = tempfile::tempdir().unwrap();
     let nothing = dir.path().to_str().unwrap();

@@ -135,6 +135,22 @@ impl Source {
         self.evaluate(window, f64::INFINITY, &one)
     }
 
+    /// The value of a label in the first series that it reads: whose queue it is.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        match self {
+            Source::Sum(terms) => {
+                let mut labels = terms.iter().flat_map(|(_, labels, _)| labels);
+                labels.find(|(label, _)| *label == name).map(|(_, value)| value.as_str())
+            }
+            Source::FirstOf(list) | Source::Least(list) | Source::Most(list) => {
+                list.iter().find_map(|source| source.label(name))
+            }
+            Source::Fresh(source, _) => source.label(name),
+            Source::Share(parts) => parts.iter().find_map(|source| source.label(name)),
+            Source::Unknown | Source::Fixed(_) => None,
+        }
+    }
+
     fn evaluate(&self, window: &Window, within_s: f64, one: &dyn Fn(Track<'_>, f64) -> Option<f64>) -> Option<f64> {
         let each = |source: &Source| source.evaluate(window, within_s, one);
         match self {
@@ -194,6 +210,11 @@ impl QueueSpec {
             hard_limit: Source::Unknown,
             waiters: Source::Unknown,
         }
+    }
+
+    /// The value of a label of what stands in it or arrives: `target` is the server whose it is.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.level.label(name).or_else(|| self.inflow.label(name))
     }
 
     /// The queue's state at `at`: gauges from readings at most `over_s` old, rates as means over `over_s` seconds.

@@ -24,7 +24,8 @@ pub(crate) fn path(targets: &[String]) -> Option<&Path> {
     Some(Path::new(one)).filter(|path| Flight::is_at(path))
 }
 
-fn open(path: &Path, stretch: &Stretch) -> anyhow::Result<(Flight, Moment, Moment)> {
+/// It, and the stretch of it that is meant.
+pub(crate) fn open(path: &Path, stretch: &Stretch) -> anyhow::Result<(Flight, Moment, Moment)> {
     let flight = Flight::open(path)?;
     let span = flight.span().with_context(|| format!("no samples in {}", path.display()))?;
     let (from, to) = stretch.moments(flight.meta(), span)?;

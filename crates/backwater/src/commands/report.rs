@@ -1,16 +1,20 @@
-//! `backwater report`: a recording as one page that opens from disk.
+//! `backwater report`: a recording as one page that opens from disk, or the same as Markdown or JSON.
 
-use super::source;
+use super::flight;
+use super::lab::Bar;
 use crate::args::Stretch;
 use crate::{terminal, when};
 use anyhow::{Context, bail};
-use backwater_diagnose::{Options, diagnose};
-use backwater_model::{Finding, Outcome, Window};
+use backwater_diagnose::Options;
+use backwater_lab::progress::Progress;
+use backwater_model::Outcome;
+use backwater_probe::mongodb::Flight;
 use backwater_record::Recording;
 use backwater_report::html;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
 
 /// A recording as one HTML page that needs no network: the path, curves, sessions, findings, lab results
 #[derive(Args)]
@@ -19,18 +23,21 @@ Examples:
   backwater report rec -o report.html                       the whole recording
   backwater report rec --from 03:05 --to 03:15 -o a.html    what happened at 03:10?
   backwater report rec -o report.html --open                and show it in the browser
-  backwater report rec --format json -o report.json         what the page shows, as one document")]
+  backwater report rec -o report.md                         as Markdown, for a ticket
+  backwater report rec -o report.json                       what the page shows, as one document
+  backwater report rec -o - --format md | less              to stdout")]
 pub(crate) struct Arguments {
     /// The directory of a recording, or of a lab run
     dir: PathBuf,
-    /// The file to write; one that is there is replaced
+    /// The file to write, or - for stdout; one that is there is replaced. By its ending (.html, .md, .json) goes what is
+    /// written, unless --format tells
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     #[command(flatten)]
     stretch: Stretch,
     /// What to write
-    #[arg(long, value_enum, default_value_t = Format::Html)]
-    format: Format,
+    #[arg(long, value_enum)]
+    format: Option<Format>,
     /// Open it in the desktop's browser
     #[arg(long)]
     open: bool,
@@ -43,25 +50,35 @@ pub(crate) struct Arguments {
 enum Format {
     /// One page with everything in it
     Html,
+    /// Findings, queues, sessions and results as Markdown
+    Md,
     /// The document that the page shows
     Json,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    if arguments.output.is_dir() {
-        bail!("{} is a directory; give -o the name of a file in it", arguments.output.display());
+impl Format {
+    /// What a file's ending asks for.
+    fn of(path: &Path) -> Format {
+        match path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase).as_deref() {
+            Some("json") => Format::Json,
+            Some("md" | "markdown") => Format::Md,
+            _ => Format::Html,
+        }
     }
-    let window = source::recorded(&arguments.dir, &arguments.stretch)?;
-    let outcome = outcome(&arguments.dir)?;
-    let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
-    let findings = findings(&window, outcome.as_ref(), &options);
-    let warnings = Recording::open(&arguments.dir)?.warnings().to_vec();
-    let document = html::document(&window, &findings, outcome.as_ref(), &warnings);
-    let text = match arguments.format {
-        Format::Html => html::html(&document)?,
-        Format::Json => serde_json::to_string(&document)? + "\n",
-    };
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let path = &arguments.output;
+    if path.is_dir() {
+        bail!("{} is a directory; give -o the name of a file in it", path.display());
+    }
+    let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
+    let format = arguments.format.unwrap_or_else(|| Format::of(path));
+    let text = text(&arguments.dir, &arguments.stretch, &options, format)?;
+    if path.as_os_str() == "-" {
+        terminal::print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     terminal::print(&format!("The report lies in {}", path.display()))?;
     if arguments.open {
@@ -70,16 +87,40 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A lab run was diagnosed arm by arm as it ran, which tells more than its arms together could: those findings that lie
-/// within the window.
-fn findings(window: &Window, outcome: Option<&Outcome>, options: &Options) -> Vec<Finding> {
-    match outcome {
-        Some(run) => {
-            let within = |finding: &&Finding| finding.from <= window.to && finding.to >= window.from;
-            run.findings.iter().filter(within).cloned().collect()
+/// A recording, or a part of it, in one of the formats.
+fn text(dir: &Path, stretch: &Stretch, options: &Options, format: Format) -> anyhow::Result<String> {
+    let document = document(dir, stretch, options)?;
+    Ok(match format {
+        Format::Html => html::html(&document)?,
+        Format::Md => html::markdown(&document),
+        Format::Json => serde_json::to_string(&document)? + "\n",
+    })
+}
+
+/// What the page shows, read half an hour at a time where it is long.
+fn document(dir: &Path, stretch: &Stretch, options: &Options) -> anyhow::Result<html::Document> {
+    let (bar, outcome) = (Bar::default(), outcome(dir)?);
+    let told = |done: usize, all: usize| {
+        if done == 1 && all > 1 {
+            bar.begin("reading", all as u64);
         }
-        None => diagnose(window, options),
+        bar.at(done as u64);
+        if done == all {
+            bar.end();
+        }
+    };
+    if Flight::is_at(dir) {
+        let (flight, from, to) = flight::open(dir, stretch)?;
+        let (meta, beside) = (Arc::new(flight.meta().clone()), (outcome.as_ref(), &[][..]));
+        return html::document_of((from, to), &meta, beside, options, |from, to| Ok(flight.window(from, to)?), told);
     }
+    let recording = Recording::open(dir)?;
+    recording.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    let span = recording.span().with_context(|| format!("the recording {} holds no readings yet", dir.display()))?;
+    let span = stretch.moments(recording.meta(), span)?;
+    let meta = Arc::new(recording.meta().clone());
+    let read = |from, to| Ok(recording.window(Some(from), Some(to))?);
+    html::document_of(span, &meta, (outcome.as_ref(), recording.warnings()), options, read, told)
 }
 
 /// What a lab run came to; none for a recording of something else.

@@ -1,7 +1,7 @@
 //! The page's shared time axis: pieces of equal length, and values gathered into them by their least and their most, so that
 //! a peak of one reading is still a peak on a chart of a day.
 
-use backwater_model::{Moment, Window};
+use backwater_model::{Meta, Moment, Window};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
@@ -25,13 +25,31 @@ pub struct Axis {
 
 impl Axis {
     /// The axis of a window.
+    #[cfg(test)]
     pub(super) fn of(window: &Window) -> Axis {
-        let seconds = window.seconds().max(1.0);
+        Axis::between(window.from, window.to, &window.meta)
+    }
+
+    /// The axis of a stretch.
+    pub(super) fn between(from: Moment, to: Moment, meta: &Meta) -> Axis {
+        let seconds = to.seconds_since(from).max(1.0);
         let fits = |step: &&f64| seconds / **step <= MOST_PIECES as f64;
         let step_s = STEPS_S.iter().find(fits).copied();
         let step_s = step_s.unwrap_or_else(|| (seconds / MOST_PIECES as f64 / 3_600.0).ceil() * 3_600.0);
-        let from_unix_ms = window.meta.unix_us(window.from).map(|us| us as f64 / 1e3);
-        Axis { from_unix_ms, step_s, count: (seconds / step_s).ceil() as usize, from: window.from }
+        let from_unix_ms = meta.unix_us(from).map(|us| us as f64 / 1e3);
+        Axis { from_unix_ms, step_s, count: (seconds / step_s).ceil() as usize, from }
+    }
+
+    /// The moment at which the axis begins.
+    pub(super) fn begin(&self) -> Moment {
+        self.from
+    }
+
+    /// The pieces of which a window may hold something.
+    pub(super) fn within(&self, window: &Window) -> std::ops::Range<usize> {
+        let last = self.count.saturating_sub(1);
+        let piece = |at: Moment| ((self.seconds(at) / self.step_s).max(0.0) as usize).min(last);
+        if self.count == 0 { 0..0 } else { piece(window.from)..piece(window.to) + 1 }
     }
 
     /// Seconds from the axis' begin to a moment.
@@ -88,6 +106,16 @@ impl Lane {
         }
     }
 
+    /// Takes in what another lane of the same axis knows.
+    pub(super) fn absorb(&mut self, other: &Lane) {
+        for (piece, both) in other.pieces.iter().enumerate() {
+            if let Some((least, most)) = both {
+                self.add(piece, *least);
+                self.add(piece, *most);
+            }
+        }
+    }
+
     /// Lower values lifted to this one.
     pub(super) fn at_least(self, floor: f64) -> Lane {
         let lift = |(least, most): (f64, f64)| (least.max(floor), most.max(floor));
@@ -104,9 +132,22 @@ impl Lane {
         self.pieces.get(piece).copied().flatten().is_none()
     }
 
+    /// The least and the most of each piece, or nothing where nothing was read.
+    pub fn pieces(&self) -> &[Option<(f64, f64)>] {
+        &self.pieces
+    }
+
     /// The largest value.
     pub(super) fn max(&self) -> Option<f64> {
         self.pieces.iter().flatten().map(|(_, most)| *most).reduce(f64::max)
+    }
+
+    /// The mean over the pieces of which something is known, the middle of each counting.
+    pub(super) fn mean(&self) -> Option<f64> {
+        let known = self.pieces.iter().flatten();
+        let (count, sum) =
+            known.fold((0_usize, 0.0), |(count, sum), (least, most)| (count + 1, sum + (least + most) / 2.0));
+        (count > 0).then(|| sum / count as f64)
     }
 
     /// The least and the most of one piece.
@@ -173,7 +214,6 @@ impl Serialize for Short {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use backwater_model::Meta;
     use proptest::prelude::*;
     use std::sync::Arc;
 

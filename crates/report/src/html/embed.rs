@@ -1,4 +1,4 @@
-//! One HTML file: the built page of `web/dist`, and the document as data beside it.
+//! One HTML file: the built page of `web/dist`, and the document as data beside it; or, for a live page, where to ask for it.
 //!
 //! What a recording holds cannot run. The document stands in a block that no browser executes, with every `<` spelled so that
 //! nothing in it ends that block; the policy lets run only the two texts whose hashes it names; and the page puts
@@ -7,6 +7,7 @@
 use super::document::Document;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 const SCRIPT: &str = include_str!("../../../../web/dist/page.js");
@@ -19,15 +20,59 @@ const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'
 ///
 /// Errors: the document cannot be written as JSON.
 pub fn html(document: &Document) -> serde_json::Result<String> {
-    let policy = format!(
-        "default-src 'none'; script-src '{}'; style-src '{}'; img-src data:; base-uri 'none'; form-action 'none'; \
-         require-trusted-types-for 'script'; trusted-types 'none'",
+    let data = inert(&serde_json::to_string(document)?);
+    Ok(file(&document.about.title, &policy("'none'"), "document", &data))
+}
+
+/// Where a live page finds what it shows, as paths of its own server.
+#[derive(Clone, Debug, Serialize)]
+pub struct LivePage {
+    /// The document.
+    pub document: String,
+    /// A stream of server-sent events: `newer` whenever there is a newer document, `still` when there will be none.
+    pub events: String,
+    /// What else can be looked at.
+    pub sources: Vec<LiveSource>,
+}
+
+/// One thing that a server lets people look at.
+#[derive(Clone, Debug, Serialize)]
+pub struct LiveSource {
+    /// What people call it.
+    pub name: String,
+    /// Path of its page.
+    pub href: String,
+    /// `live` or `recording`.
+    pub kind: &'static str,
+    /// Whether it is this page.
+    pub here: bool,
+}
+
+/// The page without a document, which asks the server that it came from for one, and follows it.
+///
+/// Errors: what it is told cannot be written as JSON.
+pub fn live_html(title: &str, live: &LivePage) -> serde_json::Result<String> {
+    let data = inert(&serde_json::to_string(live)?);
+    Ok(file(title, &live_policy(), "live", &data))
+}
+
+/// The policy of a live page: as that of a report, but it may ask its own server.
+pub fn live_policy() -> String {
+    policy("'self'")
+}
+
+fn policy(connect: &str) -> String {
+    format!(
+        "default-src 'none'; script-src '{}'; style-src '{}'; img-src data:; connect-src {connect}; base-uri 'none'; \
+         form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
         hash(SCRIPT),
         hash(STYLE)
-    );
-    let data = inert(&serde_json::to_string(document)?);
-    let title = text(&document.about.title);
-    Ok(format!(
+    )
+}
+
+fn file(title: &str, policy: &str, id: &str, data: &str) -> String {
+    let title = text(title);
+    format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
@@ -35,9 +80,9 @@ pub fn html(document: &Document) -> serde_json::Result<String> {
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <title>Backwater: {title}</title>\n<link rel=\"icon\" href=\"{ICON}\">\n<style>{STYLE}</style>\n</head>\n<body>\n\
          <noscript>This page needs JavaScript; `backwater diagnose` prints the same findings as text.</noscript>\n\
-         <main id=\"page\"></main>\n<script type=\"application/json\" id=\"document\">{data}</script>\n\
+         <main id=\"page\"></main>\n<script type=\"application/json\" id=\"{id}\">{data}</script>\n\
          <script>{SCRIPT}</script>\n</body>\n</html>\n"
-    ))
+    )
 }
 
 /// A text as a policy names it.
@@ -111,11 +156,20 @@ mod tests {
     }
 
     #[test]
+    fn only_a_live_page_may_ask_and_only_its_own_server() {
+        assert!(page().contains("connect-src 'none'"));
+        let live = LivePage { document: "/view/0/document".to_owned(), events: HOSTILE.to_owned(), sources: vec![] };
+        let live = live_html(HOSTILE, &live).unwrap();
+        assert!(live.contains("connect-src 'self'") && !live.contains("id=\"document\""));
+        assert_eq!(live.matches("<script").count(), 2);
+    }
+
+    #[test]
     fn the_built_page_can_stand_inside_a_file() {
         assert!(!SCRIPT.contains("</script") && !SCRIPT.contains("<!--") && !STYLE.contains("</style"));
-        // Nothing of it names another place to load from.
-        assert!(
-            !STYLE.replace("url(#", "").contains("url(") && !SCRIPT.contains("import(") && !SCRIPT.contains("fetch(")
-        );
+        // Nothing of it names another place to load from: the one address in it is the name of SVG's elements.
+        assert!(!STYLE.replace("url(#", "").contains("url(") && !SCRIPT.contains("import("));
+        let named = SCRIPT.replace("http://www.w3.org/2000/svg", "");
+        assert!(!named.contains("http://") && !named.contains("https://") && !named.contains("ws://"));
     }
 }

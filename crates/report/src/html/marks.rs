@@ -2,45 +2,49 @@
 
 use super::axis::Axis;
 use super::document::{Mark, Phase};
-use backwater_model::{Event, EventKind, Unseen, Window};
+use backwater_model::{Event, EventKind, Moment, Unseen, Window};
 
 /// The most marks: more cannot be told apart on a chart.
 const MOST_MARKS: usize = 2_000;
 /// Characters of a message.
 const LONGEST: usize = 400;
 
-/// Events in order of time, and how many were left out. What is rare is kept rather than what is frequent.
-pub(super) fn marks(window: &Window, axis: &Axis) -> (Vec<Mark>, usize) {
-    let rank = |event: &&Event| match event.kind {
+/// Of so many events, those that fit, in order of time, and how many were left out. What is rare is kept rather than what is
+/// frequent.
+pub(super) fn fitting(mut marks: Vec<Mark>) -> (Vec<Mark>, usize) {
+    let rank = |mark: &Mark| match mark.kind {
         EventKind::Restart | EventKind::Setting | EventKind::Gap | EventKind::Mark => 0,
         EventKind::Decision | EventKind::Recorder => 1,
         EventKind::Log => 2,
         EventKind::Absent => 3,
     };
-    // What is absent is no moment: it is listed apart.
-    let mut events: Vec<&Event> = window.events().iter().filter(|event| event.kind != EventKind::Absent).collect();
-    events.sort_by_key(rank);
-    let left_out = events.len().saturating_sub(MOST_MARKS);
-    events.truncate(MOST_MARKS);
-    events.sort_by_key(|event| event.at);
+    marks.sort_by_key(rank);
+    let left_out = marks.len().saturating_sub(MOST_MARKS);
+    marks.truncate(MOST_MARKS);
+    marks.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+    (marks, left_out)
+}
+
+/// Events from `since` on. What is absent is no moment: it is listed apart.
+pub(super) fn marks(window: &Window, axis: &Axis, since: Moment) -> Vec<Mark> {
+    let is_mark = |event: &&Event| event.kind != EventKind::Absent && event.at >= since;
     let mark = |event: &Event| Mark {
         at_s: axis.seconds(event.at),
         kind: event.kind,
         source: event.source.clone(),
         message: event.message.chars().take(LONGEST).collect(),
     };
-    (events.into_iter().map(mark).collect(), left_out)
+    window.events().iter().filter(is_mark).map(mark).collect()
 }
 
-/// From each mark of an arm to the next.
-pub(super) fn phases(window: &Window, axis: &Axis) -> Vec<Phase> {
-    let marks: Vec<&Event> = window.events_of(EventKind::Mark).collect();
-    let phase = |(place, event): (usize, &&Event)| {
+/// From each mark of an arm to the next, the last one to the end.
+pub(super) fn phases(marks: &[Event], end: Moment, axis: &Axis) -> Vec<Phase> {
+    let phase = |(place, event): (usize, &Event)| {
         let (arm, phase) = event.fields.get("arm").zip(event.fields.get("phase"))?;
         if phase == "end" {
             return None;
         }
-        let to = marks.get(place + 1).map_or(window.to, |next| next.at);
+        let to = marks.get(place + 1).map_or(end, |next| next.at);
         let (from_s, to_s) = (axis.seconds(event.at), axis.seconds(to));
         Some(Phase { arm: arm.clone(), phase: phase.clone(), from_s, to_s })
     };

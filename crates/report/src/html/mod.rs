@@ -1,14 +1,16 @@
 //! The page: one JSON document with everything it shows, and one HTML file with that document and the built page inside.
 //!
-//! [`document`] is a pure function of a window, its findings and a lab run's outcome; [`html`] puts it into a file that
+//! [`document`] is a pure function of a window (and [`document_of`] of a recording of any length), its findings and a lab run's outcome; [`html`] puts it into a file that
 //! opens from disk, asks no network, and runs nothing but its own script, whatever names and queries the recording holds.
 
 mod axis;
 mod document;
 mod embed;
 mod lab;
+mod markdown;
 mod marks;
 mod panels;
+mod parts;
 mod path;
 mod sessions;
 mod shelf;
@@ -17,7 +19,9 @@ mod words;
 
 pub use axis::{Axis, Lane};
 pub use document::*;
-pub use embed::html;
+pub use embed::{LivePage, LiveSource, html, live_html, live_policy};
+pub use markdown::markdown;
+pub use parts::{Parts, Stretch, document_of};
 
 use crate::findings::watched;
 use backwater_diagnose::rule;
@@ -30,13 +34,33 @@ const MOST_SHOWN_QUEUES: usize = 4;
 
 /// Everything a page shows of a window: these findings, this lab run, and what was lost of the recording.
 pub fn document(window: &Window, findings: &[Finding], outcome: Option<&Outcome>, warnings: &[String]) -> Document {
-    let mut shelf = Shelf::new(window);
-    let axis = shelf.axis;
-    panels::load(&mut shelf);
-    let path = path::path(&mut shelf);
-    panels::resources(&mut shelf);
-    show_first(&mut shelf, &path, findings);
-    let (events, events_left_out) = marks::marks(window, &axis);
+    let mut parts = Parts::of(window.from, window.to, &window.meta);
+    parts.add(window, window.from);
+    parts.document(findings, outcome, warnings)
+}
+
+/// A part of a document: what one window tells of the axis.
+struct Part {
+    series: Vec<Series>,
+    panels: Vec<Panel>,
+    path: WaterPath,
+}
+
+impl Part {
+    fn of(window: &Window, axis: Axis) -> Part {
+        let mut shelf = Shelf::new(window, axis);
+        panels::load(&mut shelf);
+        let path = path::path(&mut shelf);
+        panels::resources(&mut shelf);
+        Part { series: shelf.series, panels: shelf.panels, path }
+    }
+}
+
+/// The document of everything that was taken in.
+fn whole(parts: Parts, findings: &[Finding], outcome: Option<&Outcome>, warnings: &[String]) -> Document {
+    let Parts { axis, to, meta, part: Part { series, mut panels, path }, marks, phases, unseen, sessions, .. } = parts;
+    show_first(&series, &mut panels, &path, findings, &meta);
+    let (events, events_left_out) = marks::fitting(marks);
     let mut worst_first: Vec<&Finding> = findings.iter().collect();
     worst_first.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let view = |finding: &&Finding| FindingView {
@@ -51,32 +75,33 @@ pub fn document(window: &Window, findings: &[Finding], outcome: Option<&Outcome>
     Document {
         format: "backwater-page",
         version: VERSION,
-        about: about(window, outcome, warnings),
+        about: about(&meta, to.seconds_since(axis.begin()), outcome, warnings),
         axis,
-        series: shelf.series,
-        panels: shelf.panels,
+        series,
+        panels,
         path,
         events,
         events_left_out,
-        phases: marks::phases(window, &axis),
+        phases: marks::phases(&phases, to, &axis),
         findings: worst_first.iter().map(view).collect(),
         rules: findings.iter().filter_map(known).collect::<BTreeMap<_, _>>(),
-        unseen: marks::unseen(window),
-        sessions: sessions::sessions(window, &axis),
+        unseen,
+        sessions: sessions.map(sessions::finished),
         lab: outcome.map(lab::lab),
     }
 }
 
 /// Marks the charts that are drawn unasked: the load's, then those of queues that findings name, the binding ones first;
 /// without findings, those that came closest to their limit.
-fn show_first(shelf: &mut Shelf<'_>, path: &WaterPath, findings: &[Finding]) {
+fn show_first(series: &[Series], panels: &mut [Panel], path: &WaterPath, findings: &[Finding], meta: &Meta) {
+    let most = |place: Option<usize>| series.get(place?)?.lane.max();
     let named = findings.iter().map(|finding| &finding.queue).chain(findings.iter().flat_map(|f| &f.victims));
     let mut queues: Vec<&QueueView> = Vec::new();
     for name in named {
         queues.extend(path.queues.iter().find(|queue| queue.name == *name));
     }
     if queues.is_empty() {
-        let fill = |queue: &QueueView| Some(shelf.most(queue.level)? / shelf.most(queue.hard_limit)?);
+        let fill = |queue: &QueueView| Some(most(queue.level)? / most(queue.hard_limit)?);
         let mut by_fill: Vec<(f64, &QueueView)> =
             path.queues.iter().filter_map(|queue| Some((fill(queue)?, queue))).collect();
         by_fill.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -89,25 +114,24 @@ fn show_first(shelf: &mut Shelf<'_>, path: &WaterPath, findings: &[Finding]) {
         }
     }
     let devices = path.queues.iter().filter_map(|queue| queue.name.strip_prefix("host.disk@"));
-    let operations: Vec<String> =
-        devices.map(|dev| format!("Operations of {}", path::device(&shelf.window.meta, dev))).collect();
-    for (place, panel) in shelf.panels.iter_mut().enumerate() {
+    let operations: Vec<String> = devices.map(|dev| format!("Operations of {}", path::device(meta, dev))).collect();
+    for (place, panel) in panels.iter_mut().enumerate() {
         let of_load = panel.group == "Load" && (panel.title == "Throughput" || panel.title.starts_with("Latency"));
         panel.shown = of_load || shown.contains(&place) || operations.contains(&panel.title);
     }
 }
 
-fn about(window: &Window, outcome: Option<&Outcome>, warnings: &[String]) -> About {
+fn about(meta: &Meta, seconds: f64, outcome: Option<&Outcome>, warnings: &[String]) -> About {
     let title = match outcome {
         Some(outcome) => format!("Experiment {}", outcome.scenario),
-        None => watched(&window.meta),
+        None => watched(meta),
     };
     About {
         title,
-        written_by: window.meta.written_by.clone(),
+        written_by: meta.written_by.clone(),
         made_by: env!("CARGO_PKG_VERSION"),
-        seconds: window.seconds(),
-        facts: facts(&window.meta),
+        seconds,
+        facts: facts(meta),
         warnings: warnings.to_vec(),
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn path(shelf: &mut Shelf<'_>) -> WaterPath {
     let mut found: Vec<(RowKey, QueueView)> = Vec::new();
     for spec in &specs {
         let Some(words) = words::of(&spec.name) else { continue };
-        let target = label(&[&spec.level, &spec.inflow], "target");
+        let target = spec.label("target").map(str::to_owned);
         if let Some(view) = queue(shelf, spec, words, target.clone()) {
             found.push((row(&window.meta, &spec.name, target.as_deref()), view));
         }
@@ -36,22 +36,6 @@ pub(super) fn path(shelf: &mut Shelf<'_>) -> WaterPath {
         queues: views,
         stages: stages(window),
     }
-}
-
-/// The value of a label in the first series that any of these sources reads.
-fn label(sources: &[&Source], name: &str) -> Option<String> {
-    sources.iter().find_map(|source| match source {
-        Source::Sum(terms) => {
-            let mut labels = terms.iter().flat_map(|(_, labels, _)| labels);
-            labels.find(|(label, _)| *label == name).map(|(_, value)| value.clone())
-        }
-        Source::FirstOf(list) | Source::Least(list) | Source::Most(list) => {
-            list.iter().find_map(|source| label(&[source], name))
-        }
-        Source::Fresh(source, _) => label(&[source], name),
-        Source::Share(parts) => parts.iter().find_map(|source| label(&[source], name)),
-        Source::Unknown | Source::Fixed(_) => None,
-    })
 }
 
 fn row(meta: &Meta, name: &str, target: Option<&str>) -> RowKey {

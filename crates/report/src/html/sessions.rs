@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 
 /// The most slots; lists that follow a brush need no more.
 const MOST_SLOTS: usize = 720;
-/// The most groups of a list, beside the one of all others, and characters of a name.
+/// The most groups of a list, beside the one of all others; of a part of a long recording more, since what is rare in one part
+/// may be frequent in all; and characters of a name.
 const MOST_GROUPS: usize = 15;
+const MOST_OF_PART: usize = 60;
 const LONGEST_NAME: usize = 300;
 /// The group of what does not fit.
 const OTHERS: &str = "others";
@@ -29,20 +31,23 @@ struct Looked<'a> {
     samples: Vec<Vec<&'a Sample>>,
 }
 
-/// Sessions over the axis; none where nobody looked.
-pub(super) fn sessions(window: &Window, axis: &Axis) -> Option<Sessions> {
-    let pieces = axis.count.div_ceil(MOST_SLOTS).max(1);
+/// Pieces of the axis in a slot.
+pub(super) fn pieces_in_slot(axis: &Axis) -> usize {
+    axis.count.div_ceil(MOST_SLOTS).max(1)
+}
+
+/// Sessions over the axis, of what the window holds from `since` on; none where nobody looked. A part: see [`finished`].
+pub(super) fn sessions(window: &Window, axis: &Axis, since: Moment) -> Option<Sessions> {
+    let pieces = pieces_in_slot(axis);
     let slots = axis.count.div_ceil(pieces);
     let slot = |at: Moment| axis.piece(at).map(|piece| piece / pieces);
     let servers: Vec<Looked<'_>> =
-        window.meta.targets.iter().map(|target| looked(window, &target.name, slots, &slot)).collect();
+        window.meta.targets.iter().map(|target| looked(window, &target.name, since, slots, &slot)).collect();
     let looked: Vec<bool> = (0..slots).map(|slot| servers.iter().any(|server| server.looks[slot] > 0)).collect();
     if !looked.contains(&true) {
         return None;
     }
-    let mut classes = groups(&servers, slots, &[GroupBy::WaitClass]);
-    // Stable: the others stay the largest first.
-    classes.sort_by_key(|group| group.name != "on CPU");
+    let classes = groups(&servers, slots, &[GroupBy::WaitClass]);
     let list = |by: &&[GroupBy]| {
         let title = by.iter().map(|by| by.title()).collect::<Vec<_>>().join(" and ");
         Top { by: title, groups: groups(&servers, slots, by) }
@@ -51,12 +56,19 @@ pub(super) fn sessions(window: &Window, axis: &Axis) -> Option<Sessions> {
 }
 
 /// Looks are a server's answers; where those were not recorded, the moments at which somebody was seen.
-fn looked<'a>(window: &'a Window, target: &str, slots: usize, slot: &dyn Fn(Moment) -> Option<usize>) -> Looked<'a> {
+fn looked<'a>(
+    window: &'a Window,
+    target: &str,
+    since: Moment,
+    slots: usize,
+    slot: &dyn Fn(Moment) -> Option<usize>,
+) -> Looked<'a> {
     let mut looked = Looked { looks: vec![0; slots], samples: vec![Vec::new(); slots] };
-    let own: Vec<&Sample> = window.samples().iter().filter(|sample| *sample.target == *target).collect();
+    let is_own = |sample: &&Sample| *sample.target == *target && sample.at >= since;
+    let own: Vec<&Sample> = window.samples().iter().filter(is_own).collect();
     let answers = window.track(cat::PG_PROBE_RESPONSE.name, &[("target", target)]);
     let mut moments: Vec<Moment> = match answers {
-        Some(track) => track.points.iter().map(|point| point.at).collect(),
+        Some(track) => track.points.iter().map(|point| point.at).filter(|at| *at >= since).collect(),
         None => own.iter().map(|sample| sample.at).collect(),
     };
     moments.dedup();
@@ -82,20 +94,56 @@ fn groups(servers: &[Looked<'_>], slots: usize, by: &[GroupBy]) -> Vec<Group> {
             }
         }
     }
-    let mut list: Vec<(String, BTreeMap<usize, f64>)> = all.into_iter().collect();
-    let sum = |slots: &BTreeMap<usize, f64>| slots.values().sum::<f64>();
-    list.sort_by(|a, b| sum(&b.1).total_cmp(&sum(&a.1)));
-    let rest = list.split_off(list.len().min(MOST_GROUPS));
+    let group = |(name, slots): (String, BTreeMap<usize, f64>)| Group { name, slots: slots.into_iter().collect() };
+    largest(all.into_iter().map(group).collect(), MOST_OF_PART)
+}
+
+/// The largest groups first; those beyond so many together as the last one.
+fn largest(mut list: Vec<Group>, most: usize) -> Vec<Group> {
+    let sum = |group: &Group| group.slots.iter().map(|(_, value)| value).sum::<f64>();
     let mut others: BTreeMap<usize, f64> = BTreeMap::new();
-    for (slot, sessions) in rest.into_iter().flat_map(|(_, slots)| slots) {
-        *others.entry(slot).or_default() += sessions;
+    let mut add =
+        |group: Group| group.slots.into_iter().for_each(|(slot, value)| *others.entry(slot).or_default() += value);
+    while let Some(place) = list.iter().position(|group| group.name == OTHERS) {
+        add(list.remove(place));
     }
-    let others = (!others.is_empty()).then(|| (OTHERS.to_owned(), others));
-    let group = |(name, slots): (String, BTreeMap<usize, f64>)| Group {
-        name,
-        slots: slots.into_iter().map(|(slot, sessions)| (slot, (sessions * 1e3).round() / 1e3)).collect(),
+    list.sort_by(|a, b| sum(b).total_cmp(&sum(a)));
+    list.split_off(list.len().min(most)).into_iter().for_each(add);
+    let others = (!others.is_empty()).then(|| Group { name: OTHERS.to_owned(), slots: others.into_iter().collect() });
+    list.into_iter().chain(others).collect()
+}
+
+/// Takes in what was seen in a later part of the same axis.
+pub(super) fn absorb(known: &mut Sessions, part: Sessions) {
+    known.looked.iter_mut().zip(part.looked).for_each(|(known, new)| *known |= new);
+    let lists = std::iter::once((&mut known.classes, part.classes))
+        .chain(known.tops.iter_mut().zip(part.tops).map(|(known, new)| (&mut known.groups, new.groups)));
+    for (known, new) in lists {
+        for group in new {
+            match known.iter_mut().find(|one| one.name == group.name) {
+                Some(one) => one.slots.extend(group.slots),
+                None => known.push(group),
+            }
+        }
+    }
+}
+
+/// Sessions as a page has them, once every part was taken in.
+pub(super) fn finished(mut sessions: Sessions) -> Sessions {
+    let round = |groups: Vec<Group>| -> Vec<Group> {
+        let short = |group: Group| {
+            let mut slots: Vec<(usize, f64)> =
+                group.slots.into_iter().map(|(slot, value)| (slot, (value * 1e3).round() / 1e3)).collect();
+            slots.sort_by_key(|(slot, _)| *slot);
+            Group { slots, ..group }
+        };
+        largest(groups, MOST_GROUPS).into_iter().map(short).collect()
     };
-    list.into_iter().chain(others).map(group).collect()
+    sessions.classes = round(sessions.classes);
+    // Stable: the others stay the largest first.
+    sessions.classes.sort_by_key(|group| group.name != "on CPU");
+    sessions.tops.iter_mut().for_each(|top| top.groups = round(std::mem::take(&mut top.groups)));
+    sessions
 }
 
 fn shortened(name: &str) -> String {
@@ -138,7 +186,7 @@ mod tests {
         }
         list.push(sample(2.5, Some("WALSync"), "a"));
         let window = window(list);
-        let seen = sessions(&window, &Axis::of(&window)).unwrap();
+        let seen = finished(sessions(&window, &Axis::of(&window), window.from).unwrap());
         assert_eq!(seen.looked, [true, false, true, false]);
         let names: Vec<_> = seen.classes.iter().map(|group| group.name.as_str()).collect();
         assert_eq!(names, ["on CPU", "IO"]);
@@ -150,7 +198,7 @@ mod tests {
     fn what_does_not_fit_is_added_up() {
         let list: Vec<Sample> = (0..40).map(|user| sample(0.5, None, &format!("user{user:02}"))).collect();
         let window = window(list);
-        let seen = sessions(&window, &Axis::of(&window)).unwrap();
+        let seen = finished(sessions(&window, &Axis::of(&window), window.from).unwrap());
         let users = &seen.tops[3].groups;
         assert_eq!((users.len(), users[MOST_GROUPS].name.as_str()), (MOST_GROUPS + 1, OTHERS));
         assert_eq!(users[MOST_GROUPS].slots, [(0, 25.0)]);
@@ -158,6 +206,6 @@ mod tests {
 
     #[test]
     fn nobody_looked_is_no_empty_chart() {
-        assert!(sessions(&window(vec![]), &Axis::of(&window(vec![]))).is_none());
+        assert!(sessions(&window(vec![]), &Axis::of(&window(vec![])), Moment(0)).is_none());
     }
 }

@@ -13,8 +13,8 @@ pub(super) struct Shelf<'a> {
 }
 
 impl<'a> Shelf<'a> {
-    pub(super) fn new(window: &'a Window) -> Self {
-        Shelf { window, axis: Axis::of(window), series: Vec::new(), panels: Vec::new() }
+    pub(super) fn new(window: &'a Window, axis: Axis) -> Self {
+        Shelf { window, axis, series: Vec::new(), panels: Vec::new() }
     }
 
     /// Keeps a lane, if anything of it is known, and says where it stands.

@@ -64,7 +64,7 @@ pub(super) fn gauge(source: &Source, window: &Window, axis: &Axis) -> Lane {
             lane.add(piece, value);
         }
     }
-    for piece in 0..axis.count {
+    for piece in axis.within(window) {
         let end = axis.end(piece).min(window.to);
         if lane.is_hole(piece)
             && let Some(value) = source.value(window, end, hole)
