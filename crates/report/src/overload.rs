@@ -154,8 +154,8 @@ mod tests {
         ];
         let outcome = Outcome { scenario: "net-overload".to_owned(), arms, ..Outcome::default() };
         let text = overload(&outcome, &Style::plain(120));
-        assert!(text.contains("279 (55.2×)") && text.contains("12.0 (2.4×)"), "{text}");
-        assert!(text.contains("250 (50.0×)") && text.contains("6.0 (1.2×)"), "{text}");
+        assert!(text.contains("279 (55.2x)") && text.contains("12.0 (2.4x)"), "{text}");
+        assert!(text.contains("250 (50.0x)") && text.contains("6.0 (1.2x)"), "{text}");
         assert!(!text.contains("attach, fixed"), "{text}");
         assert!(text.contains("21.5 MB/s"), "{text}");
         assert_eq!(seen(&outcome.arms[2]).as_deref(), Some("6.00 ms, 1.2 × alone; background 21.5 MB/s"));
