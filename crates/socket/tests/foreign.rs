@@ -1,7 +1,7 @@
 //! Sockets of a real other process: found, read, paced, and told from others.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
-use backwater_socket::{SocketError, by_peer, by_pid, probe_duplicating};
+use backwater_socket::{Socket, SocketError, by_peer, by_pid, probe_duplicating};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
@@ -55,11 +55,24 @@ fn rate(client: &mut TcpStream, settle: Duration, span: Duration) -> f64 {
     read_for(span)
 }
 
+/// The server's socket: a connection stands before the server has taken it, and until then it is nobody's.
+fn accepted(peer: SocketAddr) -> Vec<Socket> {
+    let begun = Instant::now();
+    loop {
+        let found = by_peer(peer).unwrap();
+        if !found.is_empty() {
+            return found;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "the server never took the connection");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_running_process_is_paced_and_let_go() {
     let Some((server, mut client)) = flood("a_running_process_is_paced_and_let_go") else { return };
     let peer = client.local_addr().unwrap();
-    let found = by_peer(peer).unwrap();
+    let found = accepted(peer);
     let socket = &found[0];
     assert_eq!((found.len(), socket.pid, socket.peer), (1, server.0.id() as i32, peer));
     assert_eq!(by_pid(socket.pid).unwrap().tcp, found);
@@ -83,7 +96,7 @@ fn a_running_process_is_paced_and_let_go() {
 #[test]
 fn what_is_gone_or_another_is_not_touched() {
     let Some((server, client)) = flood("what_is_gone_or_another_is_not_touched") else { return };
-    let socket = by_peer(client.local_addr().unwrap()).unwrap().remove(0);
+    let socket = accepted(client.local_addr().unwrap()).remove(0);
     let mut other = socket.clone();
     other.cookie += 1;
     assert!(matches!(other.pace(Some(1)), Err(SocketError::Gone { .. })));
