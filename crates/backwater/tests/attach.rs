@@ -169,13 +169,17 @@ fn when_master_and_guardian_are_killed_the_next_run_puts_back() {
     let children = format!("/proc/{0}/task/{0}/children", master.0.id());
     let guardian: i32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
     let guardian = rustix::process::Pid::from_raw(guardian).unwrap();
-    // Stopped first, it cannot hear that its master ended.
-    rustix::process::kill_process(guardian, rustix::process::Signal::STOP).unwrap();
+    // The master is stopped first, so that it cannot start another guardian. Not the guardian: at its master's end the
+    // kernel would wake it (a stopped process of a group that has become an orphan), with a hangup that it obeys.
+    let master_pid = rustix::process::Pid::from_child(&master.0);
+    rustix::process::kill_process(master_pid, rustix::process::Signal::STOP).unwrap();
+    until("the master is stopped", || state_of(master_pid) == Some('T'));
+    rustix::process::kill_process(guardian, rustix::process::Signal::KILL).unwrap();
+    until("the guardian is gone", || matches!(state_of(guardian), None | Some('Z')));
     master.0.kill().unwrap();
     master.0.wait().unwrap();
-    rustix::process::kill_process(guardian, rustix::process::Signal::KILL).unwrap();
     let addr = client.local_addr().unwrap();
-    until("the guardian is gone", || rustix::process::test_kill_process(guardian).is_err() || is_dead(guardian));
+    let addr = client.local_addr().unwrap();
     assert_eq!(kernel_rate(addr), Some(1 << 20));
     let next = command(state.path(), &["--socket", &peer, "--rate", "2MB", "--for", "100ms"]).output().unwrap();
     let said = String::from_utf8_lossy(&next.stderr);
@@ -183,10 +187,10 @@ fn when_master_and_guardian_are_killed_the_next_run_puts_back() {
     assert_eq!(kernel_rate(addr), None);
 }
 
-/// Killed, and waiting for somebody to reap it.
-fn is_dead(pid: rustix::process::Pid) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    text.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z'))
+/// The letter that proc gives for what a process does; None when there is none.
+fn state_of(pid: rustix::process::Pid) -> Option<char> {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    text.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
 /// Python's own HTTP server with a large file, and a client that has asked for it.
