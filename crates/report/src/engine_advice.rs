@@ -1,10 +1,8 @@
 //! Advice for MongoDB and WiredTiger, for people: what was seen of the cache and its disk, and what to set, line by line.
 
 use crate::Style;
-use crate::findings::figures;
 use crate::page::Page;
 use crate::remedies;
-use crate::style::Tone;
 use backwater_diagnose::EngineAdvice;
 use backwater_model::Unit;
 
@@ -12,22 +10,13 @@ use backwater_model::Unit;
 pub fn engine_advice(list: &[EngineAdvice], style: &Style) -> String {
     let mut page = Page::new(style);
     for advice in list {
-        page.gap();
         let target = Unit::Seconds.show(advice.burst_target_s);
         let release = advice
             .version_num
             .map_or(String::new(), |number| format!(" ({}.{}.{})", number / 10_000, number / 100 % 100, number % 100));
         let server = &advice.server;
-        page.heading(&format!("{server}{release}, so that the disk takes what a checkpoint brings within {target}"), 0);
-        for note in &advice.notes {
-            page.paragraph(Tone::Plain, note, 2);
-        }
-        if !advice.observed.is_empty() {
-            page.gap();
-            page.heading("Seen", 2);
-            page.ready(&figures(&advice.observed, &style.indented(4)), 4);
-        }
-        remedies::list(&mut page, "What to set", &advice.remedies, style, 2);
+        let heading = format!("{server}{release}, so that the disk takes what a checkpoint brings within {target}");
+        remedies::section(&mut page, &heading, (&advice.notes, &advice.observed, &advice.remedies), style);
     }
     page.finish()
 }

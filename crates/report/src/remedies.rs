@@ -4,7 +4,27 @@ use crate::Style;
 use crate::findings::figures;
 use crate::page::Page;
 use crate::style::Tone;
-use backwater_model::{Activation, Remedy};
+use backwater_model::{Activation, Figure, Remedy};
+
+/// Advice about one server: under its heading what to keep in mind, what was seen, and what to set.
+pub(crate) fn section(
+    page: &mut Page<'_>,
+    heading: &str,
+    (notes, observed, remedies): (&[String], &[Figure], &[Remedy]),
+    style: &Style,
+) {
+    page.gap();
+    page.heading(heading, 0);
+    for note in notes {
+        page.paragraph(Tone::Plain, note, 2);
+    }
+    if !observed.is_empty() {
+        page.gap();
+        page.heading("Seen", 2);
+        page.ready(&figures(observed, &style.indented(4)), 4);
+    }
+    list(page, "What to set", remedies, style, 2);
+}
 
 /// Remedies, numbered, under a heading; nothing where there are none.
 pub(crate) fn list(page: &mut Page<'_>, heading: &str, remedies: &[Remedy], style: &Style, indent: usize) {

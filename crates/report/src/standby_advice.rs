@@ -1,10 +1,8 @@
 //! Advice for standbys, for people: what was seen, what to set so that one may be away for a while, and what to keep in mind.
 
 use crate::Style;
-use crate::findings::figures;
 use crate::page::Page;
 use crate::remedies;
-use crate::style::Tone;
 use backwater_diagnose::StandbyAdvice;
 use backwater_model::Unit;
 
@@ -12,19 +10,10 @@ use backwater_model::Unit;
 pub fn standby_advice(list: &[StandbyAdvice], style: &Style) -> String {
     let mut page = Page::new(style);
     for advice in list {
-        page.gap();
         let survive = Unit::Seconds.show(advice.survive_s);
         let (standby, primary) = (&advice.standby, &advice.primary);
-        page.heading(&format!("Standby {standby} of {primary}, so that it may be away for {survive}"), 0);
-        for note in &advice.notes {
-            page.paragraph(Tone::Plain, note, 2);
-        }
-        if !advice.observed.is_empty() {
-            page.gap();
-            page.heading("Seen", 2);
-            page.ready(&figures(&advice.observed, &style.indented(4)), 4);
-        }
-        remedies::list(&mut page, "What to set", &advice.remedies, style, 2);
+        let heading = format!("Standby {standby} of {primary}, so that it may be away for {survive}");
+        remedies::section(&mut page, &heading, (&advice.notes, &advice.observed, &advice.remedies), style);
     }
     page.finish()
 }
