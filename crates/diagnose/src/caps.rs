@@ -2,7 +2,7 @@
 //! held so is in no queue of the device: only rate against limit shows it.
 
 use crate::device::DeviceView;
-use crate::grid::Lane;
+use crate::grid::{Lane, episodes};
 use crate::scene::Scene;
 use backwater_model::{DeclaredVolume, Meta, Track, Window, catalogue as cat};
 use std::ops::Range;
@@ -60,6 +60,9 @@ const REACHED: (f64, f64) = (0.93, 1.1);
 const LUMPY: (f64, f64) = (0.7, 1.3);
 const LUMPY_S: usize = 8;
 
+/// Below this share of the limit, a second lies between two lumps.
+const QUIET: f64 = 0.1;
+
 /// A control group's operations pass in slices of a tenth of a second, whole ones in each: of 69 a second 60 pass (Linux
 /// `block/blk-throttle.c`, throtl_slice; seen on 6.18).
 const SLICES_PER_S: f64 = 10.0;
@@ -92,6 +95,31 @@ impl Cap {
         let (least, most) = (LUMPY.0 * self.passes(limit), LUMPY.1 * limit);
         let near = |rate: &Lane| rate.mean(range).is_some_and(|rate| (least..=most).contains(&rate));
         stands && (near(&self.group_rate) || (!self.own_rate_seen() && near(&self.rate)))
+    }
+
+    /// The same where one lump takes longer than the stretch, or one that no limit held reaches into it: a stretch from the end
+    /// of the lump at its start, or before it, to the end of the last, if what passed in that is what the limit allows. A
+    /// request larger than the limit passes whole, after as many seconds as it is limits large (Linux `block/blk-throttle.c`,
+    /// tg_within_bps_limit), so that exactly the limit passes from one lump's end to another's, however a stretch cuts them.
+    /// Whoever waits must do so all the while: that is the caller's to ask.
+    pub(crate) fn held_between_lumps(&self, range: &Range<usize>) -> Option<Range<usize>> {
+        let (limit, released) = (self.limit.median(range)?, self.released()?);
+        let lumps = episodes(&released.flags(|rate| rate >= QUIET * limit), 1, 0);
+        let before = lumps.iter().rev().find(|lump| lump.start <= range.start)?;
+        let last = lumps.iter().rev().find(|lump| lump.start < range.end)?;
+        let stretch = before.end..last.end;
+        let known = |lane: &Lane| lane.values(&stretch).len() == stretch.len();
+        let common = stretch.end.min(range.end).saturating_sub(stretch.start.max(range.start));
+        if stretch.len() < LUMPY_S || 2 * common < range.len() || !known(&self.limit) || !known(released) {
+            return None;
+        }
+        let (least, most) = (LUMPY.0 * self.passes(limit), LUMPY.1 * limit);
+        released.mean(&stretch).filter(|rate| (least..=most).contains(rate)).map(|_| stretch)
+    }
+
+    /// What came out of the throttle, a second: not what was handed in, which a group of v1 counts.
+    fn released(&self) -> Option<&Lane> {
+        if self.own_rate_seen() { self.bounds_writeback.then_some(&self.group_rate) } else { Some(&self.rate) }
     }
 
     /// What passes of a limit at the least where somebody always waits.
@@ -251,5 +279,58 @@ mod tests {
         assert_eq!(reached(CapUnit::Bytes, 69.0, 60.0), (false, true));
         let told = Cap { owner: CapOwner::Declared, ..cap(CapUnit::Operations, 69.0, 60.0) };
         assert!(!told.reached()[0]);
+    }
+
+    /// Lumps of so many limits' worth, each passing at its second, in 30 seconds.
+    fn lumps(passed: &[(usize, f64)]) -> Cap {
+        let mut rate = vec![Some(0.0); 30];
+        passed.iter().for_each(|(at, seconds)| rate[*at] = Some(seconds * 1e6));
+        let unknown = Lane(vec![None; 30]);
+        Cap { limit: Lane(vec![Some(1e6); 30]), rate: Lane(rate), group_rate: unknown, ..cap(CapUnit::Bytes, 1e6, 0.0) }
+    }
+
+    #[test]
+    fn a_lump_longer_than_the_stretch_is_judged_from_the_lump_before_it() {
+        // As recorded: a sync of 14 limits passed after 14 seconds, in a stretch of the last eight of them.
+        let cap = lumps(&[(6, 2.0), (20, 14.0)]);
+        assert!(!cap.held_over(&(13..21)));
+        assert_eq!(cap.held_between_lumps(&(13..21)), Some(7..21));
+        // The stretch goes on, and what is under way has not passed.
+        assert_eq!(cap.held_between_lumps(&(13..28)), Some(7..21));
+        // What was written before there was a limit reaches into the stretch.
+        let late = Cap {
+            limit: Lane((0..30).map(|at| (at >= 3).then_some(1e6)).collect()),
+            ..lumps(&[(2, 500.0), (3, 90.0), (16, 12.0)])
+        };
+        assert!(!late.held_over(&(3..20)));
+        assert_eq!(late.held_between_lumps(&(3..20)), Some(4..17));
+        // A trickle beside it is no lump.
+        assert_eq!(lumps(&[(6, 2.0), (12, 0.05), (20, 14.0)]).held_between_lumps(&(13..21)), Some(7..21));
+    }
+
+    #[test]
+    fn lumps_that_no_limit_made_are_not_held_by_it() {
+        let range = 13..21;
+        // More than the limit lets through, or far less, in the same time.
+        assert_eq!(lumps(&[(6, 2.0), (20, 20.0)]).held_between_lumps(&range), None);
+        assert_eq!(lumps(&[(6, 2.0), (20, 7.0)]).held_between_lumps(&range), None);
+        // Nothing is known of when the first began; nothing passed at all; a hole in between; the limit is new.
+        assert_eq!(lumps(&[(20, 14.0)]).held_between_lumps(&range), None);
+        assert_eq!(lumps(&[]).held_between_lumps(&range), None);
+        assert_eq!(lumps(&[(6, 2.0), (14, 8.0)]).held_between_lumps(&range), None, "it ends where the stretch begins");
+        let mut hole = lumps(&[(6, 2.0), (20, 14.0)]);
+        hole.rate.0[10] = None;
+        assert_eq!(hole.held_between_lumps(&range), None);
+        let mut new = lumps(&[(6, 2.0), (20, 14.0)]);
+        new.limit.0[..12].fill(None);
+        assert_eq!(new.held_between_lumps(&range), None);
+    }
+
+    #[test]
+    fn a_group_of_v1_counts_what_is_handed_in_which_tells_nothing_of_lumps() {
+        let lumpy = lumps(&[(6, 2.0), (20, 14.0)]);
+        let own = Cap { of_some: true, group_rate: lumpy.rate.clone(), ..lumpy };
+        assert_eq!(own.held_between_lumps(&(13..21)), Some(7..21));
+        assert_eq!(Cap { bounds_writeback: false, ..own }.held_between_lumps(&(13..21)), None);
     }
 }

@@ -127,7 +127,8 @@ fn reached<'a>(scene: &'a Scene<'_>, standby: &Standby) -> Vec<(&'a DeviceView, 
         let writes = caps::of(scene, device).into_iter().filter(|cap| cap.op != caps::Op::Read);
         let held = |cap: &Cap| {
             let seconds = cap.reached().iter().filter(|flag| **flag).count();
-            seconds >= SUSTAINED || stretches.iter().any(|range| cap.held_over(range))
+            seconds >= SUSTAINED
+                || stretches.iter().any(|range| cap.held_over(range) || cap.held_between_lumps(range).is_some())
         };
         list.extend(writes.filter(held).map(|cap| (device, cap)));
     }

@@ -28,7 +28,8 @@ const NOT_BUSY: f64 = 0.5;
 
 /// What the standby's device was held by.
 pub(super) enum Held<'a> {
-    Cap(Box<Cap>, &'a DeviceView),
+    /// A cap, and the stretch over which it was held to it: the lag's own, or from one lump to another.
+    Cap(Box<Cap>, &'a DeviceView, Range<usize>),
     Full(&'a DeviceView),
     Neither(&'a DeviceView),
     Unseen,
@@ -37,7 +38,7 @@ pub(super) enum Held<'a> {
 impl Held<'_> {
     fn cause(&self) -> &'static str {
         match self {
-            Held::Cap(cap, _) if cap.owner == CapOwner::Declared => "declared-cap",
+            Held::Cap(cap, ..) if cap.owner == CapOwner::Declared => "declared-cap",
             Held::Cap(..) => "cgroup-cap",
             Held::Full(_) => "saturated",
             Held::Neither(_) => "slow",
@@ -54,9 +55,10 @@ pub(super) fn find(scene: &Scene<'_>, all: &[Behind]) -> Vec<Finding> {
 fn in_stream(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     let standby = &behind.standby;
     let lag = behind.lags.stream.as_ref().or(behind.lags.sync.as_ref())?;
-    let writes = share(scene, standby, "walreceiver", &lag.range, |doing| *doing == Doing::WalWrite);
+    let waits = |range: &Range<usize>| share(scene, standby, "walreceiver", range, |doing| *doing == Doing::WalWrite);
+    let writes = waits(&lag.range);
     let bound = lag.binding.as_ref().map(|binding| binding.stage.starts_with("walreceiver@"));
-    let held = device(scene, standby, true, &lag.range, Op::Write);
+    let held = device(scene, standby, true, &lag.range, Op::Write, &|range| waits(range) >= Some(WRITES));
     // A window that is full because the way is long is the network's.
     let long_way = standby.tcp.window_bound(&lag.range) && writes.is_none_or(|share| share < 1.0 - WRITES);
     let stands = match (bound, writes) {
@@ -99,13 +101,14 @@ fn in_stream(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
 fn in_replay(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     let standby = &behind.standby;
     let lag = behind.lags.replay.as_ref()?;
-    let stores = share(scene, standby, "startup", &lag.range, |doing| matches!(doing, Doing::Data | Doing::WalRead))?;
-    if stores < STORES {
-        return None;
-    }
-    let read = device(scene, standby, false, &lag.range, Op::Read);
+    let waits = |range: &Range<usize>| {
+        share(scene, standby, "startup", range, |doing| matches!(doing, Doing::Data | Doing::WalRead))
+    };
+    let stores = waits(&lag.range).filter(|share| *share >= STORES)?;
+    let long = |range: &Range<usize>| waits(range) >= Some(STORES);
+    let read = device(scene, standby, false, &lag.range, Op::Read, &long);
     let held = if let Held::Neither(_) | Held::Unseen = read {
-        device(scene, standby, false, &lag.range, Op::Write)
+        device(scene, standby, false, &lag.range, Op::Write, &long)
     } else {
         read
     };
@@ -135,21 +138,30 @@ fn share(
     activity(scene.window, &scene.grid, &peer.target, what, None, range).share(test)
 }
 
-/// What held the standby's device over a stretch.
-fn device<'a>(scene: &'a Scene<'_>, standby: &Standby, wal: bool, range: &Range<usize>, op: Op) -> Held<'a> {
+/// What held the standby's device over a stretch; `waits` says whether its process waited for storage most of another one.
+fn device<'a>(
+    scene: &'a Scene<'_>,
+    standby: &Standby,
+    wal: bool,
+    range: &Range<usize>,
+    op: Op,
+    waits: &dyn Fn(&Range<usize>) -> bool,
+) -> Held<'a> {
     let peer = standby.peer.as_ref();
     let dev = peer.and_then(|peer| if wal { peer.wal_device.as_ref() } else { peer.data_device.as_ref() });
     let Some(device) = dev.and_then(|dev| scene.devices.iter().find(|device| device.dev == *dev)) else {
         return Held::Unseen;
     };
-    let idle = device.busy.mean(range).is_some_and(|busy| busy <= NOT_BUSY);
+    let idle = |range: &Range<usize>| device.busy.mean(range).is_some_and(|busy| busy <= NOT_BUSY);
+    let over = |cap: &Cap| {
+        let whole = mostly(&cap.reached(), range) || (cap.held_over(range) && idle(range));
+        let between = || cap.held_between_lumps(range).filter(|longer| idle(longer) && waits(longer));
+        if whole { Some(range.clone()) } else { between() }
+    };
     let counts = |cap: &Cap| cap.op == Op::Any || cap.op == op;
-    let reached = caps::of(scene, device)
-        .into_iter()
-        .filter(counts)
-        .find(|cap| mostly(&cap.reached(), range) || (cap.held_over(range) && idle));
+    let reached = caps::of(scene, device).into_iter().filter(counts).find_map(|cap| Some((over(&cap)?, cap)));
     match reached {
-        Some(cap) => Held::Cap(Box::new(cap), device),
+        Some((over, cap)) => Held::Cap(Box::new(cap), device, over),
         None if mostly(&device_saturated::full(scene, device), range) => Held::Full(device),
         None => Held::Neither(device),
     }
@@ -173,7 +185,7 @@ fn stream_summary(standby: &Standby, held: &Held<'_>, range: &Range<usize>) -> S
     );
     let limit = |cap: &Cap| cap.limit.median(range).map(|limit| unit(cap).show(limit)).unwrap_or_default();
     text.push_str(&match held {
-        Held::Cap(cap, device) => format!(" Its device {} stands at its limit of {}.", device.name, limit(cap)),
+        Held::Cap(cap, device, _) => format!(" Its device {} stands at its limit of {}.", device.name, limit(cap)),
         Held::Full(device) => format!(" Its device {} is busy all the time and requests wait in it.", device.name),
         Held::Neither(device) => format!(" Its walreceiver waits for device {}, which no known limit holds.", device.name),
         Held::Unseen => " Its receive window is closed most of the time: it does not read, which is how a slow disk looks from here.".to_owned(),
@@ -189,7 +201,7 @@ fn finish(scene: &Scene<'_>, finding: &mut Finding, standby: &Standby, held: &He
     let range = &lag.range;
     let mut figures = Figures::default();
     figures.add("storage_wait_ratio", waits, Unit::Ratio, "time in which the standby's process waited for storage");
-    if let Held::Cap(_, device) | Held::Full(device) | Held::Neither(device) = held {
+    if let Held::Cap(_, device, _) | Held::Full(device) | Held::Neither(device) = held {
         figures.add("device_busy_ratio", device.busy.mean(range), Unit::Ratio, "the standby's device busy");
         figures.add("await_ms", device.await_ms.mean(range), Unit::Milliseconds, "time of a request in it");
         figures.add("writes_per_s", device.writes.mean(range), Unit::PerSecond, "writes completed by it");
@@ -200,16 +212,16 @@ fn finish(scene: &Scene<'_>, finding: &mut Finding, standby: &Standby, held: &He
             "bytes written by it",
         );
     }
-    if let Held::Cap(cap, _) = held {
-        figures.add("limit_per_s", cap.limit.median(range), unit(cap), "the ceiling");
-        figures.add("reached_per_s", cap.passing().mean(range), unit(cap), "what passes it");
+    if let Held::Cap(cap, _, over) = held {
+        figures.add("limit_per_s", cap.limit.median(over), unit(cap), "the ceiling");
+        figures.add("reached_per_s", cap.passing().mean(over), unit(cap), "what passes it");
     }
     finding.evidence.extend(figures.list());
     let mut missing = Missing::default();
     missing.unless(scene.window, standby.peer.is_some(), &unseen::STANDBY);
     missing.unless(scene.window, standby.primary.is_none() || standby.tcp.shares(range).is_some(), &unseen::TCP);
     finding.unseen = missing.list();
-    let cap = if let Held::Cap(cap, device) = held { Some((cap.as_ref(), *device)) } else { None };
+    let cap = if let Held::Cap(cap, device, _) = held { Some((cap.as_ref(), *device)) } else { None };
     finding.remedies = remedy::of_standby_disk(scene, standby, cap, range);
 }
 

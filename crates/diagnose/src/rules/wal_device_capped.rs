@@ -5,6 +5,7 @@
 
 use super::draft::draft;
 use super::io_capped::LEAVES_IDLE;
+use super::standby_disk::mostly;
 use super::wal_device::{self, WalDevice};
 use super::wal_evidence::Behind;
 use crate::caps::{self, Cap, CapOwner, CapUnit, Op};
@@ -38,17 +39,24 @@ fn of_server(scene: &Scene<'_>, wal: &WalDevice<'_>) -> Option<Finding> {
         let waits =
             |room: &[bool]| if cap.owner == CapOwner::Declared { waiting.clone() } else { both(&waiting, room) };
         let at_limit = longest(&episodes(&both(&cap.reached(), &waits(&idle)), LEAST_S, BRIDGE_S));
+        let at_limit = at_limit.map(|(range, seconds)| (range.clone(), seconds, range));
         // What is written in lumps is at the limit over the whole stretch, not in each of its seconds.
         let standing = both(&waits(&quiet), &cap.limit.flags(|limit| limit > 0.0));
-        let lumps = longest(&episodes(&standing, LEAST_S, BRIDGE_S)).filter(|(range, _)| cap.held_over(range));
-        let (range, seconds) = [at_limit, lumps].into_iter().flatten().max_by_key(|(_, seconds)| *seconds)?;
-        Some((cap, range, seconds))
+        let between = |range: &Range<usize>| cap.held_between_lumps(range).filter(|longer| mostly(&standing, longer));
+        let lumps = longest(&episodes(&standing, LEAST_S, BRIDGE_S)).and_then(|(range, seconds)| {
+            let over = if cap.held_over(&range) { range.clone() } else { between(&range)? };
+            Some((range, seconds, over))
+        });
+        let held = [at_limit, lumps].into_iter().flatten().max_by_key(|(_, seconds, _)| *seconds)?;
+        Some((cap, held))
     });
-    let (cap, range, seconds) = reached.max_by_key(|(_, _, seconds)| *seconds)?;
-    Some(finding(scene, wal, cap, &range, seconds))
+    let (cap, held) = reached.max_by_key(|(_, (_, seconds, _))| *seconds)?;
+    Some(finding(scene, wal, cap, &held))
 }
 
-fn finding(scene: &Scene<'_>, wal: &WalDevice<'_>, cap: &Cap, range: &Range<usize>, seconds: usize) -> Finding {
+/// `held`: when, for how many seconds, and the stretch over which the limit was passed at its own rate.
+fn finding(scene: &Scene<'_>, wal: &WalDevice<'_>, cap: &Cap, held: &(Range<usize>, usize, Range<usize>)) -> Finding {
+    let (range, seconds, over) = held;
     let cause = if cap.owner == CapOwner::Declared { "declared-cap" } else { "cgroup-cap" };
     let unit = if cap.unit == CapUnit::Operations { Unit::PerSecond } else { Unit::BytesPerSecond };
     let mut finding = draft("wal-device-capped", cause, "pg.wal.local_flush", scene.grid.span(range));
@@ -59,14 +67,14 @@ fn finding(scene: &Scene<'_>, wal: &WalDevice<'_>, cap: &Cap, range: &Range<usiz
     let limit = cap.limit.median(range);
     let mut figures = Figures::default();
     figures.add("limit_per_s", limit, unit, "the ceiling");
-    figures.add("reached_per_s", cap.passing().mean(range), unit, "what passes it");
+    figures.add("reached_per_s", cap.passing().mean(over), unit, "what passes it");
     figures.add("generated_bytes_per_s", wal.generated.mean(range), Unit::BytesPerSecond, "WAL made");
     figures.add("flushed_bytes_per_s", wal.flushed.mean(range), Unit::BytesPerSecond, "WAL on disk");
     figures.add("unflushed_bytes", wal.level.max(range), Unit::Bytes, "WAL not yet on disk, at most");
     figures.add("device_busy_ratio", wal.device.busy.mean(range), Unit::Ratio, "device busy");
     figures.add("write_size_bytes", wal.device.write_size(range), Unit::Bytes, "mean size of a write");
     figures.add("psi_io_some_ratio", scene.psi_io.mean(range), Unit::Ratio, "time in which some task waited on I/O");
-    figures.add("capped_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
+    figures.add("capped_s", Some(*seconds as f64), Unit::Seconds, "seconds of it in this window");
     finding.evidence = figures.list();
     finding.confidence = match (&cap.owner, scene.psi_io.mean(range).is_some()) {
         (CapOwner::Cgroup(_), true) if cap.of_some && !cap.own_rate_seen() => Confidence::Low,
