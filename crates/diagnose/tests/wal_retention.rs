@@ -64,6 +64,26 @@ fn both_moments_are_told_ahead() {
     }
 }
 
+/// As on a real server: 8 MiB in one lump a second, sooner or later, and 208 MB kept.
+#[test]
+fn lumps_are_counted_down_until_ten_seconds_before() {
+    for seed in 1..9 {
+        let late = |n: u32| f64::from((n * (7 + 2 * seed as u32)) % 10) * 0.05;
+        let bursts = (0..100).map(|n| (f64::from(n) + late(n), 0.4, 20.0 * MIB)).collect();
+        let keep = Keep::Size(208.0 * MIB);
+        let plant = WalPlant { seed, seconds: 100.0, rate: 0.0, bursts, keep, max_wal: 96.0 * MIB, ..narrow() };
+        let (window, states) = run(&plant);
+        let earliest = truly(&plant, &states);
+        let moments = (22..).map(f64::from).take_while(|second| earliest - second >= 10.0);
+        let error = |second: f64| {
+            let told = retention(&until(&window, second), "primary", S, at(second)).unwrap();
+            (told.earliest_s.unwrap() / (earliest - second) - 1.0).abs()
+        };
+        let errors: Vec<f64> = moments.map(error).collect();
+        assert!(errors.len() >= 5 && errors.iter().all(|error| *error <= 0.2), "seed {seed}: {errors:?}");
+    }
+}
+
 #[test]
 fn a_standby_that_is_away_is_counted_down_as_well() {
     let plant = WalPlant { link: None, away: Some((10.0, 1e9)), ..narrow() };

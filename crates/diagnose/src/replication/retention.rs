@@ -1,16 +1,20 @@
 //! How long until WAL that a standby needs may be removed, and until it is.
 //!
-//! The earliest moment follows from what is kept for the standby, what it still needs, and how fast the two grow apart. Nothing is
-//! removed then, though, but at the end of the next checkpoint whose redo position has passed what the standby needs
+//! The earliest moment follows from what is kept for the standby, what it still needs, and how fast the two grow apart, counted
+//! in whole segments, as the server does: the segment in which the standby reads goes once the head enters the one that is
+//! so many further on. Nothing is removed then, though, but at the end of the next checkpoint whose redo position has passed what the standby needs
 //! (PostgreSQL `KeepLogSeg`, `RemoveOldXlogFiles`, `InvalidateObsoleteReplicationSlots`).
 
 use super::checkpoints::{Checkpoints, bytes, segment};
 use super::{standby_row, target_at};
-use backwater_model::{Moment, Span, Target, Track, Window, catalogue as cat};
+use backwater_model::{Moment, Point, Span, Target, Track, Window, catalogue as cat};
 use serde::Serialize;
 
-/// Rates are means over so many seconds.
+/// Rates are slopes of the straight line through the readings of so many seconds. (The mean between the first and the last
+/// of them would be off by a whole lump, where WAL is made in lumps.)
 const RATE_S: f64 = 20.0;
+/// Segments of the head that are looked at one by one; what lies further ahead needs no such care.
+const MOST_SEGMENTS: u32 = 1_000;
 /// A row this old is no longer there: the standby has gone.
 const GONE_S: f64 = 3.0;
 
@@ -67,11 +71,8 @@ pub fn retention(window: &Window, primary: &str, standby: &str, at: Moment) -> O
     let positions = positions(window, primary, standby, at, segment(settings))?;
     let (holder, limit) = limit(window, settings, &positions, primary, standby, at);
     let level = (positions.head - positions.needed).max(0.0);
-    let growth = positions.inflow - positions.outflow;
-    let earliest_s = limit.and_then(|limit| match limit - level {
-        room if room <= 0.0 => Some(0.0),
-        room => (growth > 0.0).then(|| room / growth),
-    });
+    let whole = (holder != Holder::Disk).then(|| segment(settings));
+    let earliest_s = limit.and_then(|limit| earliest(&positions, limit, whole));
     let checkpoints = Checkpoints::of(window, primary, at, positions.inflow);
     let removal_s = match holder {
         Holder::Disk => earliest_s,
@@ -92,8 +93,47 @@ pub fn retention(window: &Window, primary: &str, standby: &str, at: Moment) -> O
     })
 }
 
+/// How fast a position moves: by least squares over the readings since it last began anew.
 fn rate(track: Track<'_>, at: Moment) -> Option<f64> {
-    track.between(at - Span::from_seconds(RATE_S), at).rate()
+    let recent = track.between(at - Span::from_seconds(RATE_S), at);
+    let anew = |pair: &[Point]| pair[0].epoch != pair[1].epoch || pair[1].value < pair[0].value;
+    let begin = recent.points.windows(2).rposition(anew).map_or(0, |place| place + 1);
+    let points = recent.points.get(begin..).unwrap_or_default();
+    slope(points).or_else(|| recent.rate())
+}
+
+fn slope(points: &[Point]) -> Option<f64> {
+    let (first, count) = (points.first()?, points.len() as f64);
+    // Positions are large: only what lies between them is added up.
+    let offset = |point: &Point| (point.true_at().seconds_since(first.true_at()), point.value - first.value);
+    let (x, y) = points.iter().map(offset).fold((0.0, 0.0), |sum, (x, y)| (sum.0 + x / count, sum.1 + y / count));
+    let (xx, xy) = points
+        .iter()
+        .map(offset)
+        .fold((0.0, 0.0), |sum, (at, value)| (sum.0 + (at - x) * (at - x), sum.1 + (at - x) * (value - y)));
+    (xx > 0.0).then(|| (xy / xx).max(0.0))
+}
+
+/// Seconds until the level passes its limit; none where it does not grow. In whole segments that is when the head enters the
+/// first segment from which the one that is needed then is no longer kept.
+fn earliest(positions: &Positions, limit: f64, size: Option<f64>) -> Option<f64> {
+    let room = limit - (positions.head - positions.needed).max(0.0);
+    let growth = positions.inflow - positions.outflow;
+    if room <= 0.0 || growth <= 0.0 {
+        return (room <= 0.0).then_some(0.0);
+    }
+    let Some(size) = size else { return Some(room / growth) };
+    let segment = |position: f64| (position / size).floor();
+    let kept = ((positions.needed + limit) / size).round() - segment(positions.needed);
+    // What is needed lies anywhere in its segment, now and then: the straight line is off by one of them at most.
+    let soonest = ((room - size) / growth).max(0.0);
+    let next = segment(positions.head + positions.inflow * soonest).max(segment(positions.head) + 1.0);
+    let enters = |ahead: u32| {
+        let entered = next + f64::from(ahead);
+        let at = (entered * size - positions.head).max(0.0) / positions.inflow;
+        (entered >= segment(positions.needed + positions.outflow * at) + kept).then_some(at)
+    };
+    (0..MOST_SEGMENTS).find_map(enters).or(Some(room / growth))
 }
 
 fn positions(window: &Window, primary: &str, standby: &str, at: Moment, size: f64) -> Option<Positions> {
@@ -179,4 +219,68 @@ fn removal(positions: &Positions, earliest_s: f64, checkpoints: Checkpoints, siz
         *end >= earliest_s && (redo / size).floor() > (needed / size).floor()
     };
     checkpoints.coming().find(removes).map(|(_, end)| end)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::{Epoch, SeriesId};
+
+    const SIZE: f64 = 16.0;
+
+    fn at(head: f64, needed: f64) -> Positions {
+        Positions { head, needed, inflow: 8.0, outflow: 3.0, connected: true, slot: false }
+    }
+
+    /// What comes, step by step: the head enters segments while the standby leaves its own.
+    fn comes(positions: &Positions, segments: f64) -> f64 {
+        let over = |step: &u32| {
+            let at = f64::from(*step) * 1e-3;
+            let (head, needed) = (positions.head + positions.inflow * at, positions.needed + positions.outflow * at);
+            (head / SIZE).floor() > (needed / SIZE).floor() + segments
+        };
+        f64::from((0..).find(over).unwrap()) * 1e-3
+    }
+
+    #[test]
+    fn segments_are_counted_as_the_server_counts_them() {
+        // wal_keep_size of 13 segments; the standby reads anywhere in its own.
+        for (head, needed) in [(100.0, 0.0), (100.0, 15.0), (107.0, 8.0), (130.0, 33.0), (130.0, 47.0), (175.0, 64.0)] {
+            let positions = at(head, needed);
+            let limit = ((needed / SIZE).floor() + 14.0) * SIZE - needed;
+            let (told, truly) = (earliest(&positions, limit, Some(SIZE)).unwrap(), comes(&positions, 13.0));
+            assert!((told - truly).abs() < 0.01, "{head} {needed}: {told} for {truly}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_grow_never_comes_and_what_is_past_has_come() {
+        let even = Positions { outflow: 8.0, ..at(100.0, 0.0) };
+        assert_eq!((earliest(&even, 224.0, Some(SIZE)), earliest(&even, 99.0, Some(SIZE))), (None, Some(0.0)));
+        // A disk has no segments; far ahead the straight line is good enough.
+        assert_eq!(earliest(&at(100.0, 0.0), 600.0, None), Some(100.0));
+        let slow = Positions { outflow: 8.0 - 1e-6, ..at(100.0, 0.0) };
+        let (told, line) = (earliest(&slow, 224.0, Some(SIZE)).unwrap(), 124.0 / 1e-6);
+        assert!((told / line - 1.0).abs() < 0.2, "{told} for {line}");
+    }
+
+    #[test]
+    fn the_rate_of_lumps_is_that_of_the_line_through_them() {
+        let point = |second: f64, value: f64| Point {
+            at: Moment::from_seconds(second),
+            series: SeriesId(0),
+            epoch: Epoch(0),
+            value: 1e13 + value,
+            as_of: None,
+        };
+        // A lump of 8 a second, looked at just before or just after it comes: the ends alone would tell 7.6 or 8.4.
+        let seen = |late: f64| -> Vec<Point> {
+            (0..=20).map(|n| point(f64::from(n), 8.0 * f64::from(n) + if n == 20 { late } else { 0.0 })).collect()
+        };
+        for late in [-8.0, 8.0] {
+            assert!((slope(&seen(late)).unwrap() / 8.0 - 1.0).abs() < 0.03, "{:?}", slope(&seen(late)));
+        }
+        assert_eq!((slope(&[]), slope(&[point(1.0, 0.0)])), (None, None));
+    }
 }
