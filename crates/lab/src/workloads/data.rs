@@ -1,7 +1,7 @@
 //! Makes the data of the TPC-B-like load, inside the server: the same tables as `pgbench -i`, checked at the end.
 
 use super::driver::config;
-use super::error::reason;
+use super::error::{cannot, reason};
 use super::{ACCOUNTS_PER_BRANCH, TELLERS_PER_BRANCH, WorkloadError};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -158,9 +158,7 @@ impl Filler<'_> {
             ("pgbench_accounts", scale * u64::from(ACCOUNTS_PER_BRANCH)),
         ] {
             let row = client.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await;
-            let row =
-                row.map_err(|error| WorkloadError::Prepare { what: format!("count {table}"), reason: reason(&error) })?;
-            let found = row.get::<_, i64>(0) as u64;
+            let found = row.map_err(cannot(format!("count {table}")))?.get::<_, i64>(0) as u64;
             if found != wanted {
                 return Err(WorkloadError::Rows { table, wanted, found });
             }
@@ -176,8 +174,7 @@ impl Filler<'_> {
             tokio::select! {
                 biased;
                 result = &mut work => {
-                    let first = || text.lines().next().unwrap_or_default().to_owned();
-                    return result.map_err(|error| WorkloadError::Prepare { what: first(), reason: reason(&error) });
+                    return result.map_err(cannot(text.lines().next().unwrap_or_default()));
                 }
                 () = tokio::time::sleep(CANCEL_LOOK) => {}
             }

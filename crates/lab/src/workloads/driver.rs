@@ -3,7 +3,7 @@
 //! A thread a client, not a task a client: a start is then late by the kernel's timer alone (about 0.1 ms), not by
 //! tokio's (1 ms) or by another client's work.
 
-use super::error::reason;
+use super::error::{cannot, reason};
 use super::halt::Halt;
 use super::member::Member;
 use super::{Arrivals, Counters, LoadResult, Schedule, WorkloadError};
@@ -145,10 +145,7 @@ pub fn run(
 /// The connection's parameters, with this program's name.
 pub(crate) fn config(conninfo: &str) -> Result<Config, WorkloadError> {
     let parsed: Result<Config, _> = conninfo.parse();
-    let mut config = parsed.map_err(|error| WorkloadError::Prepare {
-        what: "read the connection string".into(),
-        reason: reason(&error),
-    })?;
+    let mut config = parsed.map_err(cannot("read the connection string"))?;
     config.application_name("backwater-load").connect_timeout(CONNECT_WITHIN);
     Ok(config)
 }

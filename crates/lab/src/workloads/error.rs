@@ -95,6 +95,11 @@ pub enum WorkloadError {
     },
 }
 
+/// What the server refused, as an error: for `map_err`.
+pub(crate) fn cannot(what: impl std::fmt::Display) -> impl Fn(tokio_postgres::Error) -> WorkloadError {
+    move |error| WorkloadError::Prepare { what: what.to_string(), reason: reason(&error) }
+}
+
 /// What a PostgreSQL error says, with its cause: `tokio_postgres` alone prints only its kind.
 pub(crate) fn reason(error: &tokio_postgres::Error) -> String {
     if let Some(answer) = error.as_db_error() {

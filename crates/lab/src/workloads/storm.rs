@@ -5,7 +5,7 @@
 //! own disk has taken it; what the standby still lacks is what the notes show.
 
 use super::driver::{Failure, Local, Session, Workload};
-use super::error::reason;
+use super::error::cannot;
 use super::{WorkloadError, config};
 use backwater_model::ArmTable;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,10 +70,7 @@ impl Storm {
             let _ended = connection.await;
             made
         });
-        made.map_err(|error| WorkloadError::Prepare {
-            what: "make the function of the WAL storm".to_owned(),
-            reason: reason(&error),
-        })
+        made.map_err(cannot("make the function of the WAL storm"))
     }
 
     /// What the calls noted, as published: a row a call, with the WAL generated since the call before it.
@@ -133,15 +130,12 @@ impl Workload for Storm {
         _seed: u64,
     ) -> Local<'_, Result<Box<dyn Session>, WorkloadError>> {
         Box::pin(async move {
-            let wrong = |error: tokio_postgres::Error| WorkloadError::Prepare {
-                what: "prepare the WAL storm".to_owned(),
-                reason: reason(&error),
-            };
+            let wrong = cannot("prepare the WAL storm");
             connection
                 .batch_execute("SET synchronous_commit = off; SET client_min_messages = error")
                 .await
-                .map_err(wrong)?;
-            let call = connection.prepare("SELECT * FROM backwater_storm($1)").await.map_err(wrong)?;
+                .map_err(&wrong)?;
+            let call = connection.prepare("SELECT * FROM backwater_storm($1)").await.map_err(&wrong)?;
             let table = format!("backwater_storm_{client}");
             Ok(Box::new(StormSession { connection, call, table, notes: Arc::clone(&self.notes) }) as Box<dyn Session>)
         })

@@ -6,7 +6,7 @@
 //! held for less time and a client costs a third of the processor time, which on a small machine the server needs.
 
 use super::driver::{Failure, Local, Session, Workload};
-use super::error::reason;
+use super::error::{cannot, reason};
 use super::{ACCOUNTS_PER_BRANCH, TELLERS_PER_BRANCH, WorkloadError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -61,10 +61,8 @@ impl Workload for Tpcb {
         Box::pin(async move {
             let mut statements = Vec::with_capacity(STATEMENTS.len());
             for text in STATEMENTS {
-                let what = || format!("prepare '{text}'; make the data first");
-                let prepared = connection.prepare(text).await;
-                statements
-                    .push(prepared.map_err(|error| WorkloadError::Prepare { what: what(), reason: reason(&error) })?);
+                let wrong = cannot(format!("prepare '{text}'; make the data first"));
+                statements.push(connection.prepare(text).await.map_err(wrong)?);
             }
             if client == 0 {
                 self.check(&connection).await?;

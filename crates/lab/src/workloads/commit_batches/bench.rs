@@ -1,7 +1,7 @@
 //! The bench: a schema of its own with the table and the procedure, the sessions that work in it, and its end.
 
 use super::{BatchSpec, CommitRun, Done, LOAD_NAME, Proof, Side, client_side, procedure};
-use crate::workloads::error::reason;
+use crate::workloads::error::cannot;
 use crate::workloads::result::{Latencies, LoadResult};
 use crate::workloads::{Counters, WorkloadError};
 use backwater_probe::postgres::{ConnInfo, Hearer, connect_client, connect_client_hearing};
@@ -212,9 +212,9 @@ impl Bench {
     }
 
     fn execute(&self, text: &str) -> Result<(), WorkloadError> {
-        let first = || text.lines().next().unwrap_or_default().to_owned();
+        let first = text.lines().next().unwrap_or_default();
         let done = self.with(|control| self.runtime.block_on(control.batch_execute(text)))?;
-        done.map_err(|error| WorkloadError::Prepare { what: first(), reason: reason(&error) })
+        done.map_err(cannot(first))
     }
 }
 
@@ -240,7 +240,7 @@ async fn open(info: &ConnInfo, name: &str, hearer: Option<&Hearer>) -> Result<Cl
     let (client, task) = opened.map_err(|error| WorkloadError::Connect { client: 0, reason: error.to_string() })?;
     tokio::spawn(task);
     let set = client.batch_execute(&format!("SET application_name = '{name}'; SET client_min_messages = notice")).await;
-    set.map_err(|error| WorkloadError::Prepare { what: "begin a session".to_owned(), reason: reason(&error) })?;
+    set.map_err(cannot("begin a session"))?;
     Ok(client)
 }
 
@@ -309,8 +309,7 @@ impl Shared<'_> {
             tokio::select! {
                 biased;
                 result = &mut calling => {
-                    let wrong = |error| WorkloadError::Prepare { what: text.clone(), reason: reason(&error) };
-                    return result.map_err(wrong).map(|()| count());
+                    return result.map_err(cannot(&text)).map(|()| count());
                 }
                 () = tokio::time::sleep(LOOK) => { count(); }
             }

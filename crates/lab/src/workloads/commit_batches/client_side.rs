@@ -1,7 +1,7 @@
 //! The same from a client: a round trip for each row and one for each commit. The transaction's begin travels with its first
 //! row, as drivers do it.
 
-use super::super::error::reason;
+use super::super::error::cannot;
 use super::super::{Counters, WorkloadError};
 use super::Done;
 use crate::workloads::result::Latencies;
@@ -17,12 +17,8 @@ pub(super) async fn run(
     latencies: &mut Latencies,
     goes_on: &(dyn Fn() -> bool + Sync),
 ) -> Result<Done, WorkloadError> {
-    let wrong = |what: &str| {
-        let what = what.to_owned();
-        move |error: tokio_postgres::Error| WorkloadError::Prepare { what, reason: reason(&error) }
-    };
     let text = format!("INSERT INTO {schema}.batch_rows (n, note) VALUES ($1, 'a row of the experiment')");
-    let insert = client.prepare(&text).await.map_err(wrong("prepare the insert"))?;
+    let insert = client.prepare(&text).await.map_err(cannot("prepare the insert"))?;
     let mut done = Done::default();
     while done.rows < rows {
         let batch = rows_per_commit.min(rows - done.rows);
@@ -37,12 +33,12 @@ pub(super) async fn run(
                 let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&number];
                 let (begun, inserted) =
                     tokio::join!(biased; client.batch_execute("BEGIN"), client.execute(&insert, &parameters));
-                begun.and(inserted.map(drop)).map_err(wrong("insert a row"))?;
+                begun.and(inserted.map(drop)).map_err(cannot("insert a row"))?;
             } else {
-                client.execute(&insert, &[&number]).await.map_err(wrong("insert a row"))?;
+                client.execute(&insert, &[&number]).await.map_err(cannot("insert a row"))?;
             }
         }
-        let took = commit(client).await.map_err(wrong("commit"))?;
+        let took = commit(client).await.map_err(cannot("commit"))?;
         latencies.record(took);
         let before = done;
         done.rows += batch;

@@ -1,7 +1,7 @@
 //! What the server itself has counted of a run: proof that the rows were inserted and the commits done.
 
 use crate::workloads::WorkloadError;
-use crate::workloads::error::reason;
+use crate::workloads::error::cannot;
 use std::time::{Duration, Instant};
 use tokio_postgres::Client;
 
@@ -55,10 +55,6 @@ impl Proof {
     /// How many rows are in the table.
     pub(super) async fn rows_in(client: &Client, schema: &str) -> Result<u64, WorkloadError> {
         let counted = client.query_one(&format!("SELECT count(*) FROM {schema}.batch_rows"), &[]).await;
-        let wrong = |error: tokio_postgres::Error| WorkloadError::Prepare {
-            what: "count the rows".to_owned(),
-            reason: reason(&error),
-        };
-        Ok(counted.map_err(wrong)?.get::<_, i64>(0) as u64)
+        Ok(counted.map_err(cannot("count the rows"))?.get::<_, i64>(0) as u64)
     }
 }

@@ -1,6 +1,6 @@
 //! Large results that never end by themselves: a client each, all in one thread, that reads as fast as it can and counts.
 
-use super::super::error::reason;
+use super::super::error::{cannot, reason};
 use super::super::{WorkloadError, config};
 use crate::servers::process;
 use futures_util::TryStreamExt;
@@ -134,7 +134,7 @@ async fn stream(config: &tokio_postgres::Config, number: usize, mut shared: Shar
             Ok(())
         }
         Err(_) if *over.borrow() => Ok(()),
-        Err(error) => Err(WorkloadError::Prepare { what: "read a large result".to_owned(), reason: reason(&error) }),
+        Err(error) => Err(cannot("read a large result")(error)),
         Ok(()) => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use background::{BACKGROUND_NAME, Background};
 pub(crate) use queues::{SendQueues, TABLE as SOCKETS};
 pub(crate) use urgent::Urgent;
 
-use super::error::reason;
+use super::error::cannot;
 use super::{WorkloadError, config};
 use tokio_postgres::{Client, NoTls};
 
@@ -31,8 +31,7 @@ pub(crate) fn prepare(conninfo: &str, urgent_ms: f64) -> Result<(), WorkloadErro
         let _ended = connection.await;
         made
     });
-    let what = "make the data of the overload".to_owned();
-    made.map_err(|error: tokio_postgres::Error| WorkloadError::Prepare { what, reason: reason(&error) })
+    made.map_err(cannot("make the data of the overload"))
 }
 
 async fn make(client: &Client, urgent_ms: f64) -> Result<(), tokio_postgres::Error> {

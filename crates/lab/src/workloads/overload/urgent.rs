@@ -3,7 +3,7 @@
 
 use super::super::WorkloadError;
 use super::super::driver::{Failure, Local, Session, Workload};
-use super::super::error::reason;
+use super::super::error::cannot;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::time::Instant;
@@ -69,13 +69,10 @@ impl Workload for Urgent {
         seed: u64,
     ) -> Local<'_, Result<Box<dyn Session>, WorkloadError>> {
         Box::pin(async move {
-            let wrong = |error: tokio_postgres::Error| WorkloadError::Prepare {
-                what: "prepare the urgent query".to_owned(),
-                reason: reason(&error),
-            };
-            let row = connection.query_one("SELECT orders FROM backwater_urgent", &[]).await.map_err(wrong)?;
-            let orders: i32 = row.try_get(0).map_err(wrong)?;
-            let query = connection.prepare(QUERY).await.map_err(wrong)?;
+            let wrong = cannot("prepare the urgent query");
+            let row = connection.query_one("SELECT orders FROM backwater_urgent", &[]).await.map_err(&wrong)?;
+            let orders: i32 = row.try_get(0).map_err(&wrong)?;
+            let query = connection.prepare(QUERY).await.map_err(&wrong)?;
             let dice = StdRng::seed_from_u64(seed);
             Ok(Box::new(UrgentSession { connection, query, orders, dice }) as Box<dyn Session>)
         })
