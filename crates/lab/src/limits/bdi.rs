@@ -58,6 +58,7 @@ impl Bdi {
         journal.note(Change::FileValue { path: share.clone(), before: values::read(&share)? })?;
         values::write(&self.directory.join("max_bytes"), &bytes.to_string())
             .map_err(|error| self.explain(error, bytes, host))?;
+        self.hold_share(journal, &share)?;
         let found = self.get()?;
         let off = found.max_bytes.abs_diff(bytes);
         if found.strict && off <= bytes / 10 {
@@ -67,6 +68,13 @@ impl Bdi {
         let (wanted, found) =
             (Bytes(bytes).to_string(), format!("{} (strict: {})", Bytes(found.max_bytes), found.strict));
         Err(LimitError::NotInForce { what, wanted, found })
+    }
+
+    /// Makes the bound the device's floor as well. Otherwise its part shrinks while others on the host write more than it
+    /// does, to a third of the bound and less, and the experiment would be about their load.
+    fn hold_share(&self, journal: &Journal, share: &Path) -> Result<(), LimitError> {
+        let floor = self.directory.join("min_ratio_fine");
+        if floor.exists() { values::change(journal, &floor, &values::read(share)?) } else { Ok(()) }
     }
 
     /// The bound in force.
@@ -152,8 +160,10 @@ mod tests {
         assert_eq!((read("max_ratio_fine"), read("strict_limit")), ("1000000".to_owned(), "0".to_owned()));
         assert_eq!(bdi.limit(&journal, 256 << 20).unwrap(), 256 << 20);
         assert_eq!(bdi.get().unwrap(), DirtyLimit { max_bytes: 256 << 20, strict: true });
+        assert_eq!(read("min_ratio_fine"), read("max_ratio_fine"), "others cannot take of it");
         journal.finish().unwrap();
         assert_eq!((read("max_ratio_fine"), read("strict_limit")), ("58607".to_owned(), "1".to_owned()));
+        assert_eq!(read("min_ratio_fine"), "0");
     }
 
     #[test]

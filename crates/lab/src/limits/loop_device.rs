@@ -65,7 +65,7 @@ pub(super) fn attach(journal: &Journal, file: &Path, direct_io: bool) -> Result<
         let device = PathBuf::from(tool::run("losetup", &["--find"])?);
         let entry = journal.note(Change::Loop { dev_path: device.clone(), backing: file.to_owned() })?;
         let direct: &OsStr = if direct_io { "--direct-io=on" } else { "--direct-io=off" }.as_ref();
-        match tool::run("losetup", &[direct, device.as_os_str(), file.as_os_str()]) {
+        match tool::run_journalled(journal, "losetup", &[direct, device.as_os_str(), file.as_os_str()]) {
             Ok(_) => return check_direct_io(&device, file, direct_io).map(|()| device),
             Err(error) => {
                 journal.undo(entry)?;

@@ -70,7 +70,7 @@ impl Network {
         let switch = switched.then(|| name("switch"));
         for namespace in ends.iter().map(|end| &end.namespace).chain(&switch) {
             journal.note(Change::Netns { name: namespace.clone() })?;
-            tool::run("ip", &["netns", "add", namespace])?;
+            tool::run_journalled(journal, "ip", &["netns", "add", namespace])?;
         }
         match &switch {
             None => cable((&ends[0].namespace, INTERFACE), (&ends[1].namespace, INTERFACE))?,

@@ -34,7 +34,7 @@ fn journal(dir: &tempfile::TempDir) -> Journal {
 
 /// All that the kernel holds for a device: rules and bounds.
 fn kernel_state(dev: &str) -> Vec<String> {
-    let bdi = ["max_ratio_fine", "strict_limit"].map(|name| format!("/sys/class/bdi/{dev}/{name}"));
+    let bdi = ["max_ratio_fine", "min_ratio_fine", "strict_limit"].map(|name| format!("/sys/class/bdi/{dev}/{name}"));
     let mut state: Vec<_> = bdi.iter().map(|path| fs::read_to_string(path).unwrap_or_default()).collect();
     for kind in ["read_iops", "write_iops", "read_bps", "write_bps"] {
         let rules =
@@ -98,7 +98,7 @@ fn a_disk_is_made_limited_and_gone() {
     journal.finish().unwrap();
     assert_eq!(mounted_at(&mount_point), None);
     assert!(!attached(dir.path()));
-    assert_eq!(kernel_state(&dev), ["1000000\n", "0\n"]);
+    assert_eq!(kernel_state(&dev), ["1000000\n", "0\n", "0\n"]);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "only the journals' directory is left");
 }
 

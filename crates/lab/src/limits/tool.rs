@@ -39,7 +39,8 @@ pub(super) fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Result<Str
     told(&command, output)
 }
 
-/// Runs a program that may take a while, so that a killed run leaves no program that still writes to its device.
+/// Runs a program whose work would outlast a killed run: one that still writes to a device, or that makes a loop device or
+/// a namespace after the next run has looked for what was left.
 pub(super) fn run_journalled<S: AsRef<OsStr>>(
     journal: &Journal,
     program: &str,
