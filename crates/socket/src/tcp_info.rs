@@ -36,6 +36,8 @@ pub struct TcpInfo {
     pub rwnd_limited_us: Option<u64>,
     /// Microseconds held by the own send buffer (4.10).
     pub sndbuf_limited_us: Option<u64>,
+    /// Segments that came in (4.2); acknowledgements, where the peer says little.
+    pub segments_in: Option<u32>,
     /// Bytes sent, what was sent again included (4.19).
     pub sent_bytes: Option<u64>,
     /// The receive window that the peer offers (5.4).
@@ -53,6 +55,12 @@ impl TcpInfo {
         Ok(TcpInfo::parse(&bytes[..length]))
     }
 
+    /// Bytes a second that arrived while there was something to send, over all of its life; None before there was.
+    pub fn busy_bytes_per_s(&self) -> Option<u64> {
+        let busy_us = self.busy_us.filter(|us| *us > 0)?;
+        u64::try_from(u128::from(self.acked_bytes?) * 1_000_000 / u128::from(busy_us)).ok()
+    }
+
     fn parse(bytes: &[u8]) -> TcpInfo {
         TcpInfo {
             established: bytes.first() == Some(&ESTABLISHED),
@@ -67,6 +75,7 @@ impl TcpInfo {
             busy_us: u64_at(bytes, 168),
             rwnd_limited_us: u64_at(bytes, 176),
             sndbuf_limited_us: u64_at(bytes, 184),
+            segments_in: u32_at(bytes, 140),
             sent_bytes: u64_at(bytes, 200),
             peer_window_bytes: u32_at(bytes, 228),
         }
@@ -104,7 +113,15 @@ mod tests {
         assert!(info.established && info.sent_bytes.unwrap() >= 100_000, "{info:?}");
         assert!(info.segment_bytes.unwrap() > 500 && info.rtt_us.unwrap() < 10_000_000, "{info:?}");
         assert_eq!(info.notsent_bytes, Some(0));
+        assert!(info.segments_in.unwrap() > 0, "{info:?}");
         assert!(!TcpInfo::read(&listener).unwrap().established);
+    }
+
+    #[test]
+    fn a_rate_is_of_the_time_with_something_to_send() {
+        let info = TcpInfo { acked_bytes: Some(3_000), busy_us: Some(1_500), ..TcpInfo::default() };
+        assert_eq!(info.busy_bytes_per_s(), Some(2_000_000));
+        assert_eq!(TcpInfo { busy_us: Some(0), ..info }.busy_bytes_per_s(), None);
     }
 
     #[test]

@@ -2,27 +2,36 @@
 //!
 //! A less-than-best-effort controller in the line of LEDBAT (RFC 6817): queueing delay is measured, and the class's rate
 //! moves with the distance from a target of [`TARGET`]. Three signals, of which the worst counts:
-//! - the low class's own bulk sockets: round trip now, minus the least one seen ([`BaseRtt`]). Not the urgent sockets':
-//!   on an idle link their smoothed round trip measures their client's think time through delayed acknowledgements;
+//! - the low class's own bulk sockets: what all of their latest round trips exceed the shortest by ([`Ways`]). Not the urgent
+//!   sockets': on an idle link their smoothed round trip measures their client's think time through delayed acknowledgements;
 //! - what stands in this host's own egress queue;
 //! - the latency of urgent statements against what it is while the low class is at its floor ([`UrgentLatency`]).
 //!
+//! While nothing queues the rate grows: at first so that it doubles every fifth of a second; after a queue was seen slowly,
+//! and the faster the longer none comes back, so that most of the time is spent just below what the link has. When a queue stands
+//! over the target, what came through meanwhile is what the link has: the class goes a little below that, and for a moment so far
+//! below that the queue is gone.
+//!
 //! Every [`REFRESH_EVERY`] the class is put to its floor for [`REFRESH_FOR`], so that a queue of its own making cannot
 //! come to be taken for the way's length. The rate alone cannot bound a queue that builds faster than it is seen: the
-//! class's in-flight cap ([`crate::limiter::in_flight_bytes`]) does that, and is to be set from the same rate.
+//! class's in-flight cap ([`crate::limiter::in_flight_bytes`]) does that where there is one, and is to be set from the same rate.
 //!
 //! A class of a few segments a tick shows no round trip but its receivers' delayed acknowledgements. While that is so, what
 //! it was allowed and delivered in full is what speaks: the rate grows on it until round trips can be told.
 
-mod base_rtt;
+mod delivered;
 #[cfg(test)]
 mod plant;
+#[cfg(test)]
+mod plant_sockets;
+mod round_trip;
 mod urgent;
 
-pub use base_rtt::{BaseRtt, SocketReading};
+pub use round_trip::{Seen, SocketReading, Ways};
 pub use urgent::UrgentLatency;
 
 use backwater_model::{Moment, Span};
+use delivered::Delivered;
 
 /// Queueing delay that the class may cause.
 pub const TARGET: Span = Span::from_millis(1);
@@ -30,19 +39,41 @@ pub const TARGET: Span = Span::from_millis(1);
 pub const REFRESH_EVERY: Span = Span::from_millis(10_000);
 /// For how long the class is at its floor then.
 pub const REFRESH_FOR: Span = Span::from_millis(200);
-/// How often [`Auto::tick`] wants to be called; readings are those since the last call.
+/// How often [`Auto::tick`] wants to be called; readings are those since the last call. Rarer calls are served, too.
 pub const TICK: Span = Span::from_millis(10);
 /// The floor unless told otherwise, in bytes a second.
 pub const FLOOR_BPS: u64 = 1 << 20;
 
-/// Growth a tick until something first queues.
-const START_GAIN: f64 = 0.25;
-/// Growth a tick after that, at no queue at all.
-const GAIN: f64 = 0.03;
-/// The largest cut at once, at twice the target or more.
-const CUT: f64 = 0.3;
+/// Growth a second, as a power of e, until something first queues, and never more: doubling every fifth of a second.
+const MOST_GAIN: f64 = 3.5;
+/// Growth a second right after a cut; it doubles with every [`GAIN_DOUBLES`] without another.
+const LEAST_GAIN: f64 = 0.05;
+const GAIN_DOUBLES: Span = Span::from_millis(200);
+/// The same where nothing bounds what is on its way: what is gone too far by before it is seen becomes a queue.
+const GAIN_DOUBLES_UNBOUNDED: Span = Span::from_millis(500);
+/// Until something queues, a socket that comes to the class brings so much of what it delivered before.
+const BEGIN: f64 = 0.25;
+/// One step is never of more than this, however long nothing was seen.
+const LONGEST_STEP_S: f64 = 0.1;
+/// Of what came through while a queue stood the class takes so much afterwards.
+const BELOW: f64 = 0.97;
+/// The same where nothing bounds what is on its way: each socket then sends a burst of up to 64 KiB at a time, and close to what
+/// the link has they meet. It stays there for a while before it looks for more, since each look is paid for with a queue.
+const BELOW_UNBOUNDED: f64 = 0.92;
+const CRUISE_UNBOUNDED: Span = Span::from_millis(1_500);
+/// What came through is the mean over this, and over this where bursts make clumps of it.
+const THROUGH: Span = Span::from_millis(50);
+const THROUGH_UNBOUNDED: Span = Span::from_millis(200);
+/// Bursts that meet look like a queue at one look: where they do, a queue must be seen twice, unless it is this many targets long.
+const PLAIN: f64 = 4.0;
+/// A queue says nothing of the class while it is so new that sockets still come to it: those to come may be what stands.
+const JOINING: Span = Span::from_millis(500);
+/// A queue is drained within this, by so much less of the rate.
+const DRAIN: Span = Span::from_millis(50);
+const DRAIN_LEAST: f64 = 0.05;
+const DRAIN_MOST: f64 = 0.5;
 /// A rate that is not used says nothing: it grows only when so much of it is.
-const USED: f64 = 0.9;
+const USED: f64 = 0.8;
 /// Nothing is faster.
 const MOST_BPS: f64 = 1e12;
 
@@ -62,13 +93,25 @@ pub struct Readings<'a> {
 pub struct Auto {
     floor_bps: f64,
     rate_bps: f64,
+    /// Nothing that the class caused has queued yet.
     starting: bool,
-    base: BaseRtt,
+    below: f64,
+    cruise: Span,
+    gain_doubles: Span,
+    /// At how many looks in a row a queue must be seen, and at how many it was.
+    looks: u32,
+    seen_looks: u32,
+    /// When a socket last came to the class.
+    joined_at: Option<Moment>,
+    ways: Ways,
     phase: Phase,
-    ticked_at: Option<Moment>,
-    /// Cuts wait until the last one can have been seen.
-    cut_until: Moment,
-    delivered_bps: f64,
+    /// The last cut: how much of the rate is held back until when, and since when nothing queued.
+    drain: (f64, Moment),
+    grows_since: Moment,
+    /// When something was last seen that the rate could grow on.
+    told_at: Moment,
+    ticked_at: Moment,
+    delivered: Delivered,
     queueing: Option<Span>,
 }
 
@@ -86,19 +129,39 @@ impl Auto {
             floor_bps,
             rate_bps: floor_bps,
             starting: true,
-            base: BaseRtt::default(),
+            below: BELOW,
+            cruise: Span(0),
+            gain_doubles: GAIN_DOUBLES,
+            looks: 1,
+            seen_looks: 0,
+            joined_at: None,
+            ways: Ways::default(),
             phase: Phase::Running { refresh_at: now + REFRESH_EVERY },
-            ticked_at: None,
-            cut_until: now,
-            delivered_bps: 0.0,
+            drain: (0.0, now),
+            grows_since: now,
+            told_at: now,
+            ticked_at: now,
+            delivered: Delivered::new(now, THROUGH),
             queueing: None,
         }
     }
 
-    /// The rate in force, in bytes a second.
+    /// The same for a class of which nothing bounds what is on its way: it stays further below what the link has.
+    pub fn unbounded(now: Moment, floor_bps: u64) -> Self {
+        Auto {
+            below: BELOW_UNBOUNDED,
+            cruise: CRUISE_UNBOUNDED,
+            gain_doubles: GAIN_DOUBLES_UNBOUNDED,
+            looks: 2,
+            delivered: Delivered::new(now, THROUGH_UNBOUNDED),
+            ..Auto::new(now, floor_bps)
+        }
+    }
+
+    /// The rate in force at the last tick, in bytes a second.
     pub fn rate_bps(&self) -> u64 {
         match self.phase {
-            Phase::Running { .. } => self.rate_bps as u64,
+            Phase::Running { .. } => (self.rate_bps * (1.0 - self.drain.0)).max(self.floor_bps) as u64,
             Phase::Refreshing { .. } => self.floor_bps as u64,
         }
     }
@@ -115,62 +178,100 @@ impl Auto {
 
     /// The shortest way of the class's sockets, for its in-flight cap; None before anything was measured.
     pub fn min_rtt(&self) -> Option<Span> {
-        self.base.least()
+        self.ways.least()
     }
 
     /// Takes what was seen since the last tick and says the rate from now on.
     pub fn tick(&mut self, now: Moment, readings: &Readings<'_>) -> u64 {
-        let elapsed_s = self.ticked_at.map_or(TICK.seconds(), |at| now.seconds_since(at)).max(1e-6);
-        self.ticked_at = Some(now);
-        let sent: u64 = readings.sockets.iter().map(|socket| socket.delivered_bytes).sum();
-        self.delivered_bps = sent as f64 / elapsed_s;
-        let standing = self.base.add(now, readings.sockets);
-        self.queueing = self.worst(standing, readings);
-        let all_thin = !readings.sockets.is_empty() && readings.sockets.iter().all(SocketReading::is_thin);
+        let since = std::mem::replace(&mut self.ticked_at, now);
+        let sent: u64 = readings.sockets.iter().map(|socket| socket.delivered_bytes).fold(0, u64::saturating_add);
+        self.delivered.add(now, sent);
+        let Seen { told, joined, joined_bps } = self.ways.add(now, readings.sockets);
+        if joined {
+            self.joined_at = Some(now);
+        }
+        if self.starting {
+            self.rate_bps = (self.rate_bps + BEGIN * joined_bps as f64).min(MOST_BPS);
+        }
+        self.queueing = self.worst(now, readings);
+        if now >= self.drain.1 {
+            self.drain.0 = 0.0;
+        }
+        let all_thin = sent > 0 && !told && self.queueing.is_none();
         match self.phase {
             Phase::Running { refresh_at } if now >= refresh_at => {
-                self.base.refresh();
+                self.ways.refresh();
                 self.phase = Phase::Refreshing { until: now + REFRESH_FOR };
             }
-            Phase::Running { .. } if all_thin && self.queueing.is_none() => self.grow(1.0),
-            Phase::Running { .. } => self.adjust(now),
+            Phase::Running { .. } if all_thin => self.grow(now, 1.0),
+            Phase::Running { .. } => self.adjust((since, now), told),
             Phase::Refreshing { until } if now >= until => {
                 self.phase = Phase::Running { refresh_at: now + REFRESH_EVERY };
                 // What is seen in the next ticks was sent at the floor.
-                self.cut_until = now;
+                (self.drain, self.told_at) = ((0.0, now), now);
             }
             Phase::Refreshing { .. } => {}
         }
         self.rate_bps()
     }
 
-    fn worst(&self, standing: Option<Span>, readings: &Readings<'_>) -> Option<Span> {
-        let drain_bps = self.delivered_bps.max(self.floor_bps);
+    fn worst(&self, now: Moment, readings: &Readings<'_>) -> Option<Span> {
+        let drain_bps = self.delivered.rate_bps(now).max(self.floor_bps);
         let egress = readings.egress_backlog_bytes.map(|bytes| Span::from_seconds(bytes as f64 / drain_bps));
-        [standing, egress, readings.urgent_delay].into_iter().flatten().max()
+        [self.ways.queueing(now), egress, readings.urgent_delay].into_iter().flatten().max()
     }
 
-    fn adjust(&mut self, now: Moment) {
+    /// `since` is when the tick before was: what is read now is of the time since then.
+    fn adjust(&mut self, (since, now): (Moment, Moment), told: bool) {
         // Without any signal the rate is held: neither silence nor a gap is a reason to send more.
         let Some(queueing) = self.queueing else { return };
         let error = 1.0 - queueing.seconds() / TARGET.seconds();
-        if error >= 0.0 {
-            self.starting &= error > 0.5;
-            self.grow(error);
-        } else if now >= self.cut_until {
-            self.starting = false;
-            let through = self.rate_bps.min(self.delivered_bps.max(self.rate_bps / 2.0));
-            self.rate_bps = through * (1.0 - CUT * (-error).min(1.0));
-            self.cut_until = now + self.base.least().unwrap_or(TICK) + TICK;
+        self.seen_looks = if error < 0.0 { self.seen_looks + u32::from(told || self.looks == 1) } else { 0 };
+        let plain = error < 1.0 - PLAIN && !self.is_far_below();
+        if self.seen_looks >= self.looks || plain {
+            self.cut((since, now), queueing);
+        } else if error < 0.0 {
+            self.told_at = now;
+        } else if told {
+            self.grow(now, error.min(1.0));
         }
-        self.rate_bps = self.rate_bps.clamp(self.floor_bps, MOST_BPS);
     }
 
-    /// Raises the rate by this share of a tick's gain, if what is allowed is used.
-    fn grow(&mut self, share: f64) {
-        if self.delivered_bps >= USED * self.rate_bps {
-            let gain = if self.starting { START_GAIN } else { GAIN };
-            self.rate_bps = (self.rate_bps * (1.0 + gain * share)).min(MOST_BPS);
+    /// A queue stands: what came through meanwhile is all that there is for the class.
+    fn cut(&mut self, (since, now): (Moment, Moment), queueing: Span) {
+        // What is read now must be of after the last cut, or one queue would be paid for many times.
+        if since < self.drain.1 {
+            return;
         }
+        // What stood there before the class had sent anything to speak of is not of its making: it begins when that is gone.
+        if self.starting && self.joined_at.is_some_and(|at| now - at < JOINING) {
+            self.told_at = now;
+            return;
+        }
+        self.starting &= self.rate_bps <= self.floor_bps;
+        let through = self.delivered.rate_bps(now).max(self.rate_bps / 2.0);
+        self.rate_bps = (self.below * self.rate_bps.min(through)).clamp(self.floor_bps, MOST_BPS);
+        let share = (queueing.seconds() / DRAIN.seconds()).clamp(DRAIN_LEAST, DRAIN_MOST);
+        let until = now + DRAIN + self.ways.least().unwrap_or(TICK);
+        (self.drain, self.told_at) = ((share, until), now);
+        let cruises = !self.starting && !self.is_far_below();
+        self.grows_since = if cruises { until + self.cruise } else { until };
+    }
+
+    /// A class far below what came through lately only meets bursts of its own: there is nothing to stay at.
+    fn is_far_below(&self) -> bool {
+        self.rate_bps < self.delivered.most_bps() / 2.0
+    }
+
+    /// Raises the rate by this share of what the time since it was last raised allows, if what is allowed is used.
+    fn grow(&mut self, now: Moment, share: f64) {
+        let step_s = now.seconds_since(self.told_at).clamp(0.0, LONGEST_STEP_S);
+        self.told_at = now;
+        if now < self.drain.1.max(self.grows_since) || self.delivered.most_bps() < USED * self.rate_bps {
+            return;
+        }
+        let quiet = now.seconds_since(self.grows_since).max(0.0) / self.gain_doubles.seconds();
+        let gain = if self.starting { MOST_GAIN } else { (LEAST_GAIN * quiet.exp2()).min(MOST_GAIN) };
+        self.rate_bps = (self.rate_bps * (gain * step_s * share).exp()).clamp(self.floor_bps, MOST_BPS);
     }
 }

@@ -161,7 +161,7 @@ impl Hold {
             self.auto = None;
             return;
         }
-        let auto = self.auto.get_or_insert_with(|| Auto::new(now, FLOOR_BPS));
+        let auto = self.auto.get_or_insert_with(|| Auto::unbounded(now, FLOOR_BPS));
         let rate_bps = auto.tick(now, &Readings { sockets: round_trips, ..Readings::default() });
         tracing::trace!(rate_bps, queueing = ?auto.queueing(), "the class's rate");
     }
@@ -221,10 +221,13 @@ impl Paced {
         let span = |us: u32| Span(i64::from(us));
         Some(SocketReading {
             session: SessionId(self.named.socket.cookie),
+            peer: Some(self.named.socket.peer.ip()),
             rtt: span(reading.info.rtt_us?),
             least: reading.info.min_rtt_us.map(span),
             delivered_bytes,
             segment_bytes: u64::from(reading.info.segment_bytes?),
+            segments_in: reading.info.segments_in,
+            usual_bps: reading.info.busy_bytes_per_s(),
         })
     }
 

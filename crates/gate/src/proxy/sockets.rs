@@ -8,6 +8,7 @@ use backwater_flow::limiter::{InFlight, in_flight_bytes};
 use backwater_model::{Moment, Span};
 use backwater_socket::{TcpInfo, unsent_and_unacked};
 use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 /// Less than this is always on its way: one quantum, or nothing would move.
@@ -33,6 +34,8 @@ pub(super) struct Sockets {
 #[derive(Debug)]
 struct Known {
     fd: OwnedFd,
+    /// Its client's host.
+    peer: Option<IpAddr>,
     acked_bytes: Option<u64>,
     segment_bytes: u64,
 }
@@ -62,7 +65,8 @@ impl Sockets {
     pub(super) fn add(&mut self, session: SessionId, fd: OwnedFd) {
         // What it was sent before it came to the class is on its way, too.
         self.busy.insert(session);
-        self.known.insert(session, Known { fd, acked_bytes: None, segment_bytes: USUAL_SEGMENT });
+        let peer = peer(&fd);
+        self.known.insert(session, Known { fd, peer, acked_bytes: None, segment_bytes: USUAL_SEGMENT });
         self.measured_at = None;
     }
 
@@ -128,12 +132,26 @@ impl Sockets {
             if let (Some(rtt), Some(acked)) = (info.rtt_us.map(span), info.acked_bytes) {
                 let before = known.acked_bytes.replace(acked).unwrap_or(acked);
                 let delivered_bytes = acked.saturating_sub(before);
-                let (least, segment_bytes) = (info.min_rtt_us.map(span), known.segment_bytes);
-                readings.push(SocketReading { session: *session, rtt, least, delivered_bytes, segment_bytes });
+                readings.push(SocketReading {
+                    session: *session,
+                    peer: known.peer,
+                    rtt,
+                    least: info.min_rtt_us.map(span),
+                    delivered_bytes,
+                    segment_bytes: known.segment_bytes,
+                    segments_in: info.segments_in,
+                    usual_bps: info.busy_bytes_per_s(),
+                });
             }
         }
         (readings, shortest)
     }
+}
+
+/// Whose host is at the other end; none where that is gone already.
+fn peer(fd: &OwnedFd) -> Option<IpAddr> {
+    let address = rustix::net::getpeername(fd).ok()??;
+    std::net::SocketAddr::try_from(address).ok().map(|address| address.ip().to_canonical())
 }
 
 #[cfg(test)]
@@ -207,6 +225,8 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(delivered, 50_000);
-        assert_eq!(sockets.read().0[0].delivered_bytes, 0);
+        let again = sockets.read().0[0];
+        assert_eq!((again.delivered_bytes, again.peer), (0, Some(IpAddr::from([127, 0, 0, 1]))));
+        assert!(again.segments_in.unwrap() > 0, "{again:?}");
     }
 }
