@@ -28,6 +28,7 @@ const SECTIONS: &[Section] = &[
             ),
             ("tls", "", "encryption that the proxy ends; without it, encryption is passed through to the server"),
             ("server_tls", "", "encryption towards the server"),
+            ("server_account", "", "who the proxy is to the server, for what only that can tell and do"),
             ("limits", "", "bounds, below"),
             ("state_file", "", "where the console's changes are kept; without it they last until the proxy ends"),
             ("admin", "", "the console; without it there is none"),
@@ -74,6 +75,18 @@ const SECTIONS: &[Section] = &[
             ("mode", "", "disable, prefer, require, verify-ca or verify-full, as of libpq's sslmode"),
             ("roots", "", "PEM file of the authorities that verify modes trust, or 'system'"),
             ("name", "", "the name that the server's certificate must have, where other than the host in server"),
+        ],
+    },
+    Section {
+        name: "server_account",
+        keys: &[
+            (
+                "user",
+                "",
+                "a role: pg_read_all_stats (in pg_monitor) for figures, pg_signal_backend for abort, CREATEROLE for CREATE USER",
+            ),
+            ("password", "\"\"", "its password"),
+            ("database", "\"postgres\"", "where it connects"),
         ],
     },
     Section {
@@ -157,8 +170,8 @@ fn users_and_settings() -> String {
     let default_mb = default / backwater_flow::MB;
     format!(
         "## Users and the low class\n```\nCREATE USER name [WITH] RESOURCE POOL name [PASSWORD 'text']\nALTER USER name [WITH] RESOURCE POOL name [PASSWORD \
-         'text']\nSET {0} = {default_mb} | '{default_mb}MB' | 'auto' | DEFAULT\n```\n`CREATE USER` binds a user of the server to a pool; it makes no role, and a \
-         password is ignored with a notice. A connection may name its pool: `options=-c backwater.pool=name`; one that is bound can only go to a low one.\n\n\
+         'text']\nSET {0} = {default_mb} | '{default_mb}MB' | 'auto' | DEFAULT\n```\n`CREATE USER` binds a user of the server to a pool. With a `[server_account]` \
+         it makes the role there too (the server gets a verifier, never the password); without one a password is ignored with a notice. A connection may name its pool: `options=-c backwater.pool=name`; one that is bound can only go to a low one.\n\n\
          `{0}`: MB a second (1,048,576 bytes) or a size a second, for all low sessions together, and a millisecond's worth of it on its way beside what the \
          way holds; `auto` finds what the link has left while hardly anything queues. Default {default_mb}.\n\n",
         LowPriorityBandwidth::NAME,

@@ -46,14 +46,18 @@ impl Attribute {
     pub fn about(self) -> &'static str {
         match self {
             Attribute::ElapsedTime => "how long the statement has run",
-            Attribute::BlockTime => "how long it waited for its turn (max_active); in attach mode, on a lock",
+            Attribute::BlockTime => {
+                "how long it waited for its turn (max_active) or, where the server is asked, on a lock"
+            }
             Attribute::Bandwidth => "what it sends to its client, mean of five seconds",
             Attribute::CpuTime => "processor time that it used; the server must be on this host",
             Attribute::CpuAvgPercent => "of one processor, mean since it began; the server must be on this host",
-            Attribute::SpillSize => "its temporary files; in attach mode only",
+            Attribute::SpillSize => "its temporary files; the proxy needs a server_account",
             Attribute::MemSize => "private memory of its process; the server must be on this host",
-            Attribute::WalRate => "WAL that it writes, mean of five seconds; in attach mode only, PostgreSQL 18",
-            Attribute::WalSize => "WAL that it wrote; in attach mode only, PostgreSQL 18",
+            Attribute::WalRate => {
+                "WAL that it writes, mean of five seconds; PostgreSQL 18, the proxy needs a server_account"
+            }
+            Attribute::WalSize => "WAL that it wrote; PostgreSQL 18, the proxy needs a server_account",
             Attribute::Rows => "rows that it sent or changed; in the proxy only",
         }
     }

@@ -4,6 +4,7 @@
 use super::ProxyConfig;
 use super::config::enforceable;
 use super::control::Control;
+use super::server_view::{self, Made};
 use super::state_file;
 use crate::GateError;
 use backwater_flow::rule::{Attribute, Rule};
@@ -23,6 +24,8 @@ pub(super) enum ChangeError {
     Gate(#[from] GateError),
     #[error("the change cannot be kept in {path}: {source}")]
     Keep { path: PathBuf, source: io::Error },
+    #[error("the server refuses role {user}: {why}")]
+    Role { user: String, why: String },
 }
 
 impl Control {
@@ -42,7 +45,12 @@ impl Control {
             }
         }
         enforceable(&state)?;
-        let mut notices = notices_of(statements, &state, terms.server_is_here);
+        let mut notices = notices_of(statements, &state, terms.server_is_here, self.server_view.version());
+        if terms.server_account.is_some() {
+            notices.extend(self.make_roles(statements).await?);
+        } else if statements.iter().any(|statement| password_of(statement).is_some()) {
+            notices.push("the password was ignored: roles and their passwords are the server's".to_owned());
+        }
         if changes.is_empty() {
             return Ok(notices);
         }
@@ -53,6 +61,28 @@ impl Control {
         self.govern(state);
         for change in changes {
             self.changed(&format!("{who} changed: {change}"), &[("who", who), ("statement", &change)]);
+        }
+        Ok(notices)
+    }
+
+    /// Makes on the server what statements say of roles. Returns notices.
+    async fn make_roles(&self, statements: &[Statement]) -> Result<Vec<String>, ChangeError> {
+        let mut notices = Vec::new();
+        for statement in statements {
+            let password = password_of(statement);
+            let (user, made) = match (statement, password) {
+                (Statement::CreateUser { user, .. }, _) => (user, self.server_view.make_role(user, password).await),
+                (Statement::AlterUser { user, .. }, Some(password)) => {
+                    (user, self.server_view.set_password(user, password).await)
+                }
+                _ => continue,
+            };
+            let user = backwater_flow::quote(user);
+            match made {
+                Ok(Made::Done) => {}
+                Ok(Made::WasThere) => notices.push(format!("the server has a role {user} already: it stays as it is")),
+                Err(why) => return Err(ChangeError::Role { user, why }),
+            }
         }
         Ok(notices)
     }
@@ -87,15 +117,13 @@ impl Control {
 }
 
 /// What whoever gave these statements should know.
-fn notices_of(statements: &[Statement], state: &State, server_is_here: bool) -> Vec<String> {
+fn notices_of(statements: &[Statement], state: &State, server_is_here: bool, version: Option<i32>) -> Vec<String> {
     let mut notices = Vec::new();
     for statement in statements {
         match statement {
-            Statement::CreateUser { password: Some(_), .. } | Statement::AlterUser { password: Some(_), .. } => {
-                notices.push("the password was ignored: roles and their passwords are the server's".to_owned());
-            }
             Statement::CreateRule { name, .. } | Statement::AlterRule { name, .. } => {
-                let unseen = state.rules().get(name).map(|rule| unseen(rule, server_is_here)).unwrap_or_default();
+                let unseen =
+                    state.rules().get(name).map(|rule| unseen(rule, server_is_here, version)).unwrap_or_default();
                 if !unseen.is_empty() {
                     let name = backwater_flow::quote(name);
                     notices
@@ -108,14 +136,27 @@ fn notices_of(statements: &[Statement], state: &State, server_is_here: bool) -> 
     notices
 }
 
+/// The password that a statement gives to a role.
+fn password_of(statement: &Statement) -> Option<&str> {
+    match statement {
+        Statement::CreateUser { password, .. } | Statement::AlterUser { password, .. } => {
+            password.as_ref().map(backwater_flow::statement::Password::expose)
+        }
+        _ => None,
+    }
+}
+
 /// Attributes in force that cannot be measured here. As all attributes of a rule must be over, it never matches then.
-pub(super) fn unseen(rule: &Rule, server_is_here: bool) -> Vec<&'static str> {
+/// `version` is that of a server that tells of its sessions.
+pub(super) fn unseen(rule: &Rule, server_is_here: bool, version: Option<i32>) -> Vec<&'static str> {
     let in_force = rule.thresholds.iter().filter(|(_, threshold)| threshold.is_some()).map(|(attribute, _)| *attribute);
     let blind = in_force.filter(|attribute| match attribute {
         Attribute::ElapsedTime | Attribute::BlockTime | Attribute::Bandwidth | Attribute::Rows => false,
         // Of a process on this host.
         Attribute::CpuTime | Attribute::CpuAvgPercent | Attribute::MemSize => !server_is_here,
-        Attribute::SpillSize | Attribute::WalRate | Attribute::WalSize => true,
+        of_server @ (Attribute::SpillSize | Attribute::WalRate | Attribute::WalSize) => {
+            !server_view::tells(*of_server, version)
+        }
     });
     blind.map(Attribute::word).collect()
 }

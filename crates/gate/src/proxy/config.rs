@@ -22,6 +22,7 @@ use super::Address;
 use super::console::Admin;
 use super::console::scram::Verifier;
 use super::live::{Doing, Ending};
+use super::server_view::ServerAccount;
 use super::sources::Network;
 use super::state_file;
 use super::tls::{ClientTls, ServerTls, WrittenClientTls, WrittenServerTls};
@@ -46,6 +47,8 @@ pub struct ProxyConfig {
     pub tls: Option<ClientTls>,
     /// Encryption of the way to the server, where it is not the client's own that is passed through; None: none.
     pub server_tls: Option<ServerTls>,
+    /// Who the proxy is to the server; None: nobody, and what only the server can tell is not known.
+    pub server_account: Option<ServerAccount>,
     /// Bounds.
     pub limits: Limits,
     /// Rules, pools and users: the configuration's own, and what the console changed since.
@@ -137,6 +140,8 @@ struct Written {
     #[serde(default)]
     server_tls: Option<WrittenServerTls>,
     #[serde(default)]
+    server_account: Option<ServerAccount>,
+    #[serde(default)]
     limits: Limits,
     #[serde(default)]
     state_file: Option<PathBuf>,
@@ -218,6 +223,7 @@ impl ProxyConfig {
             proxy_protocol_from,
             tls: None,
             server_tls: None,
+            server_account: None,
             limits,
             state,
             configured,
@@ -242,7 +248,8 @@ impl ProxyConfig {
             pools: written.pools,
             users: written.users,
         };
-        let Written { listen, server, proxy_protocol_from, tls, server_tls, limits, state_file, admin, .. } = written;
+        let Written { listen, server, proxy_protocol_from, tls, server_tls, .. } = written;
+        let Written { server_account, limits, state_file, admin, .. } = written;
         let tls = tls.map(|tls| ClientTls::read(&tls, path)).transpose()?;
         let server_tls = server_tls.map(|tls| ServerTls::read(&tls, &server, path)).transpose()?.flatten();
         let wrong = |path: &Path| {
@@ -262,6 +269,7 @@ impl ProxyConfig {
             proxy_protocol_from,
             tls,
             server_tls,
+            server_account,
             limits,
             state,
             configured,

@@ -6,6 +6,7 @@ use super::live::{Identity, Live};
 use super::low_class::LowClass;
 use super::negotiate::Terms;
 use super::pools::{LivePool, LivePools};
+use super::server_view::ServerView;
 use super::{ProxyConfig, Tell};
 use crate::{GateError, clock};
 use backwater_flow::rule::Step;
@@ -26,6 +27,7 @@ pub(crate) struct Control {
     terms: Mutex<Arc<Terms>>,
     pub(super) pools: LivePools,
     pub(super) low_class: LowClass,
+    pub(super) server_view: ServerView,
     sessions: Mutex<BTreeMap<SessionId, Arc<Live>>>,
     next_session: AtomicU64,
     visits: mpsc::UnboundedSender<Visit>,
@@ -67,11 +69,13 @@ impl Control {
         config: &ProxyConfig,
         tell: Tell,
         visits: mpsc::UnboundedSender<Visit>,
+        server_view: ServerView,
     ) -> Result<Arc<Control>, GateError> {
         let control = Control {
             terms: Mutex::new(Terms::new(config, None)),
             pools: LivePools::default(),
             low_class: LowClass::new(config.state.low_priority_bandwidth(), []),
+            server_view,
             sessions: Mutex::default(),
             next_session: AtomicU64::new(1),
             visits,

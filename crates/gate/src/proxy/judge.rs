@@ -6,14 +6,15 @@ use super::acceptor::Workers;
 use super::control::Control;
 use super::live::{Ending, Glimpse, Live};
 use super::process::Process;
+use super::server_view::Told;
 use super::stream::Stream;
 use super::worker::{Arrival, Phase};
 use crate::wire::cancel_request;
 use crate::{GateError, clock};
-use backwater_flow::rule::{Action, Attribute, Decision, Figures, MeanRate, Rule, Step, Subject};
+use backwater_flow::rule::{Action, Attribute, Decision, Figures, MeanRate, Rule, Step, Subject, Why};
 use backwater_flow::{MB, SessionId};
 use backwater_model::{Moment, Span};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,6 +41,13 @@ struct Watched {
     /// The statement that the process's figures are counted from.
     statement: Option<u64>,
     process: Process,
+    /// Seconds that it waited for locks, and when it was last looked at.
+    locked_s: f64,
+    looked_at: Option<Moment>,
+    /// WAL that the session had written when the statement was first seen, and at the last look.
+    wal_before: Option<f64>,
+    wal: Option<f64>,
+    wal_rate: MeanRate,
     seen: bool,
 }
 
@@ -95,7 +103,8 @@ impl Bench {
             }
             let watched = self.watched.entry(id).or_default();
             watched.seen = true;
-            let figures = watched.figures(&live, &glimpse, now, &rules, terms.server_is_here);
+            let told = live.server_pid().and_then(|pid| control.server_view.told(pid, now));
+            let figures = watched.figures((&live, &glimpse), now, &rules, terms.server_is_here, told.as_ref());
             let subject =
                 Subject { session: id, user: &live.identity.user, pool: &live.pool.name, statement: glimpse.statement };
             for decision in self.judge.look(now, subject, rules, &figures) {
@@ -103,7 +112,27 @@ impl Bench {
             }
             live.want(live.pool.is_low() || self.judge.is_penalised(id));
         }
+        self.free_blockers(&control, now);
         self.forget(now);
+    }
+
+    /// A session that is held while somebody waits for its lock who is not held is let go at once.
+    fn free_blockers(&mut self, control: &Control, now: Moment) {
+        let sessions = control.sessions();
+        let held: Vec<_> = sessions.iter().filter(|live| self.judge.is_penalised(live.identity.id)).collect();
+        if held.is_empty() {
+            return;
+        }
+        let urgent = sessions.iter().filter(|live| !live.is_low()).filter_map(|live| live.server_pid());
+        let waiting = urgent.filter_map(|pid| control.server_view.told(pid, now));
+        let blockers: HashSet<i32> = waiting.flat_map(|told| told.blocked_by).collect();
+        for live in held.into_iter().filter(|live| live.server_pid().is_some_and(|pid| blockers.contains(&pid))) {
+            let glimpse = live.glimpse(now);
+            for decision in self.judge.lift(now, live.identity.id, Why::BlockedUrgent) {
+                self.carry_out(&decision, live, &glimpse);
+            }
+            live.want(live.pool.is_low());
+        }
     }
 
     /// Sessions that are gone.
@@ -136,6 +165,9 @@ impl Bench {
                     why: format!("terminating connection: rule {rule} cancelled its statement, and it went on"),
                 });
                 self.cancel(live);
+                if let Some(pid) = live.server_pid() {
+                    self.control.server_view.terminate(pid);
+                }
             }
             // The class follows from what is in force.
             (Action::Penalty, Step::Began) => live.hold(Some(rule)),
@@ -173,19 +205,37 @@ impl Bench {
 }
 
 impl Watched {
+    /// Takes what the server told. Locks and WAL of a statement are counted from its first look: what was before is not held
+    /// against it.
+    fn take(&mut self, now: Moment, statement: u64, told: Option<&Told>) {
+        let passed_s = self.looked_at.replace(now).map_or(0.0, |last| now.seconds_since(last));
+        let wal = told.and_then(|told| told.wal_bytes);
+        if self.statement != Some(statement) {
+            (self.locked_s, self.wal_before) = (0.0, wal);
+        } else if told.is_some_and(|told| !told.blocked_by.is_empty()) {
+            self.locked_s += passed_s;
+        }
+        self.wal_before = self.wal_before.or(wal);
+        if let (Some(before), Some(now_bytes)) = (self.wal, wal) {
+            self.wal_rate.add(now, (now_bytes - before).max(0.0) as u64);
+        }
+        self.wal = wal;
+    }
+
     /// What is known of the statement that runs or waits.
     fn figures(
         &mut self,
-        live: &Live,
-        glimpse: &Glimpse,
+        (live, glimpse): (&Live, &Glimpse),
         now: Moment,
         rules: &[(&str, &Rule)],
         server_is_here: bool,
+        told: Option<&Told>,
     ) -> Figures {
         self.mean.add(now, glimpse.down_bytes.saturating_sub(self.down_bytes));
         self.down_bytes = glimpse.down_bytes;
         let Some(statement) = glimpse.statement else { return Figures::default() };
-        let blocked_s = Some(glimpse.waited.seconds());
+        self.take(now, statement, told);
+        let blocked_s = Some(glimpse.waited.seconds() + self.locked_s);
         if glimpse.is_waiting {
             return Figures { blocked_s, ..Figures::default() };
         }
@@ -205,7 +255,9 @@ impl Watched {
             cpu_s: self.process.cpu_s(),
             cpu_percent: self.process.cpu_percent(),
             memory_mb: self.process.private_mb(),
-            ..Figures::default()
+            spill_mb: told.and_then(|told| told.spill_bytes).map(|bytes| bytes / MB as f64),
+            wal_mb_per_s: self.wal.map(|_| self.wal_rate.bytes_per_second(now) / MB as f64),
+            wal_mb: self.wal.zip(self.wal_before).map(|(now, before)| (now - before).max(0.0) / MB as f64),
         }
     }
 }

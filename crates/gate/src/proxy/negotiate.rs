@@ -12,6 +12,7 @@ use super::follow::Follow;
 use super::live::Identity;
 use super::relay::Moving;
 use super::secure::Secure;
+use super::server_view::ServerAccount;
 use super::sources::Network;
 use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
 use super::tls::{ClientTls, ServerTls};
@@ -54,6 +55,7 @@ pub(super) struct Terms {
     pub(super) listen: Vec<Address>,
     pub(super) tls: Option<ClientTls>,
     pub(super) server_tls: Option<ServerTls>,
+    pub(super) server_account: Option<ServerAccount>,
     /// Who says whose connections he passes on.
     pub(super) announcing: Vec<Network>,
     pub(super) state_file: Option<PathBuf>,
@@ -119,6 +121,7 @@ impl Terms {
             listen: config.listen.clone(),
             tls: config.tls.clone(),
             server_tls: config.server_tls.clone(),
+            server_account: config.server_account.clone(),
             announcing: config.proxy_protocol_from.clone(),
             state_file: config.state_file.clone(),
             configured: config.configured.clone(),
@@ -222,7 +225,7 @@ impl Negotiation {
         let unreachable = |error| self.unreachable(&error);
         let stream = match server {
             Some(stream) => stream,
-            None => server.insert(self.connect().await.map_err(unreachable)?),
+            None => server.insert(connect(&self.terms).await.map_err(unreachable)?),
         };
         stream.write_all(request).await.map_err(unreachable)?;
         let mut answer = [0];
@@ -342,32 +345,16 @@ impl Negotiation {
     async fn take_bare_server(&self, known: Option<Stream>) -> Result<Stream, String> {
         match known {
             Some(server) => Ok(server),
-            None => self.connect().await.map_err(|error| self.unreachable(&error)),
+            None => connect(&self.terms).await.map_err(|error| self.unreachable(&error)),
         }
     }
 
     /// The same, encrypted as the configuration has it.
     async fn take_server(&self, known: Option<Stream>) -> Result<Stream, String> {
+        // One that was asked on behalf of its client has said no already.
         let declined = known.is_some();
         let server = self.take_bare_server(known).await?;
-        let Some(tls) = &self.terms.server_tls else { return Ok(server) };
-        // One that was asked on behalf of its client has said no already.
-        let encrypted = async {
-            let mut server = server;
-            let mut answer = [NO_ENCRYPTION];
-            if !declined {
-                server.write_all(&SSL_REQUEST).await?;
-                server.read(&mut answer).await?;
-            }
-            match answer[0] {
-                ENCRYPTION => server.encrypt(tls.begin()?).await,
-                _ if tls.required => Err(io::Error::other("it takes no encryption, which server_tls asks for")),
-                _ => Ok(server),
-            }
-        };
-        let within = tokio::time::timeout(self.terms.limits.connect_timeout(), encrypted);
-        let encrypted = within.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        encrypted.map_err(|error| self.unreachable(&error))
+        encrypted(&self.terms, server, declined).await.map_err(|error| self.unreachable(&error))
     }
 
     /// Tells the client why there is no session.
@@ -383,23 +370,48 @@ impl Negotiation {
         format!("the server at {} cannot be reached: {error}", self.terms.server)
     }
 
-    async fn connect(&self) -> io::Result<Stream> {
-        let within = self.terms.limits.connect_timeout();
-        match tokio::time::timeout(within, Stream::connect(&self.terms.server)).await {
-            Ok(connected) => connected,
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {} s", within.as_secs_f64()))),
-        }
-    }
-
     /// Passes a cancel request on as it is, and waits until the server has closed it, as libpq waits for us.
     async fn cancel(&self, packet: &[u8]) -> io::Result<()> {
         let passed = async {
-            let mut server = self.connect().await?;
+            let mut server = connect(&self.terms).await?;
             server.write_all(packet).await?;
             server.read(&mut [0; 16]).await.map(|_| ())
         };
         tokio::time::timeout(CANCEL_WITHIN, passed).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
+}
+
+/// A connection with the server, encrypted as the configuration has it: as a client's would be, and for the proxy itself.
+pub(super) async fn reach(terms: &Terms) -> io::Result<Stream> {
+    let server = connect(terms).await?;
+    encrypted(terms, server, false).await
+}
+
+async fn connect(terms: &Terms) -> io::Result<Stream> {
+    let within = terms.limits.connect_timeout();
+    match tokio::time::timeout(within, Stream::connect(&terms.server)).await {
+        Ok(connected) => connected,
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {} s", within.as_secs_f64()))),
+    }
+}
+
+/// Encrypts a connection with the server, where the configuration asks for it and the server has not `declined` already.
+async fn encrypted(terms: &Terms, mut server: Stream, declined: bool) -> io::Result<Stream> {
+    let Some(tls) = &terms.server_tls else { return Ok(server) };
+    let encrypted = async {
+        let mut answer = [NO_ENCRYPTION];
+        if !declined {
+            server.write_all(&SSL_REQUEST).await?;
+            server.read(&mut answer).await?;
+        }
+        match answer[0] {
+            ENCRYPTION => server.encrypt(tls.begin()?).await,
+            _ if tls.required => Err(io::Error::other("it takes no encryption, which server_tls asks for")),
+            _ => Ok(server),
+        }
+    };
+    let within = tokio::time::timeout(terms.limits.connect_timeout(), encrypted);
+    within.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The two sockets, set as their pool needs them, on their way to the worker.

@@ -242,6 +242,29 @@ impl Stream {
     }
 }
 
+/// As a driver wants it.
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let count = ready!(Stream::poll_read(self.get_mut(), cx, into.initialize_unfilled()))?;
+        into.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Stream::poll_write(self.get_mut(), cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_flush(self.get_mut(), cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Stream::poll_shutdown(self.get_mut(), cx)
+    }
+}
+
 impl Detached {
     /// A duplicate of it where it is TCP, to ask the kernel about.
     pub(super) fn tcp(&self) -> io::Result<Option<OwnedFd>> {

@@ -274,6 +274,7 @@ fn complaint_of(error: &ChangeError) -> Complaint {
         ChangeError::State(_) => "22023",
         ChangeError::Gate(_) => "0A000",
         ChangeError::Keep { .. } => "58030",
+        ChangeError::Role { .. } => "42501",
     };
     Complaint::new(sqlstate, error.to_string())
 }

@@ -177,7 +177,7 @@ fn rules(control: &Control) -> Vec<Vec<Value>> {
             Value::count(acted.began),
             Value::count(acted.escalated),
             Value::count(acted.lifted),
-            Value::text(unseen(rule, terms.server_is_here).join(",")),
+            Value::text(unseen(rule, terms.server_is_here, control.server_view.version()).join(",")),
         ]
     };
     terms.state.rules().iter().map(row).collect()

@@ -1,0 +1,388 @@
+//! What the server itself says of its sessions, by a connection of the proxy's own: locks that are waited for, temporary
+//! files, WAL; and what only the server can do: end a session, make a role. Without `[server_account]` there is none of it,
+//! and rules that need it are told to be blind.
+//!
+//! The server is asked only while a rule looks at such a figure or a session is held. Figures older than [`STALE`] count as
+//! not known.
+
+use super::control::Control;
+use super::negotiate::reach;
+use super::worker::Phase;
+use crate::{GateError, clock};
+use backwater_flow::Priority;
+use backwater_flow::rule::{Attribute, Rule};
+use backwater_model::{Moment, Span};
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_postgres::{Client, NoTls, Row};
+
+/// How often the server is asked, and for how long what it said is believed.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+const STALE: Span = Span::from_millis(2_000);
+/// A server that is away is tried again after this; an answer is waited for so long.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// `application_name` of the connection.
+const NAME: &str = "backwater-proxy";
+/// The release from which a server tells the WAL of each session.
+const TELLS_WAL: i32 = 180_000;
+
+/// `[server_account]`: who the proxy is to the server.
+#[derive(Clone, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct ServerAccount {
+    user: String,
+    #[serde(default)]
+    password: String,
+    #[serde(default = "maintenance_database")]
+    database: String,
+}
+
+fn maintenance_database() -> String {
+    "postgres".to_owned()
+}
+
+impl std::fmt::Debug for ServerAccount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ServerAccount({} in {})", self.user, self.database)
+    }
+}
+
+/// What the server said of one session.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Told {
+    /// Process ids of those that hold what it waits for.
+    pub(super) blocked_by: Vec<i32>,
+    pub(super) spill_bytes: Option<f64>,
+    /// WAL that it wrote since it began.
+    pub(super) wal_bytes: Option<f64>,
+}
+
+/// Something that the server is to do.
+enum Order {
+    Terminate(i32),
+    MakeRole { user: String, password: Option<String>, done: oneshot::Sender<Result<Made, String>> },
+    SetPassword { user: String, password: String, done: oneshot::Sender<Result<Made, String>> },
+}
+
+/// What became of a role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    /// It is as it was asked for.
+    Done,
+    /// It was there already, and is left as it is.
+    WasThere,
+}
+
+/// The view. One for a proxy.
+pub(super) struct ServerView {
+    inner: Mutex<Inner>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// The server's release, while there is a connection.
+    version: Option<i32>,
+    told_at: Option<Moment>,
+    told: HashMap<i32, Told>,
+}
+
+/// What is to be asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Wanted {
+    locks: bool,
+    spill: bool,
+    wal: bool,
+}
+
+/// The end that carries orders out.
+pub(super) struct Orders(mpsc::UnboundedReceiver<Order>);
+
+impl ServerView {
+    pub(super) fn new() -> (ServerView, Orders) {
+        let (orders, ordered) = mpsc::unbounded_channel();
+        (ServerView { inner: Mutex::default(), orders }, Orders(ordered))
+    }
+
+    /// The server's release; None while there is no connection.
+    pub(super) fn version(&self) -> Option<i32> {
+        self.lock().version
+    }
+
+    /// What the server said of a session, by its process id; None where that is not known, or too old.
+    pub(super) fn told(&self, pid: i32, now: Moment) -> Option<Told> {
+        let inner = self.lock();
+        inner.told_at.filter(|at| now - *at < STALE)?;
+        inner.told.get(&pid).cloned()
+    }
+
+    /// Ends a session.
+    pub(super) fn terminate(&self, pid: i32) {
+        // An error means that the proxy is ending.
+        let _ = self.orders.send(Order::Terminate(pid));
+    }
+
+    /// Makes a role that may log in. As an error what the server said.
+    pub(super) async fn make_role(&self, user: &str, password: Option<&str>) -> Result<Made, String> {
+        let (user, password) = (user.to_owned(), password.map(str::to_owned));
+        self.order(|done| Order::MakeRole { user, password, done }).await
+    }
+
+    /// Gives a role another password.
+    pub(super) async fn set_password(&self, user: &str, password: &str) -> Result<Made, String> {
+        let (user, password) = (user.to_owned(), password.to_owned());
+        self.order(|done| Order::SetPassword { user, password, done }).await
+    }
+
+    async fn order(&self, order: impl FnOnce(oneshot::Sender<Result<Made, String>>) -> Order) -> Result<Made, String> {
+        const AWAY: &str = "the proxy has no connection with the server now; try again";
+        if self.version().is_none() {
+            return Err(AWAY.to_owned());
+        }
+        let (done, answer) = oneshot::channel();
+        // An error means that nobody carries it out: the answer's end is gone with it.
+        let _ = self.orders.send(order(done));
+        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(answer)) => answer,
+            _ => Err(AWAY.to_owned()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Attributes of rules that only the server can tell, and since which release.
+pub(super) fn tells(attribute: Attribute, version: Option<i32>) -> bool {
+    match attribute {
+        Attribute::SpillSize => version.is_some(),
+        Attribute::WalRate | Attribute::WalSize => version.is_some_and(|version| version >= TELLS_WAL),
+        _ => false,
+    }
+}
+
+/// Starts the thread. It ends with the proxy.
+pub(super) fn start(control: Arc<Control>, orders: Orders, mut phase: watch::Receiver<Phase>) -> Result<(), GateError> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_io().enable_time().build().map_err(GateError::system("start the server's view"))?;
+    let looking = async move {
+        tokio::select! {
+            biased;
+            // An error means that the proxy was dropped, which is the same.
+            _ = phase.wait_for(|phase| *phase == Phase::Ending) => {}
+            () = look_on(&control, orders) => {}
+        }
+    };
+    let thread = std::thread::Builder::new().name("server-view".to_owned());
+    thread.spawn(move || runtime.block_on(looking)).map_err(GateError::system("start the server's view"))?;
+    Ok(())
+}
+
+async fn look_on(control: &Control, Orders(mut orders): Orders) {
+    // What was complained of last: once is enough, it is tried again and again.
+    let mut complained: Option<String> = None;
+    loop {
+        let terms = control.terms();
+        if let Some(account) = &terms.server_account {
+            match connect(control, account).await {
+                Ok((client, version)) => {
+                    tracing::info!(version, "the server tells of its sessions");
+                    control.server_view.lock().version = Some(version);
+                    let why = serve(control, account, &client, version, &mut orders).await;
+                    *control.server_view.lock() = Inner::default();
+                    complain(why, &mut complained);
+                }
+                Err(why) => complain(why, &mut complained),
+            }
+        }
+        drop(terms);
+        tokio::time::sleep(AGAIN_AFTER).await;
+        // Whoever waits for an order hears that nobody carries it out.
+        while orders.try_recv().is_ok() {}
+    }
+}
+
+fn complain(why: String, before: &mut Option<String>) {
+    if before.as_ref() != Some(&why) {
+        tracing::warn!("the server tells nothing of its sessions: {why}");
+        *before = Some(why);
+    }
+}
+
+async fn connect(control: &Control, account: &ServerAccount) -> Result<(Client, i32), String> {
+    let terms = control.terms();
+    let mut config = tokio_postgres::Config::new();
+    config.user(&account.user).dbname(&account.database).application_name(NAME);
+    if !account.password.is_empty() {
+        config.password(&account.password);
+    }
+    let stream = reach(&terms).await.map_err(|error| error.to_string())?;
+    let connected = async {
+        // Whatever encryption there is has been agreed upon already.
+        let (client, connection) = config.connect_raw(stream, NoTls).await?;
+        // Its end shows in the next answer.
+        drop(tokio::spawn(connection));
+        let row = client.query_one("SELECT current_setting('server_version_num')::int4", &[]).await?;
+        Ok::<_, tokio_postgres::Error>((client, row.try_get(0)?))
+    };
+    match tokio::time::timeout(terms.limits.login_timeout(), connected).await {
+        Ok(connected) => connected.map_err(|error| reason(&error)),
+        Err(_) => Err("it does not answer".to_owned()),
+    }
+}
+
+/// Asks and carries out orders until the connection breaks, or the configuration names another account. Why it ended.
+async fn serve(
+    control: &Control,
+    account: &ServerAccount,
+    client: &Client,
+    version: i32,
+    orders: &mut mpsc::UnboundedReceiver<Order>,
+) -> String {
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            Some(order) = orders.recv() => carry_out(client, order).await,
+            _ = ticks.tick() => {
+                if control.terms().server_account.as_ref() != Some(account) {
+                    return "the configuration has another account".to_owned();
+                }
+                let wanted = wanted(control, version);
+                if wanted == Wanted::default() {
+                    if client.is_closed() {
+                        return "its connection ended".to_owned();
+                    }
+                    continue;
+                }
+                match tokio::time::timeout(ANSWER_WITHIN, client.query(&sql(wanted), &[])).await {
+                    Ok(Ok(rows)) => {
+                        let mut inner = control.server_view.lock();
+                        inner.told = rows.iter().filter_map(told).collect();
+                        inner.told_at = Some(clock::now());
+                    }
+                    Ok(Err(error)) => return reason(&error),
+                    Err(_) => return "it does not answer".to_owned(),
+                }
+            }
+        }
+    }
+}
+
+/// What rules look at now. Locks also matter while somebody is held who may have one.
+fn wanted(control: &Control, version: i32) -> Wanted {
+    let terms = control.terms();
+    let looks = |rule: &Rule, at: Attribute| matches!(rule.thresholds.get(&at), Some(Some(_)));
+    let any = |at: Attribute| terms.state.rules().values().any(|rule| looks(rule, at));
+    let holds = |rule: &Rule| rule.action == backwater_flow::rule::Action::Penalty;
+    let penalties = terms.state.rules().values().any(holds)
+        && terms.state.pools().values().any(|pool| pool.priority == Priority::High);
+    Wanted {
+        locks: any(Attribute::BlockTime)
+            || (penalties && control.sessions().iter().any(|live| live.held_by().is_some())),
+        spill: any(Attribute::SpillSize),
+        wal: version >= TELLS_WAL && (any(Attribute::WalRate) || any(Attribute::WalSize)),
+    }
+}
+
+/// One row a client session. What costs more is asked for only where it is wanted.
+fn sql(wanted: Wanted) -> String {
+    let locks = match wanted.locks {
+        true => "CASE WHEN a.wait_event_type = 'Lock' THEN pg_catalog.pg_blocking_pids(a.pid) ELSE '{}'::int4[] END",
+        false => "'{}'::int4[]",
+    };
+    // One look at the directory for all of them.
+    let (spilled, files) = match wanted.spill {
+        true => (
+            "coalesce(f.bytes, 0)",
+            "LEFT JOIN (SELECT substring(name FROM '^pgsql_tmp([0-9]+)[.]')::int4 AS pid, sum(size)::float8 AS bytes \
+             FROM pg_catalog.pg_ls_tmpdir() GROUP BY 1) f ON f.pid = a.pid ",
+        ),
+        false => ("NULL::float8", ""),
+    };
+    let wal = match wanted.wal {
+        true => "(SELECT wal_bytes::float8 FROM pg_catalog.pg_stat_get_backend_wal(a.pid))",
+        false => "NULL::float8",
+    };
+    format!(
+        "SELECT a.pid, {locks}, {spilled}, {wal} FROM pg_catalog.pg_stat_activity a {files}\
+         WHERE coalesce(a.backend_type, 'client backend') = 'client backend' /* backwater */"
+    )
+}
+
+fn told(row: &Row) -> Option<(i32, Told)> {
+    let told =
+        Told { blocked_by: row.try_get(1).ok()?, spill_bytes: row.try_get(2).ok()?, wal_bytes: row.try_get(3).ok()? };
+    Some((row.try_get(0).ok()?, told))
+}
+
+async fn carry_out(client: &Client, order: Order) {
+    match order {
+        Order::Terminate(pid) => {
+            if let Err(error) = client.execute("SELECT pg_catalog.pg_terminate_backend($1)", &[&pid]).await {
+                tracing::warn!(pid, "the server does not end a session: {}", reason(&error));
+            }
+        }
+        Order::MakeRole { user, password, done } => {
+            let with = password.map(|password| format!(" PASSWORD '{}'", verifier(&password))).unwrap_or_default();
+            let made = client.batch_execute(&format!("CREATE ROLE {} LOGIN{with}", quoted(&user))).await;
+            // Who does not wait any more does not want to know.
+            let _ = done.send(match made {
+                Err(error) if error.code() == Some(&tokio_postgres::error::SqlState::DUPLICATE_OBJECT) => {
+                    Ok(Made::WasThere)
+                }
+                made => made.map(|()| Made::Done).map_err(|error| reason(&error)),
+            });
+        }
+        Order::SetPassword { user, password, done } => {
+            let sql = format!("ALTER ROLE {} PASSWORD '{}'", quoted(&user), verifier(&password));
+            let set = client.batch_execute(&sql).await;
+            let _ = done.send(set.map(|()| Made::Done).map_err(|error| reason(&error)));
+        }
+    }
+}
+
+/// What the server keeps of a password: so that neither its log nor the way there ever holds the password itself. It has no
+/// character that would need quoting.
+fn verifier(password: &str) -> String {
+    postgres_protocol::password::scram_sha_256(password.as_bytes())
+}
+
+/// A name as SQL has it.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// What the server said, or why it cannot be spoken to. Never a password: neither holds one.
+fn reason(error: &tokio_postgres::Error) -> String {
+    let cause =
+        || std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"));
+    error.as_db_error().map_or_else(cause, |said| format!("{} [{}]", said.message(), said.code().code()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_costs_is_asked_for_only_where_it_is_wanted() {
+        let nothing = sql(Wanted::default());
+        assert!(!nothing.contains("pg_blocking_pids") && !nothing.contains("tmpdir") && !nothing.contains("wal_bytes"));
+        let all = sql(Wanted { locks: true, spill: true, wal: true });
+        assert!(all.contains("pg_blocking_pids") && all.contains("tmpdir") && all.contains("wal_bytes"));
+    }
+
+    #[test]
+    fn names_are_quoted_and_passwords_never_told() {
+        assert_eq!(quoted("a\"b; DROP"), "\"a\"\"b; DROP\"");
+        let verifier = verifier("it's a secret");
+        assert!(verifier.starts_with("SCRAM-SHA-256$") && !verifier.contains('\''), "{verifier}");
+        let account = ServerAccount { user: "u".into(), password: "secret".into(), database: "d".into() };
+        assert!(!format!("{account:?}").contains("secret"));
+    }
+}

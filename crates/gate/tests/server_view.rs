@@ -1,0 +1,136 @@
+//! What only the server can tell and do, by the proxy's own connection with it.
+#![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs, dead_code)]
+
+mod server;
+
+use backwater_gate::proxy::{Proxy, ProxyConfig};
+use backwater_model::{Event, EventKind};
+use server::{PASSWORD, Server, complaint, psql, text, with_server};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct Held {
+    port: u16,
+    events: Receiver<Event>,
+    _proxy: Proxy,
+}
+
+/// A proxy that is the server's superuser, and has a console.
+fn proxy(server: &Server, more: &str) -> Held {
+    let written = format!(
+        "listen = '127.0.0.1:0'\nserver = '{}'\n[server_account]\nuser = 'postgres'\npassword = '{PASSWORD}'\n\
+         [admin]\nusers = {{ dba = 'secret' }}\n{more}",
+        server.address()
+    );
+    let (tell, events) = std::sync::mpsc::channel();
+    let tell = Mutex::new(tell);
+    let tell = Arc::new(move |event| drop(tell.lock().unwrap().send(event)));
+    let config = ProxyConfig::parse(&written, Path::new("test.toml")).unwrap();
+    let proxy = Proxy::start_telling(&config, tell).unwrap();
+    let port = proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
+    server.until("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'backwater-proxy'", "1");
+    Held { port, events, _proxy: proxy }
+}
+
+impl Held {
+    /// The next decision of this step.
+    fn decision_of(&self, step: &str) -> Event {
+        let mut events = std::iter::from_fn(|| self.events.recv_timeout(PATIENCE).ok());
+        events.find(|event| event.kind == EventKind::Decision && event.fields["step"] == step).unwrap()
+    }
+
+    fn console(&self, sql: &str) -> Command {
+        let mut command = psql("127.0.0.1", self.port, sql);
+        command.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "secret");
+        command
+    }
+
+    fn told(&self, sql: &str) -> String {
+        text(&self.console(sql).output().unwrap())
+    }
+
+    /// psql in the background, under a name of its own.
+    fn begin(&self, name: &str, sql: &str) -> Child {
+        let mut command = psql("127.0.0.1", self.port, sql);
+        command.env("PGAPPNAME", name).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+}
+
+fn waits(server: &Server, name: &str) {
+    let waiting =
+        format!("SELECT count(*) FROM pg_stat_activity WHERE application_name = '{name}' AND wait_event_type = 'Lock'");
+    server.until(&waiting, "1");
+}
+
+#[test]
+fn temporary_files_are_those_that_the_server_tells_of() {
+    with_server("temporary_files_are_those_that_the_server_tells_of", &[], |server| {
+        let held =
+            proxy(server, "[rules.spills]\nspillsize = 8\naction = 'abort'\n[pools.default]\nexcept_rule = 'spills'\n");
+        // Its last column is what cannot be measured.
+        let begun = Instant::now();
+        while !held.told("SHOW RULES").ends_with('|') {
+            assert!(begun.elapsed() < PATIENCE, "{}", held.told("SHOW RULES"));
+        }
+        let sql = "SET work_mem = '1MB'; SELECT count(*) FROM (SELECT g FROM generate_series(1, 20000000) g ORDER BY md5(g::text)) o";
+        let told = complaint(&psql("127.0.0.1", held.port, sql).output().unwrap());
+        assert!(told.contains("canceling statement"), "{told}");
+        let event = held.decision_of("began");
+        assert!(event.fields["spillsize"].parse::<f64>().unwrap() > 8.0, "{event:?}");
+    });
+}
+
+#[test]
+fn a_held_session_is_let_go_when_somebody_waits_for_its_lock() {
+    with_server("a_held_session_is_let_go", &[], |server| {
+        let held = proxy(
+            server,
+            "[rules.slow]\nelapsedtime = 0.2\naction = 'penalty'\n[rules.locked]\nblocktime = 0.5\naction = 'dryrun'\n\
+             [pools.default]\nexcept_rule = 'slow'\n[pools.calm]\nexcept_rule = 'locked'\n",
+        );
+        server.value("CREATE TABLE t AS SELECT 1 AS a");
+        server.value("GRANT ALL ON t TO PUBLIC");
+        // The role is made on the server, with that password.
+        held.told("CREATE USER calm_user RESOURCE POOL 'calm' PASSWORD 'a secret'");
+        assert_eq!(server.value("SELECT rolcanlogin FROM pg_roles WHERE rolname = 'calm_user'"), "t");
+        let holder = held.begin("holder", "BEGIN; LOCK TABLE t; SELECT pg_sleep(4); COMMIT");
+        let began = held.decision_of("began");
+        assert_eq!(began.fields["rule"], "slow");
+        let mut waiter = psql("127.0.0.1", held.port, "SELECT a FROM t");
+        waiter.env("PGUSER", "calm_user").env("PGPASSWORD", "a secret").env("PGAPPNAME", "waiter");
+        let waiter = waiter.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        waits(server, "waiter");
+        let lifted = held.decision_of("lifted");
+        assert_eq!((lifted.fields["rule"].as_str(), lifted.fields["why"].as_str()), ("slow", "it blocked urgent work"));
+        let locked = held.decision_of("began");
+        assert_eq!(locked.fields["rule"], "locked");
+        assert!(locked.fields["blocktime"].parse::<f64>().unwrap() >= 0.5, "{locked:?}");
+        assert_eq!(text(&waiter.wait_with_output().unwrap()), "1");
+        text(&holder.wait_with_output().unwrap());
+    });
+}
+
+#[test]
+fn a_role_that_cannot_be_made_is_told_and_nothing_changes() {
+    with_server("a_role_that_cannot_be_made", &[], |server| {
+        server.value("CREATE ROLE weak LOGIN PASSWORD 'weak'");
+        let held = proxy(server, "[pools.calm]\n");
+        let again = held.console("CREATE USER weak RESOURCE POOL 'calm' PASSWORD 'x'").output().unwrap();
+        assert!(String::from_utf8_lossy(&again.stderr).contains("already"), "{again:?}");
+        held.told("ALTER USER weak RESOURCE POOL 'calm' PASSWORD 'strong'");
+        let mut login = psql("127.0.0.1", held.port, "SELECT current_user");
+        assert_eq!(text(&login.env("PGUSER", "weak").env("PGPASSWORD", "strong").output().unwrap()), "weak");
+        server.value("ALTER ROLE postgres CONNECTION LIMIT -1");
+        let refused =
+            complaint(&held.console("CREATE USER pg_evil RESOURCE POOL 'calm' PASSWORD 'x'").output().unwrap());
+        assert!(refused.contains("pg_evil") && refused.contains("reserved"), "{refused}");
+        assert!(!held.told("SHOW USERS").contains("pg_evil"));
+        let log = std::fs::read_to_string(server.dir.path().join("log")).unwrap();
+        assert!(!log.contains("strong"), "a password is in the server's log");
+    });
+}
