@@ -4,186 +4,13 @@
 
 mod common;
 
-use backwater_diagnose::{EngineAdvice, EngineOptions, Options, advise_engines, diagnose, gather};
+use backwater_diagnose::{Options, diagnose, gather};
 use backwater_model::catalogue as cat;
-use backwater_model::{Device, Finding, Meta, Role, Severity, Target, Window};
-use common::Readings;
-
-const GIB: f64 = 1_073_741_824.0;
-const SECONDS: usize = 200;
-const T: (&str, &str) = ("target", "m");
-const COUNTERS: usize = 14;
-
-/// A server second by second. Rates are functions of the second; counters are their sums.
-struct Plant {
-    dirty: fn(usize) -> f64,
-    updates: fn(usize) -> f64,
-    used: fn(usize) -> f64,
-    waiting: fn(usize) -> f64,
-    checkpoint: fn(usize) -> bool,
-    write_ms: fn(usize) -> f64,
-    writes: fn(usize) -> f64,
-    ttl: fn(usize) -> f64,
-    opened: fn(usize) -> f64,
-    connections: fn(usize) -> f64,
-    free: fn(usize) -> f64,
-    tickets_out: fn(usize) -> f64,
-    in_line: fn(usize) -> f64,
-    held_writers: fn(usize) -> f64,
-    majority_lag: fn(usize) -> f64,
-    pinned: fn(usize) -> f64,
-    pinned_by_oldest: fn(usize) -> f64,
-    busy: fn(usize) -> f64,
-    disk_mib: fn(usize) -> f64,
-    /// Time that the oplog covers, in seconds, and how much of its size it takes.
-    oplog_s: fn(usize) -> f64,
-    oplog_full: f64,
-    /// Of 1.5 GiB, so that the cache takes two thirds.
-    memory_left: fn(usize) -> f64,
-    faults: fn(usize) -> f64,
-    settings: &'static str,
-}
-
-/// Busy and well: a checkpoint each minute that nobody feels, TTL deletes in the background, a pool of connections.
-fn healthy() -> Plant {
-    Plant {
-        dirty: |s| 0.03 + 0.01 * (s % 60) as f64 / 60.0,
-        updates: |_| 0.02,
-        used: |_| 0.8,
-        waiting: |_| 0.0,
-        checkpoint: |s| s % 60 < 8,
-        write_ms: |s| if s % 60 < 8 { 1.3 } else { 1.0 },
-        writes: |_| 5_000.0,
-        ttl: |_| 50.0,
-        opened: |_| 1.0,
-        connections: |_| 500.0,
-        free: |_| 50_000.0,
-        tickets_out: |_| 10.0,
-        in_line: |_| 0.0,
-        held_writers: |_| 0.0,
-        majority_lag: |_| 1.0,
-        pinned: |_| 300.0,
-        pinned_by_oldest: |_| 300.0,
-        busy: |s| if s % 60 < 8 { 0.6 } else { 0.2 },
-        disk_mib: |s| if s % 60 < 8 { 80.0 } else { 30.0 },
-        oplog_s: |_| 100_000.0,
-        oplog_full: 0.97,
-        memory_left: |_| 0.2,
-        faults: |_| 1.0,
-        settings: "",
-    }
-}
-
-impl Plant {
-    fn readings(&self) -> Readings {
-        let mut r = Readings::default();
-        let mut sums = [0.0; COUNTERS];
-        for second in 0..=SECONDS {
-            let at = 1_000.0 + second as f64;
-            let gauges = [
-                (&cat::WT_CACHE_MAX, GIB),
-                (&cat::WT_CACHE_DIRTY, (self.dirty)(second) * GIB),
-                (&cat::WT_CACHE_UPDATES, (self.updates)(second) * GIB),
-                (&cat::WT_CACHE_USED, (self.used)(second) * GIB),
-                (&cat::WT_CHECKPOINT_RUNNING, f64::from(u8::from((self.checkpoint)(second)))),
-                (&cat::MONGO_CONNECTIONS, (self.connections)(second)),
-                (&cat::MONGO_CONNECTIONS_FREE, (self.free)(second)),
-                (&cat::MONGO_FLOW_LAGGED, f64::from(u8::from((self.held_writers)(second) > 0.0))),
-                (&cat::MONGO_FLOW_LIMIT, 1_000.0),
-                (&cat::WT_PINNED, (self.pinned)(second)),
-                (&cat::WT_PINNED_OLDEST, (self.pinned_by_oldest)(second)),
-                (&cat::MONGO_COMMITTED, 1e9 + at - (self.majority_lag)(second)),
-                (&cat::MONGO_STATE, 1.0),
-                (&cat::MONGO_OPLOG_LAST, 1e9 + at),
-                (&cat::MONGO_OPLOG_FIRST, 1e9 + at - (self.oplog_s)(second)),
-                (&cat::MONGO_OPLOG_MAX, 10.0 * GIB),
-                (&cat::MONGO_OPLOG, self.oplog_full * 10.0 * GIB),
-            ];
-            gauges.iter().for_each(|(def, value)| r.put(def, &[T], at, *value));
-            r.put(&cat::MEM_TOTAL, &[], at, 1.5 * GIB);
-            r.put(&cat::MEM_AVAILABLE, &[], at, (self.memory_left)(second) * 1.5 * GIB);
-            let (write, read) = (("op", "write"), ("op", "read"));
-            r.put(&cat::MONGO_CLIENTS, &[T, write], at, 20.0);
-            r.put(&cat::MONGO_CLIENTS, &[T, read], at, 0.0);
-            r.put(&cat::MONGO_TICKETS_OUT, &[T, write], at, (self.tickets_out)(second));
-            r.put(&cat::MONGO_TICKETS_FREE, &[T, write], at, 128.0 - (self.tickets_out)(second));
-            r.put(&cat::MONGO_LOCK_QUEUE, &[T, write], at, (self.in_line)(second));
-            for (member, behind) in [("0", 0.0), ("1", (self.majority_lag)(second)), ("2", 500.0)] {
-                r.put(&cat::MONGO_MEMBER_OPTIME, &[T, ("member", member)], at, 1e9 + at - behind);
-                r.put(&cat::MONGO_MEMBER_SELF, &[T, ("member", member)], at, f64::from(u8::from(member == "0")));
-                r.put(&cat::MONGO_MEMBER_STATE, &[T, ("member", member)], at, if member == "0" { 1.0 } else { 2.0 });
-            }
-            self.counters(&mut r, &mut sums, second, at);
-        }
-        r
-    }
-
-    fn counters(&self, r: &mut Readings, sums: &mut [f64; COUNTERS], second: usize, at: f64) {
-        let (writes, ms) = ((self.writes)(second), (self.write_ms)(second));
-        let rates = [
-            (&cat::WT_APP_WAIT_US, vec![T], (self.waiting)(second) * 1e6),
-            (&cat::MONGO_OPS, vec![T, ("op", "writes")], writes),
-            (&cat::MONGO_LATENCY, vec![T, ("op", "writes")], writes * ms * 1e3),
-            (&cat::MONGO_TTL_DELETED, vec![T], (self.ttl)(second)),
-            (&cat::MONGO_CONNECTIONS_CREATED, vec![T], (self.opened)(second)),
-            (&cat::MONGO_FLOW_WAIT_US, vec![T], (self.held_writers)(second) * 1e6),
-            (&cat::DISK_BUSY_MS, vec![("dev", "sda")], (self.busy)(second) * 1e3),
-            (&cat::DISK_WRITTEN_BYTES, vec![("dev", "sda")], (self.disk_mib)(second) * 1_048_576.0),
-            (&cat::MONGO_OPCOUNTERS, vec![T, ("op", "insert")], writes),
-            (&cat::DISK_WRITES, vec![("dev", "sda")], (self.disk_mib)(second) * 8.0),
-            (&cat::DISK_READS, vec![("dev", "sda")], 0.0),
-            (&cat::DISK_READ_BYTES, vec![("dev", "sda")], 0.0),
-            (&cat::MONGO_PAGE_FAULTS, vec![T], (self.faults)(second)),
-            (&cat::WT_CACHE_WRITTEN, vec![T], (self.disk_mib)(second) * 1_048_576.0),
-        ];
-        for ((def, labels, rate), sum) in rates.into_iter().zip(sums) {
-            r.put(def, &labels, at, *sum);
-            if def.name == cat::MONGO_OPCOUNTERS.name {
-                r.put(def, &[T, ("op", "update")], at, 0.0);
-                r.put(def, &[T, ("op", "delete")], at, 0.0);
-            }
-            *sum += rate;
-        }
-    }
-
-    fn meta(&self) -> Meta {
-        let settings = [("setParameter.wiredTigerEngineRuntimeConfig".to_owned(), self.settings.to_owned())];
-        let target = Target {
-            name: "m".into(),
-            kind: "mongodb".into(),
-            data_device: Some("sda".into()),
-            settings: settings.into(),
-            ..Target::default()
-        };
-        let device = Device {
-            dev: "sda".into(),
-            name: "sda".into(),
-            roles: vec![(Role::Data, "m".into())],
-            ..Device::default()
-        };
-        Meta { targets: vec![target], devices: vec![device], ..Meta::default() }
-    }
-
-    fn window(&self) -> Window {
-        self.readings().window(self.meta(), 1_000.0, 1_000.0 + SECONDS as f64)
-    }
-
-    fn advised(&self) -> EngineAdvice {
-        advise_engines(&self.window(), &EngineOptions::default()).remove(0)
-    }
-
-    fn found(&self) -> Vec<Finding> {
-        diagnose(&self.window(), &Options::default())
-    }
-}
+use backwater_model::{Finding, Severity, Window};
+use common::mongo_plant::{Plant, SECONDS, T, bursting, healthy, oversized, stalled, trouble};
 
 fn names(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|finding| format!("{} {}", finding.rule, finding.cause)).collect()
-}
-
-/// Seconds in which planted trouble stands.
-fn trouble(second: usize) -> bool {
-    (100..140).contains(&second)
 }
 
 #[test]
@@ -192,16 +19,6 @@ fn a_healthy_server_an_idle_one_and_nothing_at_all_are_silent() {
     let idle = Plant { writes: |_| 0.0, dirty: |_| 0.0, ttl: |_| 0.0, ..healthy() };
     assert_eq!(names(&idle.found()), [""; 0]);
     assert_eq!(names(&diagnose(&Window::default(), &Options::default())), [""; 0]);
-}
-
-fn stalled() -> Plant {
-    Plant {
-        dirty: |s| if trouble(s) { 0.205 } else { 0.04 },
-        waiting: |s| if trouble(s) { 12.0 } else { 0.0 },
-        write_ms: |s| if trouble(s) { 40.0 } else { 1.0 },
-        checkpoint: |_| false,
-        ..healthy()
-    }
 }
 
 #[test]
@@ -226,15 +43,6 @@ fn updates_and_a_full_cache_have_triggers_of_their_own() {
     assert_eq!(names(&updates.found()), ["wt-dirty-stall updates-trigger"]);
     let full = Plant { dirty: |_| 0.05, used: |s| if trouble(s) { 0.96 } else { 0.8 }, ..stalled() };
     assert_eq!(names(&full.found()), ["wt-dirty-stall cache-full"]);
-}
-
-fn bursting() -> Plant {
-    Plant {
-        write_ms: |s| if s % 60 < 8 { 60.0 } else { 1.0 },
-        busy: |s| if s % 60 < 8 { 1.0 } else { 0.02 },
-        disk_mib: |s| if s % 60 < 8 { 400.0 } else { 1.0 },
-        ..healthy()
-    }
 }
 
 #[test]
@@ -274,15 +82,6 @@ fn a_journal_that_waits_is_enough_where_the_disk_is_always_busy() {
     assert!(finding.summary.contains("a sync of the journal took"), "{}", finding.summary);
     assert!(finding.figure("journal_sync_inside_ms").unwrap() > 700.0);
     assert!(!names(&syncs(20.0)).contains(&burst), "a sync that takes 20 ms holds nobody for 60");
-}
-
-/// A cache whose dirty target is more than the disk takes in seconds: 50 MiB at 10 MiB/s.
-fn oversized() -> Plant {
-    Plant {
-        dirty: |s| if s % 60 < 8 { 0.02 } else { 0.05 * (s % 60) as f64 / 60.0 },
-        disk_mib: |s| if s % 60 < 8 { 10.0 } else { 1.0 },
-        ..bursting()
-    }
 }
 
 #[test]
@@ -482,62 +281,4 @@ fn many_stretches_tell_each_claim_once_the_worst_for_all() {
     assert_eq!(names(&gathered), ["wt-dirty-stall dirty-trigger", "checkpoint-burst engine-burst"]);
     assert_eq!((gathered[0].severity, gathered[0].figure("stretches_count")), (Severity::Critical, Some(3.0)));
     assert!(gathered[0].summary.contains("worst of 3"), "{}", gathered[0].summary);
-}
-
-#[test]
-fn advice_makes_the_burst_what_the_disk_takes_in_time() {
-    let advice = oversized().advised();
-    let seen = |name: &str| advice.observed.iter().find(|figure| figure.name == name).unwrap().value;
-    assert!((seen("drain_bytes_per_s") / 1_048_576.0 - 10.0).abs() < 0.5, "{advice:?}");
-    assert!((4.0..6.0).contains(&seen("drain_s")));
-    let eviction = &advice.remedies[0];
-    // Half a second of 10 MiB/s would be 5 MiB: no less than a percent of the cache.
-    assert!(
-        eviction.runtime[0].contains("wiredTigerEngineRuntimeConfig: \"eviction_dirty_target=10MB\""),
-        "{eviction:?}"
-    );
-    assert!(eviction.undo[0].contains("eviction_dirty_target=5\""), "{eviction:?}");
-    let after = |name: &str| eviction.predicted.iter().find(|figure| figure.name == name).unwrap().value;
-    assert!((after("drain_s") - 1.0).abs() < 0.1 && after("drain_now_s") > 4.0, "{eviction:?}");
-    let titles: Vec<&str> = advice.remedies.iter().map(|remedy| remedy.title.as_str()).collect();
-    assert!(titles.iter().all(|title| title.contains("relieves")), "{titles:?}");
-}
-
-#[test]
-fn advice_gives_stalled_threads_room_unless_the_disk_cannot_keep_up() {
-    // Dirty pages come to the trigger of 205 MiB while the disk, always busy then, writes 80 MiB a second.
-    let stalled = Plant {
-        busy: |s| if trouble(s) { 1.0 } else { 0.2 },
-        disk_mib: |s| if trouble(s) { 80.0 } else { 10.0 },
-        ..stalled()
-    };
-    let advice = stalled.advised();
-    let trigger =
-        advice.remedies.iter().find(|remedy| remedy.runtime[0].contains("eviction_dirty_trigger=40")).unwrap();
-    assert!(trigger.undo[0].contains("eviction_dirty_trigger=20"), "{trigger:?}");
-    let behind = Plant {
-        dirty: |s| 0.001 * s as f64,
-        busy: |_| 1.0,
-        disk_mib: |_| 10.0,
-        waiting: |s| if s > 195 { 9.0 } else { 0.0 },
-        ..stalled
-    };
-    let advice = behind.advised();
-    assert!(advice.notes.iter().any(|note| note.contains("faster disk")), "{advice:?}");
-    assert!(!advice.remedies.iter().any(|remedy| remedy.runtime[0].contains("dirty_trigger=40")), "{advice:?}");
-}
-
-#[test]
-fn a_disk_that_was_never_full_gives_no_figures_to_advise_from() {
-    let advice = healthy().advised();
-    assert!(advice.remedies.is_empty() && advice.notes[0].contains("record while it falls behind"), "{advice:?}");
-    assert!(advise_engines(&Window::default(), &EngineOptions::default()).is_empty());
-}
-
-#[test]
-fn a_short_oplog_is_advised_the_size_for_the_time_away() {
-    let short = Plant { oplog_s: |_| 2_000.0, ..healthy() };
-    let advice = short.advised();
-    // 10 GiB cover 2,000 s; an hour and a fifth takes 2.16 times that.
-    assert!(advice.remedies[0].runtime[0].contains("replSetResizeOplog: 1, size: Double(22119)"), "{advice:?}");
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 pub mod judged;
+pub mod mongo_plant;
 pub mod plant;
 pub mod recorded;
 pub mod run;

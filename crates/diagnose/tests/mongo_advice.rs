@@ -1,0 +1,72 @@
+//! Advice about WiredTiger from planted series: settings that follow from the queue's own figures, and none where the figures
+//! do not say.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use backwater_diagnose::{EngineAdvice, EngineOptions, advise_engines};
+use backwater_model::Window;
+use common::mongo_plant::{Plant, healthy, oversized, stalled, trouble};
+
+/// What is advised to the one server.
+fn advised(plant: &Plant) -> EngineAdvice {
+    advise_engines(&plant.window(), &EngineOptions::default()).remove(0)
+}
+
+#[test]
+fn advice_makes_the_burst_what_the_disk_takes_in_time() {
+    let advice = advised(&oversized());
+    let seen = |name: &str| advice.observed.iter().find(|figure| figure.name == name).unwrap().value;
+    assert!((seen("drain_bytes_per_s") / 1_048_576.0 - 10.0).abs() < 0.5, "{advice:?}");
+    assert!((4.0..6.0).contains(&seen("drain_s")));
+    let eviction = &advice.remedies[0];
+    // Half a second of 10 MiB/s would be 5 MiB: no less than a percent of the cache.
+    assert!(
+        eviction.runtime[0].contains("wiredTigerEngineRuntimeConfig: \"eviction_dirty_target=10MB\""),
+        "{eviction:?}"
+    );
+    assert!(eviction.undo[0].contains("eviction_dirty_target=5\""), "{eviction:?}");
+    let after = |name: &str| eviction.predicted.iter().find(|figure| figure.name == name).unwrap().value;
+    assert!((after("drain_s") - 1.0).abs() < 0.1 && after("drain_now_s") > 4.0, "{eviction:?}");
+    let titles: Vec<&str> = advice.remedies.iter().map(|remedy| remedy.title.as_str()).collect();
+    assert!(titles.iter().all(|title| title.contains("relieves")), "{titles:?}");
+}
+
+#[test]
+fn advice_gives_stalled_threads_room_unless_the_disk_cannot_keep_up() {
+    // Dirty pages come to the trigger of 205 MiB while the disk, always busy then, writes 80 MiB a second.
+    let stalled = Plant {
+        busy: |s| if trouble(s) { 1.0 } else { 0.2 },
+        disk_mib: |s| if trouble(s) { 80.0 } else { 10.0 },
+        ..stalled()
+    };
+    let advice = advised(&stalled);
+    let trigger =
+        advice.remedies.iter().find(|remedy| remedy.runtime[0].contains("eviction_dirty_trigger=40")).unwrap();
+    assert!(trigger.undo[0].contains("eviction_dirty_trigger=20"), "{trigger:?}");
+    let behind = Plant {
+        dirty: |s| 0.001 * s as f64,
+        busy: |_| 1.0,
+        disk_mib: |_| 10.0,
+        waiting: |s| if s > 195 { 9.0 } else { 0.0 },
+        ..stalled
+    };
+    let advice = advised(&behind);
+    assert!(advice.notes.iter().any(|note| note.contains("faster disk")), "{advice:?}");
+    assert!(!advice.remedies.iter().any(|remedy| remedy.runtime[0].contains("dirty_trigger=40")), "{advice:?}");
+}
+
+#[test]
+fn a_disk_that_was_never_full_gives_no_figures_to_advise_from() {
+    let advice = advised(&healthy());
+    assert!(advice.remedies.is_empty() && advice.notes[0].contains("record while it falls behind"), "{advice:?}");
+    assert!(advise_engines(&Window::default(), &EngineOptions::default()).is_empty());
+}
+
+#[test]
+fn a_short_oplog_is_advised_the_size_for_the_time_away() {
+    let short = Plant { oplog_s: |_| 2_000.0, ..healthy() };
+    let advice = advised(&short);
+    // 10 GiB cover 2,000 s; an hour and a fifth takes 2.16 times that.
+    assert!(advice.remedies[0].runtime[0].contains("replSetResizeOplog: 1, size: Double(22119)"), "{advice:?}");
+}
