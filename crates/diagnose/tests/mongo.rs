@@ -282,3 +282,27 @@ fn many_stretches_tell_each_claim_once_the_worst_for_all() {
     assert_eq!((gathered[0].severity, gathered[0].figure("stretches_count")), (Severity::Critical, Some(3.0)));
     assert!(gathered[0].summary.contains("worst of 3"), "{}", gathered[0].summary);
 }
+
+#[test]
+fn what_rose_with_slow_writes_is_said_and_what_did_not() {
+    let mut readings = stalled().readings();
+    // Slow operations of the log: thirty a second while it stalls.
+    let mut count = 0.0;
+    for second in 0..=SECONDS {
+        readings.put(&cat::MONGO_SLOW_OPS, &[T], 1_000.0 + second as f64, count);
+        count += if trouble(second) { 30.0 } else { 0.0 };
+    }
+    let window = readings.window(stalled().meta(), 1_000.0, 1_000.0 + SECONDS as f64);
+    let found = diagnose(&window, &Options::default());
+    assert_eq!(names(&found), ["wt-dirty-stall dirty-trigger"]);
+    let (rose, not) = found[0].summary.split_once("Not with them:").unwrap();
+    for told in ["In the 40 s in which writes were slow", "dirty share of the cache", "slow operations in the log (30"]
+    {
+        assert!(rose.contains(told), "{told}: {rose}");
+    }
+    assert!(not.contains("lag of the majority") && !rose.contains("lag of the majority"), "{not}");
+    assert!((found[0].figure("slow_ops_while_slow_per_s").unwrap() - 30.0).abs() < 1.0);
+    // Where there is no log, nothing is said of it.
+    let without = stalled().found();
+    assert!(!without[0].summary.contains("slow operations") && without[0].figure("slow_ops_otherwise_per_s").is_none());
+}

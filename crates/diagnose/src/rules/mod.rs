@@ -4,6 +4,7 @@ mod checkpoint_burst;
 mod checkpoint_log;
 mod checkpoint_others;
 mod client_streams;
+mod coincide;
 mod commit_too_small;
 mod connection_storm;
 mod device_below_rating;
@@ -22,6 +23,7 @@ mod relate;
 mod replay_conflict;
 mod replay_cpu;
 mod replay_paused;
+mod shard_unlike;
 mod slot_inactive;
 mod slow_reader;
 mod standby_disk;
@@ -180,6 +182,12 @@ pub const RULES: &[RuleInfo] = &[
         page: include_str!("../../../../docs/rules/flow-control-engaged.md"),
     },
     RuleInfo {
+        name: "shard-unlike",
+        causes: &["slower", "busier-and-slower", "busier"],
+        summary: "One shard of a cluster is slower than its siblings, or given far more of the work.",
+        page: include_str!("../../../../docs/rules/shard-unlike.md"),
+    },
+    RuleInfo {
         name: "tickets-exhausted",
         causes: &["read-tickets", "write-tickets"],
         summary: "Every ticket into the engine is taken, and operations stand in line.",
@@ -301,6 +309,8 @@ fn of_engines(scene: &Scene<'_>) -> Vec<Finding> {
     findings.extend(history_pinned::find(scene));
     findings.extend(oplog_window::find(scene));
     findings.extend(device_below_rating::find(scene));
+    findings.extend(shard_unlike::find(scene));
+    coincide::tell(scene, &mut findings);
     for finding in &mut findings {
         finding.remedies = crate::advise::engine_remedies(scene, finding);
     }
