@@ -56,6 +56,14 @@ pub enum ProbeError {
         /// How long was waited.
         seconds: f64,
     },
+    /// A server's log file is not what it was taken for.
+    #[error("{path}: {why}")]
+    Log {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// MongoDB's flight recorder could not be read.
     #[error(transparent)]
     FlightRecorder(#[from] ftdc::FtdcError),

@@ -2,7 +2,7 @@
 //! one stream of batches.
 
 use crate::host::{self, Roots, Server, Watch};
-use crate::mongodb::{self, MongoProbe};
+use crate::mongodb::{self, MongoProbe, MongoServer};
 use crate::postgres::{ConnInfo, PostgresOptions, PostgresProbe};
 use crate::{Observer, Probe, ProbeError, Sink, anchor, now};
 use backwater_model::{
@@ -60,10 +60,12 @@ impl Session {
         meta.written_by = format!("backwater {}", env!("CARGO_PKG_VERSION"));
         let watch = Arc::new(Watch::default());
         let mut probes: Vec<Box<dyn Probe>> = Vec::new();
+        let mut behind = Vec::new();
         for text in setup.targets.iter().filter(|text| *text != "host") {
             if mongodb::is_uri(text) {
                 for (probe, target) in connect_mongodb(text, &setup)? {
                     not_twice(&meta, &target)?;
+                    behind.extend(probe.behind());
                     probes.push(Box::new(probe));
                     meta.targets.push(target);
                 }
@@ -78,6 +80,10 @@ impl Session {
             if let Some(postmaster_pid) = target.postmaster_pid {
                 watch.add_server(Server { target: target.name.clone(), postmaster_pid });
             }
+            probes.push(Box::new(probe));
+            meta.targets.push(target);
+        }
+        for (probe, target) in members_of_shards(behind, &meta, &roots) {
             probes.push(Box::new(probe));
             meta.targets.push(target);
         }
@@ -167,6 +173,23 @@ fn connect_mongodb(text: &str, setup: &Setup) -> Result<Vec<(MongoProbe, Target)
         return Err(first);
     }
     Ok(watched)
+}
+
+/// Members of shards behind routers, but for those that are watched already. One that cannot be watched is said and left out:
+/// the router's users are not the shards' own.
+fn members_of_shards(servers: Vec<MongoServer>, meta: &Meta, roots: &Roots) -> Vec<(MongoProbe, Target)> {
+    let mut watched: Vec<(MongoProbe, Target)> = Vec::new();
+    for server in servers {
+        let known = |target: &Target| target.name == server.name;
+        if meta.targets.iter().any(known) || watched.iter().any(|(_, target)| known(target)) {
+            continue;
+        }
+        match MongoProbe::connect(server, roots) {
+            Ok(connected) => watched.push(connected),
+            Err(error) => tracing::warn!("a shard's member is not watched: {error}"),
+        }
+    }
+    watched
 }
 
 fn connect(text: &str, setup: &Setup) -> Result<(PostgresProbe, Target), ProbeError> {

@@ -204,3 +204,58 @@ fn what_is_not_the_recorders_is_told_apart() {
     std::fs::write(only_about.path().join("metrics.interim"), encode::metadata(BEGIN_MS, &about(1.0))).unwrap();
     assert_eq!(Flight::open(only_about.path()).unwrap().span(), None);
 }
+
+/// A line of mongod's log about an update that had ended then.
+fn slow(second: f64, ms: u64) -> String {
+    let time = ftdc::time_text(BEGIN_MS + (second * 1e3) as i64);
+    format!(
+        "{{\"t\":{{\"$date\":\"{}+00:00\"}},\"s\":\"I\",\"c\":\"WRITE\",\"id\":51803,\"msg\":\"Slow query\",\
+         \"attr\":{{\"type\":\"update\",\"ns\":\"shop.carts\",\"command\":{{\"q\":{{\"name\":\"somebody\"}}}},\
+         \"storage\":{{\"timeWaitingMicros\":{{\"cache\":90000}}}},\"durationMillis\":{ms}}}}}\n",
+        time.trim_end_matches('Z')
+    )
+}
+
+#[test]
+fn slow_operations_of_the_log_stand_on_the_recorders_axis() {
+    let (dir, mut flight) = flight("8.0", 1_000);
+    let path = dir.path().join("mongod.log");
+    // Ten a second for ten seconds, between two lines that say until when the log was kept.
+    let stall = (0..100).map(|number| slow(50.05 + f64::from(number) / 10.0, 100 + number as u64));
+    let text: String = std::iter::once(slow(-30.0, 101)).chain(stall).chain([slow(120.0, 102)]).collect();
+    std::fs::write(&path, text).unwrap();
+    flight.add_logs(std::slice::from_ref(&path)).unwrap();
+    let whole = flight.window(at(0), at(199)).unwrap();
+    let track = whole.track("mongo.slow_ops", &[("target", "db1:27017")]).unwrap();
+    assert_eq!(track.between(at(50), at(60)).rate().unwrap(), 10.0);
+    assert_eq!(track.between(at(70), at(110)).rate().unwrap(), 0.0);
+    // Behind the log's last line nothing is known.
+    assert_eq!((track.points.first().unwrap().at, track.points.last().unwrap().at), (at(0), at(120)));
+    let kept: Vec<_> = whole.events_of(EventKind::Log).collect();
+    assert!(kept.len() >= 5 && kept.iter().all(|event| event.message.contains("shop.carts")), "{kept:?}");
+    assert!(!format!("{kept:?}").contains("somebody"));
+    // The same in parts, and in batches.
+    let parts = flight.windows(at(0), at(199), 70.0).map(|window| {
+        let window = window.unwrap();
+        let points = window.track("mongo.slow_ops", &[]).map_or(0, |track| track.points.len());
+        (points, window.events_of(EventKind::Log).count())
+    });
+    let (points, events) = parts.fold((0, 0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+    // The second between two windows is in both.
+    assert_eq!((points, events), (track.points.len() + 1, kept.len()));
+    let registry = Arc::new(Registry::new());
+    let batches: Vec<_> = flight.batches(at(0), at(199), &registry).map(Result::unwrap).collect();
+    let number = registry.number(&backwater_model::catalogue::MONGO_SLOW_OPS, &[("target", "db1:27017")]).unwrap();
+    let points = batches.iter().flat_map(|batch| &batch.points).filter(|point| point.series == number);
+    assert!(points.map(|point| (point.at, point.value)).eq(track.points.iter().map(|point| (point.at, point.value))));
+}
+
+#[test]
+fn a_log_of_another_time_is_refused() {
+    let (dir, mut flight) = flight("8.0", 1_000);
+    let path = dir.path().join("mongod.log");
+    std::fs::write(&path, slow(-500.0, 101)).unwrap();
+    let error = flight.add_logs(&[path]).unwrap_err().to_string();
+    assert!(error.contains("2023-11-14T22:05:00Z"), "{error}");
+    assert!(flight.add_logs(&[dir.path().join("none.log")]).unwrap_err().to_string().contains("cannot read"));
+}

@@ -12,6 +12,7 @@ mod replay;
 use backwater_model::{EventKind, Moment, Span};
 use backwater_probe::host::Roots;
 use backwater_probe::mongodb::{Flight, capabilities, servers};
+use backwater_probe::session::{Session, Setup};
 use documents::{RELEASES, Server};
 use looks::Looks;
 use replay::{Replay, Script};
@@ -249,6 +250,37 @@ fn a_standalone_is_not_asked_for_members_and_a_router_names_its_shards() {
     looks.look().unwrap();
     let absent = looks.of_kind(EventKind::Absent);
     assert!(absent.iter().any(|event| event.fields["remedy"].ends_with("mongodb://a:27018,b:27018/")), "{absent:?}");
+}
+
+#[test]
+fn a_routers_shards_are_watched_beside_it() {
+    let members = [seven().1, seven().1];
+    let mut router = script(&Server::of("7.0.12"), 21);
+    let status = ftdc::Builder::new().string("process", "mongos").int64("pid", 7).int64("uptimeMillis", 500).finish();
+    // The last one is a member that nobody answers for.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let hosts = [format!("rs0/{},{nobody}", members[0].address), format!("rs1/{}", members[1].address)];
+    let shards = ftdc::Builder::new()
+        .array("shards", |list| {
+            hosts.iter().enumerate().fold(list, |list, (place, host)| {
+                list.document(&place.to_string(), |b| b.string("_id", &place.to_string()).string("host", host))
+            })
+        })
+        .finish();
+    router.answers.extend([("serverStatus".to_owned(), status), ("listShards".to_owned(), shards)]);
+    let router = Replay::start(router);
+    // One of them is given by name, too: it is watched once.
+    let targets = vec![router.uri() + "?serverSelectionTimeoutMS=500", members[1].uri()];
+    let (session, _batches) = Session::start(Setup { targets, ..Setup::default() }).unwrap();
+    let names: Vec<String> = session.meta.targets.iter().map(|target| target.name.clone()).collect();
+    let expected = [router.address, members[1].address, members[0].address].map(|address| address.to_string());
+    assert_eq!(names, expected);
+    let of_shard = &session.meta.targets[2].settings;
+    assert_eq!(
+        (of_shard["sharding.clusterRole"].as_str(), of_shard["replication.replSetName"].as_str()),
+        ("shardsvr", "rs0")
+    );
+    session.stop();
 }
 
 #[test]

@@ -3,13 +3,15 @@
 //!
 //! Only the figures of the table are read, chunk by chunk, so that a week takes seconds and memory for an hour.
 
+use super::beside::Beside;
 use super::facts;
+use super::log::History;
 use super::reader::Reader;
 use crate::ProbeError;
 use backwater_model::{Batch, ClockAnchor, Event, EventKind, Meta, Moment, Registry, Target, Window};
 use ftdc::{DocumentKind, FtdcError, Metadata, Selection, Source};
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What a server's flight recorder wrote.
@@ -20,6 +22,7 @@ pub struct Flight {
     /// Settings that changed from one start to the next.
     changes: Vec<Event>,
     span: Option<(Moment, Moment)>,
+    log: Option<History>,
 }
 
 /// A time of the recorder as a moment.
@@ -64,7 +67,19 @@ impl Flight {
         let span = told.chunks_ms.map(|(first, last)| (moment(first), moment(last_sample_ms(&source, last))));
         let disks = disks(&source, told.chunks_ms);
         let target = told.target.clone().unwrap_or_else(|| facts::target(&told.metadata, None));
-        Ok(Flight { meta: meta(&told.metadata, target, &disks, span), changes: told.changes, span, source })
+        Ok(Flight { meta: meta(&told.metadata, target, &disks, span), changes: told.changes, span, source, log: None })
+    }
+
+    /// Puts the server's log files beside it: their slow operations are then in every window and batch.
+    ///
+    /// # Errors
+    /// [`ProbeError::Read`] and [`ProbeError::Log`], where a file cannot be read, is no log of mongod's, or tells of
+    /// another time.
+    pub fn add_logs(&mut self, paths: &[PathBuf]) -> Result<(), ProbeError> {
+        if let Some(span) = self.span.filter(|_| !paths.is_empty()) {
+            self.log = Some(History::read(paths, self.name(), span)?);
+        }
+        Ok(())
     }
 
     /// What the server said of itself and of its host.
@@ -86,12 +101,16 @@ impl Flight {
         registry: &Arc<Registry>,
     ) -> impl Iterator<Item = Result<Batch, ProbeError>> + use<'f> {
         let mut reader = self.reader(registry);
+        let mut beside = Beside::new(self.log.as_ref(), self.name(), registry, from);
         let changes = self.changes_between(from, to);
         let chunks = self.source.select(&reader.selection(), stretch(from, to)).map(move |chunk| {
-            let taken = reader.take(&chunk?);
-            let mut points: Vec<_> = taken.columns.into_iter().flatten().collect();
+            let chunk = chunk?;
+            let taken = reader.take(&chunk);
+            let (own, told) = last(&chunk).map(|last| beside.take(last.min(to))).unwrap_or_default();
+            let mut points: Vec<_> = taken.columns.into_iter().chain(own).flatten().collect();
             points.sort_by_key(|point| point.at);
-            Ok(Batch { points, events: taken.events, ..Batch::default() })
+            let events = taken.events.into_iter().chain(told).collect();
+            Ok(Batch { points, events, ..Batch::default() })
         });
         let told = (!changes.is_empty()).then_some(Ok(Batch { events: changes, ..Batch::default() }));
         told.into_iter().chain(chunks)
@@ -115,11 +134,13 @@ impl Flight {
         let registry = Arc::new(Registry::new());
         let reader = self.reader(&registry);
         let chunks = Box::new(self.source.select(&reader.selection(), stretch(from, to)));
+        let beside = Beside::new(self.log.as_ref(), self.name(), &registry, from);
         let length_us = (seconds * 1e6).min(i64::MAX as f64 / 4.0).max(1e6) as i64;
         Windows {
             flight: self,
             chunks,
             reader,
+            beside,
             registry,
             next: (from, Moment(from.0.saturating_add(length_us).min(to.0))),
             to,
@@ -131,14 +152,23 @@ impl Flight {
         }
     }
 
+    /// The server's name.
+    fn name(&self) -> &str {
+        self.meta.targets.first().map_or("mongod", |target| target.name.as_str())
+    }
+
     fn reader(&self, registry: &Arc<Registry>) -> Reader {
-        let name = self.meta.targets.first().map_or("mongod", |target| target.name.as_str());
-        Reader::new(name, Arc::clone(registry))
+        Reader::new(self.name(), Arc::clone(registry))
     }
 
     fn changes_between(&self, from: Moment, to: Moment) -> Vec<Event> {
         self.changes.iter().filter(|event| from <= event.at && event.at <= to).cloned().collect()
     }
+}
+
+/// The last sample of a chunk.
+fn last(chunk: &ftdc::Batch) -> Option<Moment> {
+    chunk.times_ms().iter().copied().map(moment).max()
 }
 
 fn stretch(from: Moment, to: Moment) -> Range<i64> {
@@ -231,6 +261,7 @@ pub struct Windows<'f> {
     flight: &'f Flight,
     chunks: Box<dyn Iterator<Item = Result<ftdc::Batch, FtdcError>> + 'f>,
     reader: Reader,
+    beside: Beside<'f>,
     registry: Arc<Registry>,
     /// The stretch that is gathered.
     next: (Moment, Moment),
@@ -246,9 +277,10 @@ pub struct Windows<'f> {
 impl Windows<'_> {
     fn gather(&mut self, chunk: &ftdc::Batch) {
         let taken = self.reader.take(chunk);
-        self.read_until = chunk.times_ms().iter().copied().map(moment).max().unwrap_or(self.read_until);
-        self.events.extend(taken.events);
-        for column in taken.columns {
+        self.read_until = last(chunk).unwrap_or(self.read_until);
+        let (own, told) = self.beside.take(self.read_until.min(self.to));
+        self.events.extend(taken.events.into_iter().chain(told));
+        for column in taken.columns.into_iter().chain(own) {
             let Some(series) = column.first().map(|point| point.series.0 as usize) else { continue };
             if self.tracks.len() <= series {
                 self.tracks.resize_with(series + 1, Vec::new);

@@ -1,6 +1,7 @@
 //! MongoDB: live servers from 4.4 on, and from 3.6 on by the flight recorder (diagnostic.data) that every server keeps. One
 //! table says which figure becomes which series, wherever it is read.
 
+mod beside;
 mod facts;
 mod flight;
 mod life;

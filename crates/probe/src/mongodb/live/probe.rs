@@ -102,6 +102,12 @@ impl MongoProbe {
         Ok((probe, target))
     }
 
+    /// Of a router: the members of the shards behind it, to be watched beside it.
+    pub fn behind(&self) -> Vec<MongoServer> {
+        let shards = self.live.iter().flat_map(|live| &live.facts.shards);
+        shards.flat_map(|(shard, hosts)| hosts.iter().filter_map(move |host| self.server.behind(host, shard))).collect()
+    }
+
     async fn look(&mut self, sink: &mut Sink<'_>) -> Result<(), AskError> {
         let mut live = match self.live.take() {
             Some(live) => live,
@@ -224,7 +230,7 @@ impl MongoProbe {
 
     /// The server was started anew behind a connection that the driver made good again: it may have other settings.
     async fn meet_again(&mut self, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), AskError> {
-        live.facts = server::meet(&live.link, &self.target, &self.roots).await.map_err(AskError::Lost)?;
+        live.facts = met(&live.link, &self.server, &self.roots).await.map_err(AskError::Lost)?;
         live.settings.next = Moment(sink.at.0 + (SETTINGS_PERIOD_S * 1e6) as i64);
         self.adopt_settings(live.facts.target.settings.clone(), sink);
         Ok(())
@@ -236,10 +242,19 @@ impl MongoProbe {
     }
 }
 
+/// A server as it is met, with what a router told of it.
+async fn met(link: &Link, server: &MongoServer, roots: &Roots) -> Result<Facts, ProbeError> {
+    let mut facts = server::meet(link, &server.name, roots).await?;
+    if let Some(shard) = &server.shard {
+        server::adopt_shard(&mut facts.target, shard);
+    }
+    Ok(facts)
+}
+
 impl Live {
     async fn open(server: &MongoServer, roots: &Roots) -> Result<Self, ProbeError> {
         let link = Link::new(server)?;
-        let facts = server::meet(&link, &server.name, roots).await?;
+        let facts = met(&link, server, roots).await?;
         let settings =
             Due { next: Moment(crate::now().0 + (SETTINGS_PERIOD_S * 1e6) as i64), ..Due::every(SETTINGS_PERIOD_S) };
         let members = Due::every(PERIOD.as_secs_f64());

@@ -64,6 +64,8 @@ pub(super) struct Facts {
     /// Its process, where it runs on this host.
     pub(super) pid: Option<i32>,
     pub(super) unseen: Vec<Unseen>,
+    /// Of a router: the shards behind it, each with the addresses of its members.
+    pub(super) shards: Vec<(String, Vec<String>)>,
 }
 
 /// Asks the server and this host.
@@ -97,10 +99,13 @@ pub(super) async fn meet(link: &Link, name: &str, roots: &Roots) -> Result<Facts
     add_parameters(link, &mut target).await?;
     let pid = add_host(&mut target, &told, roots);
     unseen.extend(not_understood(&target, &told));
+    let mut shards = Vec::new();
     if part == Part::Router {
-        unseen.push(shards(link).await?);
+        let (told, list) = behind(link).await?;
+        unseen.push(told);
+        shards = list;
     }
-    Ok(Facts { target, part, told, pid, unseen })
+    Ok(Facts { target, part, told, pid, unseen, shards })
 }
 
 /// serverStatus with what it leaves out unless asked, and without what is long and never read.
@@ -211,25 +216,42 @@ fn not_understood(target: &Target, told: &Answers) -> Vec<Unseen> {
     unseen
 }
 
-/// A router has no engine: the shards behind it have, and it knows their addresses.
-async fn shards(link: &Link) -> Result<Unseen, ProbeError> {
+/// A router has no engine: the shards behind it have, and it knows their members' addresses.
+async fn behind(link: &Link) -> Result<(Unseen, Vec<(String, Vec<String>)>), ProbeError> {
     let what = "engines of the shards";
     let why = "this is a router (mongos), which holds no data".to_owned();
     let answer = match link.ask("listShards", "admin", doc! {"listShards": 1}).await {
         Ok(answer) => answer,
         Err(AskError::Lost(error)) => return Err(error),
-        Err(_) => return Ok(Unseen { what, why, remedy: Some("name the shards' members as targets".to_owned()) }),
+        Err(_) => {
+            let remedy = Some("name the shards' members as targets".to_owned());
+            return Ok((Unseen { what, why, remedy }, Vec::new()));
+        }
     };
-    let shards = ftdc::find(&answer, "shards");
-    let hosts = shards.iter().filter_map(Element::elements).flatten().map_while(Result::ok);
-    let hosts: Vec<String> = hosts.filter_map(|shard| hosts_of(shard.value)).collect();
-    let remedy = format!("name the shards' members as targets too: {}", hosts.join(" "));
-    Ok(Unseen { what, why, remedy: Some(remedy) })
+    let list = ftdc::find(&answer, "shards");
+    let list = list.iter().filter_map(Element::elements).flatten().map_while(Result::ok);
+    let shards: Vec<(String, Vec<String>)> = list.filter_map(|shard| members_of(shard.value)).collect();
+    let uris: Vec<String> = shards.iter().map(|(_, hosts)| format!("mongodb://{}/", hosts.join(","))).collect();
+    let remedy = format!(
+        "the shards' members are watched too where the same user is let in; name those that are not as targets, with a user \
+         of their own: {}",
+        uris.join(" ")
+    );
+    Ok((Unseen { what, why, remedy: Some(remedy) }, shards))
 }
 
-/// `mongodb://a:1,b:2/` of a shard that says `name/a:1,b:2`.
-fn hosts_of(shard: &[u8]) -> Option<String> {
+/// The shard's replica set and its members' addresses, of one that says `name/a:1,b:2`.
+fn members_of(shard: &[u8]) -> Option<(String, Vec<String>)> {
     let host = ftdc::find(shard, "host")?.text()?.into_owned();
-    let hosts = host.split_once('/').map_or(host.as_str(), |(_, hosts)| hosts);
-    Some(format!("mongodb://{hosts}/"))
+    let (set, hosts) = host.split_once('/').unwrap_or((&host, &host));
+    Some((set.to_owned(), hosts.split(',').map(str::to_owned).collect()))
+}
+
+/// What a router told of a server goes where the server's own configuration is not seen.
+pub(super) fn adopt_shard(target: &mut Target, shard: &str) {
+    let mut say = |name: &str, value: &str| {
+        target.settings.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+    };
+    say("sharding.clusterRole", "shardsvr");
+    say("replication.replSetName", shard);
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 /// Where a password is taken from that does not stand in the connection string, which others see in the list of processes.
 pub(super) const PASSWORD: &str = "MONGODB_PASSWORD";
+/// How a connection string begins whose servers stand in DNS.
+const SRV: &str = "mongodb+srv://";
 /// How long finding and reaching the server may take, unless the connection string says otherwise.
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -17,11 +19,13 @@ pub struct MongoServer {
     pub name: String,
     pub(super) options: ClientOptions,
     pub(super) secrets: Secrets,
+    /// The shard that a router says it belongs to.
+    pub(super) shard: Option<String>,
 }
 
 /// Whether a text is a connection string of MongoDB.
 pub fn is_uri(text: &str) -> bool {
-    text.starts_with("mongodb://") || text.starts_with("mongodb+srv://")
+    text.starts_with("mongodb://") || text.starts_with(SRV)
 }
 
 /// The servers of a connection string. A user without a password gets the one in `MONGODB_PASSWORD`.
@@ -29,12 +33,8 @@ pub fn is_uri(text: &str) -> bool {
 /// # Errors
 /// [`ProbeError::Connect`] with what is wrong and what to do next; never with a password in it.
 pub fn servers(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<MongoServer>, ProbeError> {
-    if text.starts_with("mongodb+srv://") {
-        return Err(ProbeError::Connect(
-            "mongodb+srv:// names its servers in DNS, which Backwater does not ask: name those to watch, as in \
-             mongodb://USER@HOST1:27017,HOST2:27017/?tls=true"
-                .to_owned(),
-        ));
+    if let Some(rest) = text.strip_prefix(SRV) {
+        return Err(ProbeError::Connect(in_dns(rest)));
     }
     let (text, secrets) = with_password(text, env(PASSWORD).filter(|password| !password.is_empty()));
     // Reading a connection string is async in the driver, but waits for nothing.
@@ -47,6 +47,20 @@ pub fn servers(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<M
         ))
     })?;
     Ok(options.hosts.iter().map(|host| MongoServer::of(host, &options, &secrets)).collect())
+}
+
+/// What to do with a name whose servers stand in DNS: the driver would bring a DNS client of its own for it, for a question
+/// that every host can ask.
+fn in_dns(rest: &str) -> String {
+    let front = rest.find(['/', '?']).map_or(rest, |end| &rest[..end]);
+    let name = front.rsplit_once('@').map_or(front, |(_, name)| name);
+    let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    let name = if plain { name } else { "NAME" };
+    format!(
+        "mongodb+srv:// names its servers in DNS, which Backwater does not ask. They are told by: dig +short SRV \
+         _mongodb._tcp.{name}; and options such as authSource by: dig +short TXT {name}. Name the servers to watch, with TLS, \
+         which that kind of name implies: mongodb://USER@HOST1:27017,HOST2:27017/?tls=true&authSource=admin"
+    )
 }
 
 impl MongoServer {
@@ -63,7 +77,23 @@ impl MongoServer {
         options.server_monitoring_mode = Some(ServerMonitoringMode::Poll);
         options.connect_timeout = Some(all.connect_timeout.unwrap_or(CONNECT));
         options.server_selection_timeout = Some(all.server_selection_timeout.unwrap_or(CONNECT));
-        MongoServer { name: host.to_string(), options, secrets: secrets.clone() }
+        MongoServer { name: host.to_string(), options, secrets: secrets.clone(), shard: None }
+    }
+
+    /// A member of a shard behind this server, a router, reached in the same way and by the same user; none where its
+    /// address cannot be understood.
+    pub(super) fn behind(&self, address: &str, shard: &str) -> Option<Self> {
+        let host = ServerAddress::parse(address).ok()?;
+        let mut options = self.options.clone();
+        options.hosts = vec![host.clone()];
+        options.repl_set_name = None;
+        options.load_balanced = None;
+        Some(MongoServer {
+            name: host.to_string(),
+            options,
+            secrets: self.secrets.clone(),
+            shard: Some(shard.to_owned()),
+        })
     }
 }
 
@@ -172,7 +202,10 @@ mod tests {
     #[test]
     fn what_cannot_be_used_is_said_with_what_to_do() {
         let error = |text: &str| servers(text, &no_env).unwrap_err().to_string();
-        assert!(error("mongodb+srv://u:hidden@c.example.net/").contains("mongodb://USER@HOST1"));
+        let told = error("mongodb+srv://u:hid/den@c.example.net/app?w=1");
+        assert!(told.contains("mongodb://USER@HOST1") && !told.contains("hid"), "{told}");
+        let told = error("mongodb+srv://u:hidden@c.example.net/app?w=1");
+        assert!(told.contains("dig +short SRV _mongodb._tcp.c.example.net;") && !told.contains("hidden"), "{told}");
         for text in ["mongodb://u:hid/den@a/", "mongodb://u:hidden@", "mongodb://u:hidden@a:99999/", "mongodb://"] {
             let error = error(text);
             assert!(error.starts_with("this is no connection string") && !error.contains("hidden"), "{text}: {error}");

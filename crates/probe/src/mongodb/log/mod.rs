@@ -1,11 +1,15 @@
 //! Slow operations in mongod's log: text up to 4.2, JSON from 4.4. Of a line only what says where the time went is kept: kind,
 //! namespace, plan, waits. The command itself holds people's data and is passed over.
 
+mod history;
 mod json;
+mod lines;
 mod ring;
 mod tail;
 mod text;
+mod time;
 
+pub(super) use history::History;
 pub(super) use ring::Ring;
 pub(super) use tail::Tail;
 

@@ -1,5 +1,6 @@
 //! Follows a growing log: only whole lines added after the first look, a bounded piece each time, across rotation.
 
+use super::lines::Lines;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::MetadataExt;
@@ -7,8 +8,6 @@ use std::path::{Path, PathBuf};
 
 /// The most that one look reads. A log that grows faster than this a second is skipped through.
 const PIECE: u64 = 1 << 20;
-/// A longer line is passed over: the server itself cuts what it logs of an operation at 10 KB unless told otherwise.
-const LONGEST_LINE: usize = 64 * 1024;
 
 /// A log file being followed.
 #[derive(Debug)]
@@ -16,9 +15,7 @@ pub(in crate::mongodb) struct Tail {
     path: PathBuf,
     file: File,
     offset: u64,
-    partial: Vec<u8>,
-    /// Whether the line now being read is to be passed over.
-    passed_over: bool,
+    lines: Lines,
     skipped_bytes: u64,
 }
 
@@ -32,7 +29,7 @@ impl Tail {
 
     fn at_start(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
-        Ok(Tail { path: path.to_owned(), file, offset: 0, partial: Vec::new(), passed_over: false, skipped_bytes: 0 })
+        Ok(Tail { path: path.to_owned(), file, offset: 0, lines: Lines::default(), skipped_bytes: 0 })
     }
 
     /// How much was skipped because the log grew faster than it is read, in bytes.
@@ -71,37 +68,20 @@ impl Tail {
         let mut piece = Vec::new();
         (&mut self.file).take(PIECE).read_to_end(&mut piece)?;
         self.offset += piece.len() as u64;
-        for part in piece.split_inclusive(|byte| *byte == b'\n') {
-            self.take(part, line);
-        }
+        self.lines.take(&piece, line);
         Ok(())
     }
 
-    fn go_to(&mut self, offset: u64, passed_over: bool) {
-        (self.offset, self.passed_over) = (offset, passed_over);
-        self.partial.clear();
-    }
-
-    /// Takes a part of a line, whole where it ends in a newline.
-    fn take(&mut self, part: &[u8], line: &mut impl FnMut(&str)) {
-        self.passed_over |= self.partial.len() + part.len() > LONGEST_LINE;
-        if !self.passed_over {
-            self.partial.extend_from_slice(part);
-        }
-        if part.last() != Some(&b'\n') {
-            return;
-        }
-        if !self.passed_over {
-            line(String::from_utf8_lossy(&self.partial).trim_end_matches(['\n', '\r']));
-        }
-        self.partial.clear();
-        self.passed_over = false;
+    fn go_to(&mut self, offset: u64, amid_a_line: bool) {
+        self.offset = offset;
+        self.lines.restart(amid_a_line);
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::lines::LONGEST_LINE;
     use super::*;
     use std::io::Write;
 
