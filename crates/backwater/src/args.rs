@@ -29,6 +29,8 @@ pub(crate) struct Looked {
     #[command(flatten)]
     pub(crate) live: Live,
     #[command(flatten)]
+    pub(crate) beside: Beside,
+    #[command(flatten)]
     pub(crate) sight: Sight,
 }
 
@@ -175,6 +177,29 @@ impl Stretch {
             terminal::note(&format!("only a part of that time was recorded: {}", recorded_text(meta, span)));
         }
         Ok((from.max(span.0), to.min(span.1)))
+    }
+}
+
+/// What lies beside MongoDB's flight recorder.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Beside {
+    /// Beside MongoDB's flight recorder: the same server's log file, whose slow operations then stand on the same axis.
+    /// Again for each file that was rotated
+    #[arg(long = "log", value_name = "FILE")]
+    pub(crate) logs: Vec<PathBuf>,
+}
+
+impl Beside {
+    /// Refuses log files beside something that has none.
+    pub(crate) fn refuse(&self) -> anyhow::Result<()> {
+        match self.logs.first() {
+            Some(log) => bail!(
+                "--log {} goes with MongoDB's flight recorder (a diagnostic.data): a recording holds what was in the log, \
+                 and the log of a server that is watched is read by itself",
+                log.display()
+            ),
+            None => Ok(()),
+        }
     }
 }
 

@@ -73,6 +73,61 @@ fn a_recording_is_summed_up_listed_and_exported() {
     assert!(!dir.path().join("out.parquet.part").exists());
 }
 
+/// Three minutes of a shard's primary: a thousand writes a second, each taking so many milliseconds.
+fn shard(dir: &Path, host: &str, set: &str, ms: impl Fn(i64) -> i64) {
+    let start = 1_700_000_000_000i64;
+    let parsed = |p: Builder| {
+        p.document("sharding", |s| s.string("clusterRole", "shardsvr"))
+            .document("replication", |r| r.string("replSetName", set))
+    };
+    let about = Builder::new()
+        .document("buildInfo", |b| b.string("version", "7.0.0"))
+        .document("getCmdLineOpts", |o| o.document("parsed", parsed))
+        .document("hostInfo", |h| h.document("system", |s| s.string("hostname", host)))
+        .finish();
+    let mut bytes = encode::metadata(start, &about);
+    let mut encoder = encode::Encoder::default();
+    let mut us = 0;
+    for second in 0..180 {
+        us += 1_000 * ms(second) * 1_000;
+        let one = |b: Builder| b.int64("ops", second * 1_000).int64("latency", us);
+        let status = |s: Builder| {
+            s.int64("pid", 7)
+                .int64("uptimeMillis", second * 1_000 + 500)
+                .document("opLatencies", |o| o.document("reads", one).document("writes", one))
+                .document("wiredTiger", |w| w.document("cache", |c| c.double("maximum bytes configured", 1e9)))
+        };
+        let at = start + second * 1_000;
+        let sample = Builder::new()
+            .date("start", at)
+            .document("serverStatus", status)
+            .document("replSetGetStatus", |r| r.int32("myState", 1))
+            .finish();
+        bytes.extend(encoder.add(at, &sample).unwrap().unwrap_or_default());
+    }
+    bytes.extend(encoder.finish().unwrap_or_default());
+    std::fs::create_dir(dir).unwrap();
+    std::fs::write(dir.join("metrics.2023-11-14T22-13-20Z-00000"), bytes).unwrap();
+}
+
+#[test]
+fn a_shard_that_is_unlike_its_siblings_stands_out_of_their_recorders() {
+    let dir = tempfile::tempdir().unwrap();
+    for (place, set) in ["s1", "s2", "s3"].into_iter().enumerate() {
+        let slow = move |second| if place == 1 && (60..120).contains(&second) { 40 } else { 2 };
+        shard(&dir.path().join(set), &format!("{set}.example"), set, slow);
+    }
+    let (code, told) = run(dir.path(), &["diagnose", "s1", "s2", "s3", "--json"]);
+    let findings: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, findings.as_array().unwrap().len()), (Some(1), 1), "{told}");
+    assert_eq!((&findings[0]["rule"], &findings[0]["cause"]), (&"shard-unlike".into(), &"slower".into()));
+    assert_eq!(findings[0]["queue"], "mongo.clients@s2.example:27017");
+    let (code, told) = run(dir.path(), &["diagnose", "s1", "s2"]);
+    assert_eq!(code, Some(0), "of two neither is the usual one: {told}");
+    let (code, told) = run(dir.path(), &["diagnose", "s1", "s1"]);
+    assert!(code == Some(2) && told.contains("same server, s1.example:27017"), "{told}");
+}
+
 #[test]
 fn the_summary_is_there_for_programs_too() {
     let dir = tempfile::tempdir().unwrap();
@@ -82,4 +137,60 @@ fn the_summary_is_there_for_programs_too() {
     let summary: serde_json::Value = serde_json::from_str(json).unwrap();
     assert_eq!((&summary["samples"], &summary["gaps"], &summary["fault_count"]), (&60.into(), &1.into(), &1.into()));
     assert_eq!(summary["chosen"][0]["most"], 89_000_000);
+}
+
+/// `backwater` with these arguments in a directory: exit code, and both streams.
+fn run(dir: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_backwater"));
+    let output = command.args(arguments).current_dir(dir).env_clear().env("TZ", "UTC").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text)
+}
+
+#[test]
+fn slow_operations_of_the_log_go_with_the_recorder_into_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("diagnostic.data");
+    std::fs::create_dir(&data).unwrap();
+    recording(&data);
+    // 22:13:20 is the recording's first second.
+    let line = |second: u32| {
+        format!(
+            "2023-11-14T22:13:{second:02}.500+0000 I  WRITE    [conn7] update shop.carts command: {{ q: {{ name: \"somebody\" }} }} \
+             planSummary: COLLSCAN storage:{{ timeWaitingMicros: {{ cache: 900000 }} }} 1200ms\n"
+        )
+    };
+    std::fs::write(dir.path().join("mongod.log"), (25..35).map(line).collect::<String>()).unwrap();
+    let with_log = |first: &[&'static str], last: &[&'static str]| {
+        run(dir.path(), &[first, &["diagnostic.data", "--log", "mongod.log"], last].concat())
+    };
+    let (_, exported) = with_log(&["export"], &[]);
+    assert!(
+        exported.contains("mongo.slow_ops") && exported.contains("slow update on shop.carts: 1200 ms"),
+        "{exported}"
+    );
+    let (code, recorded) = with_log(&["record"], &["-o", "rec", "--free-floor", "1MB"]);
+    assert_eq!(code, Some(0), "{recorded}");
+    let (_, read_back) = run(dir.path(), &["export", "rec"]);
+    assert!(read_back.contains("mongo.slow_ops_ms") && read_back.contains("slow update on shop.carts"), "{read_back}");
+    let (_, page) = with_log(&["report"], &["-o", "-", "--format", "json"]);
+    assert!(page.contains("Slow operations of a.example:27017"), "the page lacks its chart");
+    assert!(page.contains("slow update on shop.carts"), "the page lacks its mark");
+    let (code, diagnosed) = with_log(&["diagnose"], &[]);
+    assert_eq!(code, Some(0), "{diagnosed}");
+    for told in [exported, read_back, page, diagnosed] {
+        assert!(!told.contains("somebody"), "the command itself holds people's data");
+    }
+    // A log of another time, one that is none, and one beside something that has none.
+    std::fs::write(dir.path().join("other.log"), line(25).replace("2023", "2021")).unwrap();
+    std::fs::write(dir.path().join("none.log"), "hello\n").unwrap();
+    for (arguments, why) in [
+        (["export", "diagnostic.data", "--log", "other.log"], "tells of 2021"),
+        (["export", "diagnostic.data", "--log", "none.log"], "no line in it begins"),
+        (["export", "rec", "--log", "mongod.log"], "goes with MongoDB's flight recorder"),
+        (["diagnose", "host", "--log", "mongod.log"], "goes with MongoDB's flight recorder"),
+    ] {
+        let (code, told) = run(dir.path(), &arguments);
+        assert!(code == Some(2) && told.contains(why), "{arguments:?}: {told}");
+    }
 }

@@ -1,7 +1,7 @@
 //! `backwater compare`: what a remedy changed.
 
 use super::source;
-use crate::args::Stretch;
+use crate::args::{Beside, Stretch};
 use crate::terminal;
 use backwater_diagnose::compare;
 use clap::Args;
@@ -38,8 +38,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let part = |from: &Option<String>, to: &Option<String>| Stretch { from: from.clone(), to: to.clone() };
-    let before = source::recorded(&arguments.before, &part(&arguments.before_from, &arguments.before_to))?;
-    let after = source::recorded(&arguments.after, &part(&arguments.after_from, &arguments.after_to))?;
+    let before =
+        source::recorded(&arguments.before, &part(&arguments.before_from, &arguments.before_to), &Beside::default())?;
+    let after =
+        source::recorded(&arguments.after, &part(&arguments.after_from, &arguments.after_to), &Beside::default())?;
     let comparison = compare(&before, &after);
     if arguments.json {
         terminal::print_json(&comparison)?;

@@ -1,6 +1,6 @@
 //! `backwater diagnose`: name what backs up, with evidence.
 
-use super::{flight, source};
+use super::{flight, flights, source};
 use crate::args::Looked;
 use crate::{terminal, when};
 use anyhow::bail;
@@ -19,6 +19,8 @@ Examples:
   backwater diagnose postgres://localhost/app --for 60    a live server, watched for a minute
   backwater diagnose mongodb://monitor@db1,db2/ --for 60  members of a replica set, side by side
   backwater diagnose /var/lib/mongodb/diagnostic.data     what MongoDB's flight recorder holds
+  backwater diagnose diagnostic.data --log mongod.log     … with the slow operations of the server's log
+  backwater diagnose s1/diagnostic.data s2/diagnostic.data s3/diagnostic.data   shards, and which is unlike the others
   backwater diagnose --explain dirty-throttle             what a rule says and what it rests on")]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -39,12 +41,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return explain(rule);
     }
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
-    let (findings, window) = match flight::path(&arguments.looked.targets) {
-        Some(path) => flight::findings(path, &arguments.looked.stretch, &options)?,
-        None => {
-            let window = source::window(&arguments.looked)?;
-            (diagnose(&window, &options), window)
-        }
+    let Looked { targets, stretch, beside, .. } = &arguments.looked;
+    let (findings, window) = if let Some(path) = flight::path(targets) {
+        flight::findings(path, stretch, beside, &options)?
+    } else if let Some(paths) = flights::paths(targets) {
+        flights::findings(&paths, stretch, beside, &options)?
+    } else {
+        let window = source::window(&arguments.looked)?;
+        (diagnose(&window, &options), window)
     };
     if arguments.json {
         terminal::print_json(&findings)?;

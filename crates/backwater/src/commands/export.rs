@@ -1,7 +1,7 @@
 //! `backwater export`: readings as JSON Lines, for every other tool.
 
 use super::flight;
-use crate::args::Stretch;
+use crate::args::{Beside, Stretch};
 use backwater_probe::mongodb::Flight;
 use backwater_record::{RecordError, Recording};
 use clap::Args;
@@ -20,12 +20,15 @@ pub(crate) struct Arguments {
     dir: PathBuf,
     #[command(flatten)]
     stretch: Stretch,
+    #[command(flatten)]
+    beside: Beside,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if Flight::is_at(&arguments.dir) {
         return flight(arguments);
     }
+    arguments.beside.refuse()?;
     let recording = Recording::open(&arguments.dir)?;
     let Some(span) = recording.span() else { return Ok(ExitCode::SUCCESS) };
     let (from, to) = arguments.stretch.moments(recording.meta(), span)?;
@@ -45,7 +48,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 fn flight(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(std::io::stdout().lock());
-    let written = flight::export(&arguments.dir, &arguments.stretch, &mut out).and_then(|()| Ok(out.flush()?));
+    let Arguments { dir, stretch, beside } = arguments;
+    let written = flight::export(dir, stretch, beside, &mut out).and_then(|()| Ok(out.flush()?));
     match written {
         // A reader that went away (`| head`) has what it wanted.
         Err(error) if error.downcast_ref::<Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {

@@ -1,6 +1,6 @@
 //! MongoDB's flight recorder in place of a recording: a window of it, findings for all of it, or a recording made of it.
 
-use crate::args::Stretch;
+use crate::args::{Beside, Stretch};
 use crate::terminal;
 use anyhow::{Context, bail};
 use backwater_diagnose::{Options, diagnose, gather};
@@ -25,16 +25,17 @@ pub(crate) fn path(targets: &[String]) -> Option<&Path> {
 }
 
 /// It, and the stretch of it that is meant.
-pub(crate) fn open(path: &Path, stretch: &Stretch) -> anyhow::Result<(Flight, Moment, Moment)> {
-    let flight = Flight::open(path)?;
+pub(crate) fn open(path: &Path, stretch: &Stretch, beside: &Beside) -> anyhow::Result<(Flight, Moment, Moment)> {
+    let mut flight = Flight::open(path)?;
     let span = flight.span().with_context(|| format!("no samples in {}", path.display()))?;
+    flight.add_logs(&beside.logs)?;
     let (from, to) = stretch.moments(flight.meta(), span)?;
     Ok((flight, from, to))
 }
 
 /// A part of it as a window.
-pub(crate) fn window(path: &Path, stretch: &Stretch) -> anyhow::Result<Window> {
-    let (flight, from, to) = open(path, stretch)?;
+pub(crate) fn window(path: &Path, stretch: &Stretch, beside: &Beside) -> anyhow::Result<Window> {
+    let (flight, from, to) = open(path, stretch, beside)?;
     let seconds = to.seconds_since(from);
     if seconds > LONGEST_WINDOW_S {
         bail!(
@@ -48,8 +49,13 @@ pub(crate) fn window(path: &Path, stretch: &Stretch) -> anyhow::Result<Window> {
 }
 
 /// The findings of all of it, each told once, and the window they are about, without its readings.
-pub(crate) fn findings(path: &Path, stretch: &Stretch, options: &Options) -> anyhow::Result<(Vec<Finding>, Window)> {
-    let (flight, from, to) = open(path, stretch)?;
+pub(crate) fn findings(
+    path: &Path,
+    stretch: &Stretch,
+    beside: &Beside,
+    options: &Options,
+) -> anyhow::Result<(Vec<Finding>, Window)> {
+    let (flight, from, to) = open(path, stretch, beside)?;
     let parts = each_stretch(&flight, from, to, options)?;
     let about = Window::new(from, to, Arc::new(flight.meta().clone()), Vec::new(), Vec::new(), Vec::new());
     Ok((gather(parts), about))
@@ -87,8 +93,13 @@ fn each_stretch(flight: &Flight, from: Moment, to: Moment, options: &Options) ->
 }
 
 /// Makes a recording of it, which every other command reads.
-pub(crate) fn record(path: &Path, out: &Path, options: backwater_record::Options) -> anyhow::Result<ExitCode> {
-    let (flight, from, to) = open(path, &Stretch::default())?;
+pub(crate) fn record(
+    path: &Path,
+    out: &Path,
+    beside: &Beside,
+    options: backwater_record::Options,
+) -> anyhow::Result<ExitCode> {
+    let (flight, from, to) = open(path, &Stretch::default(), beside)?;
     let registry = Arc::new(Registry::new());
     let mut writer = Writer::create(out, flight.meta().clone(), Arc::clone(&registry), options)?;
     for batch in flight.batches(from, to, &registry) {
@@ -109,8 +120,8 @@ pub(crate) fn record(path: &Path, out: &Path, options: backwater_record::Options
 }
 
 /// Writes its readings as JSON Lines, a chunk at a time.
-pub(crate) fn export(path: &Path, stretch: &Stretch, out: &mut dyn Write) -> anyhow::Result<()> {
-    let (flight, from, to) = open(path, stretch)?;
+pub(crate) fn export(path: &Path, stretch: &Stretch, beside: &Beside, out: &mut dyn Write) -> anyhow::Result<()> {
+    let (flight, from, to) = open(path, stretch, beside)?;
     let (registry, meta) = (Arc::new(Registry::new()), Arc::new(flight.meta().clone()));
     for batch in flight.batches(from, to, &registry) {
         let Some(batch) = undamaged(batch)? else { continue };

@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod diagnose;
 pub(crate) mod export;
 pub(crate) mod flight;
+pub(crate) mod flights;
 pub(crate) mod ftdc;
 pub(crate) mod lab;
 pub(crate) mod lab_blind;

@@ -1,7 +1,7 @@
 //! `backwater record`: watch and write everything down, within bounds that a database host needs.
 
 use super::flight;
-use crate::args::Watched;
+use crate::args::{Beside, Watched};
 use crate::{signals, terminal, when};
 use anyhow::Context;
 use backwater_model::{Bytes, Device, Role, Unit};
@@ -34,6 +34,8 @@ Examples:
 pub(crate) struct Arguments {
     #[command(flatten)]
     watched: Watched,
+    #[command(flatten)]
+    beside: Beside,
     /// Directory of the recording; a recording that is there is continued
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
@@ -76,8 +78,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         ..Options::default()
     };
     if let Some(path) = flight::path(&arguments.watched.targets) {
-        return flight::record(path, &arguments.out, options);
+        return flight::record(path, &arguments.out, &arguments.beside, options);
     }
+    arguments.beside.refuse()?;
     let setup = Setup {
         targets: arguments.watched.targets.clone(),
         volumes: arguments.watched.sight.volume.declared()?,

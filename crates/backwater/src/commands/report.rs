@@ -2,7 +2,7 @@
 
 use super::flight;
 use super::lab::Bar;
-use crate::args::Stretch;
+use crate::args::{Beside, Stretch};
 use crate::{terminal, when};
 use anyhow::{Context, bail};
 use backwater_diagnose::Options;
@@ -35,6 +35,8 @@ pub(crate) struct Arguments {
     output: PathBuf,
     #[command(flatten)]
     stretch: Stretch,
+    #[command(flatten)]
+    beside: Beside,
     /// What to write
     #[arg(long, value_enum)]
     format: Option<Format>,
@@ -74,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
     let format = arguments.format.unwrap_or_else(|| Format::of(path));
-    let text = text(&arguments.dir, &arguments.stretch, &options, format)?;
+    let text = text(arguments, &options, format)?;
     if path.as_os_str() == "-" {
         terminal::print(&text)?;
         return Ok(ExitCode::SUCCESS);
@@ -88,8 +90,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 /// A recording, or a part of it, in one of the formats.
-fn text(dir: &Path, stretch: &Stretch, options: &Options, format: Format) -> anyhow::Result<String> {
-    let document = document(dir, stretch, options)?;
+fn text(arguments: &Arguments, options: &Options, format: Format) -> anyhow::Result<String> {
+    let document = document(arguments, options)?;
     Ok(match format {
         Format::Html => html::html(&document)?,
         Format::Md => html::markdown(&document),
@@ -98,7 +100,8 @@ fn text(dir: &Path, stretch: &Stretch, options: &Options, format: Format) -> any
 }
 
 /// What the page shows, read half an hour at a time where it is long.
-fn document(dir: &Path, stretch: &Stretch, options: &Options) -> anyhow::Result<html::Document> {
+fn document(arguments: &Arguments, options: &Options) -> anyhow::Result<html::Document> {
+    let Arguments { dir, stretch, beside, .. } = arguments;
     let (bar, outcome) = (Bar::default(), outcome(dir)?);
     let told = |done: usize, all: usize| {
         if done == 1 && all > 1 {
@@ -110,10 +113,11 @@ fn document(dir: &Path, stretch: &Stretch, options: &Options) -> anyhow::Result<
         }
     };
     if Flight::is_at(dir) {
-        let (flight, from, to) = flight::open(dir, stretch)?;
+        let (flight, from, to) = flight::open(dir, stretch, beside)?;
         let (meta, beside) = (Arc::new(flight.meta().clone()), (outcome.as_ref(), &[][..]));
         return html::document_of((from, to), &meta, beside, options, |from, to| Ok(flight.window(from, to)?), told);
     }
+    beside.refuse()?;
     let recording = Recording::open(dir)?;
     recording.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     let span = recording.span().with_context(|| format!("the recording {} holds no readings yet", dir.display()))?;

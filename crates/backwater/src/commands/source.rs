@@ -1,7 +1,7 @@
 //! Where a window comes from: a recording on disk, or a live system that is watched for a while.
 
 use super::flight;
-use crate::args::{Looked, Stretch};
+use crate::args::{Beside, Looked, Stretch};
 use crate::{signals, terminal};
 use anyhow::{Context, bail};
 use backwater_model::{Moment, Window};
@@ -23,12 +23,12 @@ pub(crate) fn is_recording(text: &str) -> bool {
 
 /// The window that a subcommand is asked about.
 pub(crate) fn window(looked: &Looked) -> anyhow::Result<Window> {
-    let Looked { targets, stretch, live, .. } = looked;
+    let Looked { targets, stretch, live, beside, .. } = looked;
     match targets.as_slice() {
         [one] if is_recording(one) && live.is_given() => bail!(
             "--for says how long to watch a live system, and {one} is a recording: choose a part of it with --from and --to"
         ),
-        [one] if is_recording(one) => recorded(Path::new(one), stretch),
+        [one] if is_recording(one) => recorded(Path::new(one), stretch, beside),
         several if several.iter().any(|target| is_recording(target)) => bail!(
             "one recording at a time, or servers: {} are given. What changed from one recording to the next is told by: \
              backwater compare {}",
@@ -38,15 +38,19 @@ pub(crate) fn window(looked: &Looked) -> anyhow::Result<Window> {
         _ if stretch.from.is_some() || stretch.to.is_some() => {
             bail!("--from and --to choose a part of a recording; a live system is watched from now on (see --for)")
         }
-        _ => watch(looked, live.seconds()),
+        _ => {
+            beside.refuse()?;
+            watch(looked, live.seconds())
+        }
     }
 }
 
 /// A part of a recording.
-pub(crate) fn recorded(dir: &Path, stretch: &Stretch) -> anyhow::Result<Window> {
+pub(crate) fn recorded(dir: &Path, stretch: &Stretch, beside: &Beside) -> anyhow::Result<Window> {
     if Flight::is_at(dir) {
-        return flight::window(dir, stretch);
+        return flight::window(dir, stretch, beside);
     }
+    beside.refuse()?;
     let recording = Recording::open(dir)?;
     for warning in recording.warnings() {
         tracing::warn!("{warning}");

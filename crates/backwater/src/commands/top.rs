@@ -1,7 +1,7 @@
 //! `backwater top`: who reads, writes, sends and computes, process by process, live or over a recording.
 
 use super::source;
-use crate::args::Stretch;
+use crate::args::{Beside, Stretch};
 use crate::{signals, terminal, when};
 use anyhow::{Context, bail};
 use backwater_model::{Moment, ProcessUse, SessionUse, Window};
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn recorded(arguments: &Arguments, dir: &Path) -> anyhow::Result<()> {
-    let window = source::recorded(dir, &arguments.stretch)?;
+    let window = source::recorded(dir, &arguments.stretch, &Beside::default())?;
     let here = host::facts(&Roots::default()).hostname;
     let users = if window.meta.host.hostname == here { host::users(&Roots::default()) } else { HashMap::new() };
     let out = Out::new(arguments, false);

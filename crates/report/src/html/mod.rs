@@ -6,6 +6,7 @@
 mod axis;
 mod document;
 mod embed;
+mod engine;
 mod lab;
 mod markdown;
 mod marks;
@@ -50,6 +51,7 @@ impl Part {
     fn of(window: &Window, axis: Axis) -> Part {
         let mut shelf = Shelf::new(window, axis);
         panels::load(&mut shelf);
+        engine::engines(&mut shelf);
         let path = path::path(&mut shelf);
         panels::resources(&mut shelf);
         Part { series: shelf.series, panels: shelf.panels, path }

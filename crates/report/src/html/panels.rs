@@ -65,13 +65,13 @@ pub(super) fn resources(shelf: &mut Shelf<'_>) {
 }
 
 /// The values of a label over all series of a definition.
-fn labels(shelf: &Shelf<'_>, def: &Def, label: &str) -> BTreeSet<String> {
+pub(super) fn labels(shelf: &Shelf<'_>, def: &Def, label: &str) -> BTreeSet<String> {
     let tracks = shelf.window.tracks(def.name, &[]).filter(|track| !track.points.is_empty());
     tracks.filter_map(|track| track.series.labels.get(label).map(str::to_owned)).collect()
 }
 
 /// A series as it is: a counter's rate, or a gauge's level.
-fn kept(shelf: &mut Shelf<'_>, label: &str, def: &Def, labels: &[(&'static str, &str)]) -> Option<usize> {
+pub(super) fn kept(shelf: &mut Shelf<'_>, label: &str, def: &Def, labels: &[(&'static str, &str)]) -> Option<usize> {
     let source = Source::series(def.name, labels);
     let (window, axis) = (shelf.window, shelf.axis);
     if def.kind == backwater_model::Kind::Gauge {

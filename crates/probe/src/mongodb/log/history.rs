@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn rotated_files_follow_one_another_and_nothing_is_said_between() {
         let (old, new) = (line(1_000, 5) + &line(2_300, 5), line(2_600, 5) + &line(6_000, 5));
-        let history = read(&[new.clone(), old.clone()], 0.0, 100.0).unwrap();
+        let history = read(&[new, old.clone()], 0.0, 100.0).unwrap();
         assert_eq!(
             counts(&history, 0.0, 100.0).iter().map(|(at, _)| *at).collect::<Vec<_>>(),
             [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]

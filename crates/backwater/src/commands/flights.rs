@@ -1,0 +1,90 @@
+//! Flight recorders of several servers at once: each is diagnosed by itself, and shards are compared with one another.
+
+use super::flight;
+use crate::args::{Beside, Stretch};
+use crate::terminal;
+use anyhow::bail;
+use backwater_diagnose::{Options, diagnose, gather};
+use backwater_model::{Finding, Meta, Moment, Point, Series, Target, Window};
+use backwater_probe::mongodb::Flight;
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Shards are compared in stretches of an hour: memory stays small whatever the length.
+const STRETCH_US: i64 = 3_600_000_000;
+/// The rule about servers beside one another; all others speak of one, which is looked at by itself.
+const BESIDE_ONE_ANOTHER: &str = "shard-unlike";
+
+/// The targets, if they are flight recorders and more than one.
+pub(crate) fn paths(targets: &[String]) -> Option<Vec<&Path>> {
+    let paths: Vec<&Path> = targets.iter().map(Path::new).collect();
+    (paths.len() > 1 && paths.iter().all(|path| Flight::is_at(path))).then_some(paths)
+}
+
+/// The findings of each, then those about shards side by side; and a window that names all servers, without readings.
+pub(crate) fn findings(
+    paths: &[&Path],
+    stretch: &Stretch,
+    beside: &Beside,
+    options: &Options,
+) -> anyhow::Result<(Vec<Finding>, Window)> {
+    if !beside.logs.is_empty() {
+        bail!("--log goes with one flight recorder: of several it would not be known whose log it is");
+    }
+    let (mut flights, mut all) = (Vec::new(), Vec::new());
+    for path in paths {
+        let (own, _) = flight::findings(path, stretch, beside, options)?;
+        let opened = flight::open(path, stretch, beside)?;
+        let name = opened.0.meta().targets.first().map(|target| target.name.clone());
+        all.extend(own.into_iter().map(|finding| Finding { server: finding.server.or(name.clone()), ..finding }));
+        flights.push(opened);
+    }
+    let targets = targets(&flights)?;
+    let meta = Arc::new(Meta { targets, ..Meta::default() });
+    let from = flights.iter().map(|(_, from, _)| *from).max().unwrap_or_default();
+    let to = flights.iter().map(|(_, _, to)| *to).min().unwrap_or_default();
+    if from < to {
+        all.extend(gather(compared(&flights, (from, to), &meta, options)?));
+    } else {
+        terminal::note("these recorders tell of no time in common, so that nothing was compared");
+    }
+    // As they were told within each, the worst of all first.
+    all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Ok((all, Window::new(from, to.max(from), meta, Vec::new(), Vec::new(), Vec::new())))
+}
+
+/// Every server, none twice. Devices are left out: those of two hosts may have the same name.
+fn targets(flights: &[(Flight, Moment, Moment)]) -> anyhow::Result<Vec<Target>> {
+    let (mut seen, mut targets) = (HashSet::new(), Vec::new());
+    for target in flights.iter().flat_map(|(flight, ..)| &flight.meta().targets) {
+        if !seen.insert(target.name.clone()) {
+            bail!("two of these recorders are of the same server, {}", target.name);
+        }
+        targets.push(Target { data_device: None, wal_device: None, ..target.clone() });
+    }
+    Ok(targets)
+}
+
+fn compared(
+    flights: &[(Flight, Moment, Moment)],
+    (from, to): (Moment, Moment),
+    meta: &Arc<Meta>,
+    options: &Options,
+) -> anyhow::Result<Vec<Vec<Finding>>> {
+    let mut parts = Vec::new();
+    let mut begin = from;
+    while begin < to {
+        let end = Moment(begin.0.saturating_add(STRETCH_US)).min(to);
+        let mut series: Vec<(Arc<Series>, Vec<Point>)> = Vec::new();
+        for (flight, ..) in flights {
+            let window = flight.window(begin, end)?;
+            let own = window.all_tracks().filter(|track| track.series.labels.get("target").is_some());
+            series.extend(own.map(|track| (Arc::new(track.series.clone()), track.points.to_vec())));
+        }
+        let window = Window::new(begin, end, Arc::clone(meta), series, Vec::new(), Vec::new());
+        parts.push(diagnose(&window, options).into_iter().filter(|found| found.rule == BESIDE_ONE_ANOTHER).collect());
+        begin = end;
+    }
+    Ok(parts)
+}
