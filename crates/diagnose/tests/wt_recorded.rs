@@ -1,0 +1,61 @@
+//! Cuts of labelled runs on the WiredTiger engine (arms of `backwater lab run wt-stall`, WiredTiger 3.2.1, the load alone): what was
+//! set up comes first, and a disk that takes what is asked of it gives no finding.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use backwater_diagnose::{Options, diagnose};
+use backwater_model::{Finding, Severity};
+use common::recorded;
+
+/// Arm `ttl-quiet`: the page cache, which a checkpoint's fsync empties while the journal's waits.
+const BURST: &str = include_str!("runs/wt/ttl-quiet.txt");
+/// Arm `direct-last-round`: a small cache, in which application threads evict for three fifths of their time.
+const STALL: &str = include_str!("runs/wt/direct-last-round.txt");
+/// Arm `direct-defaults`: the cap itself, and nothing of the engine.
+const CAPPED: &str = include_str!("runs/wt/direct-defaults.txt");
+/// Arms `quiet-hours` and `direct-quiet-hours`: an eighth of the load.
+const QUIET: [&str; 2] = [include_str!("runs/wt/quiet-hours.txt"), include_str!("runs/wt/direct-quiet-hours.txt")];
+
+fn found(text: &str, keep: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let mut findings = diagnose(&recorded::window(text, keep), &Options::default());
+    findings.retain(|finding| finding.severity >= Severity::Warning);
+    findings
+}
+
+#[test]
+fn what_was_set_up_comes_first() {
+    let cases = [
+        (BURST, "checkpoint-burst engine-burst"),
+        (STALL, "wt-dirty-stall dirty-trigger"),
+        (CAPPED, "io-capped cgroup-cap"),
+    ];
+    for (text, expected) in cases {
+        let findings = found(text, |_| true);
+        let first = findings.first().map(|finding| format!("{} {}", finding.rule, finding.cause));
+        assert_eq!(first.as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn a_disk_that_takes_what_is_asked_of_it_gives_no_finding() {
+    for text in QUIET {
+        assert_eq!(found(text, |_| true), []);
+    }
+}
+
+#[test]
+fn without_the_engines_own_figures_it_is_not_accused() {
+    for text in [BURST, STALL] {
+        let findings = found(text, |word| !word.starts_with("wt."));
+        assert!(findings.iter().all(|finding| !finding.queue.starts_with("wt.")), "{findings:?}");
+    }
+}
+
+#[test]
+fn what_rose_with_the_stall_is_said() {
+    let findings = found(STALL, |_| true);
+    let (rose, _) = findings[0].summary.split_once("rose with them: ").unwrap();
+    assert!(rose.contains("in which writes were slow"), "{rose}");
+    assert!(findings[0].summary.contains("threads waiting for the cache"), "{}", findings[0].summary);
+}
