@@ -179,7 +179,6 @@ fn when_master_and_guardian_are_killed_the_next_run_puts_back() {
     master.0.kill().unwrap();
     master.0.wait().unwrap();
     let addr = client.local_addr().unwrap();
-    let addr = client.local_addr().unwrap();
     assert_eq!(kernel_rate(addr), Some(1 << 20));
     let next = command(state.path(), &["--socket", &peer, "--rate", "2MB", "--for", "100ms"]).output().unwrap();
     let said = String::from_utf8_lossy(&next.stderr);
