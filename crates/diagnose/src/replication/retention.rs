@@ -13,6 +13,10 @@ use serde::Serialize;
 /// Rates are slopes of the straight line through the readings of so many seconds. (The mean between the first and the last
 /// of them would be off by a whole lump, where WAL is made in lumps.)
 const RATE_S: f64 = 20.0;
+/// Where a standby will read is known to so many seconds of its way: WAL comes in lumps, and positions are read once a second.
+/// So many steps are taken to either side.
+const UNSURE_S: f64 = 1.0;
+const STEPS: f64 = 4.0;
 /// Segments of the head that are looked at one by one; what lies further ahead needs no such care.
 const MOST_SEGMENTS: u32 = 1_000;
 /// A row this old is no longer there: the standby has gone.
@@ -114,8 +118,8 @@ fn slope(points: &[Point]) -> Option<f64> {
     (xx > 0.0).then(|| (xy / xx).max(0.0))
 }
 
-/// Seconds until the level passes its limit; none where it does not grow. In whole segments that is when the head enters the
-/// first segment from which the one that is needed then is no longer kept.
+/// Seconds until the level passes its limit; none where it does not grow. Where segments decide and the standby is about to
+/// leave one just then, a moment tells which: so the mean is taken over where it may read, a second of its way sooner or later.
 fn earliest(positions: &Positions, limit: f64, size: Option<f64>) -> Option<f64> {
     let room = limit - (positions.head - positions.needed).max(0.0);
     let growth = positions.inflow - positions.outflow;
@@ -123,17 +127,28 @@ fn earliest(positions: &Positions, limit: f64, size: Option<f64>) -> Option<f64>
         return (room <= 0.0).then_some(0.0);
     }
     let Some(size) = size else { return Some(room / growth) };
+    let kept = ((positions.needed + limit) / size).round() - (positions.needed / size).floor();
+    let from = |step: f64| positions.needed + UNSURE_S * positions.outflow * (step / STEPS - 1.0);
+    let at = |step: u32| segment_lost(positions, from(f64::from(step)), kept, size).unwrap_or(room / growth);
+    let steps = 0..=2 * STEPS as u32;
+    let count = steps.clone().count() as f64;
+    Some(steps.map(at).sum::<f64>() / count)
+}
+
+/// Seconds until the head enters the first segment from which the one that is needed then is no longer kept, where so many are
+/// and the standby reads at `needed` now; none where that lies far ahead.
+fn segment_lost(positions: &Positions, needed: f64, kept: f64, size: f64) -> Option<f64> {
     let segment = |position: f64| (position / size).floor();
-    let kept = ((positions.needed + limit) / size).round() - segment(positions.needed);
+    let room = (segment(needed) + kept) * size - positions.head;
     // What is needed lies anywhere in its segment, now and then: the straight line is off by one of them at most.
-    let soonest = ((room - size) / growth).max(0.0);
+    let soonest = ((room - size) / (positions.inflow - positions.outflow)).max(0.0);
     let next = segment(positions.head + positions.inflow * soonest).max(segment(positions.head) + 1.0);
     let enters = |ahead: u32| {
         let entered = next + f64::from(ahead);
         let at = (entered * size - positions.head).max(0.0) / positions.inflow;
-        (entered >= segment(positions.needed + positions.outflow * at) + kept).then_some(at)
+        (entered >= segment(needed + positions.outflow * at) + kept).then_some(at)
     };
-    (0..MOST_SEGMENTS).find_map(enters).or(Some(room / growth))
+    (0..MOST_SEGMENTS).find_map(enters)
 }
 
 fn positions(window: &Window, primary: &str, standby: &str, at: Moment, size: f64) -> Option<Positions> {
@@ -249,8 +264,11 @@ mod tests {
         for (head, needed) in [(100.0, 0.0), (100.0, 15.0), (107.0, 8.0), (130.0, 33.0), (130.0, 47.0), (175.0, 64.0)] {
             let positions = at(head, needed);
             let limit = ((needed / SIZE).floor() + 14.0) * SIZE - needed;
-            let (told, truly) = (earliest(&positions, limit, Some(SIZE)).unwrap(), comes(&positions, 13.0));
+            let (told, truly) = (segment_lost(&positions, needed, 14.0, SIZE).unwrap(), comes(&positions, 13.0));
             assert!((told - truly).abs() < 0.01, "{head} {needed}: {told} for {truly}");
+            // One segment of the head takes two seconds, and nothing is told that lies further off.
+            let mean = earliest(&positions, limit, Some(SIZE)).unwrap();
+            assert!((mean - truly).abs() < 2.0, "{head} {needed}: {mean} for {truly}");
         }
     }
 

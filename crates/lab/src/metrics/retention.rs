@@ -22,7 +22,8 @@ pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
     let told = standby_names(&loaded, seen.primary);
     let told = told.iter().map(|standby| told_of(&loaded, seen.primary, standby)).max_by_key(Vec::len);
     let Some(told) = told else { return };
-    let earliest = told.iter().find(|(_, told)| told.earliest_s == Some(0.0)).map(|(at, _)| *at);
+    let earliest =
+        told.iter().find(|(_, told)| told.earliest_s == Some(0.0)).and_then(|(at, _)| read(&loaded, seen.primary, *at));
     let (Some(earliest), Some(removed)) = (earliest, removal(&loaded, seen.primary, &told)) else { return };
     let ahead: Vec<Ahead> = told.iter().filter_map(|(at, told)| Ahead::of(*at, told, earliest, removed)).collect();
     put(&ahead, into);
@@ -34,6 +35,12 @@ fn told_of(loaded: &Window, primary: &str, standby: &str) -> Vec<(Moment, Retent
     let moments = (1..=seconds as u32).map(|n| loaded.from + Span::from_seconds(f64::from(n) * EVERY_S));
     let told = |at: Moment| Some((at, retention(&loaded.slice(loaded.from, at), primary, standby, at)?));
     moments.filter_map(told).collect()
+}
+
+/// When the head was read on which something rests that was told at a moment.
+fn read(loaded: &Window, primary: &str, at: Moment) -> Option<Moment> {
+    let head = loaded.track(catalogue::PG_WAL_INSERT.name, &[("target", primary)])?;
+    head.at(at, EVERY_S * 2.0).map(|point| point.at)
 }
 
 /// When WAL that the standby needed was gone: the first reading by which the oldest segment kept lies past that, or the end
