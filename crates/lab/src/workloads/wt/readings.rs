@@ -2,7 +2,7 @@
 
 use crate::servers::wiredtiger::EngineEvents;
 use crate::workloads::Counters;
-use backwater_model::{Epoch, Event, EventKind, Moment};
+use backwater_model::{Epoch, Event, EventKind, Moment, catalogue as cat};
 use backwater_probe::mongodb::wired_tiger_series;
 use backwater_probe::{Probe, ProbeError, Sink};
 use serde_json::Value;
@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Readings that wait for the probe at most: six seconds of them.
-const MOST: usize = 64;
+/// Readings that wait for the probe at most: six seconds of them, of two kinds.
+const MOST: usize = 128;
 
 /// What the driver told since the probe looked last.
 #[derive(Debug, Default)]
@@ -23,6 +23,8 @@ pub(crate) struct Readings {
     before: Mutex<[u64; 4]>,
     /// Counts databases: a new one's counters begin anew.
     database: AtomicU64,
+    /// Counts loads: each counts what it deletes from nothing.
+    load: AtomicU64,
 }
 
 /// Totals in the order of `before`.
@@ -36,6 +38,7 @@ impl Readings {
     /// Another load begins.
     pub(crate) fn begin(&self) {
         *self.before.lock().unwrap_or_else(PoisonError::into_inner) = [0; 4];
+        self.load.fetch_add(1, Relaxed);
     }
 
     /// Another database is open.
@@ -55,19 +58,24 @@ impl Readings {
         }
         counters.in_flight.store(event["in_flight"].as_u64().unwrap_or(0), Relaxed);
     }
+
+    fn keep(&self, event: &Value) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() >= MOST {
+            waiting.pop_front();
+        }
+        waiting.push_back(event.clone());
+    }
 }
 
 impl EngineEvents for Readings {
     fn event(&self, event: &Value) {
         match event["event"].as_str() {
-            Some("progress") => self.progress(event),
-            Some("statistics" | "gap") => {
-                let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-                if waiting.len() >= MOST {
-                    waiting.pop_front();
-                }
-                waiting.push_back(event.clone());
+            Some("progress") => {
+                self.progress(event);
+                self.keep(event);
             }
+            Some("statistics" | "gap") => self.keep(event),
             _ => {}
         }
     }
@@ -103,9 +111,16 @@ impl Probe for EngineProbe {
             let mut waiting = self.readings.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.drain(..).collect()
         };
+        let load = self.readings.load.load(Relaxed).to_string();
+        let of_load = Epoch::of(&["wiredtiger.load", &self.pid, &load]);
         let now = sink.at;
         for reading in told {
             sink.at = reading["at_us"].as_i64().map_or(now, Moment);
+            // Deletes of what has expired are the driver's own work, as they are mongod's: the engine does not tell them apart.
+            if let Some(deleted) = reading["deleted"].as_f64() {
+                sink.put(&cat::MONGO_TTL_DELETED, &[("target", &self.target)], of_load, deleted);
+                continue;
+            }
             if let Some(why) = reading["error"].as_str() {
                 let fields = [("probe", "wiredtiger"), ("reason", why)];
                 let message = format!("the engine's statistics could not be read: {why}");
@@ -140,6 +155,22 @@ mod tests {
         readings.event(&json!({"event": "progress", "completed": 50, "in_flight": 0}));
         assert_eq!((counters.completed.load(Relaxed), counters.failed.load(Relaxed)), (300, 1));
         assert_eq!(counters.in_flight.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn deletes_of_the_expired_are_counted_from_nothing_in_each_load() {
+        let readings = Arc::new(Readings::default());
+        let mut probe = EngineProbe::new(Arc::clone(&readings), "wiredtiger", 1);
+        let (registry, mut batch, mut absences) = (Registry::new(), Batch::default(), HashSet::new());
+        for deleted in [500, 20] {
+            readings.begin();
+            readings.event(&json!({"event": "progress", "at_us": 70, "completed": 1, "deleted": deleted}));
+            probe.read(&mut Sink::new(Moment(99), &registry, &mut batch, &mut absences)).unwrap();
+        }
+        let [first, second] = &batch.points[..] else { panic!("{:?}", batch.points) };
+        assert_eq!((first.at, first.value, second.value), (Moment(70), 500.0, 20.0));
+        assert_ne!(first.epoch, second.epoch, "no rate from one load to the next");
+        assert_eq!(registry.get(first.series).unwrap().name, catalogue::MONGO_TTL_DELETED.name);
     }
 
     #[test]
