@@ -11,20 +11,20 @@ const PREDICTION_RUNS: &str = "5";
 /// Measures and keeps what came of it. With arguments for the measuring program only a part is measured, and shown.
 #[allow(clippy::print_stdout)]
 pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()> {
-    let all = ["size", "overhead", "prediction", "ftdc"];
+    let all = ["size", "overhead", "prediction", "ftdc", "proxy"];
     let chosen: Vec<_> = all.into_iter().filter(|known| name.is_none_or(|name| name == *known)).collect();
     if chosen.is_empty() {
         bail!("there is no benchmark '{}'; there are: {}", name.unwrap_or_default(), all.join(", "));
     }
-    if !arguments.is_empty() && chosen != ["overhead"] {
-        bail!("only the benchmark overhead takes arguments");
+    if !arguments.is_empty() && chosen != ["overhead"] && chosen != ["proxy"] {
+        bail!("only the benchmarks overhead and proxy take arguments");
     }
     for bench in chosen {
         let text = match bench {
             "size" => example("backwater-record", "day_size", &[])?,
-            "overhead" => {
+            "overhead" | "proxy" => {
                 run::step("the program itself", "cargo", &["build", "--release", "-p", "backwater"])?;
-                example("backwater-lab", "overhead", arguments)?
+                example("backwater-lab", bench, arguments)?
             }
             "ftdc" => bench_ftdc::text()?,
             _ => prediction()?,

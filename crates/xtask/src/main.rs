@@ -39,9 +39,9 @@ enum Command {
     },
     /// Measure what Backwater costs and how well it predicts; writes docs/bench/
     Bench {
-        /// Only this one: overhead, prediction, size, ftdc
+        /// Only this one: overhead, prediction, size, ftdc, proxy (beside pgbouncer and HAProxy, where those are installed)
         name: Option<String>,
-        /// For overhead: measure only a part, and show it without keeping it, such as --only cost --sessions 200
+        /// For overhead and proxy: measure only a part, and show it without keeping it, such as --only cost --sessions 200
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },

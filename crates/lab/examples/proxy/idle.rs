@@ -1,0 +1,61 @@
+//! Ten thousand sessions that do nothing, before a server that only greets: a real one would need as many processes.
+
+use crate::peers::{self, Way};
+use crate::{Bench, Result};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+
+const SESSIONS: usize = 10_000;
+/// What they may take together.
+const MOST_BYTES: f64 = 100e6;
+
+/// Opens them through each relay and prints the memory that they take.
+pub(crate) fn measure(bench: &Bench, program: &Path) -> Result<()> {
+    let server = greeting_server()?;
+    // Two descriptors for each in a relay, two in this program, and some for themselves.
+    let count = SESSIONS.min(usize::try_from(bench.descriptors.saturating_sub(400) / 2)?);
+    println!("\n{count} idle sessions (a process may have {} descriptors here): resident memory", bench.descriptors);
+    for way in peers::start_plain(bench, program, server)? {
+        let before = way.resident_bytes()?;
+        let sessions = (0..count).map(|_| session(&way)).collect::<Result<Vec<_>>>()?;
+        let after = way.resident_bytes()?;
+        let each = after.saturating_sub(before) as f64 / sessions.len() as f64;
+        let all = before as f64 + each * SESSIONS as f64;
+        println!(
+            "{:<12} {:>6.1} MB, {:.1} MB of it without them: {each:.0} bytes each; with {SESSIONS} it is {:.1} MB ({} 100 MB)",
+            way.name,
+            after as f64 / 1e6,
+            before as f64 / 1e6,
+            all / 1e6,
+            if all < MOST_BYTES { "under" } else { "OVER" }
+        );
+    }
+    Ok(())
+}
+
+/// Takes connections and greets each: AuthenticationOk, ReadyForQuery. It ends with the program.
+fn greeting_server() -> Result<u16> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let port = listener.local_addr()?.port();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for mut stream in listener.incoming().flatten() {
+            let mut opening = [0; 512];
+            // Whoever only looked whether somebody listens says nothing.
+            if stream.read(&mut opening).is_ok_and(|count| count > 8)
+                && stream.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").is_ok()
+            {
+                kept.push(stream);
+            }
+        }
+    });
+    Ok(port)
+}
+
+fn session(way: &Way) -> Result<TcpStream> {
+    let mut stream = TcpStream::connect(("127.0.0.1", way.port))?;
+    stream.write_all(b"\0\0\0\x10\0\x03\0\0user\0u\0\0")?;
+    stream.read_exact(&mut [0; 15])?;
+    Ok(stream)
+}

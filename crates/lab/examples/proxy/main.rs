@@ -1,0 +1,219 @@
+//! What the proxy costs, beside pgbouncer (session mode) and HAProxy (TCP) in the same run, with the direct way as the
+//! reference and the least relay that C allows as the floor. On a server of its own that is gone afterwards; what a killed run
+//! leaves is put back by the next.
+//!
+//! `cargo build --release && cargo run --release -p backwater-lab --example proxy`, with any of
+//! `--only reads|writes|large|short|idle`, `--clients 1,8,64,500`, `--rounds 5`, `--seconds 3`.
+#![allow(clippy::print_stdout, reason = "the figures are this program's output")]
+
+mod idle;
+mod peers;
+mod pgbench;
+mod rounds;
+#[path = "../overhead/statistics.rs"]
+#[allow(dead_code, reason = "shared with the other benchmark, which shows more of it")]
+mod statistics;
+
+use backwater_lab::servers::{self, Installed, Postgres, PostgresSpec};
+use backwater_undo::{Change, Journal};
+use peers::Way;
+use pgbench::Load;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Branches of TPC-B.
+const SCALE: &str = "20";
+/// The relays must not be confused with a disk, nor with maintenance.
+const SETTINGS: [(&str, &str); 9] = [
+    ("shared_buffers", "1GB"),
+    ("max_connections", "1200"),
+    ("fsync", "off"),
+    ("full_page_writes", "off"),
+    ("synchronous_commit", "off"),
+    ("autovacuum", "off"),
+    ("max_wal_size", "16GB"),
+    ("checkpoint_timeout", "1h"),
+    ("jit", "off"),
+];
+/// Ten thousand sessions have two sockets each in a relay, and two in this program.
+const DESCRIPTORS: u64 = 65_536;
+
+/// What is measured on.
+pub(crate) struct Bench {
+    pub(crate) work: PathBuf,
+    pub(crate) journal: Journal,
+    pub(crate) password: String,
+    /// How many a process may have open.
+    pub(crate) descriptors: u64,
+    server: Postgres,
+    port: u16,
+}
+
+struct Options {
+    only: Option<String>,
+    clients: Vec<u32>,
+    rounds: usize,
+    length: Duration,
+}
+
+impl Options {
+    fn of(mut words: impl Iterator<Item = String>) -> Result<Options> {
+        let mut options =
+            Options { only: None, clients: vec![1, 8, 64, 500], rounds: 5, length: Duration::from_secs(3) };
+        while let Some(name) = words.next() {
+            let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
+            match name.as_str() {
+                "--only" => options.only = Some(value),
+                "--clients" => {
+                    options.clients = value.split(',').map(|number| Ok(number.parse()?)).collect::<Result<_>>()?;
+                }
+                "--rounds" => options.rounds = value.parse::<usize>()?.clamp(2, 100),
+                "--seconds" => options.length = Duration::from_secs(value.parse::<u64>()?.clamp(1, 600)),
+                _ => return Err(format!("{name} is not known; see the head of examples/proxy/main.rs").into()),
+            }
+        }
+        Ok(options)
+    }
+
+    fn wants(&self, part: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only == part)
+    }
+
+    fn loads(&self) -> Vec<Load> {
+        let of = |reads: bool| self.clients.iter().map(move |clients| Load::Transactions { reads, clients: *clients });
+        let mut loads = Vec::new();
+        loads.extend(of(true).filter(|_| self.wants("reads")));
+        loads.extend(of(false).filter(|_| self.wants("writes")));
+        loads.extend(Some(Load::LargeResult).filter(|_| self.wants("large")));
+        loads.extend(Some(Load::ShortConnections).filter(|_| self.wants("short")));
+        loads
+    }
+}
+
+impl Bench {
+    fn start(state_dir: &Path, descriptors: u64) -> Result<Bench> {
+        backwater_undo::recover(state_dir)?;
+        let journal = Journal::begin(state_dir, "bench proxy")?;
+        // The server's ordinary user must be able to enter it.
+        let temporary = Path::new("/var/tmp");
+        let parent = if temporary.is_dir() { temporary.to_path_buf() } else { std::env::temp_dir() };
+        let work = parent.join(format!("backwater-{}", journal.run()));
+        journal.note(Change::Directory { path: work.clone() })?;
+        std::fs::create_dir_all(&work)?;
+        let settings: BTreeMap<_, _> = SETTINGS.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let spec = PostgresSpec {
+            installed: installed()?,
+            data_dir: work.join("data"),
+            wal_dir: None,
+            user: None,
+            settings,
+            port: Some(port),
+            socket_port: None,
+            network: None,
+        };
+        let mut server = Postgres::create(&journal, spec)?;
+        server.start(&journal)?;
+        let password = server.password().ok_or("a server with a port has a password")?.to_owned();
+        let bench = Bench { work, journal, password, descriptors, server, port };
+        let status = bench.client_at("pgbench", port).args(["-i", "-q", "-s", SCALE, "-I", "dtGvp"]).output()?;
+        if !status.status.success() {
+            return Err(format!("cannot make the tables: {}", String::from_utf8_lossy(&status.stderr)).into());
+        }
+        Ok(bench)
+    }
+
+    /// A client program on its way to the server, with the password and nothing else from outside.
+    pub(crate) fn client(&self, program: &str, way: &Way) -> Command {
+        self.client_at(program, way.port)
+    }
+
+    fn client_at(&self, program: &str, port: u16) -> Command {
+        let mut command = Command::new(program);
+        let kept = std::env::vars_os().filter(|(name, _)| !name.to_string_lossy().starts_with("PG"));
+        command.env_clear().envs(kept).env("PGPASSWORD", &self.password).env("PGUSER", "postgres");
+        command.env("PGHOST", "127.0.0.1").env("PGPORT", port.to_string()).env("PGDATABASE", "postgres");
+        command.env("PGSSLMODE", "disable").env("PGCONNECT_TIMEOUT", "30");
+        command
+    }
+}
+
+fn installed() -> Result<Installed> {
+    match servers::find(None).into_iter().next() {
+        Some(found) => Ok(found),
+        None => Ok(servers::download(servers::DEFAULT_MAJOR, &servers::cache_dir(), &|_| true)?),
+    }
+}
+
+/// `target/release`, where this example lies in `examples` and the program beside it.
+fn built_dir() -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    Ok(own.ancestors().nth(2).ok_or("this example does not lie in target/release/examples")?.to_path_buf())
+}
+
+/// The version line of a program.
+fn version(program: &str, words: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(words).output().ok()?;
+    String::from_utf8_lossy(&output.stdout).lines().next().map(str::to_owned)
+}
+
+/// Share of the processors' time that was idle since the figures before.
+fn idle_ticks() -> Result<(f64, f64)> {
+    let text = std::fs::read_to_string("/proc/stat")?;
+    let line = text.lines().next().ok_or("no statistics of the processors")?;
+    let fields: Vec<f64> = line.split_ascii_whitespace().skip(1).filter_map(|field| field.parse().ok()).collect();
+    Ok((fields.get(3).copied().unwrap_or_default(), fields.iter().sum()))
+}
+
+fn measure(bench: &Bench, program: &Path, options: &Options) -> Result<()> {
+    let (ways, missing) = peers::start(bench, program, bench.port)?;
+    let (idle, all) = idle_ticks()?;
+    for load in options.loads() {
+        rounds::measure(bench, &ways, load, options.rounds, options.length)?;
+    }
+    let (idle_now, all_now) = idle_ticks()?;
+    println!("\n{:.0} % of the processors' time was idle meanwhile", (idle_now - idle) / (all_now - all) * 100.0);
+    for why in missing {
+        println!("left out: {why}");
+    }
+    if options.wants("idle") {
+        idle::measure(bench, program)?;
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let options = Options::of(std::env::args().skip(1))?;
+    let built = built_dir()?;
+    let program = built.join("backwater");
+    if !program.is_file() {
+        return Err("build the program first: cargo build --release -p backwater".into());
+    }
+    // The relays inherit it.
+    let most = getrlimit(Resource::Nofile).maximum.unwrap_or(DESCRIPTORS);
+    let descriptors = DESCRIPTORS.min(most);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(descriptors), maximum: Some(most) })?;
+    let mut bench = Bench::start(&built.join("proxy-state"), descriptors)?;
+    println!(
+        "PostgreSQL {}, fsync off, TPC-B of scale {SCALE}, clients, relays and server on this one host, all by TCP with a\n\
+         password; {}; {}.\n\
+         {} rounds of every way in random order, {} s each. Medians; ratios are of runs of the same round, with the one-sided\n\
+         95 % bound of their mean. Prepared statements; p99 from pgbench's log of every transaction. CPU: of the relay alone.",
+        bench.server.installed().version,
+        version("pgbouncer", &["--version"]).unwrap_or_else(|| "no pgbouncer".to_owned()),
+        version("haproxy", &["-v"]).unwrap_or_else(|| "no HAProxy".to_owned()),
+        options.rounds,
+        options.length.as_secs()
+    );
+    let measured = measure(&bench, &program, &options);
+    bench.server.stop()?;
+    bench.journal.finish()?;
+    measured
+}
