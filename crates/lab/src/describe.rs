@@ -22,12 +22,18 @@ pub fn describe(scenario: &Scenario) -> String {
         scenario.arms.iter().map(arm).collect(),
     );
     let much = match scenario.load.kind {
-        LoadKind::CommitBatches => format!("at most {} rows", scenario.load.batches.quick_rows),
+        LoadKind::CommitBatches => format!("at most {} rows", most_rows(scenario)),
         _ => format!("{} s of load", scenario.quick.seconds),
     };
     let quick = format!("{}; {much}", scenario.quick.arms.join(", "));
     list("With --quick", vec![quick]);
     text
+}
+
+/// Rows of the longest arm of the short form.
+fn most_rows(scenario: &Scenario) -> u64 {
+    let quick = scenario.arms.iter().filter(|arm| scenario.quick.arms.contains(&arm.name));
+    quick.map(|arm| arm.load_of(scenario, Some(&scenario.quick)).batches.rows).max().unwrap_or_default()
 }
 
 fn settings(scenario: &Scenario) -> Vec<String> {

@@ -122,6 +122,8 @@ pub struct LoadArm {
 pub struct BatchesArm {
     /// Rows in all.
     pub rows: Option<u64>,
+    /// The most of them in the short form.
+    pub quick_rows: Option<u64>,
     /// Rows of each transaction.
     pub rows_per_commit: Option<u64>,
     /// Where transactions are put together.
@@ -219,6 +221,7 @@ impl Arm {
         part.seconds = self.load.seconds.unwrap_or(part.seconds);
         let (batches, own) = (&mut part.batches, &self.load.batches);
         batches.rows = own.rows.unwrap_or(batches.rows);
+        batches.quick_rows = own.quick_rows.unwrap_or(batches.quick_rows);
         batches.rows_per_commit = own.rows_per_commit.unwrap_or(batches.rows_per_commit);
         batches.side = own.side.unwrap_or(batches.side);
         part.engine = self.load.engine.of(part.engine);
