@@ -1,10 +1,10 @@
-//! The flight recorder's decoder beside MongoDB's own Go library: the same files, each library in a process of its own,
-//! in turn, several times over; the values compared first.
+//! The flight recorder's decoder beside MongoDB's own Go library and one of PyPI's: the same files, each library in a process
+//! of its own, in turn, several times over; the values compared first. Then a week: memory, and how long a diagnosis takes.
 //!
 //! `FTDC_FILES` names the recordings, separated by colons (files or directories of metrics.*); without it a recording
-//! is made.
+//! is made. `BACKWATER_PROGRAM` names the program whose diagnosis is timed; without it that is built, which takes minutes.
 
-use crate::run;
+use crate::{bench_week, run};
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::fmt::Write;
@@ -15,9 +15,11 @@ use std::process::Command;
 const ROUNDS: usize = 9;
 /// Passes over the files within a turn.
 const PASSES: usize = 3;
-/// Hours of the recording that is made where none is given, and of the one that shows memory.
+/// Rounds of the decoder in Python, which takes a hundred times as long, with one pass each.
+const PYTHON_ROUNDS: usize = 3;
+/// Hours of the recording that is made where none is given, and of the long one: a week.
 const MADE_HOURS: &str = "4";
-const LONG_HOURS: &str = "72";
+const LONG_HOURS: &str = "168";
 /// The least ratio that the decoder promises.
 const PROMISED: f64 = 10.0;
 /// The most memory that the decoder promises to need, in MiB.
@@ -28,6 +30,7 @@ struct Way {
     name: &'static str,
     program: PathBuf,
     arguments: Vec<String>,
+    rounds: usize,
     seconds: Vec<f64>,
     peak_kib: f64,
     said: Value,
@@ -46,22 +49,42 @@ pub(crate) fn text() -> anyhow::Result<String> {
         bail!("the Go program does not build");
     }
     let maker = target.join("release/examples/make_recording");
+    let program = program(&target)?;
     let (files, which) = files(&target, &maker)?;
     let mut text =
         format!("{which}, {:.2} MB in {} files; load average {}\n\n", megabytes(&files), files.len(), load());
     text.push_str(&compared(&ours, &go, &files)?);
     let mut ways = ways(&ours, &go, &files)?;
+    match python(&root, &target) {
+        Ok(python) => ways.push(in_python(&root, &python, &files)),
+        Err(error) => writeln!(text, "\nthe decoder in Python was not run: {error:#}")?,
+    }
     for round in 0..ROUNDS {
         for turn in 0..ways.len() {
             // Another first and another order each round, so that nobody always follows the same neighbour.
             let place = (turn * if round % 2 == 0 { 1 } else { ways.len() - 1 } + round) % ways.len();
-            ways[place].turn()?;
+            if round < ways[place].rounds {
+                ways[place].turn()?;
+            }
         }
     }
     table(&mut text, &mut ways, megabytes(&files))?;
-    memory(&mut text, &ours, &maker, &target.join("ftdc-made-long"))?;
+    let week = target.join("ftdc-made-long");
+    make(&maker, &week, LONG_HOURS)?;
+    memory(&mut text, &ours, &week)?;
+    bench_week::text(&mut text, &program, &week)?;
+    std::fs::remove_dir_all(&week)?;
     writeln!(text, "\nload average {} at the end", load())?;
     Ok(text)
+}
+
+/// The program whose diagnosis is timed.
+fn program(target: &Path) -> anyhow::Result<PathBuf> {
+    if let Some(named) = std::env::var_os("BACKWATER_PROGRAM") {
+        return Ok(named.into());
+    }
+    run::step("the program itself", "cargo", &["build", "--release", "-q", "-p", "backwater"])?;
+    Ok(target.join("release/backwater"))
 }
 
 /// The files to decode, and what they are.
@@ -108,6 +131,7 @@ fn ways(ours: &Path, go: &Path, files: &[String]) -> anyhow::Result<Vec<Way>> {
         name,
         program: program.to_owned(),
         arguments: arguments.iter().copied().chain(files.iter().map(String::as_str)).map(str::to_owned).collect(),
+        rounds: ROUNDS,
         seconds: Vec::new(),
         peak_kib: 0.0,
         said: Value::Null,
@@ -119,6 +143,41 @@ fn ways(ours: &Path, go: &Path, files: &[String]) -> anyhow::Result<Vec<Way>> {
         way("every value, a metric at a time", ours, &["time", "columns", "1", &passes]),
         way("some metrics only, one processor", ours, &["time", "select", "1", &passes]),
     ])
+}
+
+/// A Python with the decoder in it, in a place of its own.
+fn python(root: &Path, target: &Path) -> anyhow::Result<PathBuf> {
+    let place = target.join("ftdc-py");
+    let python = place.join("bin/python");
+    let requirements = root.join("bench/ftdc-py/requirements.txt");
+    let quietly = |program: &Path, arguments: &[&std::ffi::OsStr]| -> anyhow::Result<()> {
+        let output = Command::new(program).args(arguments).output();
+        let output = output.with_context(|| format!("cannot start {}", program.display()))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            bail!("{}", said.lines().last().unwrap_or("it failed and said nothing"));
+        }
+        Ok(())
+    };
+    if !python.exists() {
+        quietly(Path::new("python3"), &["-m".as_ref(), "venv".as_ref(), place.as_ref()])?;
+    }
+    let install = ["-m", "pip", "install", "-q", "-r"].map(std::ffi::OsStr::new);
+    quietly(&python, &[&install[..], &[requirements.as_ref()]].concat())?;
+    Ok(python)
+}
+
+fn in_python(root: &Path, python: &Path, files: &[String]) -> Way {
+    let program = root.join("bench/ftdc-py/main.py").to_string_lossy().into_owned();
+    Way {
+        name: "pymongoftdc 0.1.1 (Python)",
+        program: python.to_owned(),
+        arguments: [program, "time".to_owned(), "1".to_owned()].into_iter().chain(files.iter().cloned()).collect(),
+        rounds: PYTHON_ROUNDS,
+        seconds: Vec::new(),
+        peak_kib: 0.0,
+        said: Value::Null,
+    }
 }
 
 impl Way {
@@ -167,6 +226,12 @@ fn table(text: &mut String, ways: &mut [Way], megabytes: f64) -> anyhow::Result<
             way.peak_kib / 1024.0
         )?;
     }
+    for way in ways.iter() {
+        if let Some(refused) = way.said["refused"].as_u64().filter(|refused| *refused > 0) {
+            let chunks = way.said["chunks"].as_u64().unwrap_or_default();
+            writeln!(text, "{}: {refused} of {chunks} chunks refused, which it did not decode", way.name)?;
+        }
+    }
     let verdict = if best >= PROMISED { "reached" } else { "NOT REACHED" };
     writeln!(
         text,
@@ -211,8 +276,7 @@ fn compared(ours: &Path, go: &Path, files: &[String]) -> anyhow::Result<String> 
     Ok(text)
 }
 
-fn memory(text: &mut String, ours: &Path, maker: &Path, dir: &Path) -> anyhow::Result<()> {
-    make(maker, dir, LONG_HOURS)?;
+fn memory(text: &mut String, ours: &Path, dir: &Path) -> anyhow::Result<()> {
     let threads = std::thread::available_parallelism()?.get().to_string();
     let output = Command::new(ours).args(["time", "matrix", &threads, "1"]).arg(dir).output()?;
     let said: Value = serde_json::from_slice(&output.stdout).context("the decoder said nothing")?;
@@ -226,7 +290,6 @@ fn memory(text: &mut String, ours: &Path, maker: &Path, dir: &Path) -> anyhow::R
         said["values"].as_f64().unwrap_or(f64::NAN) * 8.0 / 1e9,
         if peak < PROMISED_MIB { "kept" } else { "NOT KEPT" }
     )?;
-    std::fs::remove_dir_all(dir)?;
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_ftdc;
+mod bench_week;
 mod ci;
 mod driver;
 mod nightly;
