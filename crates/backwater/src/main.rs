@@ -28,6 +28,7 @@ Examples:
   backwater record postgres:///postgres -o rec     write down all that is seen
   backwater diagnose rec --from 03:05 --to 03:15   what happened at 03:10?
   backwater report rec -o report.html              all of it on one page
+  backwater serve postgres:///postgres             the same page, live
   backwater advise rec --drain-target 30           the dirty limit to set
 
 Exit codes:
@@ -45,6 +46,10 @@ enum Command {
     Diagnose(commands::diagnose::Arguments),
     /// A recording as one page that opens from disk
     Report(commands::report::Arguments),
+    /// The page live in a browser, and figures for Prometheus
+    Serve(commands::serve::Arguments),
+    /// Path, curves, sessions and findings on this terminal, live or over a recording
+    Watch(commands::watch::Arguments),
     /// What a remedy changed: two recordings, or two stretches of one
     Compare(commands::compare::Arguments),
     /// Settings with their predicted effect, as commands
@@ -78,6 +83,8 @@ fn main() -> ExitCode {
         Command::Record(arguments) => commands::record::run(&arguments),
         Command::Diagnose(arguments) => commands::diagnose::run(&arguments),
         Command::Report(arguments) => commands::report::run(&arguments),
+        Command::Serve(arguments) => commands::serve::run(&arguments),
+        Command::Watch(arguments) => commands::watch::run(&arguments),
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Advise(arguments) => commands::advise::run(&arguments),
         Command::Top(arguments) => commands::top::run(&arguments),

@@ -5,7 +5,11 @@ use anyhow::Context;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// How often a future looks whether a signal has come.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// A flag that is raised when somebody wants the program to end. The thread that asks for it is then unparked as well.
 pub(crate) fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
@@ -18,6 +22,17 @@ pub(crate) fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
         .spawn(move || runtime.block_on(wait(&raised, &waiting)))
         .context("cannot watch for signals")?;
     Ok(flag)
+}
+
+/// A future that is ready once somebody wants the program to end; a second signal then ends it at once.
+pub(crate) fn ended() -> anyhow::Result<impl Future<Output = ()>> {
+    let flag = cancel_flag()?;
+    Ok(async move {
+        let mut looks = tokio::time::interval(LOOK);
+        while !flag.load(Ordering::SeqCst) {
+            looks.tick().await;
+        }
+    })
 }
 
 async fn wait(raised: &AtomicBool, waiting: &Thread) {

@@ -11,7 +11,7 @@ const PREDICTION_RUNS: &str = "5";
 /// Measures and keeps what came of it. With arguments for the measuring program only a part is measured, and shown.
 #[allow(clippy::print_stdout)]
 pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()> {
-    let all = ["size", "overhead", "prediction", "ftdc", "proxy"];
+    let all = ["size", "overhead", "prediction", "ftdc", "proxy", "page", "viewers"];
     let chosen: Vec<_> = all.into_iter().filter(|known| name.is_none_or(|name| name == *known)).collect();
     if chosen.is_empty() {
         bail!("there is no benchmark '{}'; there are: {}", name.unwrap_or_default(), all.join(", "));
@@ -27,6 +27,8 @@ pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()
                 example("backwater-lab", bench, arguments)?
             }
             "ftdc" => bench_ftdc::text()?,
+            "page" => example("backwater-live", "page", &[])?,
+            "viewers" => example("backwater-live", "viewers", &[])?,
             _ => prediction()?,
         };
         let page = page(bench, &text)?;

@@ -23,6 +23,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         &["backwater-model", "backwater-probe", "backwater-record", "backwater-diagnose", "backwater-undo"],
     ),
     ("backwater-report", &["backwater-model", "backwater-diagnose"]),
+    (
+        "backwater-live",
+        &["backwater-model", "backwater-probe", "backwater-record", "backwater-diagnose", "backwater-report"],
+    ),
 ];
 
 /// Lines of a function beyond which it counts as long, and how many such functions there may be.

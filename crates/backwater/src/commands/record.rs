@@ -1,6 +1,7 @@
 //! `backwater record`: watch and write everything down, within bounds that a database host needs.
 
 use super::flight;
+use super::lookout::Lookout;
 use crate::args::{Beside, Watched};
 use crate::{signals, terminal, when};
 use anyhow::Context;
@@ -29,6 +30,7 @@ Examples:
   PGSERVICE=prod backwater record service=prod -o rec           by a libpq service file
   backwater record mongodb://monitor@db1,db2/ -o rec            each member of a replica set (MONGODB_PASSWORD)
   backwater record postgres:///app -o rec --volume-iops 3000 --volume-bps 125MiB
+  backwater record postgres:///app -o rec --on-finding /usr/local/bin/page-the-dba
   backwater record host=db1 host=db2 -o rec --heartbeat         a primary with its standby, and what a failover
                                                                 manager would see")]
 pub(crate) struct Arguments {
@@ -61,6 +63,10 @@ pub(crate) struct Arguments {
     /// Stop after so long: 10min
     #[arg(long = "for", value_name = "TIME")]
     length: Option<String>,
+    /// Run this command (by sh -c) when a finding begins, becomes worse or ends: the finding as JSON on its input, and
+    /// BACKWATER_STATE, BACKWATER_RULE, BACKWATER_SEVERITY, BACKWATER_QUEUE and BACKWATER_SUMMARY in its environment
+    #[arg(long, value_name = "COMMAND")]
+    on_finding: Option<String>,
     /// In the end, print as JSON what was recorded
     #[arg(long)]
     json: bool,
@@ -91,7 +97,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         heartbeat_timeout: arguments.heartbeat_timeout.map(Duration::from_secs_f64),
         ..Setup::default()
     };
-    let (session, batches) = Session::start(setup)?;
+    let (session, mut batches) = Session::start(setup)?;
+    let mut lookout = None;
+    if let Some(command) = &arguments.on_finding {
+        let (seen, begun) = Lookout::start(&session, batches, command)?;
+        (batches, lookout) = (seen, Some(begun));
+    }
     warn_of_own_volume(&session, arguments.durable);
     let writer = Writer::create(&arguments.out, session.meta.clone(), Arc::clone(&session.registry), options)?;
     let pump = Pump::start(writer, batches, now, session.self_readings()).context("cannot start the recorder")?;
@@ -109,6 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         if clock_stepped(&mut meta) {
             pump.update_meta(meta.clone());
         }
+        lookout.iter_mut().for_each(Lookout::look);
     }
     session.stop();
     let summary = pump.stop()?;

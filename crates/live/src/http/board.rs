@@ -1,0 +1,146 @@
+//! What is served: each source's document, made when somebody asks and shared by all who do, and word of newer ones.
+
+use crate::metrics::{Subject, families, write};
+use crate::{LiveError, Source};
+use axum::body::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex, watch};
+
+/// What is told to Prometheus is of the last minute.
+const LATELY_S: f64 = 60.0;
+
+/// A document as it is sent.
+pub(super) struct Made {
+    at: Instant,
+    pub(super) plain: Bytes,
+    pub(super) zipped: Bytes,
+    /// Whether there will be a newer one.
+    pub(super) grows: bool,
+}
+
+/// A source with its newest document.
+pub(super) struct Shown {
+    pub(super) source: Source,
+    made: Mutex<Option<Arc<Made>>>,
+    news: watch::Sender<u64>,
+    refresh: Duration,
+}
+
+impl Shown {
+    /// The newest document: that of somebody else, if it is fresh enough, else one that is made now while all others wait for it.
+    pub(super) async fn document(self: Arc<Self>) -> Result<Arc<Made>, LiveError> {
+        let mut made = self.made.lock().await;
+        // One that will never change is made once; a tick that comes a little early is no reason to make it twice.
+        let fresh = |made: &Arc<Made>| made.at.elapsed() < self.refresh * 3 / 4 || !(made.grows || self.source.grows());
+        if let Some(known) = made.as_ref().filter(|made| fresh(made)) {
+            return Ok(Arc::clone(known));
+        }
+        let source = self.source.clone();
+        let new = Arc::new(aside(move || make(&source)).await?);
+        *made = Some(Arc::clone(&new));
+        Ok(new)
+    }
+
+    /// Somebody who wants to know of newer documents.
+    pub(super) fn follow(&self) -> watch::Receiver<u64> {
+        self.news.subscribe()
+    }
+
+    /// Tells everybody who follows that there is something newer. Who has not yet heard of the last time hears of this one only.
+    fn tell(&self) {
+        if self.news.receiver_count() > 0 {
+            self.news.send_modify(|number| *number += 1);
+        }
+    }
+}
+
+/// Everything that is served.
+pub(super) struct Board {
+    pub(super) shown: Vec<Arc<Shown>>,
+    metrics: Mutex<Option<(Instant, Bytes)>>,
+    refresh: Duration,
+}
+
+impl Board {
+    pub(super) fn new(sources: Vec<Source>, refresh: Duration) -> Board {
+        let one = |source| Arc::new(Shown { source, made: Mutex::default(), news: watch::Sender::new(0), refresh });
+        Board { shown: sources.into_iter().map(one).collect(), metrics: Mutex::default(), refresh }
+    }
+
+    /// Tells of newer documents, again and again. Costs nothing while nobody follows.
+    pub(super) async fn tick(&self) {
+        let mut ticks = tokio::time::interval(self.refresh);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.shown.iter().filter(|shown| shown.source.grows()).for_each(|shown| shown.tell());
+        }
+    }
+
+    /// Figures for Prometheus; several scrapers within a second get the same ones.
+    pub(super) async fn metrics(&self) -> Result<Bytes, LiveError> {
+        let mut known = self.metrics.lock().await;
+        if let Some((_, text)) = known.as_ref().filter(|(at, _)| at.elapsed() < Duration::from_secs(1)) {
+            return Ok(text.clone());
+        }
+        let sources: Vec<(Source, usize)> =
+            self.shown.iter().map(|shown| (shown.source.clone(), shown.news.receiver_count())).collect();
+        let text = aside(move || Ok(Bytes::from(figures(&sources)))).await?;
+        *known = Some((Instant::now(), text.clone()));
+        Ok(text)
+    }
+}
+
+/// Work that takes a while, on a thread for such work and behind everything else that the host has to do.
+async fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, LiveError> + Send + 'static,
+) -> Result<T, LiveError> {
+    let politely = move || {
+        // Of this thread alone, and only ever lower: where it is refused, the work is done all the same.
+        let _stays_as_it_is = rustix::process::setpriority_process(None, POLITE);
+        work()
+    };
+    match tokio::task::spawn_blocking(politely).await {
+        Ok(done) => done,
+        Err(error) => {
+            Err(LiveError::System { what: "a document could not be made", source: std::io::Error::other(error) })
+        }
+    }
+}
+
+/// Niceness of those threads.
+const POLITE: i32 = 10;
+
+fn make(source: &Source) -> Result<Made, LiveError> {
+    let (document, grows) = source.document()?;
+    let plain = serde_json::to_vec(&document)?;
+    let mut zip = GzEncoder::new(Vec::with_capacity(plain.len() / 4), Compression::fast());
+    let zipped = zip.write_all(&plain).and_then(|()| zip.finish()).map_err(LiveError::system("cannot compress"))?;
+    Ok(Made { at: Instant::now(), plain: plain.into(), zipped: zipped.into(), grows })
+}
+
+fn figures(sources: &[(Source, usize)]) -> String {
+    let (mut read, mut viewers, mut down) = (Vec::new(), Vec::new(), Vec::new());
+    // A recording that has ended has no present.
+    for (source, looking) in sources.iter().filter(|(source, _)| source.grows()) {
+        match source.lately(LATELY_S) {
+            Ok(seen) => {
+                read.push((source.name.as_str(), seen));
+                viewers.push(*looking);
+            }
+            Err(error) => {
+                tracing::warn!(source = source.name, %error, "cannot be read");
+                down.push(source.name.as_str());
+            }
+        }
+    }
+    let mut subjects = Vec::new();
+    for (source, seen) in &read {
+        subjects.push(Subject { source, window: &seen.window, findings: &seen.findings });
+    }
+    write(&families(&subjects, &viewers, &down))
+}

@@ -1,0 +1,148 @@
+//! A recording of a device whose dirty pages climb to their limit, and a client that speaks as much HTTP as is needed.
+
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
+
+use backwater_live::Source;
+use backwater_live::http::{Options, Tls, serve};
+use backwater_model::catalogue as cat;
+use backwater_model::{Batch, ClockAnchor, Device, Epoch, Meta, Moment, Point, Registry, Role, Sample, Target};
+use backwater_record::Writer;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+pub const MIB: f64 = 1_048_576.0;
+pub const TOKEN: &str = "0123456789abcdefghij";
+/// What must stay a word wherever it goes.
+pub const HOSTILE: &str = "a\"b\\c</script>\n{x=\"1\"} 2";
+
+pub fn meta() -> Meta {
+    let target = Target {
+        name: "primary".to_owned(),
+        kind: "postgres".to_owned(),
+        version_num: Some(180_000),
+        data_device: Some("7:0".to_owned()),
+        ..Target::default()
+    };
+    let roles = vec![(Role::Data, "primary".to_owned())];
+    let device = Device { dev: "7:0".to_owned(), name: HOSTILE.to_owned(), roles, ..Device::default() };
+    let anchor = ClockAnchor { boot: Moment(0), unix_us: 1_795_262_400_000_000 };
+    Meta { anchors: vec![anchor], targets: vec![target], devices: vec![device], ..Meta::default() }
+}
+
+/// One second of it.
+pub fn second(second: i64, registry: &Registry) -> Batch {
+    let at = Moment(second * 1_000_000);
+    let whole = second as f64;
+    let dev = [("dev", "7:0")];
+    let gauges = [
+        (cat::BDI_RECLAIMABLE, (whole * 4.0).min(200.0) * MIB),
+        (cat::BDI_WRITEBACK, 6.0 * MIB),
+        (cat::BDI_DIRTY_THRESH, 256.0 * MIB),
+        (cat::BDI_GLOBAL_DIRTY_THRESH, 4_096.0 * MIB),
+        (cat::BDI_BACKGROUND_THRESH, 2_048.0 * MIB),
+        (cat::BDI_DIRTIED, whole * 18.0 * MIB),
+        (cat::BDI_WRITTEN, whole * 14.0 * MIB),
+    ];
+    let point = |(def, value): (cat::Def, f64)| Point {
+        at,
+        series: registry.number(&def, &dev).unwrap(),
+        epoch: Epoch(1),
+        value,
+        as_of: None,
+    };
+    let sample = |pid: i32| Sample {
+        at,
+        target: "primary".into(),
+        pid,
+        state: Some("active".into()),
+        query: Some(HOSTILE.into()),
+        ..Sample::default()
+    };
+    let samples = (0..3).map(sample).collect();
+    Batch { points: gauges.into_iter().map(point).collect(), samples, events: Vec::new() }
+}
+
+pub fn recording(dir: &Path, seconds: i64) {
+    let registry = Arc::new(Registry::new());
+    let options = backwater_record::Options { free_floor_bytes: 0, ..Default::default() };
+    let mut writer = Writer::create(dir, meta(), Arc::clone(&registry), options).unwrap();
+    for at in 0..seconds {
+        writer.write(&second(at, &registry)).unwrap();
+        writer.tick(Moment(at * 1_000_000)).unwrap();
+    }
+    writer.close().unwrap();
+}
+
+/// A server of this recording, until the test is over.
+pub struct Served {
+    pub address: SocketAddr,
+    end: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Served {
+    pub fn start(dir: &Path, patience: Duration) -> Served {
+        Served::start_with(dir, patience, None)
+    }
+
+    pub fn start_with(dir: &Path, patience: Duration, tls: Option<Tls>) -> Served {
+        let source = Source::recording(dir, 600.0).unwrap();
+        let options = Options {
+            bind: "127.0.0.1:0".parse().unwrap(),
+            token: Some(TOKEN.to_owned()),
+            host_names: Vec::new(),
+            tls,
+            open_metrics: false,
+            refresh: Duration::from_millis(200),
+            patience,
+        };
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let (told, ready) = channel();
+        let thread = std::thread::spawn(move || {
+            let end = async { ended.await.unwrap_or(()) };
+            serve(vec![source], &options, end, |url| told.send(url.to_owned()).unwrap()).unwrap();
+        });
+        let url = ready.recv().unwrap();
+        assert!(url.ends_with(&format!("/?token={TOKEN}")), "{url}");
+        let address = url.split("://").nth(1).unwrap().split('/').next().unwrap().parse().unwrap();
+        Served { address, end: Some(end), thread: Some(thread) }
+    }
+
+    /// Status, head and body of what is answered.
+    pub fn get(&self, path: &str, headers: &[&str]) -> (u16, String, String) {
+        let mut stream = self.ask(path, &[headers, &["connection: close"]].concat());
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, head.to_ascii_lowercase(), body.to_owned())
+    }
+
+    pub fn with_token(&self, path: &str) -> (u16, String, String) {
+        self.get(path, &[&format!("authorization: Bearer {TOKEN}")])
+    }
+
+    pub fn ask(&self, path: &str, headers: &[&str]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let own = if headers.iter().any(|line| line.starts_with("host:")) {
+            String::new()
+        } else {
+            format!("host: {}\r\n", self.address)
+        };
+        let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\n{own}{lines}\r\n").as_bytes()).unwrap();
+        stream
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.end.take().into_iter().for_each(|end| end.send(()).unwrap_or(()));
+        self.thread.take().into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}

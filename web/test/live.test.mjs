@@ -1,0 +1,110 @@
+// A live page in a browser: it signs in, shows what its server has, follows what is newer without losing what was looked at, and
+// asks nobody else for anything.
+//
+// BACKWATER_LIVE is the address that `backwater serve` printed, of a recording that grows by a second each second and whose names
+// are hostile. It is made by crates/backwater/tests/live.rs.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { browserPath, launch } from "./browser.mjs";
+
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const address = process.env.BACKWATER_LIVE;
+assert.ok(address, "BACKWATER_LIVE names no server");
+assert.ok(browserPath(), "no Chromium is installed; set BACKWATER_CHROMIUM");
+const origin = new URL(address).origin;
+
+let browser;
+before(async () => (browser = await launch()));
+after(() => browser.close());
+
+/** A page that is signed in, with the faults, dialogs and requests it made. */
+async function opened(path = address, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, timezoneId: "UTC", reducedMotion: "reduce", ...options });
+  const page = await context.newPage();
+  const seen = { faults: [], requests: [], dialogs: [] };
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && seen.faults.push(message.text()));
+  page.on("pageerror", (error) => seen.faults.push(String(error)));
+  page.on("request", (request) => seen.requests.push(request.url()));
+  page.on("dialog", (dialog) => {
+    seen.dialogs.push(dialog.message());
+    void dialog.dismiss();
+  });
+  await page.goto(path);
+  return { context, page, seen };
+}
+
+const check = (what, act, options) =>
+  test(`live: ${what}`, async () => {
+    const { context, page, seen } = await opened(address, options);
+    try {
+      await page.waitForSelector("footer");
+      await act(page, seen);
+      assert.deepEqual(seen.faults, [], "the console holds no error");
+      assert.deepEqual(seen.dialogs, [], "nothing of the recording ran");
+      const others = seen.requests.filter((url) => !url.startsWith(`${origin}/`) && !url.startsWith("data:"));
+      assert.deepEqual(others, [], "no request leaves the page");
+    } finally {
+      await context.close();
+    }
+  });
+
+/** The newest time that the page says it is of, in seconds of the recording. */
+const recorded = (page) => page.locator("header .hint").first().innerText();
+
+check("the address loses its token and the page has it", async (page) => {
+  assert.ok(!page.url().includes("token"), page.url());
+  assert.equal(await page.evaluate(() => document.cookie), "", "no script can read the cookie");
+});
+
+check("what is newer is shown, and what was looked at stays", async (page) => {
+  await page.locator('[data-queue="0"]').click();
+  await page.keyboard.press("+");
+  const stretch = await page.locator(".now").innerText();
+  assert.ok(!stretch.startsWith("All of it"), stretch);
+  const before = await recorded(page);
+  await page.waitForFunction((text) => document.querySelector("header .hint").innerText !== text, before);
+  assert.equal(await page.locator(".detail .card").count(), 1, "the chosen queue is still told of");
+  assert.ok(!(await page.locator(".now").innerText()).startsWith("All of it"));
+  assert.ok((await page.locator(".chart[data-panel] canvas").count()) > 0);
+});
+
+check("the path shows the server's own document", async (page) => {
+  await page.keyboard.press("p");
+  assert.match(await page.locator(".live-state").innerText(), /paused/);
+  const document = await page.evaluate(() => fetch("/view/0/document").then((answer) => answer.json()));
+  assert.equal(await page.locator(".flow .queue").count(), document.path.queues.length);
+  const still = await recorded(page);
+  await page.waitForTimeout(5_000);
+  assert.equal(await recorded(page), still, "nothing moves while it is paused");
+  await page.keyboard.press("p");
+  await page.waitForFunction((text) => document.querySelector("header .hint").innerText !== text, still);
+});
+
+for (const colorScheme of ["light", "dark"]) {
+  check(`accessible, ${colorScheme}`, async (page) => {
+    const session = await page.context().newCDPSession(page);
+    await session.send("Runtime.evaluate", { expression: axe });
+    const { result } = await session.send("Runtime.evaluate", {
+      expression: "axe.run().then((r) => JSON.stringify(r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 140))])))",
+      awaitPromise: true,
+    });
+    assert.deepEqual(JSON.parse(result.value), []);
+  }, { colorScheme });
+}
+
+check("nothing is cut off on a phone", async (page) => {
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  assert.equal(wide, 0);
+}, { viewport: { width: 390, height: 844 }, hasTouch: true });
+
+test("live: without a token, or with a wrong one, nothing is told", async () => {
+  for (const path of [`${origin}/`, `${origin}/?token=0123456789abcdefghij`]) {
+    const { context, page } = await opened(path);
+    const text = await page.locator("body").innerText();
+    assert.match(text, /token/i);
+    assert.equal(await page.locator("main").count(), 0);
+    await context.close();
+  }
+});
