@@ -1,8 +1,10 @@
-//! `backwater demo`: one case, short, on a server it starts itself.
+//! `backwater demo`: one case, short, on a server it starts itself; ends with the page of what was seen.
 
 use super::lab::{RunArguments, run_one};
+use super::report;
+use crate::terminal;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// One case, short, on a server it starts itself; ends with the report
@@ -21,6 +23,9 @@ pub(crate) struct Arguments {
     /// this host feels it
     #[arg(long)]
     allow_host_changes: bool,
+    /// Do not open the report, also where there is a desktop
+    #[arg(long)]
+    no_open: bool,
     /// Print the outcome as one JSON document
     #[arg(long)]
     json: bool,
@@ -42,5 +47,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         allow_writes: false,
         json: arguments.json,
     };
-    run_one(&run, true)
+    let (code, dir) = run_one(&run, true)?;
+    // What was measured has been told by now: a page that cannot be written does not take that back.
+    match report::beside(&dir) {
+        Ok(page) if arguments.json => terminal::note(&format!("The report lies in {}", page.display())),
+        Ok(page) => show(&page, arguments.no_open)?,
+        Err(error) => terminal::error(&error),
+    }
+    Ok(code)
+}
+
+/// Says where the page lies, and opens it where there is a desktop.
+fn show(page: &Path, no_open: bool) -> anyhow::Result<()> {
+    terminal::print(&format!("All of it on one page: {} (open it in a browser; it needs no network)", page.display()))?;
+    if !no_open && report::has_desktop() {
+        report::open(page);
+    }
+    Ok(())
 }

@@ -118,7 +118,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.action {
         Action::List { json } => list(json),
         Action::Show { name, json } => show(&name, json),
-        Action::Run(run) => run_one(&run, false),
+        Action::Run(run) => Ok(run_one(&run, false)?.0),
         Action::Compare { before, after, json } => compare(&before, &after, json),
         Action::Blind(blind) => lab_blind::run(&blind),
         Action::Clean { json } => clean(json),
@@ -150,8 +150,9 @@ fn show(name: &str, json: bool) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a scenario; without root only when `without_limits_allowed`, and then says what root would add.
-pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) -> anyhow::Result<ExitCode> {
+/// Runs a scenario; without root only when `without_limits_allowed`, and then says what root would add. Gives the exit
+/// code and the directory of the recording.
+pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) -> anyhow::Result<(ExitCode, PathBuf)> {
     let sweep = Sweep { rows: arguments.rows, batches: arguments.batches.clone() };
     let scenario = Scenario::load(&arguments.name)?.with_sweep(&sweep)?;
     let state_dir = state_dir()?;
@@ -202,7 +203,7 @@ pub(crate) fn run_one(arguments: &RunArguments, without_limits_allowed: bool) ->
     } else {
         print_outcome(&scenario, &outcome, &out, without_limits)?;
     }
-    Ok(ExitCode::from(u8::from(!outcome.expected.met)))
+    Ok((ExitCode::from(u8::from(!outcome.expected.met)), out))
 }
 
 fn print_outcome(scenario: &Scenario, outcome: &Outcome, out: &Path, without_limits: bool) -> anyhow::Result<()> {

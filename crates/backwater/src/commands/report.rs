@@ -89,6 +89,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Writes the page of a recording beside it, as `report.html`, and says where.
+pub(crate) fn beside(dir: &Path) -> anyhow::Result<PathBuf> {
+    let path = dir.join("report.html");
+    let text = text(dir, &Stretch::default(), &Options::default(), Format::Html)?;
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
 /// A recording, or a part of it, in one of the formats.
 fn text(arguments: &Arguments, options: &Options, format: Format) -> anyhow::Result<String> {
     let document = document(arguments, options)?;
@@ -140,8 +148,15 @@ fn outcome(dir: &Path) -> anyhow::Result<Option<Outcome>> {
     }
 }
 
+/// Whether somebody sits at a desktop here who could be shown a page. Root's browser would be a risk of its own.
+pub(crate) fn has_desktop() -> bool {
+    let display =
+        ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()));
+    (display || cfg!(target_os = "macos")) && terminal::attended() && !rustix::process::geteuid().is_root()
+}
+
 /// Shows a file with whatever this desktop opens files with. Without a desktop its path was said, which is enough.
-fn open(path: &Path) {
+pub(crate) fn open(path: &Path) {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let mut command = Command::new(program);
     command.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
