@@ -116,6 +116,7 @@ export interface Finding {
   cause: string;
   severity: "info" | "warning" | "critical";
   queue: string;
+  server?: string;
   foreground_lost: number | null;
   summary: string;
   evidence: Figure[];
@@ -171,6 +172,64 @@ export interface Lab {
   doubts: string[];
 }
 
+export interface FlowState {
+  by: string;
+  rate_bps: number | null;
+  rate_by: string;
+  waiting: number;
+  queueing_us: number | null;
+  pools: {
+    name: string;
+    priority: string;
+    weight: number;
+    rules: string[];
+    max_connections: number | null;
+    max_active: number | null;
+    bandwidth_bps: number | null;
+    sessions: number;
+    running: number;
+    waiting: number;
+    held: number;
+    sent_bytes: number;
+  }[];
+  rules: { name: string; action: string; conditions: string; pools: string[]; began: number; escalated: number; lifted: number; unseen: string }[];
+  held: {
+    session: number;
+    user: string;
+    database: string;
+    application: string;
+    client: string;
+    pool: string;
+    rule: string | null;
+    state: string;
+    for_s: number;
+    sent_bytes: number;
+    rate_bps: number | null;
+    allowed_bps: number | null;
+    bound_by: string;
+  }[];
+  held_in_all: number;
+}
+
+export interface Hold {
+  from_s: number;
+  to_s: number | null;
+  rule: string;
+  action: string;
+  session: string;
+  user: string;
+  pool: string;
+  message: string;
+  end: string | null;
+}
+
+export interface Flow {
+  at_s: number | null;
+  state: FlowState | null;
+  holds: Hold[];
+  left_out: number;
+}
+
 export interface Page {
   format: string;
   version: number;
@@ -194,6 +253,7 @@ export interface Page {
   unseen: Unseen[];
   sessions: Sessions | null;
   lab: Lab | null;
+  flow: Flow | null;
 }
 
 /** The document inside this page. Throws what is wrong with it, in words. */

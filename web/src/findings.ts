@@ -48,7 +48,7 @@ function one(page: Page, view: View, finding: Finding, order: number): HTMLEleme
   return h(
     "article",
     { class: `card finding ${finding.severity}`, id: `finding-${order + 1}` },
-    h("h3", {}, h("span", { class: "sign" }, SIGNS[finding.severity]), ` ${finding.rule} `, h("span", { class: "cause" }, `(${finding.cause})`), " ", h("code", {}, finding.queue)),
+    h("h3", {}, h("span", { class: "sign" }, SIGNS[finding.severity]), ` ${finding.rule} `, h("span", { class: "cause" }, `(${finding.cause})`), " ", h("code", {}, finding.queue), finding.server ? ` on ${finding.server}` : null),
     h("p", { class: "hint" }, `${when}, confidence ${SURE[finding.confidence]} `, h("button", { type: "button", class: "screen", on: { click: zoom } }, "Look at it")),
     h("p", { class: "summary" }, finding.summary),
     finding.foreground_lost === null ? null : h("p", {}, h("b", {}, `Foreground time lost: ${show("ratio", finding.foreground_lost)}`)),

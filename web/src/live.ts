@@ -27,6 +27,8 @@ export function config(): Live | null {
 /** Follows the server until the page is closed. One document is asked for at a time, and none while nobody looks. */
 export class Follower {
   paused = false;
+  /** Nothing newer will come: what is shown is the whole. */
+  private ended = false;
   private asking = false;
   private again = false;
 
@@ -36,8 +38,14 @@ export class Follower {
     private readonly tell: (state: State) => void,
   ) {
     const stream = new EventSource(live.events);
-    stream.addEventListener("newer", () => this.newer());
-    stream.addEventListener("still", () => this.tell({ kind: "still", words: "This recording has ended." }));
+    stream.addEventListener("newer", () => {
+      this.ended = false;
+      this.newer();
+    });
+    stream.addEventListener("still", () => {
+      this.ended = true;
+      this.newer();
+    });
     stream.addEventListener("error", () => {
       // Closed for good: the server refused. Else the browser tries again by itself.
       if (stream.readyState === EventSource.CLOSED) void this.ask();
@@ -65,7 +73,7 @@ export class Follower {
       const answer = await fetch(this.live.document, { credentials: "same-origin", cache: "no-store" });
       if (answer.ok) {
         this.show(understood((await answer.json()) as Page));
-        this.tell({ kind: "fresh", words: "" });
+        this.tell(this.ended ? { kind: "still", words: "This recording has ended." } : { kind: "fresh", words: "" });
       } else {
         this.tell({ kind: answer.status === 503 ? "lost" : "refused", words: await answer.text() });
       }

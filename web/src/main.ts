@@ -6,6 +6,7 @@ import { read, type Page } from "./document";
 import { h, put } from "./dom";
 import { events } from "./events";
 import { Findings } from "./findings";
+import { FlowView } from "./flow";
 import { lab } from "./lab";
 import { config, Follower, type Live, type State } from "./live";
 import { overview } from "./overview";
@@ -42,6 +43,7 @@ function build(page: Page, host: HTMLElement, live: LiveBar | null): Built {
     ["timeline", "Timeline", h("div", {}, timeline.element, events(page, view))],
     ["sessions", "Sessions", sessions.element],
   ];
+  if (page.flow) parts.push(["flow", "Flow", new FlowView(page, view).element]);
   if (page.lab) parts.push(["lab", "Lab results", lab(page.lab)]);
   parts.push(["about", live ? "About what is watched" : "About this recording", about(page)]);
   const said = h("div", {});

@@ -15,9 +15,13 @@ export function overview(page: Page, view: View): HTMLElement {
   const bar = h("div", { class: "bar" }, now, ...buttons(view));
   const element = h("div", { class: "overview" }, bar, strip);
   let width = 0;
+  // The curve is the same whatever is looked at: drawn once for a document and a width.
+  let ghost: { of: Page["series"]; wide: number; drawn: Element[] } | null = null;
   const draw = () => {
     put(now, `${view.isWhole() ? "All of it: " : ""}${view.words(view.stretch)}`);
-    if (width > 0) put(strip, ...parts(page, view, width));
+    if (width === 0) return;
+    if (ghost?.of !== page.series || ghost.wide !== width) ghost = { of: page.series, wide: width, drawn: curve(page, view, width) };
+    put(strip, ...parts(page, view, width, ghost.drawn));
   };
   onWidth(element, (wide) => {
     width = wide;
@@ -45,7 +49,7 @@ function buttons(view: View): HTMLElement[] {
 const place = (view: View, width: number) => (seconds: number) => GUTTER + (seconds / view.whole.to) * (width - GUTTER - 8);
 const seconds = (view: View, width: number, x: number) => ((x - GUTTER) / (width - GUTTER - 8)) * view.whole.to;
 
-function parts(page: Page, view: View, width: number): Element[] {
+function parts(page: Page, view: View, width: number, ghost: Element[]): Element[] {
   const x = place(view, width);
   const box = (from: number, to: number, top: number, bottom: number, kind: string) =>
     s("rect", { class: kind, x: x(from), y: top, width: Math.max(x(to) - x(from), 1), height: bottom - top });
@@ -56,7 +60,7 @@ function parts(page: Page, view: View, width: number): Element[] {
   return [
     s("line", { class: "ground", x1: x(0), y1: HEIGHT - 0.5, x2: x(view.whole.to), y2: HEIGHT - 0.5 }),
     ...bands,
-    ...curve(page, view, width),
+    ...ghost,
     ...arms(page, x, width),
     ...shade,
     ...edges,
@@ -70,15 +74,19 @@ function curve(page: Page, view: View, width: number): Element[] {
   const values = most(page.series[first.series]!, page.axis.count);
   const top = Math.max(...values.map((value) => value ?? 0), 1e-9);
   const x = place(view, width);
-  const bar = (value: number | null, piece: number) => {
-    if (value === null) return "";
-    const [left, right] = [x(piece * page.axis.step_s), x((piece + 1) * page.axis.step_s)];
-    const y = HEIGHT - (Math.max(value, 0) / top) * (HEIGHT - TOP - 4);
+  // Of a long recording as many pieces in a bar as share a pixel, the highest counting.
+  const each = Math.max(Math.ceil(values.length / width), 1);
+  const bar = (order: number) => {
+    const known = values.slice(order * each, (order + 1) * each).filter((value) => value !== null);
+    if (known.length === 0) return "";
+    const [left, right] = [x(order * each * page.axis.step_s), x(Math.min((order + 1) * each, values.length) * page.axis.step_s)];
+    const y = HEIGHT - (Math.max(...known, 0) / top) * (HEIGHT - TOP - 4);
     return `M${left.toFixed(1)} ${HEIGHT}V${y.toFixed(1)}H${right.toFixed(1)}V${HEIGHT}Z`;
   };
+  const bars = Array.from({ length: Math.ceil(values.length / each) }, (_, order) => bar(order));
   const label = page.panels[0]!.title;
   return [
-    s("path", { class: "ghost", d: values.map(bar).join("") }),
+    s("path", { class: "ghost", d: bars.join("") }),
     s("text", { class: "side", x: GUTTER - 8, y: HEIGHT - 18, "text-anchor": "end" }, label.length < 12 ? label : "Load"),
   ];
 }

@@ -116,8 +116,10 @@ function drawing(page: Page, view: View, width: number, chosen: number | null, c
   element.append(patterns(), ...titles.map(({ x, y }, row) => s("text", { class: "row-title", x, y }, rows[row] ?? "")));
   element.append(...flows(page, told, places, narrow));
   queues.forEach((queue, order) => {
-    const binding = findings.find((finding) => finding.queue === queue.name);
-    const victim = !binding && findings.some((finding) => finding.victims.includes(queue.name));
+    // Servers have queues of the same name; a finding is of one server's.
+    const own = findings.filter((finding) => !finding.server || !queue.target || finding.server === queue.target);
+    const binding = own.find((finding) => finding.queue === queue.name);
+    const victim = !binding && own.some((finding) => finding.victims.includes(queue.name));
     const act = () => choose(order);
     const kind = `queue ${binding ? `binding ${binding.severity}` : victim ? "victim" : ""} ${chosen === order ? "chosen" : ""}`;
     element.append(node(queue, told[order]!, places[order]!, kind, act, order, chosen === order));

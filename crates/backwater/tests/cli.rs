@@ -36,7 +36,9 @@ fn told(arguments: &[&str], secret_paths: &[&Path]) -> String {
 #[test]
 fn help_shows_examples() {
     insta::assert_snapshot!(told(&["--help"], &[]));
-    for command in ["demo", "record", "diagnose", "advise", "compare", "check", "proxy", "lab", "export", "top", "serve", "watch"] {
+    for command in
+        ["demo", "record", "diagnose", "advise", "compare", "check", "proxy", "lab", "export", "top", "serve", "watch"]
+    {
         let output = backwater(&[command, "--help"]);
         assert_eq!(output.status.code(), Some(0), "{command}");
         assert!(!output.stdout.is_empty(), "{command}");

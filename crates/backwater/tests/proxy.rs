@@ -210,6 +210,17 @@ fn decisions_and_changes_are_in_the_recording() {
         let change =
             window.events_of(EventKind::Setting).find(|event| event.message.contains("low_priority_bandwidth"));
         assert_eq!(change.unwrap().fields.get("who").map(String::as_str), Some("dba"));
+        // Each second who is held and what is sent; and the newest state in one piece, for pages.
+        let of = |name: &str| -> Vec<f64> {
+            let points = window.tracks(name, &[("pool", "default")]).flat_map(|track| track.points.to_vec());
+            points.map(|point| point.value).collect()
+        };
+        assert!(of("flow.pool.held").contains(&1.0), "{:?}", of("flow.pool.held"));
+        let sent = of("flow.pool.sent_bytes");
+        assert!(sent.is_sorted() && *sent.last().unwrap() > 5.9e6, "{sent:?}");
+        let state = backwater_record::read_flow(&out).unwrap();
+        assert_eq!((state.pools[0].name.as_str(), state.pools[0].rules.join(",")), ("default", "big".to_owned()));
+        assert_eq!((state.rules[0].began, state.rules[0].lifted, state.held_in_all), (1, 1, 0));
     });
 }
 

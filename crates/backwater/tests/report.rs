@@ -4,9 +4,10 @@
 
 use backwater_model::catalogue as cat;
 use backwater_model::{
-    Batch, ClockAnchor, Device, Epoch, Event, EventKind, Meta, Moment, Point, Registry, Role, Sample, Target,
+    Batch, ClockAnchor, Device, Epoch, Event, EventKind, FlowHeld, FlowPool, FlowRule, FlowState, Meta, Moment, Point,
+    Registry, Role, Sample, Target,
 };
-use backwater_record::{Options, Writer};
+use backwater_record::{Options, Writer, write_flow};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
@@ -79,8 +80,61 @@ fn second(second: i64, registry: &Registry) -> Batch {
         query: Some(HOSTILE.into()),
         ..Sample::default()
     };
+    points.push(point(&cat::FLOW_RATE, 5.0 * MIB, &[]));
+    points.push(point(&cat::FLOW_POOL_HELD, 1.0, &[("pool", HOSTILE)]));
+    points.push(point(&cat::FLOW_POOL_SENT, whole * 4.0 * MIB, &[("pool", HOSTILE)]));
     let event = (second % 20 == 7).then(|| Event::new(at, HOSTILE, EventKind::Log, HOSTILE, &[]));
-    Batch { points, samples: (0..3).map(sample).collect(), events: event.into_iter().collect() }
+    let events = event.into_iter().chain(decision(second)).collect();
+    Batch { points, samples: (0..3).map(sample).collect(), events }
+}
+
+/// What a rule did at this second: it slowed a session from the 30th to the 45th.
+fn decision(second: i64) -> Option<Event> {
+    let more: &[(&str, &str)] = match second {
+        30 => &[("step", "began")],
+        45 => &[("step", "lifted"), ("began", "30000000"), ("why", "the statement ended")],
+        _ => return None,
+    };
+    let mut fields =
+        vec![("rule", HOSTILE), ("action", "penalty"), ("session", "7"), ("user", HOSTILE), ("pool", HOSTILE)];
+    fields.extend(more);
+    Some(Event::new(Moment(second * 1_000_000), "proxy", EventKind::Decision, HOSTILE, &fields))
+}
+
+/// Who is held in the end.
+fn flow() -> FlowState {
+    let name = || HOSTILE.to_owned();
+    let held = FlowHeld {
+        session: 8,
+        user: name(),
+        database: name(),
+        application: name(),
+        client: "10.0.0.7:5000".to_owned(),
+        pool: name(),
+        rule: Some(name()),
+        state: "active".to_owned(),
+        for_s: 12.0,
+        sent_bytes: 300 << 20,
+        rate_bps: Some(4.0 * MIB),
+        allowed_bps: Some(5.0 * MIB),
+        bound_by: "low_priority_bandwidth".to_owned(),
+    };
+    let pool =
+        FlowPool { name: name(), priority: "low".to_owned(), weight: 3, sessions: 2, held: 1, ..FlowPool::default() };
+    let rule =
+        FlowRule { name: name(), action: "penalty".to_owned(), conditions: name(), began: 1, ..FlowRule::default() };
+    FlowState {
+        at: Moment(89_000_000),
+        by: name(),
+        rate_bps: Some(5.0 * MIB),
+        rate_by: "low_priority_bandwidth".to_owned(),
+        waiting: 1,
+        queueing_us: Some(1_200.0),
+        pools: vec![pool],
+        rules: vec![rule],
+        held: vec![held],
+        held_in_all: 1,
+    }
 }
 
 fn recording(dir: &Path) {
@@ -92,6 +146,7 @@ fn recording(dir: &Path) {
         writer.tick(Moment(at * 1_000_000)).unwrap();
     }
     writer.close().unwrap();
+    write_flow(dir, &flow()).unwrap();
 }
 
 /// The document inside a report.
@@ -124,6 +179,9 @@ fn a_recording_becomes_one_page() {
     assert!(near(&series("hard_limit")["max"][70], 256.0 * MIB));
     assert!(near(&series("inflow")["max"][70], 30.0 * MIB));
     assert_eq!(document["sessions"]["classes"][0]["name"], HOSTILE);
+    let flow = &document["flow"];
+    assert_eq!((&flow["state"]["held"][0]["user"], &flow["at_s"]), (&HOSTILE.into(), &89.0.into()));
+    assert_eq!((&flow["holds"][0]["from_s"], &flow["holds"][0]["to_s"]), (&30.0.into(), &45.0.into()));
 }
 
 #[test]
@@ -150,6 +208,7 @@ fn a_files_ending_chooses_what_is_written() {
     let text = std::fs::read_to_string(&file).unwrap();
     assert!(text.starts_with("# Backwater: ") && text.contains("| host.dirty@7:0 |"), "{text}");
     assert!(text.contains("256 MiB"), "its limit: {text}");
+    assert!(text.contains("all low-priority sessions together may send 5.00 MiB/s"), "who is held: {text}");
     let output = report(&[recorded, "-o", "-", "--format", "md"]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), text, "the same on stdout, and nothing else");
     let json = dir.path().join("report.json");

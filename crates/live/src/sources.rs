@@ -4,7 +4,7 @@ use crate::LiveError;
 use crate::feed::{Feed, found_now};
 use backwater_diagnose::{Options, diagnose};
 use backwater_model::{Finding, Outcome, Span, Window};
-use backwater_record::Recording;
+use backwater_record::{Recording, read_flow};
 use backwater_report::html::{self, Document};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,7 +82,11 @@ impl Source {
             _ => {
                 let seen = self.last(None)?;
                 let document = html::document(&seen.window, &seen.findings, seen.outcome.as_ref(), &seen.warnings);
-                Ok((document, seen.grows))
+                let held = match &self.kind {
+                    Kind::Recording { dir, .. } => read_flow(dir),
+                    Kind::Live(_) => None,
+                };
+                Ok((document.with_flow(held), seen.grows))
             }
         }
     }
@@ -130,7 +134,9 @@ fn ended(dir: &Path) -> Result<Document, LiveError> {
     let meta = Arc::new(recording.meta().clone());
     let read = |from, to| Ok(recording.window(Some(from), Some(to))?);
     let beside = (outcome.as_ref(), recording.warnings());
-    html::document_of(span, &meta, beside, &Options::default(), read, |_, _| {})
+    let document: Result<Document, LiveError> =
+        html::document_of(span, &meta, beside, &Options::default(), read, |_, _| {});
+    document.map(|document| document.with_flow(read_flow(dir)))
 }
 
 /// What a lab run came to; none where it is no such recording, or one of another version.

@@ -79,6 +79,21 @@ fn a_page_learns_of_what_is_newer() {
 }
 
 #[test]
+fn a_page_learns_that_a_recording_has_ended() {
+    let (dir, served) = served();
+    let stream = served.ask("/view/0/events", &[&format!("authorization: Bearer {TOKEN}")]);
+    let mut words =
+        BufReader::new(stream).lines().filter_map(|line| line.unwrap().strip_prefix("event: ").map(str::to_owned));
+    assert_eq!(words.next().unwrap(), "newer");
+    // As if nothing had been written for an hour.
+    for entry in std::fs::read_dir(dir.path().join("rec/points")).unwrap() {
+        let file = std::fs::File::options().append(true).open(entry.unwrap().path()).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(3_600)).unwrap();
+    }
+    assert_eq!(words.find(|word| word != "newer").unwrap(), "still");
+}
+
+#[test]
 fn metrics_are_what_the_reader_reads_and_a_parser_takes_them() {
     let (_dir, served) = served();
     let (status, head, text) = served.with_token("/metrics");

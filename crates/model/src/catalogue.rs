@@ -347,6 +347,17 @@ catalogue! {
     LOAD_ROWS "load.rows" Count Counter [] "Rows whose statement was answered";
     LOAD_WAITING "load.waiting" Count Gauge [] "Transactions begun and not yet answered";
 
+    // What holds work back: a proxy's own counts.
+    FLOW_RATE "flow.rate_bytes_per_s" BytesPerSecond Gauge [] "What all low-priority sessions together may send (low_priority_bandwidth, or what was found for 'auto')";
+    FLOW_QUEUEING "flow.queueing_us" Microseconds Gauge [] "Queueing delay on the way to clients from which that rate was last found ('auto' only)";
+    FLOW_WAITING "flow.waiting" Count Gauge [] "Low-priority sessions that wait for some of that rate";
+    FLOW_POOL_RATE "flow.pool.rate_bytes_per_s" BytesPerSecond Gauge ["pool"] "What the pool's own bandwidth allows its low-priority sessions";
+    FLOW_POOL_SESSIONS "flow.pool.sessions" Count Gauge ["pool"] "Sessions of the pool";
+    FLOW_POOL_HELD "flow.pool.held" Count Gauge ["pool"] "Sessions of the pool that are held to the low class's rate, because the pool is low or a rule demoted them";
+    FLOW_POOL_RUNNING "flow.pool.running" Count Gauge ["pool"] "Statements of the pool that run";
+    FLOW_POOL_WAITING "flow.pool.waiting" Count Gauge ["pool"] "Statements of the pool that wait for their turn (max_active)";
+    FLOW_POOL_SENT "flow.pool.sent_bytes" Bytes Counter ["pool"] "Sent to the pool's clients";
+
     // The recorder itself.
     SELF_CPU "recorder.cpu_s" Seconds Counter [] "Processor time of the recorder";
     SELF_MEMORY "recorder.memory_bytes" Bytes Gauge [] "Resident memory of the recorder";

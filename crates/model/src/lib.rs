@@ -8,6 +8,7 @@
 pub mod catalogue;
 mod event;
 mod finding;
+mod flow;
 mod meta;
 mod outcome;
 mod path;
@@ -25,6 +26,7 @@ mod window;
 
 pub use event::{Event, EventKind};
 pub use finding::{Activation, Confidence, Figure, Finding, Remedy, RuledOut, Severity, Unseen};
+pub use flow::{FlowHeld, FlowPool, FlowRule, FlowState};
 pub use meta::{ClockAnchor, DeclaredVolume, Device, HostFacts, Meta, Role, Target};
 pub use outcome::{ArmOutcome, ArmTable, Expected, ExpectedAll, Outcome, ParamValue};
 pub use path::{Binding, Path};

@@ -13,6 +13,7 @@ mod append;
 mod catalogue;
 mod error;
 mod export;
+mod flow_file;
 mod gather;
 mod guard;
 mod lane;
@@ -33,6 +34,7 @@ mod writer;
 
 pub use error::RecordError;
 pub use export::export_window;
+pub use flow_file::{read_flow, write_flow};
 pub use options::Options;
 pub use pump::{EachSecond, Pump};
 pub use recording::{Recording, UNREAD};

@@ -2,6 +2,7 @@
 
 mod rules;
 mod server;
+mod told;
 
 use crate::{signals, terminal, when};
 use anyhow::{Context, bail};
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use told::Told;
 
 /// Slow a running query from outside: its server's own socket gets a pacing rate, and nothing stands in the data path
 #[derive(Args)]
@@ -68,6 +70,10 @@ pub(crate) struct Arguments {
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
+    /// Record what rules decide, and each second who is held at what rate, into this directory; `backwater serve DIR` and
+    /// `backwater report DIR` show it
+    #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
+    record: Option<PathBuf>,
     /// What rules decide as JSON Lines
     #[arg(long)]
     json: bool,
@@ -120,10 +126,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // Before the first thread: rights belong to threads. What needs them is the guardian's.
     attach::drop_rights(CapabilitySet::empty()).context("cannot give up rights")?;
     let cancel = signals::cancel_flag()?;
+    let mut told = Told::start(arguments)?;
     let mut hold = Hold::new(guardian, rates);
     let done = match &arguments.rule[..] {
-        [] => by_name(arguments, &mut hold, &cancel),
-        found => rules::run(arguments, found, &mut hold, &cancel),
+        [] => by_name(arguments, &mut hold, &cancel, &mut told),
+        found => rules::run(arguments, found, &mut hold, &cancel, &mut told),
     };
     let ended = done.as_ref().err().is_some_and(|error| matches!(error.downcast_ref(), Some(AttachError::Ended(_))));
     if ended {
@@ -135,6 +142,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         terminal::note(&let_go(paced));
     }
     let put_back = hold.finish()?;
+    told.stop();
     tell(&put_back, "");
     if put_back.left.is_empty() { done } else { done.and(Ok(ExitCode::from(2))) }
 }
@@ -178,7 +186,7 @@ impl Arguments {
 }
 
 /// Sockets that were named, until they end or somebody wants to end.
-fn by_name(arguments: &Arguments, hold: &mut Hold, cancel: &AtomicBool) -> anyhow::Result<ExitCode> {
+fn by_name(arguments: &Arguments, hold: &mut Hold, cancel: &AtomicBool, told: &mut Told) -> anyhow::Result<ExitCode> {
     let named = named_sockets(arguments, hold.guardian())?;
     for socket in named {
         if arguments.dry_run {
@@ -197,6 +205,7 @@ fn by_name(arguments: &Arguments, hold: &mut Hold, cancel: &AtomicBool) -> anyho
     let begun = Instant::now();
     while !hold.paced().is_empty() && !arguments.is_over(begun, cancel) {
         look(hold)?;
+        told.see(hold);
         pause_looking(arguments.interval, hold, cancel)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -10,6 +10,7 @@ pub(crate) mod diagnose;
 pub(crate) mod export;
 pub(crate) mod flight;
 pub(crate) mod flights;
+pub(crate) mod flow_record;
 pub(crate) mod ftdc;
 pub(crate) mod lab;
 pub(crate) mod lab_blind;

@@ -1,5 +1,6 @@
 //! `backwater proxy`: stand between clients and a PostgreSQL server, and hold low-priority work.
 
+use super::flow_record::Recorder;
 use crate::{signals, terminal};
 use anyhow::Context;
 use backwater_gate::proxy::{Address, Drained, Proxy, ProxyConfig, Tell};
@@ -10,9 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
-
-#[path = "proxy_record.rs"]
-mod record;
 
 /// Stand between clients and a PostgreSQL server, and hold low-priority work
 #[derive(Args)]
@@ -53,7 +51,8 @@ pub(crate) struct Arguments {
     /// The server: HOST:PORT, or the path of its socket or of the socket's directory; in place of the configuration's
     #[arg(long, value_name = "ADDRESS")]
     server: Option<Address>,
-    /// Record what rules decide, and changes of settings, into this directory
+    /// Record what rules decide, changes of settings, and each second who is held at what rate, into this directory;
+    /// `backwater serve DIR` and `backwater report DIR` show it
     #[arg(long, value_name = "DIR")]
     record: Option<PathBuf>,
     /// Print the reference of statements and settings, and end
@@ -69,11 +68,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let config = configured(arguments)?;
     let cancel = signals::cancel_flag()?;
     let reload = hangup_flag()?;
-    let (tell, pump): (Tell, _) = match &arguments.record {
-        Some(dir) => record::start(dir).map(|(tell, pump)| (tell, Some(pump)))?,
-        None => (Arc::new(|_| ()), None),
-    };
+    let recorder = arguments.record.as_deref().map(Recorder::start).transpose()?;
+    let nobody: Tell = Arc::new(|_| ());
+    let tell = recorder.as_ref().map_or(nobody, |recorder| Arc::clone(&recorder.tell));
     let proxy = Proxy::start_telling(&config, tell)?;
+    if let Some(recorder) = &recorder {
+        let mut glance = proxy.glance();
+        recorder.watch(Box::new(move || glance.look()));
+    }
     terminal::note(&format!("proxy on {} for the server at {}", listed(proxy.addresses()), config.server));
     if !proxy.console_addresses().is_empty() {
         terminal::note(&format!("its console on {}", listed(proxy.console_addresses())));
@@ -86,8 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     terminal::note(&format!("letting sessions end for up to {} s", config.limits.drain_timeout_s));
     let drained = proxy.drain(|| false);
-    if let Some(pump) = pump {
-        pump.stop()?;
+    if let Some(recorder) = recorder {
+        recorder.stop()?;
     }
     Ok(match drained {
         Drained::Whole => ExitCode::SUCCESS,

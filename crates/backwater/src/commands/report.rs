@@ -9,7 +9,7 @@ use backwater_diagnose::Options;
 use backwater_lab::progress::Progress;
 use backwater_model::Outcome;
 use backwater_probe::mongodb::Flight;
-use backwater_record::Recording;
+use backwater_record::{Recording, read_flow};
 use backwater_report::html;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -76,7 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
     let format = arguments.format.unwrap_or_else(|| Format::of(path));
-    let text = text(arguments, &options, format)?;
+    let text = text((&arguments.dir, &arguments.stretch, &arguments.beside), &options, format)?;
     if path.as_os_str() == "-" {
         terminal::print(&text)?;
         return Ok(ExitCode::SUCCESS);
@@ -92,14 +92,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// Writes the page of a recording beside it, as `report.html`, and says where.
 pub(crate) fn beside(dir: &Path) -> anyhow::Result<PathBuf> {
     let path = dir.join("report.html");
-    let text = text(dir, &Stretch::default(), &Options::default(), Format::Html)?;
+    let text = text((dir, &Stretch::default(), &Beside::default()), &Options::default(), Format::Html)?;
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 
+/// A directory, the part of it, and what lies beside it.
+type What<'a> = (&'a Path, &'a Stretch, &'a Beside);
+
 /// A recording, or a part of it, in one of the formats.
-fn text(arguments: &Arguments, options: &Options, format: Format) -> anyhow::Result<String> {
-    let document = document(arguments, options)?;
+fn text(what: What<'_>, options: &Options, format: Format) -> anyhow::Result<String> {
+    let document = document(what, options)?;
     Ok(match format {
         Format::Html => html::html(&document)?,
         Format::Md => html::markdown(&document),
@@ -108,8 +111,7 @@ fn text(arguments: &Arguments, options: &Options, format: Format) -> anyhow::Res
 }
 
 /// What the page shows, read half an hour at a time where it is long.
-fn document(arguments: &Arguments, options: &Options) -> anyhow::Result<html::Document> {
-    let Arguments { dir, stretch, beside, .. } = arguments;
+fn document((dir, stretch, beside): What<'_>, options: &Options) -> anyhow::Result<html::Document> {
     let (bar, outcome) = (Bar::default(), outcome(dir)?);
     let told = |done: usize, all: usize| {
         if done == 1 && all > 1 {
@@ -132,7 +134,8 @@ fn document(arguments: &Arguments, options: &Options) -> anyhow::Result<html::Do
     let span = stretch.moments(recording.meta(), span)?;
     let meta = Arc::new(recording.meta().clone());
     let read = |from, to| Ok(recording.window(Some(from), Some(to))?);
-    html::document_of(span, &meta, (outcome.as_ref(), recording.warnings()), options, read, told)
+    let document = html::document_of(span, &meta, (outcome.as_ref(), recording.warnings()), options, read, told);
+    document.map(|document| document.with_flow(read_flow(dir)))
 }
 
 /// What a lab run came to; none for a recording of something else.

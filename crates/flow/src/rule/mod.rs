@@ -160,6 +160,14 @@ impl Rule {
         (!all.is_empty()).then_some(all)
     }
 
+    /// What must be over, in words: `elapsedtime > 60 s and bandwidth > 128 MB/s`.
+    pub fn conditions(&self) -> String {
+        let in_force = self.thresholds.iter().filter_map(|(attribute, threshold)| Some((attribute, (*threshold)?)));
+        let all: Vec<String> =
+            in_force.map(|(attribute, over)| format!("{attribute} > {over} {}", attribute.unit())).collect();
+        all.join(" and ")
+    }
+
     /// Attributes in force that cannot be judged by these figures.
     pub fn unseen(&self, figures: &Figures) -> Vec<Attribute> {
         let in_force = self.thresholds.iter().filter(|(_, threshold)| threshold.is_some());

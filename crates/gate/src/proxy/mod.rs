@@ -14,6 +14,7 @@ mod console;
 mod control;
 mod direction;
 mod follow;
+mod glance;
 mod judge;
 mod live;
 mod low_class;
@@ -35,6 +36,7 @@ pub use address::Address;
 pub use config::{Limits, ProxyConfig};
 pub use console::Admin;
 pub(crate) use console::shown_columns;
+pub use glance::Glance;
 pub use server_view::ServerAccount;
 pub use sources::Network;
 pub use tls::{ClientTls, ServerTls};
@@ -136,6 +138,12 @@ impl Proxy {
     /// Where the console listens by itself.
     pub fn console_addresses(&self) -> &[Address] {
         &self.console_addresses
+    }
+
+    /// Somebody who looks at what it holds back.
+    pub fn glance(&self) -> Glance {
+        let addresses: Vec<String> = self.addresses.iter().map(Address::to_string).collect();
+        Glance::new(Arc::clone(&self.control), format!("proxy {}", addresses.join(", ")))
     }
 
     /// Takes over a configuration that was read again: sessions go on, by the new rules. Returns what it changes only

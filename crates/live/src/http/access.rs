@@ -142,20 +142,20 @@ mod tests {
 
     const TOKEN: &str = "abcdefghijklmnop1234";
 
-    fn judged(method: Method, uri: &str, pairs: &[(&'static str, &str)]) -> Verdict {
+    fn judged(method: &Method, uri: &str, pairs: &[(&'static str, &str)]) -> Verdict {
         let access = Access::new(Some(TOKEN.to_owned()), vec!["db1.example".to_owned()], 7979, false).unwrap();
         let mut headers = HeaderMap::new();
         for (name, value) in pairs {
             headers.append(*name, value.parse().unwrap());
         }
-        access.judge(&method, &uri.parse().unwrap(), &headers)
+        access.judge(method, &uri.parse().unwrap(), &headers)
     }
 
     #[test]
     fn only_who_has_the_token_may_look() {
         let host = ("host", "127.0.0.1:7979");
         let cookie = format!("other=1; backwater-7979={TOKEN}");
-        let get = |uri: &str, pairs: &[(&'static str, &str)]| judged(Method::GET, uri, pairs);
+        let get = |uri: &str, pairs: &[(&'static str, &str)]| judged(&Method::GET, uri, pairs);
         assert_eq!(get("/", &[host]), Verdict::NoToken);
         assert_eq!(get("/", &[host, ("cookie", &cookie)]), Verdict::Allowed);
         assert_eq!(get("/", &[host, ("cookie", "backwater-7979=abcdefghijklmnop1235")]), Verdict::WrongToken);
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(get("/metrics", &[host, ("authorization", &format!("Bearer {TOKEN}"))]), Verdict::Allowed);
         assert_eq!(get(&format!("/?token={TOKEN}"), &[host]), Verdict::SignIn);
         assert_eq!(get("/?token=", &[host, ("cookie", &cookie)]), Verdict::WrongToken);
-        assert_eq!(judged(Method::POST, "/", &[host, ("cookie", &cookie)]), Verdict::OnlyReads);
+        assert_eq!(judged(&Method::POST, "/", &[host, ("cookie", &cookie)]), Verdict::OnlyReads);
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
         let cookie = ("cookie", format!("backwater-7979={TOKEN}"));
         let with = |pairs: &[(&'static str, &str)]| {
             let pairs: Vec<_> = pairs.iter().copied().chain([(cookie.0, cookie.1.as_str())]).collect();
-            judged(Method::GET, "/view/0/document", &pairs)
+            judged(&Method::GET, "/view/0/document", &pairs)
         };
         assert_eq!(with(&[]), Verdict::OtherHost);
         assert_eq!(with(&[("host", "rebound.example:7979")]), Verdict::OtherHost);

@@ -75,9 +75,16 @@ impl Board {
     pub(super) async fn tick(&self) {
         let mut ticks = tokio::time::interval(self.refresh);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut grew = vec![false; self.shown.len()];
         loop {
             ticks.tick().await;
-            self.shown.iter().filter(|shown| shown.source.grows()).for_each(|shown| shown.tell());
+            for (shown, grew) in self.shown.iter().zip(&mut grew) {
+                let grows = shown.source.grows();
+                // Once more when it has ended: then it is shown whole.
+                if std::mem::replace(grew, grows) || grows {
+                    shown.tell();
+                }
+            }
         }
     }
 

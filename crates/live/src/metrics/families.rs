@@ -3,7 +3,9 @@
 use super::text::{Family, Sample, Type};
 use crate::hook::severity;
 use backwater_diagnose::{queues, replication_queues};
-use backwater_model::catalogue::{SELF_CPU, SELF_DROPPED, SELF_MEMORY};
+use backwater_model::catalogue::{
+    FLOW_POOL_HELD, FLOW_POOL_SENT, FLOW_POOL_WAITING, FLOW_RATE, SELF_CPU, SELF_DROPPED, SELF_MEMORY,
+};
 use backwater_model::{Finding, Queue, QueueSpec, Unit, Window};
 
 /// Rates are means over so many seconds, and levels no older than that.
@@ -45,6 +47,15 @@ pub const FAMILIES: &[Head] = &[
     ("backwater_queue_time_to_limit_seconds", Type::Gauge, "seconds", "Until the hard limit, at the present rates."),
     ("backwater_queue_drain_seconds", Type::Gauge, "seconds", "Until it is empty, once nothing more arrives."),
     ("backwater_queue_waiters", Type::Gauge, "", "Sessions that wait on it."),
+    (
+        "backwater_flow_rate_bytes_per_second",
+        Type::Gauge,
+        "bytes_per_second",
+        "What all low-priority sessions together may send.",
+    ),
+    ("backwater_flow_held_sessions", Type::Gauge, "sessions", "Sessions that are held to that rate."),
+    ("backwater_flow_waiting_statements", Type::Gauge, "statements", "Statements that wait for their turn."),
+    ("backwater_flow_sent_bytes", Type::Counter, "bytes", "Sent to a pool's clients."),
     ("backwater_self_cpu_seconds", Type::Counter, "seconds", "Processor time of the program that reads."),
     ("backwater_self_memory_bytes", Type::Gauge, "bytes", "Memory of the program that reads."),
     (
@@ -124,9 +135,28 @@ fn source(book: &mut Book, subject: &Subject<'_>, viewers: usize) {
         queue(book, source, spec, &spec.read(window, window.to, OVER_S));
     }
     let last = |def: &backwater_model::catalogue::Def| Some(window.track(def.name, &[])?.points.last()?.value);
+    flow(book, subject);
     book.add("backwater_self_cpu_seconds", &of, last(&SELF_CPU));
     book.add("backwater_self_memory_bytes", &of, last(&SELF_MEMORY));
     book.add("backwater_self_dropped_batches", &of, last(&SELF_DROPPED));
+}
+
+/// What a proxy holds back, where the source is its recording.
+fn flow(book: &mut Book, subject: &Subject<'_>) {
+    let Subject { source, window, .. } = subject;
+    let families = [
+        ("backwater_flow_rate_bytes_per_second", FLOW_RATE),
+        ("backwater_flow_held_sessions", FLOW_POOL_HELD),
+        ("backwater_flow_waiting_statements", FLOW_POOL_WAITING),
+        ("backwater_flow_sent_bytes", FLOW_POOL_SENT),
+    ];
+    for (name, def) in families {
+        for track in window.tracks(def.name, &[]) {
+            let pool = track.series.labels.get("pool").map(|pool| ("pool", pool));
+            let labels: Vec<(&'static str, &str)> = [("source", *source)].into_iter().chain(pool).collect();
+            book.add(name, &labels, track.points.last().map(|point| point.value));
+        }
+    }
 }
 
 /// The server whose queue this is; empty where the queue is the host's, or of several servers.

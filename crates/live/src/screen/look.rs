@@ -80,7 +80,7 @@ impl Look {
     fn choose(&mut self, document: &Document, by: isize) {
         let queues = &document.path.queues;
         let place = self.chosen(document).unwrap_or(0) as isize + by;
-        let place = place.clamp(0, queues.len() as isize - 1);
+        let place = place.clamp(0, (queues.len() as isize - 1).max(0));
         self.queue =
             usize::try_from(place).ok().and_then(|place| queues.get(place)).map(|q| (q.name.clone(), q.target.clone()));
     }

@@ -42,6 +42,8 @@ pub struct Document {
     pub sessions: Option<Sessions>,
     /// The lab run, where the recording is of one.
     pub lab: Option<Lab>,
+    /// What holds work back, where something does.
+    pub flow: Option<FlowView>,
 }
 
 /// What was watched.
@@ -333,4 +335,40 @@ pub struct PublishedPair {
     pub our_set: Option<Vec<String>>,
     /// What was seen here.
     pub our_seen: Option<String>,
+}
+
+/// What holds work back: the newest state, and what rules did over the recording.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FlowView {
+    /// When the state was read; none without one.
+    pub at_s: Option<f64>,
+    /// Pools, rules and held sessions, where a proxy recorded them.
+    pub state: Option<backwater_model::FlowState>,
+    /// What rules did, in order of time.
+    pub holds: Vec<HoldView>,
+    /// Of the oldest, how many are not listed.
+    pub left_out: usize,
+}
+
+/// One thing that a rule did to a session.
+#[derive(Clone, Debug, Serialize)]
+pub struct HoldView {
+    /// From when.
+    pub from_s: f64,
+    /// Until when; none where it went on.
+    pub to_s: Option<f64>,
+    /// The rule.
+    pub rule: String,
+    /// Its action: `penalty`, `abort`, `dryrun`.
+    pub action: String,
+    /// The session's number.
+    pub session: String,
+    /// Whose it is.
+    pub user: String,
+    /// Its pool.
+    pub pool: String,
+    /// What was over, in words.
+    pub message: String,
+    /// Why it ended, where it did.
+    pub end: Option<String>,
 }

@@ -2,8 +2,8 @@
 //!
 //! What a recording holds stays words here too: every sign that Markdown or HTML would take for its own is escaped.
 
-use super::document::{Document, FindingView, Lab, QueueView, Sessions};
-use backwater_model::{Figure, Remedy, Severity, Unit, Unseen};
+use super::document::{Document, FindingView, FlowView, HoldView, Lab, QueueView, Sessions};
+use backwater_model::{Figure, FlowHeld, FlowPool, Remedy, Severity, Unit, Unseen};
 use std::fmt::Write;
 
 /// Events that are listed; the page has them all.
@@ -29,6 +29,7 @@ pub fn markdown(document: &Document) -> String {
     unseen(&mut out, "## Could not be seen", &document.unseen);
     queues(&mut out, document);
     document.sessions.iter().for_each(|seen| sessions(&mut out, seen));
+    document.flow.iter().for_each(|seen| flow(&mut out, document, seen));
     document.lab.iter().for_each(|run| lab(&mut out, run));
     events(&mut out, document);
     out.line("## About this recording");
@@ -98,7 +99,8 @@ fn finding(out: &mut Text, document: &Document, view: &FindingView) {
         Severity::Info => "• Worth knowing",
     };
     let (rule, cause, queue) = (words(&finding.rule), words(&finding.cause), words(&finding.queue));
-    out.line(&format!("### {severity}: {rule} ({cause}), {queue}"));
+    let server = finding.server.as_deref().map(|server| format!(" on {}", words(server))).unwrap_or_default();
+    out.line(&format!("### {severity}: {rule} ({cause}), {queue}{server}"));
     out.line(&words(&finding.summary));
     let mut facts = vec![format!("{}; confidence {:?}", when(document, *from_s, *to_s), finding.confidence)];
     facts.extend(finding.foreground_lost.map(|lost| format!("Foreground time lost: {}", Unit::Ratio.show(lost))));
@@ -191,6 +193,43 @@ fn sessions(out: &mut Text, sessions: &Sessions) {
         let rows: Vec<Vec<String>> = top.groups.iter().take(MOST_GROUPS).map(row).collect();
         out.table(&[&top.by, "sessions on average"], &rows);
     }
+}
+
+fn flow(out: &mut Text, document: &Document, flow: &FlowView) {
+    out.line("## Flow");
+    if let Some(state) = &flow.state {
+        let rate = |bps: Option<f64>| bps.map_or_else(|| "–".to_owned(), |bps| Unit::BytesPerSecond.show(bps));
+        let held = format!("{} sessions held", state.held_in_all);
+        let class =
+            format!("all low-priority sessions together may send {} by {}", rate(state.rate_bps), state.rate_by);
+        out.line(&words(&format!("{}: {held}, {class}", state.by)));
+        let row = |one: &FlowHeld| {
+            let why = one
+                .rule
+                .as_ref()
+                .map_or_else(|| "its pool is low, or it was named".to_owned(), |rule| format!("rule {rule}"));
+            let texts =
+                [&one.user, &one.application, &one.client, &one.pool, &why, &one.bound_by].map(|text| words(text));
+            let figures = [rate(one.rate_bps), rate(one.allowed_bps)];
+            [one.session.to_string()].into_iter().chain(texts).chain(figures).collect()
+        };
+        let rows: Vec<Vec<String>> = state.held.iter().map(row).collect();
+        let headers =
+            ["session", "user", "application", "client", "pool", "held because", "by", "is sent", "may be sent"];
+        out.table(&headers, &rows);
+        let row = |pool: &FlowPool| {
+            let counts = [pool.sessions, pool.held, pool.running, pool.waiting].map(|count| count.to_string());
+            [words(&pool.name), words(&pool.priority), rate(pool.bandwidth_bps)].into_iter().chain(counts).collect()
+        };
+        let rows: Vec<Vec<String>> = state.pools.iter().map(row).collect();
+        out.table(&["pool", "priority", "bandwidth", "sessions", "held", "running", "waiting"], &rows);
+    }
+    let row = |hold: &HoldView| {
+        let until = hold.to_s.map_or_else(|| "goes on".to_owned(), |to_s| when(document, hold.from_s, to_s));
+        vec![until, words(&hold.rule), words(&hold.action), words(&hold.user), words(&hold.pool), words(&hold.message)]
+    };
+    let rows: Vec<Vec<String>> = flow.holds.iter().rev().take(MOST_EVENTS).rev().map(row).collect();
+    out.table(&["when", "rule", "action", "user", "pool", "in words"], &rows);
 }
 
 fn lab(out: &mut Text, lab: &Lab) {

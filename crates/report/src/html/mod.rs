@@ -7,6 +7,7 @@ mod axis;
 mod document;
 mod embed;
 mod engine;
+mod flow;
 mod lab;
 mod markdown;
 mod marks;
@@ -52,6 +53,7 @@ impl Part {
         let mut shelf = Shelf::new(window, axis);
         panels::load(&mut shelf);
         engine::engines(&mut shelf);
+        panels::flow(&mut shelf);
         let path = path::path(&mut shelf);
         panels::resources(&mut shelf);
         Part { series: shelf.series, panels: shelf.panels, path }
@@ -60,7 +62,18 @@ impl Part {
 
 /// The document of everything that was taken in.
 fn whole(parts: Parts, findings: &[Finding], outcome: Option<&Outcome>, warnings: &[String]) -> Document {
-    let Parts { axis, to, meta, part: Part { series, mut panels, path }, marks, phases, unseen, sessions, .. } = parts;
+    let Parts {
+        axis,
+        to,
+        meta,
+        part: Part { series, mut panels, path },
+        marks,
+        phases,
+        decisions,
+        unseen,
+        sessions,
+        ..
+    } = parts;
     show_first(&series, &mut panels, &path, findings, &meta);
     let (events, events_left_out) = marks::fitting(marks);
     let mut worst_first: Vec<&Finding> = findings.iter().collect();
@@ -90,6 +103,7 @@ fn whole(parts: Parts, findings: &[Finding], outcome: Option<&Outcome>, warnings
         unseen,
         sessions: sessions.map(sessions::finished),
         lab: outcome.map(lab::lab),
+        flow: flow::flow(&decisions, &axis),
     }
 }
 
@@ -119,7 +133,8 @@ fn show_first(series: &[Series], panels: &mut [Panel], path: &WaterPath, finding
     let operations: Vec<String> = devices.map(|dev| format!("Operations of {}", path::device(meta, dev))).collect();
     for (place, panel) in panels.iter_mut().enumerate() {
         let of_load = panel.group == "Load" && (panel.title == "Throughput" || panel.title.starts_with("Latency"));
-        panel.shown = of_load || shown.contains(&place) || operations.contains(&panel.title);
+        panel.shown =
+            of_load || panel.group == panels::FLOW || shown.contains(&place) || operations.contains(&panel.title);
     }
 }
 

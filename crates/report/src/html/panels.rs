@@ -45,6 +45,31 @@ pub(super) fn load(shelf: &mut Shelf<'_>) {
     }
 }
 
+/// The group of what holds work back.
+pub(super) const FLOW: &str = "Flow";
+
+/// What holds work back: the rate of the low class and the queue it was found from, who is held, what is sent.
+pub(super) fn flow(shelf: &mut Shelf<'_>) {
+    let rate = kept(shelf, "all low-priority sessions may send", &cat::FLOW_RATE, &[]);
+    let pools = labels(shelf, &cat::FLOW_POOL_HELD, "pool");
+    let each = |shelf: &mut Shelf<'_>, what: &str, def: &Def, role| -> Vec<_> {
+        pools.iter().map(|pool| (kept(shelf, &format!("{what} {pool}"), def, &[("pool", pool)]), role)).collect()
+    };
+    let mut sent = each(shelf, "sent to clients of pool", &cat::FLOW_POOL_SENT, Line);
+    sent.push((rate, HardLimit));
+    sent.extend(each(shelf, "bandwidth of pool", &cat::FLOW_POOL_RATE, HardLimit));
+    shelf.chart(FLOW, "What the low class may send, and what is sent", Unit::BytesPerSecond, &sent);
+    let mut held = each(shelf, "held, of pool", &cat::FLOW_POOL_HELD, Line);
+    held.push((kept(shelf, "wait for some of the rate", &cat::FLOW_WAITING, &[]), Line));
+    shelf.chart(FLOW, "Sessions held", Unit::Count, &held);
+    let queueing = kept(shelf, "queue on the way to clients", &cat::FLOW_QUEUEING, &[]);
+    shelf.chart(FLOW, "The queue that the rate is found from", Unit::Microseconds, &[(queueing, Line)]);
+    let waiting = each(shelf, "waiting, of pool", &cat::FLOW_POOL_WAITING, Line);
+    if waiting.iter().any(|(series, _)| shelf.most(*series).is_some_and(|most| most > 0.0)) {
+        shelf.chart(FLOW, "Statements that wait for their turn", Unit::Count, &waiting);
+    }
+}
+
 /// What queues stand on: devices, links, the host.
 pub(super) fn resources(shelf: &mut Shelf<'_>) {
     for dev in labels(shelf, &cat::DISK_WRITES, "dev") {

@@ -70,6 +70,7 @@ pub struct Parts {
     pub(super) part: Part,
     pub(super) marks: Vec<Mark>,
     pub(super) phases: Vec<Event>,
+    pub(super) decisions: Vec<Event>,
     pub(super) unseen: Vec<Unseen>,
     pub(super) sessions: Option<Sessions>,
     /// Seconds over which stages are known.
@@ -86,6 +87,7 @@ impl Parts {
             part: Part { series: Vec::new(), panels: Vec::new(), path: WaterPath::default() },
             marks: Vec::new(),
             phases: Vec::new(),
+            decisions: Vec::new(),
             unseen: Vec::new(),
             sessions: None,
             staged_s: 0.0,
@@ -116,7 +118,9 @@ impl Parts {
         let part = Part::of(window, self.axis);
         self.absorb(part, window.seconds());
         self.marks.extend(marks::marks(window, &self.axis, since));
-        self.phases.extend(window.events_of(EventKind::Mark).filter(|event| event.at >= since).cloned());
+        let of = |kind| window.events_of(kind).filter(|event| event.at >= since).cloned();
+        self.phases.extend(of(EventKind::Mark));
+        self.decisions.extend(of(EventKind::Decision));
         for unseen in marks::unseen(window) {
             if !self.unseen.contains(&unseen) {
                 self.unseen.push(unseen);

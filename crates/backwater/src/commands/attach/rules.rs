@@ -1,6 +1,7 @@
 //! Whoever a rule matches: looked at again and again, judged, slowed, and let go when the statement ends.
 
 use super::server::{Server, Session};
+use super::told::Told;
 use super::{Arguments, described, let_go, look, now, pause_looking};
 use crate::terminal;
 use anyhow::bail;
@@ -42,6 +43,7 @@ pub(super) fn run(
     rules: &[(String, Rule)],
     hold: &mut Hold,
     cancel: &AtomicBool,
+    told: &mut Told,
 ) -> anyhow::Result<ExitCode> {
     let Some(target) = &arguments.target else { bail!("a rule needs a server: give its address") };
     let names: HashSet<_> = rules.iter().map(|(name, _)| name).collect();
@@ -67,11 +69,13 @@ pub(super) fn run(
         let activities = looked.read(&sessions, hold)?;
         for (key, decision) in looked.watch.look(now(), &activities, rules) {
             tell(&decision, arguments)?;
+            told.decided(&decision, looked.cookie(key));
             if !arguments.dry_run {
                 let session = sessions.iter().find(|session| looked_key(session) == key);
                 looked.act(key, &decision, session, hold)?;
             }
         }
+        told.see(hold);
         pause_looking(arguments.interval, hold, cancel)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -145,6 +149,11 @@ impl Looked {
             (session.activity.clone(), seen)
         };
         Ok(sessions.iter().map(with).collect())
+    }
+
+    /// The socket of a session, where it was found.
+    fn cookie(&self, key: Key) -> Option<u64> {
+        Some(self.sockets.get(&key)?.as_ref().ok()?.socket.cookie)
     }
 
     fn act(&mut self, key: Key, decision: &Decision, session: Option<&Session>, hold: &mut Hold) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 
 use super::super::change::unseen;
 use super::super::control::Control;
+use super::super::glance::binding;
 use super::super::live::Doing;
 use super::answer::{Answer, Column, Kind, Value};
 use crate::clock;
@@ -156,13 +157,6 @@ fn pools(control: &Control) -> Vec<Vec<Value>> {
     terms.state.pools().iter().map(row).collect()
 }
 
-fn conditions(rule: &Rule) -> String {
-    let in_force = rule.thresholds.iter().filter_map(|(attribute, threshold)| Some((attribute, (*threshold)?)));
-    let all: Vec<String> =
-        in_force.map(|(attribute, over)| format!("{attribute} > {over} {}", attribute.unit())).collect();
-    all.join(" and ")
-}
-
 fn rules(control: &Control) -> Vec<Vec<Value>> {
     let terms = control.terms();
     let row = |(name, rule): (&String, &Rule)| {
@@ -171,7 +165,7 @@ fn rules(control: &Control) -> Vec<Vec<Value>> {
         vec![
             Value::text(name),
             Value::text(rule.action.word()),
-            Value::text(conditions(rule)),
+            Value::text(rule.conditions()),
             Value::real(Some(rule.cooldown_s)),
             Value::text(pools.map(|(pool, _)| quote(pool)).collect::<Vec<_>>().join(",")),
             Value::count(acted.began),
@@ -243,30 +237,11 @@ fn queues(control: &Control) -> Vec<Vec<Value>> {
 
 /// Which allowance binds each pool of the low class. (A governor that watches a queue will add its own to these.)
 fn governor(control: &Control) -> Vec<Vec<Value>> {
-    let terms = control.terms();
-    let by = match control.low_class.found() {
-        None => LowPriorityBandwidth::NAME.to_owned(),
-        Some(None) => format!("{} = 'auto', which has seen nothing yet", LowPriorityBandwidth::NAME),
-        Some(Some(queue)) => {
-            let queue_ms = queue.seconds() * 1e3;
-            format!("{} = 'auto', at a queue of {queue_ms:.1} ms", LowPriorityBandwidth::NAME)
-        }
+    let row = |(name, binding): (String, Allowance)| {
+        let what = binding.told_of(&name);
+        vec![Value::text(&name), Value::real(Some(mb(binding.rate_bps))), Value::text(binding.by), Value::text(what)]
     };
-    let class = Allowance { by, rate_bps: control.low_class.pressure().0 };
-    let low = terms.state.pools().iter().filter(|(_, pool)| pool.priority == Priority::Low);
-    let row = |(name, pool): (&String, &backwater_flow::Pool)| {
-        let own =
-            pool.bandwidth_bps.map(|rate_bps| Allowance { by: format!("bandwidth of pool {}", quote(name)), rate_bps });
-        let binding = Allowance::binding(own.into_iter().chain([class.clone()]))?;
-        let what = binding.told_of(name);
-        Some(vec![
-            Value::text(name),
-            Value::real(Some(mb(binding.rate_bps))),
-            Value::text(binding.by),
-            Value::text(what),
-        ])
-    };
-    low.filter_map(row).collect()
+    binding(control).into_iter().map(row).collect()
 }
 
 fn events(control: &Control) -> Vec<Vec<Value>> {

@@ -1,0 +1,144 @@
+//! What attach mode does, for a recording: decisions as they are made, and after each look who is held and how fast.
+
+use super::super::flow_record::Recorder;
+use super::{Arguments, now};
+use backwater_flow::rule::{Decision, Rule, Step};
+use backwater_gate::attach::{ClassRate, Hold, Paced};
+use backwater_model::{FlowHeld, FlowRule, FlowState, Moment};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Remembers what is told of each held socket. Without a recording it does nothing.
+pub(super) struct Told {
+    recorder: Option<Recorder>,
+    /// What was seen at the last look.
+    newest: Arc<Mutex<FlowState>>,
+    rules: Vec<FlowRule>,
+    class: Option<ClassRate>,
+    /// Whose socket it is, and the rule that holds it, by the socket's cookie.
+    known: HashMap<u64, (String, String)>,
+}
+
+impl Told {
+    /// Begins the recording, where one is wanted.
+    pub(super) fn start(arguments: &Arguments) -> anyhow::Result<Told> {
+        let recorder = arguments.record.as_deref().map(Recorder::start).transpose()?;
+        let newest = Arc::new(Mutex::new(FlowState { at: now(), by: by(arguments), ..FlowState::default() }));
+        if let Some(recorder) = &recorder {
+            let (newest, mut before) = (Arc::clone(&newest), HashMap::new());
+            recorder.watch(Box::new(move || {
+                let mut state = newest.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                before = rated(&mut state, &before);
+                state
+            }));
+        }
+        let rules = arguments.rule.iter().map(|(name, rule)| described(name, rule)).collect();
+        Ok(Told { recorder, newest, rules, class: arguments.class_rate, known: HashMap::new() })
+    }
+
+    /// A rule decided, of the session with this socket where that was found.
+    pub(super) fn decided(&mut self, decision: &Decision, cookie: Option<u64>) {
+        let Some(recorder) = &self.recorder else { return };
+        (recorder.tell)(decision.event("attach"));
+        for rule in self.rules.iter_mut().filter(|rule| rule.name == decision.rule) {
+            match decision.step {
+                Step::Began => rule.began += 1,
+                Step::Escalated => rule.escalated += 1,
+                Step::Lifted(_) => rule.lifted += 1,
+            }
+        }
+        if let Some(cookie) = cookie {
+            self.known.insert(cookie, (decision.user.clone(), decision.rule.clone()));
+        }
+    }
+
+    /// What is held now.
+    pub(super) fn see(&mut self, hold: &Hold) {
+        if self.recorder.is_none() {
+            return;
+        }
+        self.known.retain(|cookie, _| hold.paced().iter().any(|paced| paced.named.socket.cookie == *cookie));
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let class = self.class.map(|class| if class == ClassRate::Auto { "--class-rate auto" } else { "--class-rate" });
+        let state = FlowState {
+            at: now(),
+            by: newest.by.clone(),
+            rate_bps: hold.class_bps().map(|bps| bps as f64),
+            rate_by: class.unwrap_or_default().to_owned(),
+            rules: self.rules.clone(),
+            held: hold.paced().iter().map(|paced| self.held(paced, class)).collect(),
+            held_in_all: hold.paced().len() as u64,
+            ..FlowState::default()
+        };
+        *newest = state;
+    }
+
+    /// Ends the recording.
+    pub(super) fn stop(self) {
+        if let Some(Err(error)) = self.recorder.map(Recorder::stop) {
+            tracing::warn!(%error, "the recording is not whole");
+        }
+    }
+
+    fn held(&self, paced: &Paced, class: Option<&str>) -> FlowHeld {
+        let socket = &paced.named.socket;
+        let (user, rule) = self.known.get(&socket.cookie).cloned().unzip();
+        let share = |class: &str| format!("its share of {class}");
+        FlowHeld {
+            session: u64::try_from(socket.pid).unwrap_or_default(),
+            user: user.unwrap_or_default(),
+            client: socket.peer.to_string(),
+            rule,
+            state: paced.named.title.clone(),
+            for_s: now().seconds_since(paced.since),
+            sent_bytes: paced.sent_bytes,
+            allowed_bps: Some(paced.granted_bps as f64),
+            bound_by: class.map_or_else(|| "--rate".to_owned(), share),
+            ..FlowHeld::default()
+        }
+    }
+}
+
+fn by(arguments: &Arguments) -> String {
+    // A connection string may hold a password: what is watched is told without it.
+    let what = if arguments.rule.is_empty() { "sessions by name" } else { "sessions by rule" };
+    format!("attach mode, {what}")
+}
+
+fn described(name: &str, rule: &Rule) -> FlowRule {
+    let action = rule.action.word().to_owned();
+    FlowRule { name: name.to_owned(), action, conditions: rule.conditions(), ..FlowRule::default() }
+}
+
+/// When, and how much until then, by the client's address.
+type Sent = HashMap<String, (Moment, u64)>;
+
+/// Puts to each what it was sent a second since the state before; returns what the next one is compared with.
+fn rated(state: &mut FlowState, before: &Sent) -> Sent {
+    for held in &mut state.held {
+        held.rate_bps = before.get(&held.client).and_then(|(then, had)| {
+            let seconds = state.at.seconds_since(*then);
+            (seconds > 0.0).then(|| held.sent_bytes.saturating_sub(*had) as f64 / seconds)
+        });
+    }
+    state.held.iter().map(|held| (held.client.clone(), (state.at, held.sent_bytes))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_what_was_sent_between_two_looks() {
+        let state = |second: i64, sent_bytes| FlowState {
+            at: Moment(second * 1_000_000),
+            held: vec![FlowHeld { session: 7, sent_bytes, ..FlowHeld::default() }],
+            ..FlowState::default()
+        };
+        let (mut first, mut second, mut same) = (state(1, 100), state(3, 700), state(3, 700));
+        let before = rated(&mut first, &HashMap::new());
+        let between = rated(&mut second, &before);
+        rated(&mut same, &between);
+        assert_eq!([&first, &second, &same].map(|state| state.held[0].rate_bps), [None, Some(300.0), None]);
+    }
+}
