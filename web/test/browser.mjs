@@ -15,6 +15,19 @@ export function launch() {
   return chromium.launch({ executablePath: browserPath(), args: ["--no-sandbox", "--disable-gpu"] });
 }
 
+/** What a page does from now on: faults, warnings, requests and dialogs. */
+export function watched(page) {
+  const seen = { faults: [], requests: [], dialogs: [] };
+  page.on("console", (message) => ["error", "warning"].includes(message.type()) && seen.faults.push(message.text()));
+  page.on("pageerror", (error) => seen.faults.push(String(error)));
+  page.on("request", (request) => seen.requests.push(request.url()));
+  page.on("dialog", (dialog) => {
+    seen.dialogs.push(dialog.message());
+    void dialog.dismiss();
+  });
+  return seen;
+}
+
 /** A report in a page of its own, with the faults, warnings and requests it made. */
 export async function open(browser, file, { width = 1280, height = 900, dark = false, touch = false } = {}) {
   const context = await browser.newContext({
@@ -25,14 +38,7 @@ export async function open(browser, file, { width = 1280, height = 900, dark = f
     reducedMotion: "reduce",
   });
   const page = await context.newPage();
-  const seen = { faults: [], requests: [], dialogs: [] };
-  page.on("console", (message) => ["error", "warning"].includes(message.type()) && seen.faults.push(message.text()));
-  page.on("pageerror", (error) => seen.faults.push(String(error)));
-  page.on("request", (request) => seen.requests.push(request.url()));
-  page.on("dialog", (dialog) => {
-    seen.dialogs.push(dialog.message());
-    void dialog.dismiss();
-  });
+  const seen = watched(page);
   const url = pathToFileURL(file).href;
   await page.goto(url);
   await page.waitForSelector("footer");

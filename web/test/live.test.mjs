@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { browserPath, launch } from "./browser.mjs";
+import { browserPath, launch, watched } from "./browser.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const address = process.env.BACKWATER_LIVE;
@@ -23,14 +23,7 @@ after(() => browser.close());
 async function opened(path = address, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, timezoneId: "UTC", reducedMotion: "reduce", ...options });
   const page = await context.newPage();
-  const seen = { faults: [], requests: [], dialogs: [] };
-  page.on("console", (message) => ["error", "warning"].includes(message.type()) && seen.faults.push(message.text()));
-  page.on("pageerror", (error) => seen.faults.push(String(error)));
-  page.on("request", (request) => seen.requests.push(request.url()));
-  page.on("dialog", (dialog) => {
-    seen.dialogs.push(dialog.message());
-    void dialog.dismiss();
-  });
+  const seen = watched(page);
   await page.goto(path);
   return { context, page, seen };
 }

@@ -2,74 +2,30 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
-use backwater_model::catalogue as cat;
-use backwater_model::{Batch, ClockAnchor, Device, Epoch, Meta, Moment, Point, Registry, Role, Sample, Target};
+#[path = "browser/mod.rs"]
+mod browser;
+#[path = "../../live/tests/common/planted.rs"]
+mod planted;
+
+use backwater_model::{Moment, Registry};
 use backwater_record::{Options, Writer};
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-const MIB: f64 = 1_048_576.0;
 const HOSTILE: &str = "</script><script>alert('ran')</script><img src=x onerror=alert('ran')>'\"&amp;\u{1b}[2J";
-
-fn meta() -> Meta {
-    let target = Target {
-        name: "primary".to_owned(),
-        kind: "postgres".to_owned(),
-        version_num: Some(180_000),
-        data_device: Some("7:0".to_owned()),
-        ..Target::default()
-    };
-    let roles = vec![(Role::Data, "primary".to_owned())];
-    let device = Device { dev: "7:0".to_owned(), name: HOSTILE.to_owned(), roles, ..Device::default() };
-    let anchor = ClockAnchor { boot: Moment(0), unix_us: 1_795_262_400_000_000 };
-    Meta { anchors: vec![anchor], targets: vec![target], devices: vec![device], ..Meta::default() }
-}
-
-fn second(second: i64, registry: &Registry) -> Batch {
-    let at = Moment(second * 1_000_000);
-    let whole = second as f64;
-    let dev = [("dev", "7:0")];
-    let values = [
-        (cat::BDI_RECLAIMABLE, (whole * 4.0).min(200.0) * MIB),
-        (cat::BDI_WRITEBACK, 6.0 * MIB),
-        (cat::BDI_DIRTY_THRESH, 256.0 * MIB),
-        (cat::BDI_GLOBAL_DIRTY_THRESH, 4_096.0 * MIB),
-        (cat::BDI_BACKGROUND_THRESH, 2_048.0 * MIB),
-        (cat::BDI_DIRTIED, whole * 18.0 * MIB),
-        (cat::BDI_WRITTEN, whole * 14.0 * MIB),
-    ];
-    let point = |(def, value): (cat::Def, f64)| Point {
-        at,
-        series: registry.number(&def, &dev).unwrap(),
-        epoch: Epoch(1),
-        value,
-        as_of: None,
-    };
-    let sample = |pid: i32| Sample {
-        at,
-        target: "primary".into(),
-        pid,
-        state: Some("active".into()),
-        wait_event: Some("DataFileWrite".into()),
-        wait_event_type: Some("IO".into()),
-        query: Some(HOSTILE.into()),
-        ..Sample::default()
-    };
-    Batch { points: values.into_iter().map(point).collect(), samples: (0..3).map(sample).collect(), events: vec![] }
-}
 
 /// A recording that is written while `going` holds, a second each second; at least ninety seconds of it.
 fn recording(dir: &Path, going: &AtomicBool) {
     let registry = Arc::new(Registry::new());
     let options = Options { free_floor_bytes: 0, ..Options::default() };
-    let mut writer = Writer::create(dir, meta(), Arc::clone(&registry), options).unwrap();
+    let mut writer = Writer::create(dir, planted::meta(HOSTILE), Arc::clone(&registry), options).unwrap();
     let mut at = 0;
     while at < 90 || going.load(Ordering::SeqCst) {
-        writer.write(&second(at, &registry)).unwrap();
+        writer.write(&planted::second(at, &registry, HOSTILE)).unwrap();
         writer.tick(Moment(at * 1_000_000)).unwrap();
         if at >= 90 {
             std::thread::park_timeout(Duration::from_secs(1));
@@ -130,14 +86,7 @@ fn served(dir: &Path) -> (Child, String) {
 #[test]
 fn the_live_page_works_in_a_browser() {
     const NAME: &str = "the_live_page_works_in_a_browser";
-    let web = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../web");
-    let browser = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-    let installed =
-        std::env::var_os("BACKWATER_CHROMIUM").is_some() || browser.iter().any(|path| Path::new(path).exists());
-    if !installed || !web.join("node_modules/playwright-core").exists() {
-        eprintln!("skipped: {NAME}: needs Chromium, and `npm ci` in web/");
-        return;
-    }
+    let Some(web) = browser::web(NAME) else { return };
     let dir = tempfile::tempdir().unwrap();
     let (rec, going) = (dir.path().join("rec"), Arc::new(AtomicBool::new(true)));
     let (path, still) = (rec.clone(), Arc::clone(&going));

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+#[path = "browser/mod.rs"]
+mod browser;
+
 use backwater_model::catalogue as cat;
 use backwater_model::{
     Batch, ClockAnchor, Device, Epoch, Event, EventKind, FlowHeld, FlowPool, FlowRule, FlowState, Meta, Moment, Point,
@@ -233,14 +236,7 @@ fn what_is_no_recording_is_said_so() {
 #[test]
 fn the_page_works_in_a_browser() {
     const NAME: &str = "the_page_works_in_a_browser";
-    let web = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../web");
-    let browser = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-    let installed =
-        std::env::var_os("BACKWATER_CHROMIUM").is_some() || browser.iter().any(|path| Path::new(path).exists());
-    if !installed || !web.join("node_modules/playwright-core").exists() {
-        eprintln!("skipped: {NAME}: needs Chromium, and `npm ci` in web/");
-        return;
-    }
+    let Some(web) = browser::web(NAME) else { return };
     let dir = tempfile::tempdir().unwrap();
     recording(&dir.path().join("hostile"));
     let given = std::env::var("BACKWATER_RECORDINGS").unwrap_or_default();

@@ -6,16 +6,19 @@
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 #![allow(clippy::unwrap_used, reason = "an example that cannot write has nothing else to do")]
 
+#[path = "../tests/common/planted.rs"]
+mod planted;
+
 use backwater_diagnose::Options;
 use backwater_model::catalogue as cat;
-use backwater_model::{Batch, ClockAnchor, Device, Epoch, Meta, Moment, Point, Registry, Role, Sample, Target, Text};
+use backwater_model::{Batch, Device, Epoch, Meta, Moment, Point, Registry, Sample, Text};
 use backwater_record::{Recording, Writer};
 use backwater_report::html;
+use planted::MIB;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-const MIB: f64 = 1_048_576.0;
 const WAITS: [(&str, &str); 4] =
     [("IO", "DataFileWrite"), ("IO", "WALSync"), ("LWLock", "WALWrite"), ("Lock", "transactionid")];
 
@@ -80,19 +83,11 @@ fn record(dir: &Path, seconds: i64, sessions: i32, looks: i64) -> backwater_reco
 }
 
 fn meta() -> Meta {
-    let target = Target {
-        name: "primary".to_owned(),
-        kind: "postgres".to_owned(),
-        version_num: Some(180_000),
-        data_device: Some("7:0".to_owned()),
-        ..Target::default()
-    };
-    let roles = vec![(Role::Data, "primary".to_owned())];
     let device =
         |number: usize| Device { dev: format!("7:{number}"), name: format!("loop{number}"), ..Device::default() };
-    let devices = vec![Device { roles, ..device(0) }, device(1), device(2), device(3)];
-    let anchor = ClockAnchor { boot: Moment(0), unix_us: 1_795_262_400_000_000 };
-    Meta { anchors: vec![anchor], targets: vec![target], devices, ..Meta::default() }
+    let mut meta = planted::meta("loop0");
+    meta.devices.extend((1..4).map(device));
+    meta
 }
 
 fn point(registry: &Registry, def: &cat::Def, at: Moment, labels: &[(&'static str, &str)], value: f64) -> Point {

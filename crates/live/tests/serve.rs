@@ -5,7 +5,8 @@
 mod common;
 
 use backwater_live::http::Tls;
-use common::{HOSTILE, MIB, Served, TOKEN, recording};
+use common::planted::MIB;
+use common::{HOSTILE, Served, TOKEN, recording};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};

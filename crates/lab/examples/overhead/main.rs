@@ -9,13 +9,14 @@
 
 mod cost;
 mod options;
+mod place;
 mod recorder;
 mod statistics;
 mod throughput;
 
-use backwater_lab::servers::{self, Installed, Postgres, PostgresSpec};
+use backwater_lab::servers::{Postgres, PostgresSpec};
 use backwater_lab::workloads::{self, Counters, LoadResult, LoadSpec, TpcbSpec, Workload};
-use backwater_undo::{Change, Journal};
+use backwater_undo::Journal;
 use options::Options;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -48,18 +49,11 @@ pub(crate) struct Bench {
 
 impl Bench {
     fn start(state_dir: &Path) -> Result<Bench> {
-        backwater_undo::recover(state_dir)?;
-        let journal = Journal::begin(state_dir, "bench overhead")?;
-        // The server's ordinary user must be able to enter it.
-        let temporary = Path::new("/var/tmp");
-        let parent = if temporary.is_dir() { temporary.to_path_buf() } else { std::env::temp_dir() };
-        let work = parent.join(format!("backwater-{}", journal.run()));
-        journal.note(Change::Directory { path: work.clone() })?;
-        std::fs::create_dir_all(&work)?;
+        let (journal, work) = place::enter(state_dir, "bench overhead")?;
         let settings: BTreeMap<_, _> = SETTINGS.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let data_dir = work.join("data");
         let spec = PostgresSpec {
-            installed: installed()?,
+            installed: place::installed()?,
             data_dir,
             wal_dir: None,
             user: None,
@@ -90,19 +84,6 @@ impl Bench {
     }
 }
 
-fn installed() -> Result<Installed> {
-    match servers::find(None).into_iter().next() {
-        Some(found) => Ok(found),
-        None => Ok(servers::download(servers::DEFAULT_MAJOR, &servers::cache_dir(), &|_| true)?),
-    }
-}
-
-/// `target/release`, where this example lies in `examples` and the program beside it.
-fn built_dir() -> Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    Ok(own.ancestors().nth(2).ok_or("this example does not lie in target/release/examples")?.to_path_buf())
-}
-
 fn load_average() -> Result<String> {
     let text = std::fs::read_to_string("/proc/loadavg")?;
     Ok(text.split(' ').take(3).collect::<Vec<_>>().join(" "))
@@ -110,7 +91,7 @@ fn load_average() -> Result<String> {
 
 fn main() -> Result<()> {
     let options = Options::of(std::env::args().skip(1))?;
-    let built = built_dir()?;
+    let built = place::built_dir()?;
     let program = built.join("backwater");
     if !program.is_file() {
         return Err("build the program first: cargo build --release -p backwater".into());

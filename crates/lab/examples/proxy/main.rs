@@ -9,13 +9,15 @@
 mod idle;
 mod peers;
 mod pgbench;
+#[path = "../overhead/place.rs"]
+mod place;
 mod rounds;
 #[path = "../overhead/statistics.rs"]
 #[allow(dead_code, reason = "shared with the other benchmark, which shows more of it")]
 mod statistics;
 
-use backwater_lab::servers::{self, Installed, Postgres, PostgresSpec};
-use backwater_undo::{Change, Journal};
+use backwater_lab::servers::{Postgres, PostgresSpec};
+use backwater_undo::Journal;
 use peers::Way;
 use pgbench::Load;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -99,18 +101,11 @@ impl Options {
 
 impl Bench {
     fn start(state_dir: &Path, descriptors: u64) -> Result<Bench> {
-        backwater_undo::recover(state_dir)?;
-        let journal = Journal::begin(state_dir, "bench proxy")?;
-        // The server's ordinary user must be able to enter it.
-        let temporary = Path::new("/var/tmp");
-        let parent = if temporary.is_dir() { temporary.to_path_buf() } else { std::env::temp_dir() };
-        let work = parent.join(format!("backwater-{}", journal.run()));
-        journal.note(Change::Directory { path: work.clone() })?;
-        std::fs::create_dir_all(&work)?;
+        let (journal, work) = place::enter(state_dir, "bench proxy")?;
         let settings: BTreeMap<_, _> = SETTINGS.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let spec = PostgresSpec {
-            installed: installed()?,
+            installed: place::installed()?,
             data_dir: work.join("data"),
             wal_dir: None,
             user: None,
@@ -143,19 +138,6 @@ impl Bench {
         command.env("PGSSLMODE", "disable").env("PGCONNECT_TIMEOUT", "30");
         command
     }
-}
-
-fn installed() -> Result<Installed> {
-    match servers::find(None).into_iter().next() {
-        Some(found) => Ok(found),
-        None => Ok(servers::download(servers::DEFAULT_MAJOR, &servers::cache_dir(), &|_| true)?),
-    }
-}
-
-/// `target/release`, where this example lies in `examples` and the program beside it.
-fn built_dir() -> Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    Ok(own.ancestors().nth(2).ok_or("this example does not lie in target/release/examples")?.to_path_buf())
 }
 
 /// The version line of a program.
@@ -191,7 +173,7 @@ fn measure(bench: &Bench, program: &Path, options: &Options) -> Result<()> {
 
 fn main() -> Result<()> {
     let options = Options::of(std::env::args().skip(1))?;
-    let built = built_dir()?;
+    let built = place::built_dir()?;
     let program = built.join("backwater");
     if !program.is_file() {
         return Err("build the program first: cargo build --release -p backwater".into());

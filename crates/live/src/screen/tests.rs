@@ -2,28 +2,18 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../tests/common/planted.rs"]
+mod planted;
+
 use super::*;
 use backwater_model::catalogue as cat;
-use backwater_model::{
-    ClockAnchor, Device, Epoch, Finding, Meta, Moment, Point, Role, Sample, SeriesId, Target, Window,
-};
+use backwater_model::{Epoch, Finding, Meta, Moment, Point, Sample, SeriesId, Window};
+use planted::MIB;
 use std::sync::Arc;
-
-const MIB: f64 = 1_048_576.0;
 
 /// A minute in which a device's dirty pages climb to their limit, with sessions that wait for it and hostile names.
 fn document() -> Document {
-    let target = Target {
-        name: "primary".to_owned(),
-        kind: "postgres".to_owned(),
-        version_num: Some(180_000),
-        data_device: Some("7:0".to_owned()),
-        ..Target::default()
-    };
-    let roles = vec![(Role::Data, "primary".to_owned())];
-    let device = Device { dev: "7:0".to_owned(), name: "loop0\u{1b}[2J".to_owned(), roles, ..Device::default() };
-    let anchor = ClockAnchor { boot: Moment(0), unix_us: 1_795_262_400_000_000 };
-    let meta = Meta { anchors: vec![anchor], targets: vec![target], devices: vec![device], ..Meta::default() };
+    let meta = planted::meta("loop0\u{1b}[2J");
     let dev = [("dev", "7:0")];
     let of = [("target", "primary"), ("database", "app")];
     let track = |def: &cat::Def, labels: &[(&'static str, &str)], value: &dyn Fn(f64) -> f64| {

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
+pub mod planted;
+
 use backwater_live::Source;
 use backwater_live::http::{Options, Tls, serve};
-use backwater_model::catalogue as cat;
-use backwater_model::{Batch, ClockAnchor, Device, Epoch, Meta, Moment, Point, Registry, Role, Sample, Target};
+use backwater_model::{Moment, Registry};
 use backwater_record::Writer;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,64 +15,16 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-pub const MIB: f64 = 1_048_576.0;
 pub const TOKEN: &str = "0123456789abcdefghij";
 /// What must stay a word wherever it goes.
 pub const HOSTILE: &str = "a\"b\\c</script>\n{x=\"1\"} 2";
 
-pub fn meta() -> Meta {
-    let target = Target {
-        name: "primary".to_owned(),
-        kind: "postgres".to_owned(),
-        version_num: Some(180_000),
-        data_device: Some("7:0".to_owned()),
-        ..Target::default()
-    };
-    let roles = vec![(Role::Data, "primary".to_owned())];
-    let device = Device { dev: "7:0".to_owned(), name: HOSTILE.to_owned(), roles, ..Device::default() };
-    let anchor = ClockAnchor { boot: Moment(0), unix_us: 1_795_262_400_000_000 };
-    Meta { anchors: vec![anchor], targets: vec![target], devices: vec![device], ..Meta::default() }
-}
-
-/// One second of it.
-pub fn second(second: i64, registry: &Registry) -> Batch {
-    let at = Moment(second * 1_000_000);
-    let whole = second as f64;
-    let dev = [("dev", "7:0")];
-    let gauges = [
-        (cat::BDI_RECLAIMABLE, (whole * 4.0).min(200.0) * MIB),
-        (cat::BDI_WRITEBACK, 6.0 * MIB),
-        (cat::BDI_DIRTY_THRESH, 256.0 * MIB),
-        (cat::BDI_GLOBAL_DIRTY_THRESH, 4_096.0 * MIB),
-        (cat::BDI_BACKGROUND_THRESH, 2_048.0 * MIB),
-        (cat::BDI_DIRTIED, whole * 18.0 * MIB),
-        (cat::BDI_WRITTEN, whole * 14.0 * MIB),
-    ];
-    let point = |(def, value): (cat::Def, f64)| Point {
-        at,
-        series: registry.number(&def, &dev).unwrap(),
-        epoch: Epoch(1),
-        value,
-        as_of: None,
-    };
-    let sample = |pid: i32| Sample {
-        at,
-        target: "primary".into(),
-        pid,
-        state: Some("active".into()),
-        query: Some(HOSTILE.into()),
-        ..Sample::default()
-    };
-    let samples = (0..3).map(sample).collect();
-    Batch { points: gauges.into_iter().map(point).collect(), samples, events: Vec::new() }
-}
-
 pub fn recording(dir: &Path, seconds: i64) {
     let registry = Arc::new(Registry::new());
     let options = backwater_record::Options { free_floor_bytes: 0, ..Default::default() };
-    let mut writer = Writer::create(dir, meta(), Arc::clone(&registry), options).unwrap();
+    let mut writer = Writer::create(dir, planted::meta(HOSTILE), Arc::clone(&registry), options).unwrap();
     for at in 0..seconds {
-        writer.write(&second(at, &registry)).unwrap();
+        writer.write(&planted::second(at, &registry, HOSTILE)).unwrap();
         writer.tick(Moment(at * 1_000_000)).unwrap();
     }
     writer.close().unwrap();
