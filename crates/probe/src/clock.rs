@@ -1,7 +1,7 @@
 //! The clock of all readings, and ticks at absolute deadlines.
 
 use crate::ProbeError;
-use backwater_model::{ClockAnchor, Moment};
+use backwater_model::{ClockAnchor, Moment, Span};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
@@ -22,6 +22,55 @@ pub fn now() -> Moment {
 /// The present moment and wall-clock time, read one after the other.
 pub fn anchor() -> ClockAnchor {
     ClockAnchor { boot: now(), unix_us: microseconds(clock_gettime(ClockId::Realtime)) }
+}
+
+/// Sleeps until the timer rings or `ended` can be read; whether it was the timer alone.
+fn rings_first(timer: &OwnedFd, ended: &OwnedFd) -> Result<bool, ProbeError> {
+    let fail = |error: rustix::io::Errno| ProbeError::System { call: "poll", source: error.into() };
+    let mut watched = [PollFd::new(timer, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
+    rustix::io::retry_on_intr(|| poll(&mut watched, None)).map_err(fail)?;
+    Ok(watched[1].revents().is_empty())
+}
+
+/// A timer that rings once, until it is set again, by whichever thread.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    timer: OwnedFd,
+}
+
+impl Alarm {
+    /// One that rings at once.
+    pub(crate) fn new() -> Result<Self, ProbeError> {
+        let fail = |error: rustix::io::Errno| ProbeError::System { call: "timerfd_create", source: error.into() };
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let alarm = Alarm { timer: timerfd_create(TimerfdClockId::Boottime, flags).map_err(fail)? };
+        alarm.set(Span(0))?;
+        Ok(alarm)
+    }
+
+    /// Lets it ring after so long, and not before.
+    pub(crate) fn set(&self, after: Span) -> Result<(), ProbeError> {
+        let fail = |error: rustix::io::Errno| ProbeError::System { call: "timerfd_settime", source: error.into() };
+        // A zero time would switch it off.
+        let us = after.0.max(1);
+        let it_value = Timespec { tv_sec: us / 1_000_000, tv_nsec: us % 1_000_000 * 1_000 };
+        let setting = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &setting).map_err(fail)?;
+        Ok(())
+    }
+
+    /// Sleeps until it rings; false as soon as `ended` can be read.
+    pub(crate) fn wait_unless(&self, ended: &OwnedFd) -> Result<bool, ProbeError> {
+        if !rings_first(&self.timer, ended)? {
+            return Ok(false);
+        }
+        let mut expirations = [0; 8];
+        match rustix::io::retry_on_intr(|| rustix::io::read(&self.timer, &mut expirations)) {
+            // Somebody has set it meanwhile: then it did not ring, and the caller finds that it is not yet time.
+            Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(true),
+            Err(error) => Err(ProbeError::System { call: "read(timerfd)", source: error.into() }),
+        }
+    }
 }
 
 /// Ticks at whole multiples of a period from its start. A tick that was slept through is counted and skipped, so
@@ -55,13 +104,7 @@ impl Ticker {
 
     /// Sleeps until the next tick; none as soon as `ended` can be read, however long the period.
     pub fn wait_unless(&mut self, ended: &OwnedFd) -> Result<Option<Moment>, ProbeError> {
-        let fail = |error: rustix::io::Errno| ProbeError::System { call: "poll", source: error.into() };
-        let over = {
-            let mut watched = [PollFd::new(&self.timer, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
-            rustix::io::retry_on_intr(|| poll(&mut watched, None)).map_err(fail)?;
-            !watched[1].revents().is_empty()
-        };
-        if over { Ok(None) } else { self.wait().map(Some) }
+        if rings_first(&self.timer, ended)? { self.wait().map(Some) } else { Ok(None) }
     }
 
     /// How many ticks were slept through so far.

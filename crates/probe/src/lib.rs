@@ -1,7 +1,7 @@
 //! Reads the host and the servers: points, samples and events out of kernel files, netlink and SQL.
 //!
-//! A [`Probe`] is looked at by one thread of its own at absolute deadlines ([`Observer`]); whatever it reads goes
-//! into a [`Batch`](backwater_model::Batch) and through one bounded channel. A probe that fails leaves a gap event
+//! A [`Probe`] is looked at by one thread of its own at absolute deadlines ([`Observer`]), or taken along by one that is
+//! awake anyway where its looks are brief; whatever it reads goes into a [`Batch`](backwater_model::Batch) and through one bounded channel. A probe that fails leaves a gap event
 //! and is tried again with backoff; the others run on.
 
 mod clock;
@@ -27,6 +27,12 @@ pub trait Probe: Send {
 
     /// How often it should be read.
     fn period(&self) -> std::time::Duration;
+
+    /// Whether a look takes some tens of microseconds and waits for nobody, so that a thread that is awake for another probe
+    /// may take it along.
+    fn is_brief(&self) -> bool {
+        false
+    }
 
     /// One look. What cannot be read on this host or with this role is left out and reported once as an
     /// [`Absent`](backwater_model::EventKind::Absent) event; an error means that this look failed as a whole.

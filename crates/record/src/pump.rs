@@ -10,7 +10,7 @@ use std::time::Duration;
 const TICK_S: f64 = 1.0;
 /// How often the channel of batches is emptied. Waking for each of them would cost more than what is done with it; a
 /// command is obeyed at once.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Called about each second, for readings of the recorder itself; may add to the recording.
 pub type EachSecond = Box<dyn FnMut(Moment) -> Batch + Send>;

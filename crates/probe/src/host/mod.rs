@@ -43,6 +43,7 @@ pub use watch::{Server, Watch};
 use crate::Probe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use together::Together;
 
 /// What the host's own events say as their source.
 const SOURCE: &str = "host";
@@ -99,9 +100,9 @@ pub fn probes(roots: &Roots, watch: &Arc<Watch>) -> Vec<Box<dyn Probe>> {
         Box::new(net::Interfaces::new(roots, watch)),
     ];
     vec![
-        together("host.levels", levels),
+        Box::new(Together::brief("host.levels", levels)),
         totals(roots, watch),
-        together("host.processes", processes),
+        Box::new(Together::new("host.processes", processes)),
         Box::new(volume::Volumes::new(roots, watch)),
         Box::new(sysctl::Sysctls::new(roots)),
     ]
@@ -116,9 +117,5 @@ fn totals(roots: &Roots, watch: &Arc<Watch>) -> Box<dyn Probe> {
         Box::new(cgroup::IoGroups::new(roots, watch)),
         Box::new(cgroup::MemoryGroups::new(roots, watch)),
     ];
-    together("host.totals", parts)
-}
-
-fn together(name: &'static str, parts: Vec<Box<dyn Probe>>) -> Box<dyn Probe> {
-    Box::new(together::Together::new(name, parts))
+    Box::new(Together::brief("host.totals", parts))
 }

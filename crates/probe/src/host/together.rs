@@ -9,11 +9,17 @@ use std::time::Duration;
 pub(super) struct Together {
     name: &'static str,
     parts: Vec<Box<dyn Probe>>,
+    brief: bool,
 }
 
 impl Together {
     pub(super) fn new(name: &'static str, parts: Vec<Box<dyn Probe>>) -> Self {
-        Together { name, parts }
+        Together { name, parts, brief: false }
+    }
+
+    /// The same of sources whose looks take some tens of microseconds.
+    pub(super) fn brief(name: &'static str, parts: Vec<Box<dyn Probe>>) -> Self {
+        Together { brief: true, ..Together::new(name, parts) }
     }
 }
 
@@ -24,6 +30,10 @@ impl Probe for Together {
 
     fn period(&self) -> Duration {
         self.parts.iter().map(|part| part.period()).min().unwrap_or(Duration::from_secs(1))
+    }
+
+    fn is_brief(&self) -> bool {
+        self.brief
     }
 
     fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {

@@ -2,6 +2,7 @@
 
 use super::conninfo::{Address, ConnInfo, Server, SessionAttrs, SslMode};
 use super::explain::{self, Attempt};
+use super::local_socket::LocalSocket;
 use super::tls;
 use crate::ProbeError;
 use std::future::Future;
@@ -105,7 +106,15 @@ async fn attempt(
 ) -> Result<(Client, ConnectionTask), Attempt> {
     let config = config(info, server, way);
     let limit = info.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
-    let connecting: Pin<Box<dyn Future<Output = _> + Send + '_>> = if way == config::SslMode::Disable {
+    let connecting: Pin<Box<dyn Future<Output = _> + Send + '_>> = if let Address::Unix(directory) = &server.address {
+        let path = directory.join(format!(".s.PGSQL.{}", server.port));
+        let config = &config;
+        Box::pin(async move {
+            let socket = LocalSocket::connect(&path).await.map_err(Attempt::Unreached)?;
+            let (client, task) = config.connect_raw(socket, NoTls).await.map_err(Attempt::Failed)?;
+            Ok((client, carried(task, hearer)))
+        })
+    } else if way == config::SslMode::Disable {
         Box::pin(async {
             let (client, task) = config.connect(NoTls).await.map_err(Attempt::Failed)?;
             Ok((client, carried(task, hearer)))
@@ -142,14 +151,9 @@ where
 fn config(info: &ConnInfo, server: &Server, way: config::SslMode) -> Config {
     let mut config = Config::new();
     config.user(&info.user).dbname(&info.database).port(server.port).ssl_mode(way);
-    match &server.address {
-        Address::Unix(directory) => {
-            config.host_path(directory);
-        }
-        Address::Tcp { host, addr } => {
-            config.host(host);
-            addr.map(|addr| config.hostaddr(addr));
-        }
+    if let Address::Tcp { host, addr } = &server.address {
+        config.host(host);
+        addr.map(|addr| config.hostaddr(addr));
     }
     config.application_name(info.application_name.as_deref().unwrap_or("backwater"));
     server.password.as_ref().map(|password| config.password(&password.0));

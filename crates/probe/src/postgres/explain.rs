@@ -10,6 +10,8 @@ use tokio_postgres::error::SqlState;
 pub(super) enum Attempt {
     /// The driver says no.
     Failed(tokio_postgres::Error),
+    /// Nobody could be reached.
+    Unreached(std::io::Error),
     /// TLS files are missing or wrong.
     Unusable(String),
     /// No answer within this time.
@@ -31,7 +33,7 @@ impl Attempt {
                 error.code() == Some(&SqlState::INVALID_PASSWORD)
                     || error.to_string().starts_with("error connecting to server")
             }
-            Attempt::TimedOut(_) => true,
+            Attempt::TimedOut(_) | Attempt::Unreached(_) => true,
             _ => false,
         }
     }
@@ -67,9 +69,15 @@ fn one(info: &ConnInfo, server: &Server, attempt: &Attempt) -> String {
                 "it is {sort} or not writable as asked by target_session_attrs. Name another server, or drop that option"
             )
         }
+        Attempt::Unreached(error) => {
+            unreached(info, server, &format!("error connecting to server: {error}"), Some(error))
+        }
         Attempt::Failed(error) => match error.as_db_error() {
             Some(refusal) => refused(info, refusal.code(), refusal.message()),
-            None => unreached(info, server, error),
+            None => {
+                let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+                unreached(info, server, &chain(error), io)
+            }
         },
     }
 }
@@ -103,8 +111,7 @@ fn refused(info: &ConnInfo, code: &SqlState, message: &str) -> String {
 }
 
 /// The driver did not get as far as an answer.
-fn unreached(info: &ConnInfo, server: &Server, error: &tokio_postgres::Error) -> String {
-    let chain = chain(error);
+fn unreached(info: &ConnInfo, server: &Server, chain: &str, io: Option<&std::io::Error>) -> String {
     if chain.contains("password missing") {
         return format!(
             "role \"{}\" needs a password and none was given. Put it into ~/.pgpass (chmod 600) or PGPASSWORD, not \
@@ -115,9 +122,8 @@ fn unreached(info: &ConnInfo, server: &Server, error: &tokio_postgres::Error) ->
     if chain.contains("server does not support TLS") {
         return "the server has no TLS, and sslmode asks for it. Set ssl = on there, or use sslmode=prefer".to_owned();
     }
-    let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     let next = match (io.map(std::io::Error::kind), &server.address) {
-        _ if chain.contains("TLS handshake") || chain.contains("certificate") => certificate_advice(&chain),
+        _ if chain.contains("TLS handshake") || chain.contains("certificate") => certificate_advice(chain),
         (Some(std::io::ErrorKind::NotFound), Address::Unix(_)) => {
             "No server listens there. Start it, or name the socket's directory (host=DIRECTORY) or a host".to_owned()
         }

@@ -13,6 +13,7 @@ mod heartbeat;
 mod identity;
 mod link;
 mod local;
+mod local_socket;
 mod log;
 mod logs;
 mod normalise;

@@ -1,5 +1,6 @@
-//! Which statement each session runs. The server sends a text once and not at every look: a statement that has begun
-//! before the last look was read then, and texts are most of what a look would carry.
+//! Whose each session is, and which statement it runs. The server sends both once and not at every look: what has begun
+//! before the last look was read then, and it is most of what a look would carry. A look that fits into one buffer of the
+//! server (8 KiB) also wakes the reader once.
 
 use super::row::ServerTime;
 use super::texts::Statements;
@@ -9,12 +10,39 @@ use std::collections::{HashMap, HashSet};
 /// Texts are sent for longer than from look to look: a session takes its statement's begin a moment before it shows the
 /// statement, and may sleep in between.
 const OVERLAP: Span = Span::from_millis(1_000);
+/// A session is shown once it is authenticated, which rarely takes this long. Of one that took longer, a look that finds
+/// it unknown asks again.
+const AUTHENTICATION: Span = Span::from_millis(5_000);
 
-/// The statements of the sessions that were at work.
+/// What is the same for as long as a session lives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Whose {
+    pub(super) backend_type: Option<Text>,
+    pub(super) user: Option<Text>,
+    pub(super) database: Option<Text>,
+    pub(super) client_addr: Option<Text>,
+    pub(super) client_port: Option<i32>,
+}
+
+/// What is sent only of what began later than these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) statements: ServerTime,
+    pub(super) sessions: ServerTime,
+}
+
+impl Wanted {
+    /// Everything is sent.
+    pub(super) const ALL: Wanted = Wanted { statements: ServerTime::EARLIEST, sessions: ServerTime::EARLIEST };
+}
+
+/// The sessions that were at work.
 #[derive(Debug, Default)]
 pub(super) struct Running {
     /// By process id: when the statement began, and what is kept of it.
     known: HashMap<i32, (ServerTime, Option<Text>)>,
+    /// By process id.
+    sessions: HashMap<i32, Whose>,
     /// The server's clock at the last look.
     last: Option<ServerTime>,
     /// Whether a session ran a statement whose text was never sent: the next look asks for all.
@@ -22,10 +50,27 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// The text is to be sent of statements that have begun later than this.
-    pub(super) fn wanted_after(&mut self) -> ServerTime {
+    /// What the next look is to send.
+    pub(super) fn wanted(&mut self) -> Wanted {
         let missed = std::mem::take(&mut self.missed);
-        self.last.filter(|_| !missed).map_or(ServerTime::EARLIEST, |last| last.before(OVERLAP))
+        let after = |overlap| self.last.filter(|_| !missed).map_or(ServerTime::EARLIEST, |last| last.before(overlap));
+        Wanted { statements: after(OVERLAP), sessions: after(AUTHENTICATION) }
+    }
+
+    /// Whether a session is known, so that nothing need be sent of whose it is.
+    pub(super) fn knows(&self, pid: i32) -> bool {
+        self.sessions.contains_key(&pid)
+    }
+
+    /// Whose a session is: as it was sent, or as it is known.
+    pub(super) fn whose(&mut self, pid: i32, sent: Option<Whose>) -> Whose {
+        match sent {
+            Some(sent) => {
+                self.sessions.insert(pid, sent.clone());
+                sent
+            }
+            None => self.sessions.get(&pid).cloned().unwrap_or_default(),
+        }
     }
 
     /// The statement of one session of a look at `now`: as it was sent, or as it is known since it began.
@@ -56,6 +101,7 @@ impl Running {
     pub(super) fn forget_others(&mut self, pids: &[i32]) {
         let pids: HashSet<i32> = pids.iter().copied().collect();
         self.known.retain(|pid, _| pids.contains(pid));
+        self.sessions.retain(|pid, _| pids.contains(pid));
     }
 }
 
@@ -74,7 +120,7 @@ mod tests {
     fn a_text_is_sent_once_for_a_statement() {
         let (mut running, mut statements) = (Running::default(), Statements::default());
         let mut look = |now, begun, sent: Option<&str>| {
-            let wanted_after = running.wanted_after();
+            let wanted_after = running.wanted().statements;
             let text = running.statement(7, (at(now), at(begun)), sent, &mut statements);
             (wanted_after, text.map(|text| text.to_string()))
         };
@@ -90,15 +136,32 @@ mod tests {
     fn a_text_that_was_missed_is_asked_for_at_the_next_look() {
         let (mut running, mut statements) = (Running::default(), Statements::default());
         running.statement(7, (at(10), at(1)), Some("SELECT a"), &mut statements);
-        assert_eq!(running.wanted_after(), at(9).unwrap());
+        assert_eq!(running.wanted().statements, at(9).unwrap());
         // A parallel worker begins with its leader's moment; a clock that was set back does the same.
         assert_eq!(running.statement(8, (at(11), at(1)), None, &mut statements), None);
         assert_eq!(running.statement(7, (at(11), at(2)), None, &mut statements), None, "not that of the one before");
-        assert_eq!(running.wanted_after(), ServerTime::EARLIEST);
+        assert_eq!(running.wanted().statements, ServerTime::EARLIEST);
         running.statement(8, (at(12), at(1)), Some("SELECT a"), &mut statements);
-        assert_eq!(running.wanted_after(), at(11).unwrap());
+        assert_eq!(running.wanted().statements, at(11).unwrap());
         running.forget_others(&[7]);
         assert_eq!(running.known.len(), 1);
+    }
+
+    #[test]
+    fn whose_a_session_is_is_sent_until_it_can_no_longer_be_new() {
+        let (mut running, mut statements) = (Running::default(), Statements::default());
+        assert_eq!(running.wanted().sessions, ServerTime::EARLIEST);
+        let alice = Whose { user: Some(Text::from("alice")), client_port: Some(9), ..Whose::default() };
+        assert!(!running.knows(7));
+        assert_eq!(running.whose(7, Some(alice.clone())), alice);
+        running.statement(7, (at(100), at(99)), Some("SELECT a"), &mut statements);
+        assert_eq!(running.wanted().sessions, at(95).unwrap());
+        assert!(running.knows(7) && running.whose(7, None) == alice);
+        let other = Whose { user: Some(Text::from("bob")), ..Whose::default() };
+        assert_eq!(running.whose(7, Some(other.clone())), other, "another session with the number of one that ended");
+        assert_eq!(running.whose(7, None), other);
+        running.forget_others(&[8]);
+        assert!(!running.knows(7));
     }
 
     #[test]

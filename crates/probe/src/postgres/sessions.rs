@@ -5,7 +5,7 @@ use super::identity::{Identity, Privileges};
 use super::link::{Link, QueryError};
 use super::queues::{Asleep, Queues};
 use super::row::{Address, ServerTime, get};
-use super::running::Running;
+use super::running::{Running, Wanted, Whose};
 use super::texts::{Column, Interner, Statements};
 use super::waits;
 use crate::Sink;
@@ -17,14 +17,18 @@ use tokio_postgres::Row;
 /// The function under pg_stat_activity, without the view's joins. Idle sessions, and other processes in their main
 /// loop, are left out, except those that carry WAL and pages: that they have nothing to do is what rules ask. A
 /// background worker between two jobs waits in `Extension`. Heartbeats are the probe's own. What most rows are is asked
-/// first, and values come as the server keeps them: with many sessions its part of a look is the dearest. Texts are sent
-/// once ([`Running`]); of what this role may not see the begin is null.
-const SQL: &str = "SELECT a.pid, a.backend_type, a.usesysid, a.datid, a.application_name, a.client_addr, \
-     a.client_port, a.state, a.wait_event_type, a.wait_event, QUERY_TEXT, statement_timestamp(), a.query_start, \
-     a.xact_start, QUERY_ID FROM pg_stat_get_activity(NULL) a WHERE a.pid <> pg_backend_pid() AND (\
+/// first, and values come as the server keeps them: with many sessions its part of a look is the dearest. Texts, and whose
+/// a session is, are sent once ([`Running`]), and of a session that is active not that it is.
+const SQL: &str = "SELECT a.pid, a.wait_event_type, a.wait_event, a.application_name, \
+     CASE WHEN a.state IS NULL THEN '' WHEN a.state <> 'active' THEN a.state END, QUERY_TEXT, statement_timestamp(), \
+     a.query_start, a.xact_start, QUERY_ID, IS_NEW a.backend_type END, IS_NEW a.usesysid END, IS_NEW a.datid END, \
+     IS_NEW a.client_addr END, IS_NEW a.client_port END FROM pg_stat_get_activity(NULL) a \
+     WHERE a.pid <> pg_backend_pid() AND (\
      (ACTIVE AND a.wait_event_type IS DISTINCT FROM 'Activity' AND OURS_NOT) OR a.backend_type IN ('CARRIERS') \
      OR (a.state IS NULL AND a.backend_type <> 'client backend' AND a.wait_event_type NOT IN ('Activity', 'Extension') \
      AND OURS_NOT)IDLE_TOO)";
+/// Of what the role may not see the begin is null.
+const IS_NEW: &str = "CASE WHEN (a.backend_start > $2) IS NOT FALSE THEN";
 const OURS_NOT: &str = "a.application_name IS DISTINCT FROM 'backwater heartbeat'";
 const ACTIVE: &str = "a.state IN ('active', 'fastpath function call')";
 /// How often idle clients are counted, in the same look as the others: a look of their own would cost as much.
@@ -32,13 +36,9 @@ const COUNT_PERIOD: Span = Span::from_millis(1_000);
 const NAMES: &str = "SELECT oid, rolname::text, true FROM pg_roles WHERE oid = ANY($1) \
      UNION ALL SELECT oid, datname::text, false FROM pg_database WHERE oid = ANY($2)";
 
-/// Addresses of clients whose texts are remembered.
-const MOST_ADDRESSES: usize = 4_096;
-
 /// Columns of a look whose texts come again and again.
 #[derive(Debug, Default)]
 struct Columns {
-    backend_type: Column,
     application: Column,
     state: Column,
     wait_event_type: Column,
@@ -59,7 +59,6 @@ pub(super) struct Sessions {
     texts: Interner,
     columns: Columns,
     queues: Queues,
-    addresses: HashMap<Address, Text>,
     pub(super) statements: Statements,
     running: Running,
     roles: HashMap<u32, Option<Text>>,
@@ -99,10 +98,12 @@ impl Sessions {
         if counts {
             self.next_count = sink.at + COUNT_PERIOD;
         }
-        let what = if counts { "sessions and idle ones" } else { "sessions" };
-        let wanted_after = self.running.wanted_after().as_parameter();
-        let asked = crate::now();
-        let rows = link.rows_of(what, |major| sql(major, counts), &[&wanted_after]).await?;
+        let mut asked = crate::now();
+        let mut rows = ask(link, counts, self.running.wanted()).await?;
+        if rows.iter().any(|row| !is_new(row) && !self.running.knows(pid_of(row))) {
+            asked = crate::now();
+            rows = ask(link, counts, Wanted::ALL).await?;
+        }
         let answered = crate::now();
         let epoch = context.identity.epoch();
         let labels = [("target", context.target.as_ref())];
@@ -132,60 +133,73 @@ impl Sessions {
         self.waiting.values_mut().for_each(|count| *count = 0);
         self.walsenders = false;
         for row in rows {
-            let kind: Option<&str> = get(row, 1);
-            let client = kind == Some("client backend");
-            if client && !matches!(get(row, 7), Some("active" | "fastpath function call")) {
+            let sent = is_new(row).then(|| self.whose(row));
+            let whose = self.running.whose(pid_of(row), sent);
+            let client = whose.backend_type.as_deref() == Some("client backend");
+            // An active session's state is not sent.
+            if client && !matches!(get(row, 4), None | Some("fastpath function call")) {
                 seen.idle += 1;
                 continue;
             }
-            let sample = self.sample(row, at, target);
+            let walsender = whose.backend_type.as_deref() == Some("walsender");
+            let sample = self.sample(row, whose, at, target);
             if client {
                 seen.active += 1;
                 if let Some(queue) = &sample.queue {
                     *self.waiting.entry(Text::clone(queue)).or_default() += 1;
                 }
             }
-            self.walsenders |= kind == Some("walsender");
+            self.walsenders |= walsender;
             sink.sample(sample);
         }
         seen
     }
 
-    fn sample(&mut self, row: &Row, at: Moment, target: &Text) -> Sample {
+    /// Whose a session is of which that was sent.
+    fn whose(&mut self, row: &Row) -> Whose {
+        let name = |names: &HashMap<u32, Option<Text>>, oid: Option<u32>| names.get(&oid?).cloned().flatten();
+        Whose {
+            backend_type: get::<&str>(row, 10).map(|kind| self.texts.get(kind)),
+            user: name(&self.roles, get(row, 11)),
+            database: name(&self.databases, get(row, 12)),
+            client_addr: get::<Address>(row, 13).map(|address| self.texts.get(&address.to_string())),
+            client_port: get::<i32>(row, 14).filter(|port| *port > 0),
+        }
+    }
+
+    fn sample(&mut self, row: &Row, whose: Whose, at: Moment, target: &Text) -> Sample {
         let text = |column: usize| get::<&str>(row, column);
-        let pid = get(row, 0).unwrap_or_default();
-        let kernel = self.kernel.as_mut().filter(|_| !waits::on_its_latch(text(8)));
+        let pid = pid_of(row);
+        let kernel = self.kernel.as_mut().filter(|_| !waits::on_its_latch(text(1)));
         let (kernel_wait, kernel_state) = kernel.map(|kernel| kernel.read(pid)).unwrap_or_default();
         let (columns, texts) = (&mut self.columns, &mut self.texts);
-        let backend_type = columns.backend_type.some(texts, text(1));
-        let wait_event = columns.wait_event.some(texts, text(9));
+        let wait_event = columns.wait_event.some(texts, text(2));
         let kernel_wait = columns.kernel_wait.some(texts, kernel_wait.as_deref());
-        let wait = Asleep { backend_type: &backend_type, event: &wait_event, kernel: &kernel_wait };
+        let wait = Asleep { backend_type: &whose.backend_type, event: &wait_event, kernel: &kernel_wait };
         let queue = self.queues.of(wait, self.commit_delay, self.data_device.as_deref());
-        let name = |names: &HashMap<u32, Option<Text>>, oid: Option<u32>| names.get(&oid?).cloned().flatten();
-        let now: Option<ServerTime> = get(row, 11);
-        let begun: Option<ServerTime> = get(row, 12);
+        let now: Option<ServerTime> = get(row, 6);
+        let begun: Option<ServerTime> = get(row, 7);
         let age_ms = |from: Option<ServerTime>| Some(now?.since(from?).0.max(0) / 1_000);
         Sample {
             at,
             target: Text::clone(target),
             pid,
-            backend_type,
-            user: name(&self.roles, get(row, 2)),
-            database: name(&self.databases, get(row, 3)),
-            application: columns.application.some(texts, text(4)),
-            client_addr: get(row, 5).map(|address| text_of(&mut self.addresses, address)),
-            client_port: get::<i32>(row, 6).filter(|port| *port > 0),
-            state: columns.state.some(texts, text(7)),
-            wait_event_type: columns.wait_event_type.some(texts, text(8)),
+            backend_type: whose.backend_type,
+            user: whose.user,
+            database: whose.database,
+            application: columns.application.some(texts, text(3)),
+            client_addr: whose.client_addr,
+            client_port: whose.client_port,
+            state: columns.state.some(texts, Some(text(4).unwrap_or("active"))),
+            wait_event_type: columns.wait_event_type.some(texts, text(1)),
             wait_event,
             queue,
             kernel_wait,
             kernel_state,
-            query_id: get::<i64>(row, 14).filter(|id| *id != 0),
-            query: self.running.statement(pid, (now, begun), text(10), &mut self.statements),
+            query_id: get::<i64>(row, 9).filter(|id| *id != 0),
+            query: self.running.statement(pid, (now, begun), text(5), &mut self.statements),
             query_age_ms: age_ms(begun),
-            xact_age_ms: age_ms(get(row, 13)),
+            xact_age_ms: age_ms(get(row, 8)),
         }
     }
 
@@ -195,7 +209,7 @@ impl Sessions {
             let oids = rows.iter().filter_map(|row| get::<u32>(row, column));
             oids.filter(|oid| !known.contains_key(oid)).collect::<Vec<_>>()
         };
-        let (roles, databases) = (unknown(2, &self.roles), unknown(3, &self.databases));
+        let (roles, databases) = (unknown(11, &self.roles), unknown(12, &self.databases));
         if roles.is_empty() && databases.is_empty() {
             return Ok(());
         }
@@ -211,7 +225,7 @@ impl Sessions {
     }
 
     fn forget(&mut self, rows: &[Row]) {
-        let pids: Vec<i32> = rows.iter().filter_map(|row| get(row, 0)).collect();
+        let pids: Vec<i32> = rows.iter().map(pid_of).collect();
         self.running.forget_others(&pids);
         if let Some(kernel) = &mut self.kernel {
             kernel.forget_others(&pids);
@@ -227,11 +241,20 @@ impl Sessions {
     }
 }
 
-fn text_of(known: &mut HashMap<Address, Text>, address: Address) -> Text {
-    if known.len() >= MOST_ADDRESSES {
-        known.clear();
-    }
-    Text::clone(known.entry(address).or_insert_with(|| Text::from(address.to_string())))
+/// Asks for a look.
+async fn ask(link: &Link, with_idle: bool, wanted: Wanted) -> Result<Vec<Row>, QueryError> {
+    let what = if with_idle { "sessions and idle ones" } else { "sessions" };
+    let (statements, sessions) = (wanted.statements.as_parameter(), wanted.sessions.as_parameter());
+    link.rows_of(what, |major| sql(major, with_idle), &[&statements, &sessions]).await
+}
+
+fn pid_of(row: &Row) -> i32 {
+    get(row, 0).unwrap_or_default()
+}
+
+/// Whether the row says whose its session is: those of which this role may not see that have no row.
+fn is_new(row: &Row) -> bool {
+    get::<&str>(row, 10).is_some()
 }
 
 fn sql(major: i32, with_idle: bool) -> String {
@@ -240,6 +263,7 @@ fn sql(major: i32, with_idle: bool) -> String {
     let text = format!("CASE WHEN {whose}(a.query_start > $1) IS NOT FALSE THEN left(a.query, 1024) END");
     SQL.replace("QUERY_TEXT", &text)
         .replace("IDLE_TOO", if with_idle { " OR (a.backend_type = 'client backend' AND OURS_NOT)" } else { "" })
+        .replace("IS_NEW", IS_NEW)
         .replace("QUERY_ID", if major >= 14 { "a.query_id" } else { "NULL::int8" })
         .replace("CARRIERS", &CARRIERS.join("', '"))
         .replace("ACTIVE", ACTIVE)
