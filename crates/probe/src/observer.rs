@@ -14,8 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How many batches may wait for the recorder. At 30 batches a second this is ten seconds of a stuck disk.
-const WAITING_BATCHES: usize = 300;
+/// How many batches may wait for the recorder. At 30 batches a second this is twenty seconds of a stuck disk; the recorder
+/// takes what waits twice a second, so that ten servers may be looked at a hundred times a second.
+const WAITING_BATCHES: usize = 600;
 /// A failing probe is tried again after one period, then after twice as long, up to this.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 

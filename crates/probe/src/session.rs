@@ -320,7 +320,7 @@ impl Probe for Postmasters {
     }
 
     fn period(&self) -> Duration {
-        Duration::from_secs(1)
+        Duration::from_secs(2)
     }
 
     fn read(&mut self, _sink: &mut Sink<'_>) -> Result<(), ProbeError> {

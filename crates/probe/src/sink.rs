@@ -1,7 +1,7 @@
 //! Where a probe puts what it reads.
 
 use backwater_model::catalogue::Def;
-use backwater_model::{Batch, Epoch, Event, EventKind, Moment, Point, Registry, Sample};
+use backwater_model::{Batch, Epoch, Event, EventKind, Moment, Point, Registry, Sample, SeriesId};
 use std::collections::HashSet;
 use std::fmt::Display;
 
@@ -36,9 +36,19 @@ impl<'a> Sink<'a> {
         value: f64,
         as_of: Option<Moment>,
     ) {
-        if let Some(series) = self.registry.number(def, labels) {
+        if let Some(series) = self.number(def, labels) {
             self.batch.points.push(Point { at: self.at, series, epoch, value, as_of });
         }
+    }
+
+    /// The number of a series, for a probe that keeps it: of hundreds of series, finding them is much of the work.
+    pub fn number<V: Display>(&self, def: &Def, labels: &[(&'static str, V)]) -> Option<SeriesId> {
+        self.registry.number(def, labels)
+    }
+
+    /// Adds a value of a series by its number.
+    pub fn put_numbered(&mut self, series: SeriesId, epoch: Epoch, value: f64) {
+        self.batch.points.push(Point { at: self.at, series, epoch, value, as_of: None });
     }
 
     /// Adds a session.

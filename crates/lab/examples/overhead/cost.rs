@@ -16,6 +16,7 @@ const OWN_TEXT_SHARE: usize = 5;
 /// Of all sessions together, so that many sessions are no more work for the server than few.
 const STATEMENTS_PER_S: f64 = 1_000.0;
 const WORKERS: usize = 4;
+/// On a host with processors to spare. (There whatever wakes is slower: caches are cold.)
 const WORK_PER_S: f64 = 100.0;
 /// Of the whole host.
 const TARGET_CPU: f64 = 0.005;
@@ -32,7 +33,29 @@ struct Spent {
     threads: BTreeMap<String, f64>,
 }
 
-pub(crate) fn measure(bench: &Bench, program: &Path, sessions: usize, options: &Options) -> Result<()> {
+/// How much work there is beside the sessions that wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Host {
+    /// A little.
+    Calm,
+    /// As much as the processors can do.
+    Saturated,
+}
+
+impl Host {
+    fn work_per_s(self) -> Option<f64> {
+        matches!(self, Host::Calm).then_some(WORK_PER_S)
+    }
+
+    fn says(self) -> String {
+        match self {
+            Host::Calm => format!("TPC-B at {WORK_PER_S}/s (processors to spare)"),
+            Host::Saturated => format!("TPC-B by {WORKERS} clients as fast as they can (no processor to spare)"),
+        }
+    }
+}
+
+pub(crate) fn measure(bench: &Bench, program: &Path, sessions: usize, host: Host, options: &Options) -> Result<()> {
     let own_text = sessions / OWN_TEXT_SHARE;
     let pause_s = sessions as f64 / STATEMENTS_PER_S;
     let same_sql = format!("SELECT pg_sleep({pause_s});");
@@ -42,7 +65,7 @@ pub(crate) fn measure(bench: &Bench, program: &Path, sessions: usize, options: &
     let own = Script::parse("waiting", &own_sql, Protocol::Simple, SCALE)?;
     let work = Tpcb::new(SCALE)?;
     let loads: [(&dyn Workload, usize, Option<f64>); 3] =
-        [(&same, sessions - own_text, None), (&own, own_text, None), (&work, WORKERS, Some(WORK_PER_S))];
+        [(&same, sessions - own_text, None), (&own, own_text, None), (&work, WORKERS, host.work_per_s())];
     let cancel = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mut running = Vec::new();
@@ -53,7 +76,7 @@ pub(crate) fn measure(bench: &Bench, program: &Path, sessions: usize, options: &
             let cancel = &cancel;
             running.push(scope.spawn(move || bench.drive(workload, &spec, cancel)));
         }
-        let told = watch(bench, program, sessions, options);
+        let told = watch(bench, program, sessions, host, options);
         let ended_early = running.iter().any(|load| load.is_finished());
         cancel.store(true, Ordering::SeqCst);
         let results: Vec<_> = running.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
@@ -64,10 +87,11 @@ pub(crate) fn measure(bench: &Bench, program: &Path, sessions: usize, options: &
     })
 }
 
-fn watch(bench: &Bench, program: &Path, sessions: usize, options: &Options) -> Result<()> {
+fn watch(bench: &Bench, program: &Path, sessions: usize, host: Host, options: &Options) -> Result<()> {
     let programs = [Some(program), options.beside.as_deref()].into_iter().flatten().enumerate();
-    let start =
-        |(number, program): (usize, &Path)| Recorder::start(bench, program, &format!("cost-{sessions}-{number}"));
+    let start = |(number, program): (usize, &Path)| {
+        Recorder::start(bench, program, &format!("cost-{sessions}-{host:?}-{number}"))
+    };
     let recorders = programs.map(start).collect::<Result<Vec<_>>>()?;
     std::thread::sleep(SETTLE);
     let before = recorders.iter().map(spent).collect::<Result<Vec<_>>>()?;
@@ -80,9 +104,10 @@ fn watch(bench: &Bench, program: &Path, sessions: usize, options: &Options) -> R
     let after = recorders.iter().map(spent).collect::<Result<Vec<_>>>()?;
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "\nCost over {seconds:.0} s: {sessions} sessions, {} of them with a new text each time, and TPC-B at {WORK_PER_S}/s;\n\
+        "\nCost over {seconds:.0} s: {sessions} sessions, {} of them with a new text each time, and {};\n\
          {} to {} sessions active at {} looks",
         sessions / OWN_TEXT_SHARE,
+        host.says(),
         active.iter().min().unwrap_or(&0),
         active.iter().max().unwrap_or(&0),
         active.len()

@@ -17,6 +17,7 @@ mod throughput;
 use backwater_lab::servers::{Postgres, PostgresSpec};
 use backwater_lab::workloads::{self, Counters, LoadResult, LoadSpec, TpcbSpec, Workload};
 use backwater_undo::Journal;
+use cost::Host;
 use options::Options;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -104,7 +105,9 @@ fn main() -> Result<()> {
         bench.server.installed().version
     );
     for sessions in options.sessions.iter().filter(|_| options.cost) {
-        cost::measure(&bench, &program, *sessions, &options)?;
+        for host in [Host::Calm, Host::Saturated] {
+            cost::measure(&bench, &program, *sessions, host, &options)?;
+        }
     }
     if options.loss {
         throughput::measure(&bench, &program, &options)?;

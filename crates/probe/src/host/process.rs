@@ -9,8 +9,8 @@ use super::text::pairs;
 use super::title::{CLIENT, backend_type};
 use super::{Roots, SOURCE, Server, Watch, file};
 use crate::{Probe, ProbeError, Sink};
-use backwater_model::Epoch;
 use backwater_model::catalogue::{self, Def};
+use backwater_model::{Epoch, SeriesId};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -76,6 +76,7 @@ struct Known {
     sum: f64,
     moved: bool,
     files: Option<Files>,
+    numbered: Option<Numbered>,
 }
 
 /// What is read of a process, kept open.
@@ -169,6 +170,7 @@ impl Processes {
             sum: 0.0,
             moved: false,
             files: None,
+            numbered: None,
         };
         let known = self.known.entry(pid).or_insert_with(fresh);
         if known.start_ticks != stat.start_ticks {
@@ -205,21 +207,28 @@ impl Processes {
     }
 
     fn read_process(&mut self, sink: &mut Sink<'_>, server: &Server, pid: i32, what: &str, stat: Stat) {
-        let (number, start) = (pid.to_string(), stat.start_ticks.to_string());
-        let epoch = Epoch::of(&["process", &self.boot, &number, &start]);
-        let labels = [("target", server.target.as_str()), ("pid", number.as_str()), ("what", what)];
-        sink.put(&catalogue::PROC_CPU, &labels, epoch, stat.cpu_ticks as f64 / self.ticks_per_s);
+        let known = self.known.get_mut(&pid).and_then(|known| known.numbered.take());
+        let mut numbered = known.unwrap_or_else(|| {
+            let (number, start) = (pid.to_string(), stat.start_ticks.to_string());
+            let epoch = Epoch::of(&["process", &self.boot, &number, &start]);
+            Numbered {
+                epoch,
+                labels: [("target", server.target.clone()), ("pid", number), ("what", what.to_owned())],
+                ids: Vec::new(),
+            }
+        });
+        numbered.put(sink, &catalogue::PROC_CPU, stat.cpu_ticks as f64 / self.ticks_per_s);
         if let Some(ticks) = stat.blkio_ticks.filter(|_| self.delays) {
-            sink.put(&catalogue::PROC_BLKIO_DELAY, &labels, epoch, ticks as f64 / self.ticks_per_s);
+            numbered.put(sink, &catalogue::PROC_BLKIO_DELAY, ticks as f64 / self.ticks_per_s);
         }
         if let Some(uid) = self.user_if_due(pid) {
-            sink.put(&catalogue::PROC_UID, &labels, epoch, f64::from(uid));
+            numbered.put(sink, &catalogue::PROC_UID, f64::from(uid));
         }
         let mut sum = stat.cpu_ticks as f64;
         match self.io(pid, what) {
             Ok(text) => {
                 for (def, value) in counters(&text) {
-                    sink.put(def, &labels, epoch, value);
+                    numbered.put(sink, def, value);
                     sum += value;
                 }
             }
@@ -232,6 +241,28 @@ impl Processes {
         if let Some(known) = self.known.get_mut(&pid) {
             known.moved = sum > known.sum && known.sum > 0.0;
             known.sum = sum;
+            known.numbered = Some(numbered);
+        }
+    }
+}
+
+/// The series of one process, found once: there are hundreds of them at each look.
+#[derive(Debug)]
+struct Numbered {
+    epoch: Epoch,
+    labels: [(&'static str, String); 3],
+    /// By the name of the series, those that had a value.
+    ids: Vec<(&'static str, SeriesId)>,
+}
+
+impl Numbered {
+    fn put(&mut self, sink: &mut Sink<'_>, def: &Def, value: f64) {
+        if let Some((_, id)) = self.ids.iter().find(|(name, _)| *name == def.name) {
+            return sink.put_numbered(*id, self.epoch, value);
+        }
+        if let Some(id) = sink.number(def, &self.labels) {
+            self.ids.push((def.name, id));
+            sink.put_numbered(id, self.epoch, value);
         }
     }
 }

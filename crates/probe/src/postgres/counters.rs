@@ -25,6 +25,11 @@ pub(super) async fn ask(link: &Link, view: &View) -> Result<Answer, QueryError> 
 }
 
 impl Answer {
+    /// Whether the view has no rows.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// One value of a view that has a single row.
     pub(super) fn value(&self, view: &View, def: &Def) -> Option<f64> {
         let place = view.columns.iter().position(|column| column.def == def)?;

@@ -211,6 +211,9 @@ impl PostgresProbe {
         for ((place, view), answer) in views.iter().zip(answers) {
             let result = answer.map(|answer| {
                 answer.put(view, &self.target, &live.identity, sink);
+                if view.of == Of::Slots && answer.is_empty() {
+                    live.views[*place].was_empty(sink.at);
+                }
                 if let Some(position) = live.redo.learn(view, &answer) {
                     let labels = [("target", self.target.as_ref())];
                     sink.put(&catalogue::PG_CHECKPOINT_REDO, &labels, live.identity.epoch(), position);
@@ -232,11 +235,14 @@ impl PostgresProbe {
     fn views_due(&self, live: &mut Live, at: Moment) -> Vec<(usize, Arc<View>)> {
         let (in_recovery, walsenders) = (live.identity.in_recovery, self.sessions.walsenders);
         let wants_redo = live.redo.is_wanted();
+        let archives = self.settings.get("archive_mode").is_none_or(|mode| mode != "off");
         let has_rows = |view: &View| match view.of {
             Of::Any => true,
             Of::Recovery => in_recovery,
             Of::Walsenders => walsenders,
             Of::Checkpoint => !in_recovery && wants_redo,
+            Of::Archiving => archives,
+            Of::Slots => true,
         };
         let entries = live.views.iter_mut().enumerate();
         let due = entries.filter_map(|(place, entry)| entry.is_due(at).then(|| (place, Arc::clone(&entry.task))));

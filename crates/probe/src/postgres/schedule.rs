@@ -15,6 +15,9 @@ pub(super) struct Entry<T> {
 /// How much longer a reading that failed is left alone.
 const FAILING_FACTOR: i64 = 10;
 
+/// How much longer one that had nothing to tell is.
+const EMPTY_FACTOR: i64 = 5;
+
 impl<T> Entry<T> {
     /// Read every `period`, the first time after `offset`.
     pub(super) fn new(task: T, start: Moment, offset: Span, period: Span) -> Self {
@@ -46,6 +49,11 @@ impl<T> Entry<T> {
         !std::mem::replace(&mut self.failing, true)
     }
 
+    /// Notes that there was nothing to be read.
+    pub(super) fn was_empty(&mut self, now: Moment) {
+        self.next = now + Span(self.period.0 * EMPTY_FACTOR);
+    }
+
     /// Not to be read again on this connection.
     pub(super) fn turn_off(&mut self) {
         self.off = true;
@@ -75,6 +83,8 @@ mod tests {
         assert_eq!(due(&mut entry, 100, 9_900), 0);
         assert!(entry.is_due(Moment(10_000_000)) && !entry.failed(Moment(10_000_000)));
         assert!(entry.worked() && !entry.worked());
+        entry.was_empty(Moment(20_000_000));
+        assert_eq!((due(&mut entry, 20_100, 24_900), due(&mut entry, 24_900, 25_100)), (0, 1));
         entry.turn_off();
         assert_eq!(due(&mut entry, 100_000, 200_000), 0);
     }

@@ -28,6 +28,10 @@ pub(super) enum Of {
     Walsenders,
     /// A primary on which a checkpoint has ended since it was asked last.
     Checkpoint,
+    /// A server that archives its WAL.
+    Archiving,
+    /// A server with slots: where there was none, it is asked more rarely whether there is one now.
+    Slots,
 }
 
 /// One series of a view.

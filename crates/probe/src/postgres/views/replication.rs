@@ -57,7 +57,7 @@ pub(super) fn slots(major: i32) -> View {
     }
     let from = "pg_replication_slots WHERE NOT temporary ORDER BY slot_name";
     let labels = &[("slot", "slot_name")];
-    Source { what: "pg_replication_slots", from, labels, most_rows: Some(MOST), ..ALWAYS }.view(&columns)
+    Source { what: "pg_replication_slots", from, labels, most_rows: Some(MOST), of: Of::Slots, ..ALWAYS }.view(&columns)
 }
 
 /// One row on a standby, with or without a receiver; none on a primary.

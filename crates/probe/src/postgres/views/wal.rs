@@ -43,7 +43,8 @@ pub(super) fn directory() -> View {
 
 /// Where the last file archived was none with WAL of its own, there is no position until the next one.
 pub(super) fn archiver(age: &'static str) -> View {
-    Source { what: "pg_stat_archiver", from: "pg_stat_archiver", reset: "stats_reset", age, ..ALWAYS }.view(&[
+    let from = "pg_stat_archiver";
+    Source { what: from, from, reset: "stats_reset", age, of: Of::Archiving, ..ALWAYS }.view(&[
         (&c::PG_ARCHIVED, "archived_count"),
         (&c::PG_ARCHIVE_FAILED, "failed_count"),
         (
