@@ -3,7 +3,7 @@
 use backwater_diagnose::{Advice, AdviseOptions, advise};
 use backwater_lab::metrics::{Phases, throughput};
 use backwater_lab::scenario::{DirtyLimit, Scenario};
-use backwater_model::{ArmOutcome, EventKind, Finding, Moment, Outcome, Unit, Window, catalogue};
+use backwater_model::{ArmOutcome, EventKind, Finding, Moment, Outcome, Point, Track, Unit, Window, catalogue};
 use backwater_record::Recording;
 use backwater_report::{Curve, Panel, Style, panels};
 use std::path::Path;
@@ -146,23 +146,42 @@ fn transactions(window: &Window, phases: Phases) -> Panel {
 fn dirty(window: &Window, device: &str, phases: Phases) -> Panel {
     let labels = [("dev", device)];
     let level = |def: &catalogue::Def| window.track(def.name, &labels);
-    let mut points = Vec::new();
-    if let (Some(reclaimable), Some(writeback)) = (level(&catalogue::BDI_RECLAIMABLE), level(&catalogue::BDI_WRITEBACK))
-    {
-        for point in reclaimable.points {
-            let under = writeback.at(point.at, 1.0).map_or(0.0, |other| other.value);
-            points.push((point.at.seconds_since(phases.load_start), point.value + under));
-        }
-    }
+    let Some((reclaimable, writeback)) = level(&catalogue::BDI_RECLAIMABLE).zip(level(&catalogue::BDI_WRITEBACK))
+    else {
+        return dirty_on_host(window, phases);
+    };
     let limit = level(&catalogue::BDI_DIRTY_THRESH).and_then(|track| track.max());
     let host = level(&catalogue::BDI_GLOBAL_DIRTY_THRESH).and_then(|track| track.max());
     let host_background = level(&catalogue::BDI_BACKGROUND_THRESH).and_then(|track| track.max());
     // The kernel scales the background limit as it scales the threshold.
     let background = limit.zip(host.zip(host_background)).map(|(limit, (host, soft))| limit * soft / host);
+    level_and_limits(format!("Dirty pages of {device}"), sum(&reclaimable, &writeback, phases), limit.zip(background))
+}
+
+/// What of the page cache can be seen without root.
+fn dirty_on_host(window: &Window, phases: Phases) -> Panel {
+    let track = |def: &catalogue::Def| window.track(def.name, &[]);
+    let most = |def| track(def).and_then(|track| track.max());
+    let level = track(&catalogue::VM_DIRTY).zip(track(&catalogue::VM_WRITEBACK));
+    let points = level.map(|(dirty, writeback)| sum(&dirty, &writeback, phases)).unwrap_or_default();
+    let limits = most(&catalogue::VM_DIRTY_THRESHOLD).zip(most(&catalogue::VM_BACKGROUND_THRESHOLD));
+    level_and_limits("Dirty pages of the whole host (a device's own are seen by root)".to_owned(), points, limits)
+}
+
+fn sum(dirty: &Track<'_>, writeback: &Track<'_>, phases: Phases) -> Vec<(f64, f64)> {
+    let both = |point: &Point| {
+        let under = writeback.at(point.at, 1.0).map_or(0.0, |other| other.value);
+        (point.at.seconds_since(phases.load_start), point.value + under)
+    };
+    dirty.points.iter().map(both).collect()
+}
+
+/// `limits`: threshold and background limit.
+fn level_and_limits(title: String, points: Vec<(f64, f64)>, limits: Option<(f64, f64)>) -> Panel {
     Panel {
-        title: format!("Dirty pages of {device}"),
+        title,
         curves: vec![Curve { label: "dirty + under writeback".to_owned(), points, unit: Unit::Bytes }],
-        limits: match limit.zip(background) {
+        limits: match limits {
             Some((limit, soft)) => vec![
                 ("threshold".to_owned(), limit),
                 ("writers pause".to_owned(), f64::midpoint(limit, soft)),
