@@ -40,6 +40,8 @@ impl Unit {
 
     /// A value of this unit as a person reads it: three digits and the unit.
     pub fn show(self, value: f64) -> String {
+        // The sum of nothing is -0.
+        let value = value + 0.0;
         match self {
             Unit::Bytes => scaled(value, "B"),
             Unit::BytesPerSecond => scaled(value, "B/s"),
@@ -232,5 +234,19 @@ impl FromStr for Lsn {
         let (high, low) = text.trim().split_once('/').ok_or_else(fail)?;
         let part = |hex: &str| u32::from_str_radix(hex, 16).map(u64::from).map_err(|_| fail());
         Ok(Lsn(part(high)? << 32 | part(low)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_nothing_is_shown_as_nothing() {
+        let nothing = std::iter::empty::<f64>().sum::<f64>();
+        for unit in [Unit::Count, Unit::PerSecond, Unit::Bytes, Unit::Ratio, Unit::Seconds] {
+            assert!(!unit.show(nothing).contains('-'), "{}", unit.show(nothing));
+            assert!(unit.show(-2.0).contains('-'));
+        }
     }
 }

@@ -205,11 +205,12 @@ fn cost(seen: &Seen<'_>) -> Cost {
 }
 
 fn summary(target: &Target, seen: &Seen<'_>, cost: &Cost) -> String {
-    let who = match (&seen.jobs[..], seen.jobs.iter().any(|job| job.kind == JobKind::Procedure)) {
-        ([_], true) => "A procedure commits".to_owned(),
-        ([_], false) => "A session commits".to_owned(),
-        (many, _) => format!("{} sessions commit", many.len()),
+    let (who, spends) = match (&seen.jobs[..], seen.jobs.iter().any(|job| job.kind == JobKind::Procedure)) {
+        ([_], true) => ("A procedure commits".to_owned(), "spends"),
+        ([_], false) => ("A session commits".to_owned(), "spends"),
+        (many, _) => (format!("{} sessions commit", many.len()), "spend"),
     };
+    let whose = if seen.jobs.len() == 1 { "its" } else { "their" };
     let often = cost.commits_per_s.map_or("small transactions one after the other".to_owned(), |rate| {
         format!("{} times a second", Unit::Count.show(rate))
     });
@@ -226,7 +227,7 @@ fn summary(target: &Target, seen: &Seen<'_>, cost: &Cost) -> String {
         None => format!("with {:.0} times as many rows in each", cost.factor().ceil()),
     };
     format!(
-        "{who} {often}{rows} and spends {} of its time waiting for commits{each}: mostly for {waits}. The same rows would take \
+        "{who} {often}{rows} and {spends} {} of {whose} time waiting for commits{each}: mostly for {waits}. The same rows would take \
          {} of the time {more}, at most.",
         Unit::Ratio.show(seen.share),
         Unit::Ratio.show(cost.elapsed_ratio()),
