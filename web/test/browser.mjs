@@ -1,8 +1,10 @@
 // A browser that is installed already (nothing is downloaded), and a page opened from disk with everything it does noted.
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 import { chromium } from "playwright-core";
 
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
 /** Where a browser is: BACKWATER_CHROMIUM, or one of the usual places; none where there is none. */
@@ -26,6 +28,17 @@ export function watched(page) {
     void dialog.dismiss();
   });
   return seen;
+}
+
+/** What axe finds inaccessible. The page's own policy forbids such a script: it runs outside of it. */
+export async function inaccessible(page) {
+  const session = await page.context().newCDPSession(page);
+  await session.send("Runtime.evaluate", { expression: axe });
+  const { result } = await session.send("Runtime.evaluate", {
+    expression: "axe.run().then((r) => JSON.stringify(r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 140))])))",
+    awaitPromise: true,
+  });
+  return JSON.parse(result.value);
 }
 
 /** A report in a page of its own, with the faults, warnings and requests it made. */
