@@ -21,6 +21,7 @@ mod low_class;
 mod negotiate;
 mod pools;
 mod process;
+mod reach;
 mod relay;
 mod secure;
 mod server_view;

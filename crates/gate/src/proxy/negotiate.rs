@@ -10,6 +10,7 @@ use super::console::{Admin, Visit};
 use super::control::{Control, Entry};
 use super::follow::Follow;
 use super::live::Identity;
+use super::reach::{ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
 use super::relay::Moving;
 use super::secure::Secure;
 use super::server_view::ServerAccount;
@@ -19,7 +20,7 @@ use super::tls::{ClientTls, ServerTls};
 use super::{Address, Limits, ProxyConfig};
 use crate::clock;
 use crate::wire::{
-    MOST_OPENING_BYTES, Opening, SSL_REQUEST, Side, StartUp, Tracker, read_opening, read_proxy_header, refusal,
+    MOST_OPENING_BYTES, Opening, Side, StartUp, Tracker, read_opening, read_proxy_header, refusal,
     without_channel_binding,
 };
 use backwater_flow::{DEFAULT_POOL, Priority, State, StateForm};
@@ -32,9 +33,6 @@ use std::time::Duration;
 
 /// The setting by which a connection names its pool: `options=-c backwater.pool=p`.
 const POOL_OPTION: &str = "backwater.pool";
-/// The answer to a request for encryption that declines it, and the one that takes it.
-const NO_ENCRYPTION: u8 = b'N';
-const ENCRYPTION: u8 = b'S';
 /// What an encrypted connection begins with.
 const TLS_HANDSHAKE: u8 = 0x16;
 /// Bytes read at once of an opening: most have a few hundred.
@@ -379,39 +377,6 @@ impl Negotiation {
         };
         tokio::time::timeout(CANCEL_WITHIN, passed).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
-}
-
-/// A connection with the server, encrypted as the configuration has it: as a client's would be, and for the proxy itself.
-pub(super) async fn reach(terms: &Terms) -> io::Result<Stream> {
-    let server = connect(terms).await?;
-    encrypted(terms, server, false).await
-}
-
-async fn connect(terms: &Terms) -> io::Result<Stream> {
-    let within = terms.limits.connect_timeout();
-    match tokio::time::timeout(within, Stream::connect(&terms.server)).await {
-        Ok(connected) => connected,
-        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {} s", within.as_secs_f64()))),
-    }
-}
-
-/// Encrypts a connection with the server, where the configuration asks for it and the server has not `declined` already.
-async fn encrypted(terms: &Terms, mut server: Stream, declined: bool) -> io::Result<Stream> {
-    let Some(tls) = &terms.server_tls else { return Ok(server) };
-    let encrypted = async {
-        let mut answer = [NO_ENCRYPTION];
-        if !declined {
-            server.write_all(&SSL_REQUEST).await?;
-            server.read(&mut answer).await?;
-        }
-        match answer[0] {
-            ENCRYPTION => server.encrypt(tls.begin()?).await,
-            _ if tls.required => Err(io::Error::other("it takes no encryption, which server_tls asks for")),
-            _ => Ok(server),
-        }
-    };
-    let within = tokio::time::timeout(terms.limits.connect_timeout(), encrypted);
-    within.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// The two sockets, set as their pool needs them, on their way to the worker.

@@ -6,7 +6,7 @@
 //! not known.
 
 use super::control::Control;
-use super::negotiate::reach;
+use super::reach::reach;
 use super::worker::Phase;
 use crate::{GateError, clock};
 use backwater_flow::Priority;
