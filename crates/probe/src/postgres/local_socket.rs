@@ -1,6 +1,6 @@
 //! The Unix socket to a server on this host, with one wake-up for an answer. tokio's own waits for room to write at all
-//! times, and each time the server reads a query the kernel says that there is room: a wake-up for nothing at every look,
-//! 36 µs of some 300 where measured.
+//! times, and each time the server reads a query the kernel says that there is room: a wake-up for nothing at every look
+//! (24 switches of the probe's thread a second instead of 34, where measured).
 
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use std::io;
