@@ -62,11 +62,15 @@ impl Running {
         self.sessions.contains_key(&pid)
     }
 
-    /// Whose a session is: as it was sent, or as it is known.
-    pub(super) fn whose(&mut self, pid: i32, sent: Option<Whose>) -> Whose {
+    /// Whose a session is: as it was sent, or as it is known. What is not `settled` is not kept.
+    pub(super) fn whose(&mut self, pid: i32, sent: Option<Whose>, settled: bool) -> Whose {
         match sent {
             Some(sent) => {
-                self.sessions.insert(pid, sent.clone());
+                if settled {
+                    self.sessions.insert(pid, sent.clone());
+                } else {
+                    self.sessions.remove(&pid);
+                }
                 sent
             }
             None => self.sessions.get(&pid).cloned().unwrap_or_default(),
@@ -153,13 +157,20 @@ mod tests {
         assert_eq!(running.wanted().sessions, ServerTime::EARLIEST);
         let alice = Whose { user: Some(Text::from("alice")), client_port: Some(9), ..Whose::default() };
         assert!(!running.knows(7));
-        assert_eq!(running.whose(7, Some(alice.clone())), alice);
+        assert_eq!(running.whose(7, Some(alice.clone()), true), alice);
         running.statement(7, (at(100), at(99)), Some("SELECT a"), &mut statements);
         assert_eq!(running.wanted().sessions, at(95).unwrap());
-        assert!(running.knows(7) && running.whose(7, None) == alice);
+        assert!(running.knows(7) && running.whose(7, None, true) == alice);
         let other = Whose { user: Some(Text::from("bob")), ..Whose::default() };
-        assert_eq!(running.whose(7, Some(other.clone())), other, "another session with the number of one that ended");
-        assert_eq!(running.whose(7, None), other);
+        assert_eq!(
+            running.whose(7, Some(other.clone()), true),
+            other,
+            "another session with the number of one that ended"
+        );
+        assert_eq!(running.whose(7, None, true), other);
+        assert_eq!(running.whose(7, Some(alice.clone()), false), alice, "told, and asked for again");
+        assert!(!running.knows(7));
+        running.whose(7, Some(alice), true);
         running.forget_others(&[8]);
         assert!(!running.knows(7));
     }

@@ -134,7 +134,7 @@ impl Sessions {
         self.walsenders = false;
         for row in rows {
             let sent = is_new(row).then(|| self.whose(row));
-            let whose = self.running.whose(pid_of(row), sent);
+            let whose = self.running.whose(pid_of(row), sent, is_settled(row));
             let client = whose.backend_type.as_deref() == Some("client backend");
             // An active session's state is not sent.
             if client && !matches!(get(row, 4), None | Some("fastpath function call")) {
@@ -255,6 +255,12 @@ fn pid_of(row: &Row) -> i32 {
 /// Whether the row says whose its session is: those of which this role may not see that have no row.
 fn is_new(row: &Row) -> bool {
     get::<&str>(row, 10).is_some()
+}
+
+/// Whether a row that says whose its session is says it for good: since 18 a client is shown before it is authenticated,
+/// without its user and database.
+fn is_settled(row: &Row) -> bool {
+    get::<&str>(row, 10) != Some("client backend") || get::<u32>(row, 11).is_some()
 }
 
 fn sql(major: i32, with_idle: bool) -> String {
