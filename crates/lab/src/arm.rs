@@ -142,6 +142,9 @@ pub(crate) fn prepare(
     release(rig)?;
     let mut settings = scenario.server.settings.clone();
     settings.extend(arm.settings.clone());
+    if !rig.server.runs_with(&settings) {
+        progress.say("the server restarts with the arm's settings; its probe loses its connection and makes another");
+    }
     rig.server.configure(&rig.journal, &settings)?;
     if let Some(standby) = &mut rig.standby {
         standby.ready(&mut rig.server, scenario, arm, &rig.journal, options)?;

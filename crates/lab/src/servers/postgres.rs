@@ -147,7 +147,12 @@ impl Postgres {
 
     /// Makes these its settings: restarts it if it runs with others, starts it if it does not run.
     pub fn configure(&mut self, journal: &Journal, settings: &BTreeMap<String, String>) -> Result<(), ServerError> {
-        if self.is_running() && self.spec.settings == *settings { Ok(()) } else { self.restart(journal, settings) }
+        if self.runs_with(settings) { Ok(()) } else { self.restart(journal, settings) }
+    }
+
+    /// Whether it runs, and with these settings.
+    pub fn runs_with(&mut self, settings: &BTreeMap<String, String>) -> bool {
+        self.is_running() && self.spec.settings == *settings
     }
 
     /// Stops it: sessions are ended and a checkpoint is written; if that takes longer than a minute, at once.

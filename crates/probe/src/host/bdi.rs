@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Limits change rarely, and so does what lies behind a device: they are read at every so many looks.
-const LOOKS_PER_LIMIT_READING: u32 = 5;
+const LOOKS_PER_LIMIT_READING: u32 = 10;
 
 /// The kernel counts the dirty inodes of the device one by one for each reading, under a lock that writers need too
 /// (`collect_wb_stats`): with very many of them it is read more rarely, so that it takes at most this share of one

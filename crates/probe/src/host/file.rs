@@ -82,6 +82,19 @@ impl KernelFile {
         Ok(String::from_utf8_lossy(&self.buffer))
     }
 
+    /// Its present contents through the descriptor that is kept open, and in no other way: of a process, those of the very
+    /// one it was opened for.
+    pub(super) fn read_kept(&mut self) -> Result<Cow<'_, str>, ProbeError> {
+        let result = if self.file.is_some() { self.look() } else { Err(ErrorKind::NotFound.into()) };
+        match result {
+            Ok(()) => Ok(String::from_utf8_lossy(&self.buffer)),
+            Err(source) => {
+                self.file = None;
+                Err(ProbeError::Read { path: self.path.clone(), source })
+            }
+        }
+    }
+
     /// Only the lines that one read of so many bytes gives (a page at most), the last one left out unless it is whole. The
     /// kernel makes many long files anew at each read, line by line as far as it is asked (seq_file), and to its end too,
     /// so a reader of the first lines saves most of the work.
@@ -198,6 +211,10 @@ mod tests {
         assert_eq!(file.number(), Some(22));
         std::fs::remove_file(&path).unwrap();
         assert_eq!(file.number(), Some(22), "the open file still stands");
+        assert_eq!(file.read_kept().unwrap(), "22\n");
+        std::fs::write(&path, "333\n").unwrap();
+        assert_eq!(file.read_kept().unwrap(), "22\n", "and no other one does");
+        assert!(KernelFile::new(&path).read_kept().is_err());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use backwater_model::catalogue::{self, Def};
 use std::time::Duration;
 
 /// Memory sizes change slowly: they are read at every so many looks.
-const LOOKS_PER_MEMORY_READING: u32 = 5;
+const LOOKS_PER_MEMORY_READING: u32 = 10;
 
 /// How much longer the numbers of the lines read may become.
 const LONGER_NUMBERS_BYTES: usize = 128;

@@ -86,7 +86,7 @@ impl Roots {
     }
 }
 
-/// Every probe of the host: levels at 10 Hz, totals at 2 Hz, processes, their sockets and network interfaces at 1 Hz,
+/// Every probe of the host: levels at 10 Hz, totals at 2 Hz (pressure at 1 Hz), processes, their sockets and network interfaces at 1 Hz,
 /// free space every five seconds. Devices and servers may be added to `watch` while they run.
 pub fn probes(roots: &Roots, watch: &Arc<Watch>) -> Vec<Box<dyn Probe>> {
     let levels: Vec<Box<dyn Probe>> = vec![

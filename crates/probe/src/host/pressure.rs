@@ -107,7 +107,7 @@ impl Probe for Pressure {
     }
 
     fn period(&self) -> Duration {
-        Duration::from_millis(500)
+        Duration::from_secs(1)
     }
 
     fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {

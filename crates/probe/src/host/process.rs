@@ -28,10 +28,13 @@ const LOOKS_PER_CLIENT_READING: u32 = 2;
 /// Those that did something are read at every look, unless there are more of them than this: then half by half as well, or
 /// recording would cost a busy host what it must not.
 const MOST_BUSY: usize = 64;
+/// Of a client's session, `stat` is read at every so many of its readings: the kernel takes longer over that one line than
+/// over all I/O counters, and half of what this probe costs went there.
+const READINGS_PER_STAT: u32 = 5;
 /// What the process is called that begins all others of a server.
 const POSTMASTER: &str = "postmaster";
-/// The user a process runs as changes rarely: it is read at every so many looks.
-const LOOKS_PER_USER_READING: u32 = 60;
+/// The user a process runs as changes rarely: it is read with every so many readings of `stat`.
+const STATS_PER_USER: u32 = 30;
 
 /// Processes whose files are kept open between looks, two for each: opening is most of what a reading costs, and a process
 /// may have a thousand files open by default.
@@ -70,8 +73,10 @@ struct Known {
     what: Option<String>,
     looks: u32,
     admitted: bool,
-    /// Looks until the user is read.
+    /// Readings of `stat` until the user is read, and of I/O until `stat` is.
     until_user: u32,
+    until_stat: u32,
+    cpu_ticks: u64,
     /// All its counters together, and whether that was more than at the reading before.
     sum: f64,
     moved: bool,
@@ -105,7 +110,7 @@ impl Processes {
         let mut sessions = 0;
         let pids = children(&self.roots, server.postmaster_pid);
         for pid in std::iter::once(server.postmaster_pid).chain(pids) {
-            if self.waits_for_its_turn(pid) {
+            if self.waits_for_its_turn(pid) || self.reads_io_alone(sink, pid) {
                 present.insert(pid);
                 sessions += 1;
                 continue;
@@ -167,6 +172,8 @@ impl Processes {
             looks: 0,
             admitted: false,
             until_user: 0,
+            until_stat: 0,
+            cpu_ticks: 0,
             sum: 0.0,
             moved: false,
             files: None,
@@ -226,12 +233,7 @@ impl Processes {
         }
         let mut sum = stat.cpu_ticks as f64;
         match self.io(pid, what) {
-            Ok(text) => {
-                for (def, value) in counters(&text) {
-                    numbered.put(sink, def, value);
-                    sum += value;
-                }
-            }
+            Ok(text) => sum += numbered.put_counters(sink, &text),
             Err(error) if file::denied(&error) => {
                 file::tell_absent(sink, &format!("I/O of the processes of {}", server.target), &error, None);
             }
@@ -239,10 +241,31 @@ impl Processes {
             Err(_) => {}
         }
         if let Some(known) = self.known.get_mut(&pid) {
-            known.moved = sum > known.sum && known.sum > 0.0;
-            known.sum = sum;
+            known.until_stat = if what == CLIENT { READINGS_PER_STAT - 1 } else { 0 };
+            known.cpu_ticks = stat.cpu_ticks;
+            known.adds_up_to(sum);
             known.numbered = Some(numbered);
         }
+    }
+
+    /// Reads the I/O of a client's session that is well known, and tells whether it did. Only through the descriptor that is
+    /// kept open: that is of the process it was opened for, and fails once that has ended.
+    fn reads_io_alone(&mut self, sink: &mut Sink<'_>, pid: i32) -> bool {
+        let Some(known) = self.known.get_mut(&pid).filter(|known| known.until_stat > 0) else { return false };
+        let (Some(files), Some(numbered)) = (&mut known.files, &mut known.numbered) else { return false };
+        let Ok(text) = files.io.read_kept() else { return false };
+        let sum = known.cpu_ticks as f64 + numbered.put_counters(sink, &text);
+        known.until_stat -= 1;
+        known.looks = known.looks.saturating_add(1);
+        known.adds_up_to(sum);
+        true
+    }
+}
+
+impl Known {
+    fn adds_up_to(&mut self, sum: f64) {
+        self.moved = sum > self.sum && self.sum > 0.0;
+        self.sum = sum;
     }
 }
 
@@ -265,6 +288,16 @@ impl Numbered {
             sink.put_numbered(id, self.epoch, value);
         }
     }
+
+    /// Puts the lines of `/proc/PID/io` down, and returns their sum.
+    fn put_counters(&mut self, sink: &mut Sink<'_>, io: &str) -> f64 {
+        let mut sum = 0.0;
+        for (def, value) in counters(io) {
+            self.put(sink, def, value);
+            sum += value;
+        }
+        sum
+    }
 }
 
 impl Processes {
@@ -274,7 +307,7 @@ impl Processes {
             known.until_user -= 1;
             return None;
         }
-        known.until_user = LOOKS_PER_USER_READING - 1;
+        known.until_user = STATS_PER_USER - 1;
         effective_user(&self.roots, pid)
     }
 }
@@ -380,13 +413,14 @@ mod tests {
         let mut probe = Processes::new(&Roots::default(), &watch);
         let mut look = Look::of_many(&mut probe, 4);
         let pid = child.id().to_string();
-        let readings = |look: &Look| {
+        let readings_of = |look: &Look, name: &str| {
             let ours = |point: &&backwater_model::Point| {
                 let series = look.registry.get(point.series).unwrap();
-                series.name == "host.process.write_calls" && series.labels.get("pid") == Some(&pid)
+                series.name == name && series.labels.get("pid") == Some(&pid)
             };
             look.batch.points.iter().filter(ours).count()
         };
+        let readings = |look: &Look| readings_of(look, "host.process.write_calls");
         let begun = readings(&look);
         (0..6).for_each(|_| look.again(&mut probe));
         assert_eq!(readings(&look) - begun, 3, "it stood still");
@@ -401,9 +435,19 @@ mod tests {
             look.again(&mut probe);
         }
         let read = readings(&look) - begun;
+        let begun = (readings(&look), readings_of(&look, "host.process.cpu_s"));
+        for _ in 0..10 {
+            work();
+            look.again(&mut probe);
+        }
+        let later = (readings(&look) - begun.0, readings_of(&look, "host.process.cpu_s") - begun.1);
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(read, 4);
+        assert_eq!(later, (10, 2), "processor time at every fifth reading");
+        let before = readings(&look);
+        look.again(&mut probe);
+        assert_eq!(readings(&look), before, "what has ended is not read");
     }
 
     proptest! {

@@ -4,17 +4,18 @@ use super::SOURCE;
 use crate::{Probe, ProbeError, Sink};
 use std::time::Duration;
 
-/// Sources with the same period. One that fails is said to be absent and tried again at the next look; the others run
-/// on. Only when all fail does the look fail.
+/// Sources read with the shortest of their periods, or at every so many of these looks where a source's own is longer. One
+/// that fails is said to be absent and tried again; the others run on. Only when all fail does the look fail.
 pub(super) struct Together {
     name: &'static str,
     parts: Vec<Box<dyn Probe>>,
     brief: bool,
+    looks: u32,
 }
 
 impl Together {
     pub(super) fn new(name: &'static str, parts: Vec<Box<dyn Probe>>) -> Self {
-        Together { name, parts, brief: false }
+        Together { name, parts, brief: false, looks: 0 }
     }
 
     /// The same of sources whose looks take some tens of microseconds.
@@ -37,15 +38,22 @@ impl Probe for Together {
     }
 
     fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
-        let (mut failed, mut last) = (0, None);
-        for part in &mut self.parts {
-            if let Err(error) = part.read(sink) {
-                sink.absent(SOURCE, part.name(), &error.to_string(), None);
-                failed += 1;
-                last = Some(error);
+        let (period_ms, look) = (self.period().as_millis(), self.looks);
+        self.looks = look.wrapping_add(1);
+        let is_due = |part: &&mut Box<dyn Probe>| {
+            u128::from(look).is_multiple_of((part.period().as_millis() / period_ms.max(1)).max(1))
+        };
+        let (mut worked, mut last) = (false, None);
+        for part in self.parts.iter_mut().filter(is_due) {
+            match part.read(sink) {
+                Ok(()) => worked = true,
+                Err(error) => {
+                    sink.absent(SOURCE, part.name(), &error.to_string(), None);
+                    last = Some(error);
+                }
             }
         }
-        last.filter(|_| failed == self.parts.len()).map_or(Ok(()), Err)
+        last.filter(|_| !worked).map_or(Ok(()), Err)
     }
 }
 
@@ -57,7 +65,9 @@ mod tests {
     use backwater_model::{Batch, Epoch, Registry, catalogue};
     use std::collections::HashSet;
 
-    struct Steady;
+    const LEAST: Duration = Duration::from_millis(100);
+
+    struct Steady(Duration);
 
     impl Probe for Steady {
         fn name(&self) -> &str {
@@ -65,7 +75,7 @@ mod tests {
         }
 
         fn period(&self) -> Duration {
-            Duration::from_millis(500)
+            self.0
         }
 
         fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
@@ -80,10 +90,17 @@ mod tests {
 
     #[test]
     fn one_that_fails_is_said_once_and_the_others_run_on() {
-        let look = Look::of_many(&mut Together::new("host.fast", vec![broken(), Box::new(Steady)]), 2);
+        let look = Look::of_many(&mut Together::new("host.fast", vec![broken(), Box::new(Steady(LEAST))]), 2);
         assert_eq!(look.value("host.cpu.user_s", &[]), Some(1.0));
         assert!(look.lacks("host.vm"));
         assert_eq!((look.batch.points.len(), look.batch.events.len()), (2, 1));
+    }
+
+    #[test]
+    fn one_of_a_longer_period_is_read_at_every_so_many_looks() {
+        let parts: Vec<Box<dyn Probe>> = vec![Box::new(Steady(LEAST)), Box::new(Steady(LEAST * 5))];
+        let look = Look::of_many(&mut Together::new("host.fast", parts), 11);
+        assert_eq!(look.batch.points.len(), 11 + 3);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! the sessions' names from the samples.
 
 use backwater_model::catalogue::{self, Def};
-use backwater_model::{Meta, ProcessUse, Sample, SessionUse, Target, Track, Window};
+use backwater_model::{Meta, Moment, ProcessUse, Sample, SessionUse, Target, Track, Window};
 use std::collections::{BTreeMap, HashMap};
 
 /// A process of a watched server.
@@ -30,13 +30,17 @@ const OF_CONNECTIONS: [(&Def, Place); 4] = [
 /// another host.
 pub fn top_of(window: &Window, users: &HashMap<u32, String>) -> Vec<ProcessUse> {
     let mut all: BTreeMap<Key, ProcessUse> = BTreeMap::new();
-    let Some(seconds) = seconds_read(window, &catalogue::PROC_CPU) else { return Vec::new() };
+    let stays = stays(window);
+    let Some(whole) = stays.values().copied().reduce(Stay::and) else { return Vec::new() };
     for (def, place) in OF_PROCESSES {
-        for track in window.tracks(def.name, &[]).filter(|track| !track.points.is_empty()) {
-            let Some(key) = key(&track) else { continue };
-            let process = all.entry(key).or_default();
-            process.what = track.series.labels.get("what").unwrap_or_default().to_owned();
-            add(place(process), track.increase(), seconds);
+        for track in window.tracks(def.name, &[]) {
+            let key @ [target, pid, what] = process_key(&track);
+            let Some(stay) = stays.get(&key) else { continue };
+            let process = all.entry((target.to_owned(), pid.to_owned())).or_default();
+            process.what = what.to_owned();
+            // Processor time may be read more rarely than the rest: what it is between two of its readings, it is taken to be
+            // for as long as the process was there.
+            add(place(process), track.rate().map(|rate| rate * stay.seconds()), whole.seconds());
         }
     }
     for track in window.tracks(catalogue::PROC_UID.name, &[]) {
@@ -62,6 +66,39 @@ pub fn top_of(window: &Window, users: &HashMap<u32, String>) -> Vec<ProcessUse> 
 
 fn key(track: &Track<'_>) -> Option<Key> {
     Some((track.series.labels.get("target")?.to_owned(), track.series.labels.get("pid")?.to_owned()))
+}
+
+/// When something was read first and last.
+#[derive(Clone, Copy)]
+struct Stay {
+    from: Moment,
+    to: Moment,
+}
+
+impl Stay {
+    fn and(self, other: Stay) -> Stay {
+        Stay { from: self.from.min(other.from), to: self.to.max(other.to) }
+    }
+
+    fn seconds(self) -> f64 {
+        self.to.seconds_since(self.from)
+    }
+}
+
+/// Server, process id, and what the process is.
+fn process_key<'a>(track: &Track<'a>) -> [&'a str; 3] {
+    ["target", "pid", "what"].map(|name| track.series.labels.get(name).unwrap_or_default())
+}
+
+/// When each process was there, as far as it was read.
+fn stays<'a>(window: &'a Window) -> HashMap<[&'a str; 3], Stay> {
+    let mut stays: HashMap<_, Stay> = HashMap::new();
+    for track in OF_PROCESSES.iter().flat_map(|(def, _)| window.tracks(def.name, &[])) {
+        let (Some(first), Some(last)) = (track.points.first(), track.points.last()) else { continue };
+        let stay = Stay { from: first.at, to: last.at };
+        stays.entry(process_key(&track)).and_modify(|known| *known = known.and(stay)).or_insert(stay);
+    }
+    stays
 }
 
 /// From the first reading of any of these series to the last.

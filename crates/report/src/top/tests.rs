@@ -151,6 +151,24 @@ fn a_recording_gives_the_same_figures() {
 }
 
 #[test]
+fn processor_time_that_is_read_rarely_is_no_less() {
+    let session = [("target", "main"), ("pid", "4010"), ("what", "client backend")];
+    let series = |id, def: &Def, seconds: std::ops::RangeInclusive<u32>, step| {
+        let point = |at: u32| {
+            let at = f64::from(at);
+            Point { at: Moment::from_seconds(at), series: SeriesId(id), epoch: Epoch(7), value: at, as_of: None }
+        };
+        (Arc::new(def.series(&session)), seconds.step_by(step).map(point).collect())
+    };
+    let list =
+        vec![series(0, &catalogue::PROC_WRITE_BYTES, 100..=110, 1), series(1, &catalogue::PROC_CPU, 103..=108, 5)];
+    let (from, to) = (Moment::from_seconds(100.0), Moment::from_seconds(110.0));
+    let window = Window::new(from, to, Arc::new(Meta::default()), list, vec![], vec![]);
+    let found = top_of(&window, &HashMap::new());
+    assert_eq!((found[0].write_bytes_per_s, found[0].cpu_share), (Some(1.0), Some(1.0)));
+}
+
+#[test]
 fn a_window_without_processes_has_none() {
     assert_eq!(top_of(&Window::default(), &HashMap::new()), []);
 }

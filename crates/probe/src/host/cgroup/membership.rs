@@ -132,6 +132,8 @@ mod tests {
         assert_eq!(look.value("host.cgroup.iops_limit", &limit), Some(400.0));
         assert_eq!(look.value("host.cgroup.io_bytes", &own), Some(2.0));
         assert_eq!(look.value("host.cgroup.file_bytes", &own), Some(4_096.0));
+        // Pressure is read at every second of these looks.
+        look.again(totals.as_mut());
         assert_eq!(look.value("host.psi.io_some_us", &own), Some(5.0));
     }
 
