@@ -17,7 +17,7 @@ use tokio_postgres::{Client, Config};
 
 /// How often the caller's wish to stop is looked at.
 const CANCEL_LOOK: Duration = Duration::from_millis(10);
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// A future that stays in its client's thread.
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -1,17 +1,20 @@
 //! One client of a load: its connection, its session, and what it came to.
 
-use super::driver::{Failure, Session, Shared};
+use super::driver::{CONNECT_WITHIN, Failure, Session, Shared};
 use super::error::reason;
 use super::{LoadResult, WorkloadError};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use tokio_postgres::{CancelToken, NoTls};
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{CancelToken, Client, Config, Connection, NoTls, Socket};
 
 /// How long a client waits at the end for its statement to be cancelled and its session to close. A backend that the
 /// kernel holds in a write cannot hear of it; it ends when the write does.
 const END_WITHIN: Duration = Duration::from_secs(2);
+/// How long a client that found the server's queue full stays away.
+const CONNECT_AGAIN: Duration = Duration::from_millis(20);
 /// How long a session gets to close before it is (once more) cancelled.
 const CANCEL_AGAIN: Duration = Duration::from_millis(20);
 
@@ -21,12 +24,30 @@ pub(crate) struct Member<'a> {
     pub(crate) number: usize,
 }
 
+/// Connects. Where hundreds do so at once, a Unix socket's queue is full for a moment, and of those the kernel lets nobody
+/// wait, unlike before a TCP port: who is sent away comes again.
+async fn connect(config: &Config) -> Result<(Client, Connection<Socket, NoTlsStream>), tokio_postgres::Error> {
+    let until = Instant::now() + CONNECT_WITHIN;
+    loop {
+        let connected = config.connect(NoTls).await;
+        match connected {
+            Err(error) if queue_is_full(&error) && Instant::now() < until => tokio::time::sleep(CONNECT_AGAIN).await,
+            connected => return connected,
+        }
+    }
+}
+
+fn queue_is_full(error: &tokio_postgres::Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::WouldBlock)
+}
+
 impl Member<'_> {
     /// Connects, says that it is ready, and works from the beginning that it is then given to the load's end.
     pub(crate) fn run(&self, ready: &Sender<()>, started: &Receiver<Instant>) -> Result<LoadResult, WorkloadError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|source| WorkloadError::System { call: "epoll_create", source })?;
-        let connected = runtime.block_on(self.shared.config.connect(NoTls));
+        let connected = runtime.block_on(connect(&self.shared.config));
         let (client, connection) =
             connected.map_err(|error| WorkloadError::Connect { client: self.number, reason: reason(&error) })?;
         let connection = runtime.spawn(connection);
@@ -154,5 +175,45 @@ impl Tally {
             self.result.latency.record(times.latency);
             self.result.service.record(times.service);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with};
+    use std::os::fd::OwnedFd;
+    use std::sync::mpsc::channel;
+
+    fn socket(flags: SocketFlags) -> OwnedFd {
+        socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap()
+    }
+
+    #[test]
+    fn who_finds_the_servers_queue_full_comes_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let address = SocketAddrUnix::new(dir.path().join(".s.PGSQL.5432")).unwrap();
+        let server = socket(SocketFlags::empty());
+        bind(&server, &address).unwrap();
+        listen(&server, 1).unwrap();
+        let comes = |_| {
+            let next = socket(SocketFlags::NONBLOCK);
+            rustix::net::connect(&next, &address).is_ok().then_some(next)
+        };
+        let crowd: Vec<OwnedFd> = (0..).map_while(comes).collect();
+        let config: Config = format!("host={} user=a", dir.path().display()).parse().unwrap();
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let at_once = runtime().block_on(config.connect(NoTls)).err().unwrap();
+        assert!(queue_is_full(&at_once), "{at_once:?}");
+        let (tell, told) = channel();
+        let waits = std::thread::spawn(move || tell.send(runtime().block_on(connect(&config)).err()));
+        for _ in 0..=crowd.len() {
+            // The last of them is the one that came again: it is taken, and left without an answer.
+            drop(accept(&server).unwrap());
+        }
+        let refused = told.recv().unwrap().unwrap();
+        assert!(!queue_is_full(&refused), "{refused:?}");
+        waits.join().unwrap().unwrap();
     }
 }

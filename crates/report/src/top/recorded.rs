@@ -91,7 +91,7 @@ fn process_key<'a>(track: &Track<'a>) -> [&'a str; 3] {
 }
 
 /// When each process was there, as far as it was read.
-fn stays<'a>(window: &'a Window) -> HashMap<[&'a str; 3], Stay> {
+fn stays(window: &Window) -> HashMap<[&str; 3], Stay> {
     let mut stays: HashMap<_, Stay> = HashMap::new();
     for track in OF_PROCESSES.iter().flat_map(|(def, _)| window.tracks(def.name, &[])) {
         let (Some(first), Some(last)) = (track.points.first(), track.points.last()) else { continue };
