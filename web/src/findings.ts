@@ -27,13 +27,20 @@ export class Findings {
   /** The document may be a newer one: told anew where it says something else, what was unfolded staying so. */
   renew(): void {
     const { findings: list, unseen: hidden } = this.page;
-    const now = JSON.stringify([list, hidden]);
+    const now = JSON.stringify([list, hidden, this.page.path.queues.length > 0]);
     if (now === this.told) return;
     this.told = now;
-    const healthy = list.length === 0 ? h("p", { class: "good" }, "✓ No finding: no rule saw a queue at its limit.") : null;
+    const healthy = list.length === 0 ? none(this.page) : null;
     const each = list.map((finding, order) => one(this.page, this.view, finding, order));
     keepOpen(this.element, () => put(this.element, healthy, ...each, unseen(hidden)));
   }
+}
+
+/** That nothing was found, and whether there was anything to judge. */
+function none(page: Page): HTMLElement {
+  const judged = page.path.queues.length > 0;
+  const why = judged ? "✓ No finding: no rule saw a queue at its limit." : "No finding: no queue was recorded, so there was nothing to judge.";
+  return h("p", { class: judged ? "good" : "" }, why);
 }
 
 function one(page: Page, view: View, finding: Finding, order: number): HTMLElement {

@@ -115,7 +115,7 @@ function summary(page: Page, view: View): HTMLElement {
 /** `2 findings: 1 critical, 1 warning`. */
 function verdict(page: Page): HTMLElement {
   const { length } = page.findings;
-  if (length === 0) return h("b", { class: "good" }, "No finding.");
+  if (length === 0) return h("b", { class: page.path.queues.length > 0 ? "good" : "" }, "No finding.");
   const of = (severity: string) => page.findings.filter((finding) => finding.severity === severity).length;
   const counts = [of("critical") && `${of("critical")} critical`, of("warning") && `${of("warning")} warning${of("warning") === 1 ? "" : "s"}`, of("info") && `${of("info")} worth knowing`];
   return h("b", { class: of("critical") + of("warning") > 0 ? "bad" : "" }, `${length} finding${length === 1 ? "" : "s"}: ${counts.filter(Boolean).join(", ")}.`);

@@ -350,6 +350,7 @@ catalogue! {
     // What holds work back: a proxy's own counts.
     FLOW_RATE "flow.rate_bytes_per_s" BytesPerSecond Gauge [] "What all low-priority sessions together may send (low_priority_bandwidth, or what was found for 'auto')";
     FLOW_QUEUEING "flow.queueing_us" Microseconds Gauge [] "Queueing delay on the way to clients from which that rate was last found ('auto' only)";
+    FLOW_HELD "flow.held" Count Gauge [] "Sessions that are held, of all pools and by name";
     FLOW_WAITING "flow.waiting" Count Gauge [] "Low-priority sessions that wait for some of that rate";
     FLOW_POOL_RATE "flow.pool.rate_bytes_per_s" BytesPerSecond Gauge ["pool"] "What the pool's own bandwidth allows its low-priority sessions";
     FLOW_POOL_SESSIONS "flow.pool.sessions" Count Gauge ["pool"] "Sessions of the pool";

@@ -27,7 +27,7 @@ pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()
                 example("backwater-lab", bench, arguments)?
             }
             "ftdc" => bench_ftdc::text()?,
-            "page" => example("backwater-live", "page", &[])?,
+            "page" => page_costs()?,
             "viewers" => example("backwater-live", "viewers", &[])?,
             _ => prediction()?,
         };
@@ -44,6 +44,18 @@ fn example(package: &str, name: &str, arguments: &[String]) -> anyhow::Result<St
     let mut words = vec!["run", "--release", "-q", "-p", package, "--example", name, "--"];
     words.extend(arguments.iter().map(String::as_str));
     run::output("cargo", &words)
+}
+
+/// What the page of an hour and of a day costs to make, and then in a browser.
+fn page_costs() -> anyhow::Result<String> {
+    run::step("packages of the page", "npm", &["ci", "--prefix", "web", "--no-audit", "--no-fund"])?;
+    let dir = run::workspace()?.join("target/bench/page");
+    std::fs::create_dir_all(&dir)?;
+    let made = example("backwater-live", "page", &[dir.display().to_string()])?;
+    let pages = ["an-hour.html", "a-day.html"].map(|name| dir.join(name).display().to_string());
+    let shown = run::output("node", &["web/test/speed.mjs", &pages[0], &pages[1]])?;
+    std::fs::remove_dir_all(&dir)?;
+    Ok(format!("{made}\nIn Chromium, opened from disk, median of five:\n{shown}"))
 }
 
 /// A benchmark's output, below the machine it was measured on.

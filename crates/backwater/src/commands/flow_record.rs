@@ -4,8 +4,8 @@
 use anyhow::Context;
 use backwater_gate::proxy::Tell;
 use backwater_model::catalogue::{
-    Def, FLOW_POOL_HELD, FLOW_POOL_RATE, FLOW_POOL_RUNNING, FLOW_POOL_SENT, FLOW_POOL_SESSIONS, FLOW_POOL_WAITING,
-    FLOW_QUEUEING, FLOW_RATE, FLOW_WAITING,
+    Def, FLOW_HELD, FLOW_POOL_HELD, FLOW_POOL_RATE, FLOW_POOL_RUNNING, FLOW_POOL_SENT, FLOW_POOL_SESSIONS,
+    FLOW_POOL_WAITING, FLOW_QUEUEING, FLOW_RATE, FLOW_WAITING,
 };
 use backwater_model::{Batch, Epoch, FlowState, Meta, Moment, Point, Registry};
 use backwater_probe::{anchor, now, session};
@@ -114,7 +114,7 @@ impl EachSecond {
 
 /// A state as values of series.
 fn figures(state: &FlowState) -> Vec<(Def, Option<&str>, f64)> {
-    let mut list = vec![(FLOW_WAITING, None, state.waiting as f64)];
+    let mut list = vec![(FLOW_HELD, None, state.held_in_all as f64), (FLOW_WAITING, None, state.waiting as f64)];
     list.extend(state.rate_bps.map(|rate| (FLOW_RATE, None, rate)));
     list.extend(state.queueing_us.map(|queue| (FLOW_QUEUEING, None, queue)));
     for pool in &state.pools {

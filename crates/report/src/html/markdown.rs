@@ -23,7 +23,9 @@ pub fn markdown(document: &Document) -> String {
     out.bullets(&bullets);
     out.line("## Findings");
     if document.findings.is_empty() {
-        out.line("No finding: no rule saw a queue at its limit.");
+        let nothing = document.path.queues.is_empty();
+        let no_queue = "No finding: no queue was recorded, so there was nothing to judge.";
+        out.line(if nothing { no_queue } else { "No finding: no rule saw a queue at its limit." });
     }
     document.findings.iter().for_each(|view| finding(&mut out, document, view));
     unseen(&mut out, "## Could not be seen", &document.unseen);

@@ -60,6 +60,7 @@ pub(super) fn flow(shelf: &mut Shelf<'_>) {
     sent.extend(each(shelf, "bandwidth of pool", &cat::FLOW_POOL_RATE, HardLimit));
     shelf.chart(FLOW, "What the low class may send, and what is sent", Unit::BytesPerSecond, &sent);
     let mut held = each(shelf, "held, of pool", &cat::FLOW_POOL_HELD, Line);
+    held.push((kept(shelf, "held in all", &cat::FLOW_HELD, &[]), Line));
     held.push((kept(shelf, "wait for some of the rate", &cat::FLOW_WAITING, &[]), Line));
     shelf.chart(FLOW, "Sessions held", Unit::Count, &held);
     let queueing = kept(shelf, "queue on the way to clients", &cat::FLOW_QUEUEING, &[]);

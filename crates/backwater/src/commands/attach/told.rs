@@ -110,18 +110,19 @@ fn described(name: &str, rule: &Rule) -> FlowRule {
     FlowRule { name: name.to_owned(), action, conditions: rule.conditions(), ..FlowRule::default() }
 }
 
-/// When, and how much until then, by the client's address.
-type Sent = HashMap<String, (Moment, u64)>;
+/// When, how much until then, and at what rate, by the client's address.
+type Sent = HashMap<String, (Moment, u64, Option<f64>)>;
 
 /// Puts to each what it was sent a second since the state before; returns what the next one is compared with.
 fn rated(state: &mut FlowState, before: &Sent) -> Sent {
     for held in &mut state.held {
-        held.rate_bps = before.get(&held.client).and_then(|(then, had)| {
+        held.rate_bps = before.get(&held.client).and_then(|(then, had, rate)| {
             let seconds = state.at.seconds_since(*then);
-            (seconds > 0.0).then(|| held.sent_bytes.saturating_sub(*had) as f64 / seconds)
+            // The same look again, as at the end, tells the same.
+            if seconds > 0.0 { Some(held.sent_bytes.saturating_sub(*had) as f64 / seconds) } else { *rate }
         });
     }
-    state.held.iter().map(|held| (held.client.clone(), (state.at, held.sent_bytes))).collect()
+    state.held.iter().map(|held| (held.client.clone(), (state.at, held.sent_bytes, held.rate_bps))).collect()
 }
 
 #[cfg(test)]
@@ -139,6 +140,6 @@ mod tests {
         let before = rated(&mut first, &HashMap::new());
         let between = rated(&mut second, &before);
         rated(&mut same, &between);
-        assert_eq!([&first, &second, &same].map(|state| state.held[0].rate_bps), [None, Some(300.0), None]);
+        assert_eq!([&first, &second, &same].map(|state| state.held[0].rate_bps), [None, Some(300.0), Some(300.0)]);
     }
 }
