@@ -75,8 +75,23 @@ export function keepOpen(element: Element, act: () => void): void {
   all().forEach((details) => (details.open = known.get(words(details)) ?? details.open));
 }
 
+/** What waits until its element is seen. */
+const unseen = new Set<() => void>();
+
+let printing = false;
+
+/** Paper shows all of the page, also what is drawn anew because paper is narrower: from now on all is seen, or no longer. */
+export function onPaper(begins: boolean): void {
+  printing = begins;
+  if (begins) [...unseen].forEach((seen) => seen());
+}
+
 /** Calls back once, when an element is seen or will be soon, or is printed: what nobody looks at need not be drawn. Gives what takes it back. */
 export function onSight(element: Element, act: () => void): () => void {
+  if (printing) {
+    act();
+    return () => {};
+  }
   const seen = () => {
     forget();
     act();
@@ -84,10 +99,10 @@ export function onSight(element: Element, act: () => void): () => void {
   const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && seen(), { rootMargin: "600px" });
   const forget = () => {
     observer.disconnect();
-    removeEventListener("beforeprint", seen);
+    unseen.delete(seen);
   };
   observer.observe(element);
-  addEventListener("beforeprint", seen);
+  unseen.add(seen);
   return forget;
 }
 

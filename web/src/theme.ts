@@ -1,6 +1,6 @@
 // Light or dark: as the reader's system has it, unless a button was pressed. Paper is always light.
 
-import { otherVariables } from "./dom";
+import { onPaper, otherVariables } from "./dom";
 
 const KEY = "backwater-theme";
 type Theme = "light" | "dark";
@@ -36,8 +36,13 @@ export function themes(changed: () => void): { toggle: () => void } {
     // Paper cannot be clicked: what is folded up would be lost, but for the choice of charts.
     document.querySelectorAll<HTMLDetailsElement>("details:not(.choice)").forEach((details) => (details.open = true));
     to("light");
+    // The change has put aside what was drawn.
+    onPaper(true);
   });
-  addEventListener("afterprint", () => to(wanted()));
+  addEventListener("afterprint", () => {
+    onPaper(false);
+    to(wanted());
+  });
   const toggle = () => {
     const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
     try {

@@ -57,6 +57,22 @@ for (const file of reports) {
     assert.equal(await page.locator(".detail .card").count(), 0);
   });
 
+  check("paper shows every chart, in light", async ({ page }) => {
+    await page.evaluate(() => {
+      const count = () => ({
+        charts: document.querySelectorAll(".plot").length,
+        drawn: document.querySelectorAll(".plot canvas").length,
+        theme: document.documentElement.dataset.theme,
+      });
+      // After the page's own listener, which was there first.
+      addEventListener("beforeprint", () => (window.printed = count()));
+    });
+    await page.pdf({ format: "A4" });
+    const { charts, drawn, theme } = await page.evaluate(() => window.printed);
+    assert.ok(drawn >= 1 && drawn === charts, `${drawn} of ${charts} charts are drawn`);
+    assert.equal(theme, "light");
+  }, { dark: true });
+
   check("the pointer shows the document's values", async ({ page, document }) => {
     const chart = page.locator(".chart[data-panel]").first();
     if ((await chart.count()) === 0) return;

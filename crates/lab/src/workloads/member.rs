@@ -26,12 +26,17 @@ pub(crate) struct Member<'a> {
 
 /// Connects. Where hundreds do so at once, a Unix socket's queue is full for a moment, and of those the kernel lets nobody
 /// wait, unlike before a TCP port: who is sent away comes again.
-async fn connect(config: &Config) -> Result<(Client, Connection<Socket, NoTlsStream>), tokio_postgres::Error> {
+async fn connect(
+    config: &Config,
+    is_over: &dyn Fn() -> bool,
+) -> Result<(Client, Connection<Socket, NoTlsStream>), tokio_postgres::Error> {
     let until = Instant::now() + CONNECT_WITHIN;
     loop {
         let connected = config.connect(NoTls).await;
         match connected {
-            Err(error) if queue_is_full(&error) && Instant::now() < until => tokio::time::sleep(CONNECT_AGAIN).await,
+            Err(error) if queue_is_full(&error) && Instant::now() < until && !is_over() => {
+                tokio::time::sleep(CONNECT_AGAIN).await;
+            }
             connected => return connected,
         }
     }
@@ -47,7 +52,7 @@ impl Member<'_> {
     pub(crate) fn run(&self, ready: &Sender<()>, started: &Receiver<Instant>) -> Result<LoadResult, WorkloadError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|source| WorkloadError::System { call: "epoll_create", source })?;
-        let connected = runtime.block_on(connect(&self.shared.config));
+        let connected = runtime.block_on(connect(&self.shared.config, &|| self.shared.halt.is_halted()));
         let (client, connection) =
             connected.map_err(|error| WorkloadError::Connect { client: self.number, reason: reason(&error) })?;
         let connection = runtime.spawn(connection);
@@ -206,8 +211,10 @@ mod tests {
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let at_once = runtime().block_on(config.connect(NoTls)).err().unwrap();
         assert!(queue_is_full(&at_once), "{at_once:?}");
+        let over = runtime().block_on(connect(&config, &|| true)).err().unwrap();
+        assert!(queue_is_full(&over), "{over:?}");
         let (tell, told) = channel();
-        let waits = std::thread::spawn(move || tell.send(runtime().block_on(connect(&config)).err()));
+        let waits = std::thread::spawn(move || tell.send(runtime().block_on(connect(&config, &|| false)).err()));
         for _ in 0..=crowd.len() {
             // The last of them is the one that came again: it is taken, and left without an answer.
             drop(accept(&server).unwrap());

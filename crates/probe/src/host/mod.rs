@@ -108,7 +108,7 @@ pub fn probes(roots: &Roots, watch: &Arc<Watch>) -> Vec<Box<dyn Probe>> {
     ]
 }
 
-/// What is read twice a second. Which groups servers are in comes first: the others read those groups.
+/// What is read twice a second, pressure once. Which groups servers are in comes first: the others read those groups.
 fn totals(roots: &Roots, watch: &Arc<Watch>) -> Box<dyn Probe> {
     let parts: Vec<Box<dyn Probe>> = vec![
         Box::new(cgroup::Membership::new(roots, watch)),

@@ -33,8 +33,8 @@ const MOST_BUSY: usize = 64;
 const READINGS_PER_STAT: u32 = 5;
 /// What the process is called that begins all others of a server.
 const POSTMASTER: &str = "postmaster";
-/// The user a process runs as changes rarely: it is read with every so many readings of `stat`.
-const STATS_PER_USER: u32 = 30;
+/// The user a process runs as changes rarely: it is read with the `stat` that comes after so many readings.
+const READINGS_PER_USER: u32 = 60;
 
 /// Processes whose files are kept open between looks, two for each: opening is most of what a reading costs, and a process
 /// may have a thousand files open by default.
@@ -73,10 +73,12 @@ struct Known {
     what: Option<String>,
     looks: u32,
     admitted: bool,
-    /// Readings of `stat` until the user is read, and of I/O until `stat` is.
+    /// Readings until the user is due, and until `stat` is.
     until_user: u32,
     until_stat: u32,
     cpu_ticks: u64,
+    /// Whether it computed between the last two readings of `stat`.
+    computed: bool,
     /// All its counters together, and whether that was more than at the reading before.
     sum: f64,
     moved: bool,
@@ -174,6 +176,7 @@ impl Processes {
             until_user: 0,
             until_stat: 0,
             cpu_ticks: 0,
+            computed: false,
             sum: 0.0,
             moved: false,
             files: None,
@@ -241,7 +244,9 @@ impl Processes {
             Err(_) => {}
         }
         if let Some(known) = self.known.get_mut(&pid) {
-            known.until_stat = if what == CLIENT { READINGS_PER_STAT - 1 } else { 0 };
+            // The second reading of a session has it again, so that one that soon ends had a rate.
+            known.until_stat = if what == CLIENT && known.sum > 0.0 { READINGS_PER_STAT - 1 } else { 0 };
+            known.computed = stat.cpu_ticks > known.cpu_ticks && known.sum > 0.0;
             known.cpu_ticks = stat.cpu_ticks;
             known.adds_up_to(sum);
             known.numbered = Some(numbered);
@@ -256,6 +261,7 @@ impl Processes {
         let Ok(text) = files.io.read_kept() else { return false };
         let sum = known.cpu_ticks as f64 + numbered.put_counters(sink, &text);
         known.until_stat -= 1;
+        known.until_user = known.until_user.saturating_sub(1);
         known.looks = known.looks.saturating_add(1);
         known.adds_up_to(sum);
         true
@@ -264,7 +270,7 @@ impl Processes {
 
 impl Known {
     fn adds_up_to(&mut self, sum: f64) {
-        self.moved = sum > self.sum && self.sum > 0.0;
+        self.moved = self.computed || (sum > self.sum && self.sum > 0.0);
         self.sum = sum;
     }
 }
@@ -307,7 +313,7 @@ impl Processes {
             known.until_user -= 1;
             return None;
         }
-        known.until_user = STATS_PER_USER - 1;
+        known.until_user = READINGS_PER_USER - 1;
         effective_user(&self.roots, pid)
     }
 }

@@ -43,17 +43,16 @@ impl Probe for Together {
         let is_due = |part: &&mut Box<dyn Probe>| {
             u128::from(look).is_multiple_of((part.period().as_millis() / period_ms.max(1)).max(1))
         };
-        let (mut worked, mut last) = (false, None);
+        let all = self.parts.len();
+        let (mut failed, mut last) = (0, None);
         for part in self.parts.iter_mut().filter(is_due) {
-            match part.read(sink) {
-                Ok(()) => worked = true,
-                Err(error) => {
-                    sink.absent(SOURCE, part.name(), &error.to_string(), None);
-                    last = Some(error);
-                }
+            if let Err(error) = part.read(sink) {
+                sink.absent(SOURCE, part.name(), &error.to_string(), None);
+                failed += 1;
+                last = Some(error);
             }
         }
-        last.filter(|_| !worked).map_or(Ok(()), Err)
+        last.filter(|_| failed == all).map_or(Ok(()), Err)
     }
 }
 

@@ -2,7 +2,7 @@
 //! the sessions' names from the samples.
 
 use backwater_model::catalogue::{self, Def};
-use backwater_model::{Meta, Moment, ProcessUse, Sample, SessionUse, Target, Track, Window};
+use backwater_model::{Epoch, Meta, Moment, ProcessUse, Sample, SessionUse, Target, Track, Window};
 use std::collections::{BTreeMap, HashMap};
 
 /// A process of a watched server.
@@ -30,17 +30,15 @@ const OF_CONNECTIONS: [(&Def, Place); 4] = [
 /// another host.
 pub fn top_of(window: &Window, users: &HashMap<u32, String>) -> Vec<ProcessUse> {
     let mut all: BTreeMap<Key, ProcessUse> = BTreeMap::new();
-    let stays = stays(window);
-    let Some(whole) = stays.values().copied().reduce(Stay::and) else { return Vec::new() };
+    let lives = lives(window);
+    let Some(whole) = lives.values().copied().reduce(Life::and) else { return Vec::new() };
     for (def, place) in OF_PROCESSES {
-        for track in window.tracks(def.name, &[]) {
-            let key @ [target, pid, what] = process_key(&track);
-            let Some(stay) = stays.get(&key) else { continue };
-            let process = all.entry((target.to_owned(), pid.to_owned())).or_default();
-            process.what = what.to_owned();
-            // Processor time may be read more rarely than the rest: what it is between two of its readings, it is taken to be
-            // for as long as the process was there.
-            add(place(process), track.rate().map(|rate| rate * stay.seconds()), whole.seconds());
+        for track in window.tracks(def.name, &[]).filter(|track| !track.points.is_empty()) {
+            let Some(key) = key(&track) else { continue };
+            let rise = if *def == catalogue::PROC_CPU { cpu_s(&track, &lives) } else { track.increase() };
+            let process = all.entry(key).or_default();
+            process.what = track.series.labels.get("what").unwrap_or_default().to_owned();
+            add(place(process), rise, whole.seconds());
         }
     }
     for track in window.tracks(catalogue::PROC_UID.name, &[]) {
@@ -68,16 +66,16 @@ fn key(track: &Track<'_>) -> Option<Key> {
     Some((track.series.labels.get("target")?.to_owned(), track.series.labels.get("pid")?.to_owned()))
 }
 
-/// When something was read first and last.
+/// From when to when a process was read. Its epoch tells it from another one with the same number.
 #[derive(Clone, Copy)]
-struct Stay {
+struct Life {
     from: Moment,
     to: Moment,
 }
 
-impl Stay {
-    fn and(self, other: Stay) -> Stay {
-        Stay { from: self.from.min(other.from), to: self.to.max(other.to) }
+impl Life {
+    fn and(self, other: Life) -> Life {
+        Life { from: self.from.min(other.from), to: self.to.max(other.to) }
     }
 
     fn seconds(self) -> f64 {
@@ -85,20 +83,25 @@ impl Stay {
     }
 }
 
-/// Server, process id, and what the process is.
-fn process_key<'a>(track: &Track<'a>) -> [&'a str; 3] {
-    ["target", "pid", "what"].map(|name| track.series.labels.get(name).unwrap_or_default())
+/// The lives of all processes, as far as any of their series tells.
+fn lives(window: &Window) -> HashMap<Epoch, Life> {
+    let mut lives: HashMap<_, Life> = HashMap::new();
+    for point in OF_PROCESSES.iter().flat_map(|(def, _)| window.tracks(def.name, &[])).flat_map(|track| track.points) {
+        let here = Life { from: point.at, to: point.at };
+        lives.entry(point.epoch).and_modify(|life| *life = life.and(here)).or_insert(here);
+    }
+    lives
 }
 
-/// When each process was there, as far as it was read.
-fn stays(window: &Window) -> HashMap<[&str; 3], Stay> {
-    let mut stays: HashMap<_, Stay> = HashMap::new();
-    for track in OF_PROCESSES.iter().flat_map(|(def, _)| window.tracks(def.name, &[])) {
-        let (Some(first), Some(last)) = (track.points.first(), track.points.last()) else { continue };
-        let stay = Stay { from: first.at, to: last.at };
-        stays.entry(process_key(&track)).and_modify(|known| *known = known.and(stay)).or_insert(stay);
-    }
-    stays
+/// Processor time may be read more rarely than the rest: what it is a second between a life's first reading and its last, it is
+/// taken to be for as long as that life is seen.
+fn cpu_s(track: &Track<'_>, lives: &HashMap<Epoch, Life>) -> Option<f64> {
+    let of_each = track.points.chunk_by(|one, next| one.epoch == next.epoch).filter_map(|points| {
+        let (first, last) = (points.first()?, points.last()?);
+        let (rise, seconds) = (last.value - first.value, last.at.seconds_since(first.at));
+        (seconds > 0.0 && rise >= 0.0).then_some(rise / seconds * lives.get(&first.epoch)?.seconds())
+    });
+    of_each.reduce(|sum, next| sum + next)
 }
 
 /// From the first reading of any of these series to the last.

@@ -169,6 +169,27 @@ fn processor_time_that_is_read_rarely_is_no_less() {
 }
 
 #[test]
+fn a_number_used_again_is_another_process() {
+    let session = [("target", "main"), ("pid", "4010"), ("what", "client backend")];
+    let series = |id, def: &Def| {
+        let point = |(at, epoch, value): (f64, u64, f64)| Point {
+            at: Moment::from_seconds(at),
+            series: SeriesId(id),
+            epoch: Epoch(epoch),
+            value,
+            as_of: None,
+        };
+        let points = [(100.0, 1, 0.0), (110.0, 1, 10.0), (190.0, 2, 0.0), (200.0, 2, 0.0)];
+        (Arc::new(def.series(&session)), points.map(point).to_vec())
+    };
+    let list = vec![series(0, &catalogue::PROC_WRITE_BYTES), series(1, &catalogue::PROC_CPU)];
+    let (from, to) = (Moment::from_seconds(100.0), Moment::from_seconds(200.0));
+    let window = Window::new(from, to, Arc::new(Meta::default()), list, vec![], vec![]);
+    let found = top_of(&window, &HashMap::new());
+    assert_eq!((found[0].write_bytes_per_s, found[0].cpu_share), (Some(0.1), Some(0.1)));
+}
+
+#[test]
 fn a_window_without_processes_has_none() {
     assert_eq!(top_of(&Window::default(), &HashMap::new()), []);
 }
