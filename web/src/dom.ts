@@ -78,20 +78,13 @@ export function keepOpen(element: Element, act: () => void): void {
 /** What waits until its element is seen. */
 const unseen = new Set<() => void>();
 
-let printing = false;
-
-/** Paper shows all of the page, also what is drawn anew because paper is narrower: from now on all is seen, or no longer. */
-export function onPaper(begins: boolean): void {
-  printing = begins;
-  if (begins) [...unseen].forEach((seen) => seen());
+/** As if all of the page were seen: paper shows all of it. */
+export function seeAll(): void {
+  [...unseen].forEach((seen) => seen());
 }
 
 /** Calls back once, when an element is seen or will be soon, or is printed: what nobody looks at need not be drawn. Gives what takes it back. */
 export function onSight(element: Element, act: () => void): () => void {
-  if (printing) {
-    act();
-    return () => {};
-  }
   const seen = () => {
     forget();
     act();

@@ -1,6 +1,6 @@
 // Light or dark: as the reader's system has it, unless a button was pressed. Paper is always light.
 
-import { onPaper, otherVariables } from "./dom";
+import { otherVariables, seeAll } from "./dom";
 
 const KEY = "backwater-theme";
 type Theme = "light" | "dark";
@@ -37,12 +37,9 @@ export function themes(changed: () => void): { toggle: () => void } {
     document.querySelectorAll<HTMLDetailsElement>("details:not(.choice)").forEach((details) => (details.open = true));
     to("light");
     // The change has put aside what was drawn.
-    onPaper(true);
+    seeAll();
   });
-  addEventListener("afterprint", () => {
-    onPaper(false);
-    to(wanted());
-  });
+  addEventListener("afterprint", () => to(wanted()));
   const toggle = () => {
     const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
     try {
