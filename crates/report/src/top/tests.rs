@@ -150,43 +150,33 @@ fn a_recording_gives_the_same_figures() {
     insta::assert_snapshot!("top_recorded", top(&view, &Style::plain(140)));
 }
 
+/// What is told of one session whose bytes written and processor time were read so: second, life, value.
+fn told_of(bytes: &[(u32, u64, f64)], cpu_s: &[(u32, u64, f64)]) -> (Option<f64>, Option<f64>) {
+    let session = [("target", "main"), ("pid", "4010"), ("what", "client backend")];
+    let read = [(&catalogue::PROC_WRITE_BYTES, bytes), (&catalogue::PROC_CPU, cpu_s)].into_iter().enumerate();
+    let series = |(id, (def, points)): (usize, (&Def, &[(u32, u64, f64)]))| {
+        let point = |(second, life, value): &(u32, u64, f64)| {
+            let at = Moment::from_seconds(f64::from(*second));
+            Point { at, series: SeriesId(id as u32), epoch: Epoch(*life), value: *value, as_of: None }
+        };
+        (Arc::new(def.series(&session)), points.iter().map(point).collect())
+    };
+    let (from, to) = (Moment::from_seconds(100.0), Moment::from_seconds(200.0));
+    let window = Window::new(from, to, Arc::new(Meta::default()), read.map(series).collect(), vec![], vec![]);
+    let found = top_of(&window, &HashMap::new());
+    (found[0].write_bytes_per_s, found[0].cpu_share)
+}
+
 #[test]
 fn processor_time_that_is_read_rarely_is_no_less() {
-    let session = [("target", "main"), ("pid", "4010"), ("what", "client backend")];
-    let series = |id, def: &Def, seconds: std::ops::RangeInclusive<u32>, step| {
-        let point = |at: u32| {
-            let at = f64::from(at);
-            Point { at: Moment::from_seconds(at), series: SeriesId(id), epoch: Epoch(7), value: at, as_of: None }
-        };
-        (Arc::new(def.series(&session)), seconds.step_by(step).map(point).collect())
-    };
-    let list =
-        vec![series(0, &catalogue::PROC_WRITE_BYTES, 100..=110, 1), series(1, &catalogue::PROC_CPU, 103..=108, 5)];
-    let (from, to) = (Moment::from_seconds(100.0), Moment::from_seconds(110.0));
-    let window = Window::new(from, to, Arc::new(Meta::default()), list, vec![], vec![]);
-    let found = top_of(&window, &HashMap::new());
-    assert_eq!((found[0].write_bytes_per_s, found[0].cpu_share), (Some(1.0), Some(1.0)));
+    let bytes: Vec<_> = (100..=110).map(|second| (second, 7, f64::from(second))).collect();
+    assert_eq!(told_of(&bytes, &[(103, 7, 103.0), (108, 7, 108.0)]), (Some(1.0), Some(1.0)));
 }
 
 #[test]
 fn a_number_used_again_is_another_process() {
-    let session = [("target", "main"), ("pid", "4010"), ("what", "client backend")];
-    let series = |id, def: &Def| {
-        let point = |(at, epoch, value): (f64, u64, f64)| Point {
-            at: Moment::from_seconds(at),
-            series: SeriesId(id),
-            epoch: Epoch(epoch),
-            value,
-            as_of: None,
-        };
-        let points = [(100.0, 1, 0.0), (110.0, 1, 10.0), (190.0, 2, 0.0), (200.0, 2, 0.0)];
-        (Arc::new(def.series(&session)), points.map(point).to_vec())
-    };
-    let list = vec![series(0, &catalogue::PROC_WRITE_BYTES), series(1, &catalogue::PROC_CPU)];
-    let (from, to) = (Moment::from_seconds(100.0), Moment::from_seconds(200.0));
-    let window = Window::new(from, to, Arc::new(Meta::default()), list, vec![], vec![]);
-    let found = top_of(&window, &HashMap::new());
-    assert_eq!((found[0].write_bytes_per_s, found[0].cpu_share), (Some(0.1), Some(0.1)));
+    let points = [(100, 1, 0.0), (110, 1, 10.0), (190, 2, 0.0), (200, 2, 0.0)];
+    assert_eq!(told_of(&points, &points), (Some(0.1), Some(0.1)));
 }
 
 #[test]
