@@ -28,8 +28,8 @@ const LOOKS_PER_CLIENT_READING: u32 = 2;
 /// Those that did something are read at every look, unless there are more of them than this: then half by half as well, or
 /// recording would cost a busy host what it must not.
 const MOST_BUSY: usize = 64;
-/// Of a client's session, `stat` is read at every so many of its readings: the kernel takes longer over that one line than
-/// over all I/O counters, and half of what this probe costs went there.
+/// Of a client's session, `stat` is read at every so many of its readings: the kernel takes twice as long over that one line as
+/// over all I/O counters (4.4 and 2.2 µs with warm caches, Linux 6.18).
 const READINGS_PER_STAT: u32 = 5;
 /// What the process is called that begins all others of a server.
 const POSTMASTER: &str = "postmaster";
