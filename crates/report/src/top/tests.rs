@@ -150,12 +150,15 @@ fn a_recording_gives_the_same_figures() {
     insta::assert_snapshot!("top_recorded", top(&view, &Style::plain(140)));
 }
 
-/// What is told of one session whose bytes written and processor time were read so: second, life, value.
-fn told_of(bytes: &[(u32, u64, f64)], cpu_s: &[(u32, u64, f64)]) -> (Option<f64>, Option<f64>) {
+/// Second, life, value.
+type Reading = (u32, u64, f64);
+
+/// What is told of one session whose bytes written and processor time were read so.
+fn told_of(bytes: &[Reading], cpu_s: &[Reading]) -> (Option<f64>, Option<f64>) {
     let session = [("target", "main"), ("pid", "4010"), ("what", "client backend")];
     let read = [(&catalogue::PROC_WRITE_BYTES, bytes), (&catalogue::PROC_CPU, cpu_s)].into_iter().enumerate();
-    let series = |(id, (def, points)): (usize, (&Def, &[(u32, u64, f64)]))| {
-        let point = |(second, life, value): &(u32, u64, f64)| {
+    let series = |(id, (def, points)): (usize, (&Def, &[Reading]))| {
+        let point = |(second, life, value): &Reading| {
             let at = Moment::from_seconds(f64::from(*second));
             Point { at, series: SeriesId(id as u32), epoch: Epoch(*life), value: *value, as_of: None }
         };
