@@ -1,7 +1,7 @@
 // One chart of the timeline: curves with their least and most, limits, findings as bands, events as marks.
 
 import uPlot from "uplot";
-import { least, most, type Curve, type Page, type Panel } from "./document";
+import { least, most, type Curve, type Page, type Panel, type Values } from "./document";
 import { variable } from "./dom";
 import { isBinary, show } from "./units";
 import type { View } from "./view";
@@ -10,7 +10,7 @@ import type { View } from "./view";
 export const GUTTER = 76;
 /** Charts share their pointer. */
 const SYNC = "backwater";
-/** A limit is drawn where it is no more than so many times what was measured; else it would flatten the curves. */
+/** A limit has room on a chart where it is no more than so many times what was measured; else it would flatten the curves. */
 const NEAR = 2.5;
 /** Dashes that tell lines apart without colour. */
 const DASHES: number[][] = [[], [7, 3], [2, 3], [10, 3, 2, 3], [4, 2]];
@@ -29,13 +29,24 @@ export function look(panel: Panel, curve: Curve): Look {
   return { colour: variable(`line-${place % 5}`), dash: DASHES[place % DASHES.length] ?? [], width: 1.6 };
 }
 
-/** Curves that are drawn: limits only where they are near what was measured. */
-export function drawn(page: Page, panel: Panel): Curve[] {
-  const highest = (curve: Curve) =>
-    most(page.series[curve.series]!, 1).reduce<number>((top, value) => Math.max(top, value ?? 0), 0);
-  const lines = panel.curves.filter((curve) => curve.role === "line");
-  const top = Math.max(...lines.map(highest), 0);
-  return panel.curves.filter((curve) => curve.role === "line" || highest(curve) <= NEAR * top);
+/** From where to where a chart reaches over what is looked at: all of its lines, and limits wherever they are near to these. */
+export function reach(page: Page, view: View, panel: Panel): { low: number; high: number } {
+  const { count } = page.axis;
+  const [first, end] = view.pieces();
+  const each = (values: Values, act: (value: number) => void) => {
+    for (let piece = first; piece < end; piece += 1) if (values[piece] !== null) act(values[piece]!);
+  };
+  let [low, high] = [0, 0];
+  for (const { role, series } of panel.curves) {
+    if (role !== "line") continue;
+    each(least(page.series[series]!, count), (value) => (low = Math.min(low, value)));
+    each(most(page.series[series]!, count), (value) => (high = Math.max(high, value)));
+  }
+  const near = NEAR * high;
+  for (const { role, series } of panel.curves) {
+    if (role !== "line") each(most(page.series[series]!, count), (value) => value <= near && (high = Math.max(high, value)));
+  }
+  return { low, high };
 }
 
 /** What a chart draws: its numbers, how each is drawn, and what is shaded between least and most. */
@@ -51,7 +62,7 @@ function columns(page: Page, view: View, panel: Panel): Columns {
   const data: (number | null)[][] = [times];
   const series: uPlot.Series[] = [{}];
   const bands: uPlot.Band[] = [];
-  for (const curve of drawn(page, panel)) {
+  for (const curve of panel.curves) {
     const values = page.series[curve.series]!;
     const { colour, dash, width: thick } = look(panel, curve);
     data.push(most(values, count));
@@ -90,11 +101,11 @@ export function chart(page: Page, view: View, panel: Panel, host: HTMLElement, w
       padding: [8, 8, last ? 0 : 4, 0],
       legend: { show: false },
       cursor: { sync: { key: SYNC, setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
-      scales: { x: { time: page.axis.from_unix_ms !== null, range: () => [view.x(view.stretch.from), view.x(view.stretch.to)] }, y: { range: (_u, low, high) => range(low, high, first) } },
+      scales: { x: { time: page.axis.from_unix_ms !== null, range: () => [view.x(view.stretch.from), view.x(view.stretch.to)] }, y: { range: () => range(reach(page, view, panel), first) } },
       axes: [times_axis(page, last), numbers_axis(panel)],
       series,
       bands,
-      hooks: { drawClear: [(u) => under(u, page, view, first)], draw: [(u) => over(u, page, view)], ...acts(view) },
+      hooks: { drawClear: [(u) => under(u, page, view)], draw: [(u) => over(u, page, view, first)], ...acts(view) },
     },
     data,
     host,
@@ -103,10 +114,8 @@ export function chart(page: Page, view: View, panel: Panel, host: HTMLElement, w
 }
 
 /** From nothing (or the least, where that is less) to a little over the most; more where names stand at the head. */
-function range(low: number | null, high: number | null, named: boolean): uPlot.Range.MinMax {
-  if (low === null || high === null) return [0, 1];
-  const top = Math.max(high, 0);
-  return [Math.min(low, 0), top === 0 ? 1 : top * (named ? 1.25 : 1.06)];
+function range({ low, high }: { low: number; high: number }, named: boolean): uPlot.Range.MinMax {
+  return [low, high <= 0 ? 1 : high * (named ? 1.25 : 1.06)];
 }
 
 function times_axis(page: Page, last: boolean): uPlot.Axis {
@@ -162,25 +171,25 @@ function acts(view: View): Pick<uPlot.Hooks.Arrays, "setCursor" | "setSelect" | 
   };
 }
 
+/** Where a moment stands on a chart, no farther than its edges. */
+function within(u: uPlot, view: View, seconds: number): number {
+  return Math.min(Math.max(u.valToPos(view.x(seconds), "x", true), u.bbox.left), u.bbox.left + u.bbox.width);
+}
+
 /** Below the curves: a band for each finding, an edge for each phase of an experiment. */
-function under(u: uPlot, page: Page, view: View, named: boolean): void {
+function under(u: uPlot, page: Page, view: View): void {
   const { ctx, bbox } = u;
-  const x = (seconds: number) => Math.min(Math.max(u.valToPos(view.x(seconds), "x", true), bbox.left), bbox.left + bbox.width);
   ctx.save();
-  /** Where the names at the head end, line by line, so that none is written over another. */
-  const ends: number[] = [];
-  const earliest = [...page.findings].sort((a, b) => a.from_s - b.from_s);
-  for (const finding of earliest) {
-    const [from, to] = [x(finding.from_s), x(finding.to_s)];
+  for (const finding of page.findings) {
+    const [from, to] = [within(u, view, finding.from_s), within(u, view, finding.to_s)];
     if (to <= from) continue;
     ctx.fillStyle = variable(`band-${finding.severity}`);
     ctx.fillRect(from, bbox.top, to - from, bbox.height);
-    if (named) name(ctx, finding.rule, from, to, bbox.top, ends);
   }
   ctx.strokeStyle = variable("phase");
   ctx.lineWidth = devicePixelRatio;
   for (const phase of page.phases) {
-    const at = Math.round(x(phase.from_s)) + 0.5;
+    const at = Math.round(within(u, view, phase.from_s)) + 0.5;
     if (at <= bbox.left || at >= bbox.left + bbox.width) continue;
     ctx.beginPath();
     ctx.moveTo(at, bbox.top);
@@ -190,7 +199,18 @@ function under(u: uPlot, page: Page, view: View, named: boolean): void {
   ctx.restore();
 }
 
-/** A finding's rule at the head of its band, where it has room. */
+/** The findings' rules at the heads of their bands, where they have room. */
+function names(u: uPlot, page: Page, view: View): void {
+  /** Where names end, line by line, so that none is written over another. */
+  const ends: number[] = [];
+  const earliest = [...page.findings].sort((a, b) => a.from_s - b.from_s);
+  for (const finding of earliest) {
+    const [from, to] = [within(u, view, finding.from_s), within(u, view, finding.to_s)];
+    if (to > from) name(u.ctx, finding.rule, from, to, u.bbox.top, ends);
+  }
+}
+
+/** A finding's rule at the head of its band. */
 function name(ctx: CanvasRenderingContext2D, rule: string, from: number, to: number, top: number, ends: number[]): void {
   ctx.font = `600 ${10.5 * devicePixelRatio}px system-ui, sans-serif`;
   ctx.fillStyle = variable("faint");
@@ -208,10 +228,11 @@ function name(ctx: CanvasRenderingContext2D, rule: string, from: number, to: num
 /** Kinds of events that change what curves mean have a line through the chart; the others a tick below it. */
 const LINES = new Set(["restart", "setting", "decision", "gap"]);
 
-function over(u: uPlot, page: Page, view: View): void {
+function over(u: uPlot, page: Page, view: View, named: boolean): void {
   const { ctx, bbox } = u;
   const bottom = bbox.top + bbox.height;
   ctx.save();
+  if (named) names(u, page, view);
   ctx.lineWidth = devicePixelRatio;
   for (const mark of page.events) {
     if (mark.kind === "mark" || mark.at_s < view.stretch.from || mark.at_s > view.stretch.to) continue;

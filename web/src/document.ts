@@ -27,7 +27,9 @@ export interface Series {
   unit: Unit;
   constant?: number;
   max?: Values;
+  /** Least and mean of each piece, where they differ from the most anywhere. */
   min?: Values;
+  mean?: Values;
 }
 
 export interface Curve {
@@ -49,6 +51,7 @@ export interface Queue {
   title: string;
   about: string;
   at_limit: string;
+  docs: { title: string; url: string }[];
   row: number;
   step: number;
   unit: Unit;
@@ -251,6 +254,7 @@ export interface Page {
   findings: Finding[];
   rules: Record<string, { summary: string; page: string }>;
   unseen: Unseen[];
+  failing: string[];
   sessions: Sessions | null;
   lab: Lab | null;
   flow: Flow | null;

@@ -12,7 +12,7 @@ export interface Summary {
 
 export const UNKNOWN: Summary = { least: null, mean: null, most: null, last: null };
 
-/** Least, mean and most of the pieces between `first` and `end`; a piece's middle counts for the mean. */
+/** Least, mean and most of the pieces between `first` and `end`. */
 export function summary(series: Series | undefined, count: number, first: number, end: number): Summary {
   if (!series) return UNKNOWN;
   if (series.constant !== undefined) {
@@ -28,7 +28,7 @@ export function summary(series: Series | undefined, count: number, first: number
     found.least = Math.min(found.least ?? a, a);
     found.most = Math.max(found.most ?? b, b);
     found.last = b;
-    sum += (a + b) / 2;
+    sum += series.mean?.[piece] ?? b;
     known += 1;
   }
   return { ...found, mean: known > 0 ? sum / known : null };
@@ -41,17 +41,30 @@ export function seen(page: Page, view: View, place: number | null): Summary {
   return summary(page.series[place], page.axis.count, first, end);
 }
 
-/** How full something was at most over what is looked at, and its limit at that moment. */
-export function fullest(page: Page, view: View, level: number | null, limit: number | null): { fill: number; limit: number } | null {
-  if (level === null || limit === null) return null;
+/** A level with its limits as they stood at the same moment. */
+export interface Standing {
+  level: number;
+  soft: number | null;
+  hard: number | null;
+  /** Level ÷ hard limit. */
+  fill: number | null;
+}
+
+/** A level when it was highest, and when it was nearest to its hard limit, over what is looked at: limits change, too. */
+export function standing(page: Page, view: View, level: number | null, soft: number | null, hard: number | null): { highest: Standing | null; fullest: Standing | null } {
   const { count } = page.axis;
-  const [levels, limits] = [most(page.series[level]!, count), most(page.series[limit]!, count)];
+  const of = (place: number | null) => (place === null ? null : most(page.series[place]!, count));
+  const [levels, softs, hards] = [of(level), of(soft), of(hard)];
   const [first, end] = view.cursor === null ? view.pieces() : [view.cursor, view.cursor + 1];
-  let found: { fill: number; limit: number } | null = null;
-  for (let piece = first; piece < end; piece += 1) {
-    const [high, bound] = [levels[piece] ?? null, limits[piece] ?? null];
-    if (high === null || bound === null || bound <= 0) continue;
-    if (!found || high / bound > found.fill) found = { fill: high / bound, limit: bound };
+  let [highest, fullest]: [Standing | null, Standing | null] = [null, null];
+  for (let piece = first; levels && piece < end; piece += 1) {
+    const value = levels[piece] ?? null;
+    if (value === null) continue;
+    const bound = hards?.[piece] ?? null;
+    const here = { level: value, soft: softs?.[piece] ?? null, hard: bound, fill: bound !== null && bound > 0 ? value / bound : null };
+    // Of moments at which it stood as high, the one at which the limit is known, then the fullest.
+    if (!highest || value > highest.level || (value === highest.level && (here.fill ?? -1) > (highest.fill ?? -1))) highest = here;
+    if (here.fill !== null && (!fullest || here.fill > fullest.fill!)) fullest = here;
   }
-  return found;
+  return { highest, fullest };
 }

@@ -26,13 +26,15 @@ export class Findings {
 
   /** The document may be a newer one: told anew where it says something else, what was unfolded staying so. */
   renew(): void {
-    const { findings: list, unseen: hidden } = this.page;
-    const now = JSON.stringify([list, hidden, this.page.path.queues.length > 0]);
+    const { findings: list, unseen: hidden, failing } = this.page;
+    const now = JSON.stringify([list, hidden, failing, this.page.path.queues.length > 0]);
     if (now === this.told) return;
     this.told = now;
     const healthy = list.length === 0 ? none(this.page) : null;
+    // Before what was found: it is no longer known whether that still holds, nor whether there is more.
+    const doubts = failing.map((text) => h("p", { class: "bad failing" }, `▲ ${text}`));
     const each = list.map((finding, order) => one(this.page, this.view, finding, order));
-    keepOpen(this.element, () => put(this.element, healthy, ...each, unseen(hidden)));
+    keepOpen(this.element, () => put(this.element, ...doubts, healthy, ...each, unseen(hidden)));
   }
 }
 
@@ -67,7 +69,7 @@ function one(page: Page, view: View, finding: Finding, order: number): HTMLEleme
       finding.evidence.length > 0 ? evidence(finding.evidence) : null,
       h("div", {}, ...ruledOut(finding), finding.unseen.length > 0 ? h("h4", {}, "Could not be seen") : null, ...finding.unseen.map(hidden)),
     ),
-    rule ? h("details", {}, h("summary", {}, `The rule: ${rule.summary}`), h("pre", { class: "page" }, rule.page)) : null,
+    rule ? h("details", {}, h("summary", {}, `The rule: ${rule.summary}`), h("pre", { class: "page", tabindex: 0 }, rule.page)) : null,
   );
 }
 

@@ -1,7 +1,7 @@
 // Lab results: what was published beside ours, arms side by side with their spread, and what makes the figures doubtful.
 
 import type { Arm, Lab } from "./document";
-import { h, s } from "./dom";
+import { h, s, type Child } from "./dom";
 
 export function lab(run: Lab): HTMLElement {
   return h(
@@ -65,9 +65,15 @@ function metrics(run: Lab): HTMLElement {
   const spread = repeats.length === 1 && repeats[0] === 1 ? "one repeat each: no spread is known" : "medians (least – most)";
   const row = ({ name, label }: Lab["metrics"][number]) => {
     const largest = Math.max(...run.arms.map((arm) => arm.values[name]?.spread?.[1] ?? arm.values[name]?.value ?? 0), 1e-300);
-    return h("tr", {}, h("th", { scope: "row" }, label), ...run.arms.map((arm) => h("td", {}, arm.values[name]?.text ?? "–", mark(arm, name, largest))));
+    return h("tr", {}, h("th", { scope: "row" }, label), ...run.arms.map((arm) => h("td", {}, ...told(arm, name), mark(arm, name, largest))));
   };
-  return h("div", {}, h("h3", {}, `Measured: ${spread}`), table(["metric", ...run.arms.map((arm) => arm.name)], run.metrics.map(row)));
+  return h("div", {}, h("h3", {}, `Measured: ${spread}`), table(["metric", ...run.arms.map((arm) => arm.name)], run.metrics.map(row), "measured"));
+}
+
+/** A metric's median, and below it what its repeats lay between. */
+function told(arm: Arm, name: string): Child[] {
+  const [median, spread] = (arm.values[name]?.text ?? "–").split(/ (?=\()/);
+  return [median, spread ? h("span", { class: "spread" }, ` ${spread}`) : null];
 }
 
 const WIDE = 84;

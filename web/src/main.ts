@@ -10,16 +10,13 @@ import { FlowView } from "./flow";
 import { lab } from "./lab";
 import { config, Follower, type Live, type State } from "./live";
 import { overview } from "./overview";
+import { Parts, Words } from "./parts";
 import { path } from "./path";
 import { SessionView } from "./sessions";
 import { themes } from "./theme";
 import { Timeline } from "./timeline";
 import { show } from "./units";
 import { View } from "./view";
-
-function section(id: string, title: string, ...children: (Node | null)[]): HTMLElement {
-  return h("section", { id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), ...children);
-}
 
 /** What is shown, and how a newer document takes its place. */
 interface Built {
@@ -33,29 +30,39 @@ function build(page: Page, host: HTMLElement, live: LiveBar | null): Built {
   const timeline = new Timeline(page, view);
   const sessions = new Sessions(page, view);
   const found = new Findings(page, view);
+  const drawn = path(page, view, (panels) => timeline.show(panels));
+  const charts = h("div", {}, timeline.element, events(page, view));
+  const results = new Words(() => page.lab, () => [page.lab ? lab(page.lab) : null]);
+  const facts = new Words(() => [page.about.facts, page.about.written_by, page.axis.step_s], () => about(page));
+  let flow: FlowView | null = null;
   redraw = () => {
     timeline.redraw();
     sessions.redraw();
   };
-  const parts: [string, string, HTMLElement][] = [
-    ["findings", "Findings", found.element],
-    ["path", "The path", path(page, view, (panels) => timeline.show(panels))],
-    ["timeline", "Timeline", h("div", {}, timeline.element, events(page, view))],
-    ["sessions", "Sessions", sessions.element],
-  ];
-  if (page.flow) parts.push(["flow", "Flow", new FlowView(page, view).element]);
-  if (page.lab) parts.push(["lab", "Lab results", lab(page.lab)]);
-  parts.push(["about", live ? "About what is watched" : "About this recording", about(page)]);
-  const said = h("div", {});
-  const tell = () => put(said, summary(page, view), ...page.about.warnings.map((warning) => h("p", { class: "bad" }, `▲ ${warning}`)));
-  tell();
-  put(
-    host,
-    header(page, said, toggle, parts, live),
-    h("div", { class: "sticky" }, overview(page, view)),
-    ...parts.map(([id, title, content]) => section(id, title, content)),
-    h("footer", {}, `Backwater ${page.about.made_by}. Times are yours: ${view.day()}.`),
+  const end = h("footer", {});
+  const parts = new Parts(
+    [
+      { id: "findings", title: "Findings", content: () => found.element },
+      { id: "path", title: "The path", content: () => drawn },
+      { id: "timeline", title: "Timeline", content: () => charts },
+      { id: "sessions", title: "Sessions", content: () => sessions.element },
+      { id: "flow", title: "Flow", content: () => (page.flow ? (flow ??= new FlowView(page, view)).element : null) },
+      { id: "lab", title: "Lab results", content: () => (page.lab ? results.element : null) },
+      { id: "about", title: live ? "About what is watched" : "About this recording", content: () => facts.element },
+    ],
+    end,
   );
+  const title = h("h1", {});
+  const said = h("div", {});
+  const tell = () => {
+    put(title, h("span", { class: "brand" }, "Backwater"), ` ${page.about.title}`);
+    if (live) document.title = `Backwater: ${page.about.title}`;
+    put(said, summary(page, view), ...page.about.warnings.map((warning) => h("p", { class: "bad" }, `▲ ${warning}`)));
+    put(end, `Backwater ${page.about.made_by}. Times are yours: ${view.day()}.`);
+  };
+  put(host, header(title, said, toggle, parts, live), h("div", { class: "sticky" }, overview(page, view)), end);
+  parts.renew();
+  tell();
   keys(view, toggle, live);
   return {
     renew(newer) {
@@ -65,6 +72,9 @@ function build(page: Page, host: HTMLElement, live: LiveBar | null): Built {
       timeline.renew();
       sessions.renew();
       found.renew();
+      results.renew();
+      facts.renew();
+      parts.renew();
       tell();
     },
   };
@@ -95,17 +105,9 @@ class Sessions {
   }
 }
 
-function header(page: Page, said: HTMLElement, toggle: () => void, parts: [string, string, HTMLElement][], live: LiveBar | null): HTMLElement {
-  const links = parts.map(([id, title]) => h("a", { href: `#${id}` }, title));
+function header(title: HTMLElement, said: HTMLElement, toggle: () => void, parts: Parts, live: LiveBar | null): HTMLElement {
   const theme = h("button", { type: "button", title: "Light or dark (t)", "aria-label": "Light or dark", on: { click: toggle } }, "◐");
-  return h(
-    "header",
-    {},
-    h("div", { class: "head" }, h("h1", {}, h("span", { class: "brand" }, "Backwater"), ` ${page.about.title}`), theme),
-    live?.element ?? null,
-    said,
-    h("nav", { class: "screen", "aria-label": "Parts of this page" }, ...links),
-  );
+  return h("header", {}, h("div", { class: "head" }, title, theme), live?.element ?? null, said, parts.nav);
 }
 
 function summary(page: Page, view: View): HTMLElement {
@@ -121,21 +123,19 @@ function verdict(page: Page): HTMLElement {
   return h("b", { class: of("critical") + of("warning") > 0 ? "bad" : "" }, `${length} finding${length === 1 ? "" : "s"}: ${counts.filter(Boolean).join(", ")}.`);
 }
 
-function about(page: Page): HTMLElement {
+function about(page: Page): HTMLElement[] {
   const row = ([name, value]: [string, string]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "text" }, value));
   const piece = show("seconds", page.axis.step_s);
-  return h(
-    "div",
-    {},
+  return [
     h("table", { class: "figures facts" }, h("tbody", {}, ...page.about.facts.map(row))),
     h(
       "p",
       { class: "hint" },
-      `Recorded by Backwater ${page.about.written_by || "of an unknown version"}. Curves have one piece for ${piece}: its least and its most, so that no peak is lost.`,
+      `Recorded by Backwater ${page.about.written_by.replace(/^backwater /, "") || "of an unknown version"}. Curves have one piece for ${piece}: its least and its most, so that no peak is lost.`,
     ),
     h("h3", {}, "Keys"),
     h("p", { class: "hint screen" }, "← → move, + − look closer or wider, 0 shows all, t changes between light and dark; on a live page p stops and goes on."),
-  );
+  ];
 }
 
 function keys(view: View, toggle: () => void, live: LiveBar | null): void {

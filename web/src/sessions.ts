@@ -178,7 +178,7 @@ export class SessionView {
     const rows = top.groups
       .map((group) => ({ name: group.name, mean: this.mean(dense(this.sessions, group), range) ?? 0 }))
       .filter(({ mean }) => mean > 0)
-      .sort((a, b) => b.mean - a.mean);
+      .sort((a, b) => Number(a.name === "others") - Number(b.name === "others") || b.mean - a.mean);
     const largest = Math.max(...rows.map(({ mean }) => mean), 1e-9);
     const row = ({ name, mean }: { name: string; mean: number }) => {
       const bar = s("svg", { class: "bar", width: 120, height: 10, "aria-hidden": "true" }, s("rect", { width: (120 * mean) / largest, height: 10, rx: 2 }));

@@ -1,7 +1,7 @@
 // The timeline: charts below each other on one axis, and which of them are drawn.
 
 import type uPlot from "uplot";
-import { chart, drawn, heightOf, look, renewed } from "./chart";
+import { chart, heightOf, look, reach, renewed } from "./chart";
 import type { Page, Panel } from "./document";
 import { h, onSight, onWidth, put, s } from "./dom";
 import { seen } from "./figures";
@@ -139,7 +139,7 @@ export class Timeline {
   private tell(): void {
     for (const { legend, place } of this.plots) {
       const panel = this.page.panels[place]!;
-      const near = new Set(drawn(this.page, panel));
+      const { high } = reach(this.page, this.view, panel);
       const item = (curve: Panel["curves"][number]) => {
         const { colour, dash } = look(panel, curve);
         const values = seen(this.page, this.view, curve.series);
@@ -147,7 +147,7 @@ export class Timeline {
         const value = show(panel.unit, at ? values.last : values.most);
         const line = s("line", { x1: 0, y1: 5, x2: 22, y2: 5, stroke: colour, "stroke-width": 2.5, "stroke-dasharray": dash.join(" ") });
         const swatch = s("svg", { class: "swatch", width: 22, height: 10, "aria-hidden": "true" }, line);
-        const far = near.has(curve) ? "" : " (off the chart)";
+        const far = curve.role === "line" || (values.last ?? 0) <= high ? "" : " (off the chart)";
         return h("span", { class: "item" }, swatch, `${this.page.series[curve.series]!.label} `, h("b", {}, value), at ? far : " at most");
       };
       put(legend, ...panel.curves.map(item));

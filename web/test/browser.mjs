@@ -41,15 +41,59 @@ export async function inaccessible(page) {
   return JSON.parse(result.value);
 }
 
+/** Brings every chart before a reader's eyes once: one that nobody has been near is not drawn. Ends at the head of the page. */
+export async function seeAll(page) {
+  const plots = page.locator(".plot");
+  for (let place = 0; place < (await plots.count()); place += 1) {
+    await plots.nth(place).evaluate((element) => element.scrollIntoView({ block: "center" }));
+    await plots.nth(place).locator("canvas").waitFor();
+  }
+  await page.evaluate(() => scrollTo(0, 0));
+}
+
+/** Notes what is drawn on each canvas since it was last cleared: rectangles, and straight lines with their colour. */
+function noteDrawing() {
+  const drawn = new WeakMap();
+  const brush = CanvasRenderingContext2D.prototype;
+  const { clearRect, fillRect, moveTo, lineTo } = brush;
+  const note = (canvas, deed) => drawn.set(canvas, [...(drawn.get(canvas) ?? []), deed]);
+  brush.clearRect = function (...place) {
+    drawn.set(this.canvas, []);
+    return clearRect.apply(this, place);
+  };
+  brush.fillRect = function (x, y, width, height) {
+    note(this.canvas, { kind: "box", x, y, width, height, colour: this.fillStyle });
+    return fillRect.call(this, x, y, width, height);
+  };
+  let from = [0, 0];
+  brush.moveTo = function (x, y) {
+    from = [x, y];
+    return moveTo.call(this, x, y);
+  };
+  brush.lineTo = function (x, y) {
+    note(this.canvas, { kind: "line", from, to: [x, y], colour: this.strokeStyle });
+    return lineTo.call(this, x, y);
+  };
+  window.drawnOn = (canvas) => drawn.get(canvas) ?? [];
+  // A colour as a canvas writes it.
+  window.asDrawn = (colour) => {
+    const context = document.createElement("canvas").getContext("2d");
+    context.fillStyle = colour;
+    return context.fillStyle;
+  };
+}
+
 /** A report in a page of its own, with the faults, warnings and requests it made. */
-export async function open(browser, file, { width = 1280, height = 900, dark = false, touch = false } = {}) {
+export async function open(browser, file, { width = 1280, height = 900, dark = false, touch = false, clipboard = false } = {}) {
   const context = await browser.newContext({
     viewport: { width, height },
     colorScheme: dark ? "dark" : "light",
     hasTouch: touch,
     timezoneId: "UTC",
     reducedMotion: "reduce",
+    permissions: clipboard ? ["clipboard-read", "clipboard-write"] : [],
   });
+  await context.addInitScript(noteDrawing);
   const page = await context.newPage();
   const seen = watched(page);
   const url = pathToFileURL(file).href;

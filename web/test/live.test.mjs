@@ -2,8 +2,10 @@
 // asks nobody else for anything.
 //
 // BACKWATER_LIVE is the address that `backwater serve` printed, of a recording that grows by a second each second and whose names
-// are hostile. It is made by crates/backwater/tests/live.rs.
+// are hostile; BACKWATER_LATER a file: once it is there, the recording also tells who is held and what a run of the lab came to.
+// Both are made by crates/backwater/tests/live.rs.
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { browserPath, inaccessible, launch, watched } from "./browser.mjs";
 
@@ -91,4 +93,33 @@ test("live: without a token, or with a wrong one, nothing is told", async () => 
     assert.equal(await page.locator("main").count(), 0);
     await context.close();
   }
+});
+
+// The last one: what comes stays.
+check("who is held and a run's results appear when they are there, in their places, and the title with them", async (page) => {
+  const sections = () => page.locator("main > section").evaluateAll((list) => list.map(({ id }) => id));
+  const links = () => page.locator("header nav.screen a[href^='#']").evaluateAll((list) => list.map((link) => link.getAttribute("href").slice(1)));
+  const first = ["findings", "path", "timeline", "sessions", "about"];
+  assert.deepEqual([await sections(), await links()], [first, first]);
+  const title = await page.locator("h1").textContent();
+  await page.locator('[data-queue="0"]').click();
+  writeFileSync(process.env.BACKWATER_LATER, "now");
+  await page.waitForSelector("#flow");
+  await page.waitForSelector("#lab");
+  const then = ["findings", "path", "timeline", "sessions", "flow", "lab", "about"];
+  assert.deepEqual([await sections(), await links()], [then, then]);
+  assert.match(await page.locator("#flow").textContent(), /3 sessions are held.*5\.00 MiB\/s/);
+  assert.equal(await page.locator("#flow table.pools tbody tr").count(), 1);
+  assert.match(await page.locator("#lab").textContent(), /1,234|1234/);
+  const other = await page.locator("h1").textContent();
+  assert.ok(other !== title && other.includes("Experiment late"), other);
+  assert.ok((await page.title()).includes("Experiment late"));
+  assert.equal(await page.locator(".detail .card").count(), 1, "what was chosen stays chosen");
+  // Newer states and results take the place of older ones.
+  const asOf = () => page.locator("#flow p").first().textContent();
+  const before = await asOf();
+  await page.waitForFunction((text) => document.querySelector("#flow p").textContent !== text, before);
+  writeFileSync(process.env.BACKWATER_LATER, "gone");
+  await page.waitForSelector("#flow", { state: "detached" });
+  assert.deepEqual(await links(), then.filter((id) => id !== "flow"));
 });

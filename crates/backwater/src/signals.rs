@@ -46,6 +46,7 @@ async fn wait(raised: &AtomicBool, waiting: &Thread) {
             _ = terminate.recv() => {}
         }
         if raised.swap(true, Ordering::SeqCst) {
+            crate::terminal::leave();
             std::process::exit(130);
         }
         waiting.unpark();

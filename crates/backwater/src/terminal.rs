@@ -2,6 +2,8 @@
 
 use backwater_report::Style;
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Log lines to stderr: warnings, with -v what the program does, with -vv every detail. RUST_LOG overrides.
 pub(crate) fn log_to_stderr(verbose: u8) {
@@ -24,7 +26,7 @@ pub(crate) fn log_to_stderr(verbose: u8) {
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(levels.join(",")));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| Log)
         .with_target(false)
         .without_time()
         .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
@@ -33,6 +35,11 @@ pub(crate) fn log_to_stderr(verbose: u8) {
 
 /// How to write on stdout here: colour only on a terminal without NO_COLOR, its width, and whether it shows Unicode.
 pub(crate) fn style() -> Style {
+    style_of(100)
+}
+
+/// The same, so many columns wide where neither a terminal nor COLUMNS tells.
+pub(crate) fn style_of(unattended_columns: usize) -> Style {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let seen = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_col));
     let language =
@@ -40,8 +47,61 @@ pub(crate) fn style() -> Style {
     let terminal = std::io::stdout().is_terminal();
     Style {
         color: terminal && std::env::var_os("NO_COLOR").is_none(),
-        width: columns.or(seen.filter(|width| *width > 0)).unwrap_or(100usize).clamp(40, 160),
+        width: columns.or(seen.filter(|width| *width > 0)).unwrap_or(unattended_columns).clamp(40, 160),
         unicode: language.is_none_or(|name| name.to_ascii_uppercase().contains("UTF") || !terminal),
+    }
+}
+
+/// Whether a screen is shown on the terminal, and what is logged meanwhile, where that would go there too.
+static SHOWN: AtomicBool = AtomicBool::new(false);
+static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+
+/// Keeps what is logged to a terminal until it is dropped: it would be written across what is shown there.
+#[must_use = "lines are held as long as this lives"]
+pub(crate) struct Held(());
+
+/// Begins to hold log lines, where stderr is a terminal.
+pub(crate) fn hold() -> Held {
+    SHOWN.store(true, Ordering::SeqCst);
+    if std::io::stderr().is_terminal() {
+        *held() = Some(Vec::new());
+    }
+    Held(())
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        SHOWN.store(false, Ordering::SeqCst);
+        let lines = held().take().unwrap_or_default();
+        // Nobody is left to tell where stderr is gone.
+        let _told = std::io::stderr().write_all(&lines);
+    }
+}
+
+/// For whoever ends the program at once: gives the terminal back if a screen is shown on it.
+pub(crate) fn leave() {
+    if SHOWN.swap(false, Ordering::SeqCst) {
+        backwater_live::screen::restore();
+    }
+}
+
+fn held() -> MutexGuard<'static, Option<Vec<u8>>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where log lines go: stderr, now or once it shows lines again.
+struct Log;
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match held().as_mut() {
+            Some(lines) => lines.write(bytes),
+            None => std::io::stderr().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
     }
 }
 

@@ -87,6 +87,9 @@ fn what_does_not_fit_together_is_refused_with_a_way_on() {
         (&["diagnose", there, "--for", "5"], "--from and --to"),
         (&["diagnose", "host", "--from", "-5min"], "--for"),
         (&["diagnose", file], "it is a file"),
+        (&["report", file, "-o", "report.html"], "it is a file"),
+        (&["watch", file, "--once"], "it is a file"),
+        (&["report", there, "-o", "report.pdf"], "--format"),
         (&["record", "-o", file, "--for", "1s"], "a file stands where a directory is needed"),
         (&["check", "postgress://u:hunter2@h/d"], "'postgress://'"),
         (&["check", "mongodb://u:hunter2@127.0.0.1:1"], "127.0.0.1:1 cannot be reached"),
@@ -150,6 +153,11 @@ fn the_host_alone_is_recorded_and_diagnosed_healthy_or_not_but_never_fails() {
     let text = String::from_utf8(exported.stdout).unwrap();
     assert!(text.lines().count() > 50, "{} lines", text.lines().count());
     assert!(text.contains("host.vm.dirty_bytes"), "the page cache is in the export");
+    let page = dir.path().join("page.html");
+    let opened = backwater(&["report", out, "-o", page.to_str().unwrap(), "--open"]);
+    let told = String::from_utf8_lossy(&opened.stderr).into_owned();
+    assert!(opened.status.success() && page.exists(), "{told}");
+    assert!(told.contains("not opened: there is no desktop") && told.contains(page.to_str().unwrap()), "{told}");
     let early = backwater(&["diagnose", out, "--from", "2001-01-01 00:00", "--to", "2001-01-02 00:00"]);
     assert_eq!(early.status.code(), Some(2));
     let told = String::from_utf8_lossy(&early.stderr).into_owned();

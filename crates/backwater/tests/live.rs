@@ -1,4 +1,4 @@
-//! `backwater serve` and `backwater watch` as a user meets them, the page in a real browser.
+//! `backwater serve` as a user meets it, the page in a real browser.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
@@ -7,10 +7,10 @@ mod browser;
 #[path = "../../live/tests/common/planted.rs"]
 mod planted;
 
-use backwater_model::{Moment, Registry};
-use backwater_record::{Options, Writer};
+use backwater_model::{ArmOutcome, FlowPool, FlowState, Moment, Outcome, Registry};
+use backwater_record::{Options, Writer, write_flow};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +20,11 @@ const HOSTILE: &str = "</script><script>alert('ran')</script><img src=x onerror=
 
 /// A recording that is written while `going` holds, a second each second; at least ninety seconds of it.
 fn recording(dir: &Path, going: &AtomicBool) {
+    recording_with(dir, going, |_| ());
+}
+
+/// The same, with something done after each second.
+fn recording_with(dir: &Path, going: &AtomicBool, mut each: impl FnMut(i64)) {
     let registry = Arc::new(Registry::new());
     let options = Options { free_floor_bytes: 0, ..Options::default() };
     let mut writer = Writer::create(dir, planted::meta(HOSTILE), Arc::clone(&registry), options).unwrap();
@@ -27,31 +32,13 @@ fn recording(dir: &Path, going: &AtomicBool) {
     while at < 90 || going.load(Ordering::SeqCst) {
         writer.write(&planted::second(at, &registry, HOSTILE)).unwrap();
         writer.tick(Moment(at * 1_000_000)).unwrap();
+        each(at);
         if at >= 90 {
             std::thread::park_timeout(Duration::from_secs(1));
         }
         at += 1;
     }
     writer.close().unwrap();
-}
-
-fn watch_once(dir: &Path, width: &str) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_backwater"));
-    command.args(["watch", dir.to_str().unwrap(), "--once"]).env("COLUMNS", width).env("LC_ALL", "C.UTF-8");
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
-
-#[test]
-fn a_recording_on_a_terminal_as_plain_text() {
-    let dir = tempfile::tempdir().unwrap();
-    recording(&dir.path().join("rec"), &AtomicBool::new(false));
-    let text = watch_once(&dir.path().join("rec"), "80");
-    assert!(text.contains("host.dirty@7:0") && text.contains("206 MiB"), "{text}");
-    assert!(text.contains("IO: DataFileWrite") || text.contains("DataFileWrite"), "{text}");
-    assert!(!text.contains('\u{1b}'), "no control sequence, of somebody else or our own: {text}");
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
 }
 
 #[test]
@@ -72,6 +59,28 @@ fn what_would_let_others_look_is_refused() {
     assert!(code == Some(2) && why.contains("token needs"), "{why}");
 }
 
+/// What comes to a recording while it is looked at: once the file `asked` is there, who is held, newer each second, and what a run
+/// of the lab came to; nobody is held any more when it says so.
+fn latecomers(dir: PathBuf, asked: PathBuf) -> impl FnMut(i64) {
+    move |at| match std::fs::read_to_string(&asked) {
+        Ok(word) if word == "gone" => drop(std::fs::remove_file(dir.join("flow.json"))),
+        Ok(_) => {
+            let pool = FlowPool { name: HOSTILE.to_owned(), priority: "low".to_owned(), ..FlowPool::default() };
+            let (rate_bps, rate_by) = (Some(5.0 * planted::MIB), HOSTILE.to_owned());
+            let at = Moment(at * 1_000_000);
+            let state = FlowState { at, rate_bps, rate_by, pools: vec![pool], held_in_all: 3, ..FlowState::default() };
+            write_flow(&dir, &state).unwrap();
+            let metrics = [("tps_mean".to_owned(), 1_234.0)].into();
+            let arm = ArmOutcome { name: "late".to_owned(), metrics, repeats: 1, ..ArmOutcome::default() };
+            let outcome = Outcome { scenario: format!("late {HOSTILE}"), arms: vec![arm], ..Outcome::default() };
+            let half = dir.join("outcome.json.tmp");
+            std::fs::write(&half, serde_json::to_vec(&outcome).unwrap()).unwrap();
+            std::fs::rename(&half, dir.join("outcome.json")).unwrap();
+        }
+        Err(_) => {}
+    }
+}
+
 /// A server of this recording and the address that it printed.
 fn served(dir: &Path) -> (Child, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_backwater"));
@@ -90,13 +99,16 @@ fn the_live_page_works_in_a_browser() {
     let dir = tempfile::tempdir().unwrap();
     let (rec, going) = (dir.path().join("rec"), Arc::new(AtomicBool::new(true)));
     let (path, still) = (rec.clone(), Arc::clone(&going));
-    let writer = std::thread::spawn(move || recording(&path, &still));
+    let asked = dir.path().join("asked");
+    let later = latecomers(rec.clone(), asked.clone());
+    let writer = std::thread::spawn(move || recording_with(&path, &still, later));
     while !rec.join("series.jsonl").exists() {
         std::thread::yield_now();
     }
     let (mut server, address) = served(&rec);
     let mut command = Command::new("node");
-    command.args(["--test", "test/live.test.mjs"]).current_dir(&web).env("BACKWATER_LIVE", &address);
+    command.args(["--test", "test/live.test.mjs"]).current_dir(&web);
+    command.env("BACKWATER_LIVE", &address).env("BACKWATER_LATER", &asked);
     let output = command.output().unwrap();
     server.kill().unwrap();
     server.wait().unwrap();

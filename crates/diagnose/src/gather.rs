@@ -2,15 +2,12 @@
 
 use backwater_model::{Figure, Finding, Unit};
 
-/// The findings of stretches that follow one another, told as of the whole: of the same rule, cause and queue the worst
+/// The findings of stretches that follow one another, told as of the whole: of the same rule, cause, queue and server the worst
 /// stands for all, and says how many there were. In the order in which [`diagnose`](crate::diagnose) tells findings.
 pub fn gather(parts: impl IntoIterator<Item = Vec<Finding>>) -> Vec<Finding> {
     let mut told: Vec<(Finding, usize)> = Vec::new();
     for finding in parts.into_iter().flatten() {
-        let same = |known: &&mut (Finding, usize)| {
-            let known = &known.0;
-            (&known.rule, &known.cause, &known.queue) == (&finding.rule, &finding.cause, &finding.queue)
-        };
+        let same = |known: &&mut (Finding, usize)| known.0.claim() == finding.claim();
         match told.iter_mut().find(same) {
             None => told.push((finding, 1)),
             Some((worst, count)) => {

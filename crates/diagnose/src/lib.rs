@@ -36,7 +36,7 @@ pub use gather::gather;
 pub use iops::IopsRow;
 pub use limits::LimitOwner;
 pub use predict::{Basis, CliffPrediction, DrainPrediction, drain_time, time_to_cliff};
-pub use queues::queues;
+pub use queues::{all_queues, queues};
 pub use replication::{
     Holder, Retention, replication_path, replication_queues, retained_queue, retention, standby_names, standby_queues,
 };

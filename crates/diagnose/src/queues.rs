@@ -1,19 +1,89 @@
 //! The queues of a system as views over series: which readings are their inflow, outflow, level and limits.
 
-use crate::device::whole;
-use backwater_model::{Meta, QueueSpec, Role, Source, Target, Unit, catalogue as cat};
+mod engine;
+mod network;
 
-/// Every queue that may have readings, by what a recording says of itself. A queue whose series are absent reads as unknown.
-pub fn queues(meta: &Meta) -> Vec<QueueSpec> {
-    let mut list = Vec::new();
-    for dev in devices(meta) {
-        list.push(dirty(meta, &dev));
-        list.push(disk(meta, &dev));
+use crate::device::{self, whole};
+use crate::replication::replication_queues;
+use backwater_model::{EventKind, Meta, Moment, QueueSpec, Role, Source, Span, Target, Unit, Window, catalogue as cat};
+
+/// Every queue that a window knows of, from clients to disk and to standbys: whatever a finding may name is among them.
+pub fn all_queues(window: &Window) -> Vec<QueueSpec> {
+    let devices = device::watched(window);
+    let mut list = of_host(&window.meta, &devices);
+    for target in window.meta.targets.iter().filter(|target| !is_engine(target)) {
+        list.extend(in_force(window, &target.name, |target| target.map(server).unwrap_or_default()));
     }
-    list.extend(meta.targets.iter().filter_map(|target| target.memory_cgroup.as_deref()).map(dirty_of_group));
-    for target in &meta.targets {
+    if devices.is_empty() {
+        list.push(dirty_of_host());
+    }
+    if window.meta.targets.iter().all(|target| target.memory_cgroup.is_none()) {
+        let groups = window.tracks(cat::CGROUP_DIRTY.name, &[]);
+        let groups = groups.filter_map(|track| track.series.labels.get("cgroup"));
+        list.extend(groups.map(|group| dirty_of_group(&window.meta, group)));
+    }
+    list.extend(engine::engines(window));
+    list.extend(network::network(window));
+    list.extend(replication_queues(window));
+    list
+}
+
+/// The queues of devices and of PostgreSQL servers, by what a recording says of itself. A queue whose series are absent reads
+/// as unknown.
+pub fn queues(meta: &Meta) -> Vec<QueueSpec> {
+    let mut list = of_host(meta, &devices(meta));
+    for target in meta.targets.iter().filter(|target| !is_engine(target)) {
         list.extend(server(target));
     }
+    list
+}
+
+fn is_engine(target: &Target) -> bool {
+    ["mongodb", "wiredtiger"].contains(&target.kind.as_str())
+}
+
+/// The queues of one server, with limits that follow its settings as they change. What is told within the first second was so
+/// before.
+fn in_force(window: &Window, name: &str, build: impl Fn(Option<&Target>) -> Vec<QueueSpec>) -> Vec<QueueSpec> {
+    let mut meta = Meta {
+        targets: window.meta.targets.iter().filter(|own| own.name == name).cloned().collect(),
+        ..Meta::default()
+    };
+    let soon = window.from + Span::from_seconds(1.0);
+    let mut changes = window.events_of(EventKind::Setting).filter(|event| event.source == name).peekable();
+    while let Some(event) = changes.next_if(|event| event.at < soon) {
+        meta.note_setting(event);
+    }
+    let mut list = build(meta.targets.first());
+    for event in changes {
+        meta.note_setting(event);
+        for (known, new) in list.iter_mut().zip(build(meta.targets.first())) {
+            change(&mut known.soft_limit, new.soft_limit, window.from, event.at);
+            change(&mut known.hard_limit, new.hard_limit, window.from, event.at);
+        }
+    }
+    list
+}
+
+/// From a moment on, a limit is another.
+fn change(limit: &mut Source, new: Source, from: Moment, at: Moment) {
+    if *limit.at(at) == new {
+        return;
+    }
+    match limit {
+        Source::Steps(steps) => steps.push((at, new)),
+        one => *one = Source::Steps(vec![(from, std::mem::take(one)), (at, new)]),
+    }
+}
+
+fn of_host(meta: &Meta, devices: &[String]) -> Vec<QueueSpec> {
+    let mut list = Vec::new();
+    for dev in devices {
+        list.push(dirty(meta, dev));
+        list.push(disk(meta, dev));
+    }
+    let groups = meta.targets.iter().filter_map(|target| target.memory_cgroup.as_deref());
+    list.extend(groups.map(|group| dirty_of_group(meta, group)));
     list
 }
 
@@ -51,6 +121,18 @@ fn dirty(meta: &Meta, dev: &str) -> QueueSpec {
     }
 }
 
+/// Dirty pages of the whole host, where no device is known.
+fn dirty_of_host() -> QueueSpec {
+    QueueSpec {
+        inflow: Source::series(cat::VM_DIRTIED.name, &[]),
+        outflow: Source::series(cat::VM_WRITTEN.name, &[]),
+        level: Source::sum(&[cat::VM_DIRTY.name, cat::VM_WRITEBACK.name], &[]),
+        soft_limit: Source::series(cat::VM_BACKGROUND_THRESHOLD.name, &[]),
+        hard_limit: Source::series(cat::VM_DIRTY_THRESHOLD.name, &[]),
+        ..QueueSpec::new("host.dirty", Unit::Bytes)
+    }
+}
+
 /// The device's share of where background writing begins: its limit × the host's background limit ÷ the host's limit, by
 /// which the kernel scales both (`wb_calc_thresh` of the two in mm/page-writeback.c), as they stand at that moment.
 fn background(meta: &Meta, dev: &str) -> Source {
@@ -66,9 +148,29 @@ fn background(meta: &Meta, dev: &str) -> Source {
     ])
 }
 
-fn dirty_of_group(group: &str) -> QueueSpec {
+/// Dirty pages of a control group, whose limits are the host's ratios of what it may dirty. Where bytes are set, the kernel
+/// turns them into a share of the host's dirtyable memory; what is available is the nearest reading of that.
+fn dirty_of_group(meta: &Meta, group: &str) -> QueueSpec {
+    let of = [("cgroup", group)];
+    let limit = |ratio: &str, threshold: &'static str| {
+        let told = meta.host.sysctls.get(ratio).and_then(|text| text.trim().parse::<f64>().ok());
+        match told.filter(|percent| *percent > 0.0) {
+            Some(percent) => Source::Sum(vec![(
+                cat::CGROUP_MEMORY_RECLAIMABLE.name,
+                vec![("cgroup", group.to_owned())],
+                percent / 100.0,
+            )]),
+            None => Source::Share(Box::new([
+                Source::series(cat::CGROUP_MEMORY_RECLAIMABLE.name, &of),
+                Source::series(threshold, &[]),
+                Source::series(cat::MEM_AVAILABLE.name, &[]),
+            ])),
+        }
+    };
     QueueSpec {
-        level: Source::sum(&[cat::CGROUP_DIRTY.name, cat::CGROUP_WRITEBACK.name], &[("cgroup", group)]),
+        level: Source::sum(&[cat::CGROUP_DIRTY.name, cat::CGROUP_WRITEBACK.name], &of),
+        soft_limit: limit("vm.dirty_background_ratio", cat::VM_BACKGROUND_THRESHOLD.name),
+        hard_limit: limit("vm.dirty_ratio", cat::VM_DIRTY_THRESHOLD.name),
         ..QueueSpec::new(format!("host.dirty@{group}"), Unit::Bytes)
     }
 }
@@ -110,6 +212,10 @@ fn server(target: &Target) -> Vec<QueueSpec> {
             level: Source::series(cat::PG_SESSIONS_WAITING.name, &waiting),
             waiters: Source::series(cat::PG_SESSIONS_WAITING.name, &waiting),
             ..QueueSpec::new("pg.commit", Unit::Count)
+        },
+        QueueSpec {
+            level: Source::series(cat::PG_HEARTBEAT.name, &of),
+            ..QueueSpec::new("pg.heartbeat", Unit::Microseconds)
         },
     ]
 }

@@ -26,10 +26,16 @@ impl Counted {
 
 /// Throughput on a grid, and what is counted.
 pub(crate) fn lane(window: &Window, grid: &Grid) -> (Lane, Counted) {
+    lane_of(window, grid, None)
+}
+
+/// The same of one server alone, where its commits can be told apart: the lab's own count is of all.
+pub(crate) fn lane_of(window: &Window, grid: &Grid, only: Option<&str>) -> (Lane, Counted) {
     if let Some(load) = window.track(catalogue::LOAD_COMPLETED.name, &[]) {
         return (grid.rate(Some(load)), Counted::Transactions);
     }
-    let commits = window.tracks(catalogue::PG_XACT_COMMIT.name, &[]).filter(|track| track.points.len() > 1);
+    let own: Vec<(&'static str, &str)> = only.map(|name| ("target", name)).into_iter().collect();
+    let commits = window.tracks(catalogue::PG_XACT_COMMIT.name, &own).filter(|track| track.points.len() > 1);
     // A database that appears half-way must not blank the seconds before it: unknown counts as nothing here,
     // and a second in which no database is known stays a hole.
     let lanes: Vec<Lane> = commits.map(|track| grid.rate(Some(track))).collect();

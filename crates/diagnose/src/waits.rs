@@ -76,6 +76,8 @@ pub(crate) struct Waits {
     pub(crate) active: Lane,
     /// Share held or queued by the dirty limit: kernel waits, or the server's write waits where those are unseen.
     pub(crate) throttled: Lane,
+    /// Share seen in the kernel's pause itself.
+    pub(crate) paused: Lane,
     /// Share that waits on storage in any way.
     pub(crate) storage: Lane,
     /// Whether kernel waits could be seen.
@@ -84,22 +86,36 @@ pub(crate) struct Waits {
 
 /// Waits of the sessions of these targets (all, where none is named).
 pub(crate) fn lanes(window: &Window, grid: &Grid, targets: &[String]) -> Waits {
-    let mut counts = vec![(0_u32, 0_u32, 0_u32); grid.count];
+    let mut counts = vec![Counted::default(); grid.count];
     let mut kernel_seen = false;
     for sample in window.samples().iter().filter(|sample| is_ours(sample, targets)) {
         let Some(count) = grid.second(sample.at).and_then(|second| counts.get_mut(second)) else { continue };
         // The state alone is readable by everybody; the function is not.
         kernel_seen |= sample.kernel_wait.is_some();
         let wait = classify(sample);
-        count.0 += 1;
-        count.1 += u32::from(matches!(wait, Wait::Paused | Wait::Queued | Wait::Writing));
-        count.2 += u32::from(wait != Wait::Other);
+        count.all += 1;
+        count.throttled += u32::from(matches!(wait, Wait::Paused | Wait::Queued | Wait::Writing));
+        count.paused += u32::from(wait == Wait::Paused);
+        count.storage += u32::from(wait != Wait::Other);
     }
-    let share = |part: fn(&(u32, u32, u32)) -> u32| {
-        Lane(counts.iter().map(|count| (count.0 > 0).then(|| f64::from(part(count)) / f64::from(count.0))).collect())
-    };
-    let active = Lane(counts.iter().map(|count| (count.0 > 0).then(|| f64::from(count.0))).collect());
-    Waits { active, throttled: share(|count| count.1), storage: share(|count| count.2), kernel_seen }
+    let lane =
+        |value: fn(&Counted) -> f64| Lane(counts.iter().map(|count| (count.all > 0).then(|| value(count))).collect());
+    Waits {
+        active: lane(|count| f64::from(count.all)),
+        throttled: lane(|count| f64::from(count.throttled) / f64::from(count.all)),
+        paused: lane(|count| f64::from(count.paused) / f64::from(count.all)),
+        storage: lane(|count| f64::from(count.storage) / f64::from(count.all)),
+        kernel_seen,
+    }
+}
+
+/// Samples of one second.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    all: u32,
+    throttled: u32,
+    paused: u32,
+    storage: u32,
 }
 
 /// Whether a sample is a client's session at work on one of these targets (on any, where none is named).

@@ -15,6 +15,8 @@ const AHEAD_S: f64 = 3_600.0;
 const PARTS: usize = 4;
 /// Below this share of the pausing point there is no warning: a burst that will end is likelier.
 const LEAST_FILL: f64 = 0.3;
+/// Whoever is called rather than told must be so for a reason: the level has risen for this share of the time that is left.
+const LASTED: f64 = 0.25;
 
 /// Warnings at the end of a window, for every device whose dirty pages will reach the pausing point within `within_s` seconds.
 /// Only where the level truly rises over several seconds and does so against the device's known or measured writing.
@@ -54,7 +56,8 @@ fn of_device(window: &Window, dev: &str, within_s: f64) -> Option<Finding> {
     };
     let mut finding = rules::draft("dirty-throttle", "approaching", queue, (from, window.to));
     finding.victims = vec!["pg.commit".to_owned()];
-    finding.severity = if left_s <= within_s / 3.0 { Severity::Warning } else { Severity::Info };
+    let lasted = rising(window, dev, window.to - Span::from_seconds((left_s * LASTED).max(LOOK_S)));
+    finding.severity = if lasted { Severity::Warning } else { Severity::Info };
     finding.confidence = if prediction.basis == Basis::NetSlope { Confidence::Medium } else { Confidence::Low };
     finding.summary = format!(
         "{} are dirty, {} more each second: in {} the kernel begins to pause writers, at {}.",
@@ -78,10 +81,10 @@ fn of_device(window: &Window, dev: &str, within_s: f64) -> Option<Finding> {
     Some(finding)
 }
 
-/// Whether the level rose in every part of the look.
+/// Whether the level rose in every part of the look; false where the readings do not reach back so far.
 fn rising(window: &Window, dev: &str, from: Moment) -> bool {
-    let readings: Vec<(Moment, f64)> =
-        crate::drain::levels(window, dev).into_iter().filter(|(at, _)| *at >= from && *at <= window.to).collect();
+    let mut readings = crate::drain::levels(window, dev);
+    readings.retain(|(at, _)| *at <= window.to);
     let at = |part: usize| {
         let moment = from + Span::from_seconds(window.to.seconds_since(from) * part as f64 / PARTS as f64);
         let before = readings.iter().rev().find(|(when, _)| *when <= moment);

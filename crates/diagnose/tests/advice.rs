@@ -207,6 +207,10 @@ fn the_warning_comes_before_the_cliff_and_not_without_one() {
         assert!(finding.severity <= Severity::Warning);
         assert!(finding.figure("time_to_cliff_s").unwrap() <= 30.0);
     }
+    // As far ahead as half a minute: whoever is called has as long as the level took to tell.
+    let called = early.iter().flatten().filter(|finding| finding.severity == Severity::Warning);
+    let left: Vec<f64> = called.map(|finding| finding.figure("time_to_cliff_s").unwrap()).collect();
+    assert!(left.first().is_some_and(|left| *left > 3.0), "{left:?}");
     let healthy = Plant { limit: Limit::Device, ..Plant::default() }.window();
     for second in 1..40 {
         assert!(warn(&until(&healthy, f64::from(second)), 30.0).is_empty(), "second {second}");
@@ -222,7 +226,15 @@ fn queues_read_the_plant() {
     let names: Vec<&str> = list.iter().map(|queue| queue.name.as_str()).collect();
     assert_eq!(
         names,
-        ["host.dirty@7:0", "host.disk@7:0", "pg.wal.buffers", "pg.wal.local_flush", "pg.checkpoint", "pg.commit"]
+        [
+            "host.dirty@7:0",
+            "host.disk@7:0",
+            "pg.wal.buffers",
+            "pg.wal.local_flush",
+            "pg.checkpoint",
+            "pg.commit",
+            "pg.heartbeat"
+        ]
     );
     let dirty = list[0].read(&window, Moment::from_seconds(START_S + 20.0), 3.0);
     close(dirty.hard_limit.unwrap(), 384.0 * MIB, 0.001);

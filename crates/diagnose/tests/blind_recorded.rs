@@ -4,12 +4,14 @@
 
 mod common;
 
-use backwater_diagnose::{Options, diagnose};
+use backwater_diagnose::Options;
 use backwater_model::Finding;
+use common::judged::diagnose;
 use common::recorded;
 
 const WRITES_CAPPED: &str = include_str!("runs/blind/writes-capped.txt");
 const DIRTY_LIMIT: &str = include_str!("runs/blind/dirty-limit.txt");
+const DIRTY_LIMIT_BELOW_PAUSE: &str = include_str!("runs/blind/dirty-limit-below-pause.txt");
 const SMALL_BATCHES: &str = include_str!("runs/blind/small-batches.txt");
 const STANDBY_STOPPED: &str = include_str!("runs/blind/standby-stopped.txt");
 const STANDBY_CAPPED: &str = include_str!("runs/blind/standby-capped.txt");
@@ -31,6 +33,7 @@ fn the_injected_cause_comes_first() {
         (WRITES_CAPPED, "io-capped cgroup-cap"),
         (SMALL_BATCHES, "commit-too-small local-sync"),
         (DIRTY_LIMIT, "dirty-throttle device-limit"),
+        (DIRTY_LIMIT_BELOW_PAUSE, "dirty-throttle device-limit"),
         (STANDBY_STOPPED, "standby-gone disconnected"),
         (SLOT_LEFT, "slot-inactive retaining"),
         (STANDBY_CAPPED, "standby-disk cgroup-cap"),
@@ -48,6 +51,20 @@ fn what_harms_nobody_is_silent() {
             assert_eq!(found(text, keep), []);
         }
     }
+}
+
+#[test]
+fn a_narrow_limit_that_is_passed_for_moments_is_told_by_sessions_seen_in_the_pause() {
+    // 45.8 MiB were allowed; the kernel paused writers for moments, around a mean level a little below where it begins.
+    let findings = found(DIRTY_LIMIT_BELOW_PAUSE, |_| true);
+    let figure = |name| findings[0].figure(name).unwrap();
+    assert!(figure("dirty_level_bytes") < figure("pause_begins_bytes"), "{findings:?}");
+    assert!((0.04..0.3).contains(&figure("kernel_paused_ratio")) && figure("stalled_s") >= 8.0, "{findings:?}");
+    assert!(findings[0].summary.contains(" on average, "), "{}", findings[0].summary);
+    assert_eq!((findings[1].rule.as_str(), findings[1].cause.as_str()), ("io-capped", "cgroup-cap"));
+    // A level so near without anybody seen in the pause is no proof: of those seconds nothing is told.
+    let unseen = DIRTY_LIMIT_BELOW_PAUSE.replace(" balance_dirty_pages ", " ext4_buffered_write_iter ");
+    assert!(found(&unseen, |_| true)[0].figure("stalled_s").unwrap() <= 0.6 * figure("stalled_s"));
 }
 
 #[test]

@@ -3,9 +3,10 @@
 
 mod common;
 
+use backwater_diagnose::Options;
 use backwater_diagnose::commit::{Counting, GroupBy, commit_queue, tally};
-use backwater_diagnose::{Options, diagnose};
 use backwater_model::{CommitWait, Confidence, Finding, Meta, Sample, Severity, Window, catalogue as cat};
+use common::judged::diagnose;
 use common::{Readings, meta, session};
 
 const CALL: &str = "CALL my_insert($1, $2)";

@@ -3,8 +3,9 @@
 
 mod common;
 
-use backwater_diagnose::{AdviseOptions, Options, advise, cliff, diagnose, drain, drain_time, time_to_cliff};
+use backwater_diagnose::{AdviseOptions, Options, advise, cliff, drain, drain_time, time_to_cliff};
 use backwater_model::Moment;
+use common::judged::diagnose;
 use common::run::{self, Run};
 
 const STAMPEDES: [&str; 6] = ["slow-start-384", "steady-384", "steady-256", "fast-256", "fast-short-256", "steady-64"];

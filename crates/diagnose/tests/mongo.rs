@@ -4,9 +4,10 @@
 
 mod common;
 
-use backwater_diagnose::{Options, diagnose, gather};
+use backwater_diagnose::{Options, gather};
 use backwater_model::catalogue as cat;
 use backwater_model::{Finding, Severity, Window};
+use common::judged::diagnose;
 use common::mongo_plant::{Plant, SECONDS, T, bursting, healthy, oversized, stalled, trouble};
 
 fn names(findings: &[Finding]) -> Vec<String> {

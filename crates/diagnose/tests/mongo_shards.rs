@@ -3,10 +3,11 @@
 
 mod common;
 
-use backwater_diagnose::{Options, diagnose};
+use backwater_diagnose::Options;
 use backwater_model::catalogue as cat;
 use backwater_model::{Finding, Meta, Severity, Target};
 use common::Readings;
+use common::judged::diagnose;
 
 const GIB: f64 = 1_073_741_824.0;
 const SECONDS: usize = 180;

@@ -3,11 +3,10 @@
 
 mod common;
 
-use backwater_diagnose::{
-    AdviseOptions, Options, advise, compare, diagnose, drain, drain_time, throughput, time_to_cliff, warn,
-};
+use backwater_diagnose::{AdviseOptions, Options, advise, compare, drain, drain_time, throughput, time_to_cliff, warn};
 use backwater_model::catalogue::{self, Def};
 use backwater_model::{Meta, Moment, Window};
+use common::judged::diagnose;
 use common::{Readings, meta, session};
 use proptest::collection::vec;
 use proptest::prelude::*;

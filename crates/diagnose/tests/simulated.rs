@@ -5,7 +5,7 @@ mod common;
 
 use backwater_diagnose::{RULES, rule};
 use backwater_model::catalogue as cat;
-use backwater_model::{Confidence, Event, EventKind, Moment, Severity, Window};
+use backwater_model::{Confidence, Event, EventKind, Moment, Severity, Target, Window};
 use common::judged::{capped, found, names, silent, stampede};
 use common::plant::{Limit, MIB, Plant, START_S};
 
@@ -157,6 +157,24 @@ fn syncs_that_stop_clients_are_a_checkpoint_burst() {
         "checkpoint complete: wrote 1 buffers (0.0%); write=1 s, sync=4.000 s, total=5 s; sync files=1, longest=4 s";
     readings.events.push(Event::new(Moment::from_seconds(START_S + 20.0), "lab", EventKind::Log, line, &[]));
     silent(&readings.window(plant.meta(), START_S, START_S + 40.0), "a sync that costs nothing");
+}
+
+#[test]
+fn of_two_servers_the_one_whose_checkpoints_sync_is_named() {
+    let plant = Plant { syncs: vec![(12.0, 3.0), (28.0, 4.0)], ..Plant::default() };
+    let mut meta = plant.meta();
+    meta.targets.push(Target { name: "other".into(), kind: "postgres".into(), ..Target::default() });
+    for server in ["lab", "other"] {
+        let mut readings = plant.readings();
+        // The counters are the first one's.
+        readings.forget(if server == "lab" { "nothing" } else { cat::PG_CHECKPOINT_SYNC_MS.name });
+        readings.events.iter_mut().for_each(|event| event.source = server.into());
+        // Its sessions are whoever's checkpoints sync.
+        readings.samples.iter_mut().for_each(|sample| sample.target = server.into());
+        let findings = found(&readings.window(meta.clone(), START_S, START_S + plant.seconds));
+        let told: Vec<_> = findings.iter().map(|finding| (finding.rule.as_str(), finding.server.as_deref())).collect();
+        assert_eq!(told, [("checkpoint-burst", Some(server))]);
+    }
 }
 
 #[test]

@@ -4,8 +4,9 @@
 
 mod common;
 
-use backwater_diagnose::{Options, diagnose};
+use backwater_diagnose::Options;
 use backwater_model::{Finding, Meta, Sample, Severity, Target, Window, catalogue as cat};
+use common::judged::diagnose;
 use common::wal_plant::{MIB, Replay, START_S, WalPlant};
 use common::{Readings, recorded, session};
 

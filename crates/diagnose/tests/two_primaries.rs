@@ -3,9 +3,10 @@
 
 mod common;
 
-use backwater_diagnose::{Options, diagnose};
+use backwater_diagnose::Options;
 use backwater_model::{Device, Finding, Role, Target, Window};
 use common::Readings;
+use common::judged::diagnose;
 use common::wal_plant::{MIB, START_S, WalPlant};
 
 /// The first is capped. Of the second only what `take` lets through is recorded, of a run that is capped as well, so that

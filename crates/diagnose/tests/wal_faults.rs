@@ -3,9 +3,10 @@
 
 mod common;
 
-use backwater_diagnose::{Options, diagnose};
+use backwater_diagnose::Options;
 use backwater_model::{Confidence, Epoch, Finding, Severity, Window};
 use common::Readings;
+use common::judged::diagnose;
 use common::wal_plant::{Keep, MIB, Replay, START_S, WalPlant};
 
 fn found(window: &Window) -> Vec<Finding> {

@@ -3,8 +3,9 @@
 
 mod common;
 
-use backwater_diagnose::{Options, diagnose, warn};
+use backwater_diagnose::{Options, warn};
 use backwater_model::{Finding, Severity, Window};
+use common::judged::diagnose;
 use common::wal_plant::{Keep, MIB, Replay, START_S, WalPlant};
 use proptest::prelude::*;
 

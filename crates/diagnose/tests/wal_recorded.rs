@@ -4,8 +4,9 @@
 
 mod common;
 
-use backwater_diagnose::{Options, SurviveOptions, advise_standbys, diagnose, replication_path, warn};
+use backwater_diagnose::{Options, SurviveOptions, advise_standbys, replication_path, warn};
 use backwater_model::{Finding, Severity, Window};
+use common::judged::diagnose;
 use common::recorded;
 
 const NO_CAP: &str = include_str!("runs/wal/no-cap.txt");

@@ -3,8 +3,9 @@
 
 mod common;
 
-use backwater_diagnose::{Holder, Options, diagnose, replication_path, replication_queues, retention, warn};
+use backwater_diagnose::{Holder, Options, replication_path, replication_queues, retention, warn};
 use backwater_model::{Event, EventKind, Moment, Severity, Window};
+use common::judged::diagnose;
 use common::wal_plant::{Keep, MIB, START_S, State, WalPlant};
 
 const S: &str = "walreceiver@10.0.0.2";

@@ -4,8 +4,9 @@
 
 mod common;
 
-use backwater_diagnose::{Options, diagnose};
+use backwater_diagnose::Options;
 use backwater_model::{Finding, Severity};
+use common::judged::diagnose;
 use common::recorded;
 
 /// Arm `ttl-quiet`: the page cache, which a checkpoint's fsync empties while the journal's waits.

@@ -312,9 +312,7 @@ fn all_findings(arms: &[&Arm], repeats: &[Repeat]) -> Vec<Finding> {
     for arm in arms {
         let first_of_arm = list.len();
         for finding in repeats.iter().filter(|repeat| repeat.arm == arm.name).flat_map(|repeat| &repeat.findings) {
-            let same = |known: &&mut Finding| {
-                (&known.rule, &known.cause, &known.queue) == (&finding.rule, &finding.cause, &finding.queue)
-            };
+            let same = |known: &&mut Finding| known.claim() == finding.claim();
             match list[first_of_arm..].iter_mut().find(same) {
                 None => list.push(finding.clone()),
                 Some(known) if (finding.severity, finding.confidence) > (known.severity, known.confidence) => {

@@ -57,7 +57,7 @@ impl Alerts {
     pub fn update(&mut self, now: Moment, findings: &[Finding]) -> Vec<Turn> {
         let mut turns = Vec::new();
         for finding in findings.iter().filter(|finding| finding.severity >= self.least) {
-            let same = |known: &&mut Known| key(&known.finding) == key(finding);
+            let same = |known: &&mut Known| known.finding.claim() == finding.claim();
             match self.known.iter_mut().find(same) {
                 None => {
                     turns.push(Turn::Begun(finding.clone()));
@@ -79,10 +79,6 @@ impl Alerts {
     }
 }
 
-fn key(finding: &Finding) -> (&str, &str, &str) {
-    (&finding.rule, &finding.cause, &finding.queue)
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -101,6 +97,18 @@ mod tests {
     fn words(alerts: &mut Alerts, at_s: f64, findings: &[Finding]) -> Vec<(&'static str, String)> {
         let turns = alerts.update(Moment::from_seconds(at_s), findings);
         turns.iter().map(|turn| (turn.word(), turn.finding().queue.clone())).collect()
+    }
+
+    #[test]
+    fn servers_whose_queues_have_one_name_are_told_of_each_by_itself() {
+        let of = |server: &str| Finding { server: Some(server.to_owned()), ..finding("pg.checkpoint", "warning") };
+        let mut alerts = Alerts::new(Severity::Warning, 60.0);
+        let both = [of("a:5432"), of("b:5432")];
+        assert_eq!(words(&mut alerts, 0.0, &both).len(), 2);
+        assert_eq!(words(&mut alerts, 30.0, &both[..1]), []);
+        let ended = alerts.update(Moment::from_seconds(70.0), &both[..1]);
+        assert_eq!(ended.iter().map(|turn| turn.finding().server.as_deref()).collect::<Vec<_>>(), [Some("b:5432")]);
+        assert!(both[0].concerns(Some("a:5432")) && both[0].concerns(None) && !both[0].concerns(Some("b:5432")));
     }
 
     #[test]

@@ -42,6 +42,9 @@ pub enum LiveError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// What a view shows could not be made, by a fault of this program.
+    #[error("what is shown could not be made: please tell what was printed before this")]
+    Document,
     /// The document cannot be written as JSON.
     #[error("the page cannot be written: {0}")]
     Json(#[from] serde_json::Error),

@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How far ahead a warning comes, in seconds.
-const AHEAD_S: f64 = 60.0;
+/// How far ahead a warning comes, in seconds: who scrapes every fifteen seconds hears of it half a minute late.
+const AHEAD_S: f64 = 120.0;
 /// How long the thread waits for a batch before it looks at the clock.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -118,9 +118,15 @@ impl Taker {
 /// What is wrong in a window, and what soon will be: of the same rule and queue only the first, if it is found already.
 pub fn found_now(window: &Window) -> Vec<Finding> {
     let mut found = diagnose(window, &Options::default());
-    let ahead = warn(window, AHEAD_S);
-    let known = |warning: &Finding| found.iter().any(|one| (&one.rule, &one.queue) == (&warning.rule, &warning.queue));
-    let new: Vec<Finding> = ahead.into_iter().filter(|warning| !known(warning)).collect();
-    found.extend(new);
+    let ahead = ahead_of(window, &found);
+    found.extend(ahead);
     found
+}
+
+/// What soon will be wrong, where it is not found to be so already. Costs much less than to look for all that can be wrong.
+pub fn ahead_of(window: &Window, found: &[Finding]) -> Vec<Finding> {
+    let same = |one: &Finding, warning: &Finding| (&one.rule, &one.queue) == (&warning.rule, &warning.queue);
+    // An earlier warning is no reason to keep quiet: this one may be graver.
+    let is_so = |warning: &Finding| found.iter().any(|one| same(one, warning) && one.cause != warning.cause);
+    warn(window, AHEAD_S).into_iter().filter(|warning| !is_so(warning)).collect()
 }

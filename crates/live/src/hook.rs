@@ -2,44 +2,59 @@
 
 use crate::{LiveError, Turn};
 use backwater_model::{Confidence, Severity};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Turns that may wait while a command runs. More are left out, which is logged.
 const WAITING: usize = 16;
 /// A command that takes longer is killed, so that the next one is heard.
 const LONGEST: Duration = Duration::from_secs(60);
+/// Once nobody tells of anything more, what still runs or waits has so long.
+const LAST: Duration = Duration::from_secs(5);
 /// How often a running command is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A command that is told of findings, one at a time, on a thread of its own: nobody waits for it.
+/// A command that is told of findings, one at a time, on a thread of its own: nobody waits for it. Dropping it waits, five
+/// seconds at most, for what was told of last.
 #[derive(Debug)]
 pub struct Hook {
-    turns: SyncSender<Turn>,
+    turns: Option<SyncSender<Turn>>,
+    thread: Option<JoinHandle<()>>,
+    end: Arc<OnceLock<Instant>>,
 }
 
 impl Hook {
     /// A hook that runs `sh -c COMMAND`. The finding is its standard input, as JSON; BACKWATER_STATE (begun, worse, ended),
-    /// BACKWATER_RULE, BACKWATER_CAUSE, BACKWATER_SEVERITY, BACKWATER_CONFIDENCE, BACKWATER_QUEUE and BACKWATER_SUMMARY are in its
+    /// BACKWATER_RULE, BACKWATER_CAUSE, BACKWATER_SEVERITY, BACKWATER_CONFIDENCE, BACKWATER_QUEUE, BACKWATER_SERVER and BACKWATER_SUMMARY are in its
     /// environment. What a recording holds is thus never part of a command line.
     ///
     /// Errors: no thread is to be had.
     pub fn start(command: &str) -> Result<Hook, LiveError> {
+        Hook::bounded(command, LONGEST, LAST)
+    }
+
+    /// A hook whose command may take so long, and in the end so long.
+    fn bounded(command: &str, longest: Duration, last: Duration) -> Result<Hook, LiveError> {
         let (turns, inbox) = sync_channel(WAITING);
-        let command = command.to_owned();
-        let run = move || each(&command, &inbox);
-        std::thread::Builder::new()
+        let end = Arc::new(OnceLock::new());
+        let runner = Runner { command: command.to_owned(), longest, last, ended: Arc::clone(&end) };
+        let thread = std::thread::Builder::new()
             .name("on-finding".into())
-            .spawn(run)
+            .spawn(move || runner.each(&inbox))
             .map_err(LiveError::system("cannot start a thread"))?;
-        Ok(Hook { turns })
+        Ok(Hook { turns: Some(turns), thread: Some(thread), end })
     }
 
     /// Tells of a turn; at once, whether or not the command is still busy with another.
     pub fn tell(&self, turn: Turn) {
-        if let Err(TrySendError::Full(turn)) = self.turns.try_send(turn) {
+        let Some(turns) = &self.turns else { return };
+        if let Err(TrySendError::Full(turn)) = turns.try_send(turn) {
             tracing::warn!(
                 rule = turn.finding().rule,
                 "the command for findings is too slow: it is not told of this one"
@@ -48,51 +63,89 @@ impl Hook {
     }
 }
 
-fn each(command: &str, turns: &Receiver<Turn>) {
-    while let Ok(turn) = turns.recv() {
-        match run(command, &turn) {
-            Ok(None) => {}
-            Ok(Some(why)) => tracing::warn!("the command for findings {why}: {command}"),
-            Err(error) => tracing::warn!("the command for findings cannot be run: {error}: {command}"),
+impl Drop for Hook {
+    fn drop(&mut self) {
+        let _first = self.end.set(Instant::now());
+        self.turns = None;
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                tracing::error!("the thread that runs the command for findings panicked");
+            }
         }
     }
 }
 
-/// Runs it to its end; what was wrong with it, if anything.
-fn run(command: &str, turn: &Turn) -> std::io::Result<Option<String>> {
-    let finding = turn.finding();
-    let mut child = Command::new("sh")
-        .args(["-c", command])
-        .env("BACKWATER_STATE", turn.word())
-        .env("BACKWATER_RULE", &finding.rule)
-        .env("BACKWATER_CAUSE", &finding.cause)
-        .env("BACKWATER_SEVERITY", severity(finding.severity))
-        .env("BACKWATER_CONFIDENCE", confidence(finding.confidence))
-        .env("BACKWATER_QUEUE", plain(&finding.queue))
-        .env("BACKWATER_SUMMARY", plain(&finding.summary))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        let text = serde_json::to_vec(finding).unwrap_or_default();
-        // On a thread of its own: a command that does not read is no fault, and must not be waited for longer than it may run.
-        std::thread::spawn(move || stdin.write_all(&text));
-    }
-    wait(&mut child)
+struct Runner {
+    command: String,
+    longest: Duration,
+    last: Duration,
+    /// When nobody told of anything more.
+    ended: Arc<OnceLock<Instant>>,
 }
 
-fn wait(child: &mut Child) -> std::io::Result<Option<String>> {
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok((!status.success()).then(|| format!("failed ({status})")));
+impl Runner {
+    fn each(&self, turns: &Receiver<Turn>) {
+        while let Ok(turn) = turns.recv() {
+            if self.is_over(Instant::now()) {
+                tracing::warn!(rule = turn.finding().rule, "the command for findings is not told of this one any more");
+                continue;
+            }
+            match self.run(&turn) {
+                Ok(None) => {}
+                Ok(Some(why)) => tracing::warn!("the command for findings {why}: {}", self.command),
+                Err(error) => tracing::warn!("the command for findings cannot be run: {error}: {}", self.command),
+            }
         }
-        if begun.elapsed() > LONGEST {
-            child.kill()?;
-            child.wait()?;
-            return Ok(Some(format!("took longer than {} s and was ended", LONGEST.as_secs())));
+    }
+
+    /// Whether even what was told of last has had its time.
+    fn is_over(&self, now: Instant) -> bool {
+        self.ended.get().is_some_and(|ended| now.saturating_duration_since(*ended) > self.last)
+    }
+
+    /// Runs it to its end; what was wrong with it, if anything.
+    fn run(&self, turn: &Turn) -> std::io::Result<Option<String>> {
+        let finding = turn.finding();
+        let mut child = Command::new("sh")
+            .args(["-c", &self.command])
+            .env("BACKWATER_STATE", turn.word())
+            .env("BACKWATER_RULE", &finding.rule)
+            .env("BACKWATER_CAUSE", &finding.cause)
+            .env("BACKWATER_SEVERITY", severity(finding.severity))
+            .env("BACKWATER_CONFIDENCE", confidence(finding.confidence))
+            .env("BACKWATER_QUEUE", plain(&finding.queue))
+            .env("BACKWATER_SERVER", plain(finding.server.as_deref().unwrap_or_default()))
+            .env("BACKWATER_SUMMARY", plain(&finding.summary))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            // What the command starts is ended with it, and Ctrl-C for the recorder is none for a message on its way.
+            .process_group(0)
+            .spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            let text = serde_json::to_vec(finding).unwrap_or_default();
+            // On a thread of its own: a command that does not read is no fault, and must not be waited for longer than it may
+            // run.
+            std::thread::spawn(move || stdin.write_all(&text));
         }
-        std::thread::park_timeout(LOOK);
+        self.wait(&mut child)
+    }
+
+    fn wait(&self, child: &mut Child) -> std::io::Result<Option<String>> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok((!status.success()).then(|| format!("failed ({status})")));
+            }
+            if begun.elapsed() > self.longest || self.is_over(Instant::now()) {
+                let ran_s = begun.elapsed().as_secs_f64();
+                // The command's whole group, or its own children would live on. It may have ended this moment.
+                let _gone = kill_process_group(Pid::from_child(child), Signal::KILL);
+                child.wait()?;
+                return Ok(Some(format!("was ended after {ran_s:.0} s")));
+            }
+            std::thread::park_timeout(LOOK);
+        }
     }
 }
 
@@ -124,18 +177,49 @@ mod tests {
     use super::*;
     use backwater_model::Finding;
     use serde_json::json;
+    use std::path::Path;
 
     fn finding(summary: &str) -> Finding {
         let value = json!({
-            "rule": "dirty-throttle", "cause": "device-limit", "severity": "critical", "queue": "host.dirty@7:0", "from": 0, "to": 1,
-            "foreground_lost": null, "summary": summary, "evidence": [], "ruled_out": [], "unseen": [], "confidence": "high",
-            "victims": [], "remedies": [],
+            "rule": "dirty-throttle", "cause": "device-limit", "severity": "critical", "queue": "host.dirty@7:0", "from": 0,
+            "to": 1, "foreground_lost": 0.5, "summary": summary, "evidence": [], "ruled_out": [], "unseen": [],
+            "confidence": "high", "victims": [], "remedies": [],
         });
         serde_json::from_value(value).unwrap()
     }
 
+    fn runner(command: &str, longest: Duration) -> Runner {
+        Runner { command: command.to_owned(), longest, last: LAST, ended: Arc::default() }
+    }
+
+    /// The number that a command wrote, once it is there.
+    fn number_in(file: &Path) -> i32 {
+        let begun = Instant::now();
+        loop {
+            let told = std::fs::read_to_string(file).ok().filter(|text| text.ends_with('\n'));
+            if let Some(text) = told {
+                return text.trim().parse().unwrap();
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "nothing in {}", file.display());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until this process is gone.
+    fn is_gone(pid: i32) {
+        let begun = Instant::now();
+        let lives = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+        };
+        while lives() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{pid} lives on");
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
-    fn a_command_is_told_in_its_environment_and_on_its_input() {
+    fn what_a_recording_holds_is_input_and_never_command() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("told");
         let hostile = "$(touch ran); `touch ran`\n' \" \0 &";
@@ -143,12 +227,51 @@ mod tests {
             "printf '%s %s %s\\n' \"$BACKWATER_STATE\" \"$BACKWATER_RULE\" \"$BACKWATER_SUMMARY\" > {0}; cat >> {0}",
             file.display()
         );
-        assert_eq!(run(&command, &Turn::Begun(finding(hostile))).unwrap(), None);
+        let run = |command: &str, turn: &Turn| runner(command, LONGEST).run(turn).unwrap();
+        assert_eq!(run(&command, &Turn::Begun(finding(hostile))), None);
         let text = std::fs::read_to_string(&file).unwrap();
         assert!(text.starts_with("begun dirty-throttle $(touch ran); `touch ran`\n"), "{text}");
         let input = text.split_once('{').unwrap().1;
         let read: Finding = serde_json::from_str(&format!("{{{input}")).unwrap();
         assert_eq!(read.summary, hostile);
-        assert_eq!(run("exit 3", &Turn::Ended(finding(""))).unwrap().unwrap(), "failed (exit status: 3)");
+        assert_eq!(run("exit 3", &Turn::Ended(finding(""))).unwrap(), "failed (exit status: 3)");
+        assert_eq!(run("/no/such/command", &Turn::Ended(finding(""))).unwrap(), "failed (exit status: 127)");
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_ended_with_all_that_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        // It never reads its input, and what it started holds that open.
+        let command = format!("sleep 100 & echo $! > {}; wait", file.display());
+        let why = runner(&command, Duration::from_millis(300)).run(&Turn::Begun(finding(""))).unwrap();
+        assert!(why.unwrap().starts_with("was ended after"));
+        is_gone(number_in(&file));
+    }
+
+    #[test]
+    fn in_the_end_nobody_waits_long_for_a_command() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let command = format!("sleep 100 & echo $! > {}; wait", file.display());
+        let hook = Hook::bounded(&command, LONGEST, Duration::from_millis(300)).unwrap();
+        hook.tell(Turn::Begun(finding("")));
+        hook.tell(Turn::Ended(finding("")));
+        let pid = number_in(&file);
+        let begun = Instant::now();
+        drop(hook);
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        is_gone(pid);
+    }
+
+    #[test]
+    fn what_was_told_of_last_is_still_heard() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("told");
+        let hook = Hook::start(&format!("sleep 0.3; echo $BACKWATER_STATE >> {}", file.display())).unwrap();
+        hook.tell(Turn::Begun(finding("")));
+        hook.tell(Turn::Ended(finding("")));
+        drop(hook);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "begun\nended\n");
     }
 }

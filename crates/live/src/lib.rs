@@ -7,14 +7,17 @@
 mod alerts;
 mod error;
 mod feed;
+mod flown;
 mod hook;
 pub mod http;
 pub mod metrics;
+mod names;
 pub mod screen;
 mod sources;
 
 pub use alerts::{Alerts, Turn};
 pub use error::LiveError;
-pub use feed::{Feed, found_now};
+pub use feed::{Feed, ahead_of, found_now};
 pub use hook::Hook;
+pub use names::tell_apart;
 pub use sources::{Kind, Seen, Source};

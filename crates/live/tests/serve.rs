@@ -86,18 +86,14 @@ fn a_page_learns_that_a_recording_has_ended() {
     let mut words =
         BufReader::new(stream).lines().filter_map(|line| line.unwrap().strip_prefix("event: ").map(str::to_owned));
     assert_eq!(words.next().unwrap(), "newer");
-    // As if nothing had been written for an hour.
-    for entry in std::fs::read_dir(dir.path().join("rec/points")).unwrap() {
-        let file = std::fs::File::options().append(true).open(entry.unwrap().path()).unwrap();
-        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(3_600)).unwrap();
-    }
+    stop_writing(&dir.path().join("rec"), Duration::from_secs(3_600));
     assert_eq!(words.find(|word| word != "newer").unwrap(), "still");
 }
 
 #[test]
 fn metrics_are_what_the_reader_reads_and_a_parser_takes_them() {
     let (_dir, served) = served();
-    let (status, head, text) = served.with_token("/metrics");
+    let (status, head, text) = served.metrics();
     assert_eq!(status, 200);
     assert!(head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
     let parsed = openmetrics_parser::openmetrics::parse_openmetrics(&text).map_err(|error| format!("{error}\n{text}"));
@@ -113,7 +109,60 @@ fn metrics_are_what_the_reader_reads_and_a_parser_takes_them() {
     assert!((value("backwater_queue_inflow_bytes_per_second{", dirty) / (18.0 * MIB) - 1.0).abs() < 0.01);
     assert!((value("backwater_queue_time_to_limit_seconds{", dirty) - 50.0 / 4.0).abs() < 0.1);
     assert_eq!(value("backwater_source_up{", "source=\"rec\""), 1.0);
+    assert_eq!(value("backwater_target_up{", "target=\"primary\""), 1.0);
+    assert!(value("backwater_source_age_seconds{", "source=\"rec\"") < 10.0);
     assert!(text.ends_with("# EOF\n") && !text.contains(HOSTILE), "{text}");
+}
+
+/// As if nothing had been written for so long.
+fn stop_writing(dir: &Path, ago: Duration) {
+    for entry in std::fs::read_dir(dir.join("points")).unwrap() {
+        let file = std::fs::File::options().append(true).open(entry.unwrap().path()).unwrap();
+        file.set_modified(std::time::SystemTime::now() - ago).unwrap();
+    }
+}
+
+/// Lines of figures that are of this name.
+fn lines<'a>(text: &'a str, name: &str) -> Vec<&'a str> {
+    text.lines().filter(|line| line.starts_with(&format!("{name}{{"))).collect()
+}
+
+#[test]
+fn who_has_stopped_is_told_as_such_and_who_had_ended_before_is_history() {
+    let (dir, served) = served();
+    let (_, _, text) = served.metrics();
+    assert!(!lines(&text, "backwater_queue_level_bytes").is_empty(), "{text}");
+    stop_writing(&dir.path().join("rec"), Duration::from_secs(3_600));
+    // Figures are made once a second at most.
+    let begun = Instant::now();
+    let text = loop {
+        let (_, _, text) = served.metrics();
+        if lines(&text, "backwater_source_up") != ["backwater_source_up{source=\"rec\"} 1"] {
+            break text;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{text}");
+    };
+    assert_eq!(lines(&text, "backwater_source_up"), ["backwater_source_up{source=\"rec\"} 0"], "{text}");
+    assert_eq!(lines(&text, "backwater_target_up"), ["backwater_target_up{source=\"rec\",target=\"primary\"} 0"]);
+    assert_eq!(lines(&text, "backwater_source_age_seconds").len(), 1);
+    for stale in ["backwater_queue_level_bytes", "backwater_finding"] {
+        assert_eq!(lines(&text, stale), [""; 0], "nothing is known of now");
+    }
+    let history = Served::start(&dir.path().join("rec"), Duration::from_secs(10));
+    let (_, _, text) = history.metrics();
+    assert_eq!(lines(&text, "backwater_source_up"), [""; 0], "{text}");
+    assert_eq!(lines(&text, "backwater_build_info").len(), 1, "{text}");
+}
+
+#[test]
+fn who_does_not_ask_for_open_metrics_gets_the_older_text() {
+    let (_dir, served) = served();
+    let (status, head, text) = served.with_token("/metrics");
+    assert_eq!(status, 200);
+    assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+    assert!(text.contains("# TYPE backwater_self_dropped_batches_total counter\n"), "{text}");
+    assert!(text.contains("# TYPE backwater_build_info gauge\n"), "{text}");
+    assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
 }
 
 /// The certificate in tests/tls was made for this test alone.

@@ -144,4 +144,14 @@ impl Finding {
     pub fn figure(&self, name: &str) -> Option<f64> {
         self.evidence.iter().find(|figure| figure.name == name).map(|figure| figure.value)
     }
+
+    /// What it says, whenever it holds: rule, cause, queue, and of which server. Servers have queues of the same name.
+    pub fn claim(&self) -> (&str, &str, &str, Option<&str>) {
+        (&self.rule, &self.cause, &self.queue, self.server.as_deref())
+    }
+
+    /// Whether it can be of a queue of this server; either may be of no server.
+    pub fn concerns(&self, server: Option<&str>) -> bool {
+        self.server.as_deref().zip(server).is_none_or(|(own, server)| own == server)
+    }
 }

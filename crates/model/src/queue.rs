@@ -96,6 +96,13 @@ pub enum Source {
     /// A level that counts only while its readings tell of a time no more than so many seconds before: positions of a
     /// standby are as old as its last word.
     Fresh(Box<Source>, f64),
+    /// The sum of those of these that are known: things of one sort that come and go, such as connections.
+    Total(Vec<Source>),
+    /// A value that counts only up to so much: beyond it, a reading tells of something that is not there.
+    Below(Box<Source>, f64),
+    /// From each of these moments on that one, in order of time: what follows from settings that may change. Before the first,
+    /// nothing is known.
+    Steps(Vec<(Moment, Source)>),
     /// A level as a share of another: the first × the second ÷ the third, which must be positive.
     Share(Box<[Source; 3]>),
 }
@@ -125,14 +132,37 @@ impl Source {
             let point = track.at(at, oldest_s)?;
             (at.seconds_since(point.true_at()) <= within_s).then_some(point.value)
         };
-        self.evaluate(window, f64::INFINITY, &one)
+        self.evaluate(window, at, f64::INFINITY, &one)
     }
 
     /// The rate, per second, over the `over_s` seconds before `at`.
     pub fn rate(&self, window: &Window, at: Moment, over_s: f64) -> Option<f64> {
         let from = Moment::from_seconds(at.seconds() - over_s);
         let one = |track: Track<'_>, _: f64| track.between(from, at).rate();
-        self.evaluate(window, f64::INFINITY, &one)
+        self.evaluate(window, at, f64::INFINITY, &one)
+    }
+
+    /// The tracks that it reads, each with its factor; of alternatives those of the first that has any.
+    pub fn tracks<'a>(&self, window: &'a Window) -> Vec<(Track<'a>, f64)> {
+        match self {
+            Source::Unknown | Source::Fixed(_) => Vec::new(),
+            Source::Sum(terms) => {
+                let one = |(name, labels, factor): &Term| {
+                    let labels: Vec<_> = labels.iter().map(|(label, value)| (*label, value.as_str())).collect();
+                    Some((window.track(name, &labels)?, *factor))
+                };
+                terms.iter().map(one).collect::<Option<Vec<_>>>().unwrap_or_default()
+            }
+            Source::FirstOf(list) => {
+                list.iter().map(|source| source.tracks(window)).find(|found| !found.is_empty()).unwrap_or_default()
+            }
+            Source::Least(list) | Source::Most(list) | Source::Total(list) => {
+                list.iter().flat_map(|source| source.tracks(window)).collect()
+            }
+            Source::Fresh(source, _) | Source::Below(source, _) => source.tracks(window),
+            Source::Share(parts) => parts.iter().flat_map(|source| source.tracks(window)).collect(),
+            Source::Steps(steps) => steps.iter().flat_map(|(_, source)| source.tracks(window)).collect(),
+        }
     }
 
     /// The value of a label in the first series that it reads: whose queue it is.
@@ -142,17 +172,34 @@ impl Source {
                 let mut labels = terms.iter().flat_map(|(_, labels, _)| labels);
                 labels.find(|(label, _)| *label == name).map(|(_, value)| value.as_str())
             }
-            Source::FirstOf(list) | Source::Least(list) | Source::Most(list) => {
+            Source::FirstOf(list) | Source::Least(list) | Source::Most(list) | Source::Total(list) => {
                 list.iter().find_map(|source| source.label(name))
             }
-            Source::Fresh(source, _) => source.label(name),
+            Source::Fresh(source, _) | Source::Below(source, _) => source.label(name),
             Source::Share(parts) => parts.iter().find_map(|source| source.label(name)),
+            Source::Steps(steps) => steps.iter().find_map(|(_, source)| source.label(name)),
             Source::Unknown | Source::Fixed(_) => None,
         }
     }
 
-    fn evaluate(&self, window: &Window, within_s: f64, one: &dyn Fn(Track<'_>, f64) -> Option<f64>) -> Option<f64> {
-        let each = |source: &Source| source.evaluate(window, within_s, one);
+    /// The source that holds at a moment, of steps.
+    pub fn at(&self, at: Moment) -> &Source {
+        match self {
+            Source::Steps(steps) => {
+                steps.iter().rev().find(|(from, _)| *from <= at).map_or(&Source::Unknown, |(_, own)| own)
+            }
+            other => other,
+        }
+    }
+
+    fn evaluate(
+        &self,
+        window: &Window,
+        at: Moment,
+        within_s: f64,
+        one: &dyn Fn(Track<'_>, f64) -> Option<f64>,
+    ) -> Option<f64> {
+        let each = |source: &Source| source.evaluate(window, at, within_s, one);
         match self {
             Source::Unknown => None,
             Source::Fixed(value) => Some(*value),
@@ -163,7 +210,10 @@ impl Source {
             Source::FirstOf(list) => list.iter().find_map(each),
             Source::Least(list) => list.iter().filter_map(each).reduce(f64::min),
             Source::Most(list) => list.iter().filter_map(each).reduce(f64::max),
-            Source::Fresh(source, within_s) => source.evaluate(window, *within_s, one),
+            Source::Total(list) => list.iter().filter_map(each).reduce(|sum, one| sum + one),
+            Source::Below(source, most) => each(source).filter(|value| value <= most),
+            Source::Fresh(source, within_s) => source.evaluate(window, at, *within_s, one),
+            Source::Steps(_) => each(self.at(at)),
             Source::Share(parts) => {
                 let [Some(of), Some(part), Some(whole)] = parts.each_ref().map(each) else { return None };
                 (whole > 0.0).then(|| of * part / whole)
@@ -212,9 +262,9 @@ impl QueueSpec {
         }
     }
 
-    /// The value of a label of what stands in it or arrives: `target` is the server whose it is.
+    /// The value of a label of what stands in it, arrives or leaves: `target` is the server whose it is.
     pub fn label(&self, name: &str) -> Option<&str> {
-        self.level.label(name).or_else(|| self.inflow.label(name))
+        [&self.level, &self.inflow, &self.outflow].into_iter().find_map(|source| source.label(name))
     }
 
     /// The queue's state at `at`: gauges from readings at most `over_s` old, rates as means over `over_s` seconds.

@@ -69,7 +69,11 @@ fn shown(measure: Option<Measure>, unit: Unit) -> Cell {
 /// Which findings are gone, which are new, which stay.
 fn findings(page: &mut Page<'_>, comparison: &Comparison, style: &Style) {
     let names = |list: &[Finding]| -> BTreeSet<String> {
-        list.iter().map(|finding| format!("{} ({}) {}", finding.rule, finding.cause, finding.queue)).collect()
+        let name = |finding: &Finding| {
+            let server = finding.server.as_ref().map(|server| format!(" of {server}")).unwrap_or_default();
+            format!("{} ({}) {}{server}", finding.rule, finding.cause, finding.queue)
+        };
+        list.iter().map(name).collect()
     };
     let (before, after) = (names(&comparison.findings_before), names(&comparison.findings_after));
     page.gap();

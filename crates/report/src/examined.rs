@@ -24,10 +24,18 @@ pub fn unseen_in(window: &Window) -> Vec<Unseen> {
     list
 }
 
-/// As [`findings`], followed by the stretch of time that was examined, its gaps, and what could not be seen in it.
-pub fn findings_in(list: &[Finding], window: &Window, style: &Style) -> String {
+/// What could not be seen, as text; empty where all was.
+pub fn unseen_text(list: &[Unseen], style: &Style) -> String {
     let mut page = Page::new(style);
-    page.ready(&findings(list, &window.meta, style), 0);
+    unseen(&mut page, list, 0);
+    page.finish()
+}
+
+/// As [`findings`], followed by the stretch of time that was examined, its gaps, and what could not be seen in it. `judged` says
+/// whether any queue was read: [`has_queue`](crate::html::has_queue) of a window that still has its readings.
+pub fn findings_in(list: &[Finding], window: &Window, judged: bool, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.ready(&findings(list, &window.meta, judged, style), 0);
     page.gap();
     let time = when::range(window.from, window.to, &window.meta);
     page.paragraph(Tone::Faint, &format!("Examined: {time}, {} samples of sessions", window.samples().len()), 0);
@@ -77,9 +85,15 @@ mod tests {
     }
 
     #[test]
+    fn a_window_without_queues_has_nothing_to_judge() {
+        let window = window(meta());
+        assert!(!crate::html::has_queue(&window), "a server and a device, and no reading of either");
+    }
+
+    #[test]
     fn health_comes_with_what_could_not_be_seen() {
         // Without a clock anchor, so that the text does not depend on where the test runs.
         let meta = Meta { anchors: vec![], ..meta() };
-        insta::assert_snapshot!(findings_in(&[], &window(meta), &Style::plain(80)));
+        insta::assert_snapshot!(findings_in(&[], &window(meta), true, &Style::plain(80)));
     }
 }

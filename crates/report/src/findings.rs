@@ -7,12 +7,12 @@ use crate::table::{Cell, cells};
 use crate::{Style, when};
 use backwater_model::{Confidence, Figure, Finding, Meta, Severity, Unit, Unseen};
 
-/// All findings, the worst first. Without any, a line that says so and what was watched. (What a window could not
-/// show is known only with the window: [`findings_in`](crate::findings_in).)
-pub fn findings(findings: &[Finding], meta: &Meta, style: &Style) -> String {
+/// All findings, the worst first. Without any, a line that says so, by whether any queue was `judged`, and what was watched.
+/// (What a window could not show is known only with the window: [`findings_in`](crate::findings_in).)
+pub fn findings(findings: &[Finding], meta: &Meta, judged: bool, style: &Style) -> String {
     let mut page = Page::new(style);
     if findings.is_empty() {
-        healthy(&mut page, meta, style);
+        healthy(&mut page, meta, judged, style);
         return page.finish();
     }
     page.heading(&count(findings), 0);
@@ -27,8 +27,18 @@ pub fn findings(findings: &[Finding], meta: &Meta, style: &Style) -> String {
     page.finish()
 }
 
-fn healthy(page: &mut Page<'_>, meta: &Meta, style: &Style) {
-    page.hanging(Tone::Good, style.sign("✓ ", "OK "), "No finding: no rule saw a queue at its limit.", 0);
+/// That nothing was found, and whether there was anything to judge.
+pub fn none_found(judged: bool) -> &'static str {
+    if judged {
+        "No finding: no rule saw a queue at its limit."
+    } else {
+        "No finding: no queue was recorded, so there was nothing to judge."
+    }
+}
+
+fn healthy(page: &mut Page<'_>, meta: &Meta, judged: bool, style: &Style) {
+    let (tone, mark) = if judged { (Tone::Good, style.sign("✓ ", "OK ")) } else { (Tone::Plain, "") };
+    page.hanging(tone, mark, none_found(judged), 0);
     page.paragraph(Tone::Plain, &format!("Watched: {}.", watched(meta)), 2);
 }
 
@@ -60,13 +70,23 @@ fn count(findings: &[Finding]) -> String {
     format!("{} finding{}: {}", findings.len(), plural(findings.len()), parts.join(", "))
 }
 
+/// One finding with all that it rests on; `when` it held, in words, and on which server, where there are several.
+pub fn finding_text(finding: &Finding, when: &str, server: Option<&str>, style: &Style) -> String {
+    let mut page = Page::new(style);
+    told(&mut page, finding, when, server, style);
+    page.finish()
+}
+
 fn one(page: &mut Page<'_>, finding: &Finding, meta: &Meta, style: &Style) {
-    let (mark, tone) = severity(finding.severity, style);
     // With one server alone there is nothing to tell apart.
-    let server = finding.server.as_ref().filter(|_| meta.targets.len() > 1);
+    let server = finding.server.as_deref().filter(|_| meta.targets.len() > 1);
+    told(page, finding, &when::range(finding.from, finding.to, meta), server, style);
+}
+
+fn told(page: &mut Page<'_>, finding: &Finding, time: &str, server: Option<&str>, style: &Style) {
+    let (mark, tone) = severity(finding.severity, style);
     let whose = server.map(|server| format!(" on {server}")).unwrap_or_default();
     page.hanging(tone, mark, &format!("{} ({})  {}{whose}", finding.rule, finding.cause, finding.queue), 0);
-    let time = when::range(finding.from, finding.to, meta);
     page.paragraph(Tone::Faint, &format!("{time}, confidence {}", confidence(finding.confidence)), 2);
     page.gap();
     page.paragraph(Tone::Plain, &finding.summary, 2);
@@ -149,7 +169,7 @@ mod tests {
     fn a_finding_says_everything_it_rests_on() {
         settings().bind(|| {
             for (name, style) in STYLES {
-                let text = findings(&[finding()], &meta(), &style);
+                let text = findings(&[finding()], &meta(), true, &style);
                 insta::assert_snapshot!(format!("finding_{name}"), text);
             }
         });
@@ -157,20 +177,26 @@ mod tests {
 
     #[test]
     fn a_healthy_system_is_said_to_be_so() {
-        insta::assert_snapshot!(findings(&[], &meta(), &Style::plain(80)));
+        insta::assert_snapshot!(findings(&[], &meta(), true, &Style::plain(80)));
+    }
+
+    #[test]
+    fn where_no_queue_was_recorded_nothing_is_called_healthy() {
+        let text = findings(&[], &meta(), false, &Style::plain(80));
+        assert!(text.starts_with("No finding: no queue was recorded, so there was nothing to judge.\n"), "{text}");
     }
 
     #[test]
     fn the_worst_comes_first() {
         let mild = Finding { severity: Severity::Warning, rule: "mild".to_owned(), ..finding() };
-        let text = findings(&[mild, finding()], &meta(), &Style::plain(80));
+        let text = findings(&[mild, finding()], &meta(), true, &Style::plain(80));
         assert!(text.starts_with("2 findings: 1 critical, 1 warning\n"), "{text}");
         assert!(text.find("dirty-throttle") < text.find("mild"));
     }
 
     #[test]
     fn foreign_escape_sequences_are_spelled_out() {
-        let text = findings(&[finding()], &meta(), &Style { color: false, width: 120, unicode: true });
+        let text = findings(&[finding()], &meta(), true, &Style { color: false, width: 120, unicode: true });
         assert!(!text.contains('\u{1b}'));
         assert!(text.contains("\\x1b[2J"));
     }

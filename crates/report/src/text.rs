@@ -5,7 +5,7 @@ use std::fmt::Write;
 use unicode_width::UnicodeWidthChar;
 
 /// Columns that a clean text takes.
-pub(crate) fn width(text: &str) -> usize {
+pub fn width(text: &str) -> usize {
     text.chars().map(char_width).sum()
 }
 
@@ -16,7 +16,7 @@ fn char_width(c: char) -> usize {
 
 /// Text from outside as one line that is safe to show: white space becomes single spaces; control characters (and so
 /// every escape sequence) and characters that hide or reorder others are spelled out as `\x1b`, `\u{202e}`.
-pub(crate) fn clean(text: &str, style: &Style) -> String {
+pub fn clean(text: &str, style: &Style) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -84,7 +84,7 @@ fn ascii_for(c: char) -> &'static str {
 }
 
 /// A clean text cut to so many columns, with a sign that something is missing.
-pub(crate) fn cut(text: &str, columns: usize, style: &Style) -> String {
+pub fn cut(text: &str, columns: usize, style: &Style) -> String {
     if width(text) <= columns {
         return text.to_owned();
     }
@@ -106,7 +106,7 @@ pub(crate) fn cut(text: &str, columns: usize, style: &Style) -> String {
 
 /// A clean text in lines of at most so many columns (at least one), broken at spaces (but not between a number and its
 /// unit) and, where a word is longer than a line, within it. Never empty: an empty text is one empty line.
-pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(1);
     let mut lines = vec![String::new()];
     let mut used = 0;

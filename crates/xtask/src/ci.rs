@@ -1,7 +1,7 @@
 //! Format, lints, style and tests. A test that cannot run here says `skipped: NAME: REASON`; as root that is a
 //! failure, because there everything can run.
 
-use crate::{driver, page, run, tidy};
+use crate::{driver, page, promtool, run, tidy};
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ const TOOLS: &[(&str, &str)] = &[
     // A server for the tests that take the one that is installed, and its clients.
     ("initdb", "postgresql"),
     ("psql", "postgresql-client"),
+    // A terminal for the view that is shown on one.
+    ("tmux", "tmux"),
 ];
 
 pub(crate) fn all() -> anyhow::Result<()> {
@@ -45,14 +47,19 @@ const ON_EVERY_MAJOR: [&str; 7] = [
 
 pub(crate) fn tests() -> anyhow::Result<()> {
     install_tools()?;
-    page::check()?;
-    run::step("build", "cargo", &["build", "--workspace", "--bins", "--examples", "--locked"])?;
     let mut tally = Tally::default();
+    tally.skipped.extend(page::check()?);
+    let promtool = promtool::find()?;
+    run::step("build", "cargo", &["build", "--workspace", "--bins", "--examples", "--locked"])?;
     let everything = ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"];
     let driver = driver::possible().then(driver::build).transpose()?;
-    let mut passed = cargo_test(&mut tally, &everything, driver.as_deref().map(|path| ("BACKWATER_WT_DRIVER", path)))?;
+    let promtool = promtool.as_ref().map(|path| path.display().to_string());
+    let of_driver = driver.as_deref().map(|path| ("BACKWATER_WT_DRIVER", path));
+    let of_promtool = promtool.as_deref().map(|path| ("BACKWATER_PROMTOOL", path));
+    let variables: Vec<(&str, &str)> = of_driver.into_iter().chain(of_promtool).collect();
+    let mut passed = cargo_test(&mut tally, &everything, &variables)?;
     if driver.is_some() {
-        passed &= cargo_test(&mut tally, &driver::tests(), None)?;
+        passed &= cargo_test(&mut tally, &driver::tests(), &[])?;
     }
     passed &= on_every_major(&mut tally)?;
     tally.told(passed)
@@ -71,7 +78,7 @@ fn on_every_major(tally: &mut Tally) -> anyhow::Result<bool> {
     arguments.extend(["--show-output", "--test-threads=4"]);
     arguments.extend(ON_EVERY_MAJOR);
     let before = tally.passed;
-    let passed = cargo_test(tally, &arguments, Some(("BACKWATER_PG_BINS", &servers.join(":"))))?;
+    let passed = cargo_test(tally, &arguments, &[("BACKWATER_PG_BINS", &servers.join(":"))])?;
     let ran = tally.passed - before;
     if passed && ran != ON_EVERY_MAJOR.len() as u64 {
         bail!("{ran} of the {} tests of every major version ran: was one renamed?", ON_EVERY_MAJOR.len());
@@ -98,7 +105,7 @@ fn downloaded() -> Vec<String> {
     bins
 }
 
-fn is_root() -> anyhow::Result<bool> {
+pub(crate) fn is_root() -> anyhow::Result<bool> {
     Ok(run::output("id", &["-u"])?.trim() == "0")
 }
 
@@ -169,13 +176,13 @@ impl Tally {
     }
 }
 
-/// Runs tests, with this variable set, and adds what their lines say. Whether all passed.
+/// Runs tests, with these variables set, and adds what their lines say. Whether all passed.
 #[allow(clippy::print_stdout, clippy::print_stderr)]
-fn cargo_test(tally: &mut Tally, arguments: &[&str], variable: Option<(&str, &str)>) -> anyhow::Result<bool> {
+fn cargo_test(tally: &mut Tally, arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<bool> {
     eprintln!("==> tests: cargo {}", arguments.join(" "));
     let mut command = Command::new("cargo");
     command.args(arguments).current_dir(run::workspace()?).stdout(Stdio::piped());
-    if let Some((name, value)) = variable {
+    for (name, value) in variables {
         eprintln!("==> with {name}={value}");
         command.env(name, value);
     }

@@ -7,6 +7,7 @@ mod ci;
 mod driver;
 mod nightly;
 mod page;
+mod promtool;
 mod run;
 mod tidy;
 
@@ -40,7 +41,8 @@ enum Command {
     },
     /// Measure what Backwater costs and how well it predicts; writes docs/bench/
     Bench {
-        /// Only this one: overhead, prediction, size, ftdc, proxy (beside pgbouncer and HAProxy, where those are installed)
+        /// Only this one: overhead, prediction, size, ftdc, page, viewers, proxy (beside pgbouncer and HAProxy, where those are
+        /// installed)
         name: Option<String>,
         /// For overhead and proxy: measure only a part, and show it without keeping it, such as --only cost --sessions 200
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]

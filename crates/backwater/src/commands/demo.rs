@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 /// Says where the page lies, and opens it where there is a desktop.
 fn show(page: &Path, no_open: bool) -> anyhow::Result<()> {
     terminal::print(&format!("All of it on one page: {} (open it in a browser; it needs no network)", page.display()))?;
-    if !no_open && report::has_desktop() {
+    if !no_open && terminal::attended() && report::has_desktop() {
         report::open(page);
     }
     Ok(())

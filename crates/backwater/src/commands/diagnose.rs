@@ -7,6 +7,7 @@ use anyhow::bail;
 use backwater_diagnose::{Options, RULES, diagnose};
 use backwater_model::{EventKind, Finding, Severity};
 use backwater_record::UNREAD;
+use backwater_report::html;
 use clap::Args;
 use std::process::ExitCode;
 
@@ -42,18 +43,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
     let Looked { targets, stretch, beside, .. } = &arguments.looked;
-    let (findings, window) = if let Some(path) = flight::path(targets) {
-        flight::findings(path, stretch, beside, &options)?
+    // A recorder's windows hold the engine's queues, or there would be none of them; what is told about comes without readings.
+    let of_flights = |(findings, window)| (findings, window, true);
+    let (findings, window, judged) = if let Some(path) = flight::path(targets) {
+        of_flights(flight::findings(path, stretch, beside, &options)?)
     } else if let Some(paths) = flights::paths(targets) {
-        flights::findings(&paths, stretch, beside, &options)?
+        of_flights(flights::findings(&paths, stretch, beside, &options)?)
     } else {
         let window = source::window(&arguments.looked)?;
-        (diagnose(&window, &options), window)
+        let judged = html::has_queue(&window);
+        (diagnose(&window, &options), window, judged)
     };
     if arguments.json {
         terminal::print_json(&findings)?;
     } else {
-        terminal::print(&backwater_report::findings_in(&findings, &window, &terminal::style()))?;
+        terminal::print(&backwater_report::findings_in(&findings, &window, judged, &terminal::style()))?;
     }
     if findings.is_empty() && window.events_of(EventKind::Absent).any(|event| event.source == UNREAD) {
         bail!("a part of the recording could not be read, so that nothing was found does not mean that it was healthy");

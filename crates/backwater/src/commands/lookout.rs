@@ -1,7 +1,7 @@
 //! Looks for findings while a recording is written, and runs a command when one begins, becomes worse or ends.
 
-use backwater_live::{Alerts, Feed, Hook, found_now};
-use backwater_model::{Batch, Moment, Severity};
+use backwater_live::{Alerts, Feed, Hook, ahead_of, found_now};
+use backwater_model::{Batch, Finding, Moment, Severity};
 use backwater_probe::now;
 use backwater_probe::session::Session;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -9,6 +9,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 /// Findings are looked for in the last minute, this often, in seconds.
 const WINDOW_S: f64 = 60.0;
 const EVERY_S: f64 = 10.0;
+/// What is about to happen is looked for in the last seconds, oftener: a page cache may fill within a quarter of a minute. That
+/// is enough for a warning of what is near, and costs a small part of the other.
+const AHEAD_WINDOW_S: f64 = 12.0;
+const AHEAD_EVERY_S: f64 = 2.0;
 /// A finding that was not seen for so long has ended.
 const QUIET_S: f64 = 120.0;
 /// Batches that may wait for the recorder; as many as may wait for whoever takes them from the probes.
@@ -19,6 +23,9 @@ pub(crate) struct Lookout {
     feed: Feed,
     alerts: Alerts,
     hook: Hook,
+    /// What was found when all was looked for, and when that was.
+    found: Vec<Finding>,
+    whole: Moment,
     last: Moment,
 }
 
@@ -32,19 +39,26 @@ impl Lookout {
         let (give, next) = sync_channel(WAITING);
         let feed = Feed::of(session, WINDOW_S);
         feed.take(batches, Some(give), None)?;
-        let alerts = Alerts::new(Severity::Warning, QUIET_S);
-        Ok((next, Lookout { feed, alerts, hook: Hook::start(command)?, last: now() }))
+        let (alerts, at) = (Alerts::new(Severity::Warning, QUIET_S), now());
+        Ok((next, Lookout { feed, alerts, hook: Hook::start(command)?, found: Vec::new(), whole: at, last: at }))
     }
 
     /// Looks, if it is time to, and tells the command what is new.
     pub(crate) fn look(&mut self) {
         let at = now();
-        if at.seconds_since(self.last) < EVERY_S {
+        let due = |last: Moment, every_s: f64| at.seconds_since(last) >= every_s;
+        let ahead = if due(self.whole, EVERY_S) {
+            self.whole = at;
+            self.found = found_now(&self.feed.window(WINDOW_S));
+            Vec::new()
+        } else if due(self.last, AHEAD_EVERY_S) {
+            ahead_of(&self.feed.window(AHEAD_WINDOW_S), &self.found)
+        } else {
             return;
-        }
+        };
         self.last = at;
-        let found = found_now(&self.feed.window(WINDOW_S));
-        for turn in self.alerts.update(at, &found) {
+        let seen: Vec<Finding> = self.found.iter().cloned().chain(ahead).collect();
+        for turn in self.alerts.update(at, &seen) {
             self.hook.tell(turn);
         }
     }

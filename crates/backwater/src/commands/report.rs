@@ -7,14 +7,18 @@ use crate::{terminal, when};
 use anyhow::{Context, bail};
 use backwater_diagnose::Options;
 use backwater_lab::progress::Progress;
-use backwater_model::Outcome;
 use backwater_probe::mongodb::Flight;
-use backwater_record::{Recording, read_flow};
+use backwater_record::{Recording, read_flow, read_outcome};
 use backwater_report::html;
 use clap::{Args, ValueEnum};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+/// A program that opens files and has not ended after this is the browser itself.
+const SOON: Duration = Duration::from_secs(2);
 
 /// A recording as one HTML page that needs no network: the path, curves, sessions, findings, lab results
 #[derive(Args)]
@@ -59,13 +63,17 @@ enum Format {
 }
 
 impl Format {
-    /// What a file's ending asks for.
-    fn of(path: &Path) -> Format {
-        match path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase).as_deref() {
+    /// What a file's ending asks for; a page where it has none.
+    fn of(path: &Path) -> anyhow::Result<Format> {
+        Ok(match path.extension().and_then(|ending| ending.to_str()).map(str::to_ascii_lowercase).as_deref() {
+            None | Some("html" | "htm") => Format::Html,
             Some("json") => Format::Json,
             Some("md" | "markdown") => Format::Md,
-            _ => Format::Html,
-        }
+            Some(other) => bail!(
+                "a report is not written as .{other}: give -o a name that ends in .html, .md or .json, or say --format (a browser \
+                 prints the page to PDF)"
+            ),
+        })
     }
 }
 
@@ -75,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         bail!("{} is a directory; give -o the name of a file in it", path.display());
     }
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
-    let format = arguments.format.unwrap_or_else(|| Format::of(path));
+    let format = arguments.format.map_or_else(|| Format::of(path), Ok)?;
     let text = text((&arguments.dir, &arguments.stretch, &arguments.beside), &options, format)?;
     if path.as_os_str() == "-" {
         terminal::print(&text)?;
@@ -112,7 +120,7 @@ fn text(what: What<'_>, options: &Options, format: Format) -> anyhow::Result<Str
 
 /// What the page shows, read half an hour at a time where it is long.
 fn document((dir, stretch, beside): What<'_>, options: &Options) -> anyhow::Result<html::Document> {
-    let (bar, outcome) = (Bar::default(), outcome(dir)?);
+    let bar = Bar::default();
     let told = |done: usize, all: usize| {
         if done == 1 && all > 1 {
             bar.begin("reading", all as u64);
@@ -124,46 +132,136 @@ fn document((dir, stretch, beside): What<'_>, options: &Options) -> anyhow::Resu
     };
     if Flight::is_at(dir) {
         let (flight, from, to) = flight::open(dir, stretch, beside)?;
-        let (meta, beside) = (Arc::new(flight.meta().clone()), (outcome.as_ref(), &[][..]));
-        return html::document_of((from, to), &meta, beside, options, |from, to| Ok(flight.window(from, to)?), told);
+        let meta = Arc::new(flight.meta().clone());
+        return html::document_of(
+            (from, to),
+            &meta,
+            (None, &[]),
+            options,
+            |from, to| Ok(flight.window(from, to)?),
+            told,
+        );
     }
     beside.refuse()?;
     let recording = Recording::open(dir)?;
-    recording.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+    let (outcome, lost) = read_outcome(dir);
+    let warnings: Vec<String> = recording.warnings().iter().cloned().chain(lost).collect();
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let span = recording.span().with_context(|| format!("the recording {} holds no readings yet", dir.display()))?;
     let span = stretch.moments(recording.meta(), span)?;
     let meta = Arc::new(recording.meta().clone());
     let read = |from, to| Ok(recording.window(Some(from), Some(to))?);
-    let document = html::document_of(span, &meta, (outcome.as_ref(), recording.warnings()), options, read, told);
+    let document = html::document_of(span, &meta, (outcome.as_ref(), warnings.as_slice()), options, read, told);
     document.map(|document| document.with_flow(read_flow(dir)))
 }
 
-/// What a lab run came to; none for a recording of something else.
-fn outcome(dir: &Path) -> anyhow::Result<Option<Outcome>> {
-    let path = dir.join("outcome.json");
-    match std::fs::read_to_string(&path) {
-        Ok(text) => {
-            let outcome = serde_json::from_str(&text);
-            Ok(Some(outcome.with_context(|| format!("{} is no outcome of a run", path.display()))?))
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+/// Whether there is a desktop here on which somebody could be shown a page.
+pub(crate) fn has_desktop() -> bool {
+    desktop(|name| std::env::var_os(name), rustix::process::geteuid().is_root()).is_ok()
+}
+
+/// Why nobody can be shown a page here, if so. Root's browser would be a risk of its own.
+fn desktop(variable: impl Fn(&str) -> Option<OsString>, root: bool) -> Result<(), &'static str> {
+    let display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| variable(name).is_some_and(|text| !text.is_empty()));
+    match (display || cfg!(target_os = "macos"), root) {
+        (false, _) => Err("there is no desktop here (neither DISPLAY nor WAYLAND_DISPLAY is set)"),
+        (true, true) => Err("a browser that runs as root would be a risk"),
+        (true, false) => Ok(()),
     }
 }
 
-/// Whether somebody sits at a desktop here who could be shown a page. Root's browser would be a risk of its own.
-pub(crate) fn has_desktop() -> bool {
-    let display =
-        ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|v| !v.is_empty()));
-    (display || cfg!(target_os = "macos")) && terminal::attended() && !rustix::process::geteuid().is_root()
+/// Shows a file with whatever this desktop opens files with, or says why not, and what to do instead.
+pub(crate) fn open(path: &Path) {
+    let why = desktop(|name| std::env::var_os(name), rustix::process::geteuid().is_root()).map_err(str::to_owned);
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    if let Err(why) = why.and_then(|()| open_with(program, path)) {
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        terminal::note(&format!(
+            "not opened: {why}; open {} in a browser, here or after copying it (it is one file and needs no network)",
+            whole.display()
+        ));
+    }
 }
 
-/// Shows a file with whatever this desktop opens files with. Without a desktop its path was said, which is enough.
-pub(crate) fn open(path: &Path) {
-    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+/// Starts the program that opens files. One that ends soon says whether it could; one that goes on is the browser itself.
+fn open_with(program: &str, path: &Path) -> Result<(), String> {
     let mut command = Command::new(program);
     command.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Err(error) = command.spawn() {
-        terminal::note(&format!("cannot open it here ({program}: {error})"));
+    let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
+    let (told, ended) = mpsc::channel();
+    let waiting = std::thread::Builder::new().name("open".into()).spawn(move || told.send(child.wait()));
+    waiting.map_err(|error| format!("cannot wait for {program}: {error}"))?;
+    match ended.recv_timeout(SOON) {
+        Ok(Ok(status)) if !status.success() => Err(format!("{program} could not ({status})")),
+        Ok(Err(error)) => Err(format!("{program}: {error}")),
+        Ok(Ok(_)) | Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::{Batch, Epoch, Meta, Moment, Point, Registry, catalogue};
+
+    /// A recording of three readings of the host.
+    fn recording(dir: &Path) {
+        let registry = Arc::new(Registry::new());
+        let options = backwater_record::Options { free_floor_bytes: 0, ..Default::default() };
+        let mut writer =
+            backwater_record::Writer::create(dir, Meta::default(), Arc::clone(&registry), options).unwrap();
+        for second in 1..4 {
+            let at = Moment(second * 1_000_000);
+            let series = registry.number::<&str>(&catalogue::VM_DIRTY, &[]).unwrap();
+            let point = Point { at, series, epoch: Epoch(1), value: 5e6, as_of: None };
+            writer.write(&Batch { points: vec![point], ..Batch::default() }).unwrap();
+            writer.tick(at).unwrap();
+        }
+        writer.close().unwrap();
+    }
+
+    #[test]
+    fn the_page_is_written_beside_the_recording_whatever_the_labs_results_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("run");
+        recording(&run);
+        let written = beside(&run).unwrap();
+        assert_eq!(written, run.join("report.html"));
+        let page = std::fs::read_to_string(&written).unwrap();
+        assert!(page.starts_with("<!doctype html>") || page.starts_with("<!DOCTYPE html>"), "{}", &page[..80]);
+        assert!(!page.contains("lab's results"));
+        std::fs::write(run.join("outcome.json"), "{\"scenario\": ").unwrap();
+        beside(&run).unwrap();
+        let page = std::fs::read_to_string(&written).unwrap();
+        assert!(page.contains("the lab's results are not shown"), "the page says what it lacks");
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_written_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        recording(dir.path());
+        std::fs::create_dir(dir.path().join("report.html")).unwrap();
+        let error = beside(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("cannot write") && error.contains("report.html"), "{error}");
+        assert!(beside(&dir.path().join("none")).unwrap_err().to_string().contains("there is no such directory"));
+    }
+
+    #[test]
+    fn a_desktop_is_where_there_is_a_display_that_is_not_roots() {
+        let display = |name: &str| (name == "WAYLAND_DISPLAY").then(|| OsString::from("wayland-0"));
+        assert!(desktop(display, false).is_ok());
+        assert!(desktop(display, true).unwrap_err().contains("root"));
+        if !cfg!(target_os = "macos") {
+            assert!(desktop(|_| None, false).unwrap_err().contains("DISPLAY"));
+            assert!(desktop(|_| Some(OsString::new()), false).is_err(), "set, and to nothing");
+        }
+    }
+
+    #[test]
+    fn a_program_that_cannot_open_it_is_heard() {
+        let path = Path::new("/dev/null");
+        assert!(open_with("true", path).is_ok());
+        assert!(open_with("false", path).unwrap_err().contains("could not"));
+        assert!(open_with("no-such-program-here", path).unwrap_err().contains("no-such-program-here"));
     }
 }

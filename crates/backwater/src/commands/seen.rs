@@ -5,7 +5,7 @@ use backwater_lab::metrics::{Phases, throughput};
 use backwater_lab::scenario::{DirtyLimit, Scenario};
 use backwater_model::{ArmOutcome, EventKind, Finding, Moment, Outcome, Point, Track, Unit, Window, catalogue};
 use backwater_record::Recording;
-use backwater_report::{Curve, Panel, Style, panels};
+use backwater_report::{Curve, Panel, Style, html, panels};
 use std::path::Path;
 
 /// The recording of a run, read back.
@@ -45,7 +45,7 @@ impl Seen {
         let whole = findings.iter().position(|own| !own.is_empty()).unwrap_or(0);
         for (place, (arm, own)) in outcome.arms.iter().zip(findings).enumerate() {
             if place == whole {
-                let found = backwater_report::findings(&own, &self.window.meta, style);
+                let found = backwater_report::findings(&own, &self.window.meta, html::has_queue(&self.window), style);
                 text.push_str(&format!("Found in arm {}\n{found}\n", arm.name));
             } else {
                 let names: Vec<String> =

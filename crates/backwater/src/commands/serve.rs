@@ -5,7 +5,7 @@ use crate::args::Sight;
 use crate::{signals, terminal, when};
 use anyhow::{Context, bail};
 use backwater_live::http::{Options, Tls, new_token, serve};
-use backwater_live::{Feed, Source};
+use backwater_live::{Feed, Source, tell_apart};
 use backwater_probe::session::{Session, Setup};
 use clap::Args;
 use std::net::{IpAddr, SocketAddr};
@@ -25,16 +25,18 @@ It reads only, listens on loopback, and asks whoever looks for the token that it
 7979:localhost:7979 HOST, or --bind with a certificate. What servers did before it began is in no memory of it: give the \
 directory of a recording (also one that is being written) to see further back.
 
-Prometheus scrapes /metrics with the token as `authorization: credentials`; docs/monitoring has alert rules and a dashboard.
+Prometheus scrapes /metrics with the token as `authorization: credentials`; docs/monitoring has alert rules and a dashboard. \
+Recordings in directories of one name are called by as much of their paths as tells them apart.
 
 Examples:
   backwater serve                                         this host alone
   backwater serve postgres:///app                         a server, its last ten minutes
   backwater serve postgres:///app rec last-night          a server, and two recordings
+  backwater serve /var/lib/mongodb/diagnostic.data        what MongoDB's flight recorder holds
   backwater serve rec --bind 0.0.0.0 --tls-cert c.pem --tls-key k.pem --host-name db1.example")]
 pub(crate) struct Arguments {
     /// Servers to watch (postgres://… or a libpq connection string; `host` or nothing for this host alone), and directories of
-    /// recordings. Passwords belong into PGPASSWORD, a password file or a service file, not here
+    /// recordings or of MongoDB's flight recorder. Passwords belong into PGPASSWORD, a password file or a service file, not here
     sources: Vec<String>,
     /// Address to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
@@ -83,9 +85,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     for dir in &recordings {
         sources.push(Source::recording(Path::new(dir), arguments.history)?);
     }
+    tell_apart(&mut sources);
+    // What the page and the label `source` of figures call them.
+    let names: Vec<String> = sources.iter().map(|source| source.name.clone()).collect();
     let ready = |url: &str| {
         let said = terminal::print(url);
-        terminal::note("serving there (Ctrl-C ends it)");
+        terminal::note(&format!("serving {} there (Ctrl-C ends it)", names.join(" | ")));
         if let Err(error) = said {
             terminal::error(&error);
         }

@@ -8,7 +8,7 @@ use backwater_model::{Moment, ProcessUse, SessionUse, Window};
 use backwater_probe::host::{self, Roots, Scope, Top, Usage};
 use backwater_probe::postgres::{ConnInfo, PostgresOptions, PostgresProbe};
 use backwater_probe::{Observer, now};
-use backwater_report::{Style, TopSort, TopView, top, top_of};
+use backwater_report::{Style, TopSort, TopView, top, top_of, top_unseen};
 use clap::{Args, ValueEnum};
 use std::collections::HashMap;
 use std::path::Path;
@@ -108,7 +108,8 @@ fn recorded(arguments: &Arguments, dir: &Path) -> anyhow::Result<()> {
                 dir.display()
             );
         }
-        let usage = Usage { seconds: piece.seconds(), processes, unseen: Vec::new() };
+        let unseen = top_unseen(&processes);
+        let usage = Usage { seconds: piece.seconds(), processes, unseen };
         out.show(&format!("recorded, {}", clock(&window, from, to)), &usage, window.meta.unix_us(to))?;
     }
     Ok(())

@@ -4,7 +4,7 @@ use super::source::is_recording;
 use crate::args::Sight;
 use crate::{signals, terminal, when};
 use anyhow::bail;
-use backwater_live::screen::{Look, text, watch};
+use backwater_live::screen::{Look, plain, watch};
 use backwater_live::{Feed, Source};
 use backwater_probe::session::{Session, Setup};
 use clap::Args;
@@ -18,22 +18,24 @@ use std::time::Duration;
 const ENOUGH_S: f64 = 6.0;
 /// How often it is looked whether there are enough of them.
 const LOOK: Duration = Duration::from_millis(100);
-/// Lines of plain text.
-const LINES: u16 = 48;
+/// Columns of plain text that nobody looks at on a terminal.
+const COLUMNS: usize = 80;
 
 /// Path, curves, sessions and findings on this terminal, live or over a recording
 #[derive(Args)]
 #[command(after_help = "\
-Keys: arrows choose a queue and a time, + and - look closer or wider, End is the newest, p stops, ? explains, q quits.
+Keys: 1 to 5 or Tab show all or one part, arrows choose a queue and a time, PgUp and PgDn turn pages, + and - look closer or \
+wider, End is the newest, p stops, ? explains, Esc goes back, q quits.
 
 Examples:
   backwater watch                             this host
   backwater watch postgres:///app             a server
   backwater watch rec                         a recording, also one that is being written
+  backwater watch /var/lib/mongodb/diagnostic.data   what MongoDB's flight recorder holds
   backwater watch postgres:///app --once      what is seen now, as plain text")]
 pub(crate) struct Arguments {
     /// Servers to watch (postgres://… or a libpq connection string; `host` or nothing for this host alone), or the directory of a
-    /// recording. Passwords belong into PGPASSWORD, a password file or a service file, not here
+    /// recording or of MongoDB's flight recorder. Passwords belong into PGPASSWORD, a password file or a service file, not here
     sources: Vec<String>,
     /// Print it once as plain text, after six seconds where it is live
     #[arg(long)]
@@ -49,10 +51,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if !arguments.once && !std::io::stdout().is_terminal() {
         bail!("stdout is no terminal; --once prints what is seen as plain text");
     }
+    if !arguments.once && !terminal::attended() {
+        bail!("a terminal of TERM=dumb cannot show a screen; --once prints what is seen as plain text");
+    }
     let cancel = signals::cancel_flag()?;
     match arguments.sources.as_slice() {
         [one] if is_recording(one) => {
-            show(arguments, &Source::recording(Path::new(one), arguments.history)?, &cancel)?;
+            let source = Source::recording(Path::new(one), arguments.history)?;
+            if source.is_empty()? {
+                bail!("{one} holds no readings yet, so there is nothing to show");
+            }
+            show(arguments, &source, &cancel)?;
         }
         several if several.iter().any(|text| is_recording(text)) => {
             bail!("one recording at a time, or servers; `backwater serve` shows several of both")
@@ -86,11 +95,13 @@ fn enough(feed: &Feed, cancel: &AtomicBool) {
 }
 
 fn show(arguments: &Arguments, source: &Source, cancel: &AtomicBool) -> anyhow::Result<()> {
-    let style = terminal::style();
+    let style = terminal::style_of(COLUMNS);
     let look = Look::new(style.unicode, style.color, source.grows());
     if !arguments.once {
+        // What is logged meanwhile would be written across the screen.
+        let _held = terminal::hold();
         return Ok(watch(source, look, cancel)?);
     }
     let (document, _) = source.document()?;
-    terminal::print(&text(&document, &look, style.width.try_into().unwrap_or(u16::MAX), LINES))
+    terminal::print(&plain(&document, &look, style.width))
 }

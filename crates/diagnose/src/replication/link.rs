@@ -18,6 +18,8 @@ pub(crate) enum CeilingKind {
 /// One interface.
 pub(crate) struct Link {
     pub(crate) name: String,
+    /// The server in whose network namespace it is; none for the host's own.
+    pub(crate) server: Option<String>,
     pub(crate) kind: CeilingKind,
     /// Bytes a second at most.
     pub(crate) ceiling: Lane,
@@ -57,6 +59,7 @@ pub(crate) fn links(scene: &Scene<'_>, owners: &[&str]) -> Vec<Link> {
             let of = |name| scene.window.track(name, &own);
             list.push(Link {
                 name: interface.to_owned(),
+                server: (owner != "host").then(|| owner.to_owned()),
                 kind,
                 ceiling: scene.grid.gauge(Some(track)).at_least(1.0),
                 sent: scene.grid.rate(of(cat::NET_SENT_BYTES.name)),

@@ -2,7 +2,8 @@
 //! (`Queue::residence_s`) and until a limit is reached (`Queue::time_to_limit_s`) follow from them.
 
 use super::checkpoints::{bytes, segment};
-use super::{names, primaries, retention::keep_bytes, target};
+use super::{names, peer, primaries, retention::keep_bytes, target};
+use crate::rules::named_in_log;
 use backwater_model::{QueueSpec, Source, Term, Track, Unit, Window, catalogue as cat};
 
 /// A standby's word is good for so many seconds in a queue: it speaks at least every wal_receiver_status_interval, which is
@@ -24,35 +25,86 @@ pub fn replication_queues(window: &Window) -> Vec<QueueSpec> {
             list.push(retained_queue(window, &primary, &standby));
         }
     }
-    // Slots whose reader is not connected have no hops, but they keep WAL.
-    for track in window.tracks(cat::PG_SLOT_RESTART.name, &[]).filter(|track| !track.points.is_empty()) {
+    // Slots whose reader is not connected have no hops, but they keep WAL; one that is lost has no position either.
+    let of_slot = [cat::PG_SLOT_RESTART, cat::PG_SLOT_ACTIVE, cat::PG_SLOT_LOST];
+    let tracks = of_slot.iter().flat_map(|def| window.tracks(def.name, &[]));
+    for track in tracks.filter(|track| !track.points.is_empty()) {
         let labels = &track.series.labels;
         let Some((primary, slot)) = labels.get("target").zip(labels.get("slot")) else { continue };
         if list.iter().all(|queue| queue.name != format!("pg.wal.retained@{slot}")) {
             list.push(retained_queue(window, primary, slot));
         }
     }
+    list.extend(watched_alone(window).iter().flat_map(|own| own_queues(own)));
+    for (primary, name) in named_in_log(window) {
+        let queue = QueueSpec {
+            inflow: Source::series(cat::PG_WAL_INSERT.name, &[("target", &primary)]),
+            ..QueueSpec::new(format!("pg.wal.retained@{name}"), Unit::Bytes)
+        };
+        if list.iter().all(|known| known.name != queue.name) {
+            list.push(queue);
+        }
+    }
     list
+}
+
+/// Standbys that are watched themselves and that no primary tells of: its primary is not watched, or it is away.
+fn watched_alone(window: &Window) -> Vec<String> {
+    let told = |primary: &String| {
+        let names = names(window, primary).into_iter();
+        names.filter_map(|name| peer::of(window, primary, &name)).collect::<Vec<_>>()
+    };
+    let matched: Vec<String> = primaries(window).iter().flat_map(told).collect();
+    peer::candidates(window).into_iter().filter(|own| !matched.contains(own)).collect()
+}
+
+/// What a standby tells of itself, and how far it is behind what its upstream last told it. Another server that is watched may be
+/// anybody's primary.
+fn own_queues(own: &str) -> Vec<QueueSpec> {
+    let of = [("target", own)];
+    let hop = |name: &str, more: &'static str, less: &'static str| QueueSpec {
+        inflow: Source::series(more, &of),
+        outflow: Source::series(less, &of),
+        level: Source::difference(more, less, &of),
+        ..QueueSpec::new(format!("pg.wal.{name}@{own}"), Unit::Bytes)
+    };
+    vec![
+        hop("standby_write", cat::PG_RECEIVER_LATEST_END.name, cat::PG_RECEIVER_WRITTEN.name),
+        hop("standby_flush", cat::PG_RECEIVER_WRITTEN.name, cat::PG_WAL_RECEIVE.name),
+        hop("standby_replay", cat::PG_WAL_RECEIVE.name, cat::PG_WAL_REPLAY.name),
+        hop("retained", cat::PG_RECEIVER_LATEST_END.name, cat::PG_WAL_RECEIVE.name),
+    ]
+}
+
+/// What wal_keep_size keeps for a standby without a slot. In whole segments: the one in which the standby reads goes once the head
+/// is more than the kept ones past it.
+fn kept_without_slot(window: &Window, primary: &str) -> Source {
+    let settings = target(window, primary);
+    let size = segment(settings.as_ref());
+    let kept = keep_bytes(settings.as_ref());
+    kept.map(|bytes| Source::Fixed((bytes / size).ceil() * size + size)).unwrap_or_default()
 }
 
 /// The hops of one standby that its primary counts.
 pub fn standby_queues(target: &str, standby: &str) -> Vec<QueueSpec> {
     let own = [("target", target), ("standby", standby)];
-    let hop = |name: &str, inflow: &'static str, head: bool, outflow: &'static str| {
+    let hop = |name: &str, inflow: &[&'static str], head: bool, outflow: &'static str| {
         let from = if head { &own[..1] } else { &own[..] };
-        let level = Source::Sum(vec![term(inflow, from, 1.0), term(outflow, &own, -1.0)]);
+        let level = |inflow: &&'static str| Source::Sum(vec![term(inflow, from, 1.0), term(outflow, &own, -1.0)]);
+        let first = |each: &dyn Fn(&&'static str) -> Source| Source::FirstOf(inflow.iter().map(each).collect());
         QueueSpec {
-            inflow: Source::series(inflow, from),
+            inflow: first(&|inflow| Source::series(inflow, from)),
             outflow: Source::series(outflow, &own),
-            level: Source::Fresh(Box::new(level), WORD_S),
+            level: Source::Fresh(Box::new(first(&level)), WORD_S),
             ..QueueSpec::new(format!("pg.wal.{name}@{standby}"), Unit::Bytes)
         }
     };
     vec![
-        hop("send", cat::PG_WAL_FLUSH.name, true, cat::PG_REPL_SENT.name),
-        hop("standby_write", cat::PG_REPL_SENT.name, false, cat::PG_REPL_WRITE.name),
-        hop("standby_flush", cat::PG_REPL_WRITE.name, false, cat::PG_REPL_FLUSH.name),
-        hop("standby_replay", cat::PG_REPL_FLUSH.name, false, cat::PG_REPL_REPLAY.name),
+        // A cascading standby has no WAL of its own making: what it has received is its head.
+        hop("send", &[cat::PG_WAL_FLUSH.name, cat::PG_WAL_RECEIVE.name], true, cat::PG_REPL_SENT.name),
+        hop("standby_write", &[cat::PG_REPL_SENT.name], false, cat::PG_REPL_WRITE.name),
+        hop("standby_flush", &[cat::PG_REPL_WRITE.name], false, cat::PG_REPL_FLUSH.name),
+        hop("standby_replay", &[cat::PG_REPL_FLUSH.name], false, cat::PG_REPL_REPLAY.name),
     ]
 }
 
@@ -68,7 +120,7 @@ pub fn retained_queue(window: &Window, primary: &str, standby: &str) -> QueueSpe
         |name: &'static str, labels: &[Label<'_>]| Source::Sum([level.clone(), vec![term(name, labels, 1.0)]].concat());
     let settings = target(window, primary);
     let settings = settings.as_ref();
-    // In whole segments: the one in which the standby reads goes once the head is more than the kept ones past it.
+    // In whole segments, as without a slot.
     let size = segment(settings);
     let kept = |bytes: Option<f64>| bytes.map(|bytes| Source::Fixed((bytes / size).ceil() * size + size));
     let device = settings.and_then(|known| known.wal_device.as_deref().or(known.data_device.as_deref()));
@@ -77,7 +129,7 @@ pub fn retained_queue(window: &Window, primary: &str, standby: &str) -> QueueSpe
         let free = device.map(|dev| and(cat::VOLUME_FREE.name, &[("dev", dev)]));
         Source::FirstOf([Some(and(cat::PG_SLOT_SAFE.name, &slot)), most, free].into_iter().flatten().collect())
     } else {
-        kept(keep_bytes(settings)).unwrap_or_default()
+        kept_without_slot(window, primary)
     };
     QueueSpec {
         inflow: Source::series(cat::PG_WAL_INSERT.name, &head),

@@ -26,15 +26,47 @@ const AROUND_S: usize = 20;
 const FREQUENT_S: f64 = 120.0;
 const HABIT: usize = 3;
 
-/// The findings of a window: at most one of each cause.
+/// The findings of a window: at most one of each cause and server. Every server has a queue of this name.
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
-    let phases: Vec<SyncPhase> =
-        checkpoint_log::phases(scene).into_iter().filter(|phase| phase.sync_s >= SYNC_S).collect();
-    sync_stall(scene, &phases).into_iter().chain(too_frequent(scene)).collect()
+    let targets = &scene.window.meta.targets;
+    let servers: Vec<Server<'_>> = match targets.as_slice() {
+        [] | [_] => vec![Server { target: targets.first(), alone: true }],
+        several => several.iter().map(|target| Server { target: Some(target), alone: false }).collect(),
+    };
+    servers.iter().flat_map(|server| of_server(scene, server)).collect()
 }
 
-fn begun(cause: &str, span: (Moment, Moment)) -> Finding {
-    Finding { victims: vec!["pg.commit".to_owned()], ..draft("checkpoint-burst", cause, "pg.checkpoint", span) }
+/// Whose checkpoints are looked at.
+struct Server<'a> {
+    target: Option<&'a Target>,
+    /// Whether everything in the window is of this server.
+    alone: bool,
+}
+
+impl Server<'_> {
+    /// Its name, where others must be told apart from it.
+    fn told_apart(&self) -> Option<&str> {
+        self.target.filter(|_| !self.alone).map(|target| target.name.as_str())
+    }
+
+    /// The same for what takes servers by name, where none are all.
+    fn names(&self) -> Vec<String> {
+        self.told_apart().map(str::to_owned).into_iter().collect()
+    }
+
+    fn begun(&self, cause: &str, span: (Moment, Moment)) -> Finding {
+        Finding {
+            victims: vec!["pg.commit".to_owned()],
+            server: self.target.map(|target| target.name.clone()),
+            ..draft("checkpoint-burst", cause, "pg.checkpoint", span)
+        }
+    }
+}
+
+fn of_server(scene: &Scene<'_>, server: &Server<'_>) -> Vec<Finding> {
+    let mut phases = checkpoint_log::phases(scene, server.told_apart());
+    phases.retain(|phase| phase.sync_s >= SYNC_S);
+    sync_stall(scene, server, &phases).into_iter().chain(too_frequent(scene, server)).collect()
 }
 
 /// What happened in the sync phases, against the seconds around them.
@@ -65,21 +97,21 @@ fn range(scene: &Scene<'_>, phase: &SyncPhase) -> Option<Range<usize>> {
     (to > from).then(|| from.round() as usize..to.round() as usize).filter(|range| !range.is_empty())
 }
 
-fn sync_stall(scene: &Scene<'_>, phases: &[SyncPhase]) -> Option<Finding> {
-    let work = dip(scene, &scene.throughput, phases);
+fn sync_stall(scene: &Scene<'_>, server: &Server<'_>, phases: &[SyncPhase]) -> Option<Finding> {
+    let (throughput, _) = throughput::lane_of(scene.window, &scene.grid, server.told_apart());
+    let work = dip(scene, &throughput, phases);
     let latency = dip(scene, &throughput::latency_ms(scene.window, &scene.grid), phases);
     let fell = work.as_ref().is_some_and(|dip| dip.outside > 0.0 && dip.inside <= DIP * dip.outside);
     let jumped = latency.as_ref().is_some_and(|dip| dip.outside > 0.0 && dip.inside >= JUMP * dip.outside);
     let seconds = work.as_ref().or(latency.as_ref()).map(|dip| dip.seconds.clone()).unwrap_or_default();
     let (first, last) = (*seconds.first()?, *seconds.last()?);
-    if !(fell || jumped) || !stands_out(scene, &seconds) {
+    if !(fell || jumped) || !stands_out(scene, server, &seconds) {
         return None;
     }
     let span = scene.grid.span(&(first..last + 1));
-    let mut finding = begun("sync-stall", span);
+    let mut finding = server.begun("sync-stall", span);
     finding.ruled_out = checkpoint_others::ruled_out(scene, &seconds);
-    let lost = |second: usize| scene.share(&[], &(second..second + 1), |sample| classify(sample) != Wait::Other);
-    let shares: Vec<f64> = seconds.iter().filter_map(|second| lost(*second)).collect();
+    let shares = storage_shares(scene, server, &seconds);
     finding.foreground_lost = (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64);
     finding.evidence = evidence(scene, phases, work.as_ref(), latency.as_ref(), &seconds);
     finding.confidence = if fell && finding.foreground_lost.is_some() { Confidence::High } else { Confidence::Medium };
@@ -97,15 +129,14 @@ fn sync_stall(scene: &Scene<'_>, phases: &[SyncPhase]) -> Option<Finding> {
             format!("While {} checkpoints synced ({} in all), latency jumped.", phases.len(), Unit::Seconds.show(sync))
         }
     };
-    finding.remedies = remedies(scene);
+    finding.remedies = remedies(server.target);
     finding.unseen = not_seen(scene);
     Some(finding)
 }
 
 /// Whether sessions wait on storage in those seconds at all, where sessions are seen: a dip without it is something else's.
-fn stands_out(scene: &Scene<'_>, seconds: &[usize]) -> bool {
-    let share = |second: usize| scene.share(&[], &(second..second + 1), |sample| classify(sample) != Wait::Other);
-    let shares: Vec<f64> = seconds.iter().filter_map(|second| share(*second)).collect();
+fn stands_out(scene: &Scene<'_>, server: &Server<'_>, seconds: &[usize]) -> bool {
+    let shares = storage_shares(scene, server, seconds);
     let pressure: Vec<f64> = seconds.iter().filter_map(|second| scene.psi_io.get(*second)).collect();
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     match (shares.is_empty(), pressure.is_empty()) {
@@ -113,6 +144,13 @@ fn stands_out(scene: &Scene<'_>, seconds: &[usize]) -> bool {
         (true, false) => mean(&pressure) >= 0.2,
         (true, true) => false,
     }
+}
+
+/// Share of the server's active sessions that wait on storage, in each of these seconds in which that is known.
+fn storage_shares(scene: &Scene<'_>, server: &Server<'_>, seconds: &[usize]) -> Vec<f64> {
+    let names = server.names();
+    let share = |second: &usize| scene.share(&names, &(*second..second + 1), |sample| classify(sample) != Wait::Other);
+    seconds.iter().filter_map(share).collect()
 }
 
 fn evidence(
@@ -154,8 +192,7 @@ fn evidence(
     figures.list()
 }
 
-fn remedies(scene: &Scene<'_>) -> Vec<backwater_model::Remedy> {
-    let target = scene.window.meta.targets.first();
+fn remedies(target: Option<&Target>) -> Vec<backwater_model::Remedy> {
     let mut list: Vec<_> = checkpoint::spread(target).into_iter().collect();
     let flush = target.and_then(|target| target.settings.get("checkpoint_flush_after"));
     // 0 turns it off; where it is on, as it is by default on Linux, the advice would change nothing.
@@ -176,9 +213,10 @@ fn not_seen(scene: &Scene<'_>) -> Vec<backwater_model::Unseen> {
 
 /// Checkpoints that WAL forced, closer together than they should be. A CHECKPOINT command counts as requested too, so each must
 /// also have a good part of max_wal_size of WAL behind it.
-fn too_frequent(scene: &Scene<'_>) -> Option<Finding> {
-    let warnings = checkpoint_log::warnings(scene);
-    let forced = scene.window.tracks(cat::PG_CHECKPOINTS_REQUESTED.name, &[]).filter_map(|track| forced(scene, track));
+fn too_frequent(scene: &Scene<'_>, server: &Server<'_>) -> Option<Finding> {
+    let warnings = checkpoint_log::warnings(scene, server.told_apart());
+    let own: Vec<(&'static str, &str)> = server.told_apart().map(|name| ("target", name)).into_iter().collect();
+    let forced = scene.window.tracks(cat::PG_CHECKPOINTS_REQUESTED.name, &own).filter_map(|track| forced(scene, track));
     let (target, forced) = forced.max_by_key(|(_, list)| list.len()).unwrap_or_default();
     let spacing = mean_spacing(&forced);
     let counted = forced.len() >= HABIT && spacing.is_some_and(|seconds| seconds < FREQUENT_S);
@@ -190,11 +228,10 @@ fn too_frequent(scene: &Scene<'_>) -> Option<Finding> {
         _ => (scene.window.from, scene.window.to),
     };
     let range = seconds_of(scene, span);
-    let mut finding = begun("too-frequent", span);
+    let mut finding = server.begun("too-frequent", span);
     finding.ruled_out = checkpoint_others::ruled_out(scene, &range.clone().collect::<Vec<_>>());
     // Its cost is more WAL: what sessions lose to that is their waits for WAL, at most.
-    let targets: Vec<String> = target.map(|target| target.name.clone()).into_iter().collect();
-    finding.foreground_lost = scene.share(&targets, &range, waits::on_wal);
+    finding.foreground_lost = scene.share(&server.names(), &range, waits::on_wal);
     finding.severity = Severity::Info;
     let every = spacing.map_or_else(String::new, |seconds| format!(", one every {}", Unit::Seconds.show(seconds)));
     finding.summary = format!(

@@ -4,7 +4,7 @@
 //! sync=0.4 s, total=1.7 s; sync files=12, longest=0.2 s, average=0.1 s; distance=… kB, …`.
 
 use crate::scene::Scene;
-use backwater_model::{EventKind, Moment, Span, catalogue as cat};
+use backwater_model::{Event, EventKind, Moment, Span, catalogue as cat};
 
 /// One checkpoint's sync phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,11 +24,15 @@ fn number(line: &str, key: &str) -> Option<f64> {
     rest[..end].parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// Sync phases of a window: the log's where it was read, else the counters'.
-pub(super) fn phases(scene: &Scene<'_>) -> Vec<SyncPhase> {
-    let logged: Vec<SyncPhase> =
-        scene.window.events_of(EventKind::Log).filter_map(|event| phase(event.at, &event.message)).collect();
-    if logged.is_empty() { counted(scene) } else { logged }
+/// Sync phases of a window, of one server where there are several: the log's where it was read, else the counters'.
+pub(super) fn phases(scene: &Scene<'_>, only: Option<&str>) -> Vec<SyncPhase> {
+    let logged: Vec<SyncPhase> = lines(scene, only).filter_map(|event| phase(event.at, &event.message)).collect();
+    if logged.is_empty() { counted(scene, only) } else { logged }
+}
+
+/// Log lines; a server's own name it as their source.
+fn lines<'a>(scene: &Scene<'a>, only: Option<&str>) -> impl Iterator<Item = &'a Event> {
+    scene.window.events_of(EventKind::Log).filter(move |event| only.is_none_or(|name| event.source == name))
 }
 
 fn phase(at: Moment, line: &str) -> Option<SyncPhase> {
@@ -41,9 +45,10 @@ fn phase(at: Moment, line: &str) -> Option<SyncPhase> {
 }
 
 /// The counter of sync time jumps when a checkpoint ends; the syncs ran just before.
-fn counted(scene: &Scene<'_>) -> Vec<SyncPhase> {
+fn counted(scene: &Scene<'_>, only: Option<&str>) -> Vec<SyncPhase> {
     let mut phases = Vec::new();
-    for track in scene.window.tracks(cat::PG_CHECKPOINT_SYNC_MS.name, &[]) {
+    let own: Vec<(&'static str, &str)> = only.map(|name| ("target", name)).into_iter().collect();
+    for track in scene.window.tracks(cat::PG_CHECKPOINT_SYNC_MS.name, &own) {
         for pair in track.points.windows(2) {
             let (rise, late) = (pair[1].value - pair[0].value, pair[1].at.seconds_since(pair[0].at));
             if pair[0].epoch == pair[1].epoch && rise > 0.0 && late <= 15.0 {
@@ -57,9 +62,8 @@ fn counted(scene: &Scene<'_>) -> Vec<SyncPhase> {
 }
 
 /// How often the server itself warned that checkpoints come too often.
-pub(super) fn warnings(scene: &Scene<'_>) -> usize {
-    let lines = scene.window.events_of(EventKind::Log);
-    lines.filter(|event| event.message.contains("checkpoints are occurring too frequently")).count()
+pub(super) fn warnings(scene: &Scene<'_>, only: Option<&str>) -> usize {
+    lines(scene, only).filter(|event| event.message.contains("checkpoints are occurring too frequently")).count()
 }
 
 #[cfg(test)]

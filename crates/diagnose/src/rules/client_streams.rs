@@ -3,7 +3,7 @@
 
 use crate::grid::Lane;
 use crate::scene::Scene;
-use backwater_model::{Sample, catalogue as cat};
+use backwater_model::{Sample, Window, catalogue as cat};
 use std::collections::BTreeSet;
 
 /// One client's connection.
@@ -40,7 +40,7 @@ impl Stream {
 
 /// Every client's connection of which bytes were counted.
 pub(crate) fn streams(scene: &Scene<'_>) -> Vec<Stream> {
-    let senders = walsenders(scene);
+    let senders = walsenders(scene.window);
     let mut list = Vec::new();
     for track in scene.window.tracks(cat::TCP_ACKED.name, &[]) {
         let label = |name| track.series.labels.get(name);
@@ -99,15 +99,15 @@ fn who(sample: &Sample) -> Option<String> {
 }
 
 /// Processes that send WAL: by what the server says of them, and by what they were seen to be.
-fn walsenders(scene: &Scene<'_>) -> BTreeSet<(String, String)> {
+pub(crate) fn walsenders(window: &Window) -> BTreeSet<(String, String)> {
     let mut found = BTreeSet::new();
-    for track in scene.window.tracks(cat::PG_REPL_PID.name, &[]) {
+    for track in window.tracks(cat::PG_REPL_PID.name, &[]) {
         if let Some(target) = track.series.labels.get("target") {
             found.extend(track.points.iter().map(|point| (target.to_owned(), (point.value as i64).to_string())));
         }
     }
     let is_other = |sample: &&Sample| sample.backend_type.as_deref().is_some_and(|kind| kind != "client backend");
-    let others = scene.window.samples().iter().filter(is_other);
+    let others = window.samples().iter().filter(is_other);
     found.extend(others.map(|sample| (sample.target.to_string(), sample.pid.to_string())));
     found
 }

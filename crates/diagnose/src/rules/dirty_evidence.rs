@@ -171,8 +171,11 @@ fn summary(finding: &Finding, throttle: &Throttle<'_>, fell: Option<f64>) -> Str
         LimitOwner::Host => "the host's limit".to_owned(),
     };
     let where_seen = if throttle.limit.level_is_bound { " on the whole host" } else { "" };
+    // A narrow limit is passed and left again many times a second.
+    let below = level_below_pause(finding).then(|| show("dirty_peak_bytes")).flatten();
+    let peak = below.map(|peak| format!(" on average, {peak} at most")).unwrap_or_default();
     let mut text = format!(
-        "{} of pages are dirty{where_seen}, and at {} the kernel begins to pause writers: {whose} is {}.",
+        "{} of pages are dirty{where_seen}{peak}, and at {} the kernel begins to pause writers: {whose} is {}.",
         show("dirty_level_bytes").unwrap_or_default(),
         show("pause_begins_bytes").unwrap_or_default(),
         show("dirty_threshold_bytes").unwrap_or_default(),
@@ -186,6 +189,11 @@ fn summary(finding: &Finding, throttle: &Throttle<'_>, fell: Option<f64>) -> Str
         text.push_str(&format!(" Throughput fell by {:.0} % (from {before} to {during}).", fell * 100.0));
     }
     text
+}
+
+fn level_below_pause(finding: &Finding) -> bool {
+    let (level, pause) = (finding.figure("dirty_level_bytes"), finding.figure("pause_begins_bytes"));
+    level.zip(pause).is_some_and(|(level, pause)| level < pause)
 }
 
 fn remedies(scene: &Scene<'_>, throttle: &Throttle<'_>, options: &Options) -> Vec<Remedy> {

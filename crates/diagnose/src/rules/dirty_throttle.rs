@@ -15,6 +15,11 @@ use std::ops::Range;
 
 /// The level counts as at the pausing point from this share of it on: the readings are a moment old.
 const AT_PAUSE: f64 = 0.97;
+/// The same while sessions are seen in the kernel's pause itself: a narrow limit is passed and left again many times a
+/// second, and what is read of a second is its mean.
+const NEAR_PAUSE: f64 = 0.85;
+/// Share of the sessions that must then be seen there.
+const SEEN_PAUSED: f64 = 0.04;
 /// Share of the sessions that must be held, seen in the kernel.
 const HELD: f64 = 0.08;
 /// The same where only the server's own wait events are seen, which writes of a healthy server show too.
@@ -89,7 +94,9 @@ fn matters(scene: &Scene<'_>, device: &DeviceView) -> bool {
 /// When the level stood at the limit while sessions were held: the longest stretch, and all such seconds.
 fn held(scene: &Scene<'_>, limit: &DirtyLimit, waits: &Waits, targets: &[String]) -> Option<(Range<usize>, usize)> {
     let fill: Lane = limit.level.with(&limit.pause(), |level, pause| if pause > 0.0 { level / pause } else { 0.0 });
-    let full = fill.flags(|fill| fill >= AT_PAUSE);
+    let at_pause = |paused: f64| if !limit.level_is_bound && paused >= SEEN_PAUSED { NEAR_PAUSE } else { AT_PAUSE };
+    let full =
+        fill.with(&waits.paused.smooth(1), |fill, paused| fill / at_pause(paused)).flags(|reached| reached >= 1.0);
     let least = match (limit.level_is_bound, waits.kernel_seen) {
         (true, _) => HELD_BY_BOUND,
         (false, true) => HELD,

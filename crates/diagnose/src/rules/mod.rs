@@ -3,7 +3,7 @@
 mod checkpoint_burst;
 mod checkpoint_log;
 mod checkpoint_others;
-mod client_streams;
+pub(crate) mod client_streams;
 mod coincide;
 mod commit_too_small;
 mod connection_storm;
@@ -50,7 +50,7 @@ use serde::Serialize;
 use wal_evidence::Behind;
 
 pub(crate) use draft::draft;
-pub(crate) use wal_removed::approaching as wal_approaching;
+pub(crate) use wal_removed::{approaching as wal_approaching, named_in_log};
 
 /// A rule as people look it up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -59,6 +59,8 @@ pub struct RuleInfo {
     pub name: &'static str,
     /// The causes it tells apart.
     pub causes: &'static [&'static str],
+    /// The kinds of queues that its findings name: the part before the `@`.
+    pub queues: &'static [&'static str],
     /// One line.
     pub summary: &'static str,
     /// Its page, in Markdown.
@@ -70,180 +72,210 @@ pub const RULES: &[RuleInfo] = &[
     RuleInfo {
         name: "wal-removed",
         causes: &["segment-removed", "slot-lost", "behind-oldest", "approaching"],
+        queues: &["pg.wal.retained"],
         summary: "WAL that a standby needs is gone from the primary, or will be soon.",
         page: include_str!("../../../../docs/rules/wal-removed.md"),
     },
     RuleInfo {
         name: "dirty-throttle",
         causes: &["host-limit", "device-limit", "cgroup-limit", "approaching"],
+        queues: &["host.dirty"],
         summary: "Dirty pages filled to a limit, and the kernel holds whoever writes.",
         page: include_str!("../../../../docs/rules/dirty-throttle.md"),
     },
     RuleInfo {
         name: "wal-device-capped",
         causes: &["cgroup-cap", "declared-cap"],
+        queues: &["pg.wal.local_flush"],
         summary: "The device of the primary's WAL stands at a limit on I/O, and WAL waits for it.",
         page: include_str!("../../../../docs/rules/wal-device-capped.md"),
     },
     RuleInfo {
         name: "wal-device-saturated",
         causes: &["slow-requests", "deep-queue"],
+        queues: &["pg.wal.local_flush"],
         summary: "The device of the primary's WAL is busy all the time, and WAL waits for it.",
         page: include_str!("../../../../docs/rules/wal-device-saturated.md"),
     },
     RuleInfo {
         name: "network-narrow",
         causes: &["shaper", "link-speed", "path", "send-buffer", "receive-window"],
+        queues: &["pg.wal.send"],
         summary: "The network carries WAL to a standby more slowly than it is made.",
         page: include_str!("../../../../docs/rules/network-narrow.md"),
     },
     RuleInfo {
         name: "standby-disk",
         causes: &["cgroup-cap", "declared-cap", "saturated", "slow", "seen-from-primary"],
+        queues: &["pg.wal.standby_write", "pg.wal.standby_flush", "pg.wal.standby_replay"],
         summary: "A standby writes WAL, or replays it, more slowly than it arrives, because of its disk.",
         page: include_str!("../../../../docs/rules/standby-disk.md"),
     },
     RuleInfo {
         name: "replay-conflict",
         causes: &["snapshot", "lock", "bufferpin", "conflict"],
+        queues: &["pg.wal.standby_replay"],
         summary: "Replay on a standby waits for the standby's own queries.",
         page: include_str!("../../../../docs/rules/replay-conflict.md"),
     },
     RuleInfo {
         name: "replay-paused",
         causes: &["paused", "standstill"],
+        queues: &["pg.wal.standby_replay"],
         summary: "Replay on a standby is paused while WAL arrives.",
         page: include_str!("../../../../docs/rules/replay-paused.md"),
     },
     RuleInfo {
         name: "replay-cpu",
         causes: &["single-process", "host-cpu"],
+        queues: &["pg.wal.standby_replay"],
         summary: "Replay takes all the processor it can get, and falls behind.",
         page: include_str!("../../../../docs/rules/replay-cpu.md"),
     },
     RuleInfo {
         name: "walsender-starved",
         causes: &["wal-read", "cpu", "unknown"],
+        queues: &["pg.wal.send"],
         summary: "The walsender itself does not fill its connection.",
         page: include_str!("../../../../docs/rules/walsender-starved.md"),
     },
     RuleInfo {
         name: "io-capped",
         causes: &["cgroup-cap", "declared-cap", "volume-cap", "burst-spent"],
+        queues: &["host.disk"],
         summary: "A ceiling on I/O is reached while the device itself could do more.",
         page: include_str!("../../../../docs/rules/io-capped.md"),
     },
     RuleInfo {
         name: "device-saturated",
         causes: &["slow-requests", "deep-queue"],
+        queues: &["host.disk"],
         summary: "The device is busy all the time and requests wait in it.",
         page: include_str!("../../../../docs/rules/device-saturated.md"),
     },
     RuleInfo {
         name: "device-below-rating",
         causes: &["standstill"],
+        queues: &["host.disk"],
         summary: "The device stands still with requests in it, though it can do far more.",
         page: include_str!("../../../../docs/rules/device-below-rating.md"),
     },
     RuleInfo {
         name: "history-pinned",
         causes: &["slow-member", "long-reader"],
+        queues: &["wt.history"],
         summary: "Old versions stay in the primary's cache, which fills though the disk is idle.",
         page: include_str!("../../../../docs/rules/history-pinned.md"),
     },
     RuleInfo {
         name: "ttl-burst",
         causes: &["expiry-at-once"],
+        queues: &["mongo.ttl"],
         summary: "Documents that expire at once are deleted at once, beside the day's own writes.",
         page: include_str!("../../../../docs/rules/ttl-burst.md"),
     },
     RuleInfo {
         name: "connection-storm",
         causes: &["churn", "limit"],
+        queues: &["mongo.connections"],
         summary: "Connections are opened and thrown away by the hundred, or run out.",
         page: include_str!("../../../../docs/rules/connection-storm.md"),
     },
     RuleInfo {
         name: "wt-dirty-stall",
         causes: &["dirty-trigger", "updates-trigger", "cache-full"],
+        queues: &["wt.dirty"],
         summary: "The engine's cache stands at a trigger, and threads that should answer clients evict.",
         page: include_str!("../../../../docs/rules/wt-dirty-stall.md"),
     },
     RuleInfo {
         name: "wt-cache-oversized",
         causes: &["burst-over-drain", "page-cache-starved"],
+        queues: &["wt.dirty", "wt.cache"],
         summary: "The cache is too large for the disk below it, or leaves the page cache no memory.",
         page: include_str!("../../../../docs/rules/wt-cache-oversized.md"),
     },
     RuleInfo {
         name: "flow-control-engaged",
         causes: &["majority-behind"],
+        queues: &["mongo.majority"],
         summary: "The primary holds its own writers because a majority of the members falls behind.",
         page: include_str!("../../../../docs/rules/flow-control-engaged.md"),
     },
     RuleInfo {
         name: "shard-unlike",
         causes: &["slower", "busier-and-slower", "busier"],
+        queues: &["mongo.clients"],
         summary: "One shard of a cluster is slower than its siblings, or given far more of the work.",
         page: include_str!("../../../../docs/rules/shard-unlike.md"),
     },
     RuleInfo {
         name: "tickets-exhausted",
         causes: &["read-tickets", "write-tickets"],
+        queues: &["mongo.tickets.read", "mongo.tickets.write"],
         summary: "Every ticket into the engine is taken, and operations stand in line.",
         page: include_str!("../../../../docs/rules/tickets-exhausted.md"),
     },
     RuleInfo {
         name: "oplog-window",
         causes: &["member-behind", "short"],
+        queues: &["mongo.oplog"],
         summary: "A member's lag nearly uses up the time that the oplog covers, or that time is short.",
         page: include_str!("../../../../docs/rules/oplog-window.md"),
     },
     RuleInfo {
         name: "checkpoint-burst",
         causes: &["sync-stall", "too-frequent", "engine-burst"],
+        queues: &["pg.checkpoint", "wt.checkpoint"],
         summary: "Throughput dips while checkpoints sync, or checkpoints are forced too often.",
         page: include_str!("../../../../docs/rules/checkpoint-burst.md"),
     },
     RuleInfo {
         name: "commit-too-small",
         causes: &["local-sync", "standby-answer", "storage-answer"],
+        queues: &["pg.commit"],
         summary: "A job spends its time waiting for commits of a few rows each.",
         page: include_str!("../../../../docs/rules/commit-too-small.md"),
     },
     RuleInfo {
         name: "net-overload",
         causes: &["heavy-query", "many-queries"],
+        queues: &["host.net"],
         summary: "Results for clients fill the link, and stand in line for it.",
         page: include_str!("../../../../docs/rules/net-overload.md"),
     },
     RuleInfo {
         name: "slow-reader",
         causes: &["client-window"],
+        queues: &["host.tcp"],
         summary: "A client reads its result more slowly than the server could send it.",
         page: include_str!("../../../../docs/rules/slow-reader.md"),
     },
     RuleInfo {
         name: "standby-gone",
         causes: &["disconnected", "timeout", "silent"],
+        queues: &["pg.wal.retained"],
         summary: "A standby was connected, and is no longer.",
         page: include_str!("../../../../docs/rules/standby-gone.md"),
     },
     RuleInfo {
         name: "slot-inactive",
         causes: &["retaining", "approaching-limit"],
+        queues: &["pg.wal.retained"],
         summary: "A replication slot that nobody reads keeps WAL.",
         page: include_str!("../../../../docs/rules/slot-inactive.md"),
     },
     RuleInfo {
         name: "sync-standby-slow",
         causes: &["network", "standby-flush", "standby-behind", "standby-missing"],
+        queues: &["pg.commit"],
         summary: "Commits wait long for a synchronous standby.",
         page: include_str!("../../../../docs/rules/sync-standby-slow.md"),
     },
     RuleInfo {
         name: "heartbeat-at-risk",
         causes: &["climbing", "missed"],
+        queues: &["pg.heartbeat"],
         summary: "A failover manager's check comes close to its time-out.",
         page: include_str!("../../../../docs/rules/heartbeat-at-risk.md"),
     },

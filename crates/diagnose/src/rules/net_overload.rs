@@ -38,7 +38,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
     for link in links(scene, &owners) {
         let queue = format!("host.net@{}", link.name);
         // An interface with a shaper has a speed, too: the lower one binds, and it is told once.
-        if !found.iter().any(|finding| finding.queue == queue) {
+        if !found.iter().any(|finding| finding.queue == queue && finding.server == link.server) {
             found.extend(of_link(scene, &link, &streams, queue));
         }
     }
@@ -62,6 +62,8 @@ fn of_link(scene: &Scene<'_>, link: &Link, streams: &[Stream], queue: String) ->
     let (heaviest, most) = *busy.first()?;
     let cause = if most >= HEAVY * clients { "heavy-query" } else { "many-queries" };
     let mut finding = draft("net-overload", cause, queue, scene.grid.span(&range));
+    // Servers in namespaces of their own may call their interfaces the same.
+    finding.server.clone_from(&link.server);
     finding.confidence =
         if busy.iter().all(|(stream, _)| seen(scene, stream)) { Confidence::High } else { Confidence::Medium };
     finding.evidence = figures(link, &range, clients, &busy, standing.mean(&range));

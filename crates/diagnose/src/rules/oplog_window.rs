@@ -129,7 +129,9 @@ fn short(scene: &Scene<'_>, engine: &Engine<'_>, window_s: &Lane, primary: &[boo
     let written = gauge(&cat::MONGO_OPLOG_MAX).median(&range).map(|bytes| bytes / covered_s);
     figures.add("oplog_bytes_per_s", written, Unit::BytesPerSecond, "written into the oplog");
     finding.evidence = figures.list();
-    finding.victims = vec![format!("mongo.members@{}", engine.name)];
+    let copying = members(scene, engine, &gauge(&cat::MONGO_OPLOG_LAST)).into_iter();
+    finding.victims =
+        copying.filter(|(_, lag)| lag.known()).map(|(member, _)| format!("mongo.member@{member}")).collect();
     Some(finding)
 }
 

@@ -47,7 +47,9 @@ pub(super) fn sync_held(scene: &Scene<'_>, standby: &Standby, range: &Range<usiz
 
 fn victims(standby: &Standby, hop: &str, commits: bool) -> Vec<String> {
     let hops = ["send", "standby_write", "standby_flush", "standby_replay"];
-    let upstream = hops.iter().take_while(|name| **name != hop).map(|name| standby.queue(name));
+    // What waits to be sent only the primary tells.
+    let told = |name: &&&str| standby.primary.is_some() || **name != "send";
+    let upstream = hops.iter().take_while(|name| **name != hop).filter(told).map(|name| standby.queue(name));
     // Replay has no bounded queue before it: what waits there holds nobody upstream.
     let upstream = upstream.filter(|_| hop != "standby_replay");
     let retained = standby.primary.as_ref().map(|_| standby.queue("retained"));

@@ -47,18 +47,43 @@ fn critical(cause: &str, queue: String, span: (Moment, Moment)) -> Finding {
     Finding { severity: Severity::Critical, confidence: Confidence::High, ..draft("wal-removed", cause, queue, span) }
 }
 
+fn removed_lines(window: &Window) -> Vec<&Event> {
+    let line = |event: &&Event| event.message.contains("requested WAL segment") && event.message.contains(REMOVED);
+    window.events_of(EventKind::Log).filter(line).collect()
+}
+
+/// Slots that the log alone says are gone, as the server's name and theirs.
+fn slots_gone(window: &Window) -> impl Iterator<Item = (&Event, &str)> {
+    window.events_of(EventKind::Log).filter_map(|event| {
+        let (_, rest) = SLOT_GONE.iter().find_map(|text| event.message.split_once(text))?;
+        Some((event, rest.split('"').next()?))
+    })
+}
+
+/// Whose WAL a server's log says is gone, by the server's name and by what a finding calls it: a slot, or the server itself
+/// where nobody knows who asked.
+pub(crate) fn named_in_log(window: &Window) -> Vec<(String, String)> {
+    let slots = slots_gone(window).map(|(event, slot)| (event.source.clone(), slot.to_owned()));
+    slots.chain(removed_lines(window).last().map(|line| (line.source.clone(), line.source.clone()))).collect()
+}
+
 /// The log's own line, if no standby has streamed since.
 fn removed(scene: &Scene<'_>, behinds: &[Behind]) -> Option<Finding> {
     let window = scene.window;
-    let line = |event: &&Event| event.message.contains("requested WAL segment") && event.message.contains(REMOVED);
-    let lines: Vec<&Event> = window.events_of(EventKind::Log).filter(line).collect();
+    let lines = removed_lines(window);
     let (first, last) = (lines.first()?, lines.last()?);
     let of_source = behinds.iter().filter(|behind| {
         let own = behind.standby.peer.as_ref().is_some_and(|peer| peer.target == last.source);
         own || behind.standby.primary.as_deref() == Some(&last.source)
     });
+    // While it is away its primary does not know it: then the watched standby whose own log says the same.
+    let says_so = |behind: &&Behind| {
+        let peer = behind.standby.peer.as_ref().filter(|_| behind.standby.primary.is_none());
+        peer.is_some_and(|peer| lines.iter().any(|line| line.source == peer.target))
+    };
     // Of several standbys, the one that is away.
-    let standby = of_source.min_by_key(|behind| last_seen(window, behind)).map(|behind| &behind.standby);
+    let standby = of_source.min_by_key(|behind| last_seen(window, behind));
+    let standby = standby.or_else(|| behinds.iter().find(says_so)).map(|behind| &behind.standby);
     let name = standby.map(|standby| standby.name.clone());
     if let (Some(standby), Some(name)) = (standby, &name)
         && streams_after(window, standby.primary.as_deref().unwrap_or_default(), name, last.at)
@@ -126,13 +151,10 @@ fn slots(scene: &Scene<'_>) -> Vec<Finding> {
     };
     let mut list: Vec<(String, String, Moment, Moment)> =
         window.tracks(cat::PG_SLOT_LOST.name, &[]).filter_map(lost).collect();
-    for event in window.events_of(EventKind::Log) {
-        let name = SLOT_GONE
-            .iter()
-            .find_map(|text| event.message.split_once(text))
-            .and_then(|(_, rest)| rest.split('"').next());
-        let Some(name) = name.filter(|name| list.iter().all(|(_, slot, ..)| slot != name)) else { continue };
-        list.push((event.source.clone(), name.to_owned(), event.at, event.at));
+    for (event, name) in slots_gone(window) {
+        if list.iter().all(|(_, slot, ..)| slot != name) {
+            list.push((event.source.clone(), name.to_owned(), event.at, event.at));
+        }
     }
     list.into_iter()
         .map(|(target, slot, since, _)| {

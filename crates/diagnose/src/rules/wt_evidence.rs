@@ -168,7 +168,8 @@ impl Engine<'_> {
 /// Where only MongoDB was watched, remedies that speak to PostgreSQL are left out, and who suffers goes by its name here.
 pub(crate) fn in_its_words(scene: &Scene<'_>, findings: &mut [Finding]) {
     let targets = &scene.window.meta.targets;
-    if targets.is_empty() || targets.iter().any(|target| target.kind != "mongodb") {
+    let engine = |target: &Target| ["mongodb", "wiredtiger"].contains(&target.kind.as_str());
+    if targets.is_empty() || !targets.iter().all(engine) {
         return;
     }
     for finding in findings {
@@ -200,12 +201,13 @@ pub(crate) struct Limits {
     pub(crate) dirty_target: f64,
     pub(crate) dirty_trigger: f64,
     pub(crate) updates_trigger: f64,
+    pub(crate) cache_target: f64,
     pub(crate) cache_trigger: f64,
 }
 
 impl Limits {
     /// What is configured, else the defaults; a limit in bytes needs the cache's size, and is the default where that is unknown.
-    fn of(target: Option<&Target>, cache_bytes: Option<f64>) -> Self {
+    pub(crate) fn of(target: Option<&Target>, cache_bytes: Option<f64>) -> Self {
         let empty = BTreeMap::new();
         let settings = target.map_or(&empty, |target| &target.settings);
         let texts: Vec<&str> = CONFIGS.iter().filter_map(|name| settings.get(*name)).map(String::as_str).collect();
@@ -229,6 +231,7 @@ impl Limits {
             dirty_target: share("eviction_dirty_target", 5.0),
             dirty_trigger,
             updates_trigger: share("eviction_updates_trigger", dirty_trigger * 50.0),
+            cache_target: share("eviction_target", 80.0),
             cache_trigger: share("eviction_trigger", 95.0),
         }
     }

@@ -1,8 +1,28 @@
 //! What the rules say of a planted window, and the faults that several tests plant.
 
 use super::plant::{Limit, Plant};
-use backwater_diagnose::{Options, diagnose};
+use backwater_diagnose::{Options, all_queues, rule};
 use backwater_model::{Finding, Window};
+
+/// What the rules say; every queue that they name must be one of the path, and of a kind that the rule says it names.
+pub fn diagnose(window: &Window, options: &Options) -> Vec<Finding> {
+    let findings = backwater_diagnose::diagnose(window, options);
+    let queues = all_queues(window);
+    for finding in &findings {
+        let what = format!("{} {} {}", finding.rule, finding.cause, finding.queue);
+        let kind = finding.queue.split('@').next().unwrap();
+        assert!(
+            rule(&finding.rule).unwrap().queues.contains(&kind),
+            "{what}: its rule does not say that it names this"
+        );
+        // Without a word on the servers nobody knows whose queues there are.
+        let known = |name: &String| queues.iter().any(|queue| queue.name == *name) || window.meta.targets.is_empty();
+        assert!(known(&finding.queue), "{what}: not on the path");
+        let missing: Vec<&String> = finding.victims.iter().filter(|victim| !known(victim)).collect();
+        assert!(missing.is_empty(), "{what}: {missing:?} are held up, and not on the path");
+    }
+    findings
+}
 
 pub fn found(window: &Window) -> Vec<Finding> {
     diagnose(window, &Options { drain_target_s: 10.0, price_per_iops: Some(0.1) })

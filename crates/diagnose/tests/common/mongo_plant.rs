@@ -1,7 +1,8 @@
 //! A MongoDB server second by second: healthy, or with one trouble planted in it.
 
 use super::Readings;
-use backwater_diagnose::{Options, diagnose};
+use super::judged::diagnose;
+use backwater_diagnose::Options;
 use backwater_model::catalogue as cat;
 use backwater_model::{Device, Finding, Meta, Role, Target, Window};
 

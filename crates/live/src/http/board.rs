@@ -1,12 +1,13 @@
 //! What is served: each source's document, made when somebody asks and shared by all who do, and word of newer ones.
 
-use crate::metrics::{Subject, families, write};
+use crate::metrics::{Format, Pulse, Subject, families, write};
 use crate::{LiveError, Source};
 use axum::body::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, watch};
 
@@ -28,9 +29,29 @@ pub(super) struct Shown {
     made: Mutex<Option<Arc<Made>>>,
     news: watch::Sender<u64>,
     refresh: Duration,
+    /// Whether more came of it at any time since it is served.
+    grew: AtomicBool,
 }
 
 impl Shown {
+    fn new(source: Source, refresh: Duration) -> Shown {
+        let grew = AtomicBool::new(source.grows());
+        Shown { source, made: Mutex::default(), news: watch::Sender::new(0), refresh, grew }
+    }
+
+    /// Whether more will come of it.
+    fn grows(&self) -> bool {
+        let grows = self.source.grows();
+        self.grew.fetch_or(grows, Ordering::Relaxed);
+        grows
+    }
+
+    /// Whether it has a present, if only one that has stopped: of a recording that had ended before it was served nobody waits
+    /// for news.
+    fn has_present(&self) -> bool {
+        self.grows() || self.grew.load(Ordering::Relaxed)
+    }
+
     /// The newest document: that of somebody else, if it is fresh enough, else one that is made now while all others wait for it.
     pub(super) async fn document(self: Arc<Self>) -> Result<Arc<Made>, LiveError> {
         let mut made = self.made.lock().await;
@@ -61,13 +82,28 @@ impl Shown {
 /// Everything that is served.
 pub(super) struct Board {
     pub(super) shown: Vec<Arc<Shown>>,
-    metrics: Mutex<Option<(Instant, Bytes)>>,
+    metrics: Mutex<Option<(Instant, Arc<Figures>)>>,
     refresh: Duration,
+}
+
+/// Figures for Prometheus, as each sort of client takes them.
+pub(super) struct Figures {
+    open: Bytes,
+    plain: Bytes,
+}
+
+impl Figures {
+    pub(super) fn text(&self, format: Format) -> Bytes {
+        match format {
+            Format::OpenMetrics => self.open.clone(),
+            Format::Plain => self.plain.clone(),
+        }
+    }
 }
 
 impl Board {
     pub(super) fn new(sources: Vec<Source>, refresh: Duration) -> Board {
-        let one = |source| Arc::new(Shown { source, made: Mutex::default(), news: watch::Sender::new(0), refresh });
+        let one = |source| Arc::new(Shown::new(source, refresh));
         Board { shown: sources.into_iter().map(one).collect(), metrics: Mutex::default(), refresh }
     }
 
@@ -79,7 +115,7 @@ impl Board {
         loop {
             ticks.tick().await;
             for (shown, grew) in self.shown.iter().zip(&mut grew) {
-                let grows = shown.source.grows();
+                let grows = shown.grows();
                 // Once more when it has ended: then it is shown whole.
                 if std::mem::replace(grew, grows) || grows {
                     shown.tell();
@@ -89,16 +125,17 @@ impl Board {
     }
 
     /// Figures for Prometheus; several scrapers within a second get the same ones.
-    pub(super) async fn metrics(&self) -> Result<Bytes, LiveError> {
+    pub(super) async fn metrics(&self) -> Result<Arc<Figures>, LiveError> {
         let mut known = self.metrics.lock().await;
-        if let Some((_, text)) = known.as_ref().filter(|(at, _)| at.elapsed() < Duration::from_secs(1)) {
-            return Ok(text.clone());
+        if let Some((_, figures)) = known.as_ref().filter(|(at, _)| at.elapsed() < Duration::from_secs(1)) {
+            return Ok(Arc::clone(figures));
         }
+        let told = self.shown.iter().filter(|shown| shown.has_present());
         let sources: Vec<(Source, usize)> =
-            self.shown.iter().map(|shown| (shown.source.clone(), shown.news.receiver_count())).collect();
-        let text = aside(move || Ok(Bytes::from(figures(&sources)))).await?;
-        *known = Some((Instant::now(), text.clone()));
-        Ok(text)
+            told.map(|shown| (shown.source.clone(), shown.news.receiver_count())).collect();
+        let new = Arc::new(aside(move || Ok(figures(&sources))).await?);
+        *known = Some((Instant::now(), Arc::clone(&new)));
+        Ok(new)
     }
 }
 
@@ -130,13 +167,13 @@ fn make(source: &Source) -> Result<Made, LiveError> {
     Ok(Made { at: Instant::now(), plain: plain.into(), zipped: zipped.into(), grows })
 }
 
-fn figures(sources: &[(Source, usize)]) -> String {
+fn figures(sources: &[(Source, usize)]) -> Figures {
     let (mut read, mut viewers, mut down) = (Vec::new(), Vec::new(), Vec::new());
-    // A recording that has ended has no present.
-    for (source, looking) in sources.iter().filter(|(source, _)| source.grows()) {
+    for (source, looking) in sources {
         match source.lately(LATELY_S) {
             Ok(seen) => {
-                read.push((source.name.as_str(), seen));
+                let pulse = Pulse::of(&seen.window, seen.now, seen.grows);
+                read.push((source.name.as_str(), seen, pulse));
                 viewers.push(*looking);
             }
             Err(error) => {
@@ -146,8 +183,10 @@ fn figures(sources: &[(Source, usize)]) -> String {
         }
     }
     let mut subjects = Vec::new();
-    for (source, seen) in &read {
-        subjects.push(Subject { source, window: &seen.window, findings: &seen.findings });
+    for (source, seen, pulse) in &read {
+        subjects.push(Subject { source, window: &seen.window, findings: &seen.findings, pulse });
     }
-    write(&families(&subjects, &viewers, &down))
+    let families = families(&subjects, &viewers, &down);
+    let text = |format| Bytes::from(write(&families, format));
+    Figures { open: text(Format::OpenMetrics), plain: text(Format::Plain) }
 }

@@ -67,6 +67,7 @@ pub fn serve(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(MAKERS)
+        .thread_name("page")
         .build()
         .map_err(LiveError::system("cannot start the server"))?;
     let served = runtime.block_on(async {

@@ -3,11 +3,13 @@
 
 use super::access::{Access, Verdict};
 use super::board::{Board, Shown};
-use crate::metrics::CONTENT_TYPE as OPEN_METRICS;
+use crate::metrics::Format;
 use crate::{Kind, LiveError};
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, SET_COOKIE, VARY};
+use axum::http::header::{
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, SET_COOKIE, VARY,
+};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -180,7 +182,10 @@ async fn events(
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
 }
 
-async fn metrics(State(desk): State<Desk>) -> Result<Response, Failed> {
-    let text = desk.board.metrics().await?;
-    Ok(([(CONTENT_TYPE, OPEN_METRICS), (CACHE_CONTROL, "no-store")], text).into_response())
+async fn metrics(State(desk): State<Desk>, asked: HeaderMap) -> Result<Response, Failed> {
+    let figures = desk.board.metrics().await?;
+    let accept: Vec<&str> = asked.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let format = Format::accepted(&accept.join(","));
+    let head = [(CONTENT_TYPE, format.content_type()), (CACHE_CONTROL, "no-store"), (VARY, "accept")];
+    Ok((head, figures.text(format)).into_response())
 }

@@ -1,8 +1,9 @@
 //! What is told of each source: its queues, its findings, and how it is with the program itself.
 
+use super::pulse::Pulse;
 use super::text::{Family, Sample, Type};
 use crate::hook::severity;
-use backwater_diagnose::{queues, replication_queues};
+use backwater_diagnose::all_queues;
 use backwater_model::catalogue::{
     FLOW_POOL_HELD, FLOW_POOL_SENT, FLOW_POOL_WAITING, FLOW_RATE, SELF_CPU, SELF_DROPPED, SELF_MEMORY,
 };
@@ -20,6 +21,8 @@ pub struct Subject<'a> {
     pub window: &'a Window,
     /// What is found in it.
     pub findings: &'a [Finding],
+    /// How fresh it is.
+    pub pulse: &'a Pulse,
 }
 
 /// Name, type, unit and help of one family.
@@ -28,16 +31,20 @@ type Head = (&'static str, Type, &'static str, &'static str);
 /// Every family there can be, in the order in which they are told. Alert rules and dashboards name no others.
 pub const FAMILIES: &[Head] = &[
     ("backwater_build", Type::Info, "", "Version of the program."),
-    ("backwater_source_up", Type::Gauge, "", "Whether a source was read lately."),
-    ("backwater_source_age_seconds", Type::Gauge, "seconds", "Age of a source's newest reading."),
+    ("backwater_source_up", Type::Gauge, "", "Whether a source is read now: within the last 15 seconds."),
+    ("backwater_source_age_seconds", Type::Gauge, "seconds", "Age of a source's newest reading, by the clock."),
+    ("backwater_target_up", Type::Gauge, "", "Whether a watched server answers now: within the last 15 seconds."),
     ("backwater_finding", Type::Gauge, "", "1 for each finding that holds now."),
     ("backwater_finding_lost_ratio", Type::Gauge, "ratio", "Share of foreground time lost to a finding."),
     ("backwater_queue_level_bytes", Type::Gauge, "bytes", "What stands in a queue."),
     ("backwater_queue_level", Type::Gauge, "", "What stands in a queue: sessions, requests."),
+    ("backwater_queue_level_seconds", Type::Gauge, "seconds", "What stands in a queue of time: a lag, a response."),
     ("backwater_queue_soft_limit_bytes", Type::Gauge, "bytes", "Where background draining begins."),
     ("backwater_queue_soft_limit", Type::Gauge, "", "Where background draining begins."),
+    ("backwater_queue_soft_limit_seconds", Type::Gauge, "seconds", "Where background draining begins."),
     ("backwater_queue_hard_limit_bytes", Type::Gauge, "bytes", "Where it breaks."),
     ("backwater_queue_hard_limit", Type::Gauge, "", "Where it breaks."),
+    ("backwater_queue_hard_limit_seconds", Type::Gauge, "seconds", "Where it breaks."),
     ("backwater_queue_fill_ratio", Type::Gauge, "ratio", "Level by hard limit."),
     ("backwater_queue_inflow_bytes_per_second", Type::Gauge, "bytes_per_second", "What arrives."),
     ("backwater_queue_inflow_per_second", Type::Gauge, "per_second", "What arrives."),
@@ -112,13 +119,20 @@ impl Book {
 }
 
 fn source(book: &mut Book, subject: &Subject<'_>, viewers: usize) {
-    let Subject { source, window, findings } = subject;
+    let Subject { source, window, findings, pulse } = subject;
     let of = [("source", *source)];
-    let newest = window.all_tracks().filter_map(|track| track.points.last()).map(|point| point.at).max();
-    book.add("backwater_source_up", &of, Some(f64::from(u8::from(newest.is_some()))));
-    book.add("backwater_source_age_seconds", &of, newest.map(|at| window.to.seconds_since(at)));
+    let flag = |holds: bool| Some(f64::from(u8::from(holds)));
+    book.add("backwater_source_up", &of, flag(pulse.up));
+    book.add("backwater_source_age_seconds", &of, pulse.age_s);
+    for (target, up) in &pulse.targets {
+        book.add("backwater_target_up", &[("source", *source), ("target", target)], flag(*up));
+    }
     book.add("backwater_viewers", &of, Some(viewers as f64));
-    let specs: Vec<QueueSpec> = queues(&window.meta).into_iter().chain(replication_queues(window)).collect();
+    // Of what is not read any more nothing is known of now.
+    if !pulse.up {
+        return;
+    }
+    let specs: Vec<QueueSpec> = all_queues(window);
     for finding in *findings {
         let labels = [
             ("source", *source),

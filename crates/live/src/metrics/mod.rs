@@ -4,7 +4,9 @@
 //! known has no sample: nothing is ever told as zero that was not read as zero.
 
 mod families;
+mod pulse;
 mod text;
 
 pub use families::{FAMILIES, Subject, families};
-pub use text::{CONTENT_TYPE, Family, Sample, Type, write};
+pub use pulse::{FRESH_S, Pulse};
+pub use text::{Family, Format, Sample, Type, write};

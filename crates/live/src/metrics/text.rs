@@ -1,9 +1,31 @@
-//! OpenMetrics text, version 1.0 (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
+//! OpenMetrics text, version 1.0 (<https://prometheus.io/docs/specs/om/open_metrics_spec/>), and Prometheus' own text format
+//! before it, version 0.0.4 (<https://prometheus.io/docs/instrumenting/exposition_formats/>), for whoever does not ask for that.
 
 use std::fmt::Write;
 
-/// What the text is called on the wire.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// How figures are spelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// Prometheus' text format 0.0.4: it has no units and no facts, and a counter's own name ends in `_total`.
+    Plain,
+}
+
+impl Format {
+    /// The best of what a client's `Accept` header asks for.
+    pub fn accepted(accept: &str) -> Format {
+        if accept.contains("application/openmetrics-text") { Format::OpenMetrics } else { Format::Plain }
+    }
+
+    /// What the text is called on the wire.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Plain => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
 
 /// How a family's values behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,27 +63,34 @@ pub struct Family {
 }
 
 /// The text of these families. Those without samples are left out, and of samples with the same labels all but the first.
-pub fn write(families: &[Family]) -> String {
+pub fn write(families: &[Family], format: Format) -> String {
     let mut out = String::new();
     for family in families.iter().filter(|family| !family.samples.is_empty()) {
-        one(&mut out, family);
+        one(&mut out, family, format);
     }
-    out.push_str("# EOF\n");
+    if format == Format::OpenMetrics {
+        out.push_str("# EOF\n");
+    }
     out
 }
 
-fn one(out: &mut String, family: &Family) {
+fn one(out: &mut String, family: &Family, format: Format) {
     let Family { name, kind, unit, help, samples } = family;
     let (word, suffix) = match kind {
         Type::Gauge => ("gauge", ""),
         Type::Counter => ("counter", "_total"),
         Type::Info => ("info", "_info"),
     };
-    let _never_fails = writeln!(out, "# TYPE {name} {word}");
-    if !unit.is_empty() {
+    let (word, named) = match (format, kind) {
+        (Format::OpenMetrics, _) => (word, ""),
+        (Format::Plain, Type::Info) => ("gauge", suffix),
+        (Format::Plain, _) => (word, suffix),
+    };
+    let _never_fails = writeln!(out, "# TYPE {name}{named} {word}");
+    if !unit.is_empty() && format == Format::OpenMetrics {
         let _never_fails = writeln!(out, "# UNIT {name} {unit}");
     }
-    let _never_fails = writeln!(out, "# HELP {name} {}", escaped(help));
+    let _never_fails = writeln!(out, "# HELP {name}{named} {}", escaped(help));
     let mut told: Vec<&[(&'static str, String)]> = Vec::new();
     for sample in samples.iter().filter(|sample| sample.value.is_finite()) {
         if told.contains(&sample.labels.as_slice()) {

@@ -1,21 +1,53 @@
 //! What somebody looks at, and what keys do to it: values, without a terminal.
 
-use backwater_report::html::{Document, Lane};
+use super::figures::{clock, fill, origin};
+use backwater_model::Finding;
+use backwater_report::html::Document;
+use backwater_report::{Style as Ink, text};
 use ratatui::style::Style;
 
 /// Pieces that are looked at before anybody asks for more or fewer, and the fewest.
 const SPAN: usize = 120;
 const LEAST_SPAN: usize = 10;
-/// Flows are means over so many seconds.
-const FLOW_S: f64 = 10.0;
+
+/// What the screen shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// All of it, as much of each as there is room for.
+    #[default]
+    All,
+    /// The queues.
+    Path,
+    /// The chosen queue and the load over time.
+    Curves,
+    /// Who waits on what.
+    Sessions,
+    /// What is wrong, with all that it rests on.
+    Findings,
+}
+
+impl Part {
+    /// In the order of their keys.
+    pub const EACH: [Part; 5] = [Part::All, Part::Path, Part::Curves, Part::Sessions, Part::Findings];
+
+    /// The one so many places further, round and round.
+    fn further(self, by: usize) -> Part {
+        let place = Part::EACH.iter().position(|part| *part == self).unwrap_or(0);
+        Part::EACH[(place + by) % Part::EACH.len()]
+    }
+}
 
 /// What a key asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// The next queue.
+    /// The next queue, or a line down.
     Down,
-    /// The queue before.
+    /// The queue before, or a line up.
     Up,
+    /// So many lines down as are shown.
+    PageDown,
+    /// So many lines up as are shown.
+    PageUp,
     /// Earlier.
     Earlier,
     /// Later.
@@ -32,6 +64,21 @@ pub enum Act {
     Pause,
     /// Explain, or back.
     Help,
+    /// This part alone, or all.
+    Show(Part),
+    /// The part after this one.
+    Next,
+    /// The part before this one.
+    Previous,
+}
+
+/// How far what was drawn can be moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// Lines by which it can be moved down at most.
+    pub most: usize,
+    /// Lines that are shown at once.
+    pub page: usize,
 }
 
 /// What somebody looks at.
@@ -47,6 +94,11 @@ pub struct Look {
     pub help: bool,
     /// Whether what is looked at is still being read.
     pub live: bool,
+    /// The part that is shown.
+    pub part: Part,
+    /// Lines that are left out above, of what can be moved.
+    scrolled: usize,
+    reach: Reach,
     /// The queue that is chosen, by name and server; none is the one that matters most.
     queue: Option<(String, Option<String>)>,
     span: usize,
@@ -57,15 +109,36 @@ pub struct Look {
 impl Look {
     /// The newest of everything.
     pub fn new(unicode: bool, color: bool, live: bool) -> Look {
-        Look { unicode, color, paused: false, help: false, live, queue: None, span: SPAN, end: None }
+        Look {
+            unicode,
+            color,
+            paused: false,
+            help: false,
+            live,
+            part: Part::All,
+            scrolled: 0,
+            reach: Reach::default(),
+            queue: None,
+            span: SPAN,
+            end: None,
+        }
+    }
+
+    /// All of a document's time at once, without colours, whatever is set: for files and pipes.
+    pub(super) fn plain(self, document: &Document) -> Look {
+        Look { color: false, span: document.axis.count.max(LEAST_SPAN), end: None, ..self }
     }
 
     /// Does what a key asks for.
     pub fn act(&mut self, act: Act, document: &Document) {
         let step = (self.span / 4).max(1) as isize;
         match act {
+            Act::Down if self.moves_lines() => self.scroll(1),
+            Act::Up if self.moves_lines() => self.scroll(-1),
             Act::Down => self.choose(document, 1),
             Act::Up => self.choose(document, -1),
+            Act::PageDown => self.scroll(self.reach.page.max(1) as isize),
+            Act::PageUp => self.scroll(-(self.reach.page.max(1) as isize)),
             Act::Earlier => self.go(document, -step),
             Act::Later => self.go(document, step),
             Act::Closer => self.span = (self.span / 2).max(LEAST_SPAN),
@@ -73,8 +146,46 @@ impl Look {
             Act::First => self.go(document, -(document.axis.count as isize)),
             Act::Newest => (self.end, self.paused) = (None, false),
             Act::Pause => self.paused = !self.paused,
-            Act::Help => self.help = !self.help,
+            Act::Help => (self.help, self.scrolled) = (!self.help, 0),
+            Act::Show(part) => self.show(part),
+            Act::Next => self.show(self.part.further(1)),
+            Act::Previous => self.show(self.part.further(Part::EACH.len() - 1)),
         }
+    }
+
+    /// Back to all parts, or out of the explanation; false where there is nothing to come back from.
+    pub fn back(&mut self) -> bool {
+        let away = self.help || self.part != Part::All;
+        if self.help {
+            (self.help, self.scrolled) = (false, 0);
+        } else {
+            self.show(Part::All);
+        }
+        away
+    }
+
+    /// Takes note of how far what was just drawn can be moved, so that nobody has to come back from further down.
+    pub fn settle(&mut self, reach: Reach) {
+        self.reach = reach;
+        self.scrolled = self.scrolled.min(reach.most);
+    }
+
+    /// Whether up and down move lines, not from queue to queue.
+    pub(super) fn moves_lines(&self) -> bool {
+        self.help || matches!(self.part, Part::Sessions | Part::Findings)
+    }
+
+    /// Lines that are left out above.
+    pub(super) fn scrolled(&self) -> usize {
+        self.scrolled
+    }
+
+    fn show(&mut self, part: Part) {
+        (self.part, self.help, self.scrolled) = (part, false, 0);
+    }
+
+    fn scroll(&mut self, by: isize) {
+        self.scrolled = self.scrolled.saturating_add_signed(by).min(self.reach.most);
     }
 
     fn choose(&mut self, document: &Document, by: isize) {
@@ -99,7 +210,11 @@ impl Look {
         let chosen = self.queue.as_ref().map(|(name, target)| (name, target));
         let mut places = 0..queues.len();
         places.clone().find(|place| chosen.is_some() && is(place) == chosen).or_else(|| {
-            let named = |place: &usize| document.findings.iter().any(|view| view.finding.queue == queues[*place].name);
+            let named = |place: &usize| {
+                let queue = &queues[*place];
+                let of = |finding: &Finding| finding.queue == queue.name && finding.concerns(queue.target.as_deref());
+                document.findings.iter().any(|view| of(&view.finding))
+            };
             places.find(named).or_else(|| {
                 let (_, end) = self.pieces(document);
                 let fill = |place: &usize| fill(document, *place, end).unwrap_or(-1.0);
@@ -140,54 +255,19 @@ impl Look {
     pub(super) fn style(&self, style: Style) -> Style {
         if self.color { style } else { Style { fg: None, bg: None, ..style } }
     }
-}
 
-/// The wall clock at the axis' begin, or nothing.
-fn origin(document: &Document) -> f64 {
-    document.axis.from_unix_ms.unwrap_or(0.0) / 1e3
-}
-
-/// A moment of the axis by the clock, in UTC, or as seconds since its begin.
-pub(super) fn clock(document: &Document, seconds: f64) -> String {
-    match document.axis.from_unix_ms {
-        None => format!("{seconds:.0} s"),
-        Some(ms) => {
-            let of_day = ((ms / 1e3 + seconds) as i64).rem_euclid(86_400);
-            format!("{:02}:{:02}:{:02} UTC", of_day / 3_600, of_day / 60 % 60, of_day % 60)
-        }
+    /// How text is written here, in so many columns. Colours are the screen's own.
+    pub(super) fn ink(&self, columns: usize) -> Ink {
+        Ink { color: false, width: columns, unicode: self.unicode }
     }
-}
 
-fn lane(document: &Document, series: Option<usize>) -> Option<&Lane> {
-    document.series.get(series?).map(|series| &series.lane)
-}
+    /// Foreign text on one line, nothing in it that a terminal would obey.
+    pub(super) fn clean(&self, words: &str) -> String {
+        text::clean(words, &self.ink(0))
+    }
 
-/// What a series was at the end of a stretch, not long before.
-pub(super) fn at(document: &Document, series: Option<usize>, end: usize) -> Option<f64> {
-    let pieces = lane(document, series)?.pieces();
-    let within = (FLOW_S / document.axis.step_s).ceil() as usize;
-    let known = pieces.get(..end.min(pieces.len()))?.iter().rev().take(within.max(1)).flatten().next();
-    known.map(|(_, most)| *most)
-}
-
-/// The mean of a series over the seconds before the end of a stretch.
-pub(super) fn mean(document: &Document, series: Option<usize>, end: usize) -> Option<f64> {
-    let pieces = lane(document, series)?.pieces();
-    let within = (FLOW_S / document.axis.step_s).ceil() as usize;
-    let known: Vec<f64> = pieces
-        .get(..end.min(pieces.len()))?
-        .iter()
-        .rev()
-        .take(within.max(1))
-        .flatten()
-        .map(|(least, most)| f64::midpoint(*least, *most))
-        .collect();
-    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
-}
-
-/// Level by hard limit at the end of a stretch.
-pub(super) fn fill(document: &Document, queue: usize, end: usize) -> Option<f64> {
-    let queue = document.path.queues.get(queue)?;
-    let limit = at(document, queue.hard_limit, end).filter(|limit| *limit > 0.0)?;
-    Some(at(document, queue.level, end)? / limit)
+    /// A clean text in so many columns; a sign says where something is missing.
+    pub(super) fn cut(&self, words: &str, columns: usize) -> String {
+        text::cut(words, columns, &self.ink(0))
+    }
 }

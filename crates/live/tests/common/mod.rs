@@ -6,7 +6,9 @@ pub mod planted;
 
 use backwater_live::Source;
 use backwater_live::http::{Options, Tls, serve};
-use backwater_model::{Moment, Registry};
+use backwater_model::catalogue::{BDI_MAX_BYTES, BDI_STRICT_LIMIT, Def, SELF_DROPPED};
+use backwater_model::{Batch, ClockAnchor, Epoch, Moment, Point, Registry};
+use backwater_probe::anchor;
 use backwater_record::Writer;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,12 +21,28 @@ pub const TOKEN: &str = "0123456789abcdefghij";
 /// What must stay a word wherever it goes.
 pub const HOSTILE: &str = "a\"b\\c</script>\n{x=\"1\"} 2";
 
+/// A second of it, with a limit of the device's own that holds, and what the recorder tells of itself.
+pub fn second(at: i64, registry: &Registry) -> Batch {
+    let mut batch = planted::second(at, registry, HOSTILE);
+    let mut put = |def: &Def, labels: &[(&'static str, &str)], value: f64| {
+        let series = registry.number(def, labels).unwrap();
+        batch.points.push(Point { at: Moment(at * 1_000_000), series, epoch: Epoch(1), value, as_of: None });
+    };
+    put(&BDI_STRICT_LIMIT, &[("dev", "7:0")], 1.0);
+    put(&BDI_MAX_BYTES, &[("dev", "7:0")], 256.0 * planted::MIB);
+    put(&SELF_DROPPED, &[], 0.0);
+    batch
+}
+
+/// A recording of so many seconds, the last of which is now.
 pub fn recording(dir: &Path, seconds: i64) {
     let registry = Arc::new(Registry::new());
     let options = backwater_record::Options { free_floor_bytes: 0, ..Default::default() };
-    let mut writer = Writer::create(dir, planted::meta(HOSTILE), Arc::clone(&registry), options).unwrap();
+    let mut meta = planted::meta(HOSTILE);
+    meta.anchors = vec![ClockAnchor { boot: Moment((seconds - 1) * 1_000_000), unix_us: anchor().unix_us }];
+    let mut writer = Writer::create(dir, meta, Arc::clone(&registry), options).unwrap();
     for at in 0..seconds {
-        writer.write(&planted::second(at, &registry, HOSTILE)).unwrap();
+        writer.write(&second(at, &registry)).unwrap();
         writer.tick(Moment(at * 1_000_000)).unwrap();
     }
     writer.close().unwrap();
@@ -77,6 +95,12 @@ impl Served {
 
     pub fn with_token(&self, path: &str) -> (u16, String, String) {
         self.get(path, &[&format!("authorization: Bearer {TOKEN}")])
+    }
+
+    /// Figures as Prometheus asks for them.
+    pub fn metrics(&self) -> (u16, String, String) {
+        let accept = "accept: application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        self.get("/metrics", &[&format!("authorization: Bearer {TOKEN}"), accept])
     }
 
     pub fn ask(&self, path: &str, headers: &[&str]) -> TcpStream {

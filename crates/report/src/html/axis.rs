@@ -70,6 +70,14 @@ impl Axis {
             .then(|| ((seconds / self.step_s) as usize).min(last))
     }
 
+    /// The pieces of which some lies between two moments, with how many seconds that is.
+    pub(super) fn touched(&self, from: Moment, to: Moment) -> impl Iterator<Item = (usize, f64)> {
+        let (from_s, to_s, step_s) = (self.seconds(from).max(0.0), self.seconds(to), self.step_s);
+        let end = ((to_s / step_s).ceil().max(0.0) as usize).min(self.count);
+        let within = move |piece: usize| to_s.min((piece + 1) as f64 * step_s) - from_s.max(piece as f64 * step_s);
+        ((from_s / step_s) as usize..end).map(move |piece| (piece, within(piece)))
+    }
+
     /// The pieces whose middle lies between two moments, else the one in which the middle of the two lies.
     pub(super) fn covered(&self, from: Moment, to: Moment) -> std::ops::Range<usize> {
         let edge = |at: Moment| ((self.seconds(at) / self.step_s - 0.5).max(-1.0).floor() + 1.0) as usize;
@@ -82,44 +90,92 @@ impl Axis {
     }
 }
 
-/// A series on an axis: the least and the most of what was read in each piece, or nothing.
+/// A series on an axis: the least and the most of what was read in each piece, or nothing, and its mean.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lane {
     pieces: Vec<Option<(f64, f64)>>,
+    sums: Vec<Sum>,
+}
+
+/// What was read in one piece, each value times how long it held (readings of a level, all equally long), and those lengths.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Sum {
+    values: f64,
+    weights: f64,
+}
+
+impl Sum {
+    fn of(mean: f64, weights: f64) -> Sum {
+        Sum { values: mean * weights, weights }
+    }
+
+    fn mean(self) -> f64 {
+        if self.weights > 0.0 { self.values / self.weights } else { 0.0 }
+    }
 }
 
 impl Lane {
     /// A lane of which nothing is known yet.
     pub(super) fn unknown(axis: &Axis) -> Lane {
-        Lane { pieces: vec![None; axis.count] }
-    }
-
-    /// One value over the whole axis.
-    pub(super) fn constant(axis: &Axis, value: f64) -> Lane {
-        Lane { pieces: vec![Some((value, value)); axis.count] }
+        Lane { pieces: vec![None; axis.count], sums: vec![Sum::default(); axis.count] }
     }
 
     /// A value in one piece. What is no number is no reading.
     pub(super) fn add(&mut self, piece: usize, value: f64) {
+        self.widen(piece, value);
+        self.weigh(piece, value, 1.0);
+    }
+
+    /// A value between whose least and most a piece lies.
+    pub(super) fn widen(&mut self, piece: usize, value: f64) {
         if let Some(slot) = self.pieces.get_mut(piece).filter(|_| value.is_finite()) {
             *slot = Some(slot.map_or((value, value), |(least, most)| (least.min(value), most.max(value))));
         }
     }
 
-    /// Takes in what another lane of the same axis knows.
+    /// A value that counts so much to a piece's mean.
+    pub(super) fn weigh(&mut self, piece: usize, value: f64, weight: f64) {
+        if let Some(sum) = self.sums.get_mut(piece).filter(|_| value.is_finite()) {
+            sum.values += value * weight;
+            sum.weights += weight;
+        }
+    }
+
+    /// Takes in what another lane of the same axis knows, which may be of the same readings: a piece's mean is of whichever knows
+    /// more of it.
     pub(super) fn absorb(&mut self, other: &Lane) {
-        for (piece, both) in other.pieces.iter().enumerate() {
-            if let Some((least, most)) = both {
-                self.add(piece, *least);
-                self.add(piece, *most);
+        for (piece, (both, sum)) in other.pieces.iter().zip(&other.sums).enumerate() {
+            if self.pieces.len() > piece
+                && let Some((least, most)) = both
+            {
+                self.widen(piece, *least);
+                self.widen(piece, *most);
+                if sum.weights > self.sums[piece].weights {
+                    self.sums[piece] = *sum;
+                }
             }
         }
+    }
+
+    /// Piece by piece the sum with another lane of the same axis; what one of them does not know counts as nothing.
+    pub(super) fn plus(self, other: &Lane) -> Lane {
+        let mut sum = self;
+        for (piece, (other, more)) in other.pieces.iter().zip(&other.sums).enumerate().take(sum.pieces.len()) {
+            if let Some((low, high)) = other {
+                let ((least, most), own) = (sum.pieces[piece].unwrap_or_default(), sum.sums[piece]);
+                sum.pieces[piece] = Some((least + low, most + high));
+                sum.sums[piece] = Sum::of(own.mean() + more.mean(), own.weights.max(more.weights));
+            }
+        }
+        sum
     }
 
     /// Lower values lifted to this one.
     pub(super) fn at_least(self, floor: f64) -> Lane {
         let lift = |(least, most): (f64, f64)| (least.max(floor), most.max(floor));
-        Lane { pieces: self.pieces.into_iter().map(|piece| piece.map(lift)).collect() }
+        let pieces = self.pieces.into_iter().map(|piece| piece.map(lift)).collect();
+        let sums = self.sums.into_iter().map(|sum| Sum::of(sum.mean().max(floor), sum.weights)).collect();
+        Lane { pieces, sums }
     }
 
     /// Whether anything is known.
@@ -142,11 +198,10 @@ impl Lane {
         self.pieces.iter().flatten().map(|(_, most)| *most).reduce(f64::max)
     }
 
-    /// The mean over the pieces of which something is known, the middle of each counting.
+    /// The mean over the pieces of which something is known.
     pub(super) fn mean(&self) -> Option<f64> {
-        let known = self.pieces.iter().flatten();
-        let (count, sum) =
-            known.fold((0_usize, 0.0), |(count, sum), (least, most)| (count + 1, sum + (least + most) / 2.0));
+        let known = self.pieces.iter().zip(&self.sums).filter(|(piece, _)| piece.is_some());
+        let (count, sum) = known.fold((0_usize, 0.0), |(count, total), (_, sum)| (count + 1, total + sum.mean()));
         (count > 0).then(|| sum / count as f64)
     }
 
@@ -157,10 +212,11 @@ impl Lane {
     }
 }
 
-/// `constant` where every piece holds the same value; else `max`, and `min` where it differs anywhere. A hole is null.
+/// `constant` where every piece holds the same value; else `max`, and `min` and `mean` where they differ from it
+/// anywhere. A hole is null.
 impl Serialize for Lane {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut out = to.serialize_struct("Lane", 2)?;
+        let mut out = to.serialize_struct("Lane", 3)?;
         let first = self.pieces.first().copied().flatten();
         match first {
             Some((least, most)) if least == most && self.pieces.iter().all(|piece| *piece == first) => {
@@ -174,6 +230,11 @@ impl Serialize for Lane {
                 out.serialize_field("max", &most)?;
                 if least != most {
                     out.serialize_field("min", &least)?;
+                }
+                let known = self.pieces.iter().zip(&self.sums);
+                let mean: Vec<Option<Short>> = known.map(|(both, sum)| both.map(|_| Short(sum.mean()))).collect();
+                if mean != most {
+                    out.serialize_field("mean", &mean)?;
                 }
             }
         }
@@ -243,6 +304,12 @@ mod tests {
         assert_eq!(axis.covered(at(2.6), at(2.9)), 2..3);
         assert_eq!(axis.covered(at(-5.0), at(-4.0)), 0..0);
         assert_eq!(axis.covered(at(9.0), at(99.0)), 9..10);
+        let touched = |from, to| axis.touched(at(from), at(to)).collect::<Vec<_>>();
+        assert_eq!(touched(0.5, 2.25), [(0, 0.5), (1, 1.0), (2, 0.25)]);
+        assert_eq!(
+            (touched(-5.0, -4.0), touched(9.5, 99.0), touched(-1.0, 0.5)),
+            (vec![], vec![(9, 0.5)], vec![(0, 0.5)])
+        );
     }
 
     #[test]
@@ -253,8 +320,25 @@ mod tests {
         lane.add(1, f64::NAN);
         lane.add(99, 1.0);
         let text = serde_json::to_string(&lane).unwrap();
-        assert_eq!(text, r#"{"max":[123500000,null,0.1235],"min":[1,null,0.1235]}"#);
-        assert_eq!(serde_json::to_string(&Lane::constant(&axis, 64.0)).unwrap(), r#"{"constant":64}"#);
+        assert_eq!(text, r#"{"max":[123500000,null,0.1235],"min":[1,null,0.1235],"mean":[61730000,null,0.1235]}"#);
+        let mut same = Lane::unknown(&axis);
+        (0..3).for_each(|piece| same.add(piece, 64.0));
+        assert_eq!(serde_json::to_string(&same).unwrap(), r#"{"constant":64}"#);
+    }
+
+    #[test]
+    fn a_mean_is_of_how_long_each_value_held() {
+        let axis = axis(86_400.0);
+        let mut lane = Lane::unknown(&axis);
+        // One second of a hundred in half a minute of nothing.
+        [0.0, 100.0].into_iter().for_each(|value| lane.widen(0, value));
+        [(0.0, 29.0), (100.0, 1.0)].into_iter().for_each(|(value, seconds)| lane.weigh(0, value, seconds));
+        let mut other = Lane::unknown(&axis);
+        other.add(0, 1.0);
+        assert_eq!((lane.mean(), lane.clone().plus(&other).mean()), (Some(100.0 / 30.0), Some(100.0 / 30.0 + 1.0)));
+        other.absorb(&lane);
+        assert_eq!((other.mean(), other.get(0)), (Some(100.0 / 30.0), Some((0.0, 100.0))));
+        assert_eq!(lane.at_least(50.0).mean(), Some(50.0));
     }
 
     proptest! {

@@ -38,6 +38,8 @@ pub struct Document {
     pub rules: BTreeMap<String, RuleView>,
     /// What could not be read at all.
     pub unseen: Vec<backwater_model::Unseen>,
+    /// What is no longer read at the end, in words: which probe, and why.
+    pub failing: Vec<String>,
     /// What sessions waited on; none where nobody looked.
     pub sessions: Option<Sessions>,
     /// The lab run, where the recording is of one.
@@ -137,6 +139,8 @@ pub struct QueueView {
     pub about: &'static str,
     /// What happens at its limit.
     pub at_limit: &'static str,
+    /// Pages that tell more, elsewhere.
+    pub docs: Vec<DocPage>,
     /// Its row.
     pub row: usize,
     /// How many steps it is away from the row's begin.
@@ -157,6 +161,15 @@ pub struct QueueView {
     pub waiters: Option<usize>,
     /// Places of the panels that show it.
     pub panels: Vec<usize>,
+}
+
+/// A page elsewhere; nothing is asked of it unless somebody follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DocPage {
+    /// What it tells.
+    pub title: &'static str,
+    /// Its address.
+    pub url: &'static str,
 }
 
 /// A stage with its shares of the recording's time.

@@ -31,6 +31,12 @@ fn arm(arm: &ArmOutcome) -> ArmView {
         Some((name.clone(), Measured { value: *value, spread, text }))
     };
     let found = match (arm.labels.get("rule").map(String::as_str), arm.labels.get("cause")) {
+        // Where the run did not say, what was met is what was expected.
+        (None, _) if arm.expected.met => match arm.expected.rule.as_deref() {
+            None => "nothing".to_owned(),
+            Some("any") => String::new(),
+            Some(_) => outcome::expected(arm),
+        },
         (None, _) => String::new(),
         (Some("none"), _) => "nothing".to_owned(),
         (Some(rule), None) => rule.to_owned(),

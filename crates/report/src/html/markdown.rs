@@ -3,6 +3,7 @@
 //! What a recording holds stays words here too: every sign that Markdown or HTML would take for its own is escaped.
 
 use super::document::{Document, FindingView, FlowView, HoldView, Lab, QueueView, Sessions};
+use crate::none_found;
 use backwater_model::{Figure, FlowHeld, FlowPool, Remedy, Severity, Unit, Unseen};
 use std::fmt::Write;
 
@@ -19,13 +20,12 @@ pub fn markdown(document: &Document) -> String {
     let begun = document.axis.from_unix_ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms as i64).ok());
     let begun = begun.map(|at| format!("{} UTC, ", at.strftime("%Y-%m-%d %H:%M:%S"))).unwrap_or_default();
     out.line(&format!("{begun}{length} recorded, {} findings", document.findings.len()));
-    let bullets: Vec<String> = document.about.warnings.iter().map(|warning| format!("▲ {}", words(warning))).collect();
+    let warnings = document.about.warnings.iter().chain(&document.failing);
+    let bullets: Vec<String> = warnings.map(|warning| format!("▲ {}", words(warning))).collect();
     out.bullets(&bullets);
     out.line("## Findings");
     if document.findings.is_empty() {
-        let nothing = document.path.queues.is_empty();
-        let no_queue = "No finding: no queue was recorded, so there was nothing to judge.";
-        out.line(if nothing { no_queue } else { "No finding: no rule saw a queue at its limit." });
+        out.line(none_found(!document.path.queues.is_empty()));
     }
     document.findings.iter().for_each(|view| finding(&mut out, document, view));
     unseen(&mut out, "## Could not be seen", &document.unseen);

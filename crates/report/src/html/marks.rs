@@ -3,6 +3,7 @@
 use super::axis::Axis;
 use super::document::{Mark, Phase};
 use backwater_model::{Event, EventKind, Moment, Unseen, Window};
+use std::collections::BTreeMap;
 
 /// The most marks: more cannot be told apart on a chart.
 const MOST_MARKS: usize = 2_000;
@@ -51,6 +52,19 @@ pub(super) fn phases(marks: &[Event], end: Moment, axis: &Axis) -> Vec<Phase> {
     marks.iter().enumerate().filter_map(phase).collect()
 }
 
+/// Takes note of probes that stop reading and read again, in order of time: of each that does not, what was said when it stopped.
+pub(super) fn failing(known: &mut BTreeMap<String, String>, window: &Window, since: Moment) {
+    for event in window.events_of(EventKind::Gap).filter(|event| event.at >= since) {
+        let Some(probe) = event.fields.get("probe") else { continue };
+        if event.fields.contains_key("ended") {
+            known.remove(probe);
+        } else if event.fields.keys().all(|field| ["probe", "reason"].contains(&field.as_str())) {
+            known.insert(probe.clone(), event.message.clone());
+        }
+        // Whatever says more was lost once, and has no end that would be told: lines of a log, a single reading.
+    }
+}
+
 /// What was said to be absent, each once.
 pub(super) fn unseen(window: &Window) -> Vec<Unseen> {
     let mut list: Vec<Unseen> = Vec::new();
@@ -63,4 +77,34 @@ pub(super) fn unseen(window: &Window) -> Vec<Unseen> {
         }
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn who_reads_again_is_not_failing() {
+        let gap = |second: f64, fields: &[(&str, &str)]| {
+            let message = format!("at {second}");
+            Event::new(Moment::from_seconds(second), "recorder", EventKind::Gap, message, fields)
+        };
+        let failed = [("probe", "postgres.a"), ("reason", "connection closed")];
+        let other = [("probe", "host.b"), ("reason", "no such file")];
+        let events = vec![
+            gap(1.0, &failed),
+            gap(2.0, &[("probe", "postgres.a"), ("ended", "true")]),
+            gap(3.0, &other),
+            gap(4.0, &failed),
+            gap(5.0, &[("probe", "postgres.log"), ("reason", "too fast"), ("skipped_bytes", "7")]),
+        ];
+        let (from, to) = (Moment(0), Moment::from_seconds(9.0));
+        let window = Window::new(from, to, Arc::default(), vec![], vec![], events);
+        let mut known = BTreeMap::new();
+        failing(&mut known, &window, Moment::from_seconds(3.5));
+        assert_eq!(known.values().collect::<Vec<_>>(), ["at 4"], "of the second part of a recording");
+        failing(&mut known, &window, from);
+        assert_eq!(known.values().collect::<Vec<_>>(), ["at 3", "at 4"]);
+    }
 }

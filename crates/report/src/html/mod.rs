@@ -24,6 +24,7 @@ pub use document::*;
 pub use embed::{LivePage, LiveSource, html, live_html, live_policy};
 pub use markdown::markdown;
 pub use parts::{Parts, Stretch, document_of};
+pub use path::has_queue;
 
 use crate::findings::watched;
 use backwater_diagnose::rule;
@@ -39,6 +40,16 @@ pub fn document(window: &Window, findings: &[Finding], outcome: Option<&Outcome>
     let mut parts = Parts::of(window.from, window.to, &window.meta);
     parts.add(window, window.from);
     parts.document(findings, outcome, warnings)
+}
+
+/// Whether the path has words for queues of this kind: the part of a name before its `@`.
+pub fn told_of(kind: &str) -> bool {
+    words::of_kind(kind).is_some()
+}
+
+/// Every queue with its words, in Markdown: what `docs/reference/queues.md` holds.
+pub fn queues_reference() -> String {
+    words::reference()
 }
 
 /// A part of a document: what one window tells of the axis.
@@ -71,6 +82,7 @@ fn whole(parts: Parts, findings: &[Finding], outcome: Option<&Outcome>, warnings
         phases,
         decisions,
         unseen,
+        failing,
         sessions,
         ..
     } = parts;
@@ -101,6 +113,7 @@ fn whole(parts: Parts, findings: &[Finding], outcome: Option<&Outcome>, warnings
         findings: worst_first.iter().map(view).collect(),
         rules: findings.iter().filter_map(known).collect::<BTreeMap<_, _>>(),
         unseen,
+        failing: failing.into_values().collect(),
         sessions: sessions.map(sessions::finished),
         lab: outcome.map(lab::lab),
         flow: flow::flow(&decisions, &axis),

@@ -8,6 +8,7 @@ use super::document::{Document, Mark, Panel, QueueView, Series, Sessions, StageV
 use super::{Part, marks, sessions, whole};
 use backwater_diagnose::{Options, diagnose, gather};
 use backwater_model::{Event, EventKind, Finding, Meta, Moment, Outcome, Span, Unseen, Window};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Up to this length, in seconds, a recording is taken in at once.
@@ -72,6 +73,7 @@ pub struct Parts {
     pub(super) phases: Vec<Event>,
     pub(super) decisions: Vec<Event>,
     pub(super) unseen: Vec<Unseen>,
+    pub(super) failing: BTreeMap<String, String>,
     pub(super) sessions: Option<Sessions>,
     /// Seconds over which stages are known.
     staged_s: f64,
@@ -89,6 +91,7 @@ impl Parts {
             phases: Vec::new(),
             decisions: Vec::new(),
             unseen: Vec::new(),
+            failing: BTreeMap::new(),
             sessions: None,
             staged_s: 0.0,
         }
@@ -121,6 +124,7 @@ impl Parts {
         let of = |kind| window.events_of(kind).filter(|event| event.at >= since).cloned();
         self.phases.extend(of(EventKind::Mark));
         self.decisions.extend(of(EventKind::Decision));
+        marks::failing(&mut self.failing, window, since);
         for unseen in marks::unseen(window) {
             if !self.unseen.contains(&unseen) {
                 self.unseen.push(unseen);

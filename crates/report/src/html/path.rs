@@ -1,35 +1,54 @@
 //! The path: which queues there are, in which row each stands, and what flows into what.
 
-use super::document::{CurveRole, QueueView, StageView, WaterPath};
+use super::axis::{Axis, Lane};
+use super::document::{CurveRole, DocPage, QueueView, StageView, WaterPath};
 use super::shelf::Shelf;
-use super::words::{self, Words};
-use super::{axis::Lane, sources};
-use backwater_diagnose::{queues, replication_path, replication_queues, standby_names};
-use backwater_model::{Meta, QueueSpec, Source, Window};
-use std::collections::BTreeMap;
+use super::sources;
+use super::words::{self, Part, Words};
+use backwater_diagnose::{all_queues, replication_path, standby_names};
+use backwater_model::{Meta, QueueSpec, Role, Source, Target, Window};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A row's place: those of servers first, in the recording's order, then those of standbys.
+/// A row's place: those of servers first, in the recording's order, then those of devices and links of no server, then those
+/// of standbys.
 type RowKey = (usize, usize, String);
+
+/// Whether anything is known of any queue that a page would show: without one, rules had nothing to judge.
+pub fn has_queue(window: &Window) -> bool {
+    let axis = Axis::between(window.from, window.to, &window.meta);
+    let known = |spec: &QueueSpec| {
+        let moves = || [&spec.inflow, &spec.outflow].map(|flow| sources::rate(flow, window, &axis).known());
+        let level = || sources::level(&spec.level, window, &axis).known();
+        words::of(&spec.name).is_some_and(|words| level() || (!words.counted && moves().contains(&true)))
+    };
+    all_queues(window).iter().any(known)
+}
 
 /// Every queue of which something is known, with its series and charts.
 pub(super) fn path(shelf: &mut Shelf<'_>) -> WaterPath {
     let window = shelf.window;
-    let specs: Vec<QueueSpec> = queues(&window.meta).into_iter().chain(replication_queues(window)).collect();
     let mut found: Vec<(RowKey, QueueView)> = Vec::new();
-    for spec in &specs {
+    for spec in &all_queues(window) {
         let Some(words) = words::of(&spec.name) else { continue };
-        let target = spec.label("target").map(str::to_owned);
-        if let Some(view) = queue(shelf, spec, words, target.clone()) {
-            found.push((row(&window.meta, &spec.name, target.as_deref()), view));
+        let owner = owner(&window.meta, spec);
+        if let Some(view) = queue(shelf, spec, words, owner.clone()) {
+            found.push((row(&window.meta, &spec.name, words, owner.as_deref()), view));
         }
     }
     let numbers: BTreeMap<RowKey, usize> = {
-        let keys: std::collections::BTreeSet<RowKey> = found.iter().map(|(key, _)| key.clone()).collect();
+        let keys: BTreeSet<RowKey> = found.iter().map(|(key, _)| key.clone()).collect();
         keys.into_iter().enumerate().map(|(number, key)| (key, number)).collect()
     };
     let mut views: Vec<QueueView> =
         found.into_iter().map(|(key, view)| QueueView { row: numbers[&key], ..view }).collect();
-    views.sort_by_key(|view| (view.row, view.step));
+    views.sort_by(|a, b| (a.row, a.step, &a.name).cmp(&(b.row, b.step, &b.name)));
+    // Two of a kind in one row (devices, members) stand one after the other.
+    for place in 1..views.len() {
+        let before = (views[place - 1].row, views[place - 1].step);
+        if views[place].row == before.0 && views[place].step <= before.1 {
+            views[place].step = before.1 + 1;
+        }
+    }
     WaterPath {
         rows: numbers.into_keys().map(|(_, _, title)| title).collect(),
         links: links(&window.meta, &views),
@@ -38,23 +57,59 @@ pub(super) fn path(shelf: &mut Shelf<'_>) -> WaterPath {
     }
 }
 
-fn row(meta: &Meta, name: &str, target: Option<&str>) -> RowKey {
-    let place = |name: &str| meta.targets.iter().position(|target| target.name == name).unwrap_or(meta.targets.len());
+/// The server whose queue it is, as its series or its name tell; none of what is the host's.
+fn owner(meta: &Meta, spec: &QueueSpec) -> Option<String> {
+    let named = || words::place(&spec.name).filter(|at| meta.targets.iter().any(|target| target.name == *at));
+    spec.label("target").filter(|target| *target != "host").or_else(named).map(str::to_owned)
+}
+
+fn row(meta: &Meta, name: &str, words: &Words, owner: Option<&str>) -> RowKey {
     let at = words::place(name).unwrap_or_default();
-    if name.starts_with("pg.wal.") && !at.is_empty() {
+    if words.part == Part::Standby {
         return (usize::MAX, 0, format!("WAL to {at}"));
     }
-    let user = |target: &&backwater_model::Target| {
+    let uses = |target: &&Target| {
         let own = [&target.data_device, &target.wal_device, &target.memory_cgroup];
-        own.into_iter().any(|own| own.as_deref() == Some(at))
+        let role = |(_, of): &(Role, String)| *of == target.name;
+        let roles = meta.device(at).is_some_and(|device| device.roles.iter().any(role));
+        roles || own.into_iter().any(|own| own.as_deref() == Some(at))
     };
-    let owner = target.map(str::to_owned).or_else(|| meta.targets.iter().find(user).map(|target| target.name.clone()));
-    let Some(owner) = owner else { return (meta.targets.len(), 0, format!("Device {}", device(meta, at))) };
-    if name == "pg.commit" || name.starts_with("pg.wal.") {
-        (place(&owner), 0, format!("{owner}: commits and WAL"))
-    } else {
-        (place(&owner), 1, format!("{owner}: pages on their way to disk"))
-    }
+    let only = || (words.part == Part::Results && meta.targets.len() == 1).then(|| &meta.targets[0]);
+    let user = || meta.targets.iter().find(uses).or_else(only).map(|target| target.name.as_str());
+    let Some(owner) = owner.or_else(user) else {
+        let title = match words.part {
+            Part::Results => "The host's network".to_owned(),
+            _ if at.is_empty() => "The host's pages on their way to disk".to_owned(),
+            _ => format!("Device {}", device(meta, at)),
+        };
+        return (meta.targets.len(), 0, title);
+    };
+    let place = meta.targets.iter().position(|target| target.name == owner).unwrap_or(meta.targets.len());
+    let server = meta.targets.get(place);
+    let kept_apart = |target: &Target| {
+        let data = data_device(meta, target);
+        words.kind.starts_with("host.")
+            && data.is_some()
+            && data != Some(at)
+            && target.memory_cgroup.as_deref() != Some(at)
+    };
+    let postgres = server.is_none_or(|target| !["mongodb", "wiredtiger"].contains(&target.kind.as_str()));
+    let (order, what) = match words.part {
+        Part::Writes if postgres => (0, "commits and WAL".to_owned()),
+        Part::Writes => (0, "operations and writes".to_owned()),
+        Part::Reads => (1, "reads, and what they keep".to_owned()),
+        Part::Pages if server.is_some_and(kept_apart) => (3, format!("device {}", device(meta, at))),
+        Part::Pages => (2, "pages on their way to disk".to_owned()),
+        Part::Members => (4, "the oplog and its members".to_owned()),
+        Part::Results | Part::Standby => (5, "on the network".to_owned()),
+    };
+    (place, order, format!("{owner}: {what}"))
+}
+
+/// Where a server's data lie: as it says, else by the roles of devices.
+fn data_device<'a>(meta: &'a Meta, target: &'a Target) -> Option<&'a str> {
+    let role = || meta.devices.iter().find(|device| device.roles.contains(&(Role::Data, target.name.clone())));
+    target.data_device.as_deref().or_else(|| role().map(|device| device.dev.as_str()))
 }
 
 /// A device's number with its kernel name.
@@ -72,12 +127,12 @@ fn queue(shelf: &mut Shelf<'_>, spec: &QueueSpec, words: &'static Words, target:
         },
     };
     let level = sources::level(&spec.level, window, &axis);
-    // A standby's checkpoints move, but how far it has come since cannot be known: that is no queue to show.
-    if !level.known() {
-        return None;
-    }
     let inflow = sources::rate(&spec.inflow, window, &axis);
     let outflow = sources::rate(&spec.outflow, window, &axis);
+    // A standby's checkpoints move, but how far it has come since cannot be known: that is no queue to show.
+    if !level.known() && (words.counted || !(inflow.known() || outflow.known())) {
+        return None;
+    }
     let gauge = |source: &Source| -> Lane { sources::gauge(source, window, &axis) };
     let (soft, hard, waiters) = (gauge(&spec.soft_limit), gauge(&spec.hard_limit), gauge(&spec.waiters));
     let rate_unit = spec.unit.per_second();
@@ -99,6 +154,7 @@ fn queue(shelf: &mut Shelf<'_>, spec: &QueueSpec, words: &'static Words, target:
         title: words.title.to_owned(),
         about: words.about,
         at_limit: words.at_limit,
+        docs: words.docs.iter().map(|(title, url)| DocPage { title, url }).collect(),
         row: 0,
         step: words.step,
         unit: spec.unit,
@@ -112,17 +168,16 @@ fn queue(shelf: &mut Shelf<'_>, spec: &QueueSpec, words: &'static Words, target:
     })
 }
 
-/// What flows into what: the next of the same row, what is flushed to the device of WAL, and what is flushed to standbys.
+/// What flows into what: the next kinds of the same row or of the same server, and what is flushed to the log's device and to
+/// standbys.
 fn links(meta: &Meta, views: &[QueueView]) -> Vec<(usize, usize)> {
     let mut links = Vec::new();
     for (from, view) in views.iter().enumerate() {
-        let next = words::of(&view.name).and_then(|words| words.next);
-        let kind = |other: &QueueView| other.name.split('@').next().map(str::to_owned);
-        let within = |other: &QueueView| other.row == view.row && kind(other).as_deref() == next;
-        links.extend((0..views.len()).filter(|to| next.is_some() && within(&views[*to])).map(|to| (from, to)));
-        if view.name == "pg.wal.local_flush" {
+        let next = words::of(&view.name).map_or(&[][..], |words| words.next);
+        links.extend(next.iter().flat_map(|kind| nearest(views, from, kind)).map(|to| (from, to)));
+        if ["pg.wal.local_flush", "wt.journal"].contains(&words::kind(&view.name)) {
             let owner = meta.targets.iter().find(|target| Some(&target.name) == view.target.as_ref());
-            let dev = owner.and_then(|owner| owner.wal_device.as_ref().or(owner.data_device.as_ref()));
+            let dev = owner.and_then(|owner| owner.wal_device.as_deref().or_else(|| data_device(meta, owner)));
             let disk = dev.map(|dev| format!("host.disk@{dev}"));
             let sends = |other: &QueueView| other.name.starts_with("pg.wal.send@") && other.target == view.target;
             let to = |other: &QueueView| Some(&other.name) == disk.as_ref() || sends(other);
@@ -130,6 +185,26 @@ fn links(meta: &Meta, views: &[QueueView]) -> Vec<(usize, usize)> {
         }
     }
     links
+}
+
+/// The queues of this kind into which one flows; where none is known, those into which that kind flows.
+fn nearest(views: &[QueueView], from: usize, kind: &str) -> Vec<usize> {
+    let view = &views[from];
+    let here = |other: &QueueView| {
+        let own = other.row == view.row || (view.target.is_some() && other.target == view.target);
+        // The host's interfaces carry what all servers send.
+        let carried = kind == "host.net" && other.target.is_none();
+        // What is dirty of a device goes to that device.
+        let both = words::place(&view.name).zip(words::place(&other.name));
+        let elsewhere =
+            |(own, other): (&str, &str)| own != other && views.iter().any(|one| one.name == format!("{kind}@{own}"));
+        words::kind(&other.name) == kind && (own || carried) && !both.is_some_and(elsewhere)
+    };
+    let found: Vec<usize> = (0..views.len()).filter(|place| here(&views[*place])).collect();
+    match words::of_kind(kind) {
+        Some(words) if found.is_empty() => words.next.iter().flat_map(|kind| nearest(views, from, kind)).collect(),
+        _ => found,
+    }
 }
 
 /// The stages to every standby, with their shares of the whole recording.

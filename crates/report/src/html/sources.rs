@@ -3,31 +3,12 @@
 
 use super::axis::{Axis, Lane};
 use backwater_model::{Kind, Moment, Rate, Source, Span, Track, Window};
+use std::collections::BTreeMap;
 
 /// Readings further apart than this many usual periods are a hole in the data.
 const HOLE_PERIODS: f64 = 2.5;
 /// Shortest stretch over which a rate is formed, and shortest hole, in seconds.
 const LEAST_S: f64 = 1.0;
-
-/// The tracks that a source reads, each with its factor; those of the first alternative that has any.
-fn tracks<'a>(source: &Source, window: &'a Window) -> Vec<(Track<'a>, f64)> {
-    match source {
-        Source::Unknown | Source::Fixed(_) => Vec::new(),
-        Source::Sum(terms) => {
-            let one = |(name, labels, factor): &backwater_model::Term| {
-                let labels: Vec<_> = labels.iter().map(|(label, value)| (*label, value.as_str())).collect();
-                Some((window.track(name, &labels)?, *factor))
-            };
-            terms.iter().map(one).collect::<Option<Vec<_>>>().unwrap_or_default()
-        }
-        Source::FirstOf(list) => {
-            list.iter().map(|source| tracks(source, window)).find(|found| !found.is_empty()).unwrap_or_default()
-        }
-        Source::Least(list) | Source::Most(list) => list.iter().flat_map(|source| tracks(source, window)).collect(),
-        Source::Fresh(source, _) => tracks(source, window),
-        Source::Share(parts) => parts.iter().flat_map(|source| tracks(source, window)).collect(),
-    }
-}
 
 /// Whether a source is a value that never changes.
 fn fixed(source: &Source) -> Option<f64> {
@@ -53,10 +34,18 @@ fn hole_s(track: Track<'_>) -> f64 {
 /// of several series is read when the slowest of them is, or it would seem to grow between that one's readings.
 pub(super) fn gauge(source: &Source, window: &Window, axis: &Axis) -> Lane {
     if let Some(value) = fixed(source) {
-        return Lane::constant(axis, value);
+        // Not beyond what this window tells: another part of a recording may have another.
+        let mut lane = Lane::unknown(axis);
+        axis.within(window).for_each(|piece| lane.add(piece, value));
+        return lane;
+    }
+    match source {
+        Source::Total(list) => return total(list, window, axis),
+        Source::Steps(steps) => return stepped(steps, window, axis),
+        _ => {}
     }
     let mut lane = Lane::unknown(axis);
-    let found = tracks(source, window).into_iter().map(|(track, _)| track).filter(|track| !track.points.is_empty());
+    let found = source.tracks(window).into_iter().map(|(track, _)| track).filter(|track| !track.points.is_empty());
     let Some(lead) = found.min_by_key(|track| track.points.len()) else { return lane };
     let hole = hole_s(lead);
     for point in lead.points {
@@ -75,6 +64,39 @@ pub(super) fn gauge(source: &Source, window: &Window, axis: &Axis) -> Lane {
     lane
 }
 
+/// Each piece has what holds when it ends, or when the window does.
+fn stepped(steps: &[(Moment, Source)], window: &Window, axis: &Axis) -> Lane {
+    let begins = steps.iter().map(|(from, _)| *from);
+    let ends = begins.clone().skip(1).chain([Moment(i64::MAX)]);
+    let mut lane = Lane::unknown(axis);
+    for ((from, end), (_, source)) in begins.zip(ends).zip(steps) {
+        let own = gauge(source, window, axis);
+        for piece in axis.within(window) {
+            let at = axis.end(piece).min(window.to);
+            if let Some((least, most)) = own.pieces().get(piece).copied().flatten().filter(|_| from <= at && at < end) {
+                lane.add(piece, least);
+                lane.add(piece, most);
+            }
+        }
+    }
+    lane
+}
+
+/// The sum of levels that come and go, such as those of connections: at every moment at which any was read, of those read then.
+fn total(list: &[Source], window: &Window, axis: &Axis) -> Lane {
+    let mut sums: BTreeMap<Moment, f64> = BTreeMap::new();
+    for (track, factor) in list.iter().flat_map(|source| source.tracks(window)) {
+        track.points.iter().for_each(|point| *sums.entry(point.at).or_default() += point.value * factor);
+    }
+    let mut lane = Lane::unknown(axis);
+    for (at, sum) in sums {
+        if let Some(piece) = axis.piece(at) {
+            lane.add(piece, sum);
+        }
+    }
+    lane
+}
+
 /// A level: what two positions read at different times seem to have below nothing is nothing.
 pub(super) fn level(source: &Source, window: &Window, axis: &Axis) -> Lane {
     gauge(source, window, axis).at_least(0.0)
@@ -83,7 +105,11 @@ pub(super) fn level(source: &Source, window: &Window, axis: &Axis) -> Lane {
 /// Units a second of a counter, or of a sum of counters.
 pub(super) fn rate(source: &Source, window: &Window, axis: &Axis) -> Lane {
     let mut lane = Lane::unknown(axis);
-    let found = tracks(source, window);
+    if let Source::Total(list) = source {
+        let lanes = list.iter().map(|source| rate(source, window, axis));
+        return lanes.fold(lane, |sum, own| sum.plus(&own));
+    }
+    let found = source.tracks(window);
     match found.as_slice() {
         [] => {}
         [(one, factor)] => {
@@ -117,17 +143,19 @@ pub(super) fn rates(track: Track<'_>) -> Vec<Rate> {
     list.filter(|rate| rate.to.seconds_since(rate.from) <= longest).collect()
 }
 
-/// A rate in every piece that its stretch covers.
+/// A rate in every piece that its stretch covers. To the mean of a piece it counts for as long as it held there.
 pub(super) fn fill(lane: &mut Lane, axis: &Axis, rate: &Rate) {
-    axis.covered(rate.from, rate.to).for_each(|piece| lane.add(piece, rate.per_second));
+    axis.covered(rate.from, rate.to).for_each(|piece| lane.widen(piece, rate.per_second));
+    for (piece, seconds) in axis.touched(rate.from, rate.to) {
+        lane.weigh(piece, rate.per_second, seconds);
+    }
 }
 
 /// The mean of what one counter sums up over what another counts: milliseconds a request. Both must be read together.
 pub(super) fn quotient(sum: Option<Track<'_>>, count: Option<Track<'_>>, axis: &Axis, factor: f64) -> Lane {
     let mut lane = Lane::unknown(axis);
     let Some((sum, count)) = sum.zip(count) else { return lane };
-    let counts: std::collections::BTreeMap<Moment, f64> =
-        rates(count).into_iter().map(|rate| (rate.to, rate.per_second)).collect();
+    let counts: BTreeMap<Moment, f64> = rates(count).into_iter().map(|rate| (rate.to, rate.per_second)).collect();
     for rate in rates(sum) {
         if let Some(count) = counts.get(&rate.to).filter(|count| **count > 0.0) {
             fill(&mut lane, axis, &Rate { per_second: rate.per_second / count * factor, ..rate });

@@ -1,4 +1,28 @@
-//! What people call each queue, what it is, and what happens at its limit.
+//! What people call each queue, what it is, what happens at its limit, and where more is told of it.
+
+mod kinds;
+
+use kinds::KINDS;
+
+/// A page elsewhere: what it tells, and its address.
+pub(super) type Page = (&'static str, &'static str);
+
+/// Which of the path's rows a queue stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// Commits, operations and writes up to the log.
+    Writes,
+    /// Reads, and what they keep alive.
+    Reads,
+    /// Pages on their way to disk.
+    Pages,
+    /// The oplog and its members.
+    Members,
+    /// Results on their way to clients.
+    Results,
+    /// Log on its way to one standby.
+    Standby,
+}
 
 /// The words of one kind of queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,110 +35,92 @@ pub(super) struct Words {
     pub(super) about: &'static str,
     /// What happens at its limit.
     pub(super) at_limit: &'static str,
+    /// Where more is told.
+    pub(super) docs: &'static [Page],
+    /// Its row.
+    pub(super) part: Part,
     /// How far along its row it stands.
     pub(super) step: usize,
-    /// Kind of the queue into which it flows.
-    pub(super) next: Option<&'static str>,
+    /// Kinds of the queues into which it flows.
+    pub(super) next: &'static [&'static str],
+    /// Whether something counts what stands in it. Where nothing does, what flows is shown all the same.
+    pub(super) counted: bool,
 }
 
-const KINDS: [Words; 11] = [
-    Words {
-        kind: "pg.commit",
-        title: "Commits",
-        about: "Sessions that wait for their commit to be acknowledged.",
-        at_limit: "It has no limit: every session in it is a client that waits.",
-        step: 0,
-        next: Some("pg.wal.buffers"),
-    },
-    Words {
-        kind: "pg.wal.buffers",
-        title: "WAL buffers",
-        about: "WAL that was inserted and not yet written: insert position minus write position.",
-        at_limit: "At wal_buffers backends write WAL themselves before they can go on.",
-        step: 1,
-        next: Some("pg.wal.local_flush"),
-    },
-    Words {
-        kind: "pg.wal.local_flush",
-        title: "WAL to flush",
-        about: "WAL that was written and not yet synced: write position minus flush position.",
-        at_limit: "It has no limit of its own: commits wait until what is theirs is synced.",
-        step: 2,
-        next: None,
-    },
-    Words {
-        kind: "pg.checkpoint",
-        title: "Since the checkpoint",
-        about: "WAL since the last checkpoint's redo point.",
-        at_limit: "At max_wal_size ÷ (1 + checkpoint_completion_target) a checkpoint is forced, however much it has to write.",
-        step: 1,
-        next: Some("host.dirty"),
-    },
-    Words {
-        kind: "host.dirty",
-        title: "Dirty pages",
-        about: "Page cache that waits to be written, or is being written, to the device.",
-        at_limit: "Half-way between the soft and the hard limit the kernel begins to pause whoever writes; at the hard limit it holds them.",
-        step: 2,
-        next: Some("host.disk"),
-    },
-    Words {
-        kind: "host.disk",
-        title: "Device",
-        about: "Requests in the device. Those held back by a control group's cap never show here.",
-        at_limit: "At nr_requests whoever has the next request waits.",
-        step: 3,
-        next: None,
-    },
-    Words {
-        kind: "pg.wal.send",
-        title: "WAL to send",
-        about: "WAL that the primary has flushed and not yet sent. A slow standby's backlog stands here too.",
-        at_limit: "What bounds it is how much WAL is kept: see the WAL that is kept for the standby.",
-        step: 3,
-        next: Some("pg.wal.standby_write"),
-    },
-    Words {
-        kind: "pg.wal.standby_write",
-        title: "On its way",
-        about: "WAL that was sent and not yet written by the standby: in buffers of both hosts and between them.",
-        at_limit: "When the buffers are full the walsender waits, and the backlog grows before it.",
-        step: 4,
-        next: Some("pg.wal.standby_flush"),
-    },
-    Words {
-        kind: "pg.wal.standby_flush",
-        title: "Standby to flush",
-        about: "WAL that the standby has written and not yet synced.",
-        at_limit: "It has no limit of its own: synchronous commits wait for it.",
-        step: 5,
-        next: Some("pg.wal.standby_replay"),
-    },
-    Words {
-        kind: "pg.wal.standby_replay",
-        title: "To replay",
-        about: "WAL that the standby has synced and not yet replayed: what its readers do not see.",
-        at_limit: "It has no limit but the standby's disk.",
-        step: 6,
-        next: None,
-    },
-    Words {
-        kind: "pg.wal.retained",
-        title: "WAL kept",
-        about: "WAL that the primary keeps because the standby, or a slot, still needs it.",
-        at_limit: "Beyond it the next checkpoint removes what the standby needs, and it must be built anew; without a limit the disk fills.",
-        step: 2,
-        next: None,
-    },
-];
+/// The kind of a queue's name.
+pub(super) fn kind(name: &str) -> &str {
+    name.split('@').next().unwrap_or(name)
+}
 
 /// The words of a queue's name.
 pub(super) fn of(name: &str) -> Option<&'static Words> {
-    let kind = name.split('@').next().unwrap_or(name);
+    of_kind(kind(name))
+}
+
+/// The words of a kind.
+pub(super) fn of_kind(kind: &str) -> Option<&'static Words> {
     KINDS.iter().find(|words| words.kind == kind)
 }
 
 /// The part of a queue's name behind its `@`.
 pub(super) fn place(name: &str) -> Option<&str> {
     name.split_once('@').map(|(_, place)| place)
+}
+
+/// Every queue in Markdown, as `docs/reference/queues.md` has it.
+pub(super) fn reference() -> String {
+    let mut out = String::from(
+        "# Queues\n\nMade from the program's own words: `cargo run -q -p backwater-report --example queues`.\n\n\
+         What the path of a report, of `serve` and of `watch` shows, and what `/metrics` and findings name. Behind the `@` stands whose it \
+         is: a device's number, a control group, a standby, a server. A part that nothing counts stays unknown.\n",
+    );
+    for words in &KINDS {
+        out.push_str(&format!("\n## {} · `{}`\n\n{}\n\n", words.title, words.kind, words.about));
+        out.push_str(&format!("At its limit: {}\n\n", words.at_limit));
+        if !words.next.is_empty() {
+            let next: Vec<String> = words.next.iter().map(|kind| format!("`{kind}`")).collect();
+            out.push_str(&format!("It flows into {}.\n\n", next.join(", ")));
+        }
+        let docs: Vec<String> = words.docs.iter().map(|(title, url)| format!("[{title}]({url})")).collect();
+        out.push_str(&format!("{}\n", docs.join(" · ")));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_queue_has_its_own_words_and_a_page_that_tells_more() {
+        for (place, words) in KINDS.iter().enumerate() {
+            assert!(KINDS[..place].iter().all(|other| other.kind != words.kind), "{} twice", words.kind);
+            assert!(!words.docs.is_empty(), "{}", words.kind);
+            assert!(words.docs.iter().all(|(_, url)| url.starts_with("https://")), "{}", words.kind);
+            assert!(words.about.ends_with('.') && words.at_limit.ends_with('.'), "{}", words.kind);
+        }
+    }
+
+    #[test]
+    fn the_reference_is_what_the_page_says() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/queues.md");
+        let kept = std::fs::read_to_string(path).unwrap();
+        let remedy = "make it anew: cargo run -q -p backwater-report --example queues > docs/reference/queues.md";
+        assert!(kept == reference(), "{remedy}");
+    }
+
+    #[test]
+    fn what_flows_on_flows_into_a_kind_that_there_is_and_never_in_a_circle() {
+        for words in &KINDS {
+            let mut reached: Vec<&str> = words.next.to_vec();
+            for _ in 0..KINDS.len() {
+                let further: Vec<&str> =
+                    reached.iter().flat_map(|kind| of_kind(kind).unwrap().next.iter().copied()).collect();
+                assert!(!further.contains(&words.kind), "{} flows into itself", words.kind);
+                reached = further;
+            }
+            assert!(reached.is_empty(), "{}", words.kind);
+        }
+    }
 }

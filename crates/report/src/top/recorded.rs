@@ -2,7 +2,7 @@
 //! the sessions' names from the samples.
 
 use backwater_model::catalogue::{self, Def};
-use backwater_model::{Epoch, Meta, Moment, ProcessUse, Sample, SessionUse, Target, Track, Window};
+use backwater_model::{Epoch, Meta, Moment, ProcessUse, Sample, SessionUse, Target, Track, Unit, Unseen, Window};
 use std::collections::{BTreeMap, HashMap};
 
 /// A process of a watched server.
@@ -60,6 +60,21 @@ pub fn top_of(window: &Window, users: &HashMap<u32, String>) -> Vec<ProcessUse> 
         process
     };
     all.into_iter().map(finish).collect()
+}
+
+/// What a table of a recording's stretch lacks: a session's processor time is read more rarely than the rest, and a share needs
+/// two readings. Empty where it lacks nothing.
+pub fn top_unseen(processes: &[ProcessUse]) -> Vec<Unseen> {
+    let lacking = processes.iter().filter(|process| process.cpu_share.is_none()).count();
+    if lacking == 0 {
+        return Vec::new();
+    }
+    let (lacking, all) = (Unit::Count.show(lacking as f64), Unit::Count.show(processes.len() as f64));
+    vec![Unseen {
+        what: format!("processor time of {lacking} of {all} processes, which the total lacks"),
+        why: "it was read less than twice in this stretch; of most sessions it is read every five seconds".to_owned(),
+        remedy: Some("a stretch of ten seconds or more has it".to_owned()),
+    }]
 }
 
 fn key(track: &Track<'_>) -> Option<Key> {

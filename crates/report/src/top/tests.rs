@@ -177,6 +177,35 @@ fn processor_time_that_is_read_rarely_is_no_less() {
 }
 
 #[test]
+fn a_stretch_too_short_for_processor_time_says_so() {
+    let told = |cpu_s: &[Reading]| {
+        let session = [("target", "main"), ("pid", "4010"), ("what", "client backend")];
+        let point = |at: u32, value: f64| Point {
+            at: Moment::from_seconds(f64::from(at)),
+            series: SeriesId(0),
+            epoch: Epoch(7),
+            value,
+            as_of: None,
+        };
+        let read = |def: &Def, points| (Arc::new(def.series(&session)), points);
+        let bytes = read(&catalogue::PROC_WRITE_BYTES, (100..=104).map(|at| point(at, f64::from(at))).collect());
+        let cpu = read(&catalogue::PROC_CPU, cpu_s.iter().map(|(at, _, value)| point(*at, *value)).collect());
+        let (from, to) = (Moment::from_seconds(100.0), Moment::from_seconds(104.0));
+        let window = Window::new(from, to, Arc::new(Meta::default()), vec![bytes, cpu], vec![], vec![]);
+        let list = top_of(&window, &HashMap::new());
+        let unseen = top_unseen(&list);
+        top(
+            &TopView { title: "t", processes: &list, unseen: &unseen, sort: TopSort::Cpu, most: None },
+            &Style::plain(100),
+        )
+    };
+    let once = told(&[(103, 7, 103.0)]);
+    assert!(once.contains("Not seen: processor time of 1 of 1 processes, which the total lacks"), "{once}");
+    let twice = told(&[(100, 7, 100.0), (104, 7, 102.0)]);
+    assert!(!twice.contains("Not seen") && twice.contains("    50  client backend"), "{twice}");
+}
+
+#[test]
 fn a_number_used_again_is_another_process() {
     let points = [(100, 1, 0.0), (110, 1, 10.0), (190, 2, 0.0), (200, 2, 0.0)];
     assert_eq!(told_of(&points, &points), (Some(0.1), Some(0.1)));

@@ -122,7 +122,7 @@ impl Probe for EngineProbe {
                 continue;
             }
             if let Some(why) = reading["error"].as_str() {
-                let fields = [("probe", "wiredtiger"), ("reason", why)];
+                let fields = [("probe", "wiredtiger"), ("reason", why), ("lost", "one reading")];
                 let message = format!("the engine's statistics could not be read: {why}");
                 sink.event(Event::new(sink.at, &self.target, EventKind::Gap, message, &fields));
                 continue;
