@@ -185,7 +185,7 @@ fn ctrl_c_cleans_up_at_once() {
     let asked = Instant::now();
     kill_process(pid, Signal::INT).unwrap();
     let status = run.wait().unwrap();
-    assert!(asked.elapsed() < Duration::from_secs(15), "took {:?} to clean up", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(45), "took {:?} to clean up", asked.elapsed());
     assert_eq!(status.code(), Some(2));
     assert_eq!(left_on_host(run.id(), &state), Vec::<String>::new());
 }

@@ -254,7 +254,7 @@ fn a_backend_that_hangs_is_left_behind() {
         let error = looks.look().unwrap_err().to_string();
         signal(Signal::CONT);
         assert!(error.contains("sessions: no answer within 5 s"), "{error}");
-        assert!(begun.elapsed().as_secs() < 8);
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
         looks.look().unwrap();
         // The hung one ends by itself; only the new connection stays.
         let left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'backwater'";

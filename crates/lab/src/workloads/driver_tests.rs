@@ -112,7 +112,7 @@ fn the_end_and_a_cancellation_come_at_once_and_leave_no_session() {
         running.join().unwrap()
     });
     assert!(matches!(cancelled, Err(WorkloadError::Cancelled)), "{cancelled:?}");
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(45), "{:?}", began.elapsed());
     let sessions =
         "select count(*) from pg_stat_activity where application_name = 'backwater-load' and state = 'active'";
     assert_eq!(ask(&server, sessions), 0);
