@@ -2,18 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
-use rustix::process::{Pid, Signal, kill_process_group};
-use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
+#[path = "uml/guest.rs"]
+mod guest;
+
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 const NAME: &str = "limits_of_cgroup_v2_are_read_where_they_hold";
 const MIB: f64 = 1_048_576.0;
-/// It takes half a minute; a machine with more work than processors may need many times that.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// One value that the guest printed.
 #[derive(Debug)]
@@ -22,69 +18,6 @@ struct Reading {
     name: String,
     labels: serde_json::Value,
     value: f64,
-}
-
-/// A running guest. Its kernel is several processes of one group, which ends with this.
-struct Guest {
-    kernel: Child,
-    lines: Receiver<String>,
-}
-
-impl Guest {
-    fn boot(disk: &Path, dump: &Path) -> Guest {
-        let init = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/uml/init.sh");
-        let mut kernel = Command::new("linux.uml")
-            .args(["mem=256M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"])
-            .args(["con=null", "con0=null,fd:1"])
-            .args([format!("ubda={}", disk.display()), format!("init={}", init.display())])
-            .arg(format!("DUMP={}", dump.display()))
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let output = kernel.stdout.take().unwrap();
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            BufReader::new(output).split(b'\n').map_while(Result::ok).for_each(|line| {
-                let _ = sender.send(String::from_utf8_lossy(&line).trim().to_owned());
-            });
-        });
-        Guest { kernel, lines }
-    }
-
-    /// Everything it prints until it is done.
-    fn output(&self) -> Vec<String> {
-        let end = Instant::now() + PATIENCE;
-        let mut all: Vec<String> = Vec::new();
-        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            if line == "GUEST DONE" {
-                return all;
-            }
-            all.push(line);
-        }
-        panic!("the guest did not get to its end:\n{}", all.join("\n"));
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = kill_process_group(Pid::from_child(&self.kernel), Signal::KILL);
-        let _ = self.kernel.wait();
-    }
-}
-
-/// Whether user-mode Linux is there, installed now if this user may.
-fn has_user_mode_linux() -> bool {
-    let there = || Command::new("linux.uml").arg("--version").output().is_ok();
-    let install = || {
-        eprintln!("installing user-mode-linux, which {NAME} needs");
-        let update = Command::new("apt-get").args(["update", "-qq"]).status();
-        let install = ["install", "-qq", "-y", "--no-install-recommends", "user-mode-linux"];
-        update.and_then(|_| Command::new("apt-get").args(install).status()).is_ok_and(|status| status.success())
-    };
-    there() || (rustix::process::geteuid().is_root() && install() && there())
 }
 
 /// The example beside this test, built now if the test was asked for alone.
@@ -132,16 +65,15 @@ fn largest(list: &[&Reading]) -> f64 {
 
 #[test]
 fn limits_of_cgroup_v2_are_read_where_they_hold() {
-    if !has_user_mode_linux() {
-        return eprintln!("skipped: {NAME}: needs user-mode Linux (apt-get install user-mode-linux)");
-    }
     let dir = tempfile::tempdir().unwrap();
     let disk = dir.path().join("disk");
     std::fs::File::create(&disk).unwrap().set_len(256 << 20).unwrap();
     let made =
         Command::new("mkfs.ext4").args(["-q", "-F"]).arg(&disk).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").status();
     assert!(made.unwrap().success());
-    let lines = Guest::boot(&disk, &dump_host()).output();
+    let init = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/uml/init.sh");
+    let words = ["mem=256M".to_owned(), format!("ubda={}", disk.display()), format!("DUMP={}", dump_host().display())];
+    let Some(lines) = guest::run(NAME, &init, &words, |line| line == "GUEST DONE") else { return };
     let all = readings(&lines);
     io_limits_hold(&all);
     memory_limit_holds(&all);

@@ -1,5 +1,6 @@
 //! Format, lints, style and tests. A test that cannot run here says `skipped: NAME: REASON`; as root that is a
-//! failure, because there everything can run.
+//! failure, because there everything can run; but for what the hardware itself rules out, which says
+//! `cannot run on this machine: NAME: REASON` and is told at the end.
 
 use crate::{driver, page, promtool, run, tidy};
 use anyhow::{Context, bail};
@@ -143,12 +144,17 @@ struct Tally {
     passed: u64,
     failed: u64,
     skipped: Vec<String>,
+    /// Tests of what this machine's hardware rules out, whoever runs them.
+    impossible: Vec<String>,
 }
 
 impl Tally {
     fn line(&mut self, line: &str) {
         if let Some(skipped) = line.trim_start().strip_prefix("skipped: ") {
             self.skipped.push(skipped.to_owned());
+        }
+        if let Some(impossible) = line.trim_start().strip_prefix("cannot run on this machine: ") {
+            self.impossible.push(impossible.to_owned());
         }
         let Some(result) = line.strip_prefix("test result: ") else { return };
         let number = |word: &str| {
@@ -165,7 +171,14 @@ impl Tally {
         for skipped in &self.skipped {
             println!("skipped: {skipped}");
         }
-        println!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped.len());
+        for impossible in &self.impossible {
+            println!("cannot run on this machine: {impossible}");
+        }
+        let [skipped, impossible] = [&self.skipped, &self.impossible].map(Vec::len);
+        println!(
+            "{} passed, {} failed, {skipped} skipped, {impossible} that cannot run here",
+            self.passed, self.failed
+        );
         if !passed {
             bail!("tests failed");
         }

@@ -1,6 +1,9 @@
 //! The limits on the real kernel. Each test undoes what it did also when it fails: its journal is dropped.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+#[path = "../../../probe/tests/uml/guest.rs"]
+mod guest;
+
 use super::*;
 use crate::servers::process::within;
 use backwater_undo::{Journal, mounted_at, recover};
@@ -156,16 +159,9 @@ fn a_group_of_its_own_is_capped_on_cgroup_v2() {
 fn in_user_mode_linux(test: &str) {
     let init = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/uml/init.sh");
     let program = std::env::current_exe().unwrap();
-    let started = Command::new("linux.uml")
-        .args(["mem=512M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet"])
-        .args(["con=null", "con0=null,fd:1"])
-        .args([format!("init={}", init.display()), format!("PROGRAM={}", program.display()), format!("TEST={test}")])
-        .stdin(Stdio::null())
-        .output();
-    let Ok(output) = started else {
-        return eprintln!("skipped: {test}: needs user-mode Linux (apt-get install user-mode-linux)");
-    };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let words = ["mem=512M".to_owned(), format!("PROGRAM={}", program.display()), format!("TEST={test}")];
+    let Some(lines) = guest::run(test, &init, &words, |line| line.starts_with("test result: ")) else { return };
+    let text = lines.join("\n");
     assert!(text.contains("1 passed; 0 failed") && !text.contains("skipped:"), "{text}");
 }
 
