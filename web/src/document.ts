@@ -30,6 +30,8 @@ export interface Series {
   /** Least and mean of each piece, where they differ from the most anywhere. */
   min?: Values;
   mean?: Values;
+  /** Pieces that are known in part, each with how much of it. */
+  known?: [number, number][];
 }
 
 export interface Curve {
@@ -61,6 +63,8 @@ export interface Queue {
   inflow: number | null;
   outflow: number | null;
   waiters: number | null;
+  /** More stands in it and leaves it than was read. */
+  at_least: boolean;
   panels: number[];
 }
 

@@ -2,7 +2,7 @@
 
 import type { Finding, Page, Queue } from "./document";
 import { s } from "./dom";
-import { seen, standing, type Standing, type Summary } from "./figures";
+import { missing, seen, standing, type Standing, type Summary } from "./figures";
 import { drawn, HEIGHT, layout, origins, TEXT, type Box, type Layout, type Point } from "./layout";
 import { perSecond, show } from "./units";
 import type { View } from "./view";
@@ -177,8 +177,9 @@ function node(queue: Queue, told: Told, { x, y, width }: Box, kind: string, act:
     transform: `translate(${x.toFixed(1)} ${y})`,
     on: { click: act, keydown: key },
   });
-  const level = told.level.most === null ? "not counted" : show(queue.unit, told.level.most);
-  const rate = (value: number | null) => (value === null ? "–" : show(perSecond(queue.unit), value));
+  const bound = queue.at_least ? "at least " : "";
+  const level = told.level.most === null ? missing(queue.level) : bound + show(queue.unit, told.level.most);
+  const rate = (value: number | null) => (value === null ? "–" : (queue.at_least ? "≥ " : "") + show(perSecond(queue.unit), value));
   const moves = queue.inflow !== null || queue.outflow !== null;
   group.append(
     s("rect", { class: "box", width, height: HEIGHT, rx: 6 }),
@@ -205,7 +206,8 @@ function limits(queue: Queue, { level, highest, fullest, hard, waiters }: Told):
   if (!highest?.hard) {
     if (hard !== null) return [`limit ${show(queue.unit, hard)}`, ...line];
     // What stands in it are those who wait.
-    return waiters !== null && waiters === level.most ? ["sessions waiting"] : ["no limit of its own", ...line];
+    if (waiters !== null && waiters === level.most) return ["sessions waiting"];
+    return [queue.hard_limit === null ? "no limit of its own" : `limit ${missing(queue.hard_limit)}`, ...line];
   }
   const of = ({ fill, hard }: Standing) => `${show("ratio", fill)} of ${show(queue.unit, hard)}`;
   const other = fullest && fullest.fill! > highest.fill! * 1.005;

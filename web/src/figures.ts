@@ -12,6 +12,13 @@ export interface Summary {
 
 export const UNKNOWN: Summary = { least: null, mean: null, most: null, last: null };
 
+/** Of a series that was recorded, where it has no reading; of one that was not, so that no stretch of this recording has it. */
+const UNREAD = "not read here";
+const UNCOUNTED = "not counted";
+
+/** Why a figure of the series at this place is not known. */
+export const missing = (place: number | null) => (place === null ? UNCOUNTED : UNREAD);
+
 /** Least, mean and most of the pieces between `first` and `end`. */
 export function summary(series: Series | undefined, count: number, first: number, end: number): Summary {
   if (!series) return UNKNOWN;
@@ -20,6 +27,7 @@ export function summary(series: Series | undefined, count: number, first: number
     return { least: value, mean: value, most: value, last: value };
   }
   const [low, high] = [least(series, count), most(series, count)];
+  const shares = new Map(series.known);
   let [sum, known] = [0, 0];
   const found: Summary = { ...UNKNOWN };
   for (let piece = first; piece < end; piece += 1) {
@@ -28,8 +36,10 @@ export function summary(series: Series | undefined, count: number, first: number
     found.least = Math.min(found.least ?? a, a);
     found.most = Math.max(found.most ?? b, b);
     found.last = b;
-    sum += series.mean?.[piece] ?? b;
-    known += 1;
+    // A piece counts by as much of it as is known, so that the mean times that time is what a counter grew by.
+    const share = shares.get(piece) ?? 1;
+    sum += (series.mean?.[piece] ?? b) * share;
+    known += share;
   }
   return { ...found, mean: known > 0 ? sum / known : null };
 }

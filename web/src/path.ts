@@ -1,8 +1,9 @@
 // The path: queues from clients to durable storage and to standbys, with what stands in each and what flows between them.
 
-import type { Page, Queue } from "./document";
+import type { Page, Queue, Unit } from "./document";
 import { h, keepOpen, onWidth, put } from "./dom";
 import { concerns, current, drawing, tell } from "./drawing";
+import { missing } from "./figures";
 import { perSecond, show } from "./units";
 import type { View } from "./view";
 
@@ -82,25 +83,29 @@ function details(page: Page, view: View, queue: Queue, curves: (panels: number[]
   const rate = perSecond(queue.unit);
   const mean = told.level.mean;
   const growth = told.inflow !== null && told.outflow !== null ? told.inflow - told.outflow : null;
-  const residence = mean !== null && told.outflow ? mean / told.outflow : null;
+  const residence = mean !== null && told.outflow && !queue.at_least ? mean / told.outflow : null;
   const room = told.lastHard !== null && told.level.last !== null ? told.lastHard - told.level.last : null;
   const until = room !== null && growth !== null && growth > 0 && room > 0 ? room / growth : null;
   const full = fullest && `${show("ratio", fullest.fill)}: ${show(queue.unit, fullest.level)} of ${show(queue.unit, fullest.hard)}`;
+  // What was never counted has no row; what was, and has no reading here, says so.
+  const of = (place: number | null, unit: Unit, value: number | null) => (value === null && place !== null ? missing(place) : show(unit, value));
+  const bound = (text: string) => (queue.at_least && /\d/.test(text) ? `at least ${text}` : text);
   const rows: [string, string][] = [
-    ["highest level", show(queue.unit, told.level.most)],
-    ["mean level", show(queue.unit, mean)],
-    ["soft limit", show(queue.unit, told.soft)],
-    ["hard limit", show(queue.unit, told.hard)],
+    ["highest level", bound(of(queue.level, queue.unit, told.level.most))],
+    ["mean level", bound(of(queue.level, queue.unit, mean))],
+    ["soft limit", of(queue.soft_limit, queue.unit, told.soft)],
+    ["hard limit", of(queue.hard_limit, queue.unit, told.hard)],
     ["fullest", full ?? "–"],
-    ["in line for it, at most", show("count", told.waiters)],
-    ["arrives", show(rate, told.inflow)],
-    ["leaves", show(rate, told.outflow)],
+    ["in line for it, at most", of(queue.waiters, "count", told.waiters)],
+    ["arrives", bound(of(queue.inflow, rate, told.inflow))],
+    ["leaves", bound(of(queue.outflow, rate, told.outflow))],
     ["stays for (mean level ÷ what leaves)", show("seconds", residence)],
     ["until the limit, at these rates", show("seconds", until)],
   ];
   const known = rows.filter(([, value]) => value !== "–");
   const button = h("button", { type: "button", on: { click: () => curves(queue.panels) } }, "Show its curves");
   const found = current(page, view).filter((finding) => finding.queue === queue.name && concerns(finding, queue));
+  const partial = queue.at_least ? h("p", { class: "hint" }, "Not all of it is read: its figures are lower bounds.") : null;
   const more = queue.docs.flatMap(({ title, url }, place) => [place > 0 ? " · " : null, h("a", { href: url, rel: "noreferrer", target: "_blank" }, title)]);
   const limits = highest?.hard ? h("p", { class: "hint" }, "The limits are those of the moment at which the level was highest.") : null;
   return h(
@@ -112,6 +117,7 @@ function details(page: Page, view: View, queue: Queue, curves: (panels: number[]
     found.length > 0 ? h("p", {}, h("b", {}, "It binds: "), found.map((finding) => `${finding.rule} (${finding.cause})`).join(", ")) : null,
     h("table", { class: "figures" }, h("tbody", {}, ...known.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value))))),
     limits,
+    partial,
     more.length > 0 ? h("p", { class: "docs" }, h("b", {}, "Documentation: "), ...more) : null,
     queue.panels.length > 0 ? h("p", { class: "screen" }, button) : null,
   );

@@ -39,6 +39,12 @@ export function shows(text, value, unit, what, more = 0) {
   assert.ok([value].flat().some(near), `${what}: ${text} is shown, ${value} (${unit}) was read`);
 }
 
+/** That a queue's card shows a figure: of what was recorded and has no reading here, that; of the rest a value, or no row at all. */
+export function tells(rows, row, place, value, unit, what) {
+  if (value === null && place !== null) return assert.equal(rows[row], "not read here", what);
+  shows(rows[row]?.replace(/^at least /, "") ?? "–", value, unit, what);
+}
+
 /** What a report's recording holds: crates/backwater/tests/page/reader.rs reads it and writes it down beside the report. */
 export function reader(file) {
   const beside = file.replace(/\.html$/, ".reader.json");
@@ -59,10 +65,10 @@ export function most(lane, range) {
   return list.length === 0 ? null : list.reduce((top, [, high]) => Math.max(top, high), -Infinity);
 }
 
-/** The mean of the pieces' means. */
+/** The mean of the pieces' means, each counting by as much of its piece as is known. */
 export function mean(lane, range) {
   const list = known(lane, range);
-  return list.length === 0 ? null : list.reduce((sum, [, , middle]) => sum + middle, 0) / list.length;
+  return list.length === 0 ? null : list.reduce((sum, [, , middle, share]) => sum + middle * share, 0) / list.reduce((sum, [, , , share]) => sum + share, 0);
 }
 
 export const last = (lane, range) => known(lane, range).at(-1)?.[1] ?? null;

@@ -1,7 +1,7 @@
 //! One window as rows of whole seconds. Rules compare readings that were taken at slightly different times and
 //! at different periods; on a grid they stand side by side, and a second without a reading is a hole, never a zero.
 
-use backwater_model::{Kind, Moment, Point, Span, Track, Window};
+use backwater_model::{Kind, Moment, Point, Source, Span, Track, Window};
 use std::ops::Range;
 
 /// Readings further apart than this many usual periods are a hole in the data.
@@ -51,6 +51,12 @@ impl Grid {
             let (from, to) = (self.start(second), self.start(second + 1));
             track.between(from, to).mean().or_else(|| track.at(to, oldest).map(|point| point.value))
         })
+    }
+
+    /// A level that is made of several gauges: its value as each second ends, of readings that are not too old.
+    pub(crate) fn level(&self, window: &Window, source: &Source) -> Lane {
+        let oldest = source.tracks(window).into_iter().map(|(track, _)| hole_s(track)).fold(HOLE_S.0, f64::max);
+        self.lane(|second| source.value(window, self.start(second + 1), oldest))
     }
 
     /// A counter: its mean rate over each second, by straight lines between neighbouring readings.

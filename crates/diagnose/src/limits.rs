@@ -5,7 +5,7 @@
 use crate::device::{self, DeviceView};
 use crate::grid::{Grid, Lane};
 use crate::scene::Scene;
-use backwater_model::{HostFacts, Window, catalogue as cat};
+use backwater_model::{HostFacts, Source, Window, catalogue as cat};
 use serde::Serialize;
 
 /// Whose dirty limit it is.
@@ -136,16 +136,14 @@ fn cgroups(scene: &Scene<'_>, device: &DeviceView) -> Vec<DirtyLimit> {
         .filter(|target| device.targets.is_empty() || device.targets.contains(&target.name))
         .filter_map(|target| target.memory_cgroup.as_deref())
         .collect();
-    let (threshold_share, background_share) = dirty_ratios(window, grid, &meta.host);
     let groups = window.tracks(cat::CGROUP_DIRTY.name, &[]).filter_map(|track| track.series.labels.get("cgroup"));
     let groups = groups.filter(|group| ours.is_empty() || ours.contains(group));
     let limit = |group: &str| {
         let gauge = |name| grid.gauge(window.track(name, &[("cgroup", group)]));
-        let dirtyable = gauge(cat::CGROUP_MEMORY_RECLAIMABLE.name);
         let level =
             gauge(cat::CGROUP_DIRTY.name).with(&gauge(cat::CGROUP_WRITEBACK.name), |dirty, writing| dirty + writing);
-        let threshold = dirtyable.with(&threshold_share, |bytes, share| bytes * share).steady(STEADY);
-        let background = dirtyable.with(&background_share, |bytes, share| bytes * share).steady(STEADY);
+        let [background, threshold] =
+            of_group(&meta.host, group).map(|limit| grid.level(window, &limit).steady(STEADY));
         let owner = LimitOwner::Cgroup(group.to_owned());
         let settled = threshold.clone();
         DirtyLimit { owner, level, background, threshold, settled, level_is_bound: false }
@@ -157,26 +155,26 @@ fn cgroups(scene: &Scene<'_>, device: &DeviceView) -> Vec<DirtyLimit> {
 /// measured one is rough, for it is taken of MemAvailable and not of what the kernel counts as dirtyable.
 const CHANGED: f64 = 0.25;
 
-/// dirty_ratio and dirty_background_ratio as shares. The settings are read when a recording begins; the host's thresholds,
-/// read all the time, tell whether they still hold, and stand in for them where they do not. Where bytes are set instead,
-/// the kernel turns them into a share of the host's dirtyable memory for every cgroup; MemAvailable is the nearest
-/// reading of that.
-fn dirty_ratios(window: &Window, grid: &Grid, host: &HostFacts) -> (Lane, Lane) {
-    let sysctl = |name: &str| host.sysctls.get(name).and_then(|text| text.trim().parse::<f64>().ok());
-    let available = grid.gauge(window.track(cat::MEM_AVAILABLE.name, &[]));
-    let share = |ratio: &str, threshold: &str| {
-        let bytes = grid.gauge(window.track(threshold, &[]));
-        let measured = bytes.with(&available, |bytes, all| (bytes / all.max(1.0)).min(1.0));
-        let Some(told) = sysctl(ratio).filter(|percent| *percent > 0.0).map(|percent| percent / 100.0) else {
-            return measured;
-        };
-        let holds = |measured: f64| (measured - told).abs() <= CHANGED * told;
-        measured.map(|measured| if holds(measured) { told } else { measured }).or(&grid.lane(|_| Some(told)))
+/// Where background writing begins for a control group, and its dirty limit: dirty_background_ratio and dirty_ratio of what it
+/// may dirty. The settings are read when a recording begins; the host's thresholds, read all the time, tell whether they still
+/// hold, and stand in for them where they do not. Where bytes are set instead, the kernel turns them into a share of the host's
+/// dirtyable memory for every group; MemAvailable is the nearest reading of that.
+pub(crate) fn of_group(host: &HostFacts, group: &str) -> [Source; 2] {
+    let percent = |name: &str| host.sysctls.get(name).and_then(|text| text.trim().parse::<f64>().ok());
+    let told = |name: &str| percent(name).filter(|percent| *percent > 0.0).map(|percent| percent / 100.0);
+    let ratio = told("vm.dirty_ratio");
+    // The kernel halves a background limit that is not below the threshold.
+    let halved = |background: f64| ratio.filter(|ratio| background >= *ratio).map_or(background, |ratio| ratio / 2.0);
+    let background = told("vm.dirty_background_ratio").map(halved);
+    let may_dirty = |share: f64| {
+        Source::Sum(vec![(cat::CGROUP_MEMORY_RECLAIMABLE.name, vec![("cgroup", group.to_owned())], share)])
     };
-    let threshold = share("vm.dirty_ratio", cat::VM_DIRTY_THRESHOLD.name);
-    let background = share("vm.dirty_background_ratio", cat::VM_BACKGROUND_THRESHOLD.name);
-    let background = background.with(&threshold, |b, t| if b < t { b } else { t / 2.0 });
-    (threshold, background)
+    let limit = |(told, threshold): (Option<f64>, &'static str)| {
+        let [threshold, available] = [threshold, cat::MEM_AVAILABLE.name].map(|name| Source::series(name, &[]));
+        let measured = Source::Share(Box::new([may_dirty(1.0), threshold, available]));
+        Source::Told(Box::new([told.map_or(Source::Unknown, may_dirty), measured]), CHANGED)
+    };
+    [(background, cat::VM_BACKGROUND_THRESHOLD.name), (ratio, cat::VM_DIRTY_THRESHOLD.name)].map(limit)
 }
 
 /// Whether the ratios could be checked against readings of the window.

@@ -4,6 +4,7 @@ mod engine;
 mod network;
 
 use crate::device::{self, whole};
+use crate::limits;
 use crate::replication::replication_queues;
 use backwater_model::{EventKind, Meta, Moment, QueueSpec, Role, Source, Span, Target, Unit, Window, catalogue as cat};
 
@@ -11,7 +12,7 @@ use backwater_model::{EventKind, Meta, Moment, QueueSpec, Role, Source, Span, Ta
 pub fn all_queues(window: &Window) -> Vec<QueueSpec> {
     let devices = device::watched(window);
     let mut list = of_host(&window.meta, &devices);
-    for target in window.meta.targets.iter().filter(|target| !is_engine(target)) {
+    for target in window.meta.targets.iter().filter(|target| !target.is_engine()) {
         list.extend(in_force(window, &target.name, |target| target.map(server).unwrap_or_default()));
     }
     if devices.is_empty() {
@@ -32,14 +33,10 @@ pub fn all_queues(window: &Window) -> Vec<QueueSpec> {
 /// as unknown.
 pub fn queues(meta: &Meta) -> Vec<QueueSpec> {
     let mut list = of_host(meta, &devices(meta));
-    for target in meta.targets.iter().filter(|target| !is_engine(target)) {
+    for target in meta.targets.iter().filter(|target| !target.is_engine()) {
         list.extend(server(target));
     }
     list
-}
-
-fn is_engine(target: &Target) -> bool {
-    ["mongodb", "wiredtiger"].contains(&target.kind.as_str())
 }
 
 /// The queues of one server, with limits that follow its settings as they change. What is told within the first second was so
@@ -148,29 +145,13 @@ fn background(meta: &Meta, dev: &str) -> Source {
     ])
 }
 
-/// Dirty pages of a control group, whose limits are the host's ratios of what it may dirty. Where bytes are set, the kernel
-/// turns them into a share of the host's dirtyable memory; what is available is the nearest reading of that.
+/// Dirty pages of a control group.
 fn dirty_of_group(meta: &Meta, group: &str) -> QueueSpec {
-    let of = [("cgroup", group)];
-    let limit = |ratio: &str, threshold: &'static str| {
-        let told = meta.host.sysctls.get(ratio).and_then(|text| text.trim().parse::<f64>().ok());
-        match told.filter(|percent| *percent > 0.0) {
-            Some(percent) => Source::Sum(vec![(
-                cat::CGROUP_MEMORY_RECLAIMABLE.name,
-                vec![("cgroup", group.to_owned())],
-                percent / 100.0,
-            )]),
-            None => Source::Share(Box::new([
-                Source::series(cat::CGROUP_MEMORY_RECLAIMABLE.name, &of),
-                Source::series(threshold, &[]),
-                Source::series(cat::MEM_AVAILABLE.name, &[]),
-            ])),
-        }
-    };
+    let [soft_limit, hard_limit] = limits::of_group(&meta.host, group);
     QueueSpec {
-        level: Source::sum(&[cat::CGROUP_DIRTY.name, cat::CGROUP_WRITEBACK.name], &of),
-        soft_limit: limit("vm.dirty_background_ratio", cat::VM_BACKGROUND_THRESHOLD.name),
-        hard_limit: limit("vm.dirty_ratio", cat::VM_DIRTY_THRESHOLD.name),
+        level: Source::sum(&[cat::CGROUP_DIRTY.name, cat::CGROUP_WRITEBACK.name], &[("cgroup", group)]),
+        soft_limit,
+        hard_limit,
         ..QueueSpec::new(format!("host.dirty@{group}"), Unit::Bytes)
     }
 }
@@ -215,6 +196,7 @@ fn server(target: &Target) -> Vec<QueueSpec> {
         },
         QueueSpec {
             level: Source::series(cat::PG_HEARTBEAT.name, &of),
+            hard_limit: fixed(target.heartbeat_timeout_s.map(|seconds| seconds * 1e6)),
             ..QueueSpec::new("pg.heartbeat", Unit::Microseconds)
         },
     ]

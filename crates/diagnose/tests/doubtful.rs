@@ -3,6 +3,7 @@
 
 mod common;
 
+use backwater_diagnose::all_queues;
 use backwater_model::Confidence;
 use backwater_model::catalogue as cat;
 use common::judged::{capped, found, names, silent, stampede};
@@ -100,17 +101,25 @@ fn ratios_changed_after_the_start_are_measured() {
             let at = START_S + f64::from(second);
             available.iter().for_each(|bytes| readings.put(&cat::MEM_AVAILABLE, &[], at, *bytes));
         }
-        let findings = found(&readings.window(plant.meta(), START_S, START_S + 40.0));
-        let first = findings.into_iter().find(|finding| finding.cause == "cgroup-limit");
-        first.map(|first| (first.figure("dirty_threshold_bytes").unwrap() / MIB, first.unseen))
+        let window = readings.window(plant.meta(), START_S, START_S + 40.0);
+        let first = found(&window).into_iter().find(|finding| finding.cause == "cgroup-limit").unwrap();
+        // The path shows the limit that the rule goes by.
+        let queue = all_queues(&window).into_iter().find(|queue| queue.name == first.queue).unwrap();
+        let shown = queue.hard_limit.value(&window, first.from, 2.0).unwrap() / MIB;
+        let judged = first.figure("dirty_threshold_bytes").unwrap() / MIB;
+        assert!((shown - judged).abs() < 0.02 * judged, "{shown} on the path, {judged} in the finding");
+        let background = queue.soft_limit.value(&window, first.from, 2.0).unwrap() / MIB;
+        let judged = first.figure("dirty_background_bytes").unwrap() / MIB;
+        assert!((background - judged).abs() < 0.02 * judged, "{background} on the path, {judged} in the finding");
+        (shown, first.unseen)
     };
-    let (told, unseen) = limit(None).unwrap();
+    let (told, unseen) = limit(None);
     assert!((told - 384.0).abs() < 1.0 && unseen.iter().any(|unseen| unseen.what.contains("vm.dirty_ratio")));
     // The host's limit is a fifth of its memory, as the settings say, but for what the kernel counts otherwise.
-    let (held, unseen) = limit(Some(18_500.0 * MIB)).unwrap();
+    let (held, unseen) = limit(Some(18_500.0 * MIB));
     assert!((held - 384.0).abs() < 1.0 && !unseen.iter().any(|unseen| unseen.what.contains("vm.dirty_ratio")));
     // It is an eighth: the ratio was changed since, and the group's limit with it.
-    let (changed, _) = limit(Some(32_000.0 * MIB)).unwrap();
+    let (changed, _) = limit(Some(32_000.0 * MIB));
     assert!((changed - 240.0).abs() < 5.0, "{changed}");
 }
 

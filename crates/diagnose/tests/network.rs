@@ -4,11 +4,12 @@
 
 mod common;
 
-use backwater_diagnose::rule;
+use backwater_diagnose::{all_queues, rule};
 use backwater_model::catalogue::{self as cat, Def};
-use backwater_model::{Confidence, Finding, Severity, Window};
+use backwater_model::{Confidence, Event, EventKind, Finding, SOME_CONNECTIONS, Severity, Window};
 use common::judged::{found, names};
 use common::{Readings, meta, session};
+use std::sync::Arc;
 
 const FROM_S: f64 = 100.0;
 const SECONDS: usize = 40;
@@ -112,6 +113,23 @@ impl Net {
 
 fn silent(net: &Net, what: &str) {
     assert_eq!(names(&net.findings()), Vec::<String>::new(), "{what}");
+}
+
+#[test]
+fn a_total_of_some_connections_is_a_lower_bound() {
+    let net = Net { clients: vec![client(11, 1e6, 10_000.0)], ..Net::default() };
+    let bound = |said: Option<&str>| {
+        let window = net.window();
+        let said = said.map(|what| {
+            let fields = [("what", what), ("why", "only so many are read at once and in a run")];
+            Event::new(window.from, "host", EventKind::Absent, "", &fields)
+        });
+        let series = window.all_tracks().map(|track| (Arc::new(track.series.clone()), track.points.to_vec())).collect();
+        let events = said.into_iter().collect();
+        let window = Window::new(window.from, window.to, Arc::new(meta()), series, vec![], events);
+        all_queues(&window).into_iter().find(|queue| queue.name == "host.tcp@lab").unwrap().at_least
+    };
+    assert!(!bound(None) && !bound(Some("TCP connections of another")) && bound(Some(SOME_CONNECTIONS)));
 }
 
 #[test]

@@ -27,6 +27,10 @@ pub enum EventKind {
     Decision,
 }
 
+/// What an [`EventKind::Absent`] event tells (field `what`) where a server has more TCP connections than are read: a sum of those
+/// that are is a lower bound.
+pub const SOME_CONNECTIONS: &str = "some TCP connections";
+
 /// Something that happened at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {

@@ -85,8 +85,25 @@ pub struct Target {
     pub memory_cgroup: Option<String>,
     /// Block I/O cgroup of the postmaster.
     pub io_cgroup: Option<String>,
+    /// PostgreSQL's system_identifier, which a standby has in common with its primary; none where the role may not read it.
+    pub system_identifier: Option<String>,
+    /// After how many seconds a heartbeat was given up as missed; none where none was sent, or the recording does not tell.
+    pub heartbeat_timeout_s: Option<f64>,
     /// Settings that matter to rules, as they were when the recording (or the window) began: later changes are events; in the server's own units and spelling (`16384` and unit `8kB` are stored as `128MB`).
     pub settings: BTreeMap<String, String>,
+}
+
+impl Target {
+    /// Whether it is WiredTiger, alone or in a MongoDB server, and no PostgreSQL server.
+    pub fn is_engine(&self) -> bool {
+        ["mongodb", "wiredtiger"].contains(&self.kind.as_str())
+    }
+
+    /// Whether it can belong to the same PostgreSQL cluster as another: a standby has its primary's system identifier. Where
+    /// one of the two is unknown, nothing speaks against it.
+    pub fn may_replicate(&self, other: &Target) -> bool {
+        self.system_identifier.as_ref().zip(other.system_identifier.as_ref()).is_none_or(|(own, other)| own == other)
+    }
 }
 
 /// The machine.

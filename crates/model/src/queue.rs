@@ -103,8 +103,11 @@ pub enum Source {
     /// From each of these moments on that one, in order of time: what follows from settings that may change. Before the first,
     /// nothing is known.
     Steps(Vec<(Moment, Source)>),
-    /// A level as a share of another: the first × the second ÷ the third, which must be positive.
+    /// A level as a share of another: the first × the second ÷ the third, which must be positive; no more than the whole first.
     Share(Box<[Source; 3]>),
+    /// What was told once, while a rougher reading of the same lies within this share of it; else that reading, for what was told
+    /// has been changed since.
+    Told(Box<[Source; 2]>, f64),
 }
 
 /// One series of a sum: name, labels that must match, factor.
@@ -161,6 +164,7 @@ impl Source {
             }
             Source::Fresh(source, _) | Source::Below(source, _) => source.tracks(window),
             Source::Share(parts) => parts.iter().flat_map(|source| source.tracks(window)).collect(),
+            Source::Told(both, _) => both.iter().flat_map(|source| source.tracks(window)).collect(),
             Source::Steps(steps) => steps.iter().flat_map(|(_, source)| source.tracks(window)).collect(),
         }
     }
@@ -177,6 +181,7 @@ impl Source {
             }
             Source::Fresh(source, _) | Source::Below(source, _) => source.label(name),
             Source::Share(parts) => parts.iter().find_map(|source| source.label(name)),
+            Source::Told(both, _) => both.iter().find_map(|source| source.label(name)),
             Source::Steps(steps) => steps.iter().find_map(|(_, source)| source.label(name)),
             Source::Unknown | Source::Fixed(_) => None,
         }
@@ -216,8 +221,12 @@ impl Source {
             Source::Steps(_) => each(self.at(at)),
             Source::Share(parts) => {
                 let [Some(of), Some(part), Some(whole)] = parts.each_ref().map(each) else { return None };
-                (whole > 0.0).then(|| of * part / whole)
+                (whole > 0.0).then(|| of * (part / whole).min(1.0))
             }
+            Source::Told(both, within) => match both.each_ref().map(each) {
+                [Some(told), Some(read)] if (read - told).abs() > within * told => Some(read),
+                [told, read] => told.or(read),
+            },
         }
     }
 }
@@ -245,6 +254,8 @@ pub struct QueueSpec {
     pub hard_limit: Source,
     /// Gauge of the sessions waiting.
     pub waiters: Source,
+    /// Whether more stands in it and leaves it than is read: its figures are lower bounds.
+    pub at_least: bool,
 }
 
 impl QueueSpec {
@@ -259,6 +270,7 @@ impl QueueSpec {
             soft_limit: Source::Unknown,
             hard_limit: Source::Unknown,
             waiters: Source::Unknown,
+            at_least: false,
         }
     }
 

@@ -71,10 +71,11 @@ impl Session {
                 }
                 continue;
             }
-            let (probe, target) = connect(text, &setup)?;
+            let (probe, mut target) = connect(text, &setup)?;
             not_twice(&meta, &target)?;
             if setup.heartbeat {
                 let limit = setup.heartbeat_timeout.unwrap_or(HEARTBEAT_TIMEOUT);
+                target.heartbeat_timeout_s = Some(limit.as_secs_f64());
                 probes.push(Box::new(probe.heartbeat(limit, meta.host.hostname.as_deref())?));
             }
             if let Some(postmaster_pid) = target.postmaster_pid {

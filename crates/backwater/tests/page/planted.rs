@@ -7,8 +7,8 @@ mod climbs;
 
 use backwater_model::catalogue as cat;
 use backwater_model::{
-    Batch, Epoch, Event, EventKind, FlowHeld, FlowPool, FlowRule, FlowState, Meta, Moment, Point, Registry, Sample,
-    Text,
+    Batch, Epoch, Event, EventKind, FlowHeld, FlowPool, FlowRule, FlowState, Meta, Moment, Point, Registry,
+    SOME_CONNECTIONS, Sample, Text,
 };
 use backwater_record::{Options, Writer, write_flow};
 pub use climbs::MIB;
@@ -50,6 +50,9 @@ fn second(second: i64, registry: &Registry) -> Batch {
     let mut points: Vec<Point> = gauge.iter().map(|(def, value)| point(def, *value, &dev)).collect();
     points.push(point(&cat::PG_XACT_COMMIT, whole * 500.0, &[("target", "primary"), ("database", HOSTILE)]));
     points.push(point(&cat::PG_PROBE_RESPONSE, 900.0, &[("target", "primary")]));
+    let socket = [("target", "primary"), ("pid", "9"), ("local", "10.0.0.1:5432"), ("peer", "10.0.0.7:5000")];
+    points.push(point(&cat::TCP_ACKED, whole * MIB, &socket));
+    points.push(point(&cat::TCP_SENDQ, 3.0 * MIB, &socket));
     let sample = |pid: i32| Sample {
         at,
         target: "primary".into(),
@@ -67,7 +70,9 @@ fn second(second: i64, registry: &Registry) -> Batch {
     let event = (second % 20 == 7).then(|| Event::new(at, HOSTILE, EventKind::Log, HOSTILE, &[]));
     let stopped = [("probe", HOSTILE), ("reason", HOSTILE)];
     let gap = (second == 80).then(|| Event::new(at, "recorder", EventKind::Gap, HOSTILE, &stopped));
-    let events = event.into_iter().chain(decision(second)).chain(gap).collect();
+    let some = [("what", SOME_CONNECTIONS), ("why", HOSTILE)];
+    let absent = (second == 0).then(|| Event::new(at, "host", EventKind::Absent, HOSTILE, &some));
+    let events = event.into_iter().chain(decision(second)).chain(gap).chain(absent).collect();
     Batch { points, samples: (0..3).map(sample).collect(), events }
 }
 

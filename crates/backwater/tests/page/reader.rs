@@ -9,7 +9,7 @@ mod curves;
 mod seen;
 
 use backwater_diagnose::{Options, all_queues, diagnose, replication_path, standby_names};
-use backwater_model::{Finding, Moment, Outcome, QueueSpec, Source, Stage, Track, Window};
+use backwater_model::{Finding, Moment, Outcome, Point, QueueSpec, Source, Stage, Track, Window};
 use backwater_record::{Recording, read_flow};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -24,16 +24,20 @@ pub struct Piece {
     pub high: f64,
     values: f64,
     weights: f64,
+    /// Share of the piece that is known: a reading stands for all of it.
+    known: f64,
 }
 
 impl Piece {
     fn of(value: f64, weight: f64) -> Piece {
-        Piece { low: value, high: value, values: value * weight, weights: weight }
+        let known = if weight > 0.0 { 1.0 } else { 0.0 };
+        Piece { low: value, high: value, values: value * weight, weights: weight, known }
     }
 
     /// The same of changed values.
     pub fn map(self, change: impl Fn(f64) -> f64) -> Piece {
-        Piece { low: change(self.low), high: change(self.high), ..Piece::of(change(self.mean()), 1.0) }
+        let known = self.known;
+        Piece { low: change(self.low), high: change(self.high), known, ..Piece::of(change(self.mean()), 1.0) }
     }
 
     fn mean(&self) -> f64 {
@@ -43,7 +47,7 @@ impl Piece {
 
 impl serde::Serialize for Piece {
     fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        (self.low, self.high, self.mean()).serialize(to)
+        (self.low, self.high, self.mean(), self.known).serialize(to)
     }
 }
 
@@ -122,6 +126,7 @@ impl Reader<'_> {
             "waiters": self.gauge(&spec.waiters),
             "inflow": self.rate(&spec.inflow),
             "outflow": self.rate(&spec.outflow),
+            "at_least": spec.at_least,
             "arrived": self.increase(&spec.inflow),
             "left": self.increase(&spec.outflow),
         })
@@ -178,8 +183,13 @@ impl Reader<'_> {
             for own in list.iter().map(|one| self.rate(one)) {
                 for (sum, own) in lane.iter_mut().zip(own).filter_map(|(sum, own)| Some((sum, own?))) {
                     let before = sum.unwrap_or_default();
-                    let (low, high) = (before.low + own.low, before.high + own.high);
-                    *sum = Some(Piece { low, high, ..Piece::of(before.mean() + own.mean(), 1.0) });
+                    *sum = Some(Piece {
+                        low: before.low + own.low,
+                        high: before.high + own.high,
+                        values: before.values + own.values,
+                        weights: before.weights.max(own.weights),
+                        known: before.known.max(own.known),
+                    });
                 }
             }
             return lane;
@@ -206,12 +216,23 @@ impl Reader<'_> {
         lane
     }
 
-    /// By how much a counter grew over the whole recording, where it is a single one without a break.
-    fn increase(&self, source: &Source) -> Option<f64> {
+    /// By how much a counter grew, and in how many seconds, where it is a single one without a break: by its readings at the
+    /// begin of its first rate and at the end of its last.
+    fn increase(&self, source: &Source) -> Option<(f64, f64)> {
         let found = source.tracks(self.window);
         let [(track, factor)] = found.as_slice() else { return None };
-        let whole = track.points.windows(2).all(|pair| pair[1].at.seconds_since(pair[0].at) <= hole_s(*track));
-        track.increase().filter(|_| whole).map(|increase| increase * factor)
+        let unbroken = |pair: &[Point]| {
+            pair[1].at.seconds_since(pair[0].at) <= hole_s(*track)
+                && pair[1].epoch == pair[0].epoch
+                && pair[1].value >= pair[0].value
+        };
+        let list = rates(*track);
+        let ((from, ..), (_, to, _)) = list.first().zip(list.last())?;
+        if *from < self.window.from || !track.points.windows(2).all(unbroken) {
+            return None;
+        }
+        let at = |moment: &Moment| track.points.iter().find(|point| point.true_at() == *moment);
+        Some(((at(to)?.value - at(from)?.value) * factor, to.seconds_since(*from)))
     }
 
     /// A value in every piece whose middle lies in a stretch, else in the one in which the stretch's middle lies.
@@ -229,14 +250,20 @@ impl Reader<'_> {
         inside.into_iter().for_each(|piece| take(&mut lane[piece], value, 0.0));
     }
 
-    /// To the mean of every piece that is known a value counts for as long as it held there.
+    /// To the mean of a piece a value counts for as long as it held there, however short that was.
     fn weigh(&self, lane: &mut Lane, list: &[(Moment, Moment, f64)]) {
-        for (piece, known) in lane.iter_mut().enumerate().filter_map(|(piece, slot)| Some((piece, slot.as_mut()?))) {
+        for (piece, slot) in lane.iter_mut().enumerate() {
             let (begin, end) = (piece as f64 * self.step_s, (piece + 1) as f64 * self.step_s);
+            let (mut values, mut seconds) = (0.0, 0.0);
             for (from, to, value) in list {
-                let seconds = (self.seconds(*to).min(end) - self.seconds(*from).max(begin)).max(0.0);
-                known.values += value * seconds;
-                known.weights += seconds;
+                let held = (self.seconds(*to).min(end) - self.seconds(*from).max(begin)).max(0.0);
+                values += value * held;
+                seconds += held;
+            }
+            if seconds > 0.0 {
+                let known = slot.get_or_insert(Piece::of(values / seconds, 0.0));
+                (known.values, known.weights) = (values, seconds);
+                known.known = (seconds / self.step_s).min(1.0);
             }
         }
     }
@@ -251,6 +278,7 @@ pub fn take(slot: &mut Option<Piece>, value: f64, weight: f64) {
             high: old.high.max(value),
             values: old.values + new.values,
             weights: old.weights + weight,
+            known: old.known.max(new.known),
         }));
     }
 }

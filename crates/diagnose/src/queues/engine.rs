@@ -33,9 +33,8 @@ fn less(more: &'static str, of: Labels<'_>, fewer: &'static str, other: Labels<'
 
 /// The queues of every server with an engine that a window knows of.
 pub(super) fn engines(window: &Window) -> Vec<QueueSpec> {
-    let is_engine = |target: &&Target| ["mongodb", "wiredtiger"].contains(&target.kind.as_str());
     let mut names: Vec<String> =
-        window.meta.targets.iter().filter(is_engine).map(|target| target.name.clone()).collect();
+        window.meta.targets.iter().filter(|target| target.is_engine()).map(|target| target.name.clone()).collect();
     for def in [cat::WT_CACHE_MAX, cat::MONGO_UPTIME, cat::MONGO_OPS] {
         let tracks = window.tracks(def.name, &[]).filter(|track| !track.points.is_empty());
         names.extend(tracks.filter_map(|track| track.series.labels.get("target").map(str::to_owned)));

@@ -62,7 +62,8 @@ pub(crate) fn candidates(window: &Window) -> Vec<String> {
 
 /// The watched server that a primary knows by this name: by its slot, its own name, or as the only one there is.
 pub(crate) fn of(window: &Window, primary: &str, standby: &str) -> Option<String> {
-    let candidates: Vec<String> = candidates(window).into_iter().filter(|name| name != primary).collect();
+    let other = |name: &String| name != primary && related(window, primary, name);
+    let candidates: Vec<String> = candidates(window).into_iter().filter(other).collect();
     let slot = |name: &String| {
         let settings = super::known(window, name).map(|target| &target.settings);
         settings.and_then(|settings| settings.get("primary_slot_name")).is_some_and(|slot| slot == standby)
@@ -74,6 +75,12 @@ pub(crate) fn of(window: &Window, primary: &str, standby: &str) -> Option<String
     let found = candidates.iter().find(|name| slot(name)).or_else(|| candidates.iter().find(|name| called(name)));
     let only = || (candidates.len() == 1 && names(window, primary).len() == 1).then(|| &candidates[0]);
     found.or_else(only).cloned()
+}
+
+/// Whether nothing speaks against two watched servers being of one cluster.
+fn related(window: &Window, primary: &str, name: &str) -> bool {
+    let both = super::known(window, primary).zip(super::known(window, name));
+    both.is_none_or(|(primary, standby)| primary.may_replicate(standby))
 }
 
 /// What a background process does in one sample.
@@ -178,4 +185,36 @@ pub(crate) fn activity(
             && pids.is_none_or(|pids| pids.contains(&i64::from(sample.pid)))
     };
     Activity(samples[first..last].iter().filter(ours).map(doing).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::{Epoch, Meta, Moment, Point, SeriesId, Target};
+    use std::sync::Arc;
+
+    /// A primary with one standby that it knows as walreceiver, and one watched standby, of these system identifiers.
+    fn joined(primary: Option<&str>, standby: Option<&str>) -> Option<String> {
+        let target = |name: &str, system: Option<&str>| Target {
+            name: name.to_owned(),
+            system_identifier: system.map(str::to_owned),
+            ..Target::default()
+        };
+        let meta = Meta { targets: vec![target("one", primary), target("two", standby)], ..Meta::default() };
+        let point = Point { at: Moment(0), series: SeriesId(0), epoch: Epoch(1), value: 1.0, as_of: None };
+        let series = vec![
+            (Arc::new(cat::PG_REPL_SENT.series(&[("target", "one"), ("standby", "walreceiver")])), vec![point]),
+            (Arc::new(cat::PG_WAL_REPLAY.series(&[("target", "two")])), vec![point]),
+        ];
+        let window = Window::new(Moment(0), Moment(1), Arc::new(meta), series, vec![], vec![]);
+        of(&window, "one", "walreceiver")
+    }
+
+    #[test]
+    fn a_standby_of_another_cluster_is_not_taken_for_the_only_one() {
+        assert_eq!(joined(Some("7"), Some("7")).as_deref(), Some("two"));
+        assert_eq!(joined(Some("7"), Some("8")), None);
+        assert_eq!(joined(Some("7"), None).as_deref(), Some("two"), "nothing speaks against it");
+    }
 }

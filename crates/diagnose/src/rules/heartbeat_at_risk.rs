@@ -5,12 +5,10 @@
 use super::draft::draft;
 use super::relate::Symptom;
 use crate::figures::Figures;
-use crate::replication::candidates;
+use crate::replication::{candidates, known};
 use crate::scene::Scene;
 use backwater_model::{Activation, Confidence, Finding, Moment, Remedy, Severity, Span, Track, Unit, catalogue as cat};
 
-/// The time-out that the heartbeat probe applies unless told otherwise, in seconds.
-const TIMEOUT_S: f64 = 1.0;
 /// Share of the time-out that the slowest beats must take.
 const CLOSE: f64 = 0.5;
 /// Beats that must be that slow: one is an accident.
@@ -45,8 +43,11 @@ fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
     let mut sorted: Vec<f64> = beats.iter().map(|(_, seconds)| *seconds).collect();
     sorted.sort_by(f64::total_cmp);
     let usual = sorted.get(sorted.len() / 4).copied();
-    let limit = usual.map_or(CLOSE * TIMEOUT_S, |usual| (CLOSE * TIMEOUT_S).max(SLOWER * usual));
-    let slow: Vec<Beat> = beats.iter().copied().filter(|(_, seconds)| *seconds >= limit).collect();
+    // What is slow is known by the time-out of these very beats alone.
+    let timeout = known(scene.window, target).and_then(|target| target.heartbeat_timeout_s);
+    let limit = timeout.map(|timeout| (CLOSE * timeout).max(SLOWER * usual.unwrap_or_default()));
+    let is_slow = |(_, seconds): &Beat| limit.is_some_and(|limit| *seconds >= limit);
+    let slow: Vec<Beat> = beats.iter().copied().filter(is_slow).collect();
     let cause = if missed >= MISSED {
         "missed"
     } else if slow.len() >= SLOW_BEATS {
@@ -63,6 +64,7 @@ fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
     let mut figures = Figures::default();
     figures.add("heartbeat_p99_ms", p99.map(|s| s * 1e3), Unit::Milliseconds, "99 of 100 beats were answered within");
     figures.add("heartbeat_usual_ms", usual.map(|s| s * 1e3), Unit::Milliseconds, "the fastest quarter, within");
+    figures.add("heartbeat_timeout_ms", timeout.map(|s| s * 1e3), Unit::Milliseconds, "the time-out of a beat");
     figures.add("heartbeat_missed", Some(missed), Unit::Count, "beats not answered in time");
     figures.add("heartbeats_count", Some(sorted.len() as f64), Unit::Count, "beats that were answered");
     finding.evidence = figures.list();
@@ -72,8 +74,9 @@ fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
             sent.max(sorted.len() as f64)
         ),
         _ => format!(
-            "Heartbeats of {target} take up to {}: close to the time-out of a failover manager's check.",
-            Unit::Seconds.show(p99.unwrap_or_default())
+            "Heartbeats of {target} take up to {}, and are given up after {}: close to the time-out of a failover manager's check.",
+            Unit::Seconds.show(p99.unwrap_or_default()),
+            Unit::Seconds.show(timeout.unwrap_or_default())
         ),
     };
     finding.victims = Vec::new();

@@ -168,8 +168,7 @@ impl Engine<'_> {
 /// Where only MongoDB was watched, remedies that speak to PostgreSQL are left out, and who suffers goes by its name here.
 pub(crate) fn in_its_words(scene: &Scene<'_>, findings: &mut [Finding]) {
     let targets = &scene.window.meta.targets;
-    let engine = |target: &Target| ["mongodb", "wiredtiger"].contains(&target.kind.as_str());
-    if targets.is_empty() || !targets.iter().all(engine) {
+    if targets.is_empty() || !targets.iter().all(Target::is_engine) {
         return;
     }
     for finding in findings {

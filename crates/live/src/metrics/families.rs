@@ -145,7 +145,8 @@ fn source(book: &mut Book, subject: &Subject<'_>, viewers: usize) {
         book.add("backwater_finding", &labels, Some(1.0));
         book.add("backwater_finding_lost_ratio", &labels, finding.foreground_lost);
     }
-    for spec in &specs {
+    // A lower bound would be taken for a total: a sample has no place to say so.
+    for spec in specs.iter().filter(|spec| !spec.at_least) {
         queue(book, source, spec, &spec.read(window, window.to, OVER_S));
     }
     let last = |def: &backwater_model::catalogue::Def| Some(window.track(def.name, &[])?.points.last()?.value);

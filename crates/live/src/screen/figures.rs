@@ -35,17 +35,10 @@ pub(super) fn at(document: &Document, series: Option<usize>, end: usize) -> Opti
 
 /// The mean of a series over the seconds before the end of a stretch.
 pub(super) fn mean(document: &Document, series: Option<usize>, end: usize) -> Option<f64> {
-    let pieces = lane(document, series)?.pieces();
-    let within = (FLOW_S / document.axis.step_s).ceil() as usize;
-    let known: Vec<f64> = pieces
-        .get(..end.min(pieces.len()))?
-        .iter()
-        .rev()
-        .take(within.max(1))
-        .flatten()
-        .map(|(least, most)| f64::midpoint(*least, *most))
-        .collect();
-    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    let lane = lane(document, series)?;
+    let within = ((FLOW_S / document.axis.step_s).ceil() as usize).max(1);
+    let end = end.min(lane.pieces().len());
+    lane.mean_of(end.saturating_sub(within)..end)
 }
 
 /// Level by hard limit at the end of a stretch.

@@ -122,14 +122,15 @@ impl<'a> Table<'a> {
         let queue = &document.path.queues[place];
         let rate = queue.unit.per_second();
         let show = |value: Option<f64>, unit: Unit| value.map_or_else(|| "-".to_owned(), |value| unit.show(value));
+        let bound = |text: String| if queue.at_least { format!(">{text}") } else { text };
         let cell = |column: &Column| {
             let text = match column {
-                Column::Level => show(at(document, queue.level, end), queue.unit),
+                Column::Level => bound(show(at(document, queue.level, end), queue.unit)),
                 Column::Bar => fill(document, place, end)
                     .map_or_else(String::new, |full| bar(full, column.width(), self.look.unicode)),
                 Column::Full => show(fill(document, place, end), Unit::Ratio),
-                Column::In => show(mean(document, queue.inflow, end), rate),
-                Column::Out => show(mean(document, queue.outflow, end), rate),
+                Column::In => bound(show(mean(document, queue.inflow, end), rate)),
+                Column::Out => bound(show(mean(document, queue.outflow, end), rate)),
                 Column::Until => until(document, queue, end),
             };
             let text = self.look.clean(&text);
@@ -247,7 +248,7 @@ fn told(document: &Document, look: &Look, queue: &QueueView) -> Vec<String> {
         at(document, series, end).map(|value: f64| format!("{what} {}", unit.show(value)))
     };
     let figures: Vec<String> = [
-        figure("level", queue.level, queue.unit),
+        figure(if queue.at_least { "level at least" } else { "level" }, queue.level, queue.unit),
         figure("soft limit", queue.soft_limit, queue.unit),
         figure("hard limit", queue.hard_limit, queue.unit),
         figure("sessions waiting", queue.waiters, Unit::Count),

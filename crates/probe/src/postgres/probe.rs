@@ -318,8 +318,9 @@ impl PostgresProbe {
 impl Live {
     async fn open(info: &ConnInfo, options: &PostgresOptions) -> Result<Self, ProbeError> {
         let mut link = Link::open(info).await?;
-        let facts = target::facts(&mut link, options.name.as_deref(), &options.roots).await?;
+        let mut facts = target::facts(&mut link, options.name.as_deref(), &options.roots).await?;
         let identity = Identity::read(&link).await?;
+        facts.target.system_identifier.clone_from(&identity.system);
         let now = crate::now();
         let views = views_of(link.major(), facts.privileges.all_stats, now);
         Ok(Live { link, facts, identity, identity_looks: 0, redo: Redo::default(), views, tasks: tasks(now) })

@@ -7,6 +7,8 @@ use serde::{Serialize, Serializer};
 
 /// The most pieces an axis has: a day in halves of a minute.
 const MOST_PIECES: usize = 2_880;
+/// A piece of which this share is known counts as known whole.
+const WHOLE: f64 = 0.999_5;
 /// Lengths of a piece in seconds, as people like them; beyond the last, whole hours.
 const STEPS_S: [f64; 9] = [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 300.0, 900.0];
 
@@ -95,6 +97,7 @@ impl Axis {
 pub struct Lane {
     pieces: Vec<Option<(f64, f64)>>,
     sums: Vec<Sum>,
+    step_s: f64,
 }
 
 /// What was read in one piece, each value times how long it held (readings of a level, all equally long), and those lengths.
@@ -102,11 +105,13 @@ pub struct Lane {
 struct Sum {
     values: f64,
     weights: f64,
+    /// Share of the piece of which something is known: it counts to a mean over several pieces by as much.
+    known: f64,
 }
 
 impl Sum {
-    fn of(mean: f64, weights: f64) -> Sum {
-        Sum { values: mean * weights, weights }
+    fn of(mean: f64, Sum { weights, known, .. }: Sum) -> Sum {
+        Sum { values: mean * weights, weights, known }
     }
 
     fn mean(self) -> f64 {
@@ -117,13 +122,25 @@ impl Sum {
 impl Lane {
     /// A lane of which nothing is known yet.
     pub(super) fn unknown(axis: &Axis) -> Lane {
-        Lane { pieces: vec![None; axis.count], sums: vec![Sum::default(); axis.count] }
+        Lane { pieces: vec![None; axis.count], sums: vec![Sum::default(); axis.count], step_s: axis.step_s }
     }
 
-    /// A value in one piece. What is no number is no reading.
+    /// A value that was read in one piece, and stands for all of it. What is no number is no reading.
     pub(super) fn add(&mut self, piece: usize, value: f64) {
         self.widen(piece, value);
-        self.weigh(piece, value, 1.0);
+        self.weigh(piece, value, 1.0, 1.0);
+    }
+
+    /// A value that held for so many seconds of a piece.
+    pub(super) fn hold(&mut self, piece: usize, value: f64, seconds: f64) {
+        self.weigh(piece, value, seconds, seconds / self.step_s);
+    }
+
+    /// What held in a piece without being its least or its most, because it held so briefly, is both where nothing else did.
+    pub(super) fn settle(&mut self) {
+        for (piece, sum) in self.pieces.iter_mut().zip(&self.sums).filter(|(_, sum)| sum.weights > 0.0) {
+            piece.get_or_insert((sum.mean(), sum.mean()));
+        }
     }
 
     /// A value between whose least and most a piece lies.
@@ -133,11 +150,12 @@ impl Lane {
         }
     }
 
-    /// A value that counts so much to a piece's mean.
-    pub(super) fn weigh(&mut self, piece: usize, value: f64, weight: f64) {
+    /// A value that counts so much to a piece's mean, and makes so much of the piece known.
+    fn weigh(&mut self, piece: usize, value: f64, weight: f64, known: f64) {
         if let Some(sum) = self.sums.get_mut(piece).filter(|_| value.is_finite()) {
             sum.values += value * weight;
             sum.weights += weight;
+            sum.known = (sum.known + known).min(1.0);
         }
     }
 
@@ -157,14 +175,19 @@ impl Lane {
         }
     }
 
-    /// Piece by piece the sum with another lane of the same axis; what one of them does not know counts as nothing.
+    /// Piece by piece the sum with another lane of the same axis; what one of them does not know counts as nothing, so that the sum
+    /// of what both moved stays.
     pub(super) fn plus(self, other: &Lane) -> Lane {
         let mut sum = self;
         for (piece, (other, more)) in other.pieces.iter().zip(&other.sums).enumerate().take(sum.pieces.len()) {
             if let Some((low, high)) = other {
                 let ((least, most), own) = (sum.pieces[piece].unwrap_or_default(), sum.sums[piece]);
                 sum.pieces[piece] = Some((least + low, most + high));
-                sum.sums[piece] = Sum::of(own.mean() + more.mean(), own.weights.max(more.weights));
+                sum.sums[piece] = Sum {
+                    values: own.values + more.values,
+                    weights: own.weights.max(more.weights),
+                    known: own.known.max(more.known),
+                };
             }
         }
         sum
@@ -173,9 +196,9 @@ impl Lane {
     /// Lower values lifted to this one.
     pub(super) fn at_least(self, floor: f64) -> Lane {
         let lift = |(least, most): (f64, f64)| (least.max(floor), most.max(floor));
-        let pieces = self.pieces.into_iter().map(|piece| piece.map(lift)).collect();
-        let sums = self.sums.into_iter().map(|sum| Sum::of(sum.mean().max(floor), sum.weights)).collect();
-        Lane { pieces, sums }
+        let pieces = self.pieces.iter().map(|piece| piece.map(lift)).collect();
+        let sums = self.sums.iter().map(|sum| Sum::of(sum.mean().max(floor), *sum)).collect();
+        Lane { pieces, sums, ..self }
     }
 
     /// Whether anything is known.
@@ -198,11 +221,18 @@ impl Lane {
         self.pieces.iter().flatten().map(|(_, most)| *most).reduce(f64::max)
     }
 
-    /// The mean over the pieces of which something is known.
+    /// The mean over all of which something is known: of a counter, what it grew by in that time.
     pub(super) fn mean(&self) -> Option<f64> {
-        let known = self.pieces.iter().zip(&self.sums).filter(|(piece, _)| piece.is_some());
-        let (count, sum) = known.fold((0_usize, 0.0), |(count, total), (_, sum)| (count + 1, total + sum.mean()));
-        (count > 0).then(|| sum / count as f64)
+        self.mean_of(0..self.pieces.len())
+    }
+
+    /// The same over some of the pieces.
+    pub fn mean_of(&self, pieces: std::ops::Range<usize>) -> Option<f64> {
+        let known = self.pieces.iter().zip(&self.sums).skip(pieces.start).take(pieces.len());
+        let known = known.filter(|(piece, _)| piece.is_some());
+        let (time, sum) =
+            known.fold((0.0, 0.0), |(time, total), (_, sum)| (time + sum.known, total + sum.mean() * sum.known));
+        (time > 0.0).then(|| sum / time)
     }
 
     /// The least and the most of one piece.
@@ -213,10 +243,10 @@ impl Lane {
 }
 
 /// `constant` where every piece holds the same value; else `max`, and `min` and `mean` where they differ from it
-/// anywhere. A hole is null.
+/// anywhere, and `known` with each piece that is known in part and how much of it. A hole is null.
 impl Serialize for Lane {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut out = to.serialize_struct("Lane", 3)?;
+        let mut out = to.serialize_struct("Lane", 4)?;
         let first = self.pieces.first().copied().flatten();
         match first {
             Some((least, most)) if least == most && self.pieces.iter().all(|piece| *piece == first) => {
@@ -235,6 +265,12 @@ impl Serialize for Lane {
                 let mean: Vec<Option<Short>> = known.map(|(both, sum)| both.map(|_| Short(sum.mean()))).collect();
                 if mean != most {
                     out.serialize_field("mean", &mean)?;
+                }
+                let pieces = self.pieces.iter().zip(&self.sums).enumerate();
+                let in_part = pieces.filter(|(_, (both, sum))| both.is_some() && sum.known < WHOLE);
+                let known: Vec<(usize, Short)> = in_part.map(|(piece, (_, sum))| (piece, Short(sum.known))).collect();
+                if !known.is_empty() {
+                    out.serialize_field("known", &known)?;
                 }
             }
         }
@@ -332,13 +368,30 @@ mod tests {
         let mut lane = Lane::unknown(&axis);
         // One second of a hundred in half a minute of nothing.
         [0.0, 100.0].into_iter().for_each(|value| lane.widen(0, value));
-        [(0.0, 29.0), (100.0, 1.0)].into_iter().for_each(|(value, seconds)| lane.weigh(0, value, seconds));
+        [(0.0, 29.0), (100.0, 1.0)].into_iter().for_each(|(value, seconds)| lane.hold(0, value, seconds));
         let mut other = Lane::unknown(&axis);
         other.add(0, 1.0);
-        assert_eq!((lane.mean(), lane.clone().plus(&other).mean()), (Some(100.0 / 30.0), Some(100.0 / 30.0 + 1.0)));
+        let mut more = Lane::unknown(&axis);
+        more.hold(0, 1.0, 30.0);
+        assert_eq!((lane.mean(), more.plus(&lane).mean()), (Some(100.0 / 30.0), Some(130.0 / 30.0)));
         other.absorb(&lane);
         assert_eq!((other.mean(), other.get(0)), (Some(100.0 / 30.0), Some((0.0, 100.0))));
         assert_eq!(lane.at_least(50.0).mean(), Some(50.0));
+    }
+
+    #[test]
+    fn a_piece_that_is_known_in_part_counts_by_that_part() {
+        let axis = axis(10.0);
+        let mut lane = Lane::unknown(&axis);
+        // 100 in half a second, then nothing: 50 in two and a quarter.
+        [(0, 100.0, 0.5), (1, 0.0, 1.0), (2, 0.0, 0.75)]
+            .into_iter()
+            .for_each(|(piece, rate, s)| lane.hold(piece, rate, s));
+        assert!(!lane.known());
+        lane.settle();
+        assert_eq!((lane.mean(), lane.mean_of(1..10)), (Some(50.0 / 2.25), Some(0.0)));
+        let text = serde_json::to_string(&lane).unwrap();
+        assert!(text.ends_with(r#""known":[[0,0.5],[2,0.75]]}"#), "{text}");
     }
 
     proptest! {

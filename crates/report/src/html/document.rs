@@ -159,6 +159,8 @@ pub struct QueueView {
     pub outflow: Option<usize>,
     /// Series of the sessions that wait on it.
     pub waiters: Option<usize>,
+    /// Whether more stands in it and leaves it than was read: its level and flows are lower bounds.
+    pub at_least: bool,
     /// Places of the panels that show it.
     pub panels: Vec<usize>,
 }

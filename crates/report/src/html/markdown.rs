@@ -168,14 +168,18 @@ fn queues(out: &mut Text, document: &Document) {
     let shown = |value: Option<f64>, unit: Unit| value.map_or_else(|| "–".to_owned(), |value| unit.show(value));
     let row = |queue: &QueueView| {
         let rate = queue.unit.per_second();
+        let bound = if queue.at_least { "at least " } else { "" };
+        let read = |value: Option<f64>, unit: Unit| {
+            value.map_or_else(|| "–".to_owned(), |value| format!("{bound}{}", unit.show(value)))
+        };
         vec![
             words(&queue.name),
             words(queue.target.as_deref().unwrap_or_default()),
-            shown(most(queue.level), queue.unit),
+            read(most(queue.level), queue.unit),
             shown(most(queue.soft_limit), queue.unit),
             shown(most(queue.hard_limit), queue.unit),
-            shown(mean(queue.inflow), rate),
-            shown(mean(queue.outflow), rate),
+            read(mean(queue.inflow), rate),
+            read(mean(queue.outflow), rate),
         ]
     };
     let rows: Vec<Vec<String>> = document.path.queues.iter().map(row).collect();

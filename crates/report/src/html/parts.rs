@@ -202,6 +202,7 @@ impl Parts {
                 let put = |own: usize| places[own].unwrap_or_else(|| self.put(&series[own], old));
                 *field = field.map(put).or(old);
             }
+            queue.at_least |= known.is_some_and(|known| self.part.path.queues[known].at_least);
             let of_it = fields(&mut queue).map(|field| *field);
             let shows = |panel: &Panel| panel.curves.iter().any(|curve| of_it.contains(&Some(curve.series)));
             queue.panels = (0..self.part.panels.len()).filter(|place| shows(&self.part.panels[*place])).collect();

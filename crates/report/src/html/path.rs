@@ -93,7 +93,7 @@ fn row(meta: &Meta, name: &str, words: &Words, owner: Option<&str>) -> RowKey {
             && data != Some(at)
             && target.memory_cgroup.as_deref() != Some(at)
     };
-    let postgres = server.is_none_or(|target| !["mongodb", "wiredtiger"].contains(&target.kind.as_str()));
+    let postgres = server.is_none_or(|target| !target.is_engine());
     let (order, what) = match words.part {
         Part::Writes if postgres => (0, "commits and WAL".to_owned()),
         Part::Writes => (0, "operations and writes".to_owned()),
@@ -164,6 +164,7 @@ fn queue(shelf: &mut Shelf<'_>, spec: &QueueSpec, words: &'static Words, target:
         inflow,
         outflow,
         waiters,
+        at_least: spec.at_least,
         panels: panels.into_iter().flatten().collect(),
     })
 }

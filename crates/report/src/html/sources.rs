@@ -130,6 +130,7 @@ pub(super) fn rate(source: &Source, window: &Window, axis: &Axis) -> Lane {
             }
         }
     }
+    lane.settle();
     lane
 }
 
@@ -147,7 +148,7 @@ pub(super) fn rates(track: Track<'_>) -> Vec<Rate> {
 pub(super) fn fill(lane: &mut Lane, axis: &Axis, rate: &Rate) {
     axis.covered(rate.from, rate.to).for_each(|piece| lane.widen(piece, rate.per_second));
     for (piece, seconds) in axis.touched(rate.from, rate.to) {
-        lane.weigh(piece, rate.per_second, seconds);
+        lane.hold(piece, rate.per_second, seconds);
     }
 }
 

@@ -13,8 +13,8 @@ use super::pace::Pace;
 use super::{Roots, SOURCE, Server, Watch, file};
 use crate::{Probe, ProbeError, Sink, rights};
 use admission::Admission;
-use backwater_model::Epoch;
 use backwater_model::catalogue::{self, Def};
+use backwater_model::{Epoch, SOME_CONNECTIONS};
 use owners::{Owner, Owners};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -109,7 +109,7 @@ impl Sockets {
         }
         if left_out {
             let why = "only so many are read at once and in a run; those that move most come first";
-            sink.absent(SOURCE, "some TCP connections", why, None);
+            sink.absent(SOURCE, SOME_CONNECTIONS, why, None);
         }
     }
 }

@@ -1,0 +1,45 @@
+//! Heartbeats are judged by the time-out of the run that sent them, and by no other.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use backwater_diagnose::all_queues;
+use backwater_model::{Finding, Window, catalogue as cat};
+use common::judged::found;
+use common::{Readings, meta};
+
+/// A minute of beats, the last twenty of them answered after so many seconds.
+fn window(slow_s: f64, timeout_s: Option<f64>) -> Window {
+    let (of, mut readings) = ([("target", "lab")], Readings::default());
+    for second in 0..60 {
+        let at = f64::from(second);
+        readings.put(&cat::PG_HEARTBEATS, &of, at, at);
+        readings.put(&cat::PG_HEARTBEATS_MISSED, &of, at, 0.0);
+        readings.put(&cat::PG_HEARTBEAT, &of, at, if second < 40 { 2e3 } else { slow_s * 1e6 });
+    }
+    let mut meta = meta();
+    meta.targets[0].heartbeat_timeout_s = timeout_s;
+    readings.window(meta, 0.0, 60.0)
+}
+
+fn climbing(window: &Window) -> Option<Finding> {
+    found(window).into_iter().find(|finding| finding.rule == "heartbeat-at-risk")
+}
+
+#[test]
+fn a_beat_is_slow_by_the_time_out_of_its_own_run() {
+    let finding = climbing(&window(0.7, Some(1.0))).unwrap();
+    assert_eq!((finding.cause.as_str(), finding.figure("heartbeat_timeout_ms")), ("climbing", Some(1_000.0)));
+    assert_eq!(climbing(&window(0.7, Some(10.0))), None);
+    assert!(climbing(&window(7.0, Some(10.0))).unwrap().summary.contains("given up after 10.0 s"));
+}
+
+#[test]
+fn without_a_known_time_out_none_is_supposed() {
+    let told = |timeout_s: Option<f64>| {
+        let window = window(0.7, timeout_s);
+        let queue = all_queues(&window).into_iter().find(|queue| queue.name == "pg.heartbeat").unwrap();
+        (climbing(&window).is_some(), queue.hard_limit.value(&window, window.to, 1.0))
+    };
+    assert_eq!((told(None), told(Some(1.0))), ((false, None), (true, Some(1e6))));
+}
