@@ -53,6 +53,34 @@ fn without_the_engines_own_figures_it_is_not_accused() {
     }
 }
 
+/// As many operations under way as wait for the journal on a slow disk, and so many threads, if any are told.
+fn queued(text: &str, threads: Option<u32>) -> String {
+    let set = |line: &str, value: &str| {
+        let points = line.split_whitespace().filter_map(|point| point.split_once('='));
+        points.map(|(at, _)| format!("{at}={value}")).collect::<Vec<_>>().join(" ")
+    };
+    let (mut made, mut lines) = (Vec::new(), text.lines());
+    while let Some(line) = lines.next() {
+        made.push(line.to_owned());
+        if line.starts_with("series load.waiting") {
+            let points = lines.next().unwrap();
+            made.push(set(points, "4500"));
+            if let Some(threads) = threads {
+                made.push("series mongo.connections.current target=wiredtiger".to_owned());
+                made.push(set(points, &threads.to_string()));
+            }
+        }
+    }
+    made.join("\n")
+}
+
+#[test]
+fn operations_that_wait_for_the_journal_are_not_threads_at_work() {
+    let stalled = |text: &str| found(text, |_| true).iter().any(|finding| finding.rule == "wt-dirty-stall");
+    assert!(!stalled(&queued(STALL, None)));
+    assert!(stalled(&queued(STALL, Some(32))));
+}
+
 #[test]
 fn what_rose_with_the_stall_is_said() {
     let findings = found(STALL, |_| true);

@@ -140,6 +140,27 @@ pub const RULES: &[RuleInfo] = &[
         page: include_str!("../../../../docs/rules/walsender-starved.md"),
     },
     RuleInfo {
+        name: "ttl-burst",
+        causes: &["expiry-at-once"],
+        queues: &["mongo.ttl"],
+        summary: "Documents that expire at once are deleted at once, beside the day's own writes.",
+        page: include_str!("../../../../docs/rules/ttl-burst.md"),
+    },
+    RuleInfo {
+        name: "wt-dirty-stall",
+        causes: &["dirty-trigger", "updates-trigger", "cache-full"],
+        queues: &["wt.dirty"],
+        summary: "The engine's cache stands at a trigger, and threads that should answer clients evict.",
+        page: include_str!("../../../../docs/rules/wt-dirty-stall.md"),
+    },
+    RuleInfo {
+        name: "wt-cache-oversized",
+        causes: &["burst-over-drain", "page-cache-starved"],
+        queues: &["wt.dirty", "wt.cache"],
+        summary: "The cache is too large for the disk below it, or leaves the page cache no memory.",
+        page: include_str!("../../../../docs/rules/wt-cache-oversized.md"),
+    },
+    RuleInfo {
         name: "io-capped",
         causes: &["cgroup-cap", "declared-cap", "volume-cap", "burst-spent"],
         queues: &["host.disk"],
@@ -168,32 +189,11 @@ pub const RULES: &[RuleInfo] = &[
         page: include_str!("../../../../docs/rules/history-pinned.md"),
     },
     RuleInfo {
-        name: "ttl-burst",
-        causes: &["expiry-at-once"],
-        queues: &["mongo.ttl"],
-        summary: "Documents that expire at once are deleted at once, beside the day's own writes.",
-        page: include_str!("../../../../docs/rules/ttl-burst.md"),
-    },
-    RuleInfo {
         name: "connection-storm",
         causes: &["churn", "limit"],
         queues: &["mongo.connections"],
         summary: "Connections are opened and thrown away by the hundred, or run out.",
         page: include_str!("../../../../docs/rules/connection-storm.md"),
-    },
-    RuleInfo {
-        name: "wt-dirty-stall",
-        causes: &["dirty-trigger", "updates-trigger", "cache-full"],
-        queues: &["wt.dirty"],
-        summary: "The engine's cache stands at a trigger, and threads that should answer clients evict.",
-        page: include_str!("../../../../docs/rules/wt-dirty-stall.md"),
-    },
-    RuleInfo {
-        name: "wt-cache-oversized",
-        causes: &["burst-over-drain", "page-cache-starved"],
-        queues: &["wt.dirty", "wt.cache"],
-        summary: "The cache is too large for the disk below it, or leaves the page cache no memory.",
-        page: include_str!("../../../../docs/rules/wt-cache-oversized.md"),
     },
     RuleInfo {
         name: "flow-control-engaged",
@@ -317,7 +317,9 @@ pub fn diagnose(window: &Window, options: &Options) -> Vec<Finding> {
 pub(crate) fn sort(findings: &mut [Finding]) {
     // What is still to come is told after why it will.
     let rank = |finding: &Finding| {
-        let place = RULES.iter().position(|rule| rule.name == finding.rule);
+        // What an engine's checkpoint brings at once stands before a device's ceiling, as what its cache does.
+        let name = if finding.cause == "engine-burst" { "wt-cache-oversized" } else { finding.rule.as_str() };
+        let place = RULES.iter().position(|rule| rule.name == name);
         (finding.cause == "approaching" && finding.rule != "dirty-throttle", place)
     };
     findings.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| rank(a).cmp(&rank(b))).then(a.from.cmp(&b.from)));

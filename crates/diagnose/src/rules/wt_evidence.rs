@@ -72,8 +72,11 @@ struct Clients {
 fn clients(scene: &Scene<'_>, target: Option<&Target>, name: &str) -> Clients {
     if target.is_some_and(|target| target.kind == "wiredtiger") {
         let (window, grid) = (scene.window, &scene.grid);
+        let under_way = grid.gauge(window.track(cat::LOAD_WAITING.name, &[]));
+        // What waits for the journal alone has left its thread: no more are at work than there are threads.
+        let threads = gauge(scene, &cat::MONGO_CONNECTIONS, name, None);
         return Clients {
-            active: grid.gauge(window.track(cat::LOAD_WAITING.name, &[])),
+            active: under_way.with(&threads, f64::min).or(&under_way),
             writes: grid.rate(window.track(cat::LOAD_COMPLETED.name, &[])),
             write_ms: crate::throughput::latency_ms(window, grid),
         };
