@@ -205,6 +205,7 @@ impl Running<'_> {
                     if let Err(error) = worked {
                         self.fault(error.to_string());
                     }
+                    self.tally.threads_ended.fetch_add(1, Relaxed);
                 });
                 match made {
                     Ok(_) => drop(self.tally.threads_made.fetch_add(1, Relaxed)),
@@ -227,6 +228,7 @@ impl Running<'_> {
                 let (alive, room, one_less) = (&alive, &room, &one_less);
                 let made = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, move || {
                     self.connection(due_ns);
+                    self.tally.threads_ended.fetch_add(1, Relaxed);
                     let _guard = room.lock().unwrap_or_else(PoisonError::into_inner);
                     alive.fetch_sub(1, Relaxed);
                     one_less.notify_one();

@@ -60,6 +60,7 @@ pub(crate) struct Tally {
     /// Documents deleted because they had expired.
     pub(crate) deleted: AtomicU64,
     pub(crate) threads_made: AtomicU64,
+    pub(crate) threads_ended: AtomicU64,
     latency_us: AtomicU64,
     service_us: AtomicU64,
     intended: Vec<AtomicU32>,
@@ -81,6 +82,7 @@ impl Tally {
             never_started: AtomicU64::new(0),
             deleted: AtomicU64::new(0),
             threads_made: AtomicU64::new(0),
+            threads_ended: AtomicU64::new(0),
             latency_us: AtomicU64::new(0),
             service_us: AtomicU64::new(0),
             intended: rows(),
@@ -123,6 +125,9 @@ impl Tally {
     /// Running totals.
     pub(crate) fn progress(&self) -> Value {
         let (completed, failed) = (self.completed.load(Relaxed), self.failed.load(Relaxed));
+        // Ended first: what ends meanwhile is then counted as alive, never the other way round.
+        let ended = self.threads_ended.load(Relaxed);
+        let made = self.threads_made.load(Relaxed);
         json!({
             "event": "progress",
             "at_us": crate::protocol::boot_us(),
@@ -132,6 +137,8 @@ impl Tally {
             "latency_us_total": self.latency_us.load(Relaxed),
             "service_us_total": self.service_us.load(Relaxed),
             "deleted": self.deleted.load(Relaxed),
+            "threads_made": made,
+            "threads": made.saturating_sub(ended),
         })
     }
 

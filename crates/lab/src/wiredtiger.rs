@@ -13,16 +13,16 @@ use crate::servers::wiredtiger::{self, WiredTiger, WiredTigerSpec};
 use crate::watching::Watching;
 use crate::workloads::{Counters, Driven, LoadProbe, wt};
 use backwater_diagnose::{Options, diagnose};
-use backwater_model::{EventKind, Outcome, ParamValue, Span, Target};
+use backwater_model::{EventKind, Moment, Outcome, ParamValue, Span, Target, Window};
 use backwater_undo::{Change, Entry, Journal};
 use rand::seq::SliceRandom;
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The engine's name in a recording.
-const TARGET: &str = "wiredtiger";
+pub(crate) const TARGET: &str = "wiredtiger";
 /// Sessions beside those of the load: the driver's own, and the engine's.
 const MORE_SESSIONS: usize = 200;
 /// Steps of a progress bar in a second.
@@ -33,6 +33,9 @@ pub(crate) struct EngineRig {
     watching: Watching,
     driver: WiredTiger,
     readings: Arc<wt::Readings>,
+    counters: Arc<Counters>,
+    /// On the volume, or where it would be.
+    base: PathBuf,
     disk: Option<SlowDisk>,
     journal: Journal,
     /// Host-wide limits of the present arm.
@@ -56,7 +59,7 @@ impl EngineRig {
         let part = scenario.disk.as_ref().filter(|_| !options.without_limits);
         let disk = part.map(|part| rig::make_disk("data", part, &work, &journal, progress)).transpose()?;
         options.go_on()?;
-        let base = disk.as_ref().map_or(work.as_path(), SlowDisk::mount_point);
+        let base = disk.as_ref().map_or(work.as_path(), SlowDisk::mount_point).to_path_buf();
         let counters = Arc::new(Counters::default());
         let readings = Arc::new(wt::Readings::new(Arc::clone(&counters)));
         let spec = WiredTigerSpec { program, home: base.join("data"), run_dir: work.join("driver") };
@@ -65,11 +68,43 @@ impl EngineRig {
         if let Some(disk) = &disk {
             disk.adopt(driver.pid())?;
         }
-        let mut watching = Watching::told(&options.out, base, target(&driver, base, scenario))?;
-        watching.add(Box::new(LoadProbe::new(counters)))?;
-        watching.add(Box::new(wt::EngineProbe::new(Arc::clone(&readings), TARGET, driver.pid())))?;
         let settings = scenario.server.settings.clone();
-        Ok(EngineRig { watching, driver, readings, disk, journal, host_limits: Vec::new(), settings })
+        let watching = watch(&options.out, &base, &driver, &settings, (&readings, &counters))?;
+        Ok(EngineRig { watching, driver, readings, counters, base, disk, journal, host_limits: Vec::new(), settings })
+    }
+
+    /// Begins to record into a directory, which is told the present settings; the recording before it ends.
+    pub(crate) fn watch_into(&mut self, dir: &Path) -> Result<(), LabError> {
+        self.readings.forget();
+        let fresh = watch(dir, &self.base, &self.driver, &self.settings, (&self.readings, &self.counters))?;
+        std::mem::replace(&mut self.watching, fresh).stop()
+    }
+
+    /// Ends the recording; the host alone is watched from here on, into a directory that nobody reads.
+    pub(crate) fn watch_nothing(&mut self, aside: &Path) -> Result<(), LabError> {
+        let idle = Watching::start(aside, &[], false)?;
+        std::mem::replace(&mut self.watching, idle).stop()
+    }
+
+    /// An error once the recorder has ended by itself.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        self.watching.check()
+    }
+
+    /// What was recorded between two moments.
+    pub(crate) fn window(&self, from: Moment, to: Moment) -> Result<Window, LabError> {
+        self.watching.window(from, to)
+    }
+
+    /// Number of the volume.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.disk.as_ref().map(SlowDisk::dev)
+    }
+
+    /// Brings everything that is dirty, in the engine and in the page cache, onto the volume.
+    pub(crate) fn settle(&mut self) -> Result<(), LabError> {
+        self.driver.ask(&json!({"cmd": "checkpoint"}), None)?;
+        self.disk.as_ref().map_or(Ok(()), |disk| Ok(disk.settle()?))
     }
 
     /// Stops the engine and the recorder and puts the host back.
@@ -125,8 +160,7 @@ impl EngineRig {
         let load_start = self.watching.mark(&arm.name, number, "load");
         let driven = self.drive(&part, part.seconds, options, progress, "load")?;
         let load_end = self.watching.mark(&arm.name, number, "drain");
-        let device = self.disk.as_ref().map(SlowDisk::dev);
-        arm::device_drains(&self.watching, device, options, load_end, part.drain_limit_s)?;
+        arm::device_drains(&self.watching, self.device(), options, load_end, part.drain_limit_s)?;
         let end = self.watching.mark(&arm.name, number, "end");
         self.release()?;
         let repeat = Repeat::new(arm, held, part, Phases { load_start, load_end, end });
@@ -134,7 +168,7 @@ impl EngineRig {
     }
 
     /// A new database with the arm's settings, filled and warmed up with no limit in force, and nothing dirty.
-    fn prepare(
+    pub(crate) fn prepare(
         &mut self,
         scenario: &Scenario,
         options: &RunOptions,
@@ -158,10 +192,7 @@ impl EngineRig {
         if part.warmup_s > 0.0 {
             self.drive(part, part.warmup_s, options, progress, "warm-up")?;
         }
-        self.driver.ask(&json!({"cmd": "checkpoint"}), None)?;
-        if let Some(disk) = &self.disk {
-            disk.settle()?;
-        }
+        self.settle()?;
         options.go_on()
     }
 
@@ -177,7 +208,12 @@ impl EngineRig {
     }
 
     /// Puts the arm's limits in force; the dirty limit that is returned was read back.
-    fn hold(&mut self, options: &RunOptions, arm: &Arm, limit: Option<u64>) -> Result<Option<u64>, LabError> {
+    pub(crate) fn hold(
+        &mut self,
+        options: &RunOptions,
+        arm: &Arm,
+        limit: Option<u64>,
+    ) -> Result<Option<u64>, LabError> {
         let Some(disk) = &self.disk else { return Ok(None) };
         let held = match limit {
             Some(bytes) if options.allow_host_changes => {
@@ -192,7 +228,7 @@ impl EngineRig {
     }
 
     /// Lifts all limits.
-    fn release(&mut self) -> Result<(), LabError> {
+    pub(crate) fn release(&mut self) -> Result<(), LabError> {
         for entry in self.host_limits.drain(..).rev() {
             self.journal.undo(entry)?;
         }
@@ -203,7 +239,8 @@ impl EngineRig {
         Ok(())
     }
 
-    fn drive(
+    /// Drives a load for so many seconds.
+    pub(crate) fn drive(
         &mut self,
         part: &LoadPart,
         seconds: f64,
@@ -219,7 +256,6 @@ impl EngineRig {
         Ok(wt::driven(&told?, part))
     }
 
-    /// Waits until the recording shows that the device's page cache has drained, or the time for it is over.
     /// Diagnoses the recording of a repeat and reads its metrics from it.
     fn judge(&self, scenario: &Scenario, mut repeat: Repeat, driven: Driven) -> Result<Repeat, LabError> {
         let phases = repeat.phases;
@@ -233,7 +269,7 @@ impl EngineRig {
             table: None,
             primary: TARGET,
             standby: None,
-            device: self.disk.as_ref().map(SlowDisk::dev),
+            device: self.device(),
             findings: &repeat.findings,
         });
         repeat.metrics.numbers.extend(driven.figures);
@@ -253,14 +289,28 @@ pub(crate) fn complete(scenario: &Scenario, outcome: &mut Outcome) {
     }
 }
 
-fn target(driver: &WiredTiger, base: &Path, scenario: &Scenario) -> Target {
+/// Begins to record the engine and the load.
+fn watch(
+    dir: &Path,
+    base: &Path,
+    driver: &WiredTiger,
+    settings: &BTreeMap<String, String>,
+    (readings, counters): (&Arc<wt::Readings>, &Arc<Counters>),
+) -> Result<Watching, LabError> {
+    let mut watching = Watching::told(dir, base, target(driver, base, settings))?;
+    watching.add(Box::new(LoadProbe::new(Arc::clone(counters))))?;
+    watching.add(Box::new(wt::EngineProbe::new(Arc::clone(readings), TARGET, driver.pid())))?;
+    Ok(watching)
+}
+
+fn target(driver: &WiredTiger, base: &Path, settings: &BTreeMap<String, String>) -> Target {
     Target {
         name: TARGET.to_owned(),
         kind: TARGET.to_owned(),
         version_num: Some(driver.version_num),
         local: true,
         data_directory: Some(base.join("data").display().to_string()),
-        settings: scenario.server.settings.clone(),
+        settings: settings.clone(),
         ..Target::default()
     }
 }

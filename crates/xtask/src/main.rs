@@ -32,7 +32,7 @@ enum Command {
     /// What takes long: whole scenarios, repeated and shuffled, and the blind test; run before an issue is resolved. What
     /// the last run of each printed is kept under docs/nightly/
     Nightly {
-        /// Only this one: stampede, wal-lag, commit-wait, commit-standby, net-overload, wt-stall, blind
+        /// Only this one: stampede, wal-lag, commit-wait, commit-standby, net-overload, wt-stall, blind, blind-wiredtiger
         name: Option<String>,
         /// Run nothing, but keep the table of a blind test that was run in pieces (`backwater lab blind --for`) in this
         /// directory

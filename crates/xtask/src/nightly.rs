@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A run of the program: its name and its arguments.
-const RUNS: [(&str, &[&str]); 7] = [
+const RUNS: [(&str, &[&str]); 8] = [
     ("stampede", &["lab", "run", "stampede"]),
     ("wal-lag", &["lab", "run", "wal-lag"]),
     ("commit-wait", &["lab", "run", "commit-wait"]),
@@ -16,6 +16,7 @@ const RUNS: [(&str, &[&str]); 7] = [
     ("net-overload", &["lab", "run", "net-overload"]),
     ("wt-stall", &["lab", "run", "wt-stall"]),
     ("blind", &["lab", "blind"]),
+    ("blind-wiredtiger", &["lab", "blind", "--engine", "wiredtiger", "--seconds", "26"]),
 ];
 
 /// Runs all of them, or one.
@@ -68,7 +69,11 @@ pub(crate) fn keep_blind(dir: &Path) -> anyhow::Result<()> {
         bail!("{} of {} runs are done", done.unwrap_or(0), planned.unwrap_or(0));
     }
     let text = read("summary.md")?;
-    keep(&run::workspace()?, "blind", &["lab", "blind", "--for", "5min"], &text)
+    let (name, arguments) = match summary["server"].as_str() {
+        Some("wiredtiger") => ("blind-wiredtiger", &["lab", "blind", "--engine", "wiredtiger", "--for", "5min"][..]),
+        _ => ("blind", &["lab", "blind", "--for", "5min"][..]),
+    };
+    keep(&run::workspace()?, name, arguments, &text)
 }
 
 fn keep(workspace: &Path, name: &str, arguments: &[&str], text: &str) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ use super::lab::{Bar, put_right, state_dir};
 use crate::{signals, terminal, when};
 use anyhow::Context;
 use backwater_lab::blind::{BlindOptions, Diagnoser, Summary, run as run_blind};
+use backwater_lab::scenario::ServerKind;
 use backwater_model::Finding;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -21,8 +22,12 @@ Examples:
   backwater lab blind --out blind                      the whole test
   backwater lab blind --out blind --for 5min           as much of it as fits
   backwater lab blind --out blind --resume --for 5min  the next piece
+  backwater lab blind --out wt --engine wiredtiger --runs 30 --healthy 10
   backwater lab blind --out few --runs 6 --healthy 2 --seed 7")]
 pub(crate) struct BlindArguments {
+    /// Whose causes: postgres, or wiredtiger (the engine of MongoDB)
+    #[arg(long, value_name = "SERVER", default_value = "postgres", value_parser = server)]
+    engine: ServerKind,
     /// Runs with a cause injected
     #[arg(long, value_name = "N", default_value = "40", value_parser = some_runs)]
     runs: usize,
@@ -36,7 +41,7 @@ pub(crate) struct BlindArguments {
     #[arg(long, value_name = "SECONDS", default_value = "24", value_parser = enough_seconds)]
     seconds: f64,
     /// Go on with the test in --out, as it was drawn
-    #[arg(long, conflicts_with_all = ["runs", "healthy", "seed", "seconds"])]
+    #[arg(long, conflicts_with_all = ["engine", "runs", "healthy", "seed", "seconds"])]
     resume: bool,
     /// Begin no run that would end after so long; the rest is for --resume
     #[arg(long = "for", value_name = "TIME", value_parser = when::some_seconds)]
@@ -58,6 +63,14 @@ pub(crate) struct BlindArguments {
     json: bool,
 }
 
+fn server(text: &str) -> Result<ServerKind, String> {
+    match text {
+        "postgres" => Ok(ServerKind::Postgres),
+        "wiredtiger" => Ok(ServerKind::WiredTiger),
+        _ => Err("give postgres or wiredtiger".to_owned()),
+    }
+}
+
 fn some_runs(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number <= 10_000).ok_or_else(|| "give 0 to 10000".to_owned())
 }
@@ -73,6 +86,7 @@ pub(crate) fn run(arguments: &BlindArguments) -> anyhow::Result<ExitCode> {
     put_right(&state_dir)?;
     let options = BlindOptions {
         out: arguments.out.clone(),
+        server: arguments.engine,
         injected: arguments.runs,
         healthy: arguments.healthy,
         seed: arguments.seed,

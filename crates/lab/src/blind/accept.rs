@@ -15,14 +15,14 @@ pub(super) struct Accepted {
     pub(super) because: String,
 }
 
-fn accepted(happened: bool, because: String) -> Accepted {
+pub(super) fn accepted(happened: bool, because: String) -> Accepted {
     Accepted { happened, because }
 }
 
 /// A limit is reached where the mean over the whole load comes to this share of it.
-const REACHED: f64 = 0.6;
+pub(super) const REACHED: f64 = 0.6;
 /// A load is held where it does at most this share of what was asked.
-const HELD: f64 = 0.75;
+pub(super) const HELD: f64 = 0.75;
 /// It is not where it does at least this share.
 const SERVED: f64 = 0.85;
 /// WAL that must wait in the end, in seconds of what the load asks for.
@@ -50,18 +50,24 @@ pub(super) fn accept(deed: Deed, setup: &Setup, acted: &Acted, window: &Window) 
         Deed::SyncStandbyCapped | Deed::SyncStandbyStopped | Deed::WritesCapped => seen.load_is_held(),
         Deed::DirtyLimit => seen.volume_filled(),
         Deed::SmallBatches | Deed::SmallBatchesFar => seen.commits_cost(),
+        Deed::EngineCheckpoint | Deed::EngineCacheOversized => seen.journal_waits_for_checkpoints(),
+        Deed::EngineDirtyStall => seen.applications_evict(),
+        Deed::EngineExpiry => seen.expiry_is_felt(),
+        Deed::EngineThreads => seen.threads_are_felt(),
+        Deed::EngineCapped => seen.volume_is_full(),
+        Deed::EngineDirtyLimit => seen.volume_is_dirty(),
         _ => seen.load_is_served(),
     }
 }
 
-fn show(bytes: f64) -> String {
+pub(super) fn show(bytes: f64) -> String {
     Bytes(bytes.max(0.0) as u64).to_string()
 }
 
-struct Look<'a> {
-    setup: &'a Setup,
-    acted: &'a Acted,
-    window: &'a Window,
+pub(super) struct Look<'a> {
+    pub(super) setup: &'a Setup,
+    pub(super) acted: &'a Acted,
+    pub(super) window: &'a Window,
 }
 
 impl Look<'_> {
@@ -85,13 +91,13 @@ impl Look<'_> {
     }
 
     /// The mean rate of a device's counter over the load.
-    fn device_rate(&self, def: &catalogue::Def, dev: Option<&str>) -> f64 {
+    pub(super) fn device_rate(&self, def: &catalogue::Def, dev: Option<&str>) -> f64 {
         let labels = [("dev", dev.unwrap_or_default())];
         let track = self.window.track(def.name, &labels);
         track.and_then(|track| track.between(self.acted.load_start, self.acted.to).rate()).unwrap_or(0.0)
     }
 
-    fn done_ratio(&self) -> f64 {
+    pub(super) fn done_ratio(&self) -> f64 {
         self.acted.driven.result.tps() / self.setup.asked_per_s.max(1e-9)
     }
 
@@ -203,7 +209,7 @@ impl Look<'_> {
     }
 
     /// Transactions answered of those that were due; each client may be at one in the end.
-    fn answered_ratio(&self) -> f64 {
+    pub(super) fn answered_ratio(&self) -> f64 {
         let result = &self.acted.driven.result;
         let left =
             result.never_started + result.failed + result.cancelled.saturating_sub(self.setup.load.clients as u64);

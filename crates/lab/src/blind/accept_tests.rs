@@ -40,6 +40,7 @@ fn acted(completed: u64, never_started: u64) -> Acted {
         load_start: at(BEFORE_S),
         to: at(BEFORE_S + LOAD_S),
         driven: Driven::from(result),
+        calm: None,
         standby_is_dead: false,
         primary: "p".to_owned(),
         standby: Some("s".to_owned()),
@@ -142,7 +143,7 @@ fn a_healthy_run_got_what_it_asked_for() {
 
 #[test]
 fn what_could_not_be_read_did_not_happen() {
-    for deed in Deed::deck(false) {
+    for deed in Deed::deck(crate::scenario::ServerKind::Postgres, false) {
         let nothing = accept(deed, &setup(deed), &acted(1_000_000, 0), &window(Vec::new()));
         assert!(!nothing.happened, "{deed:?}: {}", nothing.because);
     }

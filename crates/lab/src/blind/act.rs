@@ -1,8 +1,9 @@
 //! One run: the same preparation as any arm of a scenario, a recording of its own that carries no name of what is done,
 //! the injection, the load.
 
+use super::engine;
 use super::setup::{Happening, Setup};
-use super::stage::{CALL, Staged};
+use super::stage::{CALL, Servers, Staged};
 use crate::LabError;
 use crate::arm;
 use crate::client::Client;
@@ -12,7 +13,7 @@ use crate::rig::{Rig, RunOptions};
 use crate::servers::Postgres;
 use crate::standby::Standby;
 use crate::watching::Watching;
-use crate::workloads::Driven;
+use crate::workloads::{Driven, LoadResult};
 use backwater_model::Moment;
 use backwater_probe::now;
 use backwater_undo::Journal;
@@ -21,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Readings before anything is done, in seconds: what an operator's window has too.
-const BEFORE: Duration = Duration::from_secs(4);
+pub(super) const BEFORE: Duration = Duration::from_secs(4);
 /// How often a thread looks whether its time has come.
 const LOOK: Duration = Duration::from_millis(50);
 /// The slot that nobody reads from.
@@ -36,6 +37,8 @@ pub(super) struct Acted {
     /// The load ended, with everything still in force.
     pub(super) to: Moment,
     pub(super) driven: Driven,
+    /// What the load before it came to, where there was one.
+    pub(super) calm: Option<LoadResult>,
     /// The standby lacks WAL that its primary no longer has: found in the primary's directory.
     pub(super) standby_is_dead: bool,
     /// Names in the recording.
@@ -53,7 +56,11 @@ pub(super) fn perform(
     options: &RunOptions,
     progress: &dyn Progress,
 ) -> Result<Acted, LabError> {
-    let Staged { scenario, rig, .. } = staged;
+    let Staged { scenario, servers, .. } = staged;
+    let rig = match servers {
+        Servers::Postgres(rig) => rig,
+        Servers::Engine(rig) => return engine::perform(rig, scenario, setup, (dir, aside), options, progress),
+    };
     arm::prepare(rig, scenario, options, &setup.arm, &setup.load, progress)?;
     watch(rig, dir, scenario.run.heartbeat)?;
     let acted = hindered(rig, setup, options, progress);
@@ -93,6 +100,7 @@ fn hindered(rig: &mut Rig, setup: &Setup, options: &RunOptions, progress: &dyn P
         load_start,
         to,
         driven,
+        calm: None,
         standby_is_dead: standby.is_some_and(Standby::is_dead),
         primary: rig.watching.primary().to_owned(),
         standby: rig.watching.standby().map(str::to_owned),
@@ -113,7 +121,7 @@ fn free(rig: &mut Rig, setup: &Setup) -> Result<(), LabError> {
 }
 
 /// Waits so long, or until `go_on` fails.
-fn wait(time: Duration, go_on: &dyn Fn() -> Result<(), LabError>) -> Result<(), LabError> {
+pub(super) fn wait(time: Duration, go_on: &dyn Fn() -> Result<(), LabError>) -> Result<(), LabError> {
     let until = std::time::Instant::now() + time;
     while std::time::Instant::now() < until {
         go_on()?;

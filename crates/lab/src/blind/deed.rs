@@ -1,6 +1,7 @@
 //! What can be done to the servers in one run of the blind test, and which answers name it. The answers are fixed here,
 //! before any run, and kept narrow: a finding that is true but names a symptom is a wrong answer.
 
+use crate::scenario::ServerKind;
 use serde::{Deserialize, Serialize};
 
 /// Servers that runs have in common: made once, used for all runs of the stage.
@@ -15,11 +16,18 @@ pub enum Stage {
     Single,
     /// A primary and a standby that can be far away (as in `commit-standby`).
     Far,
+    /// The WiredTiger engine on a volume (as in `wt-stall`).
+    Engine,
 }
 
 impl Stage {
     /// Every stage.
-    pub const ALL: [Stage; 4] = [Stage::Streaming, Stage::Volume, Stage::Single, Stage::Far];
+    pub const ALL: [Stage; 5] = [Stage::Streaming, Stage::Volume, Stage::Single, Stage::Far, Stage::Engine];
+
+    /// What runs there.
+    pub fn server(self) -> ServerKind {
+        if self == Stage::Engine { ServerKind::WiredTiger } else { ServerKind::Postgres }
+    }
 }
 
 /// What is done in one run: a cause that is injected, or something that harms nobody.
@@ -80,6 +88,36 @@ pub enum Deed {
     LargeBatches,
     /// The same, while commits wait for a standby that is far away.
     LargeBatchesFar,
+    /// The engine's cache is small and what it evicts lies in the page cache, until a checkpoint's sync brings it all.
+    EngineCheckpoint,
+    /// The engine's cache is so large that nothing is evicted, until a checkpoint brings more than the volume takes in seconds.
+    EngineCacheOversized,
+    /// A small cache with a low trigger, so that application threads evict.
+    EngineDirtyStall,
+    /// Documents expire at the same time.
+    EngineExpiry,
+    /// A thread and a session for each operation, where a pool served the load before.
+    EngineThreads,
+    /// The volume writes less than the journal that is asked for.
+    EngineCapped,
+    /// The volume writes less than is asked for, and its dirty limit is small.
+    EngineDirtyLimit,
+    /// A steady load of the engine on a volume that takes it.
+    EngineSteady,
+    /// A large cache, with direct I/O, on a volume that takes what its checkpoints bring.
+    EngineLargeCache,
+    /// Readers of documents, and few writers.
+    EngineReads,
+    /// A load that grows to several times what it was, which the volume takes.
+    EngineBurst,
+    /// Checkpoints every second, which the volume takes.
+    EngineCheckpoints,
+    /// Documents that expire scattered over the run.
+    EngineScatteredExpiry,
+    /// Nearly nothing to do.
+    EngineIdle,
+    /// A thread and a session for each of few operations.
+    EngineFewThreads,
 }
 
 /// What is known of a deed before it is done.
@@ -103,7 +141,7 @@ const fn known(
     Known { deed, name, stage, weight, answers }
 }
 
-const KNOWN: [Known; 27] = [
+const KNOWN: [Known; 42] = [
     known(Deed::PrimaryCapped, "primary-capped", Stage::Streaming, 1, &[("wal-device-capped", "cgroup-cap")]),
     known(Deed::StandbyCapped, "standby-capped", Stage::Streaming, 1, &[("standby-disk", "cgroup-cap")]),
     known(Deed::BothCapped, "both-capped", Stage::Streaming, 1, &[("wal-device-capped", "cgroup-cap")]),
@@ -144,10 +182,49 @@ const KNOWN: [Known; 27] = [
     known(Deed::DirtyingCheckpoint, "dirtying-checkpoint", Stage::Volume, 1, &[]),
     known(Deed::LargeBatches, "large-batches", Stage::Single, 2, &[]),
     known(Deed::LargeBatchesFar, "large-batches-far", Stage::Far, 1, &[]),
+    known(Deed::EngineCheckpoint, "engine-checkpoint", Stage::Engine, 1, &[("checkpoint-burst", "engine-burst")]),
+    // Both say it, as in the arms of `wt-stall` with such a cache: what a checkpoint brings overruns what lies below.
+    known(
+        Deed::EngineCacheOversized,
+        "engine-cache-oversized",
+        Stage::Engine,
+        1,
+        &[("wt-cache-oversized", "burst-over-drain"), ("checkpoint-burst", "engine-burst")],
+    ),
+    known(Deed::EngineDirtyStall, "engine-dirty-stall", Stage::Engine, 1, &[("wt-dirty-stall", "dirty-trigger")]),
+    known(Deed::EngineExpiry, "engine-expiry", Stage::Engine, 1, &[("ttl-burst", "expiry-at-once")]),
+    known(Deed::EngineThreads, "engine-threads", Stage::Engine, 1, &[("connection-storm", "churn")]),
+    known(Deed::EngineCapped, "engine-capped", Stage::Engine, 1, &[("io-capped", "cgroup-cap")]),
+    known(Deed::EngineDirtyLimit, "engine-dirty-limit", Stage::Engine, 1, &[("dirty-throttle", "device-limit")]),
+    known(Deed::EngineSteady, "engine-steady", Stage::Engine, 1, &[]),
+    known(Deed::EngineLargeCache, "engine-large-cache", Stage::Engine, 1, &[]),
+    known(Deed::EngineReads, "engine-reads", Stage::Engine, 1, &[]),
+    known(Deed::EngineBurst, "engine-burst", Stage::Engine, 1, &[]),
+    known(Deed::EngineCheckpoints, "engine-checkpoints", Stage::Engine, 1, &[]),
+    known(Deed::EngineScatteredExpiry, "engine-scattered-expiry", Stage::Engine, 1, &[]),
+    known(Deed::EngineIdle, "engine-idle", Stage::Engine, 1, &[]),
+    known(Deed::EngineFewThreads, "engine-few-threads", Stage::Engine, 1, &[]),
 ];
 
 /// What no run tries, so that the result says nothing of it.
-pub const NOT_TRIED: [&str; 12] = [
+pub fn not_tried(server: ServerKind) -> &'static [&'static str] {
+    match server {
+        ServerKind::Postgres => &NOT_TRIED,
+        ServerKind::WiredTiger => &NOT_TRIED_OF_ENGINE,
+    }
+}
+
+const NOT_TRIED_OF_ENGINE: [&str; 7] = [
+    "mongod: its parsing, tickets, flow control, replication, shards, oplog; the driver has none of them, and a connection is a thread and a session of the driver",
+    "history that is pinned: its rule speaks of timestamps, which the driver's transactions do not have, and of readers of more than a minute, which no run lasts",
+    "a cache that leaves the page cache no memory (it would take most of this host's); triggers of updates or of the whole cache",
+    "a device that is slow by itself, below its rating or out of credit: every cap is the kernel's own throttle",
+    "several causes at once, but for the cap under a dirty limit",
+    "other versions of the engine than the one that is installed",
+    "loads of people: operations come at random moments at one rate, or at one rate after another, for seconds",
+];
+
+const NOT_TRIED: [&str; 12] = [
     "volumes of a cloud: declared ratings, burst credit, latency; a device that is slow by itself (every cap is the kernel's own throttle)",
     "a cap on operations alone under WAL (large writes merge, so that it binds at no rate that can be told beforehand)",
     "control groups other than the one that the lab caps, memory limits, and dirty limits of the host or of a group",
@@ -188,9 +265,10 @@ impl Deed {
         self.answers().is_empty()
     }
 
-    /// The deck that causes (or harmless deeds) are drawn from, each as often as its weight says.
-    pub(super) fn deck(harmless: bool) -> Vec<Deed> {
-        let own = KNOWN.iter().filter(|known| known.answers.is_empty() == harmless);
+    /// The deck that causes (or harmless deeds) of a server are drawn from, each as often as its weight says.
+    pub(super) fn deck(server: ServerKind, harmless: bool) -> Vec<Deed> {
+        let of_server = KNOWN.iter().filter(|known| known.stage.server() == server);
+        let own = of_server.filter(|known| known.answers.is_empty() == harmless);
         own.flat_map(|known| std::iter::repeat_n(known.deed, known.weight)).collect()
     }
 }
@@ -220,12 +298,13 @@ mod tests {
             assert_eq!(serde_json::to_value(known.deed).ok(), Some(known.name.into()));
         }
         // The last of the enumeration: one that is added after it must be added to the list.
-        assert_eq!(Deed::LargeBatchesFar as usize + 1, KNOWN.len());
+        assert_eq!(Deed::EngineFewThreads as usize + 1, KNOWN.len());
     }
 
     #[test]
     fn the_decks_are_what_the_test_promises() {
-        assert_eq!((Deed::deck(false).len(), Deed::deck(true).len()), (21, 20));
-        assert!(Deed::deck(true).iter().all(|deed| deed.is_harmless()));
+        let sizes = |server| (Deed::deck(server, false).len(), Deed::deck(server, true).len());
+        assert_eq!((sizes(ServerKind::Postgres), sizes(ServerKind::WiredTiger)), ((21, 20), (7, 8)));
+        assert!(Deed::deck(ServerKind::Postgres, true).iter().all(|deed| deed.is_harmless()));
     }
 }

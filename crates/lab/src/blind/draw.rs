@@ -1,6 +1,7 @@
 //! Which runs are made, in which order, and how the dice fell for each: pure, and the same for the same seed.
 
 use super::deed::{Deed, Stage};
+use crate::scenario::ServerKind;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -37,10 +38,10 @@ pub struct Draw {
 
 /// So many runs with a cause injected and so many healthy ones. Servers are made once for each stage, so stages come one
 /// after the other in random order; within a stage causes and healthy runs are mixed at random.
-pub fn draws(seed: u64, injected: usize, healthy: usize) -> Vec<Draw> {
+pub fn draws(seed: u64, server: ServerKind, injected: usize, healthy: usize) -> Vec<Draw> {
     let mut rng = StdRng::seed_from_u64(seed);
-    let mut deeds = deal(injected, false, &mut rng);
-    deeds.extend(deal(healthy, true, &mut rng));
+    let mut deeds = deal(injected, Deed::deck(server, false), &mut rng);
+    deeds.extend(deal(healthy, Deed::deck(server, true), &mut rng));
     deeds.shuffle(&mut rng);
     let mut stages = Stage::ALL;
     stages.shuffle(&mut rng);
@@ -52,12 +53,11 @@ pub fn draws(seed: u64, injected: usize, healthy: usize) -> Vec<Draw> {
 }
 
 /// From a shuffled deck, and from another one when it is used up, so that every deed comes nearly as often as it should.
-fn deal(count: usize, harmless: bool, rng: &mut StdRng) -> Vec<Deed> {
+fn deal(count: usize, mut deck: Vec<Deed>, rng: &mut StdRng) -> Vec<Deed> {
     let mut dealt = Vec::new();
     while dealt.len() < count {
-        let mut deck = Deed::deck(harmless);
         deck.shuffle(rng);
-        dealt.extend(deck);
+        dealt.extend(&deck);
     }
     dealt.truncate(count);
     dealt
@@ -76,9 +76,10 @@ mod tests {
 
     #[test]
     fn forty_runs_try_every_cause_and_twenty_every_harmless_deed() {
-        let drawn = draws(7, 40, 20);
-        for harmless in [false, true] {
-            for deed in Deed::deck(harmless) {
+        for server in [ServerKind::Postgres, ServerKind::WiredTiger] {
+            let drawn = draws(7, server, 40, 20);
+            assert!(drawn.iter().all(|draw| draw.deed.stage().server() == server));
+            for deed in [false, true].into_iter().flat_map(|harmless| Deed::deck(server, harmless)) {
                 assert!(drawn.iter().any(|draw| draw.deed == deed), "{deed:?}");
             }
         }
@@ -87,8 +88,8 @@ mod tests {
     proptest! {
         #[test]
         fn the_same_seed_draws_the_same_runs(seed: u64, injected in 0_usize..60, healthy in 0_usize..40) {
-            let drawn = draws(seed, injected, healthy);
-            prop_assert_eq!(&drawn, &draws(seed, injected, healthy));
+            let drawn = draws(seed, ServerKind::Postgres, injected, healthy);
+            prop_assert_eq!(&drawn, &draws(seed, ServerKind::Postgres, injected, healthy));
             prop_assert_eq!(drawn.iter().filter(|draw| draw.deed.is_harmless()).count(), healthy);
             prop_assert_eq!(drawn.len(), injected + healthy);
             prop_assert!(drawn.iter().enumerate().all(|(place, draw)| draw.number == place + 1));
@@ -103,7 +104,7 @@ mod tests {
 
         #[test]
         fn another_seed_draws_others(seed: u64) {
-            prop_assert_ne!(draws(seed, 40, 20), draws(seed.wrapping_add(1), 40, 20));
+            prop_assert_ne!(draws(seed, ServerKind::Postgres, 40, 20), draws(seed.wrapping_add(1), ServerKind::Postgres, 40, 20));
         }
     }
 }

@@ -6,13 +6,16 @@
 //! which answers are right (`deed`) before the first run. The state on disk (`state`) lets it be run in pieces.
 
 mod accept;
+mod accept_engine;
 mod act;
 mod deed;
 mod draw;
+mod engine;
 mod page;
 #[cfg(test)]
 mod real_tests;
 mod setup;
+mod setup_engine;
 mod stage;
 mod state;
 mod tally;
@@ -21,6 +24,7 @@ use crate::LabError;
 use crate::limits;
 use crate::progress::Progress;
 use crate::rig::RunOptions;
+use crate::scenario::ServerKind;
 use act::Acted;
 use backwater_model::{Bytes, Finding};
 use backwater_probe::session::this_host;
@@ -33,7 +37,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-pub use deed::{Deed, NOT_TRIED, Stage};
+pub use deed::{Deed, Stage, not_tried};
 pub use draw::{Dice, Draw, draws};
 pub use tally::{Judged, Proportion, REQUIRED_SHARE, Summary, Verdict};
 
@@ -49,6 +53,8 @@ pub trait Diagnoser {
 pub struct BlindOptions {
     /// Where the state, the kept recordings and the summary go.
     pub out: PathBuf,
+    /// Whose causes are injected.
+    pub server: ServerKind,
     /// Runs with a cause injected.
     pub injected: usize,
     /// Healthy runs.
@@ -89,12 +95,14 @@ pub fn run(options: &BlindOptions, diagnoser: &dyn Diagnoser, progress: &dyn Pro
         let list: Vec<_> = missing.iter().map(|(what, why, next)| format!("{what}: {why}. {next}")).collect();
         return Err(LabError::Refused(format!("this host does not allow the limits: {}", list.join("; "))));
     }
-    limits::network::possible()?;
+    if options.server == ServerKind::Postgres {
+        limits::network::possible()?;
+    }
     let mut state = if options.resume {
         State::resume(&options.out)?
     } else {
         let seed = options.seed.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-        State::begin(&options.out, (seed, options.seconds), (options.injected, options.healthy))?
+        State::begin(&options.out, (seed, options.server, options.seconds), (options.injected, options.healthy))?
     };
     let aside = options.out.join("aside");
     let mut test = Test { options, diagnoser, progress, aside, staged: None, began: Instant::now() };
@@ -111,7 +119,7 @@ pub fn run(options: &BlindOptions, diagnoser: &dyn Diagnoser, progress: &dyn Pro
 /// Everything that is known so far, written beside the state as JSON and as a page.
 fn sum_up(state: &State, out: &Path) -> Result<Summary, LabError> {
     let plan = &state.plan;
-    let summary = Summary::of(plan.seed, plan.seconds, plan.draws.len(), &state.done);
+    let summary = Summary::of((plan.seed, plan.server, plan.seconds), plan.draws.len(), &state.done);
     state::write_whole(&out.join("summary.json"), &serde_json::to_string_pretty(&summary).unwrap_or_default())?;
     state::write_whole(&out.join("summary.md"), &page::page(&summary, &state.done, &this_host()))?;
     Ok(summary)
@@ -210,7 +218,7 @@ impl Test<'_> {
     }
 
     fn end_stage(&mut self) -> Result<(), LabError> {
-        self.staged.take().map_or(Ok(()), |staged| staged.rig.end())
+        self.staged.take().map_or(Ok(()), |staged| staged.servers.end())
     }
 
     fn run_options(&self) -> RunOptions {
@@ -294,6 +302,7 @@ fn words(deed: Deed, setup: &Setup) -> Vec<String> {
     let driven = match load.kind {
         LoadKind::CommitBatches => format!("{} rows, {} a commit", load.batches.rows, load.batches.rows_per_commit),
         LoadKind::WalStorm => format!("storm {rate}, {clients}, {}/s of WAL", Bytes(setup.wal_bytes_per_s as u64)),
+        LoadKind::WiredTiger => setup_engine::words(setup),
         _ => format!("transactions {rate}, {clients}"),
     };
     let dirty = setup.dirty_limit_bytes.map(|bytes| format!("dirty limit {}", Bytes(bytes)));

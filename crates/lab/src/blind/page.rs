@@ -2,14 +2,16 @@
 
 use super::deed::Deed;
 use super::tally::{Judged, Proportion, Summary, Verdict};
+use crate::scenario::ServerKind;
 use backwater_model::HostFacts;
 use std::fmt::Write;
 
 /// The page: proportions, who was taken for whom, what was wrong, what did not happen, what was not tried, every run.
 pub(super) fn page(summary: &Summary, runs: &[Judged], machine: &HostFacts) -> String {
     let mut text = format!(
-        "# Blind test of the diagnosis\n\n{} of {} runs, seed {}, {:.0} s of load each, on {}. Each run was recorded by itself and diagnosed by a process that was given the recording and two moments; \
+        "# Blind test of the diagnosis{}\n\n{} of {} runs, seed {}, {:.0} s of load each, on {}. Each run was recorded by itself and diagnosed by a process that was given the recording and two moments; \
          answers that count as right were fixed beforehand, and only the first finding counts.\n\n",
+        if summary.server == ServerKind::WiredTiger { " of WiredTiger" } else { "" },
         summary.done,
         summary.planned,
         summary.seed,
@@ -66,7 +68,7 @@ fn confusion(summary: &Summary) -> String {
     let mut text =
         "\n## What was done, and what was found first\n| done | counts as right | found first |\n|---|---|---|\n"
             .to_owned();
-    let deeds = [false, true].into_iter().flat_map(Deed::deck);
+    let deeds = [false, true].into_iter().flat_map(|harmless| Deed::deck(summary.server, harmless));
     let mut told: Vec<&str> = Vec::new();
     for deed in deeds {
         let Some(found) = summary.confusion.get(deed.name()).filter(|_| !told.contains(&deed.name())) else { continue };
@@ -121,7 +123,7 @@ mod tests {
             run(3, Deed::Idle, true, &[]),
             run(4, Deed::StandbyCapped, false, &[]),
         ];
-        let summary = Summary::of(9, 24.0, 4, &runs);
+        let summary = Summary::of((9, ServerKind::Postgres, 24.0), 4, &runs);
         let text = page(&summary, &runs, &HostFacts::default());
         for part in [
             "**injected causes named by the first finding: 1 of 2** (50.0 %, 95 % interval 9.5 % to 90.5 %, Wilson)",

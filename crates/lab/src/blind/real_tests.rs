@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::progress::Silent;
+use crate::scenario::ServerKind;
 use backwater_diagnose::{Options, diagnose};
 
 /// In this process, by the same door: a directory and two moments.
@@ -17,7 +18,7 @@ impl Diagnoser for Here {
         assert_eq!(window.events_of(backwater_model::EventKind::Mark).count(), 0);
         for event in window.events() {
             let text = format!("{event:?}");
-            let told = Deed::deck(false).into_iter().find(|deed| text.contains(deed.name()));
+            let told = Deed::deck(ServerKind::Postgres, false).into_iter().find(|deed| text.contains(deed.name()));
             assert_eq!(told, None, "{text}");
         }
         Ok(diagnose(&window, &Options::default()))
@@ -33,6 +34,7 @@ fn a_run_is_recorded_without_its_name_and_judged() {
     let dir = tempfile::tempdir().unwrap();
     let options = BlindOptions {
         out: dir.path().join("blind"),
+        server: ServerKind::Postgres,
         injected: 1,
         healthy: 0,
         seed: Some(1),

@@ -4,6 +4,7 @@
 
 use super::deed::{Deed, Stage};
 use super::draw::{Dice, Draw};
+use super::setup_engine;
 use crate::scenario::{Arm, DirtyLimit, Hindrance, LoadKind, LoadPart};
 use crate::workloads::commit_batches::Side;
 use backwater_model::Bytes;
@@ -25,6 +26,10 @@ pub(super) struct Capacity {
     pub(super) row_s: f64,
     /// What a commit costs there, in seconds.
     pub(super) commit_s: f64,
+    /// Operations a second of the engine, as fast as it takes them.
+    pub(super) operations_per_s: f64,
+    /// What the volume writes of one in the end, journal and data, in bytes.
+    pub(super) operation_bytes: f64,
 }
 
 /// Clients with which transactions a second are measured.
@@ -55,6 +60,8 @@ pub(super) struct Setup {
     /// Limits, settings, hindrances. Its name is the same in every run.
     pub(super) arm: Arm,
     pub(super) load: LoadPart,
+    /// A load that goes before it, for comparison.
+    pub(super) calm: Option<LoadPart>,
     /// The volume's dirty limit.
     pub(super) dirty_limit_bytes: Option<u64>,
     /// A slot is made that nobody reads from.
@@ -68,7 +75,7 @@ pub(super) struct Setup {
 }
 
 /// From `low` to `high`, as the die says.
-fn between(low: f64, high: f64, die: f64) -> f64 {
+pub(super) fn between(low: f64, high: f64, die: f64) -> f64 {
     low + (high - low) * die
 }
 
@@ -78,6 +85,7 @@ pub(super) fn resolve(draw: &Draw, capacity: &Capacity, part: &LoadPart, seconds
     let setup = Setup {
         arm: Arm { name: "run".to_owned(), ..Arm::default() },
         load,
+        calm: None,
         dirty_limit_bytes: None,
         slot_left: false,
         happening: None,
@@ -88,6 +96,7 @@ pub(super) fn resolve(draw: &Draw, capacity: &Capacity, part: &LoadPart, seconds
         Stage::Streaming => streaming(setup, draw, capacity),
         Stage::Volume => volume(setup, draw, capacity),
         Stage::Single | Stage::Far => commits(setup, draw, capacity),
+        Stage::Engine => setup_engine::engine(setup, draw, capacity),
     }
 }
 
@@ -123,7 +132,7 @@ impl Setup {
 }
 
 /// Whole bytes a second; never so few that the server would stand still.
-fn rate(bytes_per_s: f64) -> Option<Bytes> {
+pub(super) fn rate(bytes_per_s: f64) -> Option<Bytes> {
     Some(Bytes((bytes_per_s as u64).max(256 << 10)))
 }
 

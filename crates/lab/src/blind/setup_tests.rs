@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::blind::deed::Deed;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, ServerKind};
 use proptest::prelude::*;
 
 fn capacities() -> impl Strategy<Value = Capacity> {
@@ -16,6 +16,7 @@ fn capacities() -> impl Strategy<Value = Capacity> {
         writes_per_s,
         row_s,
         commit_s,
+        ..Capacity::default()
     })
 }
 
@@ -32,7 +33,7 @@ fn dice() -> impl Strategy<Value = Dice> {
 }
 
 fn deeds(harmless: bool) -> impl Strategy<Value = Deed> {
-    prop::sample::select(Deed::deck(harmless))
+    prop::sample::select(Deed::deck(ServerKind::Postgres, harmless))
 }
 
 fn setup(deed: Deed, dice: Dice, capacity: &Capacity, seconds: f64) -> Setup {

@@ -1,6 +1,7 @@
 //! The servers that runs have in common, and what they do with nothing in the way.
 
 use super::deed::Stage;
+use super::engine;
 use super::setup::{CLIENTS, Capacity};
 use crate::LabError;
 use crate::arm;
@@ -8,7 +9,8 @@ use crate::client::Client;
 use crate::load;
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
-use crate::scenario::{Arm, BatchesPart, LoadKind, LoadPart, Scenario};
+use crate::scenario::{Arm, BatchesPart, LoadKind, LoadPart, Scenario, ServerKind};
+use crate::wiredtiger::EngineRig;
 use backwater_model::{Window, catalogue};
 use backwater_probe::now;
 use std::time::Instant;
@@ -23,11 +25,26 @@ const CALLS: u32 = 4;
 const LARGE: (u64, u64) = (200_000, 5_000);
 const SMALL: (u64, u64) = (12_000, 4);
 
+/// What runs.
+pub(super) enum Servers {
+    Postgres(Box<Rig>),
+    Engine(Box<EngineRig>),
+}
+
+impl Servers {
+    pub(super) fn end(self) -> Result<(), LabError> {
+        match self {
+            Servers::Postgres(rig) => rig.end(),
+            Servers::Engine(rig) => rig.end(),
+        }
+    }
+}
+
 /// Running servers of one stage.
 pub(super) struct Staged {
     pub(super) stage: Stage,
     pub(super) scenario: Scenario,
-    pub(super) rig: Rig,
+    pub(super) servers: Servers,
     pub(super) capacity: Capacity,
 }
 
@@ -35,13 +52,20 @@ impl Staged {
     /// Starts them and measures what they can do.
     pub(super) fn start(stage: Stage, options: &RunOptions, progress: &dyn Progress) -> Result<Staged, LabError> {
         let scenario = scenario(stage)?;
-        let mut rig = Rig::start(&scenario, options, progress)?;
-        match measure(stage, &scenario, &mut rig, options, progress) {
-            Ok(capacity) => Ok(Staged { stage, scenario, rig, capacity }),
+        let mut servers = match stage.server() {
+            ServerKind::Postgres => Servers::Postgres(Box::new(Rig::start(&scenario, options, progress)?)),
+            ServerKind::WiredTiger => Servers::Engine(Box::new(EngineRig::start(&scenario, options, progress)?)),
+        };
+        let measured = match &mut servers {
+            Servers::Postgres(rig) => measure(stage, &scenario, rig, options, progress),
+            Servers::Engine(rig) => engine::measure(rig, &scenario, options, progress),
+        };
+        match measured {
+            Ok(capacity) => Ok(Staged { stage, scenario, servers, capacity }),
             Err(error) => {
                 // Why it could not be measured says more than what fails after that; what is left on the host does not
                 // end with this run, and the next one puts it right.
-                if let Err(left) = rig.end() {
+                if let Err(left) = servers.end() {
                     tracing::warn!(%left, "the servers did not end well");
                 }
                 Err(error)
@@ -58,6 +82,7 @@ pub(super) fn scenario(stage: Stage) -> Result<Scenario, LabError> {
         Stage::Volume => "stampede",
         Stage::Single => "commit-wait",
         Stage::Far => "commit-standby",
+        Stage::Engine => "wt-stall",
     };
     let mut scenario = Scenario::load(name)?;
     scenario.name = "blind".to_owned();
@@ -72,7 +97,7 @@ pub(super) fn scenario(stage: Stage) -> Result<Scenario, LabError> {
             }
         }
         Stage::Single => scenario.load.scale = Some(5),
-        Stage::Volume | Stage::Far => {}
+        Stage::Volume | Stage::Far | Stage::Engine => {}
     }
     Ok(scenario)
 }

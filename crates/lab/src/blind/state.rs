@@ -4,6 +4,7 @@
 use super::draw::{Draw, draws};
 use super::tally::Judged;
 use crate::LabError;
+use crate::scenario::ServerKind;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -13,6 +14,9 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Plan {
     pub(super) seed: u64,
+    /// Whose causes these are.
+    #[serde(default)]
+    pub(super) server: ServerKind,
     pub(super) seconds: f64,
     pub(super) draws: Vec<Draw>,
 }
@@ -33,7 +37,7 @@ impl State {
     /// A new test in a directory that holds none.
     pub(super) fn begin(
         dir: &Path,
-        (seed, seconds): (u64, f64),
+        (seed, server, seconds): (u64, ServerKind, f64),
         (injected, healthy): (usize, usize),
     ) -> Result<State, LabError> {
         let path = dir.join(PLAN);
@@ -42,7 +46,7 @@ impl State {
             return Err(LabError::Refused(format!("{} holds a blind test already: {next}", dir.display())));
         }
         std::fs::create_dir_all(dir).map_err(LabError::file("create", dir))?;
-        let plan = Plan { seed, seconds, draws: draws(seed, injected, healthy) };
+        let plan = Plan { seed, server, seconds, draws: draws(seed, server, injected, healthy) };
         let text = serde_json::to_string_pretty(&plan).unwrap_or_default();
         write_whole(&path, &text)?;
         Self::with(dir, plan, Vec::new())
@@ -139,7 +143,7 @@ mod tests {
     #[test]
     fn a_test_goes_on_where_it_was_left() {
         let dir = tempfile::tempdir().unwrap();
-        let mut state = State::begin(dir.path(), (5, 24.0), (3, 2)).unwrap();
+        let mut state = State::begin(dir.path(), (5, ServerKind::Postgres, 24.0), (3, 2)).unwrap();
         let (one, three) = (judged(&state, 1), judged(&state, 3));
         state.keep(one).unwrap();
         state.keep(three).unwrap();
@@ -163,8 +167,8 @@ mod tests {
     #[test]
     fn a_test_is_not_begun_over_another_one() {
         let dir = tempfile::tempdir().unwrap();
-        State::begin(dir.path(), (5, 24.0), (3, 2)).unwrap();
-        let error = State::begin(dir.path(), (6, 24.0), (3, 2)).unwrap_err().to_string();
+        State::begin(dir.path(), (5, ServerKind::Postgres, 24.0), (3, 2)).unwrap();
+        let error = State::begin(dir.path(), (6, ServerKind::Postgres, 24.0), (3, 2)).unwrap_err().to_string();
         assert!(error.contains("--resume"), "{error}");
     }
 

@@ -1,6 +1,7 @@
 //! What the runs come to: right, wrong, not reproduced; proportions with their intervals, and who was taken for whom.
 
-use super::deed::{Deed, NOT_TRIED};
+use super::deed::{Deed, not_tried};
+use crate::scenario::ServerKind;
 use backwater_model::{Finding, Severity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -113,6 +114,8 @@ pub const REQUIRED_SHARE: f64 = 0.95;
 pub struct Summary {
     /// Where the dice began.
     pub seed: u64,
+    /// Whose causes were injected.
+    pub server: ServerKind,
     /// Seconds of load of each run.
     pub seconds: f64,
     /// Runs that were drawn.
@@ -137,7 +140,7 @@ pub struct Summary {
 
 impl Summary {
     /// Of the runs that are done.
-    pub fn of(seed: u64, seconds: f64, planned: usize, runs: &[Judged]) -> Summary {
+    pub fn of((seed, server, seconds): (u64, ServerKind, f64), planned: usize, runs: &[Judged]) -> Summary {
         let with = |verdict: Verdict, harmless: Option<bool>| {
             let own = runs.iter().filter(|run| harmless.is_none_or(|harmless| run.deed.is_harmless() == harmless));
             own.filter(|run| run.verdict() == verdict).cloned().collect::<Vec<_>>()
@@ -153,6 +156,7 @@ impl Summary {
         let (injected, healthy) = (proportion(false), proportion(true));
         Summary {
             seed,
+            server,
             seconds,
             planned,
             done: runs.len(),
@@ -161,7 +165,7 @@ impl Summary {
             confusion,
             wrong: with(Verdict::Wrong, None),
             not_reproduced: with(Verdict::NotReproduced, None),
-            not_tried: NOT_TRIED.map(str::to_owned).to_vec(),
+            not_tried: not_tried(server).iter().map(|what| (*what).to_owned()).collect(),
             passed: runs.len() == planned && injected.share() >= REQUIRED_SHARE && healthy.right == healthy.of,
         }
     }
@@ -222,7 +226,7 @@ mod tests {
             run(Deed::ReplayPaused, false, &[]),
             run(Deed::Idle, true, &[]),
         ];
-        let summary = Summary::of(1, 24.0, 4, &runs);
+        let summary = Summary::of((1, ServerKind::Postgres, 24.0), 4, &runs);
         assert_eq!((summary.injected.right, summary.injected.of), (1, 2));
         assert_eq!((summary.healthy.right, summary.healthy.of), (1, 1));
         assert_eq!((summary.wrong.len(), summary.not_reproduced.len()), (1, 1));
@@ -234,10 +238,10 @@ mod tests {
     fn it_is_passed_only_when_every_run_is_done_and_no_healthy_one_has_a_finding() {
         let right = run(Deed::ReplayPaused, true, &[("replay-paused", "paused")]);
         let runs = [right.clone(), run(Deed::Idle, true, &[])];
-        assert!(Summary::of(1, 24.0, 2, &runs).passed);
-        assert!(!Summary::of(1, 24.0, 3, &runs).passed);
+        assert!(Summary::of((1, ServerKind::Postgres, 24.0), 2, &runs).passed);
+        assert!(!Summary::of((1, ServerKind::Postgres, 24.0), 3, &runs).passed);
         let noisy = [right, run(Deed::Idle, true, &[("io-capped", "cgroup-cap")])];
-        assert!(!Summary::of(1, 24.0, 2, &noisy).passed);
+        assert!(!Summary::of((1, ServerKind::Postgres, 24.0), 2, &noisy).passed);
     }
 
     proptest! {

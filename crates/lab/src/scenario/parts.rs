@@ -3,7 +3,7 @@
 use super::{EnginePart, OverloadPart};
 use crate::workloads::commit_batches::Side;
 use backwater_model::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The server to start.
@@ -23,10 +23,11 @@ pub struct ServerPart {
 }
 
 /// Servers the lab can start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ServerKind {
     /// PostgreSQL.
+    #[default]
     Postgres,
     /// The WiredTiger engine, which is MongoDB's, with a driver in place of mongod.
     WiredTiger,

@@ -2,7 +2,8 @@
 
 use crate::servers::wiredtiger::EngineEvents;
 use crate::workloads::Counters;
-use backwater_model::{Epoch, Event, EventKind, Moment, catalogue as cat};
+use backwater_model::catalogue::{self as cat, Def};
+use backwater_model::{Epoch, Event, EventKind, Moment};
 use backwater_probe::mongodb::wired_tiger_series;
 use backwater_probe::{Probe, ProbeError, Sink};
 use serde_json::Value;
@@ -44,6 +45,11 @@ impl Readings {
     /// Another database is open.
     pub(crate) fn renew(&self) {
         self.database.fetch_add(1, Relaxed);
+        self.forget();
+    }
+
+    /// Leaves out what no probe has come for: another recording begins.
+    pub(crate) fn forget(&self) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -95,6 +101,14 @@ impl EngineProbe {
     }
 }
 
+/// What the driver does in mongod's place, so that the engine does not tell it: it deletes what has expired, and has a thread
+/// and a session for each connection.
+const OF_DRIVER: [(&Def, &str); 3] = [
+    (&cat::MONGO_TTL_DELETED, "deleted"),
+    (&cat::MONGO_CONNECTIONS_CREATED, "threads_made"),
+    (&cat::MONGO_CONNECTIONS, "threads"),
+];
+
 impl Probe for EngineProbe {
     fn name(&self) -> &str {
         "wiredtiger"
@@ -116,9 +130,12 @@ impl Probe for EngineProbe {
         let now = sink.at;
         for reading in told {
             sink.at = reading["at_us"].as_i64().map_or(now, Moment);
-            // Deletes of what has expired are the driver's own work, as they are mongod's: the engine does not tell them apart.
-            if let Some(deleted) = reading["deleted"].as_f64() {
-                sink.put(&cat::MONGO_TTL_DELETED, &[("target", &self.target)], of_load, deleted);
+            if reading["event"] == "progress" {
+                for (def, name) in OF_DRIVER {
+                    if let Some(value) = reading[name].as_f64() {
+                        sink.put(def, &[("target", &self.target)], of_load, value);
+                    }
+                }
                 continue;
             }
             if let Some(why) = reading["error"].as_str() {
@@ -171,6 +188,20 @@ mod tests {
         assert_eq!((first.at, first.value, second.value), (Moment(70), 500.0, 20.0));
         assert_ne!(first.epoch, second.epoch, "no rate from one load to the next");
         assert_eq!(registry.get(first.series).unwrap().name, catalogue::MONGO_TTL_DELETED.name);
+    }
+
+    #[test]
+    fn a_thread_of_the_driver_is_a_connection() {
+        let readings = Arc::new(Readings::default());
+        let mut probe = EngineProbe::new(Arc::clone(&readings), "wiredtiger", 1);
+        readings.event(&json!({"event": "progress", "at_us": 70, "completed": 1, "threads_made": 90, "threads": 8}));
+        let (registry, mut batch, mut absences) = (Registry::new(), Batch::default(), HashSet::new());
+        probe.read(&mut Sink::new(Moment(99), &registry, &mut batch, &mut absences)).unwrap();
+        let named = |point: &backwater_model::Point| registry.get(point.series).unwrap().name.to_string();
+        let found: Vec<_> = batch.points.iter().map(|point| (named(point), point.value)).collect();
+        let [made, alive] =
+            [&catalogue::MONGO_CONNECTIONS_CREATED, &catalogue::MONGO_CONNECTIONS].map(|def| def.name.to_owned());
+        assert_eq!(found, [(made, 90.0), (alive, 8.0)]);
     }
 
     #[test]

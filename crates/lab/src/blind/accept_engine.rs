@@ -1,0 +1,76 @@
+//! Did it really happen to the engine? By what its driver counted and what the volume wrote, without any of the rules.
+
+use super::accept::{Accepted, HELD, Look, REACHED, accepted, show};
+use backwater_model::catalogue;
+
+/// An operation that takes so long was held up, in milliseconds. With nothing in the way the slowest of a hundred take tens.
+const HELD_UP_MS: f64 = 500.0;
+/// Share of the time of application threads that goes into eviction.
+const EVICTING: f64 = 0.1;
+/// Median latency, in times of what it was before.
+const FELT: f64 = 2.0;
+
+impl Look<'_> {
+    fn p99_ms(&self) -> f64 {
+        self.acted.driven.result.latency_ms(0.99)
+    }
+
+    fn figure(&self, name: &str) -> f64 {
+        self.acted.driven.figures.get(name).copied().unwrap_or(0.0)
+    }
+
+    fn written(&self) -> f64 {
+        self.device_rate(&catalogue::DISK_WRITTEN_BYTES, self.acted.device.as_deref())
+    }
+
+    fn cap(&self) -> f64 {
+        self.setup.arm.write_bytes_per_s.map_or(0.0, |bytes| bytes.0 as f64)
+    }
+
+    /// The volume takes the mean, but some operations wait long.
+    pub(super) fn journal_waits_for_checkpoints(&self) -> Accepted {
+        let (p99_ms, done) = (self.p99_ms(), self.answered_ratio());
+        let because = format!("p99 {p99_ms:.0} ms, {:.0} % of what was asked for", 1e2 * done);
+        accepted(p99_ms >= HELD_UP_MS && done >= HELD, because)
+    }
+
+    /// The volume's dirty pages came near their limit, and operations wait long.
+    pub(super) fn volume_is_dirty(&self) -> Accepted {
+        let limit = self.setup.dirty_limit_bytes.unwrap_or(0) as f64;
+        let labels = [("dev", self.acted.device.as_deref().unwrap_or_default())];
+        let peak =
+            |def: &catalogue::Def| self.window.track(def.name, &labels).and_then(|track| track.max()).unwrap_or(0.0);
+        let level = peak(&catalogue::BDI_RECLAIMABLE).max(peak(&catalogue::BDI_WRITEBACK));
+        let p99_ms = self.p99_ms();
+        let because = format!("{} dirty of {} allowed, p99 {p99_ms:.0} ms", show(level), show(limit));
+        accepted(level >= 0.5 * limit && p99_ms >= HELD_UP_MS, because)
+    }
+
+    pub(super) fn applications_evict(&self) -> Accepted {
+        let share = self.figure("app_evict_share");
+        accepted(share >= EVICTING, format!("{:.0} % of the operations' time spent evicting", 1e2 * share))
+    }
+
+    pub(super) fn expiry_is_felt(&self) -> Accepted {
+        let (deleted, p99_ms) = (self.figure("ttl_deleted"), self.p99_ms());
+        let of = self.setup.load.engine.documents as f64;
+        let because = format!("{deleted:.0} of {of:.0} deleted, p99 {p99_ms:.0} ms");
+        accepted(deleted >= 0.5 * of && p99_ms >= HELD_UP_MS, because)
+    }
+
+    /// The median: what makes a few operations slow is something else.
+    pub(super) fn threads_are_felt(&self) -> Accepted {
+        let median_ms = |result: &crate::workloads::LoadResult| result.latency_ms(0.5);
+        let before = self.acted.calm.as_ref().map_or(f64::INFINITY, median_ms);
+        let (after, made) = (median_ms(&self.acted.driven.result), self.figure("threads_made"));
+        let because =
+            format!("{made:.0} threads made, half of the operations took {after:.1} ms, {before:.1} ms with a pool");
+        accepted(after >= FELT * before && made >= 0.5 * self.acted.driven.result.completed as f64, because)
+    }
+
+    pub(super) fn volume_is_full(&self) -> Accepted {
+        let (written, cap, done) = (self.written(), self.cap(), self.done_ratio());
+        let because = format!("{}/s written of {}/s allowed, {:.0} % done", show(written), show(cap), 1e2 * done);
+        accepted(written >= REACHED * cap && done <= HELD, because)
+    }
+}

@@ -1,0 +1,103 @@
+//! Runs of the WiredTiger engine: what it can do with nothing in the way, and one run of it.
+
+use super::act::{self, Acted};
+use super::setup::{Capacity, Setup};
+use crate::LabError;
+use crate::progress::Progress;
+use crate::rig::RunOptions;
+use crate::scenario::{Arm, LoadPart, Scenario};
+use crate::wiredtiger::{EngineRig, TARGET};
+use backwater_model::{Moment, catalogue};
+use backwater_probe::now;
+use std::path::Path;
+
+/// How long the load lasts that is measured with nothing in the way, in seconds, and operations a second that it asks for:
+/// more than any machine of these does.
+const MEASURED_S: f64 = 5.0;
+const MORE_THAN_IT_DOES: f64 = 60_000.0;
+
+/// Operations a second as fast as they are taken, and what the volume writes of each in the end.
+pub(super) fn measure(
+    rig: &mut EngineRig,
+    scenario: &Scenario,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Capacity, LabError> {
+    progress.say("measuring what the engine does with nothing in the way");
+    let part = LoadPart { warmup_s: 0.0, rate_per_s: Some(MORE_THAN_IT_DOES), ..scenario.load.clone() };
+    rig.prepare(scenario, options, &Arm::default(), &part, progress)?;
+    let from = now();
+    let driven = rig.drive(&part, MEASURED_S, options, progress, "measuring")?;
+    rig.settle()?;
+    let written = written(rig, from)?;
+    // What was begun at the end is written as well.
+    let operations = (driven.result.completed + driven.result.cancelled).max(1) as f64;
+    let capacity = Capacity {
+        operations_per_s: driven.result.tps(),
+        operation_bytes: written / operations,
+        ..Capacity::default()
+    };
+    tracing::info!(?capacity, "measured");
+    if capacity.operations_per_s > 0.0 && capacity.operation_bytes > 0.0 {
+        Ok(capacity)
+    } else {
+        Err(LabError::Refused("the engine did nothing, or its volume is not seen".to_owned()))
+    }
+}
+
+/// Bytes written to the volume since then.
+fn written(rig: &EngineRig, from: Moment) -> Result<f64, LabError> {
+    let window = rig.window(from, now())?;
+    let labels = [("dev", rig.device().unwrap_or_default())];
+    let track = window.track(catalogue::DISK_WRITTEN_BYTES.name, &labels);
+    Ok(track.and_then(|track| track.increase()).unwrap_or(0.0))
+}
+
+/// Does a run. The recording is in `dir` and complete when this returns; `aside` is a directory that does not exist.
+pub(super) fn perform(
+    rig: &mut EngineRig,
+    scenario: &Scenario,
+    setup: &Setup,
+    (dir, aside): (&Path, &Path),
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Acted, LabError> {
+    rig.prepare(scenario, options, &setup.arm, &setup.load, progress)?;
+    rig.watch_into(dir)?;
+    let acted = hindered(rig, setup, options, progress);
+    let freed = rig.release();
+    // Between runs the host alone is watched: so this recording ends here, whole.
+    let ended = rig.watch_nothing(aside);
+    let acted = acted?;
+    freed?;
+    ended?;
+    Ok(acted)
+}
+
+fn hindered(
+    rig: &mut EngineRig,
+    setup: &Setup,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Acted, LabError> {
+    let from = now();
+    act::wait(act::BEFORE, &|| options.go_on())?;
+    rig.hold(options, &setup.arm, setup.dirty_limit_bytes)?;
+    let calm = setup.calm.as_ref().map(|calm| rig.drive(calm, calm.seconds, options, progress, "load")).transpose()?;
+    let load_start = now();
+    let driven = rig.drive(&setup.load, setup.load.seconds, options, progress, "load")?;
+    let to = now();
+    rig.check()?;
+    Ok(Acted {
+        from,
+        load_start,
+        to,
+        driven,
+        calm: calm.map(|calm| calm.result),
+        standby_is_dead: false,
+        primary: TARGET.to_owned(),
+        standby: None,
+        device: rig.device().map(str::to_owned),
+        standby_device: None,
+    })
+}

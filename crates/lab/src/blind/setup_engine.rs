@@ -1,0 +1,180 @@
+//! What a run of the engine sets. Everything is told in seconds of what the load asks for (`need`: bytes that the volume
+//! writes in the end, journal and data), so that the same queue fills at any rate that the machine can do.
+
+use super::deed::Deed;
+use super::draw::{Dice, Draw};
+use super::setup::{Capacity, Setup, between, rate};
+use crate::scenario::{DirtyLimit, EngineKind, LoadPart};
+use backwater_model::Bytes;
+
+/// Half of what is written in the end is the journal's: it stands before the data.
+const JOURNAL: f64 = 0.5;
+/// Caps of a healthy run: at least so many times the need. A checkpoint writes several seconds' data at once.
+const FREE_FROM: f64 = 10.0;
+/// Bytes of the cache that an operation dirties: its document, its entry, and what the engine adds.
+const DIRTIED_BYTES: f64 = 1_400.0;
+/// Threads that may live at once where each operation has its own.
+const THREADS: usize = 1_000;
+
+/// Operations a second.
+fn asked(draw: &Draw, capacity: &Capacity) -> f64 {
+    let load = draw.dice.load;
+    // As much as leaves the processors to the recorder and whatever else.
+    let share = if draw.deed.is_harmless() { between(0.08, 0.2, load) } else { between(0.15, 0.28, load) };
+    match draw.deed {
+        Deed::EngineIdle => between(10.0, 60.0, load),
+        // Well under fifty a second, from which a rule may call it a storm.
+        Deed::EngineFewThreads => between(5.0, 30.0, load),
+        // Threads cost processor time: it must be felt.
+        Deed::EngineThreads => capacity.operations_per_s * between(0.5, 0.65, load),
+        _ => capacity.operations_per_s * share,
+    }
+}
+
+/// What a run of the engine sets.
+pub(super) fn engine(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
+    let Dice { hold, second, clients, moment, .. } = draw.dice;
+    let asked = asked(draw, capacity);
+    let mut made = setup;
+    made.asked_per_s = asked;
+    made.load.rate_per_s = Some(asked);
+    made.load.clients = 16 + (clients * 33.0) as usize;
+    let need = asked * capacity.operation_bytes;
+    let free = rate((need * between(FREE_FROM, 3.0 * FREE_FROM, hold)).max(f64::from(32 << 20)));
+    made.arm.write_bytes_per_s = if draw.deed.is_harmless() { free } else { None };
+    let seconds = made.load.seconds;
+    match draw.deed {
+        Deed::EngineCheckpoint => {
+            // Nothing waits in the cache for long, and no application thread must help.
+            let target = between(0.5, 1.5, second) * asked * DIRTIED_BYTES;
+            made = made.cache(target / 0.05, (5.0, 80.0)).checkpoint(between(4.0, 5.5, moment));
+            made.arm.write_bytes_per_s = rate(need * between(1.5, 2.0, hold));
+        }
+        Deed::EngineCacheOversized => {
+            made = made.checkpoint(between(5.0, 6.5, moment));
+            made.arm.write_bytes_per_s = rate(need * between(1.5, 2.0, hold));
+        }
+        Deed::EngineDirtyStall => {
+            let trigger = between(1.5, 2.5, second) * asked * DIRTIED_BYTES;
+            made = made.cache(trigger / 0.1, (3.0, 10.0)).checkpoint(between(4.0, 8.0, moment)).direct();
+            made.arm.write_bytes_per_s = rate(need * between(1.1, 1.4, hold));
+        }
+        Deed::EngineExpiry => {
+            let from_s = seconds * between(0.58, 0.62, moment);
+            made = made.expiring(asked * between(20.0, 30.0, second), [from_s, from_s + 1.0]);
+            made.arm.write_bytes_per_s = rate(need * between(0.9, 1.2, hold));
+        }
+        Deed::EngineThreads => {
+            // No checkpoint, whose burst would be felt as well.
+            made = made.after_calm(1.0).checkpoint(60.0);
+            made.load.clients = THREADS;
+            made.load.engine.thread_per_operation = true;
+        }
+        Deed::EngineCapped => {
+            made = made.direct();
+            made.arm.write_bytes_per_s = rate(need * JOURNAL * between(0.3, 0.65, hold));
+        }
+        Deed::EngineDirtyLimit => {
+            // What is evicted through the page cache keeps it full; the journal alone would have room.
+            made = made.cache(2.0 * asked * DIRTIED_BYTES / 0.05, (5.0, 80.0));
+            made.arm.write_bytes_per_s = rate(need * between(0.6, 0.8, hold));
+            let limit = ((need * between(0.5, 1.5, second)) as u64).clamp(8 << 20, 256 << 20);
+            made.dirty_limit_bytes = Some(limit);
+            made.arm.dirty_limit = DirtyLimit::Bytes(Bytes(limit));
+        }
+        _ => made = harmless(made, draw),
+    }
+    made
+}
+
+/// What harms nobody.
+fn harmless(setup: Setup, draw: &Draw) -> Setup {
+    let Dice { second, moment, .. } = draw.dice;
+    let (asked, seconds) = (setup.asked_per_s, setup.load.seconds);
+    let mut made = setup;
+    match draw.deed {
+        Deed::EngineLargeCache => made = made.checkpoint(between(4.0, 8.0, moment)).direct(),
+        Deed::EngineReads => {
+            made.load.engine.kind = EngineKind::ReadMixed;
+            made.load.engine.documents = (asked * 10.0) as u64;
+            made.load.engine.read_share = between(0.8, 0.97, second);
+        }
+        Deed::EngineBurst => made = made.after_calm(between(0.15, 0.3, second)),
+        Deed::EngineCheckpoints => made = made.checkpoint(1.0),
+        Deed::EngineScatteredExpiry => {
+            made = made.expiring(asked * seconds * between(0.1, 0.3, second), [2.5, 2.0 * seconds]);
+        }
+        Deed::EngineFewThreads => {
+            made.load.clients = THREADS;
+            made.load.engine.thread_per_operation = true;
+        }
+        _ => {}
+    }
+    made
+}
+
+impl Setup {
+    fn set(mut self, name: &str, value: String) -> Setup {
+        self.arm.settings.insert(name.to_owned(), value);
+        self
+    }
+
+    /// A cache of so many bytes, with the shares at which eviction begins and at which application threads help.
+    fn cache(self, bytes: f64, (target, trigger): (f64, f64)) -> Setup {
+        let mib = ((bytes / f64::from(1 << 20)) as u64).max(16);
+        self.set("cache_size", format!("{mib}MB"))
+            .set("eviction_dirty_target", target.to_string())
+            .set("eviction_dirty_trigger", trigger.to_string())
+    }
+
+    /// So many seconds from the end of one checkpoint to the next.
+    fn checkpoint(self, wait_s: f64) -> Setup {
+        self.set("checkpoint", format!("(wait={:.0},log_size=2GB)", wait_s.round().max(1.0)))
+    }
+
+    /// Data files pass the page cache by.
+    fn direct(self) -> Setup {
+        self.set("direct_io", "[data]".to_owned())
+    }
+
+    fn expiring(mut self, documents: f64, between_s: [f64; 2]) -> Setup {
+        self.load.engine.kind = EngineKind::TtlDelete;
+        self.load.engine.documents = documents as u64;
+        self.load.engine.expire_s = Some(between_s);
+        self
+    }
+
+    /// Half of the run goes by before, with a pool and this share of the rate.
+    fn after_calm(mut self, share: f64) -> Setup {
+        self.load.seconds /= 2.0;
+        let rate_per_s = self.load.rate_per_s.map(|rate| rate * share);
+        self.calm = Some(LoadPart { rate_per_s, ..self.load.clone() });
+        self
+    }
+}
+
+/// What is driven, in words for people.
+pub(super) fn words(setup: &Setup) -> String {
+    let (load, engine) = (&setup.load, &setup.load.engine);
+    let mut words = format!("{} {:.0} a second", engine.kind.word(), load.rate_per_s.unwrap_or(0.0));
+    if engine.thread_per_operation {
+        words.push_str(", a thread and session for each");
+    } else {
+        words.push_str(&format!(", {} threads", load.clients));
+    }
+    if engine.kind == EngineKind::ReadMixed {
+        words.push_str(&format!(", {:.0} % reads", 1e2 * engine.read_share));
+    }
+    if let Some([from, to]) = engine.expire_s {
+        words.push_str(&format!(", {} documents expire from {from:.0} s to {to:.0} s", engine.documents));
+    }
+    if let Some(calm) = &setup.calm {
+        let (seconds, rate) = (calm.seconds, calm.rate_per_s.unwrap_or(0.0));
+        words.push_str(&format!(", after {seconds:.0} s of {rate:.0} a second by a pool"));
+    }
+    words
+}
+
+#[cfg(test)]
+#[path = "setup_engine_tests.rs"]
+mod tests;

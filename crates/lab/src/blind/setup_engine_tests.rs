@@ -1,0 +1,61 @@
+//! What holds of every throw of the dice for the engine.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::blind::deed::Stage;
+use crate::blind::setup::resolve;
+use crate::blind::stage::scenario;
+use crate::scenario::ServerKind;
+use proptest::prelude::*;
+
+fn deeds(harmless: bool) -> impl Strategy<Value = Deed> {
+    prop::sample::select(Deed::deck(ServerKind::WiredTiger, harmless))
+}
+
+fn setups(harmless: bool) -> impl Strategy<Value = (Deed, Setup, Capacity)> {
+    let die = || 0.0..1.0_f64;
+    let dice = (die(), die(), die(), die(), die());
+    let capacities = (2e3..5e4, 1.2e3..4e3);
+    (deeds(harmless), dice, capacities).prop_map(|(deed, dice, (operations_per_s, operation_bytes))| {
+        let (load, hold, second, clients, moment) = dice;
+        let dice = Dice { load, hold, second, clients, moment, choice: 0.5 };
+        let capacity = Capacity { operations_per_s, operation_bytes, ..Capacity::default() };
+        let part = scenario(Stage::Engine).unwrap().load;
+        (deed, resolve(&Draw { number: 1, deed, dice }, &capacity, &part, 26.0), capacity)
+    })
+}
+
+fn need(setup: &Setup, capacity: &Capacity) -> f64 {
+    setup.asked_per_s * capacity.operation_bytes
+}
+
+proptest! {
+    #[test]
+    fn a_limit_that_is_to_bind_lies_below_what_a_burst_needs((deed, setup, capacity) in setups(false)) {
+        prop_assert!(setup.asked_per_s <= 0.65 * capacity.operations_per_s + 1e-9);
+        let cap = setup.arm.write_bytes_per_s.map(|bytes| bytes.0 as f64 / need(&setup, &capacity));
+        let most = match deed {
+            Deed::EngineCapped => 0.65 * JOURNAL,
+            Deed::EngineDirtyLimit => 0.8,
+            Deed::EngineThreads => { prop_assert!(cap.is_none() && setup.load.engine.thread_per_operation); return Ok(()); }
+            _ => 2.0,
+        };
+        prop_assert!(cap.unwrap() <= most + 1e-9 || setup.arm.write_bytes_per_s.unwrap().0 == 256 << 10, "{cap:?}");
+        prop_assert_eq!(deed == Deed::EngineDirtyLimit, setup.dirty_limit_bytes.is_some());
+    }
+
+    #[test]
+    fn nothing_binds_in_a_healthy_run((deed, setup, capacity) in setups(true)) {
+        let cap = setup.arm.write_bytes_per_s.unwrap().0 as f64;
+        prop_assert!(cap + 1.0 >= FREE_FROM * need(&setup, &capacity), "{deed:?}");
+        prop_assert!(setup.dirty_limit_bytes.is_none() && setup.asked_per_s <= (0.2 * capacity.operations_per_s).max(60.0));
+        prop_assert!(!setup.arm.settings.contains_key("cache_size"));
+    }
+
+    #[test]
+    fn a_run_lasts_as_long_as_any_other((_, setup, _) in setups(false)) {
+        let calm_s = setup.calm.as_ref().map_or(0.0, |calm| calm.seconds);
+        prop_assert_eq!(setup.load.seconds + calm_s, 26.0);
+        prop_assert_eq!(setup.arm.name.as_str(), "run");
+    }
+}
