@@ -4,12 +4,11 @@
 
 mod common;
 
-use common::{Served, recording};
+use common::{LONG, Served, recording};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 fn monitoring(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/monitoring").join(name)
@@ -35,7 +34,7 @@ fn promtool(test: &str, arguments: &[&str], input: &str) -> Option<Result<String
 fn served() -> (tempfile::TempDir, Served) {
     let dir = tempfile::tempdir().unwrap();
     recording(&dir.path().join("rec"), 40);
-    let served = Served::start(&dir.path().join("rec"), Duration::from_secs(10));
+    let served = Served::start(&dir.path().join("rec"), LONG);
     (dir, served)
 }
 

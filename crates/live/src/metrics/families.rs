@@ -198,6 +198,7 @@ fn queue(book: &mut Book, source: &str, spec: &QueueSpec, state: &Queue) {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use std::collections::BTreeSet;
 
@@ -223,6 +224,32 @@ mod tests {
             // A pattern over several names ends where its choice begins.
             let known = |name: &&String| !samples.contains(*name);
             assert_eq!(names.iter().find(known), None);
+        }
+    }
+
+    /// Families of which a source with several servers has one for each.
+    fn is_of_targets(text: &str) -> bool {
+        ["backwater_queue_", "backwater_finding", "backwater_target_"].iter().any(|family| text.contains(family))
+    }
+
+    #[test]
+    fn servers_are_told_apart_in_curves_and_alerts() {
+        let dashboard: serde_json::Value =
+            serde_json::from_str(include_str!("../../../../docs/monitoring/grafana.json")).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap().iter().filter(|panel| panel["type"] == "timeseries");
+        let curves: Vec<_> = panels.flat_map(|panel| panel["targets"].as_array().unwrap()).collect();
+        let told = |curve: &&&serde_json::Value| is_of_targets(curve["expr"].as_str().unwrap());
+        assert!(curves.iter().filter(told).count() > 8);
+        for curve in curves.iter().filter(told) {
+            assert!(curve["legendFormat"].as_str().unwrap().contains("{{target}}"), "{curve}");
+        }
+        let rules = include_str!("../../../../docs/monitoring/alerts.yml");
+        let alerts: Vec<&str> = rules.split("- alert: ").skip(1).filter(|alert| is_of_targets(alert)).collect();
+        assert!(alerts.len() >= 6);
+        for alert in alerts {
+            let annotations = alert.split_once("annotations:").unwrap().1;
+            assert!(annotations.contains("$labels.target"), "{alert}");
+            assert!(!alert.contains("backwater_finding") || annotations.contains("$labels.cause"), "{alert}");
         }
     }
 

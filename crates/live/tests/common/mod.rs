@@ -15,8 +15,11 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+/// Longer than anything here takes, also on a busy host.
+pub const LONG: Duration = Duration::from_secs(60);
+const AHEAD: Duration = Duration::from_secs(3_600);
 pub const TOKEN: &str = "0123456789abcdefghij";
 /// What must stay a word wherever it goes.
 pub const HOSTILE: &str = "a\"b\\c</script>\n{x=\"1\"} 2";
@@ -34,18 +37,39 @@ pub fn second(at: i64, registry: &Registry) -> Batch {
     batch
 }
 
-/// A recording of so many seconds, the last of which is now.
+/// A recording of so many seconds, which are of now for longer than any test takes: its clock is ahead.
 pub fn recording(dir: &Path, seconds: i64) {
     let registry = Arc::new(Registry::new());
     let options = backwater_record::Options { free_floor_bytes: 0, ..Default::default() };
     let mut meta = planted::meta(HOSTILE);
-    meta.anchors = vec![ClockAnchor { boot: Moment((seconds - 1) * 1_000_000), unix_us: anchor().unix_us }];
+    meta.anchors = vec![ClockAnchor {
+        boot: Moment((seconds - 1) * 1_000_000),
+        unix_us: anchor().unix_us + AHEAD.as_micros() as i64,
+    }];
     let mut writer = Writer::create(dir, meta, Arc::clone(&registry), options).unwrap();
     for at in 0..seconds {
         writer.write(&second(at, &registry)).unwrap();
         writer.tick(Moment(at * 1_000_000)).unwrap();
     }
     writer.close().unwrap();
+    keep_fresh(dir);
+}
+
+/// As if somebody wrote to a recording for longer than any test takes.
+pub fn keep_fresh(dir: &Path) {
+    written_at(dir, SystemTime::now() + AHEAD);
+}
+
+/// As if nobody had written to it for long.
+pub fn stop_writing(dir: &Path) {
+    written_at(dir, SystemTime::now() - AHEAD);
+}
+
+fn written_at(dir: &Path, at: SystemTime) {
+    for entry in std::fs::read_dir(dir.join("points")).unwrap() {
+        let file = std::fs::File::options().append(true).open(entry.unwrap().path()).unwrap();
+        file.set_modified(at).unwrap();
+    }
 }
 
 /// A server of this recording, until the test is over.
@@ -61,7 +85,12 @@ impl Served {
     }
 
     pub fn start_with(dir: &Path, patience: Duration, tls: Option<Tls>) -> Served {
-        let source = Source::recording(dir, 600.0).unwrap();
+        Served::of(&[dir], patience, tls)
+    }
+
+    /// A server of several recordings.
+    pub fn of(dirs: &[&Path], patience: Duration, tls: Option<Tls>) -> Served {
+        let sources: Vec<Source> = dirs.iter().map(|dir| Source::recording(dir, 600.0).unwrap()).collect();
         let options = Options {
             bind: "127.0.0.1:0".parse().unwrap(),
             token: Some(TOKEN.to_owned()),
@@ -75,7 +104,7 @@ impl Served {
         let (told, ready) = channel();
         let thread = std::thread::spawn(move || {
             let end = async { ended.await.unwrap_or(()) };
-            serve(vec![source], &options, end, |url| told.send(url.to_owned()).unwrap()).unwrap();
+            serve(sources, &options, end, |url| told.send(url.to_owned()).unwrap()).unwrap();
         });
         let url = ready.recv().unwrap();
         assert!(url.ends_with(&format!("/?token={TOKEN}")), "{url}");
