@@ -9,7 +9,7 @@ use crate::watching::Watching;
 use crate::workloads::{Driven, LoadResult};
 use crate::{LabError, load};
 use backwater_diagnose::{Options, diagnose, drain};
-use backwater_model::{ArmTable, Bytes, EventKind, Finding, Moment, Span};
+use backwater_model::{ArmTable, Bytes, Finding, Gaps, Moment, Span};
 use backwater_probe::now;
 use backwater_undo::{Entry, Journal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -114,7 +114,7 @@ fn judge(rig: &Rig, scenario: &Scenario, mut repeat: Repeat, driven: Driven) -> 
     repeat.table = driven.table;
     repeat.load = driven.result;
     // Servers that are started anew before the load are not read for a moment; that takes nothing from the figures.
-    repeat.gaps = window.events_of(EventKind::Gap).filter(|gap| gap.at >= phases.load_start).count();
+    repeat.gaps = Gaps::count(window.events().iter().filter(|event| event.at >= phases.load_start));
     Ok(repeat)
 }
 

@@ -13,7 +13,7 @@ use crate::watching::Watching;
 use crate::workloads::commit_batches::{Bench, CommitRun, Side};
 use crate::workloads::{Counters, LoadProbe, WorkloadError};
 use backwater_diagnose::{Options, diagnose};
-use backwater_model::{EventKind, Outcome, Span};
+use backwater_model::{Gaps, Outcome, Span};
 use backwater_probe::postgres::ConnInfo;
 use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
@@ -137,7 +137,7 @@ fn one(
         findings: &findings,
     });
     metrics.numbers.extend(figures(&run));
-    let gaps = window.events_of(EventKind::Gap).count();
+    let gaps = Gaps::count(window.events());
     let arm = arm.name.clone();
     Ok(Repeat { arm, dirty_limit_bytes: None, part, metrics, table: None, findings, phases, load: run.load, gaps })
 }

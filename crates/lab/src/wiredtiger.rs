@@ -13,7 +13,7 @@ use crate::servers::wiredtiger::{self, WiredTiger, WiredTigerSpec};
 use crate::watching::Watching;
 use crate::workloads::{Counters, Driven, LoadProbe, wt};
 use backwater_diagnose::{Options, diagnose};
-use backwater_model::{EventKind, Moment, Outcome, ParamValue, Span, Target, Window};
+use backwater_model::{Gaps, Moment, Outcome, ParamValue, Span, Target, Window};
 use backwater_undo::{Change, Entry, Journal};
 use rand::seq::SliceRandom;
 use serde_json::json;
@@ -275,7 +275,7 @@ impl EngineRig {
         repeat.metrics.numbers.extend(driven.figures);
         repeat.metrics.label("engine", self.driver.engine.clone());
         repeat.load = driven.result;
-        repeat.gaps = window.events_of(EventKind::Gap).count();
+        repeat.gaps = Gaps::count(window.events());
         Ok(repeat)
     }
 }

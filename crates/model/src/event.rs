@@ -2,7 +2,7 @@
 
 use crate::Moment;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What sort of event it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -14,7 +14,8 @@ pub enum EventKind {
     Setting,
     /// A server or host began anew.
     Restart,
-    /// A probe could not read for a while (fields `probe`, `reason`); the data have a hole here.
+    /// A probe could not read for a while (fields `probe`, `reason`); the data have a hole here. While it lasts it is told
+    /// again (with `failing_s`, seconds since it began), and its end is told (with `ended`): [`Gaps`] makes one of these.
     Gap,
     /// Something cannot be read here at all (fields `what`, `why`, `remedy`).
     Absent,
@@ -57,5 +58,56 @@ impl Event {
             message: message.into(),
             fields: fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         }
+    }
+}
+
+/// Makes one gap of all that is told of it, event by event in order of time.
+#[derive(Clone, Debug, Default)]
+pub struct Gaps {
+    /// Probes that do not read.
+    open: BTreeSet<String>,
+}
+
+impl Gaps {
+    /// Whether this event is the first that is told of a gap: that it begins, or, where that was before what is looked at, that it
+    /// lasts or ends.
+    pub fn is_first(&mut self, event: &Event) -> bool {
+        if event.kind != EventKind::Gap {
+            return false;
+        }
+        let probe = event.fields.get("probe").unwrap_or(&event.source);
+        if event.fields.contains_key("ended") {
+            return !self.open.remove(probe);
+        }
+        let is_new = self.open.insert(probe.clone());
+        // Who begins twice was begun anew in between: that a recorder ends, no probe is told.
+        is_new || !event.fields.contains_key("failing_s")
+    }
+
+    /// How many gaps are told of.
+    pub fn count<'a>(events: impl IntoIterator<Item = &'a Event>) -> usize {
+        let mut gaps = Gaps::default();
+        events.into_iter().filter(|event| gaps.is_first(event)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gap(second: f64, field: (&str, &str)) -> Event {
+        Event::new(Moment::from_seconds(second), "recorder", EventKind::Gap, "", &[("probe", "postgres.a"), field])
+    }
+
+    #[test]
+    fn a_gap_that_is_told_again_and_again_is_one() {
+        let begins = |second| gap(second, ("reason", "refused"));
+        let lasts = |second| gap(second, ("failing_s", "30"));
+        let ends = |second| gap(second, ("ended", "true"));
+        assert_eq!(Gaps::count(&[begins(0.0), lasts(30.0), lasts(60.0), ends(70.0)]), 1);
+        assert_eq!(Gaps::count(&[begins(0.0), ends(1.0), begins(2.0), lasts(32.0)]), 2);
+        assert_eq!(Gaps::count(&[lasts(30.0), lasts(60.0), ends(70.0)]), 1, "it began before");
+        assert_eq!(Gaps::count(&[ends(70.0)]), 1, "of which only the end is looked at");
+        assert_eq!(Gaps::count(&[begins(0.0), begins(9.0)]), 2, "the recorder was started anew in between");
     }
 }

@@ -24,7 +24,7 @@ mod units;
 mod wait;
 mod window;
 
-pub use event::{Event, EventKind, SOME_CONNECTIONS};
+pub use event::{Event, EventKind, Gaps, SOME_CONNECTIONS};
 pub use finding::{Activation, Confidence, Figure, Finding, Remedy, RuledOut, Severity, Unseen};
 pub use flow::{FlowHeld, FlowPool, FlowRule, FlowState};
 pub use meta::{ClockAnchor, DeclaredVolume, Device, HostFacts, Meta, Role, Target};

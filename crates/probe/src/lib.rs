@@ -6,6 +6,7 @@
 
 mod clock;
 mod error;
+mod failing;
 pub mod host;
 pub mod mongodb;
 mod observer;

@@ -3,6 +3,7 @@
 //! 70 µs) than what it reads.
 
 use crate::clock::Alarm;
+use crate::failing::{Failing, Tell};
 use crate::{Probe, ProbeError, Sink, Ticker};
 use backwater_model::{Batch, Epoch, Event, EventKind, Moment, Registry, Span, catalogue};
 use rustix::event::{EventfdFlags, eventfd};
@@ -81,7 +82,8 @@ impl Observer {
             registry: Arc::clone(registry),
             source: self.source.clone(),
             absences: HashSet::new(),
-            failing: None,
+            failing: Failing::default(),
+            backoff: Backoff::default(),
             told_missed: 0,
         };
         let name = looker.probe.name().chars().take(15).collect();
@@ -133,10 +135,9 @@ impl Drop for Observer {
     }
 }
 
-/// A probe that failed: since when, and when it will be tried again.
-#[derive(Clone, Copy)]
-struct Failing {
-    since: Moment,
+/// When a probe that failed will be tried again, and after how long a wait.
+#[derive(Clone, Copy, Default)]
+struct Backoff {
     wait: Duration,
     next: Moment,
 }
@@ -202,7 +203,8 @@ struct Looker {
     registry: Arc<Registry>,
     source: Source,
     absences: HashSet<String>,
-    failing: Option<Failing>,
+    failing: Failing,
+    backoff: Backoff,
     told_missed: u64,
 }
 
@@ -228,7 +230,7 @@ impl Looker {
 
     /// One look, unless it failed a short time ago.
     fn turn(&mut self, at: Moment, missed: u64) {
-        if self.failing.is_some_and(|failing| at < failing.next) {
+        if self.failing.is_so() && at < self.backoff.next {
             return;
         }
         let batch = self.look(at, missed);
@@ -259,28 +261,25 @@ impl Looker {
     }
 
     fn recovered(&mut self, at: Moment, batch: &mut Batch) {
-        if let Some(failing) = self.failing.take() {
+        if let Some(since) = self.failing.worked() {
             let name = self.probe.name();
-            let message = format!("{name} reads again after {:.1} s", at.seconds_since(failing.since));
+            let message = format!("{name} reads again after {:.1} s", at.seconds_since(since));
             let fields = [("probe", name), ("ended", "true")];
             batch.events.push(Event::new(at, "recorder", EventKind::Gap, message, &fields));
         }
     }
 
     fn failed(&mut self, at: Moment, error: &ProbeError, batch: &mut Batch) {
-        let period = self.probe.period();
-        let wait = self.failing.map_or(period, |failing| (failing.wait * 2).min(LONGEST_BACKOFF.max(period)));
-        let since = self.failing.map_or(at, |failing| failing.since);
-        if self.failing.is_none() {
-            let name = self.probe.name();
+        let (name, period) = (self.probe.name(), self.probe.period());
+        let told = self.failing.failed(at);
+        let wait = if told == Some(Tell::Begins) {
             tracing::warn!(probe = name, %error, "a probe cannot read; it will be tried again");
-            let reason = error.to_string();
-            let fields = [("probe", name), ("reason", reason.as_str())];
-            let message = format!("{name} cannot read: {error}");
-            batch.events.push(Event::new(at, "recorder", EventKind::Gap, message, &fields));
-        }
-        let next = Moment(at.0 + wait.as_micros() as i64);
-        self.failing = Some(Failing { since, wait, next });
+            period
+        } else {
+            (self.backoff.wait * 2).min(LONGEST_BACKOFF.max(period))
+        };
+        batch.events.extend(told.map(|tell| tell.event(at, "recorder", name, "cannot read", error)));
+        self.backoff = Backoff { wait, next: Moment(at.0 + wait.as_micros() as i64) };
     }
 }
 
@@ -361,6 +360,58 @@ mod tests {
         drop(hangs);
         until("server");
         observer.stop();
+    }
+
+    /// Reads until and from these seconds on, and fails in between.
+    struct Down(f64, f64);
+
+    impl Probe for Down {
+        fn name(&self) -> &str {
+            "server"
+        }
+
+        fn period(&self) -> Duration {
+            Duration::from_secs(1)
+        }
+
+        fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
+            let at_s = sink.at.seconds();
+            if (self.0..self.1).contains(&at_s) {
+                return Err(ProbeError::System {
+                    call: "connect",
+                    source: std::io::ErrorKind::ConnectionRefused.into(),
+                });
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_gap_is_told_again_for_as_long_as_it_lasts() {
+        let (sender, batches) = sync_channel(WAITING_BATCHES);
+        let mut looker = Looker {
+            probe: Box::new(Down(5.0, 1_200.0)),
+            registry: Arc::new(Registry::new()),
+            source: Source { sender, dropped: Arc::default() },
+            absences: HashSet::new(),
+            failing: Failing::default(),
+            backoff: Backoff::default(),
+            told_missed: 0,
+        };
+        (0..1_300).for_each(|second| looker.turn(Moment(second * 1_000_000), 0));
+        drop(looker);
+        let told: Vec<Event> = batches.iter().flat_map(|batch| batch.events).collect();
+        assert_eq!(told[0].message, "server cannot read: connect failed: connection refused");
+        assert_eq!((told[0].at.seconds(), told[0].fields.contains_key("failing_s")), (5.0, false));
+        for pair in told.windows(2) {
+            let apart_s = pair[1].at.seconds_since(pair[0].at);
+            assert!(apart_s <= 60.0, "whoever looks at the last minute hears of it: {pair:?}");
+        }
+        let last = &told[told.len() - 2];
+        assert_eq!(last.fields["failing_s"], format!("{:.0}", last.at.seconds() - 5.0));
+        assert!(last.message.starts_with(&format!("server has not been read for {} s: ", last.fields["failing_s"])));
+        assert!(told.last().unwrap().fields.contains_key("ended"));
+        assert_eq!(backwater_model::Gaps::count(&told), 1);
     }
 
     #[test]

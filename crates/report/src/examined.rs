@@ -4,7 +4,7 @@ use crate::findings::{findings, unseen};
 use crate::page::Page;
 use crate::style::Tone;
 use crate::{Style, when};
-use backwater_model::{Event, EventKind, Finding, Unit, Unseen, Window};
+use backwater_model::{EventKind, Finding, Gaps, Unit, Unseen, Window};
 use std::collections::BTreeMap;
 
 /// What a window says it could not read, each thing once, in the order in which it was said.
@@ -49,14 +49,17 @@ pub fn findings_in(list: &[Finding], window: &Window, judged: bool, style: &Styl
 
 /// Probes that failed for a while: how often, and the last reason given.
 fn gaps(window: &Window) -> BTreeMap<&str, (usize, &str)> {
-    let mut gaps = BTreeMap::new();
-    let field = |event: &'_ Event, name: &str| event.fields.contains_key(name);
-    // The end of a gap is an event of its own; only beginnings have a reason.
-    for event in window.events_of(EventKind::Gap).filter(|event| !field(event, "ended")) {
+    let (mut gaps, mut known) = (BTreeMap::new(), Gaps::default());
+    for event in window.events_of(EventKind::Gap) {
+        let first = known.is_first(event);
+        // The end of a gap has no reason. Where nothing else is told of it, it says at least that there was one.
+        if !first && event.fields.contains_key("ended") {
+            continue;
+        }
         let probe = event.fields.get("probe").map_or(event.source.as_str(), String::as_str);
         let reason = event.fields.get("reason").map_or(event.message.as_str(), String::as_str);
         let entry = gaps.entry(probe).or_insert((0, reason));
-        *entry = (entry.0 + 1, reason);
+        *entry = (entry.0 + usize::from(first), reason);
     }
     gaps
 }
@@ -65,7 +68,7 @@ fn gaps(window: &Window) -> BTreeMap<&str, (usize, &str)> {
 mod tests {
     use super::*;
     use crate::samples_for_tests::meta;
-    use backwater_model::{Meta, Moment};
+    use backwater_model::{Event, Meta, Moment};
     use std::sync::Arc;
 
     fn window(meta: Meta) -> Window {
@@ -73,11 +76,13 @@ mod tests {
         let absent =
             [("what", "debugfs"), ("why", "not mounted"), ("remedy", "mount -t debugfs debugfs /sys/kernel/debug")];
         let gap = [("probe", "postgres.sessions"), ("reason", "connection refused")];
+        let lasts = [gap[0], gap[1], ("failing_s", "30")];
         let ended = [("probe", "postgres.sessions"), ("ended", "true")];
         let events = vec![
             Event::new(at, "host", EventKind::Absent, "", &absent),
             Event::new(at, "host", EventKind::Absent, "", &absent),
             Event::new(at, "recorder", EventKind::Gap, "", &gap),
+            Event::new(at, "recorder", EventKind::Gap, "", &lasts),
             Event::new(at, "recorder", EventKind::Gap, "", &ended),
         ];
         let (from, to) = (Moment::from_seconds(0.0), Moment::from_seconds(60.0));

@@ -259,7 +259,7 @@ impl PostgresProbe {
         sink: &mut Sink<'_>,
     ) -> Result<(), QueryError> {
         match result {
-            Ok(()) if entry.worked() => tell::gap(&self.target, &self.name, what, None, sink),
+            Ok(()) if entry.worked() => tell::read_again(&self.target, &self.name, what, sink),
             Ok(()) => {}
             Err(QueryError::Lost(error)) => return Err(QueryError::Lost(error)),
             Err(QueryError::Denied(error)) => {
@@ -269,8 +269,9 @@ impl PostgresProbe {
                 sink.absent(&self.target, what, &error.to_string(), grant.as_deref());
             }
             Err(QueryError::Failed(error)) => {
-                if entry.failed(sink.at) {
-                    tell::gap(&self.target, &self.name, what, Some(&error), sink);
+                if let Some(tell) = entry.failed(sink.at) {
+                    let probe = format!("{} {what}", self.name);
+                    sink.event(tell.event(sink.at, &self.target, &probe, "cannot be read", &error));
                 }
             }
         }

@@ -1,10 +1,10 @@
 //! What the probe says besides readings: that the server is another than before, that settings changed, that a reading
-//! fails, that something cannot be seen here.
+//! works again, that something cannot be seen here.
 
 use super::identity::Identity;
 use super::settings;
 use super::target::Facts;
-use crate::{ProbeError, Sink, rights};
+use crate::{Sink, rights};
 use backwater_model::{Event, EventKind};
 use std::collections::BTreeMap;
 
@@ -44,15 +44,11 @@ pub(super) fn settings(
     }
 }
 
-/// Says that one reading fails, or (no error) works again, while the others go on.
-pub(super) fn gap(target: &str, probe: &str, what: &str, error: Option<&ProbeError>, sink: &mut Sink<'_>) {
+/// Says that one reading works again that had failed while the others went on.
+pub(super) fn read_again(target: &str, probe: &str, what: &str, sink: &mut Sink<'_>) {
     let probe = format!("{probe} {what}");
-    let reason = error.map(ToString::to_string);
-    let (message, field) = match &reason {
-        Some(reason) => (format!("{probe} cannot be read: {reason}"), ("reason", reason.as_str())),
-        None => (format!("{probe} is read again"), ("ended", "true")),
-    };
-    sink.event(Event::new(sink.at, target, EventKind::Gap, message, &[("probe", probe.as_str()), field]));
+    let fields = [("probe", probe.as_str()), ("ended", "true")];
+    sink.event(Event::new(sink.at, target, EventKind::Gap, format!("{probe} is read again"), &fields));
 }
 
 /// Says what this role, server or place keeps from being seen.

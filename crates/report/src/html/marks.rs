@@ -2,7 +2,7 @@
 
 use super::axis::Axis;
 use super::document::{Mark, Phase};
-use backwater_model::{Event, EventKind, Moment, Unseen, Window};
+use backwater_model::{Event, EventKind, Gaps, Moment, Unseen, Window};
 use std::collections::BTreeMap;
 
 /// The most marks: more cannot be told apart on a chart.
@@ -26,16 +26,22 @@ pub(super) fn fitting(mut marks: Vec<Mark>) -> (Vec<Mark>, usize) {
     (marks, left_out)
 }
 
-/// Events from `since` on. What is absent is no moment: it is listed apart.
-pub(super) fn marks(window: &Window, axis: &Axis, since: Moment) -> Vec<Mark> {
-    let is_mark = |event: &&Event| event.kind != EventKind::Absent && event.at >= since;
+/// Events from `since` on. What is absent is no moment: it is listed apart. A gap is a mark where it is first told of and where it
+/// ends, however often it is told.
+pub(super) fn marks(gaps: &mut Gaps, window: &Window, axis: &Axis, since: Moment) -> Vec<Mark> {
+    let mut is_mark = |event: &&Event| match event.kind {
+        EventKind::Absent => false,
+        EventKind::Gap => gaps.is_first(event) || event.fields.contains_key("ended"),
+        _ => true,
+    };
     let mark = |event: &Event| Mark {
         at_s: axis.seconds(event.at),
         kind: event.kind,
         source: event.source.clone(),
         message: event.message.chars().take(LONGEST).collect(),
     };
-    window.events().iter().filter(is_mark).map(mark).collect()
+    let later = window.events().iter().filter(|event| event.at >= since);
+    later.filter(|event| is_mark(event)).map(mark).collect()
 }
 
 /// From each mark of an arm to the next, the last one to the end.
@@ -58,7 +64,7 @@ pub(super) fn failing(known: &mut BTreeMap<String, String>, window: &Window, sin
         let Some(probe) = event.fields.get("probe") else { continue };
         if event.fields.contains_key("ended") {
             known.remove(probe);
-        } else if event.fields.keys().all(|field| ["probe", "reason"].contains(&field.as_str())) {
+        } else if event.fields.keys().all(|field| ["probe", "reason", "failing_s"].contains(&field.as_str())) {
             known.insert(probe.clone(), event.message.clone());
         }
         // Whatever says more was lost once, and has no end that would be told: lines of a log, a single reading.
@@ -84,12 +90,44 @@ mod tests {
     use super::*;
     use std::sync::Arc;
 
+    fn gap(second: f64, fields: &[(&str, &str)]) -> Event {
+        let message = format!("at {second}");
+        Event::new(Moment::from_seconds(second), "recorder", EventKind::Gap, message, fields)
+    }
+
+    /// A server that stops at 60 s, so that it is told again and again, and is read again at 200 s.
+    fn down(from_s: f64, to_s: f64) -> Window {
+        let probe = ("probe", "postgres.a");
+        let told = [
+            gap(60.0, &[probe, ("reason", "refused")]),
+            gap(90.0, &[probe, ("reason", "refused"), ("failing_s", "30")]),
+            gap(120.0, &[probe, ("reason", "starting up"), ("failing_s", "60")]),
+            gap(150.0, &[probe, ("reason", "starting up"), ("failing_s", "90")]),
+            gap(200.0, &[probe, ("ended", "true")]),
+        ];
+        let (from, to) = (Moment::from_seconds(from_s), Moment::from_seconds(to_s));
+        let events = told.into_iter().filter(|event| from <= event.at && event.at <= to).collect();
+        Window::new(from, to, Arc::default(), vec![], vec![], events)
+    }
+
+    #[test]
+    fn a_gap_that_is_told_again_and_again_is_one_mark_and_its_end() {
+        let places = |windows: &[Window]| -> Vec<f64> {
+            let mut gaps = Gaps::default();
+            let axis = Axis::between(windows[0].from, windows[windows.len() - 1].to, &windows[0].meta);
+            let marks = windows.iter().flat_map(|window| marks(&mut gaps, window, &axis, window.from));
+            marks.map(|mark| mark.at_s + windows[0].from.seconds()).collect()
+        };
+        assert_eq!(places(&[down(0.0, 300.0)]), [60.0, 200.0]);
+        assert_eq!(places(&[down(0.0, 100.0), down(100.1, 300.0)]), [60.0, 200.0], "also over parts of a recording");
+        assert_eq!(places(&[down(70.0, 160.0)]), [90.0], "it began before what is looked at");
+        let mut known = BTreeMap::new();
+        failing(&mut known, &down(100.0, 160.0), Moment::from_seconds(100.0));
+        assert_eq!(known.values().collect::<Vec<_>>(), ["at 150"], "who looks at the last minute knows of it");
+    }
+
     #[test]
     fn who_reads_again_is_not_failing() {
-        let gap = |second: f64, fields: &[(&str, &str)]| {
-            let message = format!("at {second}");
-            Event::new(Moment::from_seconds(second), "recorder", EventKind::Gap, message, fields)
-        };
         let failed = [("probe", "postgres.a"), ("reason", "connection closed")];
         let other = [("probe", "host.b"), ("reason", "no such file")];
         let events = vec![

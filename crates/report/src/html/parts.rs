@@ -7,7 +7,7 @@ use super::axis::Axis;
 use super::document::{Document, Mark, Panel, QueueView, Series, Sessions, StageView, WaterPath};
 use super::{Part, marks, sessions, whole};
 use backwater_diagnose::{Options, diagnose, gather};
-use backwater_model::{Event, EventKind, Finding, Meta, Moment, Outcome, Span, Unseen, Window};
+use backwater_model::{Event, EventKind, Finding, Gaps, Meta, Moment, Outcome, Span, Unseen, Window};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -74,6 +74,7 @@ pub struct Parts {
     pub(super) decisions: Vec<Event>,
     pub(super) unseen: Vec<Unseen>,
     pub(super) failing: BTreeMap<String, String>,
+    gaps: Gaps,
     pub(super) sessions: Option<Sessions>,
     /// Seconds over which stages are known.
     staged_s: f64,
@@ -92,6 +93,7 @@ impl Parts {
             decisions: Vec::new(),
             unseen: Vec::new(),
             failing: BTreeMap::new(),
+            gaps: Gaps::default(),
             sessions: None,
             staged_s: 0.0,
         }
@@ -120,7 +122,7 @@ impl Parts {
     pub fn add(&mut self, window: &Window, since: Moment) {
         let part = Part::of(window, self.axis);
         self.absorb(part, window.seconds());
-        self.marks.extend(marks::marks(window, &self.axis, since));
+        self.marks.extend(marks::marks(&mut self.gaps, window, &self.axis, since));
         let of = |kind| window.events_of(kind).filter(|event| event.at >= since).cloned();
         self.phases.extend(of(EventKind::Mark));
         self.decisions.extend(of(EventKind::Decision));

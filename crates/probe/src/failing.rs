@@ -1,0 +1,71 @@
+//! Since when something cannot be read, and when that is to be told again: who looks at the last minutes only would else take
+//! silence for health.
+
+use crate::ProbeError;
+use backwater_model::{Event, EventKind, Moment, Span};
+
+/// How often it is told again. Shorter than the shortest history that anybody looks at, a minute.
+const AGAIN: Span = Span(30_000_000);
+
+/// Whether something cannot be read, since when, and when that was told last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Failing(Option<Known>);
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    since: Moment,
+    told: Moment,
+}
+
+/// What is to be told of a failure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Tell {
+    /// It begins.
+    Begins,
+    /// It has lasted so long.
+    Lasts(Span),
+}
+
+impl Failing {
+    /// Whether the last try failed.
+    pub(crate) fn is_so(self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Notes that it failed; what is to be told of that now, if anything.
+    pub(crate) fn failed(&mut self, now: Moment) -> Option<Tell> {
+        match &mut self.0 {
+            None => {
+                self.0 = Some(Known { since: now, told: now });
+                Some(Tell::Begins)
+            }
+            Some(known) if now >= known.told + AGAIN => {
+                known.told = now;
+                Some(Tell::Lasts(now - known.since))
+            }
+            Some(_) => None,
+        }
+    }
+
+    /// Notes that it worked; since when it had failed before, if it had.
+    pub(crate) fn worked(&mut self) -> Option<Moment> {
+        self.0.take().map(|known| known.since)
+    }
+}
+
+impl Tell {
+    /// The event that tells it. `cannot` is how a failure that begins is called: `cannot read`.
+    pub(crate) fn event(self, at: Moment, source: &str, probe: &str, cannot: &str, error: &ProbeError) -> Event {
+        let reason = error.to_string();
+        let fields = [("probe", probe), ("reason", reason.as_str())];
+        match self {
+            Tell::Begins => Event::new(at, source, EventKind::Gap, format!("{probe} {cannot}: {reason}"), &fields),
+            Tell::Lasts(lasted) => {
+                let lasted_s = format!("{:.0}", lasted.seconds());
+                let message = format!("{probe} has not been read for {lasted_s} s: {reason}");
+                let [probe, reason] = fields;
+                Event::new(at, source, EventKind::Gap, message, &[probe, reason, ("failing_s", &lasted_s)])
+            }
+        }
+    }
+}
