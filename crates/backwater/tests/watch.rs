@@ -13,22 +13,42 @@ use ftdc::{Builder, encode};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use tmux::Tmux;
 
 const HOSTILE: &str = "</script><img src=x onerror=alert('ran')>'\"&amp;\u{1b}[2J";
+const HOUR: Duration = Duration::from_secs(3_600);
 
 fn recording(dir: &Path, seconds: i64) {
-    let registry = Arc::new(Registry::new());
-    let options = Options { free_floor_bytes: 0, ..Options::default() };
-    let mut writer = Writer::create(dir, planted::meta(HOSTILE), Arc::clone(&registry), options).unwrap();
-    for at in 0..seconds {
-        writer.write(&planted::second(at, &registry, HOSTILE)).unwrap();
-        writer.tick(Moment(at * 1_000_000)).unwrap();
+    let mut recorder = Recorder::begin(dir);
+    recorder.write(0..seconds);
+    recorder.writer.close().unwrap();
+}
+
+/// Somebody who writes to a recording, now and then.
+struct Recorder {
+    registry: Arc<Registry>,
+    writer: Writer,
+}
+
+impl Recorder {
+    fn begin(dir: &Path) -> Recorder {
+        let registry = Arc::new(Registry::new());
+        let options = Options { free_floor_bytes: 0, ..Options::default() };
+        let writer = Writer::create(dir, planted::meta(HOSTILE), Arc::clone(&registry), options).unwrap();
+        Recorder { registry, writer }
     }
-    writer.close().unwrap();
+
+    fn write(&mut self, seconds: Range<i64>) {
+        for at in seconds {
+            self.writer.write(&planted::second(at, &self.registry, HOSTILE)).unwrap();
+            self.writer.tick(Moment(at * 1_000_000)).unwrap();
+        }
+    }
 }
 
 /// A flight recorder of two minutes in 2023, whose cache fills with dirty pages.
@@ -96,12 +116,22 @@ fn a_recording_without_readings_is_said_to_be_so() {
     assert!(told.contains("holds no readings yet") && told.contains("rec"), "{told}");
 }
 
-/// Makes a recording look as if nobody wrote to it any more.
-fn age(rec: &Path) {
+/// Makes a recording look as if it had been written to at this time.
+fn written_at(rec: &Path, at: SystemTime) {
     for entry in std::fs::read_dir(rec.join("points")).unwrap() {
         let file = std::fs::File::options().append(true).open(entry.unwrap().path()).unwrap();
-        file.set_modified(std::time::SystemTime::now() - std::time::Duration::from_secs(600)).unwrap();
+        file.set_modified(at).unwrap();
     }
+}
+
+/// As if nobody wrote to it any more.
+fn age(rec: &Path) {
+    written_at(rec, SystemTime::now() - HOUR);
+}
+
+/// As if somebody wrote to it, for longer than any test takes.
+fn keep_fresh(rec: &Path) {
+    written_at(rec, SystemTime::now() + HOUR);
 }
 
 #[test]
@@ -111,10 +141,8 @@ fn results_that_cannot_be_read_are_said_to_be_and_the_rest_is_shown() {
     recording(&rec, 90);
     std::fs::write(rec.join("outcome.json"), "{\"scenario\": \"stam").unwrap();
     // While it is being written, and once it has ended.
-    for end in [false, true] {
-        if end {
-            age(&rec);
-        }
+    for set in [keep_fresh, age] {
+        set(&rec);
         let text = printed(&once(&rec, Some("160")));
         assert!(text.contains("! the lab's results are not shown: ") && text.contains("outcome.json"), "{text}");
         assert!(text.contains("host.dirty@7:0"), "{text}");
@@ -187,6 +215,37 @@ fn keys_and_sizes_on_a_terminal_and_it_is_given_back() {
     tmux.keys(&["q"]);
     let left = tmux.until("over: 0");
     assert!(left.contains("before the view") && !left.contains("q quit"), "what was there is there again: {left}");
+    tmux.is_as_before();
+}
+
+#[test]
+fn a_recorder_that_stops_and_goes_on_is_told_as_such() {
+    const NAME: &str = "a_recorder_that_stops_and_goes_on_is_told_as_such";
+    let dir = tempfile::tempdir().unwrap();
+    let rec = dir.path().join("rec");
+    let mut recorder = Recorder::begin(&rec);
+    recorder.write(0..90);
+    keep_fresh(&rec);
+    let Some(tmux) = Tmux::start(NAME, 100, 24) else { return };
+    tmux.run(&format!("LC_ALL=C.UTF-8 {} watch {}", env!("CARGO_BIN_EXE_backwater"), rec.display()));
+    tmux.until("live 12:01:");
+    age(&rec);
+    let screen = tmux.until("nothing new since 12:01:");
+    assert!(screen.contains("host.dirty@7:0"), "what was known stays: {screen}");
+    // Once while somebody looks, and once while it is paused: what came meanwhile may be the last there is.
+    recorder.write(90..150);
+    keep_fresh(&rec);
+    tmux.until("live 12:02:");
+    tmux.keys(&["p"]);
+    tmux.until("paused 12:02:");
+    age(&rec);
+    tmux.keys(&["p"]);
+    tmux.until("nothing new since 12:02:");
+    recorder.write(150..210);
+    keep_fresh(&rec);
+    tmux.until("live 12:03:");
+    tmux.keys(&["q"]);
+    tmux.until("over: 0");
     tmux.is_as_before();
 }
 

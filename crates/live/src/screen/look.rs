@@ -92,8 +92,10 @@ pub struct Look {
     pub paused: bool,
     /// Whether the keys are explained instead.
     pub help: bool,
-    /// Whether what is looked at is still being read.
+    /// Whether what is looked at is still being read, or was when it was last written.
     pub live: bool,
+    /// Whether nothing new comes though it was being read.
+    pub silent: bool,
     /// The part that is shown.
     pub part: Part,
     /// Lines that are left out above, of what can be moved.
@@ -115,6 +117,7 @@ impl Look {
             paused: false,
             help: false,
             live,
+            silent: false,
             part: Part::All,
             scrolled: 0,
             reach: Reach::default(),
@@ -239,14 +242,15 @@ impl Look {
         self.end.is_none()
     }
 
-    /// `live 20:10:03`, `paused`, `recorded`.
+    /// `live 20:10:03`, `paused`, `nothing new since`, `recorded`. Of what is silent the last moment of all that is known is told.
     pub(super) fn state(&self, document: &Document) -> String {
         let (_, end) = self.pieces(document);
-        let word = match (self.live, self.paused, self.follows()) {
-            (true, true, _) => "paused",
-            (true, false, true) => "live",
-            (true, false, false) => "earlier",
-            (false, ..) => "recorded",
+        let (word, end) = match (self.live, self.paused, self.follows()) {
+            (true, true, _) => ("paused", end),
+            (true, false, _) if self.silent => ("nothing new since", document.axis.count),
+            (true, false, true) => ("live", end),
+            (true, false, false) => ("earlier", end),
+            (false, ..) => ("recorded", end),
         };
         format!("{word} {}", clock(document, end as f64 * document.axis.step_s))
     }

@@ -23,14 +23,14 @@ const LISTEN: Duration = Duration::from_millis(100);
 /// Errors: the source cannot be read, or this is no terminal.
 pub fn watch(source: &Source, mut look: Look, cancel: &AtomicBool) -> Result<(), LiveError> {
     let (first, _) = source.document()?;
-    let (send, newer) = sync_channel(1);
+    let (send, news) = sync_channel(1);
     let ended = Arc::new(AtomicBool::new(false));
-    let (own, over) = (source.clone(), Arc::clone(&ended));
-    let maker = std::thread::Builder::new().name("screen".into()).spawn(move || make(&own, &send, &over));
+    let (own, over, grew) = (source.clone(), Arc::clone(&ended), look.live);
+    let maker = std::thread::Builder::new().name("screen".into()).spawn(move || make(&own, grew, &send, &over));
     let maker = maker.map_err(LiveError::system("cannot start a thread"))?;
-    let shown = on_terminal(|terminal| show(terminal, first, &mut look, &newer, cancel));
+    let shown = on_terminal(|terminal| show(terminal, first, &mut look, &news, cancel));
     ended.store(true, Ordering::SeqCst);
-    drop(newer);
+    drop(news);
     maker.thread().unpark();
     shown
 }
@@ -53,22 +53,37 @@ pub fn restore() {
     ratatui::restore();
 }
 
-/// Makes documents, one each second, until nobody takes them.
-fn make(source: &Source, send: &SyncSender<Document>, ended: &AtomicBool) {
-    while !ended.load(Ordering::SeqCst) && source.grows() {
+/// What there is to tell of a source.
+enum News {
+    /// What it holds now.
+    Newer(Box<Document>),
+    /// Nothing is added to it any more; what was made stays on the screen. Somebody may go on with it.
+    Silent,
+}
+
+/// Makes documents, one each second in which there is something newer, until nobody takes them. `grew` is whether the first look
+/// was at something that grows.
+fn make(source: &Source, mut grew: bool, send: &SyncSender<News>, ended: &AtomicBool) {
+    while !ended.load(Ordering::SeqCst) {
         std::thread::park_timeout(REFRESH);
-        match source.document() {
-            Ok((document, _)) => {
-                if send.send(document).is_err() {
-                    return;
-                }
-            }
-            Err(error) => tracing::debug!(%error, "cannot be read now"),
+        let grows = source.grows();
+        let news = if grows { newer(source) } else { grew.then_some(News::Silent) };
+        grew = grows;
+        if news.is_some_and(|news| send.send(news).is_err()) {
+            return;
         }
     }
-    // Nothing newer will come, but what was made stays on the screen.
-    while !ended.load(Ordering::SeqCst) {
-        std::thread::park();
+}
+
+fn newer(source: &Source) -> Option<News> {
+    match source.document() {
+        Ok((document, true)) => Some(News::Newer(Box::new(document))),
+        // It has ended this moment. All of a recording is not what is looked at.
+        Ok((_, false)) => None,
+        Err(error) => {
+            tracing::debug!(%error, "cannot be read now");
+            None
+        }
     }
 }
 
@@ -76,9 +91,10 @@ fn show(
     terminal: &mut DefaultTerminal,
     mut document: Document,
     look: &mut Look,
-    newer: &Receiver<Document>,
+    news: &Receiver<News>,
     cancel: &AtomicBool,
 ) -> Result<(), LiveError> {
+    let mut newest = None;
     while !cancel.load(Ordering::SeqCst) {
         let mut reach = super::Reach::default();
         terminal.draw(|frame| reach = draw(&document, look, frame.area(), frame.buffer_mut())).map_err(gone())?;
@@ -95,11 +111,18 @@ fn show(
                 _ => {}
             }
         }
-        match newer.try_recv() {
-            Ok(newest) if !look.paused => document = newest,
-            Ok(_) | Err(TryRecvError::Empty) => {}
+        match news.try_recv() {
+            Ok(News::Newer(newer)) => (newest, look.live, look.silent) = (Some(*newer), true, false),
+            Ok(News::Silent) => look.silent = true,
+            Err(TryRecvError::Empty) => {}
             // Its maker ends before this only by a panic, which has given the terminal back and said why.
             Err(TryRecvError::Disconnected) => return Err(LiveError::Document),
+        }
+        // What came last while it was paused may be the last there is.
+        if !look.paused
+            && let Some(newest) = newest.take()
+        {
+            document = newest;
         }
     }
     Ok(())
