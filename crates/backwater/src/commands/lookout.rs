@@ -1,5 +1,6 @@
 //! Looks for findings while a recording is written, and runs a command when one begins, becomes worse or ends.
 
+use crate::signals;
 use backwater_live::{Alerts, Feed, Hook, ahead_of, found_now};
 use backwater_model::{Batch, Finding, Moment, Severity};
 use backwater_probe::now;
@@ -40,7 +41,10 @@ impl Lookout {
         let feed = Feed::of(session, WINDOW_S);
         feed.take(batches, Some(give), None)?;
         let (alerts, at) = (Alerts::new(Severity::Warning, QUIET_S), now());
-        Ok((next, Lookout { feed, alerts, hook: Hook::start(command)?, found: Vec::new(), whole: at, last: at }))
+        let hook = Hook::start(command)?;
+        let running = hook.running();
+        signals::at_once(move || running.end());
+        Ok((next, Lookout { feed, alerts, hook, found: Vec::new(), whole: at, last: at }))
     }
 
     /// Looks, if it is time to, and tells the command what is new.

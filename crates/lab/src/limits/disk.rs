@@ -124,6 +124,11 @@ impl SlowDisk {
         self.bdi.reset(journal)
     }
 
+    /// What is dirty on it or under way to it; none where debugfs cannot be read.
+    pub fn level_bytes(&self) -> Option<u64> {
+        self.bdi.level_bytes()
+    }
+
     /// Writes out everything that is dirty on it with the cap lifted, waits until nothing is under way, and caps it again.
     pub fn settle(&self) -> Result<(), LimitError> {
         let cap = self.cap_in_force()?;
