@@ -2,7 +2,8 @@
 // asks nobody else for anything.
 //
 // BACKWATER_LIVE is the address that `backwater serve` printed, of a recording that grows by a second each second and whose names
-// are hostile; BACKWATER_LATER a file: once it is there, the recording also tells who is held and what a run of the lab came to.
+// are hostile; BACKWATER_LATER a file: once it is there, the recording also tells who is held, what a run of the lab came to,
+// and of a server that was upgraded and one more.
 // Both are made by crates/backwater/tests/live.rs.
 import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
@@ -96,12 +97,14 @@ test("live: without a token, or with a wrong one, nothing is told", async () => 
 });
 
 // The last one: what comes stays.
-check("who is held and a run's results appear when they are there, in their places, and the title with them", async (page) => {
+check("who is held, a run's results and another server appear when they are there, in their places, and the title with them", async (page) => {
   const sections = () => page.locator("main > section").evaluateAll((list) => list.map(({ id }) => id));
   const links = () => page.locator("header nav.screen a[href^='#']").evaluateAll((list) => list.map((link) => link.getAttribute("href").slice(1)));
   const first = ["findings", "path", "timeline", "sessions", "about"];
   assert.deepEqual([await sections(), await links()], [first, first]);
   const title = await page.locator("h1").textContent();
+  const servers = () => page.locator("#about table.facts tr", { has: page.locator("th", { hasText: /^server$/ }) }).locator("td").allTextContents();
+  assert.deepEqual(await servers(), ["primary (postgres 18)"]);
   await page.locator('[data-queue="0"]').click();
   writeFileSync(process.env.BACKWATER_LATER, "now");
   await page.waitForSelector("#flow");
@@ -115,6 +118,9 @@ check("who is held and a run's results appear when they are there, in their plac
   assert.ok(other !== title && other.includes("Experiment late"), other);
   assert.ok((await page.title()).includes("Experiment late"));
   assert.equal(await page.locator(".detail .card").count(), 1, "what was chosen stays chosen");
+  const [upgraded, second] = await servers();
+  assert.equal(upgraded, "primary (postgres 19)", "what is told of a server is what it is now");
+  assert.ok(second?.startsWith("second </script>") && second.endsWith("(mongodb)"), second);
   // Newer states and results take the place of older ones.
   const asOf = () => page.locator("#flow p").first().textContent();
   const before = await asOf();

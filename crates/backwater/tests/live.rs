@@ -7,7 +7,7 @@ mod browser;
 #[path = "../../live/tests/common/planted.rs"]
 mod planted;
 
-use backwater_model::{ArmOutcome, FlowPool, FlowState, Moment, Outcome, Registry};
+use backwater_model::{ArmOutcome, FlowPool, FlowState, Meta, Moment, Outcome, Registry, Target};
 use backwater_record::{Options, Writer, write_flow};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,11 +20,11 @@ const HOSTILE: &str = "</script><script>alert('ran')</script><img src=x onerror=
 
 /// A recording that is written while `going` holds, a second each second; at least ninety seconds of it.
 fn recording(dir: &Path, going: &AtomicBool) {
-    recording_with(dir, going, |_| ());
+    recording_with(dir, going, |_| None);
 }
 
-/// The same, with something done after each second.
-fn recording_with(dir: &Path, going: &AtomicBool, mut each: impl FnMut(i64)) {
+/// The same, with something done after each second, after which something else may be known of what is watched.
+fn recording_with(dir: &Path, going: &AtomicBool, mut each: impl FnMut(i64) -> Option<Meta>) {
     let registry = Arc::new(Registry::new());
     let options = Options { free_floor_bytes: 0, ..Options::default() };
     let mut writer = Writer::create(dir, planted::meta(HOSTILE), Arc::clone(&registry), options).unwrap();
@@ -32,7 +32,7 @@ fn recording_with(dir: &Path, going: &AtomicBool, mut each: impl FnMut(i64)) {
     while at < 90 || going.load(Ordering::SeqCst) {
         writer.write(&planted::second(at, &registry, HOSTILE)).unwrap();
         writer.tick(Moment(at * 1_000_000)).unwrap();
-        each(at);
+        each(at).into_iter().for_each(|meta| writer.update_meta(meta).unwrap());
         if at >= 90 {
             std::thread::park_timeout(Duration::from_secs(1));
         }
@@ -60,11 +60,13 @@ fn what_would_let_others_look_is_refused() {
 }
 
 /// What comes to a recording while it is looked at: once the file `asked` is there, who is held, newer each second, and what a run
-/// of the lab came to; nobody is held any more when it says so.
-fn latecomers(dir: PathBuf, asked: PathBuf) -> impl FnMut(i64) {
-    move |at| match std::fs::read_to_string(&asked) {
-        Ok(word) if word == "gone" => drop(std::fs::remove_file(dir.join("flow.json"))),
-        Ok(_) => {
+/// of the lab came to, that the server was upgraded, and a second one; nobody is held any more when it says so.
+fn latecomers(dir: PathBuf, asked: PathBuf) -> impl FnMut(i64) -> Option<Meta> {
+    move |at| {
+        let word = std::fs::read_to_string(&asked).ok()?;
+        if word == "gone" {
+            drop(std::fs::remove_file(dir.join("flow.json")));
+        } else {
             let pool = FlowPool { name: HOSTILE.to_owned(), priority: "low".to_owned(), ..FlowPool::default() };
             let (rate_bps, rate_by) = (Some(5.0 * planted::MIB), HOSTILE.to_owned());
             let at = Moment(at * 1_000_000);
@@ -77,7 +79,14 @@ fn latecomers(dir: PathBuf, asked: PathBuf) -> impl FnMut(i64) {
             std::fs::write(&half, serde_json::to_vec(&outcome).unwrap()).unwrap();
             std::fs::rename(&half, dir.join("outcome.json")).unwrap();
         }
-        Err(_) => {}
+        let mut meta = planted::meta(HOSTILE);
+        meta.targets[0].version_num = Some(190_000);
+        meta.targets.push(Target {
+            name: format!("second {HOSTILE}"),
+            kind: "mongodb".to_owned(),
+            ..Target::default()
+        });
+        Some(meta)
     }
 }
 

@@ -97,9 +97,11 @@ fn a_recorder_that_is_killed_is_told_as_such_and_its_figures_end() {
     let (_serve, address, _says) = serve(&[rec.to_str().unwrap()]);
     let up = "backwater_source_up{source=\"rec\"}";
     let age = "backwater_source_age_seconds{source=\"rec\"}";
-    let reads = |text: &str| value(text, up) == Some(1.0) && text.contains("backwater_self_cpu_seconds_total{");
-    let text = until(&address, reads);
-    assert!(value(&text, age).unwrap() < 10.0, "{text}");
+    let reads = |text: &str| {
+        let fresh = value(text, up) == Some(1.0) && value(text, age).is_some_and(|age| age < 10.0);
+        fresh && text.contains("backwater_self_cpu_seconds_total{")
+    };
+    until(&address, reads);
     recorder.kill();
     let killed = Instant::now();
     let text = until(&address, |text| value(text, up) == Some(0.0));
