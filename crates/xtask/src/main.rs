@@ -9,6 +9,7 @@ mod nightly;
 mod page;
 mod promtool;
 mod run;
+mod suites;
 mod tidy;
 
 use clap::{Parser, Subcommand};
@@ -29,10 +30,11 @@ enum Command {
     Test,
     /// Only style: arrows between crates, long functions, long files
     Tidy,
-    /// What takes long: whole scenarios, repeated and shuffled, and the blind test; run before an issue is resolved. What
-    /// the last run of each printed is kept under docs/nightly/
+    /// What takes long: whole scenarios, repeated and shuffled, the blind test, and other people's test suites through the
+    /// proxy; run before an issue is resolved. What the last run of each came to is kept under docs/nightly/
     Nightly {
-        /// Only this one: stampede, wal-lag, commit-wait, commit-standby, net-overload, wt-stall, blind, blind-wiredtiger
+        /// Only this one: stampede, wal-lag, commit-wait, commit-standby, net-overload, wt-stall, blind, blind-wiredtiger,
+        /// suites
         name: Option<String>,
         /// Run nothing, but keep the table of a blind test that was run in pieces (`backwater lab blind --for`) in this
         /// directory

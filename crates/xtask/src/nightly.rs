@@ -1,7 +1,7 @@
-//! What takes long: whole scenarios, every arm repeated in random order, and the blind test. What the last run of each
-//! printed is kept under docs/nightly/, also where it did not come out as expected.
+//! What takes long: whole scenarios, every arm repeated in random order, the blind test, and other people's test suites
+//! through the proxy. What the last run of each came to is kept under docs/nightly/, also where it did not come out as expected.
 
-use crate::{bench, run};
+use crate::{bench, run, suites};
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::path::Path;
@@ -19,12 +19,18 @@ const RUNS: [(&str, &[&str]); 8] = [
     ("blind-wiredtiger", &["lab", "blind", "--engine", "wiredtiger", "--seconds", "26"]),
 ];
 
+/// The run that is none of the program's own.
+const SUITES: &str = "suites";
+
 /// Runs all of them, or one.
 pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
+    if name == Some(SUITES) {
+        return suites::all();
+    }
     let chosen: Vec<_> = RUNS.into_iter().filter(|(known, _)| name.is_none_or(|name| name == *known)).collect();
     if chosen.is_empty() {
         let all = RUNS.map(|(known, _)| known).join(", ");
-        bail!("there is no nightly run '{}'; there are: {all}", name.unwrap_or_default());
+        bail!("there is no nightly run '{}'; there are: {all}, {SUITES}", name.unwrap_or_default());
     }
     run::step("the program itself", "cargo", &["build", "--release", "-p", "backwater"])?;
     let mut unlike = Vec::new();
@@ -36,7 +42,7 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
     if !unlike.is_empty() {
         bail!("not as expected: {}; see docs/nightly", unlike.join(", "));
     }
-    Ok(())
+    if name.is_none() { suites::all() } else { Ok(()) }
 }
 
 /// One run; its recordings stay in target/nightly. Whether it came out as expected.

@@ -1,0 +1,254 @@
+//! The server and the proxy that the suites are run against, and the one certificate they need.
+
+use super::told::{bounded, must};
+use anyhow::{Context, bail};
+use std::fs::File;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Who may come how: the users of pgx's tests by a method each, everybody else as they are.
+const ACCESS: &str = "local all,replication all trust
+host all pgx_md5 127.0.0.1/32 md5
+host all pgx_scram 127.0.0.1/32 scram-sha-256
+host all pgx_pw 127.0.0.1/32 password
+hostssl all pgx_ssl 127.0.0.1/32 scram-sha-256
+hostssl all pgx_sslcert 127.0.0.1/32 cert
+host all,replication all 127.0.0.1/32 trust
+";
+
+const SETTINGS: &str = "fsync = off
+max_connections = 100
+max_prepared_transactions = 10
+wal_level = logical
+listen_addresses = '127.0.0.1'
+ssl = on
+ssl_cert_file = '../localhost.crt'
+ssl_key_file = '../localhost.key'
+ssl_ca_file = '../ca.pem'
+";
+
+/// Where a server is reached, as user `postgres` and without a password.
+pub(super) struct Place {
+    pub(super) port: u16,
+    /// The directory of its Unix socket, which has the same number.
+    pub(super) socket_dir: PathBuf,
+    /// Certificates and keys of pgx's tests.
+    pub(super) certificates: PathBuf,
+    /// Programs of the server's version.
+    pub(super) bin: PathBuf,
+}
+
+impl Place {
+    /// Runs statements of one kind each, in a database.
+    pub(super) fn sql(&self, database: &str, statements: &[&str]) -> anyhow::Result<String> {
+        let mut psql = bounded(PATIENCE, "psql");
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "postgres"]);
+        psql.args(["-p", &self.port.to_string(), "-d", database]).stdin(Stdio::null());
+        for statement in statements {
+            psql.arg("-c").arg(statement);
+        }
+        must(psql)
+    }
+
+    /// An empty database of this name, whatever was there before.
+    pub(super) fn empty_database(&self, name: &str) -> anyhow::Result<()> {
+        let [drop, create] = ["DROP DATABASE IF EXISTS", "CREATE DATABASE"].map(|what| format!("{what} {name}"));
+        self.sql("postgres", &["SET client_min_messages = error", &drop, &create]).map(|_| ())
+    }
+}
+
+/// A command as an ordinary user where this is root, whom neither initdb nor pg_regress serves.
+pub(super) fn as_ordinary_user(command: &mut Command) -> anyhow::Result<()> {
+    if let Some((user, group)) = ordinary_user()? {
+        command.uid(user).gid(group);
+    }
+    Ok(())
+}
+
+/// Hands a directory to that user.
+pub(super) fn hand_over(path: &Path) -> anyhow::Result<()> {
+    let Some((user, group)) = ordinary_user()? else { return Ok(()) };
+    std::os::unix::fs::chown(path, Some(user), Some(group))
+        .with_context(|| format!("cannot hand over {}", path.display()))
+}
+
+fn ordinary_user() -> anyhow::Result<Option<(u32, u32)>> {
+    if !crate::ci::is_root()? {
+        return Ok(None);
+    }
+    let id = |what: &str| -> anyhow::Result<u32> { Ok(crate::run::output("id", &[what, "postgres"])?.trim().parse()?) };
+    Ok(Some((id("-u")?, id("-g")?)))
+}
+
+/// A server and a proxy in front of it.
+pub(super) struct Servers {
+    pub(super) direct: Place,
+    pub(super) through: Place,
+    dir: PathBuf,
+    processes: Vec<Running>,
+}
+
+/// A process that is asked to end, by the signal that it cleans up at, when it is let go.
+struct Running {
+    child: Child,
+    signal: &'static str,
+}
+
+impl Running {
+    /// Asks it to end, unless it has; whether it did so in good order.
+    fn end(&mut self) -> anyhow::Result<bool> {
+        if self.child.try_wait()?.is_none() {
+            let mut kill = Command::new("kill");
+            kill.arg(self.signal).arg(self.child.id().to_string());
+            must(kill)?;
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.success());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // What does not end when it is asked is ended; what has ended already is no error.
+        let _asked = self.end();
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+impl Servers {
+    pub(super) fn start(room: &Path, backwater: &Path) -> anyhow::Result<Servers> {
+        let dir = room.join("server");
+        std::fs::create_dir_all(dir.join("proxy"))?;
+        hand_over(&dir)?;
+        let certificates = room.join("certificates");
+        for name in ["localhost.crt", "localhost.key", "ca.pem"] {
+            let to = dir.join(name);
+            std::fs::copy(certificates.join(name), &to).with_context(|| format!("cannot copy {name}"))?;
+            std::fs::set_permissions(&to, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+            hand_over(&to)?;
+        }
+        let bin = PathBuf::from(crate::run::output("pg_config", &["--bindir"])?.trim());
+        let [port, other] = free_ports()?;
+        let place = |port, socket_dir| Place { port, socket_dir, certificates: certificates.clone(), bin: bin.clone() };
+        let direct = place(port, dir.clone());
+        let through = place(other, dir.join("proxy"));
+        let mut servers = Servers { direct, through, dir, processes: Vec::new() };
+        servers.start_server()?;
+        servers.start_proxy(backwater)?;
+        Ok(servers)
+    }
+
+    fn start_server(&mut self) -> anyhow::Result<()> {
+        let data = self.dir.join("data");
+        let mut initdb = bounded(PATIENCE, &self.direct.bin.join("initdb").to_string_lossy());
+        initdb.args(["-U", "postgres", "-E", "UTF8", "--locale=C", "-N", "-A", "trust", "-D"]).arg(&data);
+        as_ordinary_user(&mut initdb)?;
+        initdb.current_dir(&self.dir);
+        must(initdb)?;
+        std::fs::write(data.join("pg_hba.conf"), ACCESS)?;
+        let mut settings = File::options().append(true).open(data.join("postgresql.conf"))?;
+        settings.write_all(SETTINGS.as_bytes())?;
+        let mut postgres = Command::new(self.direct.bin.join("postgres"));
+        postgres.arg("-D").arg(&data).arg("-k").arg(&self.dir).args(["-p", &self.direct.port.to_string()]);
+        as_ordinary_user(&mut postgres)?;
+        // A fast shutdown: sessions are ended.
+        self.spawn(postgres, "-INT", "server.log", |servers| servers.direct.sql("postgres", &["SELECT 1"]).is_ok())
+    }
+
+    fn start_proxy(&mut self, backwater: &Path) -> anyhow::Result<()> {
+        let socket = self.through.socket_dir.join(format!(".s.PGSQL.{}", self.through.port));
+        let file = self.dir.join("proxy.toml");
+        let listen = format!("listen = ['127.0.0.1:{}', '{}']", self.through.port, socket.display());
+        std::fs::write(&file, format!("{listen}\nserver = '127.0.0.1:{}'\n", self.direct.port))?;
+        let mut proxy = Command::new(backwater);
+        proxy.arg("proxy").arg("-c").arg(&file);
+        self.spawn(proxy, "-TERM", "proxy.log", |servers| {
+            TcpStream::connect(("127.0.0.1", servers.through.port)).is_ok()
+        })
+    }
+
+    fn spawn(
+        &mut self,
+        mut command: Command,
+        signal: &'static str,
+        log: &str,
+        ready: impl Fn(&Servers) -> bool,
+    ) -> anyhow::Result<()> {
+        let path = self.dir.join(log);
+        let file = File::create(&path)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).current_dir(&self.dir);
+        let child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+        self.processes.push(Running { child, signal });
+        let begun = Instant::now();
+        while !ready(self) {
+            if begun.elapsed() > PATIENCE {
+                bail!("{command:?} is not ready: {}", std::fs::read_to_string(&path).unwrap_or_default());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// What the server calls itself, such as `PostgreSQL 15.18`.
+    pub(super) fn version(&self) -> anyhow::Result<String> {
+        let version = self.direct.sql("postgres", &["SHOW server_version"])?;
+        Ok(format!("PostgreSQL {}", version.split_whitespace().next().unwrap_or_default()))
+    }
+
+    /// Ends both in good order, the proxy first, and keeps their logs. A proxy that did not survive is an error.
+    pub(super) fn end(mut self, printed: &Path) -> anyhow::Result<()> {
+        let ended_well = self.processes.pop().map(|mut proxy| proxy.end()).transpose()?;
+        self.processes.clear();
+        for log in ["proxy.log", "server.log"] {
+            std::fs::copy(self.dir.join(log), printed.join(log))?;
+        }
+        let log = std::fs::read_to_string(printed.join("proxy.log"))?;
+        if ended_well != Some(true) || log.contains("panicked") {
+            bail!("the proxy did not end in good order: {log}");
+        }
+        Ok(())
+    }
+}
+
+fn free_ports() -> anyhow::Result<[u16; 2]> {
+    let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
+    Ok([listeners[0].local_addr()?.port(), listeners[1].local_addr()?.port()])
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::Running;
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
+    /// A process that says when it is ready, and says so when it is told to end; what it said last.
+    fn last_word(signal: &'static str) -> String {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg("trap 'echo interrupted; exit' INT; trap 'echo terminated; exit' TERM; echo ready; while :; do sleep 0.05; done");
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        drop(Running { child, signal });
+        lines.next().unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_process_that_is_let_go_is_told_by_its_signal() {
+        assert_eq!(last_word("-INT"), "interrupted");
+        assert_eq!(last_word("-TERM"), "terminated");
+    }
+}
