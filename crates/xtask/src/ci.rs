@@ -6,7 +6,7 @@ use crate::{driver, page, promtool, run, tidy};
 use anyhow::{Context, bail};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Commands and files that tests of the host need, and the Debian package of each.
 const TOOLS: &[(&str, &str)] = &[
@@ -193,8 +193,8 @@ impl Tally {
 #[allow(clippy::print_stdout, clippy::print_stderr)]
 fn cargo_test(tally: &mut Tally, arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<bool> {
     eprintln!("==> tests: cargo {}", arguments.join(" "));
-    let mut command = Command::new("cargo");
-    command.args(arguments).current_dir(run::workspace()?).stdout(Stdio::piped());
+    let mut command = run::command("cargo")?;
+    command.args(arguments).stdout(Stdio::piped());
     for (name, value) in variables {
         eprintln!("==> with {name}={value}");
         command.env(name, value);

@@ -5,7 +5,7 @@ use crate::{bench, run, suites};
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// A run of the program: its name and its arguments.
 const RUNS: [(&str, &[&str]); 8] = [
@@ -54,7 +54,7 @@ fn one(name: &str, arguments: &[&str]) -> anyhow::Result<bool> {
         std::fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
     }
     eprintln!("==> {name}: backwater {}", arguments.join(" "));
-    let mut command = Command::new("cargo");
+    let mut command = run::command("cargo")?;
     command.args(["run", "--release", "-q", "-p", "backwater", "--"]).args(arguments).arg("--out").arg(&out);
     // Progress is shown as it comes.
     let output = command.current_dir(&workspace).stderr(Stdio::inherit()).output().context("cannot start cargo")?;

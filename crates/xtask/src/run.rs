@@ -10,11 +10,25 @@ pub(crate) fn workspace() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(here).join("../..").canonicalize()?)
 }
 
+/// A program to run in the workspace. What `cargo run` has set for this one is taken away: with other CARGO_ variables than
+/// in a shell, build scripts that look at them run again, and everything above them is built twice.
+pub(crate) fn command(program: &str) -> anyhow::Result<Command> {
+    let mut command = Command::new(program);
+    let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(of_package) {
+            command.env_remove(name);
+        }
+    }
+    command.current_dir(workspace()?);
+    Ok(command)
+}
+
 /// Says what is run, runs it in the workspace, fails if it fails.
 #[allow(clippy::print_stderr)]
 pub(crate) fn step(what: &str, program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     eprintln!("==> {what}: {program} {}", arguments.join(" "));
-    let status = Command::new(program).args(arguments).current_dir(workspace()?).status();
+    let status = command(program)?.args(arguments).status();
     if !status.with_context(|| format!("cannot start {program}"))?.success() {
         bail!("{what} failed: {program} {}", arguments.join(" "));
     }
@@ -23,7 +37,7 @@ pub(crate) fn step(what: &str, program: &str, arguments: &[&str]) -> anyhow::Res
 
 /// What a program prints.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = Command::new(program).args(arguments).current_dir(workspace()?).output();
+    let output = command(program)?.args(arguments).output();
     let output = output.with_context(|| format!("cannot start {program}"))?;
     if !output.status.success() {
         bail!("{program} {} failed: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));

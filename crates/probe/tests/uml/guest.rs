@@ -21,7 +21,7 @@ struct Guest {
 
 /// What a guest prints whose first process is `init`, with these words on the kernel's command line, up to the line that
 /// says it is done. None, and it is said why, where no guest can run.
-pub fn run(test: &str, init: &Path, words: &[String], done: impl Fn(&str) -> bool) -> Option<Vec<String>> {
+pub(crate) fn run(test: &str, init: &Path, words: &[String], done: impl Fn(&str) -> bool) -> Option<Vec<String>> {
     if !is_installed(test) {
         eprintln!("skipped: {test}: needs user-mode Linux (apt-get install user-mode-linux)");
         return None;
