@@ -11,7 +11,7 @@ const PREDICTION_RUNS: &str = "5";
 /// Measures and keeps what came of it. With arguments for the measuring program only a part is measured, and shown.
 #[allow(clippy::print_stdout)]
 pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()> {
-    let all = ["size", "overhead", "prediction", "ftdc", "proxy", "page", "viewers"];
+    let all = ["size", "overhead", "prediction", "ftdc", "proxy", "pacing", "page", "viewers"];
     let chosen: Vec<_> = all.into_iter().filter(|known| name.is_none_or(|name| name == *known)).collect();
     if chosen.is_empty() {
         bail!("there is no benchmark '{}'; there are: {}", name.unwrap_or_default(), all.join(", "));
@@ -28,6 +28,7 @@ pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()
             }
             "ftdc" => bench_ftdc::text()?,
             "page" => page_costs()?,
+            "pacing" => example("backwater-gate", "pacing", &[])?,
             "viewers" => example("backwater-live", "viewers", &[])?,
             _ => prediction()?,
         };

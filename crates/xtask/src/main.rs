@@ -5,6 +5,7 @@ mod bench_ftdc;
 mod bench_week;
 mod ci;
 mod driver;
+mod fuzz;
 mod nightly;
 mod page;
 mod promtool;
@@ -41,9 +42,17 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         keep_blind: Option<PathBuf>,
     },
+    /// Throw bytes at everything that reads foreign ones, guided by the code they reach
+    Fuzz {
+        /// Only this one: ftdc, greeting, opening, proxy_header, relay, statement
+        target: Option<String>,
+        /// How long each
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
     /// Measure what Backwater costs and how well it predicts; writes docs/bench/
     Bench {
-        /// Only this one: overhead, prediction, size, ftdc, page, viewers, proxy (beside pgbouncer and HAProxy, where those are
+        /// Only this one: overhead, prediction, size, ftdc, page, viewers, pacing, proxy (beside pgbouncer and HAProxy, where those are
         /// installed)
         name: Option<String>,
         /// For overhead and proxy: measure only a part, and show it without keeping it, such as --only cost --sessions 200
@@ -57,6 +66,7 @@ fn main() -> anyhow::Result<()> {
         Command::Ci => ci::all(),
         Command::Test => ci::tests(),
         Command::Tidy => tidy::check(),
+        Command::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Command::Nightly { keep_blind: Some(dir), .. } => nightly::keep_blind(&dir),
         Command::Nightly { name, .. } => nightly::run(name.as_deref()),
         Command::Bench { name, arguments } => bench::run(name.as_deref(), &arguments),

@@ -39,6 +39,23 @@ pub(crate) fn file(first_second: i64, samples: i64, per_chunk: usize) -> Vec<u8>
     bytes
 }
 
+/// A chunk whose zlib stream has one stored block and a checksum made to fit, whatever lies within; `length` is the number of
+/// those bytes.
+pub(crate) fn stored(inside: &[u8], length: u16) -> Vec<u8> {
+    let mut data = (inside.len() as u32).to_le_bytes().to_vec();
+    data.extend([0x78, 0x01, 0x01]);
+    data.extend(length.to_le_bytes());
+    data.extend((!length).to_le_bytes());
+    data.extend(inside);
+    let (mut a, mut b) = (1u32, 0u32);
+    for byte in inside {
+        a = (a + u32::from(*byte)) % 65_521;
+        b = (b + a) % 65_521;
+    }
+    data.extend(((b << 16) | a).to_be_bytes());
+    Builder::new().date("_id", 0).int32("type", 1).binary("data", &data).finish()
+}
+
 /// What reading gives: every sample's time and values, and the faults.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Read {
