@@ -29,6 +29,19 @@ export async function hover(page, chart, piece, count) {
   await page.mouse.move(box.x + ((piece + 0.5) / count) * box.width, box.y + box.height / 2);
 }
 
+/** Tries until it holds: charts are drawn as they come into view, and a busy browser is late with what the pointer is over. */
+export async function eventually(holds) {
+  const end = Date.now() + 20_000;
+  for (;;) {
+    try {
+      return await holds();
+    } catch (error) {
+      if (Date.now() > end) throw error;
+      await new Promise((again) => setTimeout(again, 100));
+    }
+  }
+}
+
 /** What is told of a queue: its text, and its figures by name. Leaves no queue chosen. */
 export async function queueCard(page, place) {
   const queue = page.locator(`[data-queue="${place}"]`);

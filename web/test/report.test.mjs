@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { atHighest, last, mean, most, said, sessions, shows, showsFullest, tells } from "./figures.mjs";
 import { checks } from "./harness.mjs";
 import { inaccessible, seeAll } from "./browser.mjs";
-import { drawAll, expected, hover, queueCard } from "./panels.mjs";
+import { drawAll, eventually, expected, hover, queueCard } from "./panels.mjs";
 
 checks((check) => {
   check("every finding is told whole, in its finder's words and figures", async ({ page, reader }) => {
@@ -107,7 +107,10 @@ checks((check) => {
     const place = read.findIndex(({ level }) => level.includes(null) && level.some((piece) => piece !== null));
     if (place < 0) return;
     const gap = read[place].level.indexOf(null);
-    await hover(page, page.locator(".chart[data-panel]").first(), gap, document.axis.count);
+    await eventually(async () => {
+      await hover(page, page.locator(".chart[data-panel]").first(), gap, document.axis.count);
+      assert.equal(await page.locator(`[data-queue="${place}"] .level`).textContent(), "not read here");
+    });
     for (const [order, queue] of queues.entries()) {
       const box = page.locator(`[data-queue="${order}"]`);
       const level = await box.locator(".level").textContent();
@@ -116,7 +119,6 @@ checks((check) => {
       const limits = await box.locator(".limit").allTextContents();
       if (bound) assert.ok(!limits.includes("no limit of its own"), `${queue.name}: ${limits}`);
     }
-    assert.equal(await page.locator(`[data-queue="${place}"] .level`).textContent(), "not read here");
   });
 
   check("what moves WAL to standbys is told with its shares, rates and ceilings", async ({ page, reader }) => {
@@ -182,11 +184,13 @@ checks((check) => {
       const peak = lead.findIndex((piece) => piece !== null && piece[1] === most(lead, [0, count]));
       for (const piece of new Set([peak, Math.floor(count * 0.37), lead.indexOf(null)])) {
         if (piece < 0) continue;
-        await hover(page, chart, piece, count);
-        for (const [order, shown] of (await values()).entries()) {
-          shows(shown, lanes[order][piece]?.[1] ?? null, panel.unit, `${panel.title}, curve ${order} at piece ${piece}`);
-          compared += 1;
-        }
+        await eventually(async () => {
+          await hover(page, chart, piece, count);
+          for (const [order, shown] of (await values()).entries()) {
+            shows(shown, lanes[order][piece]?.[1] ?? null, panel.unit, `${panel.title}, curve ${order} at piece ${piece}`);
+          }
+        });
+        compared += lanes.length;
       }
     }
     assert.ok(compared >= document.panels.length, `${compared} values`);
