@@ -265,7 +265,13 @@ fn doomed_run(state: &Path) {
     let mut writer = Command::new("sh");
     writer.args(["-c", "while :; do echo x > spot; sync spot; done"]).current_dir(disk.mount_point());
     let (mut child, _) = journal.spawn(&mut writer, "a writer", backwater_undo::Stop::Quit).unwrap();
+    fs::write(complete(state), "").unwrap();
     child.wait().unwrap();
+}
+
+/// There once the doomed run has done all that it does.
+fn complete(state: &Path) -> PathBuf {
+    state.with_extension("complete")
 }
 
 #[test]
@@ -303,11 +309,16 @@ fn killed_after(lines: usize, state: &Path) -> bool {
         texts.map(|text| text.lines().count()).max().unwrap_or(0)
     };
     let begun = Instant::now();
-    while count() < lines && begun.elapsed() < Duration::from_secs(8) {
+    // What is complete writes no more lines, however long it is waited for.
+    let mut over = false;
+    while count() < lines && !over {
+        assert!(begun.elapsed() < Duration::from_secs(120), "neither {lines} lines nor complete");
+        over = complete(state).exists();
         std::thread::yield_now();
     }
     let there = count() >= lines;
     child.kill().unwrap();
+    let _ = fs::remove_file(complete(state));
     assert_eq!(child.wait().unwrap().signal(), Some(9), "it must not end by itself");
     if !there {
         // The last one, complete and running, is put right too.
