@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What is done before a second signal ends the program.
 static AT_ONCE: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
 
-/// Has this done where a second signal ends the program at once. It may not wait for anything.
+/// Has this done where a second signal ends the program at once. It may not wait for longer than a second.
 pub(crate) fn at_once(act: impl FnOnce() + Send + 'static) {
     AT_ONCE.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(act));
 }

@@ -55,7 +55,6 @@ fn of_device(window: &Window, dev: &str, within_s: f64) -> Option<Finding> {
         _ => format!("host.dirty@{dev}"),
     };
     let mut finding = rules::draft("dirty-throttle", "approaching", queue, (from, window.to));
-    finding.victims = vec!["pg.commit".to_owned()];
     let lasted = rising(window, dev, window.to - Span::from_seconds((left_s * LASTED).max(LOOK_S)));
     finding.severity = if lasted { Severity::Warning } else { Severity::Info };
     finding.confidence = if prediction.basis == Basis::NetSlope { Confidence::Medium } else { Confidence::Low };
@@ -77,7 +76,6 @@ fn of_device(window: &Window, dev: &str, within_s: f64) -> Option<Finding> {
             "where the kernel begins to pause writers",
         ),
     ];
-    finding.victims.clear();
     Some(finding)
 }
 

@@ -34,7 +34,10 @@ impl Turn {
 /// A finding that was told of.
 #[derive(Debug)]
 struct Known {
+    /// As it was last seen.
     finding: Finding,
+    /// The highest that was told.
+    told: Severity,
     last: Moment,
 }
 
@@ -53,29 +56,29 @@ impl Alerts {
         Alerts { least, quiet_s, known: Vec::new() }
     }
 
-    /// What became of findings, by those that are there now.
-    pub fn update(&mut self, now: Moment, findings: &[Finding]) -> Vec<Turn> {
-        let mut turns = Vec::new();
+    /// Tells what became of findings, by those that are there now. `tell` says whether it took a turn; one that it did not
+    /// take is told again at the next update, if it is still so.
+    pub fn update(&mut self, now: Moment, findings: &[Finding], mut tell: impl FnMut(Turn) -> bool) {
         for finding in findings.iter().filter(|finding| finding.severity >= self.least) {
             let same = |known: &&mut Known| known.finding.claim() == finding.claim();
             match self.known.iter_mut().find(same) {
                 None => {
-                    turns.push(Turn::Begun(finding.clone()));
-                    self.known.push(Known { finding: finding.clone(), last: now });
+                    if tell(Turn::Begun(finding.clone())) {
+                        self.known.push(Known { finding: finding.clone(), told: finding.severity, last: now });
+                    }
                 }
                 Some(known) => {
-                    if finding.severity > known.finding.severity {
-                        turns.push(Turn::Worse(finding.clone()));
-                        known.finding = finding.clone();
+                    if finding.severity > known.told && tell(Turn::Worse(finding.clone())) {
+                        known.told = finding.severity;
                     }
+                    known.finding = finding.clone();
                     known.last = now;
                 }
             }
         }
-        let over = |known: &Known| now.seconds_since(known.last) >= self.quiet_s;
-        turns.extend(self.known.iter().filter(|known| over(known)).map(|known| Turn::Ended(known.finding.clone())));
-        self.known.retain(|known| !over(known));
-        turns
+        let quiet_s = self.quiet_s;
+        let is_over = |known: &Known| now.seconds_since(known.last) >= quiet_s;
+        self.known.retain(|known| !(is_over(known) && tell(Turn::Ended(known.finding.clone()))));
     }
 }
 
@@ -94,8 +97,17 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
+    fn turns(alerts: &mut Alerts, at_s: f64, findings: &[Finding]) -> Vec<Turn> {
+        let mut turns = Vec::new();
+        alerts.update(Moment::from_seconds(at_s), findings, |turn| {
+            turns.push(turn);
+            true
+        });
+        turns
+    }
+
     fn words(alerts: &mut Alerts, at_s: f64, findings: &[Finding]) -> Vec<(&'static str, String)> {
-        let turns = alerts.update(Moment::from_seconds(at_s), findings);
+        let turns = turns(alerts, at_s, findings);
         turns.iter().map(|turn| (turn.word(), turn.finding().queue.clone())).collect()
     }
 
@@ -106,7 +118,7 @@ mod tests {
         let both = [of("a:5432"), of("b:5432")];
         assert_eq!(words(&mut alerts, 0.0, &both).len(), 2);
         assert_eq!(words(&mut alerts, 30.0, &both[..1]), []);
-        let ended = alerts.update(Moment::from_seconds(70.0), &both[..1]);
+        let ended = turns(&mut alerts, 70.0, &both[..1]);
         assert_eq!(ended.iter().map(|turn| turn.finding().server.as_deref()).collect::<Vec<_>>(), [Some("b:5432")]);
         assert!(both[0].concerns(Some("a:5432")) && both[0].concerns(None) && !both[0].concerns(Some("b:5432")));
     }
@@ -124,5 +136,38 @@ mod tests {
         assert_eq!(words(&mut alerts, 99.0, &[finding("b", "critical")]), told("worse", "b"));
         assert_eq!(words(&mut alerts, 101.0, &[]), told("ended", "a"));
         assert_eq!(words(&mut alerts, 110.0, &[finding("a", "warning")]), told("begun", "a"));
+    }
+    #[test]
+    fn a_turn_that_was_not_taken_is_told_again() {
+        let mut alerts = Alerts::new(Severity::Warning, 60.0);
+        let refused = |alerts: &mut Alerts, at_s: f64, findings: &[Finding]| {
+            let mut words = Vec::new();
+            alerts.update(Moment::from_seconds(at_s), findings, |turn| {
+                words.push(turn.word());
+                false
+            });
+            words
+        };
+        let told = |word| vec![(word, "a".to_owned())];
+        assert_eq!(refused(&mut alerts, 0.0, &[finding("a", "warning")]), ["begun"]);
+        assert_eq!(words(&mut alerts, 2.0, &[finding("a", "warning")]), told("begun"));
+        assert_eq!(refused(&mut alerts, 4.0, &[finding("a", "critical")]), ["worse"]);
+        assert_eq!(words(&mut alerts, 6.0, &[finding("a", "critical")]), told("worse"));
+        assert_eq!(refused(&mut alerts, 70.0, &[]), ["ended"]);
+        assert_eq!(words(&mut alerts, 72.0, &[]), told("ended"));
+        assert_eq!(words(&mut alerts, 200.0, &[]), []);
+        // Of what nobody heard that it began nobody hears that it ended.
+        assert_eq!(refused(&mut alerts, 210.0, &[finding("a", "warning")]), ["begun"]);
+        assert_eq!(words(&mut alerts, 300.0, &[]), []);
+    }
+
+    #[test]
+    fn in_the_end_a_finding_is_told_as_it_was_last_seen() {
+        let at = |severity, summary: &str| Finding { summary: summary.to_owned(), ..finding("a", severity) };
+        let mut alerts = Alerts::new(Severity::Warning, 60.0);
+        turns(&mut alerts, 0.0, &[at("critical", "first")]);
+        assert_eq!(words(&mut alerts, 10.0, &[at("warning", "last")]), []);
+        assert_eq!(words(&mut alerts, 20.0, &[at("critical", "last")]), [], "no worse than it was told to be");
+        assert_eq!(turns(&mut alerts, 90.0, &[]), [Turn::Ended(at("critical", "last"))]);
     }
 }

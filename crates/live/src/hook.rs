@@ -1,17 +1,17 @@
 //! Runs somebody's command when a finding begins, becomes worse or ends: mail, a pager, a chat, for those without Prometheus.
 
+use crate::running::Running;
 use crate::{LiveError, Turn};
 use backwater_model::{Confidence, Severity};
-use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Turns that may wait while a command runs. More are left out, which is logged.
+/// Turns that may wait while a command runs. More are not taken, which is logged.
 const WAITING: usize = 16;
 /// A command that takes longer is killed, so that the next one is heard.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -28,60 +28,8 @@ pub struct Hook {
     thread: Option<JoinHandle<()>>,
     end: Arc<OnceLock<Instant>>,
     running: Running,
-}
-
-/// The command that runs now, for whoever must end it at once. Cheap to clone: all clones are of one hook.
-#[derive(Clone, Debug, Default)]
-pub struct Running(Arc<Mutex<State>>);
-
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Free,
-    /// The leader of a group that has not been waited for, so that its number is nobody else's.
-    Busy(Pid),
-    /// Nothing is started any more.
-    Over,
-}
-
-impl Running {
-    /// Ends the command that runs, with all that it started, and lets none be started any more.
-    pub fn end(&self) {
-        self.kill();
-        *self.state() = State::Over;
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Starts one, unless there is to be none any more.
-    fn start(&self, command: &mut Command) -> std::io::Result<Option<Child>> {
-        let mut state = self.state();
-        if matches!(*state, State::Over) {
-            return Ok(None);
-        }
-        let child = command.spawn()?;
-        *state = State::Busy(Pid::from_child(&child));
-        Ok(Some(child))
-    }
-
-    /// How it ended, once it has.
-    fn ended(&self, child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
-        let mut state = self.state();
-        let status = child.try_wait()?;
-        if status.is_some() && matches!(*state, State::Busy(_)) {
-            *state = State::Free;
-        }
-        Ok(status)
-    }
-
-    fn kill(&self) {
-        if let State::Busy(group) = *self.state() {
-            // The command's whole group, or its own children would live on. It may have ended this moment.
-            let _gone = kill_process_group(group, Signal::KILL);
-        }
-    }
+    /// Whether the last turn was not taken.
+    slow: bool,
 }
 
 impl Hook {
@@ -104,7 +52,7 @@ impl Hook {
             .name("on-finding".into())
             .spawn(move || runner.each(&inbox))
             .map_err(LiveError::system("cannot start a thread"))?;
-        Ok(Hook { turns: Some(turns), thread: Some(thread), end, running })
+        Ok(Hook { turns: Some(turns), thread: Some(thread), end, running, slow: false })
     }
 
     /// What runs now, for whoever cannot wait until this is dropped.
@@ -112,14 +60,32 @@ impl Hook {
         self.running.clone()
     }
 
-    /// Tells of a turn; at once, whether or not the command is still busy with another.
-    pub fn tell(&self, turn: Turn) {
-        let Some(turns) = &self.turns else { return };
-        if let Err(TrySendError::Full(turn)) = turns.try_send(turn) {
-            tracing::warn!(
-                rule = turn.finding().rule,
-                "the command for findings is too slow: it is not told of this one"
-            );
+    /// Tells of a turn; at once, whether or not the command is still busy with another. Says whether it was taken: while too many
+    /// wait none is, and what is still so should be told again.
+    pub fn tell(&mut self, turn: Turn) -> bool {
+        let Some(turns) = &self.turns else { return false };
+        let told = turns.try_send(turn);
+        let was_slow = std::mem::replace(&mut self.slow, matches!(told, Err(TrySendError::Full(_))));
+        match told {
+            Ok(()) => true,
+            Err(TrySendError::Full(turn)) => {
+                // Once, and not at every look.
+                if !was_slow {
+                    tracing::warn!(
+                        rule = turn.finding().rule,
+                        "the command for findings is too slow: it is told of this and more only once it has caught up"
+                    );
+                }
+                false
+            }
+            Err(TrySendError::Disconnected(turn)) => {
+                tracing::error!(
+                    rule = turn.finding().rule,
+                    "the thread that runs the command for findings has ended: it is told of nothing more"
+                );
+                self.turns = None;
+                false
+            }
         }
     }
 }
@@ -184,12 +150,15 @@ impl Runner {
             .stdout(Stdio::null())
             // What the command starts is ended with it, and Ctrl-C for the recorder is none for a message on its way.
             .process_group(0);
-        let Some(mut child) = self.running.start(&mut command)? else { return Ok(None) };
+        let Some(mut child) = self.running.start(|| command.spawn())? else { return Ok(None) };
         if let Some(mut stdin) = child.stdin.take() {
             let text = serde_json::to_vec(finding).unwrap_or_default();
             // On a thread of its own: a command that does not read is no fault, and must not be waited for longer than it may
             // run.
-            std::thread::spawn(move || stdin.write_all(&text));
+            let writer = std::thread::Builder::new().name("on-finding-input".into());
+            if let Err(error) = writer.spawn(move || stdin.write_all(&text)) {
+                tracing::warn!("the command for findings gets nothing on its input: cannot start a thread: {error}");
+            }
         }
         self.wait(&mut child)
     }
@@ -317,11 +286,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pid");
         let command = format!("sleep 1000 & echo $! > {}; wait", file.display());
-        let hook = Hook::bounded(&command, Duration::from_secs(1_000), Duration::from_secs(1_000)).unwrap();
-        hook.tell(Turn::Begun(finding("")));
+        let mut hook = Hook::bounded(&command, Duration::from_secs(1_000), Duration::from_secs(1_000)).unwrap();
+        assert!(hook.tell(Turn::Begun(finding(""))));
         let pid = number_in(&file);
         std::fs::remove_file(&file).unwrap();
-        hook.tell(Turn::Ended(finding("")));
+        assert!(hook.tell(Turn::Ended(finding(""))));
         hook.running().end();
         is_gone(pid);
         drop(hook);
@@ -333,9 +302,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pid");
         let command = format!("sleep 1000 & echo $! > {}; wait", file.display());
-        let hook = Hook::bounded(&command, Duration::from_secs(1_000), Duration::from_millis(300)).unwrap();
-        hook.tell(Turn::Begun(finding("")));
-        hook.tell(Turn::Ended(finding("")));
+        let mut hook = Hook::bounded(&command, Duration::from_secs(1_000), Duration::from_millis(300)).unwrap();
+        assert!(hook.tell(Turn::Begun(finding(""))));
+        assert!(hook.tell(Turn::Ended(finding(""))));
         let pid = number_in(&file);
         let begun = Instant::now();
         drop(hook);
@@ -348,10 +317,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("told");
         let command = format!("sleep 0.3; echo $BACKWATER_STATE >> {}", file.display());
-        let hook = Hook::bounded(&command, LONGEST, LONGEST).unwrap();
-        hook.tell(Turn::Begun(finding("")));
-        hook.tell(Turn::Ended(finding("")));
+        let mut hook = Hook::bounded(&command, LONGEST, LONGEST).unwrap();
+        assert!(hook.tell(Turn::Begun(finding(""))));
+        assert!(hook.tell(Turn::Ended(finding(""))));
         drop(hook);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "begun\nended\n");
+    }
+    #[test]
+    fn a_turn_for_which_there_is_no_room_is_not_taken() {
+        let mut hook = Hook::bounded("sleep 1000", Duration::from_secs(1_000), Duration::ZERO).unwrap();
+        let taken = (0..2 * WAITING).take_while(|_| hook.tell(Turn::Begun(finding("")))).count();
+        // One more where the first was taken out of the queue meanwhile.
+        assert!((WAITING..=WAITING + 1).contains(&taken), "{taken}");
+        hook.running().end();
+    }
+
+    #[test]
+    fn a_thread_that_has_ended_takes_nothing() {
+        let (turns, _) = sync_channel(1);
+        let mut hook =
+            Hook { turns: Some(turns), thread: None, end: Arc::default(), running: Running::default(), slow: false };
+        assert!(!hook.tell(Turn::Begun(finding(""))) && hook.turns.is_none());
     }
 }

@@ -12,6 +12,7 @@ mod hook;
 pub mod http;
 pub mod metrics;
 mod names;
+mod running;
 pub mod screen;
 mod sources;
 

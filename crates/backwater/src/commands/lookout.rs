@@ -62,8 +62,7 @@ impl Lookout {
         };
         self.last = at;
         let seen: Vec<Finding> = self.found.iter().cloned().chain(ahead).collect();
-        for turn in self.alerts.update(at, &seen) {
-            self.hook.tell(turn);
-        }
+        let Lookout { alerts, hook, .. } = self;
+        alerts.update(at, &seen, |turn| hook.tell(turn));
     }
 }
