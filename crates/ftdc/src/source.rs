@@ -91,6 +91,22 @@ impl Source {
         self.limits
     }
 
+    /// The same without the files that hold nothing of the last so many milliseconds: those before the last that begins before
+    /// them. For whoever looks at a running server again and again.
+    pub fn tail(mut self, last_ms: i64) -> Source {
+        let newest = self.files.iter().rev().find_map(|file| file.first_ms);
+        let from = newest.map(|newest| newest.saturating_sub(last_ms));
+        // Before MongoDB 4.2 a chunk's time is that of its end, so only metadata tells when a file begins.
+        let begins_before = |file: &SourceFile| {
+            let first = file.first_ms.filter(|_| file.metadata_first && !file.interim);
+            first.zip(from).is_some_and(|(first, from)| first <= from)
+        };
+        if let Some(place) = self.files.iter().rposition(begins_before) {
+            self.files.drain(..place);
+        }
+        self
+    }
+
     /// Every document of every file, in order. A chunk of the interim file that has since been written to another file
     /// is left out. A file that is gone by the time it is read is an error, an interim file is not: servers replace it
     /// all the time.

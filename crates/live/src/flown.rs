@@ -44,12 +44,13 @@ fn is_of_now(flight: &Flight) -> bool {
 ///
 /// Errors: it cannot be read.
 pub(crate) fn lately(path: &Path, history_s: f64, last_s: Option<f64>) -> Result<Seen, LiveError> {
-    let flight = Flight::open(path)?;
+    let length_s = last_s.unwrap_or(history_s);
+    let flight = Flight::open_last(path, length_s)?;
     let (first, last) = flight.span().unwrap_or_default();
-    let from = (last - Span::from_seconds(last_s.unwrap_or(history_s))).max(first);
+    let from = (last - Span::from_seconds(length_s)).max(first);
     let window = flight.window(from, last)?;
     let (grows, now) = (is_of_now(&flight), present(flight.meta()).unwrap_or(last));
-    Ok(Seen { findings: found_now(&window), window, outcome: None, warnings: Vec::new(), grows, now })
+    Ok(Seen { findings: found_now(&window), window, outcome: None, warnings: flight.warnings(), grows, now })
 }
 
 /// The page of all of it.
@@ -59,5 +60,11 @@ pub(crate) fn ended(path: &Path) -> Result<Document, LiveError> {
     let flight = Flight::open(path)?;
     let meta = Arc::new(flight.meta().clone());
     let read = |from, to| Ok(flight.window(from, to)?);
-    html::document_of(flight.span().unwrap_or_default(), &meta, (None, &[]), &Options::default(), read, |_, _| {})
+    let span = flight.span().unwrap_or_default();
+    let document: Result<Document, LiveError> =
+        html::document_of(span, &meta, (None, &[]), &Options::default(), read, |_, _| {});
+    let mut document = document?;
+    // What is damaged inside a chunk is known once it is read.
+    document.about.warnings = flight.warnings();
+    Ok(document)
 }

@@ -185,9 +185,39 @@ fn damage_costs_its_own_chunk_and_no_more() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x55;
     std::fs::write(&path, &bytes).unwrap();
-    let window = Flight::open(dir.path()).unwrap().window(at(0), at(199)).unwrap();
-    let samples = window.track("wt.cache.dirty_bytes", &[]).unwrap().points.len();
-    assert!((150..=200).contains(&samples), "{samples}");
+    let flight = Flight::open(dir.path()).unwrap();
+    // Every look finds it anew and tells it once.
+    for _ in 0..2 {
+        let window = flight.window(at(0), at(199)).unwrap();
+        let samples = window.track("wt.cache.dirty_bytes", &[]).unwrap().points.len();
+        assert!((150..=200).contains(&samples), "{samples}");
+        let warnings = flight.warnings();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("20Z-00000, byte "), "{warnings:?}");
+    }
+}
+
+#[test]
+fn for_the_last_seconds_only_files_are_read_that_may_hold_them() {
+    let dir = tempfile::tempdir().unwrap();
+    recording(dir.path(), "4.2", 1_000);
+    let of_last = |seconds: f64| {
+        let flight = Flight::open_last(dir.path(), seconds).unwrap();
+        let (first, last) = flight.span().unwrap();
+        (first, last, flight.meta().targets[0].name.clone())
+    };
+    let name = flight("4.2", 1_000).1.meta().targets[0].name.clone();
+    // The second file begins with second 100: what may begin before it needs the first one too.
+    assert_eq!(of_last(0.0), (at(100), at(199), name.clone()));
+    assert_eq!(of_last(10.0), (at(0), at(199), name.clone()));
+    assert_eq!(of_last(1e12), (at(0), at(199), name));
+    // Nor is damage told of what is not looked at.
+    let old = dir.path().join("metrics.2023-11-14T22-13-20Z-00000");
+    let mut bytes = std::fs::read(&old).unwrap();
+    bytes.extend([7; 100]);
+    std::fs::write(&old, bytes).unwrap();
+    assert!(Flight::open_last(dir.path(), 0.0).unwrap().warnings().is_empty());
+    assert_eq!(Flight::open(dir.path()).unwrap().warnings().len(), 1);
 }
 
 #[test]

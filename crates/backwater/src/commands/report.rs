@@ -133,14 +133,11 @@ fn document((dir, stretch, beside): What<'_>, options: &Options) -> anyhow::Resu
     if Flight::is_at(dir) {
         let (flight, from, to) = flight::open(dir, stretch, beside)?;
         let meta = Arc::new(flight.meta().clone());
-        return html::document_of(
-            (from, to),
-            &meta,
-            (None, &[]),
-            options,
-            |from, to| Ok(flight.window(from, to)?),
-            told,
-        );
+        let read = |from, to| anyhow::Ok(flight.window(from, to)?);
+        let mut document = html::document_of((from, to), &meta, (None, &[]), options, read, told)?;
+        // What is damaged inside a chunk is known once it is read.
+        document.about.warnings = flight.warnings();
+        return Ok(document);
     }
     beside.refuse()?;
     let recording = Recording::open(dir)?;

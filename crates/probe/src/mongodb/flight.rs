@@ -5,11 +5,12 @@
 
 use super::beside::Beside;
 use super::facts;
+use super::faults::Faults;
 use super::log::History;
 use super::reader::Reader;
 use crate::ProbeError;
 use backwater_model::{Batch, ClockAnchor, Event, EventKind, Meta, Moment, Registry, Target, Window};
-use ftdc::{DocumentKind, FtdcError, Metadata, Selection, Source};
+use ftdc::{Damage, DocumentKind, FtdcError, Metadata, Selection, Source};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub struct Flight {
     changes: Vec<Event>,
     span: Option<(Moment, Moment)>,
     log: Option<History>,
+    faults: Faults,
 }
 
 /// A time of the recorder as a moment.
@@ -53,21 +55,40 @@ impl Flight {
     ///
     /// # Errors
     /// [`ProbeError::FlightRecorder`] where nothing can be read, or where nothing of the recorder is in it. Damage is
-    /// no error: what lies behind it is read.
+    /// no error: what lies behind it is read (see [`warnings`](Flight::warnings)).
     pub fn open(path: &Path) -> Result<Flight, ProbeError> {
-        let source = Source::open(path)?;
-        let mut told = Told::default();
+        Flight::of(Source::open(path)?)
+    }
+
+    /// Opens what holds its last so many seconds: files that end before them are not read. What the server said of itself
+    /// stands at the beginning of each file.
+    ///
+    /// # Errors
+    /// As those of [`open`](Flight::open).
+    pub fn open_last(path: &Path, last_s: f64) -> Result<Flight, ProbeError> {
+        // A time that is no number is none; one that is too long is all there is.
+        Flight::of(Source::open(path)?.tail((last_s * 1e3).ceil() as i64))
+    }
+
+    fn of(source: Source) -> Result<Flight, ProbeError> {
+        let (mut told, faults) = (Told::default(), Faults::default());
         for document in source.documents() {
             match document {
-                Ok(document) => told.take(&document),
-                Err(FtdcError::Damaged(fault)) => tracing::warn!("damaged: {fault}"),
+                Ok(document) => {
+                    if let Err(damage) = told.take(&document) {
+                        let (file, offset) = (document.file().display(), document.offset());
+                        faults.note(format!("{file}, byte {offset}: what the server said of itself: {damage}"));
+                    }
+                }
+                Err(FtdcError::Damaged(fault)) => faults.note(fault.to_string()),
                 Err(error) => return Err(error.into()),
             }
         }
         let span = told.chunks_ms.map(|(first, last)| (moment(first), moment(last_sample_ms(&source, last))));
         let disks = disks(&source, told.chunks_ms);
         let target = told.target.clone().unwrap_or_else(|| facts::target(&told.metadata, None));
-        Ok(Flight { meta: meta(&told.metadata, target, &disks, span), changes: told.changes, span, source, log: None })
+        let meta = meta(&told.metadata, target, &disks, span);
+        Ok(Flight { meta, changes: told.changes, span, source, log: None, faults })
     }
 
     /// Puts the server's log files beside it: their slow operations are then in every window and batch.
@@ -90,6 +111,12 @@ impl Flight {
     /// First and last sample; none where there is none.
     pub fn span(&self) -> Option<(Moment, Moment)> {
         self.span
+    }
+
+    /// What of it was damaged, as far as it was read: what was found as it was opened, and in each stretch that was read
+    /// since. Each is told once, and logged once however often it is opened.
+    pub fn warnings(&self) -> Vec<String> {
+        self.faults.list()
     }
 
     /// The readings between two moments, a batch a chunk, each in order of time. Damage is an error in its place; the
@@ -119,7 +146,7 @@ impl Flight {
     /// Everything between two moments.
     ///
     /// # Errors
-    /// Only what the system refuses; damage is logged and left out.
+    /// Only what the system refuses; damage is left out (see [`warnings`](Flight::warnings)).
     pub fn window(&self, from: Moment, to: Moment) -> Result<Window, ProbeError> {
         // One stretch as long as all of it.
         match self.windows(from, to, f64::INFINITY).next() {
@@ -186,24 +213,22 @@ struct Told {
 }
 
 impl Told {
-    fn take(&mut self, document: &ftdc::Document) {
+    fn take(&mut self, document: &ftdc::Document) -> Result<(), Damage> {
         if document.kind() == DocumentKind::Chunk {
             let at = document.at_ms();
             let (first, last) = self.chunks_ms.unwrap_or((at, at));
             self.chunks_ms = Some((first.min(at), last.max(at)));
-            return;
+            return Ok(());
         }
-        if let Err(damage) = self.metadata.take(document) {
-            tracing::warn!("what the server said of itself is damaged: {damage}");
-            return;
-        }
+        self.metadata.take(document)?;
         let target = facts::target(&self.metadata, self.target.as_ref().map(|known| known.name.as_str()));
         if self.target.is_none() {
             self.settings.clone_from(&target.settings);
             self.target = Some(target);
-            return;
+            return Ok(());
         }
         self.note_changes(document.at_ms(), &target);
+        Ok(())
     }
 
     /// Settings that are not what they were before the server was started anew.
@@ -330,7 +355,7 @@ impl Iterator for Windows<'_> {
             }
             match self.chunks.next() {
                 Some(Ok(chunk)) => self.gather(&chunk),
-                Some(Err(FtdcError::Damaged(fault))) => tracing::warn!("damaged: {fault}"),
+                Some(Err(FtdcError::Damaged(fault))) => self.flight.faults.note(fault.to_string()),
                 Some(Err(error)) => {
                     self.next.0 = self.to;
                     return Some(Err(error.into()));

@@ -3,6 +3,7 @@
 
 mod beside;
 mod facts;
+mod faults;
 mod flight;
 mod life;
 mod live;

@@ -1,0 +1,86 @@
+//! Damage of a flight recorder, kept to be told: each fault once, however often what it is in is read.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// So many are told one by one, of the rest only that there are more.
+const TOLD: usize = 20;
+/// So many are remembered as logged, in all recorders of this process together.
+const LOGGED: usize = 1_000;
+
+/// A recorder that a server writes to is opened every few seconds; its damage is logged the first time.
+static KNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// What was found damaged in one recorder, in the order in which it was found.
+#[derive(Debug, Default)]
+pub(super) struct Faults(Mutex<Found>);
+
+#[derive(Debug, Default)]
+struct Found {
+    list: Vec<String>,
+    /// Whether there are more than are listed.
+    more: bool,
+}
+
+impl Faults {
+    /// Keeps it, and logs what is new.
+    pub(super) fn note(&self, fault: String) {
+        if is_new(&mut lock(&KNOWN), &fault, LOGGED) {
+            tracing::warn!("damaged: {fault}");
+        }
+        let mut found = lock(&self.0);
+        if found.list.contains(&fault) {
+            return;
+        }
+        if found.list.len() < TOLD {
+            found.list.push(fault);
+        } else {
+            found.more = true;
+        }
+    }
+
+    /// All of them, in words.
+    pub(super) fn list(&self) -> Vec<String> {
+        let found = lock(&self.0);
+        let lost =
+            found.list.iter().map(|fault| format!("a part of the flight recorder is damaged and left out: {fault}"));
+        let more = found.more.then(|| "more of the flight recorder is damaged than is told here".to_owned());
+        lost.chain(more).collect()
+    }
+}
+
+/// Whether it is not known yet and may be: of more than `most` nothing is said any more.
+fn is_new(known: &mut BTreeSet<String>, fault: &str, most: usize) -> bool {
+    known.len() < most && known.insert(fault.to_owned())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_told_once_and_many_are_bounded() {
+        let faults = Faults::default();
+        assert!(faults.list().is_empty());
+        for _ in 0..2 {
+            for number in 0..TOLD {
+                faults.note(format!("tests of faults, byte {number}"));
+            }
+        }
+        assert_eq!(faults.list().len(), TOLD);
+        faults.note("tests of faults, the end".to_owned());
+        assert_eq!(faults.list().len(), TOLD + 1);
+        assert!(faults.list().last().is_some_and(|last| last.contains("more")));
+    }
+
+    #[test]
+    fn each_is_logged_once_and_no_more_than_can_be_remembered() {
+        let mut known = BTreeSet::new();
+        let new = ["a", "b", "a", "c"].map(|fault| is_new(&mut known, fault, 2));
+        assert_eq!(new, [true, true, false, false]);
+    }
+}
