@@ -29,35 +29,61 @@ pub(super) struct Shown {
     made: Mutex<Option<Arc<Made>>>,
     news: watch::Sender<u64>,
     refresh: Duration,
+    /// Whether more will come of it, as of the last look.
+    grows: AtomicBool,
     /// Whether more came of it at any time since it is served.
     grew: AtomicBool,
 }
 
 impl Shown {
     fn new(source: Source, refresh: Duration) -> Shown {
-        let grew = AtomicBool::new(source.grows());
-        Shown { source, made: Mutex::default(), news: watch::Sender::new(0), refresh, grew }
+        let grows = source.grows();
+        Shown {
+            source,
+            made: Mutex::default(),
+            news: watch::Sender::new(0),
+            refresh,
+            grows: AtomicBool::new(grows),
+            grew: AtomicBool::new(grows),
+        }
     }
 
-    /// Whether more will come of it.
-    fn grows(&self) -> bool {
-        let grows = self.source.grows();
-        self.grew.fetch_or(grows, Ordering::Relaxed);
-        grows
+    /// Whether more will come of it, as of the last look: that of the last tick, where somebody follows.
+    pub(super) fn grows(&self) -> bool {
+        self.grows.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether more will come of it. That may read files, which is nothing for the thread that serves everybody.
+    async fn look(&self) -> bool {
+        let source = self.source.clone();
+        match aside(move || Ok(source.grows())).await {
+            Ok(grows) => {
+                self.grows.store(grows, Ordering::Relaxed);
+                self.grew.fetch_or(grows, Ordering::Relaxed);
+            }
+            Err(error) => tracing::warn!(source = self.source.name, %error, "cannot be looked at"),
+        }
+        self.grows()
+    }
+
+    /// Whether a look could tell anybody anything: those who follow whether more will come, everybody else that more ever did.
+    fn is_worth_a_look(&self) -> bool {
+        self.news.receiver_count() > 0 || !self.grew.load(Ordering::Relaxed)
     }
 
     /// Whether it has a present, if only one that has stopped: of a recording that had ended before it was served nobody waits
     /// for news.
-    fn has_present(&self) -> bool {
-        self.grows() || self.grew.load(Ordering::Relaxed)
+    async fn has_present(&self) -> bool {
+        self.grew.load(Ordering::Relaxed) || self.look().await
     }
 
     /// The newest document: that of somebody else, if it is fresh enough, else one that is made now while all others wait for it.
     pub(super) async fn document(self: Arc<Self>) -> Result<Arc<Made>, LiveError> {
         let mut made = self.made.lock().await;
         // One that will never change is made once; a tick that comes a little early is no reason to make it twice.
-        let fresh = |made: &Arc<Made>| made.at.elapsed() < self.refresh * 3 / 4 || !(made.grows || self.source.grows());
-        if let Some(known) = made.as_ref().filter(|made| fresh(made)) {
+        if let Some(known) = made.as_ref()
+            && (known.at.elapsed() < self.refresh * 3 / 4 || !(known.grows || self.look().await))
+        {
             return Ok(Arc::clone(known));
         }
         let source = self.source.clone();
@@ -107,15 +133,18 @@ impl Board {
         Board { shown: sources.into_iter().map(one).collect(), metrics: Mutex::default(), refresh }
     }
 
-    /// Tells of newer documents, again and again. Costs nothing while nobody follows.
+    /// Tells of newer documents, again and again. While nobody follows, of what had ended only whether it goes on.
     pub(super) async fn tick(&self) {
         let mut ticks = tokio::time::interval(self.refresh);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut grew = vec![false; self.shown.len()];
+        let mut grew: Vec<bool> = self.shown.iter().map(|shown| shown.grows()).collect();
         loop {
             ticks.tick().await;
             for (shown, grew) in self.shown.iter().zip(&mut grew) {
-                let grows = shown.grows();
+                if !shown.is_worth_a_look() {
+                    continue;
+                }
+                let grows = shown.look().await;
                 // Once more when it has ended: then it is shown whole.
                 if std::mem::replace(grew, grows) || grows {
                     shown.tell();
@@ -130,9 +159,12 @@ impl Board {
         if let Some((_, figures)) = known.as_ref().filter(|(at, _)| at.elapsed() < Duration::from_secs(1)) {
             return Ok(Arc::clone(figures));
         }
-        let told = self.shown.iter().filter(|shown| shown.has_present());
-        let sources: Vec<(Source, usize)> =
-            told.map(|shown| (shown.source.clone(), shown.news.receiver_count())).collect();
+        let mut sources: Vec<(Source, usize)> = Vec::new();
+        for shown in &self.shown {
+            if shown.has_present().await {
+                sources.push((shown.source.clone(), shown.news.receiver_count()));
+            }
+        }
         let new = Arc::new(aside(move || Ok(figures(&sources))).await?);
         *known = Some((Instant::now(), Arc::clone(&new)));
         Ok(new)

@@ -171,12 +171,12 @@ async fn events(
     let word = |grows: bool, number: u64| {
         Ok(Event::default().event(if grows { "newer" } else { "still" }).data(number.to_string()))
     };
-    let begin = stream::iter((!here.source.grows()).then(|| word(false, 0)));
+    let begin = stream::iter((!here.grows()).then(|| word(false, 0)));
     // Whoever was not fast enough for a word gets the next one only: nothing is kept for anybody.
     let news = stream::unfold((here.follow(), here), move |(mut news, here)| async move {
         news.changed().await.ok()?;
         let number = *news.borrow_and_update();
-        Some((word(here.source.grows(), number), (news, here)))
+        Some((word(here.grows(), number), (news, here)))
     });
     let stream = futures_util::StreamExt::chain(begin, news);
     Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
