@@ -114,13 +114,14 @@ function summary(page: Page, view: View): HTMLElement {
   return h("p", { class: "hint" }, `${view.day()}; ${show("seconds", page.about.seconds)} recorded. `, verdict(page));
 }
 
-/** `2 findings: 1 critical, 1 warning`. */
+/** `2 findings: 1 critical, 1 warning.`, and whether something could not be read: then what is not found may be there all the same. */
 function verdict(page: Page): HTMLElement {
   const { length } = page.findings;
-  if (length === 0) return h("b", { class: page.path.queues.length > 0 ? "good" : "" }, "No finding.");
+  const unread = page.failing.length > 0 ? " Something could not be read." : "";
+  if (length === 0) return h("b", { class: unread ? "bad" : page.path.queues.length > 0 ? "good" : "" }, `No finding.${unread}`);
   const of = (severity: string) => page.findings.filter((finding) => finding.severity === severity).length;
   const counts = [of("critical") && `${of("critical")} critical`, of("warning") && `${of("warning")} warning${of("warning") === 1 ? "" : "s"}`, of("info") && `${of("info")} worth knowing`];
-  return h("b", { class: of("critical") + of("warning") > 0 ? "bad" : "" }, `${length} finding${length === 1 ? "" : "s"}: ${counts.filter(Boolean).join(", ")}.`);
+  return h("b", { class: of("critical") + of("warning") > 0 ? "bad" : "" }, `${length} finding${length === 1 ? "" : "s"}: ${counts.filter(Boolean).join(", ")}.${unread}`);
 }
 
 function about(page: Page): HTMLElement[] {
@@ -165,6 +166,8 @@ class LiveBar {
   private readonly state = h("output", { class: "live-state" }, "…");
   private readonly button = h("button", { type: "button", title: "Stop, or go on (p)", on: { click: () => this.toggle() } }, "Pause");
   follower: Follower | null = null;
+  /** What was told last, and when. */
+  private told: { state: State; at: Date } | null = null;
 
   constructor(live: Live) {
     const one = ({ name, href, kind, here }: Live["sources"][number]) =>
@@ -173,17 +176,24 @@ class LiveBar {
     this.element = h("div", { class: "live" }, h("div", { class: "live-bar" }, this.state, this.button), others);
   }
 
-  tell({ kind, words }: State): void {
-    this.state.className = `live-state ${kind}`;
-    const paused = this.follower?.paused ? "paused" : "live";
-    put(this.state, kind === "fresh" ? `${paused}, as of ${new Date().toLocaleTimeString("en-GB")}` : words);
+  tell(state: State): void {
+    this.told = { state, at: new Date() };
+    this.draw();
   }
 
   toggle(): void {
     if (!this.follower) return;
     this.follower.pause(!this.follower.paused);
     put(this.button, this.follower.paused ? "Go on" : "Pause");
-    this.tell({ kind: "fresh", words: "" });
+    this.draw();
+  }
+
+  private draw(): void {
+    if (!this.told) return;
+    const { state, at } = this.told;
+    this.state.className = `live-state ${state.kind}`;
+    const paused = this.follower?.paused ? "paused" : "live";
+    put(this.state, state.kind === "fresh" ? `${paused}, as of ${at.toLocaleTimeString("en-GB")}` : state.words);
   }
 }
 

@@ -86,6 +86,43 @@ check("nothing is cut off on a phone", async (page) => {
   assert.equal(wide, 0);
 }, { viewport: { width: 390, height: 844 }, hasTouch: true });
 
+test("live: pausing tells of when what is shown is, and of a server that does not answer", async () => {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
+  let end;
+  const ended = new Promise((resolve) => (end = resolve));
+  // No word of anything newer, until the stream ends and is not begun anew.
+  await context.route("**/view/0/events", async (route) => {
+    await ended;
+    await route.fulfill({ contentType: "text/event-stream", body: "retry: 600000\n\n" });
+  });
+  await context.route("**/view/0/document", async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), findings: [], failing: ["host: nothing can be read"] } });
+  });
+  const page = await context.newPage();
+  await page.goto(address);
+  const shows = (pattern) => page.waitForFunction((text) => new RegExp(text).test(document.querySelector(".live-state")?.textContent ?? ""), pattern);
+  const state = () => page.locator(".live-state").innerText();
+  await shows("^live, as of ");
+  const verdict = page.locator("header .hint b");
+  assert.equal(await verdict.innerText(), "No finding. Something could not be read.");
+  assert.equal(await verdict.getAttribute("class"), "bad");
+  const shown = (await state()).replace("live, ", "");
+  await page.waitForFunction((text) => !text.endsWith(new Date().toLocaleTimeString("en-GB")), shown);
+  await page.keyboard.press("p");
+  assert.equal(await state(), `paused, ${shown}`);
+  end();
+  await shows("does not answer");
+  const lost = await state();
+  // Going on asks for the document, which is given here; it is held back so that the words are those of the key alone.
+  await context.route("**/view/0/document", () => {});
+  await page.keyboard.press("p");
+  assert.equal(await state(), lost);
+  await page.keyboard.press("p");
+  assert.equal(await state(), lost);
+  await context.close();
+});
+
 test("live: without a token, or with a wrong one, nothing is told", async () => {
   for (const path of [`${origin}/`, `${origin}/?token=0123456789abcdefghij`]) {
     const { context, page } = await opened(path);
