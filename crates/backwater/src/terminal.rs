@@ -1,6 +1,8 @@
 //! Where output goes: data to stdout, the rest to stderr.
 
 use backwater_report::Style;
+use backwater_report::text::clean;
+use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -54,7 +56,35 @@ pub(crate) fn style_of(unattended_columns: usize) -> Style {
 
 /// Whether a screen is shown on the terminal, and what is logged meanwhile, where that would go there too.
 static SHOWN: AtomicBool = AtomicBool::new(false);
-static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
+static HELD: Mutex<Option<Lines>> = Mutex::new(None);
+/// So much of it is kept: what was logged last. A screen may be shown for days.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// The last log lines, and how many there were before them.
+#[derive(Default)]
+struct Lines {
+    text: VecDeque<u8>,
+    left_out: u64,
+}
+
+impl Lines {
+    fn add(&mut self, bytes: &[u8]) {
+        self.text.extend(bytes);
+        while self.text.len() > KEPT_BYTES {
+            let line = self.text.iter().position(|byte| *byte == b'\n').map_or(self.text.len(), |end| end + 1);
+            self.text.drain(..line);
+            self.left_out += 1;
+        }
+    }
+
+    fn write(mut self, out: &mut impl Write) -> std::io::Result<()> {
+        if self.left_out > 0 {
+            let lines = if self.left_out == 1 { "line" } else { "lines" };
+            writeln!(out, "{} {lines} logged before are left out", self.left_out)?;
+        }
+        out.write_all(self.text.make_contiguous())
+    }
+}
 
 /// Keeps what is logged to a terminal until it is dropped: it would be written across what is shown there.
 #[must_use = "lines are held as long as this lives"]
@@ -64,7 +94,7 @@ pub(crate) struct Held(());
 pub(crate) fn hold() -> Held {
     SHOWN.store(true, Ordering::SeqCst);
     if std::io::stderr().is_terminal() {
-        *held() = Some(Vec::new());
+        *held() = Some(Lines::default());
     }
     Held(())
 }
@@ -74,7 +104,7 @@ impl Drop for Held {
         SHOWN.store(false, Ordering::SeqCst);
         let lines = held().take().unwrap_or_default();
         // Nobody is left to tell where stderr is gone.
-        let _told = std::io::stderr().write_all(&lines);
+        let _told = lines.write(&mut std::io::stderr());
     }
 }
 
@@ -85,7 +115,7 @@ pub(crate) fn leave() {
     }
 }
 
-fn held() -> MutexGuard<'static, Option<Vec<u8>>> {
+fn held() -> MutexGuard<'static, Option<Lines>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -95,7 +125,10 @@ struct Log;
 impl Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         match held().as_mut() {
-            Some(lines) => lines.write(bytes),
+            Some(lines) => {
+                lines.add(bytes);
+                Ok(bytes.len())
+            }
             None => std::io::stderr().write(bytes),
         }
     }
@@ -138,10 +171,17 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     print(&serde_json::to_string_pretty(value)?)
 }
 
-/// A line for the person at the terminal, on stderr.
+/// Lines for the person at the terminal, on stderr. Names in them may be of somebody else's making: a server's, a host's.
 #[allow(clippy::print_stderr)]
 pub(crate) fn note(text: &str) {
-    eprintln!("{text}");
+    eprintln!("{}", safe(text));
+}
+
+/// The same without anything that a terminal would act on. Lines and spaces are ours and stay.
+fn safe(text: &str) -> String {
+    let style = Style { color: false, width: usize::MAX, unicode: true };
+    let line = |line: &str| line.split(' ').map(|word| clean(word, &style)).collect::<Vec<_>>().join(" ");
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Why it could not be done, with each cause, on stderr.
@@ -155,4 +195,39 @@ pub(crate) fn error(error: &anyhow::Error) {
         }
     }
     note(&text);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn written(lines: Lines) -> String {
+        let mut out = Vec::new();
+        lines.write(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn of_what_is_logged_under_a_screen_the_last_is_kept_and_the_rest_counted() {
+        let mut lines = Lines::default();
+        lines.add(b"one\n");
+        assert_eq!(written(lines), "one\n");
+        let mut lines = Lines::default();
+        for number in 0..10_000 {
+            lines.add(format!("line {number:05}\n").as_bytes());
+            assert!(lines.text.len() <= KEPT_BYTES);
+        }
+        let text = written(lines);
+        let kept = KEPT_BYTES / "line 00000\n".len();
+        assert!(text.starts_with(&format!("{0} lines logged before are left out\nline {0:05}\n", 10_000 - kept)));
+        assert!(text.ends_with("line 09999\n"));
+        assert_eq!(text.lines().count(), kept + 1);
+    }
+
+    #[test]
+    fn a_name_cannot_act_on_the_terminal_and_our_lines_stay() {
+        assert_eq!(safe("serving db\x1b]0;owned\x07 | b"), "serving db\\x1b]0;owned\\x07 | b");
+        assert_eq!(safe("a:\n  because  b…\n"), "a:\n  because  b…\n");
+    }
 }
