@@ -176,6 +176,27 @@ fn a_flight_recorder_is_watched_and_served() {
     assert!(page.contains(" 200 ") && page.contains("\"a.example"), "{}", &page[..page.len().min(500)]);
 }
 
+#[test]
+fn damage_of_a_flight_recorder_is_told_wherever_it_is_shown_and_logged_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("diagnostic.data");
+    flight(&data);
+    // Inside a chunk: it is found once what is in it is read.
+    let file = data.join("metrics.2023-11-14T22-13-20Z-00000");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    std::fs::write(&file, bytes).unwrap();
+    let watched = once(&data, Some("160"));
+    let logged = String::from_utf8(watched.stderr.clone()).unwrap();
+    assert_eq!(logged.matches("damaged: ").count(), 1, "{logged}");
+    let text = printed(&watched);
+    assert!(text.contains("! a part of the flight recorder is damaged and left out: "), "{text}");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_backwater"));
+    let report = command.arg("report").arg(&data).args(["-o", "-", "--format", "md"]).output().unwrap();
+    assert!(printed(&report).contains("a part of the flight recorder is damaged and left out"), "{report:?}");
+}
+
 /// A terminal on which a recording is watched, the first screen drawn.
 fn watched(test: &str, rec: &Path, environment: &str) -> Option<Tmux> {
     recording(rec, 90);
