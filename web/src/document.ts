@@ -60,6 +60,8 @@ export interface Queue {
   level: number | null;
   soft_limit: number | null;
   hard_limit: number | null;
+  /** Whoever fills it is held from half-way between the two limits on. */
+  held_midway: boolean;
   inflow: number | null;
   outflow: number | null;
   waiters: number | null;

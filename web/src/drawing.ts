@@ -15,8 +15,8 @@ export interface Told {
   fullest: Standing | null;
   soft: number | null;
   hard: number | null;
-  /** The hard limit as it is last known, for what is still to come. */
-  lastHard: number | null;
+  /** Where whoever fills it begins to be held, as last known, for what is still to come. */
+  heldFrom: number | null;
   inflow: number | null;
   outflow: number | null;
   /** The most that waited on it. */
@@ -32,12 +32,14 @@ export function tell(page: Page, view: View, queue: Queue): Told {
     fullest,
     soft: highest?.soft ?? seen(page, view, queue.soft_limit).last,
     hard: highest?.hard ?? lastHard,
-    lastHard,
+    heldFrom: queue.held_midway ? midpoint(seen(page, view, queue.soft_limit).last, lastHard) : lastHard,
     inflow: seen(page, view, queue.inflow).mean,
     outflow: seen(page, view, queue.outflow).mean,
     waiters: seen(page, view, queue.waiters).most,
   };
 }
+
+const midpoint = (a: number | null, b: number | null) => (a === null || b === null ? null : (a + b) / 2);
 
 /** Findings that have to do with what is looked at. */
 export function current(page: Page, view: View): Finding[] {

@@ -1,6 +1,6 @@
 // The path: queues from clients to durable storage and to standbys, with what stands in each and what flows between them.
 
-import type { Page, Queue, Unit } from "./document";
+import type { Finding, Page, Queue, Unit } from "./document";
 import { h, keepOpen, onWidth, put } from "./dom";
 import { concerns, current, drawing, tell } from "./drawing";
 import { missing } from "./figures";
@@ -71,8 +71,8 @@ function heading(view: View): string {
 
 /** Queues that findings name and of which no figure was recorded: better said than left out. */
 function unrecorded(page: Page): string | null {
-  const known = (name: string) => page.path.queues.some((queue) => queue.name === name);
-  const names = [...new Set(page.findings.map(({ queue }) => queue))].filter((name) => !known(name));
+  const known = (finding: Finding) => page.path.queues.some((queue) => queue.name === finding.queue && concerns(finding, queue));
+  const names = [...new Set(page.findings.filter((finding) => !known(finding)).map(({ queue }) => queue))];
   return names.length > 0 ? `Named by findings, with no figures of their own: ${names.join(", ")}.` : null;
 }
 
@@ -84,7 +84,7 @@ function details(page: Page, view: View, queue: Queue, curves: (panels: number[]
   const mean = told.level.mean;
   const growth = told.inflow !== null && told.outflow !== null ? told.inflow - told.outflow : null;
   const residence = mean !== null && told.outflow && !queue.at_least ? mean / told.outflow : null;
-  const room = told.lastHard !== null && told.level.last !== null ? told.lastHard - told.level.last : null;
+  const room = told.heldFrom !== null && told.level.last !== null ? told.heldFrom - told.level.last : null;
   const until = room !== null && growth !== null && growth > 0 && room > 0 ? room / growth : null;
   const full = fullest && `${show("ratio", fullest.fill)}: ${show(queue.unit, fullest.level)} of ${show(queue.unit, fullest.hard)}`;
   // What was never counted has no row; what was, and has no reading here, says so.
@@ -100,7 +100,7 @@ function details(page: Page, view: View, queue: Queue, curves: (panels: number[]
     ["arrives", bound(of(queue.inflow, rate, told.inflow))],
     ["leaves", bound(of(queue.outflow, rate, told.outflow))],
     ["stays for (mean level ÷ what leaves)", show("seconds", residence)],
-    ["until the limit, at these rates", show("seconds", until)],
+    [queue.held_midway ? "until writers are paused, at these rates" : "until the limit, at these rates", show("seconds", until)],
   ];
   const known = rows.filter(([, value]) => value !== "–");
   const button = h("button", { type: "button", on: { click: () => curves(queue.panels) } }, "Show its curves");

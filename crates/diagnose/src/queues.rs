@@ -98,7 +98,9 @@ fn of_device(meta: &Meta, dev: &str, source: impl Fn(&[(&'static str, &str)]) ->
     Source::FirstOf(vec![source(&[("dev", dev)]), source(&[("dev", whole(meta, dev))])])
 }
 
-/// Dirty pages of a device. Where the device's own are not seen, the host's stand in: an upper bound.
+/// Dirty pages of a device. Where the device's own are not seen, the host's stand in: an upper bound. Whoever dirties pages is
+/// paused from half-way between the background limit and the limit on (`dirty_freerun_ceiling` in mm/page-writeback.c), here and
+/// wherever else pages are dirty.
 fn dirty(meta: &Meta, dev: &str) -> QueueSpec {
     let series = |own: &'static str, host: &'static str| {
         Source::FirstOf(vec![of_device(meta, dev, |labels| Source::series(own, labels)), Source::series(host, &[])])
@@ -114,6 +116,7 @@ fn dirty(meta: &Meta, dev: &str) -> QueueSpec {
             Source::series(cat::VM_BACKGROUND_THRESHOLD.name, &[]),
         ]),
         hard_limit: series(cat::BDI_DIRTY_THRESH.name, cat::VM_DIRTY_THRESHOLD.name),
+        held_midway: true,
         ..QueueSpec::new(format!("host.dirty@{dev}"), Unit::Bytes)
     }
 }
@@ -126,6 +129,7 @@ fn dirty_of_host() -> QueueSpec {
         level: Source::sum(&[cat::VM_DIRTY.name, cat::VM_WRITEBACK.name], &[]),
         soft_limit: Source::series(cat::VM_BACKGROUND_THRESHOLD.name, &[]),
         hard_limit: Source::series(cat::VM_DIRTY_THRESHOLD.name, &[]),
+        held_midway: true,
         ..QueueSpec::new("host.dirty", Unit::Bytes)
     }
 }
@@ -152,6 +156,7 @@ fn dirty_of_group(meta: &Meta, group: &str) -> QueueSpec {
         level: Source::sum(&[cat::CGROUP_DIRTY.name, cat::CGROUP_WRITEBACK.name], &[("cgroup", group)]),
         soft_limit,
         hard_limit,
+        held_midway: true,
         ..QueueSpec::new(format!("host.dirty@{group}"), Unit::Bytes)
     }
 }

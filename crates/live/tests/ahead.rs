@@ -4,6 +4,7 @@
 
 mod common;
 
+use backwater_diagnose::all_queues;
 use backwater_live::{ahead_of, found_now};
 use backwater_model::{Finding, Moment, Registry, Severity, Span, Window};
 use backwater_record::Ring;
@@ -36,6 +37,15 @@ fn the_warning_leaves_time_for_two_scrapes() {
     let still = told.iter().filter(|(second, severity)| *second >= first && *severity == Severity::Warning).count();
     assert_eq!(still as i64, 46 - first, "it stays: {told:?}");
     assert_eq!(approaching(found_now(&until(70))), None, "there is none any more once it has come");
+}
+
+#[test]
+fn the_time_to_the_limit_is_the_time_to_the_cliff() {
+    let window = until(30);
+    let dirty = all_queues(&window).into_iter().find(|queue| queue.name == "host.dirty@7:0").unwrap();
+    let queue = dirty.read(&window, window.to, 10.0);
+    assert!((queue.time_to_limit_s().unwrap() - (CLIFF_S - 30.0)).abs() < 0.1, "{queue:?}");
+    assert!((queue.fill().unwrap() - 126.0 / 192.0).abs() < 1e-6, "{queue:?}");
 }
 
 #[test]

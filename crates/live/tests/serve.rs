@@ -106,7 +106,10 @@ fn metrics_are_what_the_reader_reads_and_a_parser_takes_them() {
     assert_eq!(value("backwater_queue_level_bytes{", dirty), 206.0 * MIB);
     assert_eq!(value("backwater_queue_hard_limit_bytes{", dirty), 256.0 * MIB);
     assert!((value("backwater_queue_inflow_bytes_per_second{", dirty) / (18.0 * MIB) - 1.0).abs() < 0.01);
-    assert!((value("backwater_queue_time_to_limit_seconds{", dirty) - 50.0 / 4.0).abs() < 0.1);
+    // Whoever writes is paused from half-way between 128 and 256 MiB on.
+    assert_eq!(value("backwater_queue_held_from_bytes{", dirty), 192.0 * MIB);
+    assert_eq!(value("backwater_queue_fill_ratio{", dirty), 206.0 / 192.0);
+    assert_eq!(value("backwater_queue_time_to_limit_seconds{", dirty), 0.0);
     assert_eq!(value("backwater_source_up{", "source=\"rec\""), 1.0);
     assert_eq!(value("backwater_target_up{", "target=\"primary\""), 1.0);
     assert_eq!(value("backwater_source_age_seconds{", "source=\"rec\""), 0.0, "from a clock that is ahead");

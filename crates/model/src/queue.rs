@@ -18,8 +18,11 @@ pub struct Queue {
     pub level: Option<f64>,
     /// Where background draining begins.
     pub soft_limit: Option<f64>,
-    /// Where it breaks: the cliff.
+    /// Where it breaks.
     pub hard_limit: Option<f64>,
+    /// Whether whoever fills it is held from half-way between the two limits on.
+    #[serde(default)]
+    pub held_midway: bool,
     /// Sessions that wait on it.
     pub waiters: Option<f64>,
 }
@@ -35,13 +38,20 @@ impl Queue {
             level: None,
             soft_limit: None,
             hard_limit: None,
+            held_midway: false,
             waiters: None,
         }
     }
 
-    /// Level ÷ hard limit. None where either is unknown or the limit is not positive.
+    /// Where whoever fills it begins to be held: the cliff. Half-way between the soft and the hard limit where the kernel pauses
+    /// writers from there on, else the hard limit.
+    pub fn held_from(&self) -> Option<f64> {
+        if self.held_midway { Some(f64::midpoint(self.soft_limit?, self.hard_limit?)) } else { self.hard_limit }
+    }
+
+    /// Level ÷ where whoever fills it begins to be held. None where either is unknown or the limit is not positive.
     pub fn fill(&self) -> Option<f64> {
-        let limit = self.hard_limit.filter(|limit| *limit > 0.0)?;
+        let limit = self.held_from().filter(|limit| *limit > 0.0)?;
         Some(self.level? / limit)
     }
 
@@ -55,10 +65,10 @@ impl Queue {
         (outflow > 0.0).then(|| level / outflow)
     }
 
-    /// Seconds until the hard limit at the present rates: (limit − level) ÷ (inflow − outflow). Zero at or over the
-    /// limit; none where the queue does not grow or something is unknown.
+    /// Seconds until whoever fills it begins to be held, at the present rates: (limit − level) ÷ (inflow − outflow). Zero at or
+    /// over that limit; none where the queue does not grow or something is unknown.
     pub fn time_to_limit_s(&self) -> Option<f64> {
-        let room = self.hard_limit? - self.level?;
+        let room = self.held_from()? - self.level?;
         if room <= 0.0 {
             return Some(0.0);
         }
@@ -235,6 +245,9 @@ fn term(name: &'static str, labels: &[(&'static str, &str)], factor: f64) -> Ter
     (name, labels.iter().map(|(label, value)| (*label, (*value).to_owned())).collect(), factor)
 }
 
+/// What the label `target` of the host's own series says, such as those of its interfaces.
+const HOST: &str = "host";
+
 /// A queue as a view over series: which series are its inflow, outflow, level and limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueSpec {
@@ -252,6 +265,8 @@ pub struct QueueSpec {
     pub soft_limit: Source,
     /// Gauge of the hard limit.
     pub hard_limit: Source,
+    /// Whether whoever fills it is held from half-way between the two limits on, not only at the hard one.
+    pub held_midway: bool,
     /// Gauge of the sessions waiting.
     pub waiters: Source,
     /// Whether more stands in it and leaves it than is read: its figures are lower bounds.
@@ -269,12 +284,18 @@ impl QueueSpec {
             level: Source::Unknown,
             soft_limit: Source::Unknown,
             hard_limit: Source::Unknown,
+            held_midway: false,
             waiters: Source::Unknown,
             at_least: false,
         }
     }
 
-    /// The value of a label of what stands in it, arrives or leaves: `target` is the server whose it is.
+    /// The server whose queue it is; none where it is the host's own.
+    pub fn server(&self) -> Option<&str> {
+        self.label("target").filter(|target| *target != HOST)
+    }
+
+    /// The value of a label of what stands in it, arrives or leaves.
     pub fn label(&self, name: &str) -> Option<&str> {
         [&self.level, &self.inflow, &self.outflow].into_iter().find_map(|source| source.label(name))
     }
@@ -289,6 +310,7 @@ impl QueueSpec {
             level: self.level.value(window, at, over_s),
             soft_limit: self.soft_limit.value(window, at, over_s),
             hard_limit: self.hard_limit.value(window, at, over_s),
+            held_midway: self.held_midway,
             waiters: self.waiters.value(window, at, over_s),
         }
     }

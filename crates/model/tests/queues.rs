@@ -60,6 +60,21 @@ proptest! {
     }
 
     #[test]
+    fn where_writers_are_paused_midway_the_limit_lies_between_both(soft in 1.0..1e9_f64, room in 1.0..1e9_f64, level in 0.0..3e9_f64) {
+        let plain = Queue {
+            level: Some(level),
+            soft_limit: Some(soft),
+            hard_limit: Some(soft + room),
+            ..Queue::unknown("q", Unit::Bytes)
+        };
+        let paused = Queue { held_midway: true, ..plain.clone() };
+        prop_assert_eq!(plain.held_from(), Some(soft + room));
+        prop_assert!((paused.held_from().unwrap() / (soft + room / 2.0) - 1.0).abs() < 1e-9);
+        prop_assert_eq!(paused.time_to_limit_s() == Some(0.0), level >= paused.held_from().unwrap());
+        prop_assert_eq!(Queue { soft_limit: None, ..paused }.fill(), None);
+    }
+
+    #[test]
     fn zero_rates_mean_never_and_not_at_once(level in 1.0..1e9, limit in 1.0..1e9) {
         let queue = Queue {
             inflow_per_s: Some(0.0),

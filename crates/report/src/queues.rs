@@ -55,7 +55,7 @@ fn row(queue: &Queue, style: &Style) -> Vec<Cell> {
 /// A queue in a few lines: its name and fill, then what else is known.
 fn card(page: &mut Page<'_>, queue: &Queue, style: &Style) {
     page.heading(&queue.name, 0);
-    if let (Some(fill), Some(limit)) = (queue.fill(), queue.hard_limit) {
+    if let (Some(fill), Some(limit)) = (queue.fill(), queue.held_from()) {
         let text = format!("{} {} of {}", bar(fill, style), Unit::Ratio.show(fill), queue.unit.show(limit));
         page.paragraph(tone(queue), &text, 2);
     }
@@ -128,6 +128,7 @@ mod tests {
             level: Some(224.0 * MIB),
             soft_limit: Some(192.0 * MIB),
             hard_limit: Some(288.0 * MIB),
+            held_midway: true,
             waiters: Some(11.0),
             ..Queue::unknown("host.dirty@7:0", Unit::Bytes)
         };

@@ -1,13 +1,13 @@
 //! What is told of each source: its queues, its findings, and how it is with the program itself.
 
-use super::pulse::Pulse;
+use super::pulse::{FRESH_S, Pulse};
 use super::text::{Family, Sample, Type};
 use crate::hook::severity;
 use backwater_diagnose::all_queues;
 use backwater_model::catalogue::{
-    FLOW_POOL_HELD, FLOW_POOL_SENT, FLOW_POOL_WAITING, FLOW_RATE, SELF_CPU, SELF_DROPPED, SELF_MEMORY,
+    Def, FLOW_POOL_HELD, FLOW_POOL_SENT, FLOW_POOL_WAITING, FLOW_RATE, SELF_CPU, SELF_DROPPED, SELF_MEMORY,
 };
-use backwater_model::{Finding, Queue, QueueSpec, Unit, Window};
+use backwater_model::{Finding, Queue, QueueSpec, Track, Unit, Window};
 
 /// Rates are means over so many seconds, and levels no older than that.
 const OVER_S: f64 = 10.0;
@@ -34,7 +34,7 @@ pub const FAMILIES: &[Head] = &[
     ("backwater_source_up", Type::Gauge, "", "Whether a source is read now: within the last 15 seconds."),
     ("backwater_source_age_seconds", Type::Gauge, "seconds", "Age of a source's newest reading, by the clock."),
     ("backwater_target_up", Type::Gauge, "", "Whether a watched server answers now: within the last 15 seconds."),
-    ("backwater_finding", Type::Gauge, "", "1 for each finding that holds now."),
+    ("backwater_finding", Type::Gauge, "", "1 for each finding that holds now: within the last 15 seconds."),
     ("backwater_finding_lost_ratio", Type::Gauge, "ratio", "Share of foreground time lost to a finding."),
     ("backwater_queue_level_bytes", Type::Gauge, "bytes", "What stands in a queue."),
     ("backwater_queue_level", Type::Gauge, "", "What stands in a queue: sessions, requests."),
@@ -45,13 +45,29 @@ pub const FAMILIES: &[Head] = &[
     ("backwater_queue_hard_limit_bytes", Type::Gauge, "bytes", "Where it breaks."),
     ("backwater_queue_hard_limit", Type::Gauge, "", "Where it breaks."),
     ("backwater_queue_hard_limit_seconds", Type::Gauge, "seconds", "Where it breaks."),
-    ("backwater_queue_fill_ratio", Type::Gauge, "ratio", "Level by hard limit."),
+    (
+        "backwater_queue_held_from_bytes",
+        Type::Gauge,
+        "bytes",
+        "Where writers begin to be paused, where that is before the hard limit.",
+    ),
+    (
+        "backwater_queue_fill_ratio",
+        Type::Gauge,
+        "ratio",
+        "Level by where writers begin to be paused, else by hard limit.",
+    ),
     ("backwater_queue_inflow_bytes_per_second", Type::Gauge, "bytes_per_second", "What arrives."),
     ("backwater_queue_inflow_per_second", Type::Gauge, "per_second", "What arrives."),
     ("backwater_queue_outflow_bytes_per_second", Type::Gauge, "bytes_per_second", "What leaves."),
     ("backwater_queue_outflow_per_second", Type::Gauge, "per_second", "What leaves."),
     ("backwater_queue_residence_seconds", Type::Gauge, "seconds", "How long what arrives now will stay."),
-    ("backwater_queue_time_to_limit_seconds", Type::Gauge, "seconds", "Until the hard limit, at the present rates."),
+    (
+        "backwater_queue_time_to_limit_seconds",
+        Type::Gauge,
+        "seconds",
+        "Until writers are paused, else until the hard limit, at the present rates.",
+    ),
     ("backwater_queue_drain_seconds", Type::Gauge, "seconds", "Until it is empty, once nothing more arrives."),
     ("backwater_queue_waiters", Type::Gauge, "", "Sessions that wait on it."),
     (
@@ -133,7 +149,7 @@ fn source(book: &mut Book, subject: &Subject<'_>, viewers: usize) {
         return;
     }
     let specs: Vec<QueueSpec> = all_queues(window);
-    for finding in *findings {
+    for finding in findings.iter().filter(|finding| window.to.seconds_since(finding.to) <= FRESH_S) {
         let labels = [
             ("source", *source),
             ("target", finding.server.as_deref().unwrap_or_else(|| owner(&specs, &finding.queue))),
@@ -149,11 +165,16 @@ fn source(book: &mut Book, subject: &Subject<'_>, viewers: usize) {
     for spec in specs.iter().filter(|spec| !spec.at_least) {
         queue(book, source, spec, &spec.read(window, window.to, OVER_S));
     }
-    let last = |def: &backwater_model::catalogue::Def| Some(window.track(def.name, &[])?.points.last()?.value);
+    let last = |def: &Def| value_now(window, window.track(def.name, &[])?);
     flow(book, subject);
     book.add("backwater_self_cpu_seconds", &of, last(&SELF_CPU));
     book.add("backwater_self_memory_bytes", &of, last(&SELF_MEMORY));
     book.add("backwater_self_dropped_batches", &of, last(&SELF_DROPPED));
+}
+
+/// What a series is now: nothing where it is not read any more.
+fn value_now(window: &Window, track: Track<'_>) -> Option<f64> {
+    track.at(window.to, OVER_S).map(|point| point.value)
 }
 
 /// What a proxy holds back, where the source is its recording.
@@ -169,19 +190,19 @@ fn flow(book: &mut Book, subject: &Subject<'_>) {
         for track in window.tracks(def.name, &[]) {
             let pool = track.series.labels.get("pool").map(|pool| ("pool", pool));
             let labels: Vec<(&'static str, &str)> = [("source", *source)].into_iter().chain(pool).collect();
-            book.add(name, &labels, track.points.last().map(|point| point.value));
+            book.add(name, &labels, value_now(window, track));
         }
     }
 }
 
 /// The server whose queue this is; empty where the queue is the host's, or of several servers.
 fn owner<'a>(specs: &'a [QueueSpec], queue: &str) -> &'a str {
-    let mut owners = specs.iter().filter(|spec| spec.name == queue).filter_map(|spec| spec.label("target"));
+    let mut owners = specs.iter().filter(|spec| spec.name == queue).filter_map(QueueSpec::server);
     owners.next().filter(|_| owners.next().is_none()).unwrap_or_default()
 }
 
 fn queue(book: &mut Book, source: &str, spec: &QueueSpec, state: &Queue) {
-    let target = spec.label("target").unwrap_or_default();
+    let target = spec.server().unwrap_or_default();
     let of = [("source", source), ("target", target), ("queue", state.name.as_str())];
     let rate = state.unit.per_second();
     book.add_in("backwater_queue_level", state.unit, &of, state.level);
@@ -189,6 +210,8 @@ fn queue(book: &mut Book, source: &str, spec: &QueueSpec, state: &Queue) {
     book.add_in("backwater_queue_hard_limit", state.unit, &of, state.hard_limit);
     book.add_in("backwater_queue_inflow", rate, &of, state.inflow_per_s);
     book.add_in("backwater_queue_outflow", rate, &of, state.outflow_per_s);
+    let held_from = state.held_from().filter(|_| state.held_midway);
+    book.add_in("backwater_queue_held_from", state.unit, &of, held_from);
     book.add("backwater_queue_fill_ratio", &of, state.fill());
     book.add("backwater_queue_residence_seconds", &of, state.residence_s());
     book.add("backwater_queue_time_to_limit_seconds", &of, state.time_to_limit_s());
@@ -200,7 +223,62 @@ fn queue(book: &mut Book, source: &str, spec: &QueueSpec, state: &Queue) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use backwater_model::catalogue::{NET_BACKLOG, NET_SPEED};
+    use backwater_model::{Epoch, Meta, Moment, Point, SeriesId};
     use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    /// A minute of an interface and of the program's own figures, which end ten seconds and more before it does.
+    fn minute() -> Window {
+        let own = [("target", "host"), ("if", "eth0")];
+        let points =
+            |last: i64| (0..=last).map(|at| Point { at: Moment(at * 1_000_000), value: 7.0, ..POINT }).collect();
+        let series = vec![
+            (Arc::new(NET_SPEED.series(&own)), points(60)),
+            (Arc::new(NET_BACKLOG.series(&own)), points(60)),
+            (Arc::new(SELF_MEMORY.series::<&str>(&[])), points(49)),
+            (Arc::new(FLOW_RATE.series::<&str>(&[])), points(49)),
+        ];
+        Window::new(Moment(0), Moment(60_000_000), Arc::new(Meta::default()), series, Vec::new(), Vec::new())
+    }
+
+    const POINT: Point = Point { at: Moment(0), series: SeriesId(0), epoch: Epoch(1), value: 0.0, as_of: None };
+
+    fn samples(findings: &[Finding], name: &str) -> Vec<Sample> {
+        let (window, pulse) = (minute(), Pulse { age_s: Some(0.0), up: true, targets: Vec::new() });
+        let subject = Subject { source: "s", window: &window, findings, pulse: &pulse };
+        families(&[subject], &[0], &[]).into_iter().find(|family| family.name == name).unwrap().samples
+    }
+
+    #[test]
+    fn what_ended_half_a_minute_ago_holds_no_more() {
+        let until = |cause: &str, to_s: i64| -> Finding {
+            let value = serde_json::json!({
+                "rule": "dirty-throttle", "cause": cause, "severity": "critical", "queue": "host.dirty@7:0",
+                "from": 10_000_000, "to": to_s * 1_000_000, "foreground_lost": 0.9, "summary": "", "evidence": [],
+                "ruled_out": [], "unseen": [], "confidence": "high", "victims": [], "remedies": [],
+            });
+            serde_json::from_value(value).unwrap()
+        };
+        let told = samples(&[until("over", 30), until("now", 50)], "backwater_finding");
+        let causes: Vec<&str> = told.iter().map(|sample| sample.labels[3].1.as_str()).collect();
+        assert_eq!(causes, ["now"]);
+        assert_eq!(samples(&[until("over", 30)], "backwater_finding_lost_ratio"), []);
+    }
+
+    #[test]
+    fn a_figure_that_is_not_read_any_more_is_not_told_as_of_now() {
+        for name in ["backwater_self_memory_bytes", "backwater_flow_rate_bytes_per_second"] {
+            assert_eq!(samples(&[], name), [], "{name}");
+        }
+    }
+
+    #[test]
+    fn an_interface_of_the_host_is_no_servers() {
+        let levels = samples(&[], "backwater_queue_level_bytes");
+        let of = |name: &str| levels[0].labels.iter().find(|(label, _)| *label == name).unwrap().1.clone();
+        assert_eq!((levels.len(), of("queue").as_str(), of("target").as_str()), (1, "host.net@eth0", ""));
+    }
 
     /// Names in a text that begin as ours do.
     fn named(text: &str) -> BTreeSet<String> {

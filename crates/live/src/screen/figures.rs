@@ -1,6 +1,6 @@
 //! Figures of a document at a moment or over a stretch, as the screen shows them.
 
-use backwater_report::html::{Document, Lane};
+use backwater_report::html::{Document, Lane, QueueView};
 
 /// Flows are means over so many seconds.
 const FLOW_S: f64 = 10.0;
@@ -41,10 +41,16 @@ pub(super) fn mean(document: &Document, series: Option<usize>, end: usize) -> Op
     lane.mean_of(end.saturating_sub(within)..end)
 }
 
-/// Level by hard limit at the end of a stretch.
+/// Where whoever fills a queue begins to be held, as of the end of a stretch.
+pub(super) fn held_from(document: &Document, queue: &QueueView, end: usize) -> Option<f64> {
+    let hard = at(document, queue.hard_limit, end)?;
+    if queue.held_midway { Some(f64::midpoint(at(document, queue.soft_limit, end)?, hard)) } else { Some(hard) }
+}
+
+/// Level by where whoever fills it begins to be held, at the end of a stretch.
 pub(super) fn fill(document: &Document, queue: usize, end: usize) -> Option<f64> {
     let queue = document.path.queues.get(queue)?;
-    let limit = at(document, queue.hard_limit, end).filter(|limit| *limit > 0.0)?;
+    let limit = held_from(document, queue, end).filter(|limit| *limit > 0.0)?;
     Some(at(document, queue.level, end)? / limit)
 }
 

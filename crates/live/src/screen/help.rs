@@ -75,8 +75,8 @@ const KEYS: [(&str, &str); 10] = [
 ];
 
 const PARAGRAPHS: [&str; 3] = [
-    "The path: queues from clients to durable storage. Level, how much of the hard limit that is, what arrives and leaves each \
-     second, and how long until the limit at these rates. ! is a queue that a finding names, ~ one that it holds up. The chosen \
+    "The path: queues from clients to durable storage. Level, how full that is, what arrives and leaves each second, and how \
+     long until the limit at these rates: where the kernel begins to pause writers, else the hard limit. ! is a queue that a finding names, ~ one that it holds up. The chosen \
      queue is underlined.",
     "Of findings there is a summary beside the other parts, and all on 5: evidence, what was ruled out, what could not be seen, \
      commands. A heading says how many lines or queues are above and below what is shown.",

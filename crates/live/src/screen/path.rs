@@ -1,6 +1,6 @@
 //! The path as a table: how much stands in each queue, how full that is, what arrives and leaves, how long until the limit.
 
-use super::figures::{at, fill, mean};
+use super::figures::{at, fill, held_from, mean};
 use super::look::{Look, Reach};
 use super::pane;
 use backwater_model::Unit;
@@ -140,12 +140,12 @@ impl<'a> Table<'a> {
     }
 }
 
-/// How long until the hard limit at the rates of the last seconds; a dash where it comes no nearer.
+/// How long until whoever fills it begins to be held, at the rates of the last seconds; a dash where that comes no nearer.
 fn until(document: &Document, queue: &QueueView, end: usize) -> String {
-    let (level, hard) = (at(document, queue.level, end), at(document, queue.hard_limit, end));
+    let (level, limit) = (at(document, queue.level, end), held_from(document, queue, end));
     let (inflow, outflow) = (mean(document, queue.inflow, end), mean(document, queue.outflow, end));
     let growth = inflow.zip(outflow).map(|(inflow, outflow)| inflow - outflow).filter(|growth| *growth > 0.0);
-    let left = hard.zip(level).map(|(hard, level)| (hard - level).max(0.0));
+    let left = limit.zip(level).map(|(limit, level)| (limit - level).max(0.0));
     let until = left.and_then(|left| if left == 0.0 { Some(0.0) } else { Some(left / growth?) });
     match until.filter(|seconds| *seconds < 86_400.0) {
         None => "-".to_owned(),

@@ -153,6 +153,8 @@ pub struct QueueView {
     pub soft_limit: Option<usize>,
     /// Series of where it breaks.
     pub hard_limit: Option<usize>,
+    /// Whether whoever fills it is held from half-way between the two limits on, not only at the hard one.
+    pub held_midway: bool,
     /// Series of what arrives.
     pub inflow: Option<usize>,
     /// Series of what leaves.

@@ -60,7 +60,7 @@ pub(super) fn path(shelf: &mut Shelf<'_>) -> WaterPath {
 /// The server whose queue it is, as its series or its name tell; none of what is the host's.
 fn owner(meta: &Meta, spec: &QueueSpec) -> Option<String> {
     let named = || words::place(&spec.name).filter(|at| meta.targets.iter().any(|target| target.name == *at));
-    spec.label("target").filter(|target| *target != "host").or_else(named).map(str::to_owned)
+    spec.server().or_else(named).map(str::to_owned)
 }
 
 fn row(meta: &Meta, name: &str, words: &Words, owner: Option<&str>) -> RowKey {
@@ -161,6 +161,7 @@ fn queue(shelf: &mut Shelf<'_>, spec: &QueueSpec, words: &'static Words, target:
         level,
         soft_limit,
         hard_limit,
+        held_midway: spec.held_midway,
         inflow,
         outflow,
         waiters,
