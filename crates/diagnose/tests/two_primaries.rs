@@ -4,10 +4,12 @@
 mod common;
 
 use backwater_diagnose::Options;
-use backwater_model::{Device, Finding, Role, Target, Window};
+use backwater_model::catalogue as cat;
+use backwater_model::{Device, EventKind, Finding, Moment, Role, Target, Window};
 use common::Readings;
 use common::judged::diagnose;
 use common::wal_plant::{MIB, START_S, WalPlant};
+use std::sync::Arc;
 
 /// The first is capped. Of the second only what `take` lets through is recorded, of a run that is capped as well, so that
 /// its heartbeats are missed and nothing says why.
@@ -80,4 +82,48 @@ impl Readings {
             points.into_iter().for_each(|point| self.push(def, &labels, point));
         }
     }
+}
+
+/// Two servers, each with a slot s1 that nobody reads, as their series tell.
+fn two_slots() -> Window {
+    let quiet = WalPlant::default();
+    let mut readings = Readings::default();
+    for server in ["primary", "second"] {
+        for second in 0..20 {
+            let (at, slot) = (START_S + f64::from(second), [("target", server), ("slot", "s1")]);
+            readings.put(&cat::PG_WAL_INSERT, &slot[..1], at, f64::from(second) * MIB);
+            readings.put(&cat::PG_SLOT_RESTART, &slot, at, 0.0);
+        }
+    }
+    readings.window(quiet.meta(), START_S, START_S + 20.0)
+}
+
+#[test]
+fn slots_of_one_name_are_queues_of_their_own_servers() {
+    let window = two_slots();
+    let queues = backwater_diagnose::all_queues(&window);
+    let kept = queues.iter().filter(|queue| queue.name == "pg.wal.retained@s1");
+    let mut servers: Vec<Option<&str>> = kept.map(|queue| queue.server()).collect();
+    servers.sort_unstable();
+    assert_eq!(servers, [Some("primary"), Some("second")]);
+}
+
+#[test]
+fn the_log_of_one_server_does_not_speak_of_anothers_slot() {
+    let slot = |source: &str| {
+        let line = "invalidating obsolete replication slot \"s1\"";
+        backwater_model::Event::new(Moment::from_seconds(START_S + 20.0), source, EventKind::Log, line, &[])
+    };
+    let quiet = WalPlant::default();
+    let window = quiet.readings().window(quiet.meta(), START_S, START_S + quiet.seconds);
+    let series = window.all_tracks().map(|track| (Arc::new(track.series.clone()), track.points.to_vec())).collect();
+    let events = vec![slot("primary"), slot("second")];
+    let window = Window::new(window.from, window.to, Arc::clone(&window.meta), series, Vec::new(), events);
+    let findings = diagnose(&window, &Options::default());
+    let lost: Vec<_> = findings.iter().filter(|finding| finding.cause == "slot-lost").collect();
+    let servers: Vec<Option<&str>> = lost.iter().map(|finding| finding.server.as_deref()).collect();
+    assert_eq!(servers, [Some("primary"), Some("second")]);
+    let queues = backwater_diagnose::all_queues(&window);
+    let kept = queues.iter().filter(|queue| queue.name == "pg.wal.retained@s1");
+    assert!(kept.filter_map(|queue| queue.server()).any(|server| server == "second"));
 }

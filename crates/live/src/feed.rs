@@ -115,7 +115,7 @@ impl Taker {
     }
 }
 
-/// What is wrong in a window, and what soon will be: of the same rule and queue only the first, if it is found already.
+/// What is wrong in a window, and what soon will be: of the same rule, queue and server only the first, if it is found already.
 pub fn found_now(window: &Window) -> Vec<Finding> {
     let mut found = diagnose(window, &Options::default());
     let ahead = ahead_of(window, &found);
@@ -125,8 +125,32 @@ pub fn found_now(window: &Window) -> Vec<Finding> {
 
 /// What soon will be wrong, where it is not found to be so already. Costs much less than to look for all that can be wrong.
 pub fn ahead_of(window: &Window, found: &[Finding]) -> Vec<Finding> {
-    let same = |one: &Finding, warning: &Finding| (&one.rule, &one.queue) == (&warning.rule, &warning.queue);
     // An earlier warning is no reason to keep quiet: this one may be graver.
     let is_so = |warning: &Finding| found.iter().any(|one| same(one, warning) && one.cause != warning.cause);
     warn(window, AHEAD_S).into_iter().filter(|warning| !is_so(warning)).collect()
+}
+
+/// Whether two are of the same rule, queue and server: another server's queue of that name says nothing of this one's.
+fn same(one: &Finding, warning: &Finding) -> bool {
+    (&one.rule, &one.queue) == (&warning.rule, &warning.queue) && one.concerns(warning.server.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_befell_one_servers_slot_does_not_silence_the_warning_of_anothers() {
+        let of = |server: &str, cause: &str| -> Finding {
+            let value = serde_json::json!({
+                "rule": "wal-removed", "cause": cause, "severity": "critical", "queue": "pg.wal.retained@s1",
+                "server": server, "from": 0, "to": 1, "foreground_lost": null, "summary": "", "evidence": [],
+                "ruled_out": [], "unseen": [], "confidence": "high", "victims": [], "remedies": [],
+            });
+            serde_json::from_value(value).unwrap()
+        };
+        assert!(same(&of("a", "slot-lost"), &of("a", "approaching")));
+        assert!(!same(&of("a", "slot-lost"), &of("b", "approaching")));
+    }
 }

@@ -16,6 +16,11 @@ fn term(name: &'static str, labels: &[Label<'_>], factor: f64) -> Term {
     (name, labels.iter().map(|(label, value)| (*label, (*value).to_owned())).collect(), factor)
 }
 
+/// Whether two are one queue: two primaries may have slots of one name.
+fn same(one: &QueueSpec, other: &QueueSpec) -> bool {
+    one.name == other.name && one.server() == other.server()
+}
+
 /// The queues of every standby and every slot that a window knows of.
 pub fn replication_queues(window: &Window) -> Vec<QueueSpec> {
     let mut list = Vec::new();
@@ -31,8 +36,9 @@ pub fn replication_queues(window: &Window) -> Vec<QueueSpec> {
     for track in tracks.filter(|track| !track.points.is_empty()) {
         let labels = &track.series.labels;
         let Some((primary, slot)) = labels.get("target").zip(labels.get("slot")) else { continue };
-        if list.iter().all(|queue| queue.name != format!("pg.wal.retained@{slot}")) {
-            list.push(retained_queue(window, primary, slot));
+        let queue = retained_queue(window, primary, slot);
+        if list.iter().all(|known| !same(known, &queue)) {
+            list.push(queue);
         }
     }
     list.extend(watched_alone(window).iter().flat_map(|own| own_queues(own)));
@@ -41,7 +47,9 @@ pub fn replication_queues(window: &Window) -> Vec<QueueSpec> {
             inflow: Source::series(cat::PG_WAL_INSERT.name, &[("target", &primary)]),
             ..QueueSpec::new(format!("pg.wal.retained@{name}"), Unit::Bytes)
         };
-        if list.iter().all(|known| known.name != queue.name) {
+        // A server that is named itself is nobody's slot: its primary's queue for it is the same.
+        let known = |known: &QueueSpec| same(known, &queue) || (name == primary && known.name == queue.name);
+        if !list.iter().any(known) {
             list.push(queue);
         }
     }

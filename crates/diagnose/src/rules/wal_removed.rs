@@ -29,7 +29,7 @@ const PARTS: usize = 5;
 pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Finding> {
     let mut list = slots(scene);
     if let Some(finding) = removed(scene, behinds)
-        && list.iter().all(|other: &Finding| other.queue != finding.queue)
+        && list.iter().all(|other: &Finding| other.queue != finding.queue || !other.concerns(finding.server.as_deref()))
     {
         list.push(finding);
     }
@@ -92,6 +92,7 @@ fn removed(scene: &Scene<'_>, behinds: &[Behind]) -> Option<Finding> {
     }
     let queue = format!("pg.wal.retained@{}", name.as_deref().unwrap_or(&last.source));
     let mut finding = critical("segment-removed", queue, (first.at, window.to));
+    finding.server = standby.and_then(|standby| standby.primary.clone());
     let segment = last.message.split_whitespace().skip_while(|word| *word != "segment").nth(1).unwrap_or("it needs");
     finding.summary = format!(
         "{} asks for WAL segment {segment}, which {} has removed: replication is dead until that comes from an archive, or the \
@@ -152,13 +153,14 @@ fn slots(scene: &Scene<'_>) -> Vec<Finding> {
     let mut list: Vec<(String, String, Moment, Moment)> =
         window.tracks(cat::PG_SLOT_LOST.name, &[]).filter_map(lost).collect();
     for (event, name) in slots_gone(window) {
-        if list.iter().all(|(_, slot, ..)| slot != name) {
+        if list.iter().all(|(target, slot, ..)| (target, slot.as_str()) != (&event.source, name)) {
             list.push((event.source.clone(), name.to_owned(), event.at, event.at));
         }
     }
     list.into_iter()
         .map(|(target, slot, since, _)| {
             let mut finding = critical("slot-lost", format!("pg.wal.retained@{slot}"), (since, window.to));
+            finding.server = Some(target.clone());
             finding.summary = format!(
                 "Slot {slot} of {target} has lost WAL that its standby needs, for it fell behind by more than \
                  max_slot_wal_keep_size: the standby must take that from an archive, or be built anew."
@@ -180,6 +182,7 @@ fn fell_behind(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
         return None;
     }
     let mut finding = critical("behind-oldest", behind.standby.queue("retained"), (had.at, window.to));
+    finding.server = Some(primary.to_owned());
     finding.confidence = Confidence::Medium;
     finding.summary = format!(
         "Standby {name} is away, and the oldest WAL that {primary} still has begins {} after the last that it had: it cannot go \
@@ -223,6 +226,7 @@ fn stays(scene: &Scene<'_>, primary: &str, standby: &str, limit: f64) -> bool {
 fn warning(scene: &Scene<'_>, primary: &str, standby: &str, kept: &Retention, left: f64) -> Finding {
     let span = (scene.window.to - Span::from_seconds(LOOK_S), scene.window.to);
     let mut finding = draft("wal-removed", "approaching", format!("pg.wal.retained@{standby}"), span);
+    finding.server = Some(primary.to_owned());
     finding.severity = if left <= SOON_S { Severity::Warning } else { Severity::Info };
     let mut figures = Figures::default();
     figures.add("retained_bytes", Some(kept.level_bytes), Unit::Bytes, "WAL that the standby still needs");

@@ -124,10 +124,12 @@ fn whole(parts: Parts, findings: &[Finding], outcome: Option<&Outcome>, warnings
 /// without findings, those that came closest to their limit.
 fn show_first(series: &[Series], panels: &mut [Panel], path: &WaterPath, findings: &[Finding], meta: &Meta) {
     let most = |place: Option<usize>| series.get(place?)?.lane.max();
-    let named = findings.iter().map(|finding| &finding.queue).chain(findings.iter().flat_map(|f| &f.victims));
+    let binding = findings.iter().map(|finding| (finding, &finding.queue));
+    let victims = findings.iter().flat_map(|finding| finding.victims.iter().map(move |name| (finding, name)));
     let mut queues: Vec<&QueueView> = Vec::new();
-    for name in named {
-        queues.extend(path.queues.iter().find(|queue| queue.name == *name));
+    for (finding, name) in binding.chain(victims) {
+        let its = |queue: &&QueueView| queue.name == *name && finding.concerns(queue.target.as_deref());
+        queues.extend(path.queues.iter().find(its));
     }
     if queues.is_empty() {
         let fill = |queue: &QueueView| Some(most(queue.level)? / most(queue.hard_limit)?);
