@@ -161,12 +161,28 @@ impl<'a> Track<'a> {
         self.stretches().map(|(rise, _)| rise).reduce(|sum, rise| sum + rise)
     }
 
+    /// How much a counter grew between two moments; of a stretch that lies in part between them, its even share. None where no
+    /// stretch does, and for a gauge.
+    pub fn rise(self, from: Moment, to: Moment) -> Option<f64> {
+        if self.series.kind == Kind::Gauge {
+            return None;
+        }
+        let within = |(rise, rate): (f64, Rate)| {
+            let seconds = rate.to.min(to).seconds_since(rate.from.max(from));
+            (seconds > 0.0).then(|| rise * seconds / rate.to.seconds_since(rate.from))
+        };
+        self.stretches().filter_map(within).reduce(|sum, rise| sum + rise)
+    }
+
     /// The mean rate of a counter, per second, over the time in which it is known. A gauge has none.
     pub fn rate(self) -> Option<f64> {
         if self.series.kind == Kind::Gauge {
             return None;
         }
-        let (rise, seconds) = self.stretches().reduce(|sum, next| (sum.0 + next.0, sum.1 + next.1))?;
+        let (rise, seconds) = self
+            .stretches()
+            .map(|(rise, rate)| (rise, rate.to.seconds_since(rate.from)))
+            .reduce(|sum, next| (sum.0 + next.0, sum.1 + next.1))?;
         (seconds > 0.0).then(|| rise / seconds)
     }
 
@@ -194,14 +210,14 @@ impl<'a> Track<'a> {
         rates
     }
 
-    /// Rise and length in seconds of each pair of neighbouring truths that allows a rate.
-    fn stretches(self) -> impl Iterator<Item = (f64, f64)> {
+    /// Rise and rate of each pair of neighbouring truths that allows one.
+    fn stretches(self) -> impl Iterator<Item = (f64, Rate)> {
         let mut newest = self.points.first();
         self.points.iter().skip(1).filter_map(move |point| {
             let before = newest.filter(|before| !stale(before, point))?;
             newest = Some(point);
             let rate = rate_between(before, point, 0.0).ok()?;
-            Some((point.value - before.value, rate.to.seconds_since(rate.from)))
+            Some((point.value - before.value, rate))
         })
     }
 }

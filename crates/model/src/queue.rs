@@ -106,7 +106,8 @@ pub enum Source {
     /// A level that counts only while its readings tell of a time no more than so many seconds before: positions of a
     /// standby are as old as its last word.
     Fresh(Box<Source>, f64),
-    /// The sum of those of these that are known: things of one sort that come and go, such as connections.
+    /// The sum of those of these that are there: things of one sort that come and go, such as connections, and are read together.
+    /// Of levels those count that the newest look saw; a rate is what all of them moved, by the whole time that is looked at.
     Total(Vec<Source>),
     /// A value that counts only up to so much: beyond it, a reading tells of something that is not there.
     Below(Box<Source>, f64),
@@ -145,12 +146,26 @@ impl Source {
             let point = track.at(at, oldest_s)?;
             (at.seconds_since(point.true_at()) <= within_s).then_some(point.value)
         };
+        if let Source::Total(list) = self {
+            let newest = newest_look(&self.tracks(window), at).filter(|look| at.seconds_since(*look) <= oldest_s)?;
+            let there = |track: Track<'_>, _: f64| track.at(newest, 0.0).map(|point| point.value);
+            let values = list.iter().filter_map(|each| each.evaluate(window, newest, f64::INFINITY, &there));
+            return values.reduce(|sum, one| sum + one);
+        }
         self.evaluate(window, at, f64::INFINITY, &one)
     }
 
     /// The rate, per second, over the `over_s` seconds before `at`.
     pub fn rate(&self, window: &Window, at: Moment, over_s: f64) -> Option<f64> {
         let from = Moment::from_seconds(at.seconds() - over_s);
+        if let Source::Total(list) = self {
+            // What was read last is told of, not what nobody has looked at yet.
+            let to = newest_look(&self.tracks(window), at).unwrap_or(at);
+            let from = Moment::from_seconds(to.seconds() - over_s).max(window.from);
+            let rise = |track: Track<'_>, _: f64| track.rise(from, to);
+            let rises = list.iter().filter_map(|each| each.evaluate(window, to, f64::INFINITY, &rise));
+            return rises.reduce(|sum, one| sum + one).map(|rise| rise / to.seconds_since(from));
+        }
         let one = |track: Track<'_>, _: f64| track.between(from, at).rate();
         self.evaluate(window, at, f64::INFINITY, &one)
     }
@@ -240,6 +255,25 @@ impl Source {
         }
     }
 }
+
+/// When things that come and go, and are read together, were last looked at: the newest of their readings, as long as the next
+/// look is not overdue. After that there is none of them any more.
+fn newest_look(tracks: &[(Track<'_>, f64)], at: Moment) -> Option<Moment> {
+    // The last two readings of each hold the last two looks of all.
+    let last = |(track, _): &(Track<'_>, f64)| {
+        let end = track.points.partition_point(|point| point.at <= at);
+        track.points[end.saturating_sub(2)..end].iter().map(|point| point.at).collect::<Vec<_>>()
+    };
+    let looks: Vec<Moment> = tracks.iter().flat_map(last).collect();
+    let newest = *looks.iter().max()?;
+    let before = looks.iter().filter(|look| **look < newest).max();
+    let usual_s = before.map_or(LOOK_S, |before| newest.seconds_since(*before).max(LOOK_S));
+    (at.seconds_since(newest) <= OVERDUE * usual_s).then_some(newest)
+}
+
+/// Such looks are at least so many seconds apart, and one is overdue after so many times their distance.
+const LOOK_S: f64 = 1.0;
+const OVERDUE: f64 = 2.5;
 
 fn term(name: &'static str, labels: &[(&'static str, &str)], factor: f64) -> Term {
     (name, labels.iter().map(|(label, value)| (*label, (*value).to_owned())).collect(), factor)

@@ -131,6 +131,40 @@ proptest! {
     }
 }
 
+/// Connections that come and go, looked at each second of a minute: the level and the mean rate over ten seconds at its end.
+fn connections(lives: &[(i64, i64)]) -> (Option<f64>, Option<f64>) {
+    let names = ["a", "b", "c"];
+    let label = |n: usize| [("peer", names[n])];
+    let tracks = lives.iter().enumerate().flat_map(|(n, (from, to))| {
+        let read = |name: &'static str, kind, value: f64| {
+            let points =
+                (*from..=*to).map(|at| point(at as f64, value * if kind == Kind::Counter { at as f64 } else { 1.0 }));
+            let series = Series { labels: Labels::of(&label(n)), ..(*series(name, kind)).clone() };
+            (Arc::new(series), points.collect::<Vec<_>>())
+        };
+        [read("acked", Kind::Counter, 1e7), read("sendq", Kind::Gauge, 5.0)]
+    });
+    let window =
+        Window::new(Moment(0), Moment::from_seconds(60.4), Arc::new(Meta::default()), tracks.collect(), vec![], vec![]);
+    let total = |name| Source::Total((0..lives.len()).map(|n| Source::series(name, &label(n))).collect());
+    (total("sendq").value(&window, window.to, 10.0), total("acked").rate(&window, window.to, 10.0))
+}
+
+#[test]
+fn connections_count_while_they_are_there() {
+    let near =
+        |rate: Option<f64>, wanted: f64| assert!((rate.unwrap() / wanted - 1.0).abs() < 1e-6, "{rate:?} {wanted}");
+    let (level, rate) = connections(&[(0, 60)]);
+    assert_eq!(level, Some(5.0));
+    near(rate, 1e7);
+    let (level, rate) = connections(&[(0, 60), (52, 54), (55, 57)]);
+    assert_eq!(level, Some(5.0), "the others have ended");
+    near(rate, 1.4e7);
+    let (level, rate) = connections(&[(53, 55)]);
+    assert_eq!(level, None, "nobody is there any more");
+    near(rate, 2e7 / 10.0);
+}
+
 fn stage(name: &str, from: &str, to: Option<&str>, blocked: Option<f64>, starved: Option<f64>) -> Stage {
     Stage {
         name: name.to_owned(),

@@ -180,18 +180,21 @@ impl Reader<'_> {
     pub fn rate(&self, source: &Source) -> Lane {
         let mut lane: Lane = vec![None; self.count];
         if let Source::Total(list) = source {
-            for own in list.iter().map(|one| self.rate(one)) {
-                for (sum, own) in lane.iter_mut().zip(own).filter_map(|(sum, own)| Some((sum, own?))) {
-                    let before = sum.unwrap_or_default();
-                    *sum = Some(Piece {
-                        low: before.low + own.low,
-                        high: before.high + own.high,
-                        values: before.values + own.values,
-                        weights: before.weights.max(own.weights),
-                        known: before.known.max(own.known),
-                    });
+            let all: Vec<(Moment, Moment, f64)> =
+                list.iter().flat_map(|one| one.tracks(self.window)).flat_map(|(track, _)| rates(track)).collect();
+            let mut edges: Vec<Moment> = all.iter().flat_map(|(from, to, _)| [*from, *to]).collect();
+            edges.sort();
+            edges.dedup();
+            let mut sums = Vec::new();
+            for pair in edges.windows(2) {
+                let read = all.iter().filter(|(from, to, _)| *from <= pair[0] && pair[1] <= *to);
+                let read: Vec<f64> = read.map(|(_, _, rate)| *rate).collect();
+                if !read.is_empty() {
+                    sums.push((pair[0], pair[1], read.iter().sum()));
                 }
             }
+            sums.iter().for_each(|(from, to, rate)| self.cover(&mut lane, *from, *to, *rate));
+            self.weigh(&mut lane, &sums);
             return lane;
         }
         let found = source.tracks(self.window);

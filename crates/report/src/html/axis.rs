@@ -175,24 +175,6 @@ impl Lane {
         }
     }
 
-    /// Piece by piece the sum with another lane of the same axis; what one of them does not know counts as nothing, so that the sum
-    /// of what both moved stays.
-    pub(super) fn plus(self, other: &Lane) -> Lane {
-        let mut sum = self;
-        for (piece, (other, more)) in other.pieces.iter().zip(&other.sums).enumerate().take(sum.pieces.len()) {
-            if let Some((low, high)) = other {
-                let ((least, most), own) = (sum.pieces[piece].unwrap_or_default(), sum.sums[piece]);
-                sum.pieces[piece] = Some((least + low, most + high));
-                sum.sums[piece] = Sum {
-                    values: own.values + more.values,
-                    weights: own.weights.max(more.weights),
-                    known: own.known.max(more.known),
-                };
-            }
-        }
-        sum
-    }
-
     /// Lower values lifted to this one.
     pub(super) fn at_least(self, floor: f64) -> Lane {
         let lift = |(least, most): (f64, f64)| (least.max(floor), most.max(floor));
@@ -371,9 +353,7 @@ mod tests {
         [(0.0, 29.0), (100.0, 1.0)].into_iter().for_each(|(value, seconds)| lane.hold(0, value, seconds));
         let mut other = Lane::unknown(&axis);
         other.add(0, 1.0);
-        let mut more = Lane::unknown(&axis);
-        more.hold(0, 1.0, 30.0);
-        assert_eq!((lane.mean(), more.plus(&lane).mean()), (Some(100.0 / 30.0), Some(130.0 / 30.0)));
+        assert_eq!(lane.mean(), Some(100.0 / 30.0));
         other.absorb(&lane);
         assert_eq!((other.mean(), other.get(0)), (Some(100.0 / 30.0), Some((0.0, 100.0))));
         assert_eq!(lane.at_least(50.0).mean(), Some(50.0));

@@ -106,8 +106,9 @@ pub(super) fn level(source: &Source, window: &Window, axis: &Axis) -> Lane {
 pub(super) fn rate(source: &Source, window: &Window, axis: &Axis) -> Lane {
     let mut lane = Lane::unknown(axis);
     if let Source::Total(list) = source {
-        let lanes = list.iter().map(|source| rate(source, window, axis));
-        return lanes.fold(lane, |sum, own| sum.plus(&own));
+        together(list, window).iter().for_each(|rate| fill(&mut lane, axis, rate));
+        lane.settle();
+        return lane;
     }
     let found = source.tracks(window);
     match found.as_slice() {
@@ -132,6 +133,32 @@ pub(super) fn rate(source: &Source, window: &Window, axis: &Axis) -> Lane {
     }
     lane.settle();
     lane
+}
+
+/// What things that come and go move together: a stretch for every time in which the same of them were read, with the sum of
+/// their rates.
+fn together(list: &[Source], window: &Window) -> Vec<Rate> {
+    let mut edges: BTreeMap<Moment, (f64, i64)> = BTreeMap::new();
+    for (track, factor) in list.iter().flat_map(|source| source.tracks(window)) {
+        for rate in rates(track) {
+            let moved = rate.per_second * factor;
+            let (begun, ended) = ((moved, 1), (-moved, -1));
+            for (at, (more, count)) in [(rate.from, begun), (rate.to, ended)] {
+                let edge = edges.entry(at).or_default();
+                *edge = (edge.0 + more, edge.1 + count);
+            }
+        }
+    }
+    let (mut sum, mut read) = (0.0, 0);
+    let mut stretches = Vec::new();
+    for ((from, (more, count)), to) in edges.iter().zip(edges.keys().skip(1)) {
+        (sum, read) = if read + count == 0 { (0.0, 0) } else { (sum + more, read + count) };
+        if read > 0 {
+            // What was added and taken away again leaves a rounding error.
+            stretches.push(Rate { per_second: f64::max(sum, 0.0), from: *from, to: *to });
+        }
+    }
+    stretches
 }
 
 /// A counter's rates over stretches of a second or its own period, without those that bridge a hole.
@@ -214,6 +241,35 @@ mod tests {
         let lane = rate(&Source::series(flush.name, &OF), &window, &Axis::of(&window));
         assert_eq!((lane.get(5), lane.get(58)), (Some((7e6, 7e6)), Some((7e6, 7e6))));
         assert!((20..29).all(|piece| lane.is_hole(piece)));
+    }
+
+    #[test]
+    fn connections_that_follow_one_another_never_add_up() {
+        let acked = cat::TCP_ACKED;
+        let of = |n: i64| {
+            [("target", "p".to_owned()), ("pid", n.to_string()), ("local", "l".to_owned()), ("peer", "r".to_owned())]
+        };
+        let point = |at: i64, value: f64| Point {
+            at: Moment(at * 1_000_000),
+            series: SeriesId(0),
+            epoch: Epoch(1),
+            value,
+            as_of: None,
+        };
+        // Ten, one after the other, each of a second and of 10 MB.
+        let series = (0..10).map(|n| (Arc::new(acked.series(&of(n))), vec![point(3 * n, 0.0), point(3 * n + 1, 1e7)]));
+        let meta = Arc::new(Meta::default());
+        let window = Window::new(Moment(0), Moment::from_seconds(86_400.0), meta, series.collect(), vec![], vec![]);
+        let one = |n: i64| {
+            let labels = of(n);
+            let labels: Vec<(&'static str, &str)> =
+                labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            Source::series(acked.name, &labels)
+        };
+        let axis = Axis::of(&window);
+        let lane = rate(&Source::Total((0..10).map(one).collect()), &window, &axis);
+        assert_eq!((axis.step_s, lane.get(0)), (30.0, Some((1e7, 1e7))), "the peak is that of one");
+        assert!((lane.mean().unwrap() / 1e7 - 1.0).abs() < 1e-9, "{:?}", lane.mean());
     }
 
     #[test]
