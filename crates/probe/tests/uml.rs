@@ -23,8 +23,13 @@ struct Reading {
 /// The example beside this test, built now if the test was asked for alone.
 fn dump_host() -> PathBuf {
     let mut build = Command::new(env!("CARGO"));
-    // Of the whole workspace, as CI has built it: for this package alone features differ, and everything is built again.
+    // Of the whole workspace and with a shell's variables, as CI has built it: for this package alone features differ, and
+    // where cargo's variables of a test are seen, build scripts run again; either builds everything once more.
     build.args(["build", "--quiet", "--workspace", "--example", "dump_host"]);
+    let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars().filter(|(name, _)| of_package(name)) {
+        build.env_remove(name);
+    }
     let target = std::env::current_exe().unwrap();
     let target = target.parent().and_then(Path::parent).unwrap();
     if target.ends_with("release") {
