@@ -2,30 +2,20 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod flight;
+
 use ftdc::{Builder, encode};
 use std::path::Path;
 use std::process::Command;
 
 /// A server of 90 seconds that stood still for half a minute in the middle, and a file that ends in damage.
 fn recording(dir: &Path) {
-    let start = 1_700_000_000_000i64;
-    let about = Builder::new()
-        .document("buildInfo", |b| b.string("version", "7.0.0"))
-        .document("hostInfo", |h| h.document("system", |s| s.string("hostname", "a.example").int32("numCores", 4)))
-        .finish();
-    let mut bytes = encode::metadata(start, &about);
-    let mut encoder = encode::Encoder::new(29);
-    for second in (0..30).chain(60..90) {
-        let at = start + second * 1_000;
+    let mut bytes = flight::bytes((0..30).chain(60..90), |status, second, _| {
         let cache = |c: Builder| c.int64("tracked dirty bytes in the cache", second * 1_000_000);
-        let status =
-            |s: Builder| s.document("wiredTiger", |w| w.document("cache", cache)).double("uptime", second as f64);
-        let sample = Builder::new().date("start", at).document("serverStatus", status).finish();
-        bytes.extend(encoder.add(at, &sample).unwrap().unwrap_or_default());
-    }
-    bytes.extend(encoder.finish().unwrap_or_default());
+        status.document("wiredTiger", |w| w.document("cache", cache)).double("uptime", second as f64)
+    });
     bytes.extend([0x2a; 40]);
-    std::fs::write(dir.join("metrics.2023-11-14T22-13-20Z-00000"), bytes).unwrap();
+    std::fs::write(dir.join(flight::FILE), bytes).unwrap();
 }
 
 fn told(dir: &Path, arguments: &[&str]) -> String {
@@ -107,7 +97,7 @@ fn shard(dir: &Path, host: &str, set: &str, ms: impl Fn(i64) -> i64) {
     }
     bytes.extend(encoder.finish().unwrap_or_default());
     std::fs::create_dir(dir).unwrap();
-    std::fs::write(dir.join("metrics.2023-11-14T22-13-20Z-00000"), bytes).unwrap();
+    std::fs::write(dir.join(flight::FILE), bytes).unwrap();
 }
 
 #[test]

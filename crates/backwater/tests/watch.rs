@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod flight;
 #[path = "../../live/tests/common/planted.rs"]
 mod planted;
 #[path = "../../live/tests/common/tmux.rs"]
@@ -9,7 +10,7 @@ mod tmux;
 
 use backwater_model::{Moment, Registry};
 use backwater_record::{Options, Writer};
-use ftdc::{Builder, encode};
+use ftdc::Builder;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -52,29 +53,16 @@ impl Recorder {
 }
 
 /// A flight recorder of two minutes in 2023, whose cache fills with dirty pages.
-fn flight(dir: &Path) {
-    let start = 1_700_000_000_000i64;
-    let about = Builder::new()
-        .document("buildInfo", |b| b.string("version", "7.0.0"))
-        .document("hostInfo", |h| h.document("system", |s| s.string("hostname", "a.example").int32("numCores", 4)))
-        .finish();
-    let mut bytes = encode::metadata(start, &about);
-    let mut encoder = encode::Encoder::new(29);
-    for second in 0..120 {
-        let at = start + second * 1_000;
+fn recorder(dir: &Path) {
+    let bytes = flight::bytes(0..120, |status, second, at| {
         let cache = |c: Builder| {
             c.int64("tracked dirty bytes in the cache", second << 20).double("maximum bytes configured", 1e9)
         };
-        let status = |s: Builder| {
-            let s = s.date("start", at).int64("pid", 7).int64("uptimeMillis", second * 1_000 + 500);
-            s.document("wiredTiger", |w| w.document("cache", cache))
-        };
-        let sample = Builder::new().date("start", at).document("serverStatus", status).finish();
-        bytes.extend(encoder.add(at, &sample).unwrap().unwrap_or_default());
-    }
-    bytes.extend(encoder.finish().unwrap_or_default());
+        let status = status.date("start", at).int64("pid", 7).int64("uptimeMillis", second * 1_000 + 500);
+        status.document("wiredTiger", |w| w.document("cache", cache))
+    });
     std::fs::create_dir(dir).unwrap();
-    std::fs::write(dir.join("metrics.2023-11-14T22-13-20Z-00000"), bytes).unwrap();
+    std::fs::write(dir.join(flight::FILE), bytes).unwrap();
 }
 
 fn once(dir: &Path, columns: Option<&str>) -> Output {
@@ -153,7 +141,7 @@ fn results_that_cannot_be_read_are_said_to_be_and_the_rest_is_shown() {
 fn a_flight_recorder_is_watched_and_served() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("diagnostic.data");
-    flight(&data);
+    recorder(&data);
     let text = printed(&once(&data, None));
     assert!(
         text.contains("a.example") && text.contains("22:13:20 UTC to 22:15:"),
@@ -180,9 +168,9 @@ fn a_flight_recorder_is_watched_and_served() {
 fn damage_of_a_flight_recorder_is_told_wherever_it_is_shown_and_logged_once() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("diagnostic.data");
-    flight(&data);
+    recorder(&data);
     // Inside a chunk: it is found once what is in it is read.
-    let file = data.join("metrics.2023-11-14T22-13-20Z-00000");
+    let file = data.join(flight::FILE);
     let mut bytes = std::fs::read(&file).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x55;
