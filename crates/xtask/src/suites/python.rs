@@ -75,8 +75,9 @@ impl Driver {
         must(download)?;
         std::fs::create_dir_all(self.tests())?;
         let mut tar = fetching(&self.environment, "tar");
-        tar.args(["-x", "--strip-components=1", "--wildcards", &format!("{name}-{version}/tests/*")]);
-        tar.arg("-C").arg(self.tests()).args(["-f", &format!("{name}-{version}.tar.gz")]);
+        tar.args(["-x", "--strip-components=1", "-f", &format!("{name}-{version}.tar.gz"), "-C"]).arg(self.tests());
+        // Last: where it is unpacked to holds only for the names that follow.
+        tar.args(["--wildcards", &format!("{name}-{version}/tests/*")]);
         must(tar)?;
         Ok(self)
     }
