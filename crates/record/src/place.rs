@@ -17,18 +17,29 @@ pub(crate) fn make_dir(dir: &Path) -> Result<bool, RecordError> {
     Ok(true)
 }
 
-/// Keeps other writers out for as long as the file is held, also when this process is killed.
-pub(crate) fn lock(dir: &Path) -> Result<File, RecordError> {
+/// Keeps other writers out for as long as it is held, also when this process is killed.
+pub(crate) struct Lock(File);
+
+impl Drop for Lock {
+    /// Unlocked, not only closed: a child that is being started holds a copy of the file until it executes its program.
+    fn drop(&mut self) {
+        // A file system that locks no directories unlocks none either.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Locks the directory for one writer.
+pub(crate) fn lock(dir: &Path) -> Result<Lock, RecordError> {
     let file = File::open(dir).map_err(RecordError::at("open", dir))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(RecordError::Busy { dir: dir.to_owned() }),
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(RecordError::Busy { dir: dir.to_owned() }),
         Err(error) => {
             // Some network file systems lock no directories; they are no worse off than before.
             tracing::debug!(dir = %dir.display(), %error, "the recording cannot be locked");
-            Ok(file)
         }
-        Ok(()) => Ok(file),
+        Ok(()) => {}
     }
+    Ok(Lock(file))
 }
 
 /// What an existing recording says of itself; none for an empty directory.
@@ -66,4 +77,21 @@ pub(crate) fn room(dir: &Path, floor_bytes: u64) -> Result<(), RecordError> {
         return Err(RecordError::FreeFloor { dir: dir.to_owned(), free_bytes, floor_bytes });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// As a child has one for the moment in which it is started.
+    #[test]
+    fn a_copy_of_the_lock_keeps_nobody_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = lock(dir.path()).unwrap();
+        let _copy = held.0.try_clone().unwrap();
+        assert!(matches!(lock(dir.path()), Err(RecordError::Busy { .. })));
+        drop(held);
+        lock(dir.path()).unwrap();
+    }
 }

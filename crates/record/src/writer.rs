@@ -9,7 +9,6 @@ use crate::retention;
 use crate::table::{EventRows, PointRows, Rows, SampleRows};
 use crate::{Options, RecordError};
 use backwater_model::{Batch, Event, EventKind, Meta, Moment, Registry};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,7 +47,7 @@ pub struct Writer {
     closed: bool,
     strangers: u64,
     // Held until the writer is gone: one recording has one writer.
-    _lock: File,
+    _lock: place::Lock,
 }
 
 impl Writer {

@@ -29,8 +29,20 @@ fn open(state_dir: &Path, name: &str) -> Result<(File, PathBuf), UndoError> {
     Ok((file, path))
 }
 
-/// Takes `name` for this run alone. Held as long as the file is open.
-pub(crate) fn take(state_dir: &Path, name: &str) -> Result<File, UndoError> {
+/// A name that is held, alone or with others, until this is dropped or the process ends.
+#[derive(Debug)]
+pub(crate) struct Claim(File);
+
+impl Drop for Claim {
+    /// Unlocked, not only closed: a child that is being started holds a copy of the file until it executes its program.
+    fn drop(&mut self) {
+        // Closing it, which comes next, unlocks it too; there is nothing else to be done about an error.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Takes `name` for this run alone.
+pub(crate) fn take(state_dir: &Path, name: &str) -> Result<Claim, UndoError> {
     let (mut file, path) = open(state_dir, name)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
@@ -44,21 +56,21 @@ pub(crate) fn take(state_dir: &Path, name: &str) -> Result<File, UndoError> {
     }
     let named = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
     named.map_err(UndoError::file("write", &path))?;
-    Ok(file)
+    Ok(Claim(file))
 }
 
 /// Holds `name` together with other runs. Waits while one of them is taking it down.
-pub(crate) fn share(state_dir: &Path, name: &str) -> Result<File, UndoError> {
+pub(crate) fn share(state_dir: &Path, name: &str) -> Result<Claim, UndoError> {
     let (file, path) = open(state_dir, name)?;
     flock(&file, FlockOperation::LockShared).map_err(|error| UndoError::file("lock", &path)(error.into()))?;
-    Ok(file)
+    Ok(Claim(file))
 }
 
 /// For the last who shared `name`: the lock under which it may be taken down; `None` while others hold it.
-pub(crate) fn last(state_dir: &Path, name: &str) -> Result<Option<File>, UndoError> {
+pub(crate) fn last(state_dir: &Path, name: &str) -> Result<Option<Claim>, UndoError> {
     let (file, path) = open(state_dir, name)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
+        Ok(()) => Ok(Some(Claim(file))),
         Err(Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(UndoError::file("lock", &path)(error.into())),
     }
@@ -77,6 +89,8 @@ mod tests {
         let held = take(dir.path(), &alone).unwrap();
         let refused = take(dir.path(), &alone).unwrap_err().to_string();
         assert!(refused.contains(&std::process::id().to_string()), "{refused}");
+        // A child that is being started has a copy of it for a moment.
+        let _copy = held.0.try_clone().unwrap();
         drop(held);
         drop(take(dir.path(), &alone).unwrap());
 

@@ -1,5 +1,6 @@
 //! The journal of one run: begun, written before each change, finished.
 
+use crate::claim::Claim;
 use crate::lines::{Began, Line, VERSION};
 use crate::put_back::process::start_time;
 use crate::put_back::put_back;
@@ -34,7 +35,7 @@ struct Inner {
     next: u64,
     finished: bool,
     /// Names taken for this run alone or shared with others, and the locks that hold them.
-    claims: Vec<(String, File)>,
+    claims: Vec<(String, Claim)>,
 }
 
 /// The number of a noted change.
@@ -122,7 +123,7 @@ impl Journal {
         self.hold(name, claim::share)
     }
 
-    fn hold(&self, name: &str, take: fn(&Path, &str) -> Result<File, UndoError>) -> Result<(), UndoError> {
+    fn hold(&self, name: &str, take: fn(&Path, &str) -> Result<Claim, UndoError>) -> Result<(), UndoError> {
         let mut inner = self.inner();
         if !inner.claims.iter().any(|(held, _)| held == name) {
             let lock = take(&self.state_dir, name)?;
