@@ -2,7 +2,7 @@
 
 import type { Finding, Page, Queue } from "./document";
 import { s } from "./dom";
-import { missing, seen, standing, type Standing, type Summary } from "./figures";
+import { heldFrom, missing, seen, standing, type Standing, type Summary } from "./figures";
 import { drawn, HEIGHT, layout, origins, TEXT, type Box, type Layout, type Point } from "./layout";
 import { perSecond, show } from "./units";
 import type { View } from "./view";
@@ -10,7 +10,7 @@ import type { View } from "./view";
 /** What is told of one queue at the moment, or over the stretch, that is looked at. */
 export interface Told {
   level: Summary;
-  /** When it was highest, and when it was nearest to its limit. */
+  /** When it was highest, and when it was nearest to where it holds. */
   highest: Standing | null;
   fullest: Standing | null;
   soft: number | null;
@@ -24,22 +24,20 @@ export interface Told {
 }
 
 export function tell(page: Page, view: View, queue: Queue): Told {
-  const { highest, fullest } = standing(page, view, queue.level, queue.soft_limit, queue.hard_limit);
-  const lastHard = seen(page, view, queue.hard_limit).last;
+  const { highest, fullest } = standing(page, view, queue);
+  const [lastSoft, lastHard] = [seen(page, view, queue.soft_limit).last, seen(page, view, queue.hard_limit).last];
   return {
     level: seen(page, view, queue.level),
     highest,
     fullest,
-    soft: highest?.soft ?? seen(page, view, queue.soft_limit).last,
+    soft: highest?.soft ?? lastSoft,
     hard: highest?.hard ?? lastHard,
-    heldFrom: queue.held_midway ? midpoint(seen(page, view, queue.soft_limit).last, lastHard) : lastHard,
+    heldFrom: heldFrom(queue, lastSoft, lastHard),
     inflow: seen(page, view, queue.inflow).mean,
     outflow: seen(page, view, queue.outflow).mean,
     waiters: seen(page, view, queue.waiters).most,
   };
 }
-
-const midpoint = (a: number | null, b: number | null) => (a === null || b === null ? null : (a + b) / 2);
 
 /** Findings that have to do with what is looked at. */
 export function current(page: Page, view: View): Finding[] {
@@ -202,28 +200,28 @@ function node(queue: Queue, told: Told, { x, y, width }: Box, kind: string, act:
   return group;
 }
 
-/** The limit of the moment at which the level was highest; when it was nearest to its limit, where that was another moment; who waits. */
+/** Where it holds at the moment at which the level was highest; when it was nearest to that, where that was another moment; who waits. */
 function limits(queue: Queue, { level, highest, fullest, hard, waiters }: Told): string[] {
   const line = waiters === null ? [] : [`${show("count", waiters)} in line`];
-  if (!highest?.hard) {
+  if (!highest?.heldFrom) {
     if (hard !== null) return [`limit ${show(queue.unit, hard)}`, ...line];
     // What stands in it are those who wait.
     if (waiters !== null && waiters === level.most) return ["sessions waiting"];
     return [queue.hard_limit === null ? "no limit of its own" : `limit ${missing(queue.hard_limit)}`, ...line];
   }
-  const of = ({ fill, hard }: Standing) => `${show("ratio", fill)} of ${show(queue.unit, hard)}`;
+  const of = ({ fill, heldFrom }: Standing) => `${show("ratio", fill)} of ${show(queue.unit, heldFrom)}`;
   const other = fullest && fullest.fill! > highest.fill! * 1.005;
   return other ? [of(highest), `fullest ${of(fullest)}`] : [of(highest), ...line];
 }
 
-/** How full it was at most: a bar up to the hard limit with the soft one of that moment as a notch. */
+/** How full it was at most: a bar up to where it holds with the soft one of that moment as a notch. */
 function gauge({ fullest }: Told, width: number): Element[] {
-  if (!fullest?.hard) return [];
-  const { fill, soft, hard } = fullest;
+  if (!fullest?.heldFrom) return [];
+  const { fill, soft, heldFrom } = fullest;
   const room = width - 16;
   const at = (share: number) => Math.min(Math.max(share, 0), 1) * room;
   const tone = fill! >= 0.75 ? "full" : fill! >= 0.5 ? "filling" : "";
-  const notch = soft === null ? [] : [s("line", { class: "notch", x1: 8 + at(soft / hard), x2: 8 + at(soft / hard), y1: 88, y2: 98 })];
+  const notch = soft === null ? [] : [s("line", { class: "notch", x1: 8 + at(soft / heldFrom), x2: 8 + at(soft / heldFrom), y1: 88, y2: 98 })];
   return [
     s("rect", { class: "gauge", x: 8, y: 90, width: room, height: 6, rx: 3 }),
     s("rect", { class: `gauge-fill ${tone}`, x: 8, y: 90, width: Math.max(at(fill!), fill! > 0 ? 2 : 0), height: 6, rx: 3 }),

@@ -1,6 +1,6 @@
 // What a series comes to over a stretch, or at one piece of it.
 
-import { least, most, type Page, type Series } from "./document";
+import { least, most, type Page, type Queue, type Series } from "./document";
 import type { View } from "./view";
 
 export interface Summary {
@@ -56,22 +56,31 @@ export interface Standing {
   level: number;
   soft: number | null;
   hard: number | null;
-  /** Level ÷ hard limit. */
+  /** Where whoever fills it begins to be held. */
+  heldFrom: number | null;
+  /** Level ÷ that. */
   fill: number | null;
 }
 
-/** A level when it was highest, and when it was nearest to its hard limit, over what is looked at: limits change, too. */
-export function standing(page: Page, view: View, level: number | null, soft: number | null, hard: number | null): { highest: Standing | null; fullest: Standing | null } {
+/** Where whoever fills a queue begins to be held: half-way between its limits where the kernel pauses writers from there on. */
+export function heldFrom({ held_midway }: Queue, soft: number | null, hard: number | null): number | null {
+  if (!held_midway) return hard;
+  return soft === null || hard === null ? null : (soft + hard) / 2;
+}
+
+/** A queue when its level was highest, and when it was nearest to where it holds, over what is looked at: limits change, too. */
+export function standing(page: Page, view: View, queue: Queue): { highest: Standing | null; fullest: Standing | null } {
   const { count } = page.axis;
   const of = (place: number | null) => (place === null ? null : most(page.series[place]!, count));
-  const [levels, softs, hards] = [of(level), of(soft), of(hard)];
+  const [levels, softs, hards] = [of(queue.level), of(queue.soft_limit), of(queue.hard_limit)];
   const [first, end] = view.cursor === null ? view.pieces() : [view.cursor, view.cursor + 1];
   let [highest, fullest]: [Standing | null, Standing | null] = [null, null];
   for (let piece = first; levels && piece < end; piece += 1) {
     const value = levels[piece] ?? null;
     if (value === null) continue;
-    const bound = hards?.[piece] ?? null;
-    const here = { level: value, soft: softs?.[piece] ?? null, hard: bound, fill: bound !== null && bound > 0 ? value / bound : null };
+    const [soft, hard] = [softs?.[piece] ?? null, hards?.[piece] ?? null];
+    const bound = heldFrom(queue, soft, hard);
+    const here = { level: value, soft, hard, heldFrom: bound, fill: bound !== null && bound > 0 ? value / bound : null };
     // Of moments at which it stood as high, the one at which the limit is known, then the fullest.
     if (!highest || value > highest.level || (value === highest.level && (here.fill ?? -1) > (highest.fill ?? -1))) highest = here;
     if (here.fill !== null && (!fullest || here.fill > fullest.fill!)) fullest = here;

@@ -86,7 +86,7 @@ function details(page: Page, view: View, queue: Queue, curves: (panels: number[]
   const residence = mean !== null && told.outflow && !queue.at_least ? mean / told.outflow : null;
   const room = told.heldFrom !== null && told.level.last !== null ? told.heldFrom - told.level.last : null;
   const until = room !== null && growth !== null && growth > 0 && room > 0 ? room / growth : null;
-  const full = fullest && `${show("ratio", fullest.fill)}: ${show(queue.unit, fullest.level)} of ${show(queue.unit, fullest.hard)}`;
+  const full = fullest && `${show("ratio", fullest.fill)}: ${show(queue.unit, fullest.level)} of ${show(queue.unit, fullest.heldFrom)}`;
   // What was never counted has no row; what was, and has no reading here, says so.
   const of = (place: number | null, unit: Unit, value: number | null) => (value === null && place !== null ? missing(place) : show(unit, value));
   const bound = (text: string) => (queue.at_least && /\d/.test(text) ? `at least ${text}` : text);
@@ -95,6 +95,7 @@ function details(page: Page, view: View, queue: Queue, curves: (panels: number[]
     ["mean level", bound(of(queue.level, queue.unit, mean))],
     ["soft limit", of(queue.soft_limit, queue.unit, told.soft)],
     ["hard limit", of(queue.hard_limit, queue.unit, told.hard)],
+    ["writers are paused from", queue.held_midway ? show(queue.unit, highest?.heldFrom ?? told.heldFrom) : "–"],
     ["fullest", full ?? "–"],
     ["in line for it, at most", of(queue.waiters, "count", told.waiters)],
     ["arrives", bound(of(queue.inflow, rate, told.inflow))],

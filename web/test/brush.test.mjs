@@ -1,7 +1,7 @@
 // Brush and zoom in a browser, by pointer, by key and by button: whatever stretch is chosen, every panel shows what the recording's
 // reader says of that stretch. Of the same reports as report.test.mjs.
 import assert from "node:assert/strict";
-import { atHighest, last, mean, most, pieces, said, sessions, shows, showsFullest, tells } from "./figures.mjs";
+import { atHighest, heldFrom, last, mean, most, pieces, said, sessions, shows, showsFullest, tells } from "./figures.mjs";
 import { checks } from "./harness.mjs";
 import { expected, queueCard } from "./panels.mjs";
 
@@ -142,7 +142,7 @@ async function path(page, document, reader, { from, to }, range) {
     const rate = queue.unit === "bytes" ? "bytes_per_second" : "per_second";
     tells(rows, "highest level", queue.level, most(read.level, range), queue.unit, `${queue.name}: level`);
     tells(rows, "hard limit", queue.hard_limit, atHighest(read.level, read.hard_limit, range), queue.unit, `${queue.name}: limit`);
-    showsFullest(rows.fullest, read.level, read.hard_limit, range, queue.unit, `${queue.name}: fullest`);
+    showsFullest(rows.fullest, read.level, heldFrom(queue, read), range, queue.unit, `${queue.name}: fullest`);
     tells(rows, "arrives", queue.inflow, mean(read.inflow, range), rate, `${queue.name}: arrives`);
     tells(rows, "leaves", queue.outflow, mean(read.outflow, range), rate, `${queue.name}: leaves`);
     const own = reader.findings.filter(({ server, from_s, to_s }) => from_s <= to && to_s >= from && (!server || !queue.target || server === queue.target));

@@ -90,7 +90,14 @@ export function atHighest(level, limit, range) {
   return high.length > 0 ? high.map(({ bound }) => bound) : last(limit, range);
 }
 
-/** That a text tells when a level was nearest to its limit: the share, and both of that moment. */
+/** Where a queue begins to hold, piece by piece, as pieces of its lane. */
+export function heldFrom({ held_midway }, { soft_limit, hard_limit }) {
+  if (!held_midway) return hard_limit;
+  const middle = (piece) => (soft_limit?.[piece] ? [null, (soft_limit[piece][1] + hard_limit[piece][1]) / 2] : null);
+  return hard_limit?.map((hard, piece) => (hard === null ? null : middle(piece)));
+}
+
+/** That a text tells when a level was nearest to where it holds: the share, and both of that moment. */
 export function showsFullest(text, level, limit, range, unit, what) {
   const list = fills(level, limit, range);
   if (list.length === 0) return assert.equal(text, undefined, what);

@@ -4,7 +4,7 @@
 // BACKWATER_REPORTS names the reports, parted by colons. Beside each X.html lies X.reader.json: what the reader says. Both are made by
 // crates/backwater/tests/report.rs. How brush and zoom change what is shown is in brush.test.mjs.
 import assert from "node:assert/strict";
-import { atHighest, last, mean, most, said, sessions, shows, showsFullest, tells } from "./figures.mjs";
+import { atHighest, heldFrom, last, mean, most, said, sessions, shows, showsFullest, tells } from "./figures.mjs";
 import { checks } from "./harness.mjs";
 import { inaccessible, seeAll } from "./browser.mjs";
 import { drawAll, eventually, expected, hover, queueCard } from "./panels.mjs";
@@ -86,9 +86,12 @@ checks((check) => {
       tells(card.rows, "highest level", queue.level, most(read.level, whole), queue.unit, `${queue.name}: highest`);
       tells(card.rows, "mean level", queue.level, mean(read.level, whole), queue.unit, `${queue.name}: mean`);
       tells(card.rows, "hard limit", queue.hard_limit, atHighest(read.level, read.hard_limit, whole), queue.unit, `${queue.name}: limit`);
+      const bound = heldFrom(queue, read);
+      const paused = queue.held_midway && bound ? queue.hard_limit : null;
+      tells(card.rows, "writers are paused from", paused, paused === null ? null : atHighest(read.level, bound, whole), queue.unit, `${queue.name}: paused from`);
       tells(card.rows, "arrives", queue.inflow, mean(read.inflow, whole), rate, `${queue.name}: arrives`);
       tells(card.rows, "leaves", queue.outflow, mean(read.outflow, whole), rate, `${queue.name}: leaves`);
-      showsFullest(card.rows.fullest, read.level, read.hard_limit, whole, queue.unit, `${queue.name}: fullest`);
+      showsFullest(card.rows.fullest, read.level, bound, whole, queue.unit, `${queue.name}: fullest`);
       // What arrived in all, by the counter's own readings: also what came in one leap.
       for (const [row, grown] of [["arrives", read.arrived], ["leaves", read.left]]) {
         if (grown === null) continue;

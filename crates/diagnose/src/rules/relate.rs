@@ -135,10 +135,11 @@ fn removed_and_gone(findings: &mut [Finding]) {
         if !gone {
             continue;
         }
-        let queue = findings[at].queue.clone();
-        let removed =
-            |other: &Finding| other.rule == "wal-removed" && other.cause != "approaching" && other.queue == queue;
-        let away = |other: &Finding| other.rule == "standby-gone" && other.queue == queue;
+        let (queue, server) = (findings[at].queue.clone(), findings[at].server.clone());
+        // Slots of one name are on two servers where both feed standbys.
+        let same = |other: &Finding| other.queue == queue && other.concerns(server.as_deref());
+        let removed = |other: &Finding| other.rule == "wal-removed" && other.cause != "approaching" && same(other);
+        let away = |other: &Finding| other.rule == "standby-gone" && same(other);
         if findings.iter().any(removed) {
             findings[at].severity = Severity::Info;
             findings[at].summary.push_str(" WAL that it needs is gone: see wal-removed.");
@@ -146,5 +147,44 @@ fn removed_and_gone(findings: &mut [Finding]) {
             findings[at].severity = findings[at].severity.min(Severity::Warning);
             findings[at].summary.push_str(" Its standby is away: see standby-gone.");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::rules::draft::draft;
+    use backwater_model::Moment;
+
+    fn of(rule: &str, cause: &str, server: &str) -> Finding {
+        let span = (Moment::from_seconds(0.0), Moment::from_seconds(60.0));
+        let severity = Severity::Critical;
+        Finding { server: Some(server.to_owned()), severity, ..draft(rule, cause, "pg.wal.retained@s1", span) }
+    }
+
+    #[test]
+    fn a_slot_of_the_same_name_on_another_server_is_another_slot() {
+        let mut findings = [
+            of("slot-inactive", "retaining", "east"),
+            of("standby-gone", "away", "east"),
+            of("slot-inactive", "retaining", "west"),
+        ];
+        removed_and_gone(&mut findings);
+        assert_eq!(
+            findings.each_ref().map(|finding| finding.severity),
+            [Severity::Warning, Severity::Critical, Severity::Critical]
+        );
+
+        let mut findings = [
+            of("standby-gone", "away", "west"),
+            of("wal-removed", "slot-lost", "east"),
+            of("standby-gone", "away", "east"),
+        ];
+        removed_and_gone(&mut findings);
+        assert_eq!(
+            findings.each_ref().map(|finding| finding.severity),
+            [Severity::Critical, Severity::Critical, Severity::Info]
+        );
     }
 }

@@ -47,6 +47,7 @@ fn of_slot(scene: &Scene<'_>, active: Track<'_>) -> Option<Finding> {
     let left = kept.removal_s.or(kept.earliest_s);
     let cause = if kept.holder == Holder::Slot { "approaching-limit" } else { "retaining" };
     let mut finding = draft("slot-inactive", cause, format!("pg.wal.retained@{slot}"), (since, window.to));
+    finding.server = Some(target.to_owned());
     finding.severity = match left {
         Some(left) if left <= SOON_S => Severity::Critical,
         Some(left) if left <= DAY_S => Severity::Warning,

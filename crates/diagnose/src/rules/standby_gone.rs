@@ -34,6 +34,7 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby) -> Option<Finding> {
     let primary = standby.primary.as_deref()?;
     let lost = disconnected(scene, primary, &standby.name).or_else(|| silent(scene, primary, standby))?;
     let mut finding = draft("standby-gone", lost.cause, standby.queue("retained"), (lost.since, scene.window.to));
+    finding.server = Some(primary.to_owned());
     finding.confidence = lost.confidence;
     let kept = retention(scene.window, primary, &standby.name, scene.window.to);
     let left = kept.as_ref().and_then(|kept| kept.removal_s.or(kept.earliest_s));
