@@ -2,13 +2,16 @@
 //! credit.
 //!
 //! Three spans bound it. A class that comes from idleness finds [`BURST`] worth of credit, one millisecond, so that no
-//! more than that is put into send buffers at once. A class that *waits* for credit keeps what accrues for up to
-//! [`CATCH_UP`]: on a busy machine timers wake late (6 % of one-millisecond sleeps by over a millisecond), and without
-//! it the mean rate would be lost. What was sent already and is charged afterwards makes debt, at most [`DEBT`] worth,
-//! so that one mistake is not paid for by innocent statements for minutes.
+//! more than that is put into send buffers at once. A class that *wants* more than it got keeps what accrues, for up to
+//! [`CATCH_UP`]: on a busy machine whoever serves it is late again and again, by milliseconds (a late wake-up, another
+//! program's turn on the processor, a way that was full), and all that credit lost is mean rate lost. It stands behind its
+//! schedule then, and comes back to it, never ahead of it. What was sent already and is charged afterwards makes debt, at
+//! most [`DEBT`] worth, so that one mistake is not paid for by innocent statements for minutes.
 //!
-//! So, at a constant rate `r`: while the class waits, what it has sent since it began is never more than `r · t +
-//! burst`; and in any window of length `T` whatever, never more than `r · T + max(burst, r · CATCH_UP)`.
+//! So, at a constant rate `r`: while the class wants more, what it has sent since it began is never more than `r · t +
+//! burst`; whoever is served the moment its credit is there never exceeds that in any window; and whoever is served
+//! late never exceeds `r · T + burst + r · CATCH_UP` in any window of length `T`. How fast it catches up is not bounded
+//! here, but by what the kernel paces its sockets to and by what may be on its way ([`super::InFlight`]).
 //!
 //! Credit is counted in millionths of a byte: bytes a second times microseconds, so nothing is rounded.
 
@@ -17,8 +20,9 @@ use backwater_model::{Moment, Span};
 
 /// Credit that an idle class finds, as time at its rate.
 pub const BURST: Span = Span::from_millis(1);
-/// Credit that a waiting class may collect, as time at its rate.
-pub const CATCH_UP: Span = Span::from_millis(10);
+/// Credit that a class may collect beyond a burst while it is served late, as time at its rate: a hundredth of the ten
+/// seconds over which its mean is held to a hundredth.
+pub const CATCH_UP: Span = Span::from_millis(100);
 /// Debt that a class may run into, as time at its rate.
 pub const DEBT: Span = Span::from_millis(1_000);
 /// A burst is never smaller than this, or a slow class would send crumbs: the relay's quantum.
@@ -37,17 +41,25 @@ pub struct TokenBucket {
     /// Millionths of a byte; negative is debt.
     credit: i64,
     refilled_at: Moment,
-    /// Somebody asked for more than there was, and has not asked since.
-    waiting: bool,
-    /// When somebody last waited: what accrued meanwhile is not thrown away between two requests of one batch.
-    waited_at: Option<Moment>,
+    demand: Demand,
+}
+
+/// Whether somebody wants what accrues.
+#[derive(Clone, Copy, Debug)]
+enum Demand {
+    /// Somebody was refused, and waits.
+    Waits,
+    /// All who asked were granted it by then; they did not say that they want no more.
+    Served(Moment),
+    /// Nobody wants anything since then. What stood then (millionths of a byte) is kept for those who come back soon.
+    Idle { since: Moment, kept: i64 },
 }
 
 impl TokenBucket {
     /// A bucket that holds one burst, for a class of `rate_bps` bytes a second (at least [`LEAST_RATE_BPS`]).
     pub fn new(now: Moment, rate_bps: u64) -> Self {
-        let mut bucket =
-            TokenBucket { rate_bps: bounded(rate_bps), credit: 0, refilled_at: now, waiting: false, waited_at: None };
+        let demand = Demand::Idle { since: now, kept: 0 };
+        let mut bucket = TokenBucket { rate_bps: bounded(rate_bps), credit: 0, refilled_at: now, demand };
         bucket.credit = bucket.burst();
         bucket
     }
@@ -72,14 +84,29 @@ impl TokenBucket {
     }
 
     /// Takes all of `bytes` or nothing; who gets nothing waits, and [`TokenBucket::ready_for`] says until when. More than
-    /// a burst is never there at once for an idle class, so nobody should ask for more than [`LEAST_BURST_BYTES`].
+    /// a burst is never there at once for an idle class, so nobody should ask for more than [`LEAST_BURST_BYTES`]. Either
+    /// way somebody wants more until [`TokenBucket::idle`] says otherwise.
     pub fn take_whole(&mut self, now: Moment, bytes: u64) -> bool {
         self.refill(now);
-        if self.available(now) >= bytes {
-            return self.take(now, bytes) == bytes;
+        if self.available(now) < bytes {
+            self.demand = Demand::Waits;
+            return false;
         }
-        self.waiting = true;
-        false
+        self.credit -= micro(bytes);
+        self.demand = Demand::Served(self.refilled_at);
+        true
+    }
+
+    /// Somebody wants credit and cannot use it now: what accrues meanwhile is kept.
+    pub fn wait(&mut self, now: Moment) {
+        self.refill(now);
+        self.demand = Demand::Waits;
+    }
+
+    /// Nobody wants anything for now: what accrues from here on beyond a burst is lost.
+    pub fn idle(&mut self, now: Moment) {
+        self.refill(now);
+        self.demand = Demand::Idle { since: self.refilled_at, kept: self.credit };
     }
 
     /// Gives bytes back that were taken and not sent.
@@ -102,7 +129,7 @@ impl TokenBucket {
         (self.burst() / MICRO).unsigned_abs()
     }
 
-    /// The most that may go at once, in bytes: a burst, or what a waiting class caught up.
+    /// The most that may go at once, in bytes: a burst, and what a class that was served late may catch up.
     pub fn depth_bytes(&self) -> u64 {
         (self.depth() / MICRO).unsigned_abs()
     }
@@ -128,11 +155,15 @@ impl TokenBucket {
         self.credit.saturating_add(accrued).min(self.most_at(now))
     }
 
-    /// How much credit may stand at `now`: what was collected while waiting is kept as long again as it took at most,
-    /// so that a batch of requests can use it up; after that an idle class is back at one burst.
+    /// How much credit may stand at `now`. Whoever is silent for longer than could be caught up is idle, whatever it said
+    /// last.
     fn most_at(&self, now: Moment) -> i64 {
-        let fresh = self.waited_at.is_some_and(|at| now - at <= CATCH_UP);
-        if self.waiting || fresh { self.depth() } else { self.burst() }
+        match self.demand {
+            Demand::Waits => self.depth(),
+            Demand::Served(at) if now - at <= CATCH_UP => self.depth(),
+            Demand::Idle { since, kept } if now - since <= CATCH_UP => self.burst().max(kept.min(self.depth())),
+            Demand::Served(_) | Demand::Idle { .. } => self.burst(),
+        }
     }
 
     fn burst(&self) -> i64 {
@@ -140,7 +171,7 @@ impl TokenBucket {
     }
 
     fn depth(&self) -> i64 {
-        worth(self.rate_bps, CATCH_UP).max(self.burst())
+        self.burst() + worth(self.rate_bps, CATCH_UP)
     }
 
     fn debt_cap(&self) -> i64 {
@@ -153,10 +184,12 @@ impl Limiter for TokenBucket {
         self.refill(now);
         let granted = wanted.min(self.available(now));
         self.credit -= micro(granted);
-        if self.waiting && granted == wanted {
-            self.waited_at = Some(self.refilled_at);
+        // Whoever got all that it asked for wants no more.
+        if granted < wanted {
+            self.wait(now);
+        } else {
+            self.idle(now);
         }
-        self.waiting = granted < wanted;
         granted
     }
 
@@ -208,21 +241,41 @@ mod tests {
     }
 
     #[test]
-    fn a_late_timer_loses_nothing_up_to_ten_milliseconds() {
+    fn a_late_timer_loses_nothing_up_to_a_tenth_of_a_second() {
         let mut bucket = TokenBucket::new(at(0), 100_000_000);
         assert_eq!(bucket.take(at(0), u64::MAX), 100_000);
-        assert_eq!(bucket.take(at(8_000), u64::MAX), 800_000);
-        assert_eq!(bucket.take(at(108_000), u64::MAX), 1_000_000);
+        assert_eq!(bucket.take(at(98_000), u64::MAX), 9_800_000);
+        assert_eq!(bucket.take(at(398_000), u64::MAX), 10_100_000);
+    }
+
+    #[test]
+    fn a_slow_class_that_is_served_late_loses_nothing_either() {
+        let mut bucket = TokenBucket::new(at(0), MB);
+        assert!(bucket.take_whole(at(0), 16_384) && !bucket.take_whole(at(0), 16_384));
+        // Due after 15.6 ms, and woken twice as late.
+        assert!(bucket.take_whole(at(31_250), 16_384) && bucket.take_whole(at(31_250), 16_384));
+        assert!(!bucket.take_whole(at(31_250), 16_384));
     }
 
     #[test]
     fn what_was_caught_up_can_be_taken_in_pieces_but_does_not_last() {
         let mut bucket = TokenBucket::new(at(0), 100_000_000);
         assert_eq!(bucket.take(at(0), u64::MAX), 100_000);
-        assert_eq!(bucket.take(at(8_000), 16_384), 16_384);
-        assert_eq!(bucket.take(at(8_001), 16_384), 16_384);
+        assert!(bucket.take_whole(at(8_000), 16_384) && bucket.take_whole(at(8_001), 16_384));
+        bucket.idle(at(8_001));
         assert_eq!(bucket.available(at(8_001)), 800_100 - 32_768);
-        assert_eq!(bucket.available(at(30_000)), 100_000);
+        assert_eq!(bucket.available(at(30_000)), 800_100 - 32_768);
+        assert_eq!(bucket.available(at(108_002)), 100_000);
+    }
+
+    #[test]
+    fn who_waits_for_something_else_than_credit_keeps_it_and_who_wants_nothing_does_not() {
+        let mut bucket = TokenBucket::new(at(0), 100_000_000);
+        assert!(bucket.take_whole(at(0), 16_384));
+        bucket.wait(at(0));
+        assert_eq!(bucket.available(at(5_000)), 583_616);
+        bucket.idle(at(500));
+        assert_eq!(bucket.available(at(5_000)), 133_616);
     }
 
     #[test]

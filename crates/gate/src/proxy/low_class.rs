@@ -3,8 +3,10 @@
 //!
 //! A session asks for a quantum when its server has something for it. It is granted at once if nobody waits and there is
 //! credit; otherwise it waits in its pool, then in the class, and is woken with its grant. Credit that it did not need
-//! goes back. Beside the rate, what of the class is on its way is bounded ([`super::sockets`]); and where the rate is to be
-//! found, [`LowClass::tend`] finds it.
+//! goes back. From its first ask until a session finds that there is nothing more, the class wants what accrues: whatever makes
+//! it late then (this thread's wake-up, a way that is full, another program on the processor), it catches up, a tenth of a second
+//! at most. Beside the rate, what of the class is on its way is bounded, and how fast it may catch up ([`super::sockets`]); and
+//! where the rate is to be found, [`LowClass::tend`] finds it.
 
 use super::buffers::QUANTUM;
 use super::direction::Pacer;
@@ -132,7 +134,7 @@ impl LowClass {
             inner.sockets.add(session, socket);
             self.opened.notify_one();
         }
-        LowSession { class: self.clone(), session, pool, asked: false }
+        LowSession { class: self.clone(), session, pool, asked: false, dry: true }
     }
 
     /// Grants credit as it comes, for as long as it is polled. Ends only if the timer fails.
@@ -180,10 +182,12 @@ impl Inner {
                 if self.class.rate_bps() != rate_bps {
                     self.class.set_rate(now, rate_bps);
                 }
+                self.sockets.pace(rate_bps);
             }
             LowPriorityBandwidth::Auto if self.auto.is_none() => {
                 let auto = self.auto.insert(Auto::new(now, FLOOR_BPS));
                 self.class.set_rate(now, auto.rate_bps());
+                self.sockets.pace(auto.rate_bps());
             }
             LowPriorityBandwidth::Auto => {}
         }
@@ -199,6 +203,7 @@ impl Inner {
             Some(auto) => {
                 let rate_bps = auto.tick(now, &Readings { sockets: &sockets, ..Readings::default() });
                 self.class.set_rate(now, rate_bps);
+                self.sockets.pace(rate_bps);
                 (TICK, auto.min_rtt())
             }
             None => (WAY_LOOK, shortest),
@@ -216,13 +221,8 @@ impl Inner {
     fn grant(&mut self, now: Moment) -> Option<Moment> {
         let pools = self.release(now);
         while self.scheduler.backlog_bytes(Priority::Low) > 0 {
-            if !self.sockets.has_room(now) {
-                let again = now + ROOM_LOOK;
+            if let Some(again) = self.refused(now) {
                 return Some(pools.map_or(again, |pool| pool.min(again)));
-            }
-            if !self.class.take_whole(now, QUANTUM_BYTES) {
-                let class = self.class.ready_for(now, QUANTUM_BYTES);
-                return Some(pools.map_or(class, |pool| pool.min(class)));
             }
             if let Some(turn) = self.scheduler.next(QUANTUM_BYTES, QUANTUM_BYTES)
                 && let Some(waiting) = self.waiting.get_mut(&turn.session)
@@ -233,6 +233,30 @@ impl Inner {
             }
         }
         pools
+    }
+
+    /// Takes a quantum from the class. What is returned is when to ask again, if it is not to be had now.
+    fn refused(&mut self, now: Moment) -> Option<Moment> {
+        let ready = self.class.ready_for(now, QUANTUM_BYTES);
+        if ready <= now && !self.sockets.has_room(now) {
+            // How late it is seen that there is room again must not cost the class its rate.
+            self.class.wait(now);
+            return Some(now + ROOM_LOOK);
+        }
+        (!self.class.take_whole(now, QUANTUM_BYTES)).then_some(ready)
+    }
+
+    /// A session has nothing to send for now. If nobody else waits, credit that is not used is lost from here on.
+    fn dry(&mut self, now: Moment, pool: PoolId) {
+        if self.scheduler.backlog_bytes(Priority::Low) == 0 {
+            self.class.idle(now);
+        }
+        if let Some(queue) = self.pools.get_mut(&pool)
+            && queue.sessions.is_empty()
+            && let Some(bucket) = &mut queue.bucket
+        {
+            bucket.idle(now);
+        }
     }
 
     /// Lets sessions pass from their pools' queues to the class's, as their bandwidth allows.
@@ -277,13 +301,22 @@ pub(super) struct LowSession {
     session: SessionId,
     pool: PoolId,
     asked: bool,
+    /// Its server had nothing for it when it last looked.
+    dry: bool,
 }
 
 impl Pacer for LowSession {
     fn poll_credit(&mut self, cx: &mut Context<'_>, from: &Stream) -> Poll<io::Result<usize>> {
         if !self.asked {
             // Credit is asked for only when there is something to send.
-            ready!(from.poll_read_ready(cx))?;
+            if self.dry {
+                ready!(from.poll_read_ready(cx))?;
+            } else if from.poll_read_ready(cx)?.is_pending() {
+                self.dry = true;
+                self.class.lock().dry(clock::now(), self.pool);
+                return Poll::Pending;
+            }
+            self.dry = false;
         }
         let mut inner = self.class.lock();
         if !self.asked {
@@ -332,6 +365,7 @@ impl Drop for LowSession {
             // Its pool had paid for it already, the class not yet.
             bucket.give_back(QUANTUM_BYTES);
         }
+        inner.dry(clock::now(), self.pool);
     }
 }
 

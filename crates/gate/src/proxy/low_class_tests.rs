@@ -4,6 +4,8 @@
 
 use super::*;
 use backwater_model::Span;
+use std::io::Write;
+use std::os::fd::AsFd;
 
 const RATE: u64 = 100 << 20;
 
@@ -79,6 +81,31 @@ fn a_session_that_leaves_takes_nothing_with_it() {
     let inner = class.lock();
     assert!(inner.class.available(clock::now()) >= before);
     assert!(inner.waiting.is_empty() && inner.pools[&PoolId(1)].sessions.is_empty());
+}
+
+#[test]
+fn a_way_that_is_full_costs_no_credit_and_nobody_saves_any_up() {
+    let class = class(&[(1, 1, None)]);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut server = listener.accept().unwrap().0;
+    let session = class.open(SessionId(1), PoolId(1), Some(server.as_fd().try_clone_to_owned().unwrap()));
+    // Paced to a crawl, what is written stands.
+    backwater_socket::set_pacing_rate(&server, Some(1_000)).unwrap();
+    server.write_all(&[1; 1_000_000]).unwrap();
+    let now = clock::now();
+    let mut inner = class.lock();
+    inner.sockets.bound(RATE, Some(Span(0)));
+    inner.ask(session.session, session.pool, Waker::noop());
+    assert_eq!(inner.grant(now), Some(now + ROOM_LOOK));
+    let worth = |span: Span| RATE * span.0.unsigned_abs() / 1_000_000;
+    let (late, long) = (Span::from_millis(50), Span::from_millis(1_000));
+    assert!(inner.class.available(now + late) >= worth(late));
+    assert!(inner.class.available(now + long) < worth(Span::from_millis(102)));
+    drop(inner);
+    drop(session);
+    let inner = class.lock();
+    assert_eq!(inner.class.available(clock::now() + long), inner.class.burst_bytes());
 }
 
 #[test]

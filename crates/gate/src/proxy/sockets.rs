@@ -6,7 +6,7 @@ use backwater_flow::SessionId;
 use backwater_flow::auto::SocketReading;
 use backwater_flow::limiter::{InFlight, in_flight_bytes};
 use backwater_model::{Moment, Span};
-use backwater_socket::{TcpInfo, unsent_and_unacked};
+use backwater_socket::{TcpInfo, set_pacing_rate, unsent_and_unacked};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -27,6 +27,8 @@ pub(super) struct Sockets {
     /// Those that were granted something since their queue was last seen empty.
     busy: BTreeSet<SessionId>,
     in_flight: InFlight,
+    /// What the kernel holds each socket to, in bytes a second.
+    peak_bps: Option<u64>,
     measured_at: Option<Moment>,
 }
 
@@ -56,7 +58,7 @@ impl Default for Sockets {
     /// None, and no bound before their way is known.
     fn default() -> Self {
         let in_flight = InFlight::new(u64::MAX);
-        Sockets { known: HashMap::new(), busy: BTreeSet::new(), in_flight, measured_at: None }
+        Sockets { known: HashMap::new(), busy: BTreeSet::new(), in_flight, peak_bps: None, measured_at: None }
     }
 }
 
@@ -66,14 +68,28 @@ impl Sockets {
         // What it was sent before it came to the class is on its way, too.
         self.busy.insert(session);
         let peer = peer(&fd);
+        pace(&fd, self.peak_bps);
         self.known.insert(session, Known { fd, peer, acked_bytes: None, segment_bytes: USUAL_SEGMENT });
         self.measured_at = None;
     }
 
     /// It is gone, or urgent.
     pub(super) fn remove(&mut self, session: SessionId) {
-        self.known.remove(&session);
+        if let Some(known) = self.known.remove(&session) {
+            pace(&known.fd, None);
+        }
         self.busy.remove(&session);
+    }
+
+    /// Bounds how fast a class that was served late catches up: the kernel sends no socket's bytes faster than twice the
+    /// rate, or up to four times, in powers of two, so that a rate that moves by little moves nothing here. The rate itself
+    /// cannot be left to the kernel: it does not make up for what it sends late.
+    pub(super) fn pace(&mut self, rate_bps: u64) {
+        let peak_bps = rate_bps.saturating_mul(2).checked_next_power_of_two();
+        if self.peak_bps != peak_bps {
+            self.peak_bps = peak_bps;
+            self.known.values().for_each(|known| pace(&known.fd, peak_bps));
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -148,6 +164,13 @@ impl Sockets {
     }
 }
 
+/// A socket that cannot be paced is about to go; the class's bucket holds it all the same.
+fn pace(fd: &OwnedFd, peak_bps: Option<u64>) {
+    if let Err(error) = set_pacing_rate(fd, peak_bps) {
+        tracing::debug!(%error, "a session's socket is not paced");
+    }
+}
+
 /// Whose host is at the other end; none where that is gone already.
 fn peer(fd: &OwnedFd) -> Option<IpAddr> {
     let address = rustix::net::getpeername(fd).ok()??;
@@ -209,6 +232,28 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(unsent_and_unacked(&server).unwrap() > 0 || sockets.busy.is_empty());
+    }
+
+    #[test]
+    fn a_socket_is_paced_above_the_rate_while_it_is_of_the_class() {
+        let (first, second) = (pair(), pair());
+        let mut sockets = Sockets::default();
+        let add = |sockets: &mut Sockets, id, server: &TcpStream| {
+            sockets.add(SessionId(id), server.as_fd().try_clone_to_owned().unwrap());
+        };
+        add(&mut sockets, 1, &first.0);
+        assert_eq!(backwater_socket::pacing_rate(&first.0).unwrap(), None);
+        sockets.pace(10_000_000);
+        add(&mut sockets, 2, &second.0);
+        for server in [&first.0, &second.0] {
+            assert_eq!(backwater_socket::pacing_rate(server).unwrap(), Some(1 << 25));
+        }
+        sockets.pace(u64::MAX);
+        assert_eq!(backwater_socket::pacing_rate(&first.0).unwrap(), None);
+        sockets.pace(1 << 20);
+        sockets.remove(SessionId(1));
+        assert_eq!(backwater_socket::pacing_rate(&first.0).unwrap(), None);
+        assert_eq!(backwater_socket::pacing_rate(&second.0).unwrap(), Some(1 << 21));
     }
 
     #[test]
