@@ -194,7 +194,7 @@ impl Running<'_> {
     fn pool(&self) {
         std::thread::scope(|scope| {
             for _ in 0..self.load.threads {
-                let made = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || {
+                let made = connection_thread().spawn_scoped(scope, || {
                     let worked = self.database.connection.session().and_then(|session| {
                         let mut hands = Hands::new(&session, self.load.document_bytes, self.fork())?;
                         while let Some(due_ns) = self.next_start() {
@@ -226,7 +226,7 @@ impl Running<'_> {
                 drop(one_less.wait_while(guard, full).unwrap_or_else(PoisonError::into_inner));
                 alive.fetch_add(1, Relaxed);
                 let (alive, room, one_less) = (&alive, &room, &one_less);
-                let made = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, move || {
+                let made = connection_thread().spawn_scoped(scope, move || {
                     self.connection(due_ns);
                     self.tally.threads_ended.fetch_add(1, Relaxed);
                     let _guard = room.lock().unwrap_or_else(PoisonError::into_inner);
@@ -273,6 +273,11 @@ impl Running<'_> {
             looks += 1;
         });
     }
+}
+
+/// A thread that serves a connection, named as mongod names those.
+fn connection_thread() -> std::thread::Builder {
+    std::thread::Builder::new().name("conn".to_owned()).stack_size(STACK_BYTES)
 }
 
 /// A session that is handed to another thread for good.

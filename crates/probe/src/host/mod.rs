@@ -26,6 +26,7 @@ mod tcp;
 #[cfg(test)]
 mod testing;
 mod text;
+mod thread_waits;
 mod title;
 mod together;
 mod top;
@@ -37,6 +38,7 @@ pub use cgroup::{Cgroup, CgroupVersion, Cgroups, cgroups_of};
 pub use device::{device, locate, locate_in};
 pub use facts::{facts, own_usage};
 pub use kernel_wait::KernelWaits;
+pub use thread_waits::ThreadWaits;
 pub use top::{Scope, Top, Usage, users};
 pub use watch::{Server, Watch};
 

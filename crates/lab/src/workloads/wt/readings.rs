@@ -3,7 +3,8 @@
 use crate::servers::wiredtiger::EngineEvents;
 use crate::workloads::Counters;
 use backwater_model::catalogue::{self as cat, Def};
-use backwater_model::{Epoch, Event, EventKind, Moment};
+use backwater_model::{Epoch, Event, EventKind, Moment, Text};
+use backwater_probe::host::{Roots, ThreadWaits};
 use backwater_probe::mongodb::wired_tiger_series;
 use backwater_probe::{Probe, ProbeError, Sink};
 use serde_json::Value;
@@ -87,17 +88,19 @@ impl EngineEvents for Readings {
     }
 }
 
-/// Brings the engine's statistics into the recording, at the moments at which the driver read them.
+/// Brings the engine's statistics into the recording, at the moments at which the driver read them, and what the driver's threads
+/// are held in.
 #[derive(Debug)]
 pub(crate) struct EngineProbe {
     readings: Arc<Readings>,
-    target: String,
-    pid: String,
+    target: Text,
+    pid: u32,
+    threads: ThreadWaits,
 }
 
 impl EngineProbe {
     pub(crate) fn new(readings: Arc<Readings>, target: &str, pid: u32) -> EngineProbe {
-        EngineProbe { readings, target: target.to_owned(), pid: pid.to_string() }
+        EngineProbe { readings, target: Text::from(target), pid, threads: ThreadWaits::new(&Roots::default()) }
     }
 }
 
@@ -119,14 +122,18 @@ impl Probe for EngineProbe {
     }
 
     fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
+        let pid = self.pid.to_string();
+        if let Ok(process) = i32::try_from(self.pid) {
+            self.threads.look(process, &self.target, sink);
+        }
         let database = self.readings.database.load(Relaxed).to_string();
-        let epoch = Epoch::of(&["wiredtiger", &self.pid, &database]);
+        let epoch = Epoch::of(&["wiredtiger", &pid, &database]);
         let told: Vec<Value> = {
             let mut waiting = self.readings.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.drain(..).collect()
         };
         let load = self.readings.load.load(Relaxed).to_string();
-        let of_load = Epoch::of(&["wiredtiger.load", &self.pid, &load]);
+        let of_load = Epoch::of(&["wiredtiger.load", &pid, &load]);
         let now = sink.at;
         for reading in told {
             sink.at = reading["at_us"].as_i64().map_or(now, Moment);

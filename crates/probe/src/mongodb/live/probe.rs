@@ -8,11 +8,11 @@ use super::server::{self, Facts, Part};
 use super::slow::SlowLog;
 use super::tell;
 use super::uri::MongoServer;
-use crate::host::Roots;
+use crate::host::{Roots, ThreadWaits};
 use crate::mongodb::life::Life;
 use crate::mongodb::plan::Planner;
 use crate::{Probe, ProbeError, Sink};
-use backwater_model::{Moment, Target, catalogue};
+use backwater_model::{Moment, Target, Text, catalogue};
 use mongodb::bson::doc;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,6 +73,7 @@ pub struct MongoProbe {
     state: Option<i64>,
     /// None until the first look, and after it was refused.
     slow: Option<SlowLog>,
+    threads: ThreadWaits,
 }
 
 impl MongoProbe {
@@ -98,6 +99,7 @@ impl MongoProbe {
             settings: target.settings.clone(),
             state: None,
             slow: None,
+            threads: ThreadWaits::new(roots),
         };
         Ok((probe, target))
     }
@@ -122,6 +124,9 @@ impl MongoProbe {
             let (slow, unseen) = SlowLog::find(&live.facts, &self.roots, sink.at);
             tell::unseen(&self.target, unseen.as_slice(), sink);
             self.slow = Some(slow);
+        }
+        if let Some(pid) = live.facts.pid {
+            self.threads.look(pid, &Text::from(self.target.as_str()), sink);
         }
         let result = self.all(&mut live, sink).await;
         // A connection that is lost is made anew at the next look, and the server met anew.
