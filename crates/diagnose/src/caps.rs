@@ -63,6 +63,12 @@ const LUMPY_S: usize = 8;
 /// Below this share of the limit, a second lies between two lumps.
 const QUIET: f64 = 0.1;
 
+/// Lumps tell a limit by themselves from so many of them on, over so many seconds, if at the end of each what has passed is
+/// what the limit allows: to the second, which is as fine as the grid, and this share of it.
+const LUMPS: usize = 3;
+const LUMPS_S: usize = 12;
+const OFF_THE_LINE: f64 = 0.05;
+
 /// A control group's operations pass in slices of a tenth of a second, whole ones in each: of 69 a second 60 pass (Linux
 /// `block/blk-throttle.c`, throtl_slice; seen on 6.18).
 const SLICES_PER_S: f64 = 10.0;
@@ -115,6 +121,29 @@ impl Cap {
         }
         let (least, most) = (LUMPY.0 * self.passes(limit), LUMPY.1 * limit);
         released.mean(&stretch).filter(|rate| (least..=most).contains(rate)).map(|_| stretch)
+    }
+
+    /// The longest stretch of a range in which lumps pass just as the limit lets them, from one lump's end to another's: at each
+    /// end between, what has passed is what the limit allows in that time. A load that comes to the limit on average, or stays
+    /// below it, strays from that line. Whoever waits must do so all the while: that is the caller's to ask.
+    pub(crate) fn held_in_lumps(&self, range: &Range<usize>) -> Option<Range<usize>> {
+        let limit = self.limit.median(range).filter(|_| self.unit == CapUnit::Bytes)?;
+        let released = self.released()?;
+        let lumps = episodes(&released.flags(|rate| rate >= QUIET * limit), 1, 0);
+        let ends: Vec<usize> =
+            lumps.iter().map(|lump| lump.end).filter(|end| (range.start..=range.end).contains(end)).collect();
+        let on_the_line = |stretch: &Range<usize>| {
+            let (passed, seconds) = (released.values(stretch), stretch.len() as f64);
+            let off_s = (passed.iter().sum::<f64>() / limit - seconds).abs();
+            let known = passed.len() == stretch.len() && self.limit.values(stretch).len() == stretch.len();
+            known && off_s <= 1.0 + OFF_THE_LINE * seconds
+        };
+        let from = |at: usize| {
+            let stretches = ends[at + 1..].iter().map(|end| ends[at]..*end).take_while(on_the_line);
+            let held: Vec<Range<usize>> = stretches.collect();
+            held.last().filter(|longest| held.len() >= LUMPS && longest.len() >= LUMPS_S).cloned()
+        };
+        (0..ends.len()).filter_map(from).max_by_key(|stretch| stretch.len())
     }
 
     /// What came out of the throttle, a second: not what was handed in, which a group of v1 counts.
@@ -324,6 +353,36 @@ mod tests {
         let mut new = lumps(&[(6, 2.0), (20, 14.0)]);
         new.limit.0[..12].fill(None);
         assert_eq!(new.held_between_lumps(&range), None);
+    }
+
+    #[test]
+    fn lumps_that_pass_on_the_limits_line_tell_it() {
+        // As recorded: requests of 3 to 5 limits pass whole, with seconds of nothing between.
+        let held = [(2, 4.0), (5, 3.0), (8, 3.0), (11, 2.6), (13, 2.4), (16, 3.0), (20, 3.6), (23, 3.2)];
+        assert_eq!(lumps(&held).held_in_lumps(&(0..30)), Some(3..24));
+        // One lump takes a second's end with it.
+        let cut: Vec<_> = held.iter().flat_map(|(at, limits)| [(*at, 0.6 * limits), (at + 1, 0.4 * limits)]).collect();
+        assert!(lumps(&cut).held_in_lumps(&(0..30)).is_some_and(|stretch| stretch.len() >= 20));
+        // What was written before there was a limit, and what is written when it was lifted, are left out.
+        let around: Vec<_> = held.iter().copied().chain([(0, 300.0), (26, 90.0)]).collect();
+        assert_eq!(lumps(&around).held_in_lumps(&(0..30)), Some(3..24));
+        // Of too few, or for too short, nothing is said; nor of operations, which pass in slices.
+        assert_eq!(lumps(&held[..3]).held_in_lumps(&(0..30)), None);
+        assert_eq!(lumps(&held).held_in_lumps(&(0..14)), None);
+        assert_eq!(Cap { unit: CapUnit::Operations, ..lumps(&held) }.held_in_lumps(&(0..30)), None);
+    }
+
+    #[test]
+    fn a_load_that_averages_below_or_at_the_limit_is_not_on_its_line() {
+        let told = |passed: &[(usize, f64)]| lumps(passed).held_in_lumps(&(0..30));
+        let each = |every: usize, limits: f64| {
+            (0..10).map(|n| (1 + n * every, limits)).filter(|(at, _)| *at < 30).collect::<Vec<_>>()
+        };
+        assert!(told(&each(3, 3.0)).is_some());
+        assert_eq!(told(&each(3, 2.4)), None, "four fifths of it");
+        assert_eq!(told(&each(3, 4.0)), None, "more than it lets through");
+        // The limit on average, but ahead of it and behind it by more than a request.
+        assert_eq!(told(&[(1, 1.0), (3, 5.0), (5, 5.0), (7, 5.0), (16, 2.0), (22, 2.0), (25, 1.0)]), None);
     }
 
     #[test]

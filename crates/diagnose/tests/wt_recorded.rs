@@ -1,5 +1,5 @@
-//! Cuts of labelled runs on the WiredTiger engine (arms of `backwater lab run wt-stall`, WiredTiger 3.2.1, the load alone): what was
-//! set up comes first, and a disk that takes what is asked of it gives no finding.
+//! Cuts of labelled runs on the WiredTiger engine (arms of `backwater lab run wt-stall`, and runs of `lab blind --engine wiredtiger`;
+//! WiredTiger 3.2.1, the load alone): what was set up comes first, and a disk that takes what is asked of it gives no finding.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -15,6 +15,8 @@ const BURST: &str = include_str!("runs/wt/ttl-quiet.txt");
 const STALL: &str = include_str!("runs/wt/direct-last-round.txt");
 /// Arm `direct-defaults`: the cap itself, and nothing of the engine.
 const CAPPED: &str = include_str!("runs/wt/direct-defaults.txt");
+/// Blind `engine-capped`: 1.76 MiB a second were allowed, and requests of three to five MiB pass whole.
+const LUMPS: &str = include_str!("runs/wt/capped-in-lumps.txt");
 /// Arms `quiet-hours` and `direct-quiet-hours`: an eighth of the load.
 const QUIET: [&str; 2] = [include_str!("runs/wt/quiet-hours.txt"), include_str!("runs/wt/direct-quiet-hours.txt")];
 
@@ -30,11 +32,25 @@ fn what_was_set_up_comes_first() {
         (BURST, "checkpoint-burst engine-burst"),
         (STALL, "wt-dirty-stall dirty-trigger"),
         (CAPPED, "io-capped cgroup-cap"),
+        (LUMPS, "io-capped cgroup-cap"),
     ];
     for (text, expected) in cases {
         let findings = found(text, |_| true);
         let first = findings.first().map(|finding| format!("{} {}", finding.rule, finding.cause));
         assert_eq!(first.as_deref(), Some(expected));
+    }
+}
+
+#[test]
+fn a_cap_that_passes_requests_whole_is_told_by_what_passed_in_all() {
+    let findings = found(LUMPS, |_| true);
+    assert!((findings[0].figure("reached_ratio").unwrap() - 1.0).abs() < 0.04, "{findings:?}");
+    assert!(findings[0].figure("capped_s").unwrap() >= 25.0, "{findings:?}");
+    // Half as much again was allowed, or a third less: then what passed is the load's own doing.
+    for allowed in ["2772161", "1232071"] {
+        let other = LUMPS.replace("=1848134", &format!("={allowed}"));
+        assert_ne!(other, LUMPS);
+        assert_eq!(found(&other, |_| true).iter().filter(|finding| finding.rule == "io-capped").count(), 0);
     }
 }
 

@@ -67,7 +67,9 @@ fn reached<'a>(scene: &Scene<'_>, device: &'a DeviceView, cap: &'a Cap, all: &[C
         // The guest sees a cloud volume's queue as a busy device; a control group's never reaches the device.
         flags = both(&flags, &device.busy.smooth(1).flags(|busy| busy <= LEAVES_IDLE));
     }
-    let (range, seconds) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
+    let at_limit = longest(&episodes(&flags, LEAST_S, BRIDGE_S));
+    let stretches = [at_limit, in_lumps(device, cap, &waiting)];
+    let (range, seconds) = stretches.into_iter().flatten().max_by_key(|(_, seconds)| *seconds)?;
     let limit = cap.limit.median(&range)?;
     let spent = cap.owner == CapOwner::Declared && cap.unit == CapUnit::Operations && burst_before(cap, all, &range);
     let cause = match cap.owner {
@@ -76,6 +78,18 @@ fn reached<'a>(scene: &Scene<'_>, device: &'a DeviceView, cap: &'a Cap, all: &[C
         CapOwner::Declared => "declared-cap",
     };
     Some(Reached { device, cause, cap, range, seconds, limit })
+}
+
+/// When a control group's limit held requests so large that each is seconds' worth of it: then it is reached in no second, though
+/// tasks wait in all of them, and the device, which could do twice as much, does nothing in most.
+fn in_lumps(device: &DeviceView, cap: &Cap, waiting: &[bool]) -> Option<(Range<usize>, usize)> {
+    if cap.owner == CapOwner::Declared {
+        return None;
+    }
+    let standing = both(waiting, &device.busy.smooth(1).flags(|busy| busy <= NOT_BUSY));
+    let held: Vec<_> =
+        episodes(&standing, LEAST_S, BRIDGE_S).iter().filter_map(|range| cap.held_in_lumps(range)).collect();
+    longest(&held)
 }
 
 /// Whether the volume ran well above this rating, its baseline, before it fell to it: then its credit is spent.
