@@ -17,6 +17,8 @@ const STALL: &str = include_str!("runs/wt/direct-last-round.txt");
 const CAPPED: &str = include_str!("runs/wt/direct-defaults.txt");
 /// Blind `engine-capped`: 1.76 MiB a second were allowed, and requests of three to five MiB pass whole.
 const LUMPS: &str = include_str!("runs/wt/capped-in-lumps.txt");
+/// Blind `engine-expiry`: what was deleted in three seconds stands before everybody, so that nothing is answered for longer.
+const EXPIRY: &str = include_str!("runs/wt/expiry-stands.txt");
 /// Arms `quiet-hours` and `direct-quiet-hours`: an eighth of the load.
 const QUIET: [&str; 2] = [include_str!("runs/wt/quiet-hours.txt"), include_str!("runs/wt/direct-quiet-hours.txt")];
 
@@ -33,6 +35,7 @@ fn what_was_set_up_comes_first() {
         (STALL, "wt-dirty-stall dirty-trigger"),
         (CAPPED, "io-capped cgroup-cap"),
         (LUMPS, "io-capped cgroup-cap"),
+        (EXPIRY, "ttl-burst expiry-at-once"),
     ];
     for (text, expected) in cases {
         let findings = found(text, |_| true);
@@ -52,6 +55,33 @@ fn a_cap_that_passes_requests_whole_is_told_by_what_passed_in_all() {
         assert_ne!(other, LUMPS);
         assert_eq!(found(&other, |_| true).iter().filter(|finding| finding.rule == "io-capped").count(), 0);
     }
+}
+
+#[test]
+fn what_is_not_answered_has_no_latency_and_is_told_all_the_same() {
+    let findings = found(EXPIRY, |_| true);
+    assert!(
+        findings[0].figure("stood_s").unwrap() >= 6.0 && findings[0].severity == Severity::Critical,
+        "{findings:?}"
+    );
+    // Deletes alone are none of it, nor a load that ends as they begin.
+    let deleted = |text: &str| found(text, |_| true).iter().any(|finding| finding.rule == "ttl-burst");
+    assert!(!deleted(&with_nobody_at_work(EXPIRY)));
+}
+
+/// Nobody has anything to do from the moment on at which documents expired.
+fn with_nobody_at_work(text: &str) -> String {
+    let idle = |points: &str| {
+        let points = points.split_whitespace().filter_map(|point| point.split_once('='));
+        let late = |at: &str| at.parse::<f64>().unwrap() >= 15.0;
+        points.map(|(at, value)| format!("{at}={}", if late(at) { "0" } else { value })).collect::<Vec<_>>().join(" ")
+    };
+    let (mut made, mut waiting) = (Vec::new(), false);
+    for line in text.lines() {
+        made.push(if waiting { idle(line) } else { line.to_owned() });
+        waiting = line.starts_with("series load.waiting");
+    }
+    made.join("\n")
 }
 
 #[test]

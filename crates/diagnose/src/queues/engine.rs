@@ -47,6 +47,7 @@ pub(super) fn engines(window: &Window) -> Vec<QueueSpec> {
 fn of(window: &Window, target: Option<&Target>, name: &str) -> Vec<QueueSpec> {
     let alone = target.is_some_and(|target| target.kind == "wiredtiger");
     let mut list = if alone { vec![load(name)] } else { clients(name) };
+    list.extend([connections(name), expiry(name)]);
     list.extend(cache(window, target, name));
     if !alone {
         list.extend(members(window, target, name));
@@ -63,10 +64,28 @@ fn load(name: &str) -> QueueSpec {
     }
 }
 
-/// Connections, operations by sort, tickets. Operations inside the engine and those in line before it are told apart by
+/// Of the engine alone, threads of the lab's load, each with a session.
+fn connections(name: &str) -> QueueSpec {
+    let own = [("target", name)];
+    QueueSpec {
+        inflow: Source::series(cat::MONGO_CONNECTIONS_CREATED.name, &own),
+        level: Source::series(cat::MONGO_CONNECTIONS.name, &own),
+        hard_limit: Source::sum(&[cat::MONGO_CONNECTIONS.name, cat::MONGO_CONNECTIONS_FREE.name], &own),
+        ..QueueSpec::new(format!("mongo.connections@{name}"), Unit::Count)
+    }
+}
+
+/// Documents that expired, which the server, or the lab's load, deletes.
+fn expiry(name: &str) -> QueueSpec {
+    QueueSpec {
+        outflow: Source::series(cat::MONGO_TTL_DELETED.name, &[("target", name)]),
+        ..QueueSpec::new(format!("mongo.ttl@{name}"), Unit::Count)
+    }
+}
+
+/// Operations by sort, tickets. Operations inside the engine and those in line before it are told apart by
 /// `globalLock.activeClients` and `globalLock.currentQueue`, which count no operation twice.
 fn clients(name: &str) -> Vec<QueueSpec> {
-    let own = [("target", name)];
     let each = |def: &cat::Def, ops: &[&str]| -> Vec<Term> {
         ops.iter().map(|op| term(def.name, &[("target", name), ("op", *op)], 1.0)).collect()
     };
@@ -93,21 +112,11 @@ fn clients(name: &str) -> Vec<QueueSpec> {
         }
     };
     vec![
-        QueueSpec {
-            inflow: Source::series(cat::MONGO_CONNECTIONS_CREATED.name, &own),
-            level: Source::series(cat::MONGO_CONNECTIONS.name, &own),
-            hard_limit: Source::sum(&[cat::MONGO_CONNECTIONS.name, cat::MONGO_CONNECTIONS_FREE.name], &own),
-            ..QueueSpec::new(format!("mongo.connections@{name}"), Unit::Count)
-        },
         operations("clients", &["read", "write"], &["reads", "writes"]),
         operations("writes", &["write"], &["writes"]),
         tickets("write"),
         operations("reads", &["read"], &["reads"]),
         tickets("read"),
-        QueueSpec {
-            outflow: Source::series(cat::MONGO_TTL_DELETED.name, &own),
-            ..QueueSpec::new(format!("mongo.ttl@{name}"), Unit::Count)
-        },
     ]
 }
 

@@ -6,6 +6,7 @@ use crate::figures::Figures;
 use crate::grid::{Lane, episodes, longest};
 use crate::scene::Scene;
 use backwater_model::{Confidence, Finding, Severity, Unit, catalogue as cat};
+use std::ops::Range;
 
 /// Deletes a second from which they can matter, and their share of all writes.
 const LEAST_PER_S: f64 = 100.0;
@@ -15,6 +16,11 @@ const LEAST_S: usize = 10;
 const BRIDGE_S: usize = 15;
 /// Latency inside ÷ outside, from which the burst is felt.
 const SUFFERS: f64 = 1.5;
+/// Writes answered, as a share of what it was before, at which a server stands still; seconds of that from which it is felt; and
+/// seconds before the burst that are looked at.
+const STANDS: f64 = 0.1;
+const STOOD_S: usize = 3;
+const BEFORE_S: usize = 60;
 /// The monitor counts a pass at its end in old releases, so its count comes in steps: looked at over so many seconds to both sides.
 const REACH_S: usize = 5;
 
@@ -30,6 +36,18 @@ fn client_writes(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
     of("insert").with(&of("update"), sum).with(&of("delete"), sum).or(&engine.writes)
 }
 
+/// Seconds of a burst in which next to nothing is answered, though as many clients are at work as before it, and more than none:
+/// what is not answered has no latency.
+fn stood_s(engine: &Engine<'_>, burst: &Range<usize>) -> usize {
+    let before = burst.start.saturating_sub(BEFORE_S)..burst.start;
+    let Some((writes, at_work)) = engine.writes.median(&before).zip(engine.active.median(&before)) else { return 0 };
+    let stands = |second: &usize| {
+        let few = engine.writes.get(*second).is_some_and(|now| now < STANDS * writes);
+        few && engine.active.get(*second).is_some_and(|now| now >= at_work.max(1.0))
+    };
+    burst.clone().filter(stands).count()
+}
+
 fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let deleted = rate(scene, &cat::MONGO_TTL_DELETED, &engine.name, None).smooth(REACH_S);
     let writes = client_writes(scene, engine).smooth(REACH_S);
@@ -40,32 +58,50 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let (range, seconds) = longest(&found)?;
     let inside = flags_of(&found, scene.grid.count);
     // Deletes that nobody feels are what a TTL index is for.
-    let latency = engine.latency(&inside).filter(|latency| latency.times() >= SUFFERS)?;
+    let latency = engine.latency(&inside).filter(|latency| latency.times() >= SUFFERS);
+    let stood_s = found.iter().map(|burst| stood_s(engine, burst)).max().filter(|seconds| *seconds >= STOOD_S);
+    if latency.is_none() && stood_s.is_none() {
+        return None;
+    }
     let queue = format!("mongo.ttl@{}", engine.name);
     let mut finding = draft("ttl-burst", "expiry-at-once", queue, scene.grid.span(&range));
     let dirty = contrast(&engine.dirty_share(), &inside);
     let device = engine.device.and_then(|device| contrast(&device.written_bytes, &inside));
     let heavier = device.is_some_and(|device| device.times() >= 1.2) || dirty.is_some_and(|dirty| dirty.times() >= 1.2);
     finding.confidence = if heavier { Confidence::High } else { Confidence::Medium };
-    finding.severity = if latency.times() >= 5.0 { Severity::Critical } else { Severity::Warning };
+    let severe = stood_s.is_some() || latency.is_some_and(|latency| latency.times() >= 5.0);
+    finding.severity = if severe { Severity::Critical } else { Severity::Warning };
     let show = |value: Option<f64>, unit: Unit| value.map_or("an unknown share".to_owned(), |value| unit.show(value));
     finding.summary = format!(
-        "Expired documents were deleted at {}, {} of all writes, and a write took {} instead of {}.",
+        "Expired documents were deleted at {}, {} of all writes",
         show(deleted.mean(&range), Unit::PerSecond),
         show(shares.mean(&range), Unit::Ratio),
-        Unit::Milliseconds.show(latency.inside),
-        Unit::Milliseconds.show(latency.outside),
     );
+    if let Some(latency) = latency {
+        let (inside, outside) = (Unit::Milliseconds.show(latency.inside), Unit::Milliseconds.show(latency.outside));
+        finding.summary.push_str(&format!(", and a write took {inside} instead of {outside}"));
+    }
+    if let Some(seconds) = stood_s {
+        finding.summary.push_str(&format!("; for {seconds} s hardly any write of a client was answered"));
+    }
+    finding.summary.push('.');
     let mut figures = Figures::default();
     figures.add("ttl_deleted_per_s", deleted.mean(&range), Unit::PerSecond, "documents deleted because they expired");
     figures.add("client_writes_per_s", writes.mean(&range), Unit::PerSecond, "writes of clients meanwhile");
     figures.add("ttl_share_ratio", shares.mean(&range), Unit::Ratio, "share of expiry in all writes");
-    figures.add("write_inside_ms", Some(latency.inside), Unit::Milliseconds, "latency of a write meanwhile");
-    figures.add("write_outside_ms", Some(latency.outside), Unit::Milliseconds, "latency of a write otherwise");
+    figures.add("write_inside_ms", latency.map(|l| l.inside), Unit::Milliseconds, "latency of a write meanwhile");
+    figures.add("write_outside_ms", latency.map(|l| l.outside), Unit::Milliseconds, "latency of a write otherwise");
     figures.add("dirty_inside_ratio", dirty.map(|d| d.inside), Unit::Ratio, "dirty share of the cache meanwhile");
     figures.add("dirty_outside_ratio", dirty.map(|d| d.outside), Unit::Ratio, "dirty share of the cache otherwise");
     figures.add("burst_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
+    let stood = stood_s.map(|seconds| seconds as f64);
+    figures.add("stood_s", stood, Unit::Seconds, "seconds of it in which hardly any write was answered");
     finding.evidence = figures.list();
-    finding.victims = vec![format!("mongo.writes@{}", engine.name), format!("mongo.oplog@{}", engine.name)];
+    finding.victims = vec![format!("mongo.writes@{}", engine.name)];
+    // The engine alone keeps no oplog.
+    let targets = &scene.window.meta.targets;
+    if !targets.iter().any(|target| target.name == engine.name && target.kind == "wiredtiger") {
+        finding.victims.push(format!("mongo.oplog@{}", engine.name));
+    }
     Some(finding)
 }
