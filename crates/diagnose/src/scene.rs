@@ -62,6 +62,18 @@ impl<'a> Scene<'a> {
         waits::share(self.window, &self.grid, targets, range, test)
     }
 
+    /// The same of a device's users as a share of their clients' time: none for an engine, of whose threads those that sleep are
+    /// not seen, for want of work or otherwise.
+    pub(crate) fn lost(
+        &self,
+        device: &DeviceView,
+        range: &Range<usize>,
+        test: impl Fn(&Sample) -> bool,
+    ) -> Option<f64> {
+        let sessions = !self.target(Some(device)).is_some_and(Target::is_engine);
+        self.share(&device.targets, range, test).filter(|_| sessions)
+    }
+
     /// The best three seconds of throughput in the minute before a stretch, and the mean within it.
     pub(crate) fn throughput_around(&self, range: &Range<usize>) -> (Option<f64>, Option<f64>) {
         let before = range.start.saturating_sub(60)..range.start;

@@ -5,7 +5,7 @@
 mod common;
 
 use backwater_diagnose::Options;
-use backwater_model::{Finding, Severity};
+use backwater_model::{Confidence, Finding, Severity};
 use common::judged::diagnose;
 use common::recorded;
 
@@ -17,6 +17,8 @@ const STALL: &str = include_str!("runs/wt/direct-last-round.txt");
 const CAPPED: &str = include_str!("runs/wt/direct-defaults.txt");
 /// Blind `engine-capped`: 1.76 MiB a second were allowed, and requests of three to five MiB pass whole.
 const LUMPS: &str = include_str!("runs/wt/capped-in-lumps.txt");
+/// Blind `engine-dirty-limit`: one thread is paused, the others stand behind it at the journal's file; under it is a cap.
+const DIRTY_LIMIT: &str = include_str!("runs/wt/dirty-limit.txt");
 /// Blind `engine-expiry`: what was deleted in three seconds stands before everybody, so that nothing is answered for longer.
 const EXPIRY: &str = include_str!("runs/wt/expiry-stands.txt");
 /// Arms `quiet-hours` and `direct-quiet-hours`: an eighth of the load.
@@ -35,6 +37,7 @@ fn what_was_set_up_comes_first() {
         (STALL, "wt-dirty-stall dirty-trigger"),
         (CAPPED, "io-capped cgroup-cap"),
         (LUMPS, "io-capped cgroup-cap"),
+        (DIRTY_LIMIT, "dirty-throttle device-limit"),
         (EXPIRY, "ttl-burst expiry-at-once"),
     ];
     for (text, expected) in cases {
@@ -55,6 +58,25 @@ fn a_cap_that_passes_requests_whole_is_told_by_what_passed_in_all() {
         assert_ne!(other, LUMPS);
         assert_eq!(found(&other, |_| true).iter().filter(|finding| finding.rule == "io-capped").count(), 0);
     }
+}
+
+#[test]
+fn threads_that_stand_behind_one_that_is_paused_tell_a_dirty_limit() {
+    let findings = found(DIRTY_LIMIT, |_| true);
+    assert_eq!((findings[1].rule.as_str(), findings[0].confidence), ("io-capped", Confidence::High));
+    // Threads that sleep are not seen, so nobody knows the share of all.
+    assert!(findings.iter().all(|finding| finding.foreground_lost.is_none()), "{findings:?}");
+    assert_eq!(findings[0].severity, Severity::Critical);
+    // Without them it is the cap alone; and a little below where pauses begin, a queue with nobody paused at its head proves nothing.
+    let throttled = |text: &str| found(text, |_| true).iter().any(|finding| finding.rule == "dirty-throttle");
+    let sightless: Vec<&str> = DIRTY_LIMIT.lines().filter(|line| !line.starts_with("look ")).collect();
+    assert!(!throttled(&sightless.join("\n")));
+    let headless = DIRTY_LIMIT.replace(" balance_dirty_pages ", " ext4_buffered_write_iter ");
+    let stalled_s = |text: &str| {
+        let throttle = found(text, |_| true).into_iter().find(|finding| finding.rule == "dirty-throttle");
+        throttle.and_then(|finding| finding.figure("stalled_s")).unwrap_or(0.0)
+    };
+    assert!(stalled_s(&headless) < stalled_s(DIRTY_LIMIT), "{} {}", stalled_s(&headless), stalled_s(DIRTY_LIMIT));
 }
 
 #[test]

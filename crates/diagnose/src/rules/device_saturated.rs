@@ -92,7 +92,7 @@ fn quiet_ms(device: &DeviceView) -> Option<f64> {
 fn finding(scene: &Scene<'_>, device: &DeviceView, saturated: &Saturated) -> Finding {
     let range = &saturated.range;
     let (from, to) = scene.grid.span(range);
-    let lost = scene.share(&device.targets, range, |sample| classify(sample) != Wait::Other);
+    let lost = scene.lost(device, range, |sample| classify(sample) != Wait::Other);
     let pressure_seen = scene.psi_io.mean(range).is_some();
     // Slower than when quiet, and yet fast: a load that merely keeps more in the device can look so too.
     let long = device.await_ms.mean(range).is_some_and(|ms| ms >= LONG_MS);

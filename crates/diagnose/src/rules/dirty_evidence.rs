@@ -12,7 +12,7 @@ use crate::remedy::{checkpoint, dirty};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use crate::waits::{Wait, classify};
-use backwater_model::{Confidence, Figure, Finding, Remedy, RuledOut, Severity, Unit, catalogue as cat};
+use backwater_model::{Confidence, Figure, Finding, Remedy, RuledOut, Severity, Target, Unit, catalogue as cat};
 use std::ops::Range;
 
 /// The finding for one limit that held writers.
@@ -23,15 +23,16 @@ pub(super) fn finding(scene: &Scene<'_>, throttle: &Throttle<'_>, options: &Opti
     finding.victims = vec!["pg.commit".to_owned()];
     let targets = throttle.device.map(|device| device.targets.clone()).unwrap_or_default();
     let held = |wait: Wait| matches!(wait, Wait::Paused | Wait::Queued | Wait::Writing);
-    finding.foreground_lost = scene.share(&targets, range, |sample| held(classify(sample)));
+    let stuck = scene.share(&targets, range, |sample| held(classify(sample)));
+    let sessions = !scene.target(throttle.device).is_some_and(Target::is_engine);
+    finding.foreground_lost = stuck.filter(|_| sessions);
     let paused = scene.share(&targets, range, |sample| classify(sample) == Wait::Paused);
     finding.evidence = evidence(scene, throttle, paused);
     finding.ruled_out = ruled_out(scene, throttle);
     finding.unseen = not_seen(scene, throttle);
     let (before, during) = scene.throughput_around(range);
     let fell = before.zip(during).filter(|(before, _)| *before > 0.0).map(|(before, during)| 1.0 - during / before);
-    let lost = finding.foreground_lost.unwrap_or(0.0);
-    if lost >= 0.3 || fell.is_some_and(|fell| fell >= 0.3) {
+    if stuck.is_some_and(|share| share >= 0.3) || fell.is_some_and(|fell| fell >= 0.3) {
         finding.severity = Severity::Critical;
     }
     let direct = paused.is_some_and(|share| share > 0.0);

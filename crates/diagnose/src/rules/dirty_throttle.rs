@@ -18,8 +18,12 @@ const AT_PAUSE: f64 = 0.97;
 /// The same while sessions are seen in the kernel's pause itself: a narrow limit is passed and left again many times a
 /// second, and what is read of a second is its mean.
 const NEAR_PAUSE: f64 = 0.85;
-/// Share of the sessions that must then be seen there.
+/// Share of the sessions that must then be seen there; and where many stand in line behind those, in the middle of a write of
+/// their own, how many do, and what share of all that stand it must be: a file lets in one at a time, so of fifty threads that
+/// write to one file, one is paused.
 const SEEN_PAUSED: f64 = 0.04;
+const IN_LINE: f64 = 0.4;
+const SEEN_PAUSED_IN_LINE: f64 = 0.01;
 /// Share of the sessions that must be held, seen in the kernel.
 const HELD: f64 = 0.08;
 /// The same where only the server's own wait events are seen, which writes of a healthy server show too.
@@ -94,9 +98,13 @@ fn matters(scene: &Scene<'_>, device: &DeviceView) -> bool {
 /// When the level stood at the limit while sessions were held: the longest stretch, and all such seconds.
 fn held(scene: &Scene<'_>, limit: &DirtyLimit, waits: &Waits, targets: &[String]) -> Option<(Range<usize>, usize)> {
     let fill: Lane = limit.level.with(&limit.pause(), |level, pause| if pause > 0.0 { level / pause } else { 0.0 });
-    let at_pause = |paused: f64| if !limit.level_is_bound && paused >= SEEN_PAUSED { NEAR_PAUSE } else { AT_PAUSE };
-    let full =
-        fill.with(&waits.paused.smooth(1), |fill, paused| fill / at_pause(paused)).flags(|reached| reached >= 1.0);
+    let seen = |paused: f64, throttled: f64| {
+        let in_line = throttled >= IN_LINE && paused >= SEEN_PAUSED_IN_LINE;
+        f64::from(u8::from(!limit.level_is_bound && (paused >= SEEN_PAUSED || in_line)))
+    };
+    let seen = waits.paused.smooth(1).with(&waits.throttled.smooth(1), seen);
+    let at_pause = seen.map(|seen| if seen > 0.0 { NEAR_PAUSE } else { AT_PAUSE });
+    let full = fill.with(&at_pause, |fill, at_pause| fill / at_pause).flags(|reached| reached >= 1.0);
     let least = match (limit.level_is_bound, waits.kernel_seen) {
         (true, _) => HELD_BY_BOUND,
         (false, true) => HELD,

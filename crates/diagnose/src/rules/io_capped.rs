@@ -103,7 +103,7 @@ fn burst_before(cap: &Cap, all: &[Cap], range: &Range<usize>) -> bool {
 
 fn finding(scene: &Scene<'_>, reached: &Reached<'_>, options: &Options) -> Finding {
     let (device, range) = (reached.device, &reached.range);
-    let storage = scene.share(&device.targets, range, |sample| classify(sample) != Wait::Other);
+    let storage = scene.lost(device, range, |sample| classify(sample) != Wait::Other);
     let (from, to) = scene.grid.span(range);
     let missing = not_seen(scene, reached);
     let pressure_seen = scene.psi_io.mean(range).is_some();
