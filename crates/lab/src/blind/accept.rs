@@ -3,7 +3,7 @@
 //! listed apart.
 
 use super::act::Acted;
-use super::deed::Deed;
+use super::deed::{Deed, Stage};
 use super::setup::Setup;
 use backwater_model::{Bytes, Window, catalogue};
 
@@ -25,6 +25,8 @@ pub(super) const REACHED: f64 = 0.6;
 pub(super) const HELD: f64 = 0.75;
 /// It is not where it does at least this share.
 const SERVED: f64 = 0.85;
+/// So long without a completion, though requests are in the device, a volume of the engine's stands still.
+const STOOD_S: f64 = 2.0;
 /// WAL that must wait in the end, in seconds of what the load asks for.
 const BEHIND_S: f64 = 3.0;
 /// WAL that a slot or an absent standby must come to lack.
@@ -33,6 +35,12 @@ const KEPT: f64 = 16.0 * 1_048_576.0;
 /// What the readings say of the deed.
 pub(super) fn accept(deed: Deed, setup: &Setup, acted: &Acted, window: &Window) -> Accepted {
     let seen = Look { setup, acted, window };
+    let stood_s = if deed.stage() == Stage::Engine { seen.volume_stood_s() } else { 0.0 };
+    if stood_s >= STOOD_S {
+        let because =
+            format!("the volume stood still for {stood_s:.1} s with requests in it, which nobody had done to it");
+        return accepted(false, because);
+    }
     match deed {
         Deed::PrimaryCapped | Deed::BothCapped => seen.cap_holds_the_load(),
         Deed::StandbyCapped => seen.standby_is_behind_its_cap(),

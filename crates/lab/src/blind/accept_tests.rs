@@ -148,3 +148,51 @@ fn what_could_not_be_read_did_not_happen() {
         assert!(!nothing.happened, "{deed:?}: {}", nothing.because);
     }
 }
+
+/// A counter of the engine's volume by its value at each tenth of a second.
+fn each_tenth(def: &catalogue::Def, value: impl Fn(i64) -> f64) -> (Arc<Series>, Vec<Point>) {
+    let point = |tenth: i64| Point {
+        at: Moment(tenth * 100_000),
+        series: SeriesId(0),
+        epoch: Epoch(1),
+        value: value(tenth),
+        as_of: None,
+    };
+    (Arc::new(def.series(&[("dev", "7:0")])), (0..=10 * (BEFORE_S + LOAD_S)).map(point).collect())
+}
+
+#[test]
+fn a_run_on_a_volume_that_stood_still_by_itself_proves_nothing() {
+    let setup = setup(Deed::EngineSteady);
+    let judged = |stands: std::ops::Range<i64>, busy: bool| {
+        let still = |tenth: i64| (tenth.min(stands.end) - stands.start).max(0);
+        let written = each_tenth(&catalogue::DISK_WRITTEN_BYTES, |tenth| 1e5 * (tenth - still(tenth)) as f64);
+        let busy_ms = each_tenth(&catalogue::DISK_BUSY_MS, |tenth| if busy { 99.0 * still(tenth) as f64 } else { 0.0 });
+        accept(Deed::EngineSteady, &setup, &acted(20, 0), &window(vec![written, busy_ms]))
+    };
+    assert!(judged(100..115, true).happened, "a second and a half");
+    assert!(judged(100..150, false).happened, "held back before it, as by a cap");
+    let stood = judged(100..150, true);
+    assert!(!stood.happened && stood.because.contains("stood still for 5.0 s"), "{}", stood.because);
+}
+
+/// A load whose operations all took so long.
+fn taking(ms: u64) -> LoadResult {
+    let mut result = LoadResult { completed: 1_000, ..LoadResult::default() };
+    result.latency.record(std::time::Duration::from_millis(ms));
+    result
+}
+
+#[test]
+fn threads_are_felt_where_a_pool_did_the_same_with_ease() {
+    let setup = setup(Deed::EngineThreads);
+    let felt = |pooled_ms, ms| {
+        let mut acted = Acted { calm: Some(taking(pooled_ms)), ..acted(0, 0) };
+        acted.driven = Driven::from(taking(ms));
+        acted.driven.figures.insert("threads_made".to_owned(), 1_000.0);
+        accept(Deed::EngineThreads, &setup, &acted, &window(Vec::new())).happened
+    };
+    assert!(felt(1, 3_000) && felt(80, 3_000));
+    assert!(!felt(80, 120), "not felt");
+    assert!(!felt(1_000, 4_000), "the pool was held up before");
+}

@@ -25,8 +25,8 @@ fn asked(draw: &Draw, capacity: &Capacity) -> f64 {
         Deed::EngineIdle => between(10.0, 60.0, load),
         // Well under fifty a second, from which a rule may call it a storm.
         Deed::EngineFewThreads => between(5.0, 30.0, load),
-        // Threads cost processor time: it must be felt.
-        Deed::EngineThreads => capacity.operations_per_s * between(0.5, 0.65, load),
+        // Threads cost processor time: it must be felt, and a pool must do it with ease.
+        Deed::EngineThreads => capacity.operations_per_s * between(0.4, 0.55, load),
         _ => capacity.operations_per_s * share,
     }
 }
