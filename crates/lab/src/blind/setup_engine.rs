@@ -57,7 +57,8 @@ pub(super) fn engine(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
         Deed::EngineDirtyStall => {
             let trigger = between(1.5, 2.5, second) * asked * DIRTIED_BYTES;
             made = made.cache(trigger / 0.1, (3.0, 10.0)).checkpoint(between(4.0, 8.0, moment)).direct();
-            made.arm.write_bytes_per_s = rate(need * between(1.1, 1.4, hold));
+            // With more, a journal that is synced for fewer operations at a time takes it, and the cache seldom fills.
+            made.arm.write_bytes_per_s = rate(need * between(0.6, 0.85, hold));
         }
         Deed::EngineExpiry => {
             let from_s = seconds * between(0.58, 0.62, moment);
