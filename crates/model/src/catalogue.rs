@@ -111,6 +111,7 @@ catalogue! {
     CPU_STEAL "host.cpu.steal_s" Seconds Counter [] "Time taken by the hypervisor";
 
     // Processes of a watched server: /proc/PID/{io,stat}. `target` is the server's name, `what` its backend type.
+    THREADS_LOOKED "host.threads.looked" Count Gauge ["target"] "Threads of a server looked at in one look, of which those at work are samples";
     PROC_READ_BYTES "host.process.read_bytes" Bytes Counter ["target" "pid" "what"] "Bytes fetched from storage (read_bytes)";
     PROC_WRITE_BYTES "host.process.write_bytes" Bytes Counter ["target" "pid" "what"] "Bytes dirtied or written (write_bytes)";
     PROC_CANCELLED_BYTES "host.process.cancelled_write_bytes" Bytes Counter ["target" "pid" "what"] "Dirty bytes dropped before they were written";

@@ -117,9 +117,10 @@ pub fn looks(window: &Window, target: &str) -> Option<usize> {
     }
 }
 
-/// One point for each answer of a server.
-fn answers<'a>(window: &'a Window, target: &str) -> Option<Track<'a>> {
-    let track = window.track(cat::PG_PROBE_RESPONSE.name, &[("target", target)])?;
+/// One point for each look at a server's sessions, or at its threads.
+pub fn answers<'a>(window: &'a Window, target: &str) -> Option<Track<'a>> {
+    let of = |def: &cat::Def| window.track(def.name, &[("target", target)]);
+    let track = of(&cat::PG_PROBE_RESPONSE).or_else(|| of(&cat::THREADS_LOOKED))?;
     Some(track.between(window.from, window.to)).filter(|track| !track.points.is_empty())
 }
 

@@ -5,7 +5,8 @@
 use super::task::directory;
 use super::{KernelWaits, Roots, file};
 use crate::Sink;
-use backwater_model::{Sample, Text};
+use backwater_model::catalogue::THREADS_LOOKED;
+use backwater_model::{Epoch, Sample, Text};
 use std::collections::HashMap;
 use std::fs::read_dir;
 
@@ -40,9 +41,14 @@ impl ThreadWaits {
         }
     }
 
-    /// Adds a sample for each thread of the process that is at work, of those whose turn it is.
+    /// Adds a sample for each thread of the process that is at work, of those whose turn it is, and how many were looked at: a
+    /// look that finds none at work is a look, too. A process that is gone has none.
     pub fn look(&mut self, pid: i32, target: &Text, sink: &mut Sink<'_>) {
         let threads = self.turn(pid);
+        if !threads.is_empty() {
+            let epoch = Epoch::of(&["host.threads", &pid.to_string()]);
+            sink.put(&THREADS_LOOKED, &[("target", target)], epoch, threads.len() as f64);
+        }
         self.kernel.forget_others(&threads);
         self.kinds.retain(|thread, _| threads.binary_search(thread).is_ok());
         for thread in threads {
@@ -124,9 +130,13 @@ mod tests {
     }
 
     fn look(waits: &mut ThreadWaits, pid: i32) -> Vec<Sample> {
+        looked(waits, pid).samples
+    }
+
+    fn looked(waits: &mut ThreadWaits, pid: i32) -> Batch {
         let (registry, mut batch, mut absences) = (Registry::new(), Batch::default(), HashSet::new());
         waits.look(pid, &Text::from("m"), &mut Sink::new(now(), &registry, &mut batch, &mut absences));
-        batch.samples
+        batch
     }
 
     #[test]
@@ -151,7 +161,17 @@ mod tests {
         ];
         assert_eq!(told, expected);
         assert_eq!((seen[0].kernel_state, seen[1].kernel_state, &*seen[0].target), (Some('D'), Some('R'), "m"));
-        assert_eq!(look(&mut waits, 99), [], "there is no such process");
+        let gone = looked(&mut waits, 99);
+        assert!(gone.samples.is_empty() && gone.points.is_empty(), "there is no such process");
+    }
+
+    #[test]
+    fn a_look_that_finds_none_at_work_is_a_look() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut waits = threads(dir.path(), &[(41, "conn7", 'S', "do_poll"), (42, "conn8", 'S', "futex_do_wait")]);
+        let seen = looked(&mut waits, 40);
+        assert!(seen.samples.is_empty());
+        assert_eq!(seen.points.iter().map(|point| point.value).collect::<Vec<_>>(), [2.0]);
     }
 
     #[test]
