@@ -3,7 +3,7 @@
 use super::axis::Axis;
 use super::document::{Group, Sessions, Top};
 use backwater_diagnose::commit::{GroupBy, answers, tally};
-use backwater_model::{Moment, Sample, Window, catalogue as cat};
+use backwater_model::{Moment, Sample, Window};
 use std::collections::BTreeMap;
 
 /// The most slots; lists that follow a brush need no more.
