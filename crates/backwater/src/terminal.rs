@@ -129,12 +129,15 @@ impl Write for Log {
                 lines.add(bytes);
                 Ok(bytes.len())
             }
-            None => std::io::stderr().write(bytes),
+            None => {
+                to_stderr(bytes);
+                Ok(bytes.len())
+            }
         }
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
-        std::io::stderr().flush()
+        Ok(())
     }
 }
 
@@ -172,9 +175,13 @@ pub(crate) fn print_json(value: &impl serde::Serialize) -> anyhow::Result<()> {
 }
 
 /// Lines for the person at the terminal, on stderr. Names in them may be of somebody else's making: a server's, a host's.
-#[allow(clippy::print_stderr)]
 pub(crate) fn note(text: &str) {
-    eprintln!("{}", safe(text));
+    to_stderr(format!("{}\n", safe(text)).as_bytes());
+}
+
+/// Nobody is left to tell where stderr is gone (`2>&1 | head`), and the work goes on.
+fn to_stderr(bytes: &[u8]) {
+    let _told = std::io::stderr().write_all(bytes);
 }
 
 /// The same without anything that a terminal would act on. Lines and spaces are ours and stay.

@@ -9,7 +9,7 @@ use crate::remedy::checkpoint;
 use crate::scene::Scene;
 use crate::throughput;
 use crate::unseen::{self, Missing};
-use crate::waits::{self, Wait, classify};
+use crate::waits::{Wait, classify};
 use backwater_model::{
     Confidence, EventKind, Figure, Finding, Moment, Severity, Target, Track, Unit, catalogue as cat,
 };
@@ -218,7 +218,8 @@ fn too_frequent(scene: &Scene<'_>, server: &Server<'_>) -> Option<Finding> {
     let own: Vec<(&'static str, &str)> = server.told_apart().map(|name| ("target", name)).into_iter().collect();
     let forced = scene.window.tracks(cat::PG_CHECKPOINTS_REQUESTED.name, &own).filter_map(|track| forced(scene, track));
     let (target, forced) = forced.max_by_key(|(_, list)| list.len()).unwrap_or_default();
-    let spacing = mean_spacing(&forced);
+    let forced = densest(&forced);
+    let spacing = mean_spacing(forced);
     let counted = forced.len() >= HABIT && spacing.is_some_and(|seconds| seconds < FREQUENT_S);
     if !counted && warnings < 2 {
         return None;
@@ -229,17 +230,16 @@ fn too_frequent(scene: &Scene<'_>, server: &Server<'_>) -> Option<Finding> {
     };
     let range = seconds_of(scene, span);
     let mut finding = server.begun("too-frequent", span);
-    finding.ruled_out = checkpoint_others::ruled_out(scene, &range.clone().collect::<Vec<_>>());
-    // Its cost is more WAL: what sessions lose to that is their waits for WAL, at most.
-    finding.foreground_lost = scene.share(&server.names(), &range, waits::on_wal);
+    finding.ruled_out = checkpoint_others::ruled_out(scene, &range.collect::<Vec<_>>());
+    // Its cost is more WAL, and how much of the waits for WAL that makes is not known: a larger max_wal_size may change nothing of them.
     finding.severity = Severity::Info;
     let every = spacing.map_or_else(String::new, |seconds| format!(", one every {}", Unit::Seconds.show(seconds)));
     finding.summary = format!(
         "WAL filled max_wal_size and forced {} checkpoints{every}. Each makes the next write of every page a full page.",
-        forced.len().max(warnings),
+        if counted { forced.len() } else { warnings },
     );
-    finding.evidence = forced_figures(&forced, spacing, warnings);
-    finding.remedies = larger_wal(target, &forced, spacing).into_iter().collect();
+    finding.evidence = forced_figures(forced, spacing, warnings);
+    finding.remedies = larger_wal(target, forced, spacing).into_iter().collect();
     finding.unseen = not_seen(scene);
     Some(finding)
 }
@@ -282,6 +282,13 @@ fn forced<'a>(scene: &Scene<'a>, track: Track<'_>) -> Option<Forced<'a>> {
         since = pair[1].at;
     }
     Some((target, list))
+}
+
+/// Of forced checkpoints those that follow each other as closely as the rule asks for, where most of them do: a night between two
+/// loads is neither's, and its hours would make both look rare.
+fn densest(forced: &[(Moment, f64)]) -> &[(Moment, f64)] {
+    let close = |a: &(Moment, f64), b: &(Moment, f64)| b.0.seconds_since(a.0) < FREQUENT_S;
+    forced.chunk_by(close).max_by_key(|run| run.len()).unwrap_or_default()
 }
 
 fn mean_spacing(forced: &[(Moment, f64)]) -> Option<f64> {
