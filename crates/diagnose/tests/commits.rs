@@ -218,6 +218,22 @@ fn inserts_from_a_client_are_a_job_only_where_rows_are_inserted() {
 }
 
 #[test]
+fn what_others_wrote_before_and_after_a_job_does_not_hide_it() {
+    let mut job = Job::local(60.0, 0.02, 200, 400);
+    job.query = Some("INSERT INTO t VALUES ($1)");
+    let mut readings = of(job.samples());
+    for second in 0..=180 {
+        let labels = [("target", "lab"), ("database", "d")];
+        let (at, of_job) = (40.0 + f64::from(second), f64::from((second - 60).clamp(0, 60)));
+        readings.put(&cat::PG_TUP_INSERTED, &labels, at, 1e6 + of_job * 500.0);
+        readings.put(&cat::PG_TUP_UPDATED, &labels, at, 1e6 + (f64::from(second) - of_job) * 1_500.0);
+        readings.put(&cat::PG_XACT_COMMIT, &labels, at, 1e6 + f64::from(second) * 50.0);
+    }
+    let window = readings.window(meta(), 40.0, 220.0);
+    assert!(found(&window).iter().any(|finding| finding.rule == "commit-too-small"));
+}
+
+#[test]
 fn a_synchronous_standby_is_named() {
     let mut job = Job::local(60.0, 0.02, 100, 100);
     job.seen.push((Some(("IPC", "SyncRep")), 400));

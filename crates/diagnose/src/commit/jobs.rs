@@ -63,8 +63,9 @@ pub(crate) fn jobs<'a>(window: &'a Window, target: &str) -> Vec<Job<'a>> {
         sessions.entry(sample.pid).or_default().push(sample);
     }
     let per_s = look_rate(window, target);
-    let inserting = inserting(window, target);
-    sessions.into_values().filter_map(|samples| job(samples, per_s, inserting)).collect()
+    // What others wrote before a session came and after it went says nothing of it.
+    let inserts = |from, to| inserting(window, target, (from, to));
+    sessions.into_values().filter_map(|samples| job(samples, per_s, &inserts)).collect()
 }
 
 /// Looks a second.
@@ -75,7 +76,11 @@ fn look_rate(window: &Window, target: &str) -> Option<f64> {
     (seconds > 0.0).then(|| (looks(window, target).unwrap_or(points.len()) - 1) as f64 / seconds)
 }
 
-fn job(samples: Vec<&Sample>, looks_per_s: Option<f64>, inserting: Option<bool>) -> Option<Job<'_>> {
+fn job<'a>(
+    samples: Vec<&'a Sample>,
+    looks_per_s: Option<f64>,
+    inserts: &dyn Fn(Moment, Moment) -> Option<bool>,
+) -> Option<Job<'a>> {
     let (first, last) = (samples.first()?.at, samples.last()?.at);
     let seconds = last.seconds_since(first);
     if samples.len() < LEAST_SAMPLES || seconds < LEAST_S {
@@ -91,7 +96,9 @@ fn job(samples: Vec<&Sample>, looks_per_s: Option<f64>, inserting: Option<bool>)
     let begins = |word: &str| statement.as_deref().is_some_and(|text| first_word(text).eq_ignore_ascii_case(word));
     let kind = if begins("CALL") || begins("DO") {
         Kind::Procedure
-    } else if (begins("INSERT") || begins("COPY") || statement.is_none()) && inserting.unwrap_or(statement.is_some()) {
+    } else if (begins("INSERT") || begins("COPY") || statement.is_none())
+        && inserts(first, last).unwrap_or(statement.is_some())
+    {
         Kind::Statements
     } else {
         return None;
@@ -125,11 +132,11 @@ fn is_control(text: &str) -> bool {
     words.iter().any(|word| first_word(text).eq_ignore_ascii_case(word))
 }
 
-/// Whether the rows changed on a server are mostly inserted ones; none where no count moved.
-fn inserting(window: &Window, target: &str) -> Option<bool> {
+/// Whether the rows changed on a server between two moments are mostly inserted ones; none where no count moved.
+fn inserting(window: &Window, target: &str, (from, to): (Moment, Moment)) -> Option<bool> {
     let labels = [("target", target)];
     let sum = |def: &cat::Def| -> f64 {
-        let within = |track: Track<'_>| track.between(window.from, window.to).increase();
+        let within = |track: Track<'_>| track.between(from, to).increase();
         window.tracks(def.name, &labels).filter_map(within).sum()
     };
     let inserted = sum(&cat::PG_TUP_INSERTED);

@@ -168,6 +168,9 @@ mod tests {
     use serde_json::json;
     use std::collections::HashSet;
 
+    /// No process has this number, so that none of its threads are read.
+    const NOBODY: u32 = i32::MAX as u32;
+
     #[test]
     fn totals_of_one_load_after_another_add_up() {
         let counters = Arc::new(Counters::default());
@@ -184,7 +187,7 @@ mod tests {
     #[test]
     fn deletes_of_the_expired_are_counted_from_nothing_in_each_load() {
         let readings = Arc::new(Readings::default());
-        let mut probe = EngineProbe::new(Arc::clone(&readings), "wiredtiger", 1);
+        let mut probe = EngineProbe::new(Arc::clone(&readings), "wiredtiger", NOBODY);
         let (registry, mut batch, mut absences) = (Registry::new(), Batch::default(), HashSet::new());
         for deleted in [500, 20] {
             readings.begin();
@@ -200,7 +203,7 @@ mod tests {
     #[test]
     fn a_thread_of_the_driver_is_a_connection() {
         let readings = Arc::new(Readings::default());
-        let mut probe = EngineProbe::new(Arc::clone(&readings), "wiredtiger", 1);
+        let mut probe = EngineProbe::new(Arc::clone(&readings), "wiredtiger", NOBODY);
         readings.event(&json!({"event": "progress", "at_us": 70, "completed": 1, "threads_made": 90, "threads": 8}));
         let (registry, mut batch, mut absences) = (Registry::new(), Batch::default(), HashSet::new());
         probe.read(&mut Sink::new(Moment(99), &registry, &mut batch, &mut absences)).unwrap();
@@ -214,7 +217,7 @@ mod tests {
     #[test]
     fn statistics_stand_at_the_moment_they_were_read_and_a_new_database_is_a_new_epoch() {
         let readings = Arc::new(Readings::default());
-        let mut probe = EngineProbe::new(Arc::clone(&readings), "wiredtiger", 1);
+        let mut probe = EngineProbe::new(Arc::clone(&readings), "wiredtiger", NOBODY);
         let told =
             json!({"event": "statistics", "at_us": 70, "values": {"cache: tracked dirty bytes in the cache": 9}});
         let (registry, mut batch, mut absences) = (Registry::new(), Batch::default(), HashSet::new());
