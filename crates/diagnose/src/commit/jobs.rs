@@ -96,7 +96,7 @@ fn job<'a>(
     let begins = |word: &str| statement.as_deref().is_some_and(|text| first_word(text).eq_ignore_ascii_case(word));
     let kind = if begins("CALL") || begins("DO") {
         Kind::Procedure
-    } else if (begins("INSERT") || begins("COPY") || statement.is_none())
+    } else if (begins("INSERT") || statement.as_deref().is_some_and(copies_in) || statement.is_none())
         && inserts(first, last).unwrap_or(statement.is_some())
     {
         Kind::Statements
@@ -126,6 +126,15 @@ fn first_word(text: &str) -> &str {
     text.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default()
 }
 
+/// Whether a statement is a COPY of rows into a table: `COPY t (a, b) FROM …`, not `COPY t TO …` nor `COPY (SELECT …) TO …`.
+fn copies_in(text: &str) -> bool {
+    let words = || text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+    let is = |word: &str, other: &str| word.eq_ignore_ascii_case(other);
+    let way = words().skip(2).find(|word| is(word, "FROM") || is(word, "TO"));
+    let of_query = text.trim_start().get(4..).is_some_and(|rest| rest.trim_start().starts_with('('));
+    is(first_word(text), "COPY") && !of_query && way.is_some_and(|word| is(word, "FROM"))
+}
+
 /// Whether a statement only begins or ends a transaction.
 fn is_control(text: &str) -> bool {
     let words = ["BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT"];
@@ -142,4 +151,25 @@ fn inserting(window: &Window, target: &str, (from, to): (Moment, Moment)) -> Opt
     let inserted = sum(&cat::PG_TUP_INSERTED);
     let changed = inserted + sum(&cat::PG_TUP_UPDATED) + sum(&cat::PG_TUP_DELETED);
     (changed > 0.0).then(|| inserted / changed >= INSERTED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_copy_into_a_table_writes_rows() {
+        for text in ["COPY t FROM STDIN", "copy s.t (a, b) from stdin with (format csv)", " COPY \"t\" FROM '/f'"] {
+            assert!(copies_in(text), "{text}");
+        }
+        for text in [
+            "COPY t TO STDOUT",
+            "copy (select a from t) to stdout",
+            "COPY(SELECT 1) TO STDOUT",
+            "INSERT INTO t SELECT a FROM u",
+            "COPY",
+        ] {
+            assert!(!copies_in(text), "{text}");
+        }
+    }
 }
