@@ -163,28 +163,18 @@ mod tests {
         Finding { server: Some(server.to_owned()), severity, ..draft(rule, cause, "pg.wal.retained@s1", span) }
     }
 
+    fn severities<const N: usize>(mut findings: [Finding; N]) -> [Severity; N] {
+        removed_and_gone(&mut findings);
+        findings.map(|finding| finding.severity)
+    }
+
     #[test]
     fn a_slot_of_the_same_name_on_another_server_is_another_slot() {
-        let mut findings = [
-            of("slot-inactive", "retaining", "east"),
-            of("standby-gone", "away", "east"),
-            of("slot-inactive", "retaining", "west"),
-        ];
-        removed_and_gone(&mut findings);
-        assert_eq!(
-            findings.each_ref().map(|finding| finding.severity),
-            [Severity::Warning, Severity::Critical, Severity::Critical]
-        );
-
-        let mut findings = [
-            of("standby-gone", "away", "west"),
-            of("wal-removed", "slot-lost", "east"),
-            of("standby-gone", "away", "east"),
-        ];
-        removed_and_gone(&mut findings);
-        assert_eq!(
-            findings.each_ref().map(|finding| finding.severity),
-            [Severity::Critical, Severity::Critical, Severity::Info]
-        );
+        let idle = |server| of("slot-inactive", "retaining", server);
+        let away = |server| of("standby-gone", "away", server);
+        let found = severities([idle("east"), away("east"), idle("west")]);
+        assert_eq!(found, [Severity::Warning, Severity::Critical, Severity::Critical]);
+        let found = severities([away("west"), of("wal-removed", "slot-lost", "east"), away("east")]);
+        assert_eq!(found, [Severity::Critical, Severity::Critical, Severity::Info]);
     }
 }
