@@ -17,6 +17,7 @@ mod memory;
 mod mounts;
 mod net;
 mod netlink;
+mod numbered;
 mod pace;
 mod pressure;
 mod process;

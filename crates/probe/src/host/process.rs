@@ -4,13 +4,14 @@
 //! has been seen for a few looks, and only so many at once and in all.
 
 use super::file::KernelFile;
+use super::numbered::Numbered;
 use super::task::{Stat, children, directory, effective_user, parse_stat};
 use super::text::pairs;
 use super::title::{CLIENT, backend_type};
 use super::{Roots, SOURCE, Server, Watch, file};
 use crate::{Probe, ProbeError, Sink};
+use backwater_model::Epoch;
 use backwater_model::catalogue::{self, Def};
-use backwater_model::{Epoch, SeriesId};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -221,11 +222,7 @@ impl Processes {
         let mut numbered = known.unwrap_or_else(|| {
             let (number, start) = (pid.to_string(), stat.start_ticks.to_string());
             let epoch = Epoch::of(&["process", &self.boot, &number, &start]);
-            Numbered {
-                epoch,
-                labels: [("target", server.target.clone()), ("pid", number), ("what", what.to_owned())],
-                ids: Vec::new(),
-            }
+            Numbered::new(epoch, vec![("target", server.target.clone()), ("pid", number), ("what", what.to_owned())])
         });
         numbered.put(sink, &catalogue::PROC_CPU, stat.cpu_ticks as f64 / self.ticks_per_s);
         if let Some(ticks) = stat.blkio_ticks.filter(|_| self.delays) {
@@ -236,7 +233,7 @@ impl Processes {
         }
         let mut sum = stat.cpu_ticks as f64;
         match self.io(pid, what) {
-            Ok(text) => sum += numbered.put_counters(sink, &text),
+            Ok(text) => sum += put_counters(&mut numbered, sink, &text),
             Err(error) if file::denied(&error) => {
                 file::tell_absent(sink, &format!("I/O of the processes of {}", server.target), &error, None);
             }
@@ -259,7 +256,7 @@ impl Processes {
         let Some(known) = self.known.get_mut(&pid).filter(|known| known.until_stat > 0) else { return false };
         let (Some(files), Some(numbered)) = (&mut known.files, &mut known.numbered) else { return false };
         let Ok(text) = files.io.read_kept() else { return false };
-        let sum = known.cpu_ticks as f64 + numbered.put_counters(sink, &text);
+        let sum = known.cpu_ticks as f64 + put_counters(numbered, sink, &text);
         known.until_stat -= 1;
         known.until_user = known.until_user.saturating_sub(1);
         known.looks = known.looks.saturating_add(1);
@@ -275,35 +272,14 @@ impl Known {
     }
 }
 
-/// The series of one process, found once: there are hundreds of them at each look.
-#[derive(Debug)]
-struct Numbered {
-    epoch: Epoch,
-    labels: [(&'static str, String); 3],
-    /// By the name of the series, those that had a value.
-    ids: Vec<(&'static str, SeriesId)>,
-}
-
-impl Numbered {
-    fn put(&mut self, sink: &mut Sink<'_>, def: &Def, value: f64) {
-        if let Some((_, id)) = self.ids.iter().find(|(name, _)| *name == def.name) {
-            return sink.put_numbered(*id, self.epoch, value);
-        }
-        if let Some(id) = sink.number(def, &self.labels) {
-            self.ids.push((def.name, id));
-            sink.put_numbered(id, self.epoch, value);
-        }
+/// Puts the lines of `/proc/PID/io` down, and returns their sum.
+fn put_counters(numbered: &mut Numbered, sink: &mut Sink<'_>, io: &str) -> f64 {
+    let mut sum = 0.0;
+    for (def, value) in counters(io) {
+        numbered.put(sink, def, value);
+        sum += value;
     }
-
-    /// Puts the lines of `/proc/PID/io` down, and returns their sum.
-    fn put_counters(&mut self, sink: &mut Sink<'_>, io: &str) -> f64 {
-        let mut sum = 0.0;
-        for (def, value) in counters(io) {
-            self.put(sink, def, value);
-            sum += value;
-        }
-        sum
-    }
+    sum
 }
 
 impl Processes {

@@ -9,6 +9,7 @@ mod owners;
 mod wire;
 
 use super::netlink::namespace_of;
+use super::numbered::Numbered;
 use super::pace::Pace;
 use super::{Roots, SOURCE, Server, Watch, file};
 use crate::{Probe, ProbeError, Sink, rights};
@@ -39,6 +40,8 @@ pub(super) struct Sockets {
     /// Sockets of server processes that are no TCP connection: while there are only such, nobody is asked.
     not_tcp: HashSet<u64>,
     admission: Admission,
+    /// Of the connections that are read, by inode and process.
+    numbered: HashMap<(u64, i32), Numbered>,
     pace: Pace,
 }
 
@@ -52,6 +55,7 @@ impl Sockets {
             namespaces: HashMap::new(),
             not_tcp: HashSet::new(),
             admission: Admission::default(),
+            numbered: HashMap::new(),
             pace: Pace::new(LARGEST_SHARE, LONGEST_PAUSE),
         }
     }
@@ -62,6 +66,7 @@ impl Sockets {
         let present: HashSet<u64> = owners.values().flat_map(HashMap::keys).copied().collect();
         self.admission.retain(&present);
         self.not_tcp.retain(|inode| present.contains(inode));
+        self.numbered.retain(|(inode, _), _| present.contains(inode));
         for (namespace, owners) in &owners {
             if owners.keys().all(|inode| self.not_tcp.contains(inode)) {
                 continue;
@@ -105,7 +110,13 @@ impl Sockets {
         let owned: Vec<(&Socket, &Owner)> = owned.collect();
         let (chosen, left_out) = self.admission.choose(&owned);
         for (socket, owner) in owned.iter().filter(|(socket, _)| chosen.contains(&socket.inode)) {
-            put(sink, &self.boot, owner, socket);
+            let series = || series_of(&self.boot, owner, socket);
+            let numbered = self.numbered.entry((socket.inode, owner.pid)).or_insert_with(series);
+            for (def, value) in values(socket) {
+                if let Some(value) = value {
+                    numbered.put(sink, def, value as f64);
+                }
+            }
         }
         if left_out {
             let why = "only so many are read at once and in a run; those that move most come first";
@@ -114,15 +125,11 @@ impl Sockets {
     }
 }
 
-fn put(sink: &mut Sink<'_>, boot: &str, owner: &Owner, socket: &Socket) {
+/// The series of a connection.
+fn series_of(boot: &str, owner: &Owner, socket: &Socket) -> Numbered {
     let (pid, local, peer) = (owner.pid.to_string(), socket.local.to_string(), socket.peer.to_string());
-    let labels = [("target", owner.target.as_str()), ("pid", &pid), ("local", &local), ("peer", &peer)];
     let epoch = Epoch::of(&["socket", boot, &socket.inode.to_string()]);
-    for (def, value) in values(socket) {
-        if let Some(value) = value {
-            sink.put(def, &labels, epoch, value as f64);
-        }
-    }
+    Numbered::new(epoch, vec![("target", owner.target.clone()), ("pid", pid), ("local", local), ("peer", peer)])
 }
 
 fn values(socket: &Socket) -> [(&'static Def, Option<u64>); 16] {
