@@ -3,7 +3,7 @@
 //! `cannot run on this machine: NAME: REASON` and is told at the end.
 
 use crate::{driver, page, promtool, run, tidy};
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -46,24 +46,70 @@ const ON_EVERY_MAJOR: [&str; 7] = [
     "a_primary_is_asked_once_a_checkpoint",
 ];
 
+/// Tests that take minutes, mostly of waiting: for processes that are killed one after the other, and for a small machine
+/// of their own. They run beside those of every major version, which wait for servers.
+const LONG: [&str; 4] = [
+    "files_values_and_processes",
+    "loop_devices_mounts_rules_and_groups",
+    "one_run_does_not_undo_another",
+    "limits_of_cgroup_v2_are_read_where_they_hold",
+];
+/// The files that they are in.
+const LONG_FILES: [&str; 4] = ["--test", "kill_points", "--test", "uml"];
+
 pub(crate) fn tests() -> anyhow::Result<()> {
     install_tools()?;
     let mut tally = Tally::default();
     tally.skipped.extend(page::check()?);
     let promtool = promtool::find()?;
     run::step("build", "cargo", &["build", "--workspace", "--bins", "--examples", "--locked"])?;
-    let everything = ["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"];
     let driver = driver::possible().then(driver::build).transpose()?;
     let promtool = promtool.as_ref().map(|path| path.display().to_string());
     let of_driver = driver.as_deref().map(|path| ("BACKWATER_WT_DRIVER", path));
     let of_promtool = promtool.as_deref().map(|path| ("BACKWATER_PROMTOOL", path));
     let variables: Vec<(&str, &str)> = of_driver.into_iter().chain(of_promtool).collect();
-    let mut passed = cargo_test(&mut tally, &everything, &variables)?;
+    let mut most = vec!["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"];
+    most.extend(LONG.iter().flat_map(|name| ["--skip", name]));
+    let mut passed = cargo_test(&mut tally, &most, &variables)?;
     if driver.is_some() {
         passed &= cargo_test(&mut tally, &driver::tests(), &[])?;
     }
-    passed &= on_every_major(&mut tally)?;
+    passed &= at_once(&mut tally, [long, on_every_major])?;
     tally.told(passed)
+}
+
+type Tests = fn(&mut Tally) -> anyhow::Result<bool>;
+
+/// Runs two sets of tests side by side. Whether all passed.
+fn at_once(tally: &mut Tally, sets: [Tests; 2]) -> anyhow::Result<bool> {
+    let mut tallies = [Tally::default(), Tally::default()];
+    let results = std::thread::scope(|scope| {
+        let running = sets.into_iter().zip(&mut tallies).map(|(tests, tally)| scope.spawn(move || tests(tally)));
+        running.collect::<Vec<_>>().into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
+    });
+    tallies.into_iter().for_each(|part| tally.add(part));
+    let mut passed = true;
+    for result in results {
+        passed &= result.map_err(|_| anyhow!("a thread that ran tests panicked"))??;
+    }
+    Ok(passed)
+}
+
+fn long(tally: &mut Tally) -> anyhow::Result<bool> {
+    let mut arguments = vec!["test", "--workspace"];
+    arguments.extend(LONG_FILES);
+    arguments.extend(["--locked", "--no-fail-fast", "--", "--show-output"]);
+    arguments.extend(LONG);
+    let passed = cargo_test(tally, &arguments, &[])?;
+    all_ran(tally, &LONG, passed)
+}
+
+/// None of these tests may be missed because it has another name now.
+fn all_ran(tally: &Tally, names: &[&str], passed: bool) -> anyhow::Result<bool> {
+    if passed && tally.passed != names.len() as u64 {
+        bail!("{} of the {} tests {} ran: was one renamed?", tally.passed, names.len(), names.join(", "));
+    }
+    Ok(passed)
 }
 
 /// Runs the probe's essential tests on every server that the lab's tests have downloaded.
@@ -78,13 +124,8 @@ fn on_every_major(tally: &mut Tally) -> anyhow::Result<bool> {
     let mut arguments = vec!["test", "--workspace", "--test", "postgres*", "--locked", "--no-fail-fast", "--"];
     arguments.extend(["--show-output", "--test-threads=4"]);
     arguments.extend(ON_EVERY_MAJOR);
-    let before = tally.passed;
     let passed = cargo_test(tally, &arguments, &[("BACKWATER_PG_BINS", &servers.join(":"))])?;
-    let ran = tally.passed - before;
-    if passed && ran != ON_EVERY_MAJOR.len() as u64 {
-        bail!("{ran} of the {} tests of every major version ran: was one renamed?", ON_EVERY_MAJOR.len());
-    }
-    Ok(passed)
+    all_ran(tally, &ON_EVERY_MAJOR, passed)
 }
 
 /// Where the lab keeps the servers that it downloads: `cache_dir` of crates/lab/src/servers/download.rs.
@@ -149,6 +190,13 @@ struct Tally {
 }
 
 impl Tally {
+    fn add(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped.extend(other.skipped);
+        self.impossible.extend(other.impossible);
+    }
+
     fn line(&mut self, line: &str) {
         if let Some(skipped) = line.trim_start().strip_prefix("skipped: ") {
             self.skipped.push(skipped.to_owned());
