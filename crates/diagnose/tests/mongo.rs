@@ -264,6 +264,85 @@ fn a_reader_that_holds_its_snapshot_is_told_from_a_slow_member() {
     assert_eq!(names(&reader.found()), ["history-pinned long-reader"]);
 }
 
+/// The findings' names, and that each but the first says that the first is its reason.
+fn chain(plant: &Plant) -> Vec<String> {
+    let found = plant.found();
+    let (first, rest) = found.split_first().unwrap();
+    assert_eq!(first.severity, Severity::Critical, "{first:?}");
+    for symptom in rest {
+        let told = format!("The reason is likely {} ({}, {})", first.rule, first.cause, first.queue);
+        assert!(symptom.summary.contains(&told) && symptom.severity == Severity::Warning, "{symptom:?}");
+        assert!(first.victims.contains(&symptom.queue), "{first:?}");
+    }
+    names(&found)
+}
+
+#[test]
+fn a_full_cache_comes_after_what_filled_it() {
+    let pinned = Plant {
+        dirty: |s| if trouble(s) { 0.04 + 0.0045 * (s - 100) as f64 } else { 0.04 },
+        waiting: |s| if (130..140).contains(&s) { 12.0 } else { 0.0 },
+        write_ms: |s| if (130..140).contains(&s) { 40.0 } else { 1.0 },
+        majority_lag: |s| if trouble(s) { (s - 100) as f64 } else { 1.0 },
+        pinned: |s| if trouble(s) { (s - 100) as f64 } else { 1.0 },
+        pinned_by_oldest: |s| if trouble(s) { (s - 100) as f64 } else { 1.0 },
+        busy: |_| 0.1,
+        ..stalled()
+    };
+    assert_eq!(chain(&pinned), ["history-pinned slow-member", "wt-dirty-stall dirty-trigger"]);
+    let expiring = Plant { ttl: |s| if trouble(s) { 5_000.0 } else { 50.0 }, ..stalled() };
+    assert_eq!(chain(&expiring), ["ttl-burst expiry-at-once", "wt-dirty-stall dirty-trigger"]);
+    // Expiry that begins long after the cache was full did not fill it.
+    let later = Plant { ttl: |s| if (125..150).contains(&s) { 5_000.0 } else { 50.0 }, ..stalled() };
+    assert!(later.found().iter().all(|finding| !finding.summary.contains("The reason is likely")));
+}
+
+#[test]
+fn a_full_cache_comes_after_the_device_that_stood_still() {
+    let standing = Plant {
+        busy: |s| if trouble(s) && s % 10 < 4 { 1.0 } else { 0.3 },
+        disk_mib: |s| if trouble(s) && s % 10 < 4 { 0.5 } else { 80.0 },
+        ..stalled()
+    };
+    assert_eq!(chain(&standing), ["device-below-rating standstill", "wt-dirty-stall dirty-trigger"]);
+}
+
+#[test]
+fn operations_in_line_come_after_the_cache_that_holds_those_inside() {
+    let crowded = || Plant {
+        tickets_out: |s| if trouble(s) { 128.0 } else { 10.0 },
+        in_line: |s| if trouble(s) { 300.0 } else { 0.0 },
+        ..stalled()
+    };
+    assert_eq!(chain(&crowded()), ["wt-dirty-stall dirty-trigger", "tickets-exhausted write-tickets"]);
+    // Each link names the one before it.
+    let expiring = Plant { ttl: |s| if trouble(s) { 5_000.0 } else { 50.0 }, ..crowded() };
+    let found = expiring.found();
+    assert_eq!(
+        names(&found),
+        ["ttl-burst expiry-at-once", "wt-dirty-stall dirty-trigger", "tickets-exhausted write-tickets"]
+    );
+    assert!(found[1].summary.contains("likely ttl-burst") && found[2].summary.contains("likely wt-dirty-stall"));
+}
+
+#[test]
+fn what_one_slow_member_does_is_said_to_come_of_it() {
+    let slow = Plant {
+        dirty: |s| if trouble(s) { 0.04 + 0.004 * (s - 100) as f64 } else { 0.04 },
+        majority_lag: |s| if trouble(s) { (s - 100) as f64 } else { 1.0 },
+        pinned: |s| if trouble(s) { (s - 100) as f64 } else { 1.0 },
+        pinned_by_oldest: |s| if trouble(s) { (s - 100) as f64 } else { 1.0 },
+        held_writers: |s| if trouble(s) { 3.0 } else { 0.0 },
+        checkpoint: |_| false,
+        busy: |_| 0.1,
+        ..healthy()
+    };
+    let found = slow.found();
+    let of = |rule: &str| found.iter().find(|finding| finding.rule == rule).unwrap();
+    assert!(of("flow-control-engaged").summary.contains("It comes of a slow member, as history-pinned does"));
+    assert!(!of("history-pinned").summary.contains("It comes of"));
+}
+
 #[test]
 fn no_finding_rests_on_a_gap() {
     for plant in [stalled(), bursting(), oversized()] {

@@ -28,13 +28,16 @@ struct Other {
     least: f64,
 }
 
-/// Adds it to the worst finding about each server that speaks of such seconds.
+/// Adds it to the worst finding about each server, or the device of its data, that speaks of such seconds.
 pub(super) fn tell(scene: &Scene<'_>, findings: &mut [Finding]) {
     for engine in engines(scene) {
         let Some(slow) = slow_seconds(&engine) else { continue };
         let Some(writes) = engine.latency(&slow) else { continue };
-        let place = format!("@{}", engine.name);
-        let speaks = |finding: &&mut Finding| finding.queue.ends_with(&place) && covers(scene, finding, &slow);
+        let dev = engine.device.map(|device| device.dev.as_str());
+        let of_it = |place: &str| place == engine.name || Some(place) == dev;
+        let speaks = |finding: &&mut Finding| {
+            finding.queue.split_once('@').is_some_and(|(_, place)| of_it(place)) && covers(scene, finding, &slow)
+        };
         let worst = findings.iter_mut().filter(speaks).reduce(|a, b| if b.severity > a.severity { b } else { a });
         if let Some(finding) = worst {
             add(finding, writes, &slow, &others(scene, &engine));

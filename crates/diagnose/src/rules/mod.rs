@@ -20,6 +20,7 @@ mod net_overload;
 mod network_narrow;
 mod oplog_window;
 mod relate;
+mod relate_engine;
 mod replay_conflict;
 mod replay_cpu;
 mod replay_paused;
@@ -300,6 +301,7 @@ pub fn diagnose(window: &Window, options: &Options) -> Vec<Finding> {
     let all = behinds(&scene);
     findings.extend(of_replication(&scene, &all));
     findings.extend(of_engines(&scene));
+    coincide::tell(&scene, &mut findings);
     wt_evidence::in_its_words(&scene, &mut findings);
     let mut symptoms = sync_standby_slow::find(&scene, &all);
     symptoms.extend(heartbeat_at_risk::find(&scene));
@@ -344,7 +346,6 @@ fn of_engines(scene: &Scene<'_>) -> Vec<Finding> {
     findings.extend(oplog_window::find(scene));
     findings.extend(device_below_rating::find(scene));
     findings.extend(shard_unlike::find(scene));
-    coincide::tell(scene, &mut findings);
     for finding in &mut findings {
         finding.remedies = crate::advise::engine_remedies(scene, finding);
     }

@@ -1,6 +1,6 @@
 //! Puts findings about the same trouble in order: what is to blame first, then the mechanism, then who suffers.
 
-use super::RULES;
+use super::{RULES, relate_engine};
 use backwater_model::{Finding, Severity};
 use std::cmp::Reverse;
 
@@ -27,10 +27,11 @@ pub(super) fn relate(findings: &mut Vec<Finding>, suffering: Vec<Symptom>, ties:
     queues_and_devices(findings);
     wal_and_devices(findings, ties.devices);
     removed_and_gone(findings);
+    relate_engine::relate(findings, ties.servers);
     symptoms(findings, suffering, ties);
 }
 
-fn overlap(a: &Finding, b: &Finding) -> bool {
+pub(super) fn overlap(a: &Finding, b: &Finding) -> bool {
     a.from < b.to && b.from < a.to
 }
 
@@ -118,7 +119,7 @@ fn symptoms(findings: &mut Vec<Finding>, suffering: Vec<Symptom>, ties: &Ties<'_
 }
 
 /// Puts a symptom below its reason, which takes over its severity.
-fn below(reason: &mut Finding, symptom: &mut Finding) {
+pub(super) fn below(reason: &mut Finding, symptom: &mut Finding) {
     reason.severity = reason.severity.max(symptom.severity);
     symptom.severity = symptom.severity.min(Severity::Warning);
     if !reason.victims.contains(&symptom.queue) {
