@@ -15,6 +15,9 @@ pub enum Damage {
         /// Bytes left in the file.
         left: u64,
     },
+    /// A file without a byte in it, as a full disk leaves it behind.
+    #[error("the file is empty")]
+    Empty,
     /// Zeros where documents should be, as a crash leaves them behind a file that was being extended.
     #[error("{0} bytes of zeros instead of documents")]
     Zeros(u64),

@@ -3,6 +3,7 @@
 
 use crate::bson::{EMPTY_DOCUMENT_BYTES, length};
 use crate::document::Head;
+use crate::source::INTERIM;
 use crate::{Damage, Document, Fault, FtdcError, Limits};
 use std::io::Read;
 use std::path::Path;
@@ -33,12 +34,14 @@ pub struct Documents<R> {
     /// Where in the file that is.
     offset: u64,
     ended: bool,
+    told_empty: bool,
 }
 
 impl<R: Read> Documents<R> {
     /// Reads from the beginning of `input`; `file` is what faults will name.
     pub fn new(input: R, file: impl Into<Arc<Path>>, limits: Limits) -> Self {
-        Documents { input, file: file.into(), limits, window: Vec::new(), start: 0, offset: 0, ended: false }
+        let (file, window) = (file.into(), Vec::new());
+        Documents { input, file, limits, window, start: 0, offset: 0, ended: false, told_empty: false }
     }
 
     fn left(&self) -> &[u8] {
@@ -74,7 +77,7 @@ impl<R: Read> Documents<R> {
     fn document(&mut self) -> Result<Option<Document>, FtdcError> {
         let have = self.fill(4)?;
         if have == 0 {
-            return Ok(None);
+            return if self.offset == 0 { self.empty() } else { Ok(None) };
         }
         let Some(claimed) = length(self.left()) else {
             let damage = match have {
@@ -106,6 +109,15 @@ impl<R: Read> Documents<R> {
             }
             Err(damage) => self.skip(damage),
         }
+    }
+
+    /// Nothing at all: well for what is to be filled, said once of any other.
+    fn empty(&mut self) -> Result<Option<Document>, FtdcError> {
+        let to_be_filled = self.file.file_name().is_some_and(|name| name == INTERIM);
+        if to_be_filled || std::mem::replace(&mut self.told_empty, true) {
+            return Ok(None);
+        }
+        Err(FtdcError::Damaged(Fault { file: Arc::clone(&self.file), offset: 0, lost_bytes: 0, damage: Damage::Empty }))
     }
 
     /// A length of zero: mongod's sentinel where nothing else follows, a fault otherwise.
@@ -199,8 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_fault() {
-        assert_eq!(read(&[]), (vec![], vec![]));
+    fn a_sentinel_is_no_fault() {
         assert_eq!(read(&[0; 8]), (vec![], vec![]));
     }
 
@@ -225,6 +236,15 @@ mod tests {
             assert_eq!((times, faults.len()), (vec![1], 1));
             assert_eq!((faults[0].offset, faults[0].lost_bytes), (size, cut - size));
         }
+    }
+
+    #[test]
+    fn an_empty_file_is_said_to_be_empty_but_for_one_that_is_to_be_filled() {
+        let (times, faults) = read(&[]);
+        assert_eq!((times.len(), faults.len(), &faults[0].damage), (0, 1, &Damage::Empty));
+        assert_eq!(Documents::new(&[][..], Path::new("d/metrics.interim"), Limits::default()).count(), 0);
+        let (_, faults) = read(&metadata(1));
+        assert!(faults.is_empty(), "{faults:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// What every file of the recorder begins with, and the one that is written over and over until a chunk is full.
 const PREFIX: &str = "metrics.";
-const INTERIM: &str = "metrics.interim";
+pub(crate) const INTERIM: &str = "metrics.interim";
 /// Left behind where a server died while it wrote an interim file; never whole.
 const HALF_WRITTEN: &str = ".temp";
 /// The directory within a server's data directory.

@@ -59,7 +59,7 @@ pub(crate) fn read(dir: &Path) -> Result<Meta, RecordError> {
 fn why_none(dir: &Path) -> &'static str {
     match std::fs::metadata(dir) {
         Ok(found) if found.is_dir() => "it has no meta.json",
-        Ok(_) => "it is a file, not a directory",
+        Ok(_) => "it is a file, not a directory (one of MongoDB's flight recorder is named metrics.*)",
         Err(_) => "there is no such directory",
     }
 }

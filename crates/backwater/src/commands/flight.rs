@@ -27,7 +27,11 @@ pub(crate) fn path(targets: &[String]) -> Option<&Path> {
 /// It, and the stretch of it that is meant.
 pub(crate) fn open(path: &Path, stretch: &Stretch, beside: &Beside) -> anyhow::Result<(Flight, Moment, Moment)> {
     let mut flight = Flight::open(path)?;
-    let span = flight.span().with_context(|| format!("no samples in {}", path.display()))?;
+    let none = || {
+        let why = flight.warnings().first().map(|why| format!(": {why}")).unwrap_or_default();
+        format!("no samples in {}{why}", path.display())
+    };
+    let span = flight.span().with_context(none)?;
     flight.add_logs(&beside.logs)?;
     let (from, to) = stretch.moments(flight.meta(), span)?;
     Ok((flight, from, to))
