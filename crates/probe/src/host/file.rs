@@ -1,5 +1,6 @@
 //! Reading kernel files: once, or again and again through a descriptor that is kept open (12 → 5 µs a look).
 
+use super::task::parse_stat;
 use super::{Roots, SOURCE};
 use crate::{ProbeError, Sink, rights};
 use std::borrow::Cow;
@@ -188,8 +189,27 @@ pub(super) fn missing(error: &ProbeError) -> bool {
     matches!(error, ProbeError::Read { source, .. } if gone(source))
 }
 
-/// Says that something cannot be seen because a file could not be read.
+/// Whether the process is gone whose file could not be read. The files of one that is ending are refused before its directory
+/// goes, and are root's from then on.
+fn of_ended_process(error: &ProbeError) -> bool {
+    let ProbeError::Read { path, .. } = error else { return false };
+    let Some(directory) = process_directory(path) else { return false };
+    let stat = read(&directory.join("stat")).ok().and_then(|line| parse_stat(&line));
+    stat.is_none_or(|stat| matches!(stat.state, 'Z' | 'X') || stat.resident_pages == 0)
+}
+
+/// `/proc/PID` of a file below it.
+fn process_directory(path: &Path) -> Option<&Path> {
+    let is_pid = |directory: &Path| Some(directory.file_name()?.to_str()?.parse::<i32>().is_ok());
+    path.ancestors().find(|at| is_pid(at) == Some(true) && at.parent().is_some_and(|parent| parent.ends_with("proc")))
+}
+
+/// Says that something cannot be seen because a file could not be read. Not of a process that has ended: what is said to be
+/// absent stays said, and its successor may well be seen.
 pub(super) fn tell_absent(sink: &mut Sink<'_>, what: &str, error: &ProbeError, remedy: Option<&str>) {
+    if of_ended_process(error) {
+        return;
+    }
     let as_root = rights::remedy("run as root, or as the server's own user");
     let remedy = if denied(error) { remedy.or(Some(as_root)) } else { remedy };
     sink.absent(SOURCE, what, &error.to_string(), remedy);
@@ -252,6 +272,25 @@ mod tests {
         assert!(missing(&optional.read().unwrap_err()));
         optional.absent_since = Instant::now().checked_sub(ABSENT_FOR);
         assert_eq!((optional.number(), optional.number()), (Some(5), Some(5)));
+    }
+
+    #[test]
+    fn a_file_of_a_process_that_lives_is_told_and_of_one_that_has_ended_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let process = dir.path().join("proc/7");
+        std::fs::create_dir_all(&process).unwrap();
+        let ended = |stat: &str| {
+            std::fs::write(process.join("stat"), stat).unwrap();
+            of_ended_process(&KernelFile::new(process.join("root/data/16/x")).read().unwrap_err())
+        };
+        let line = "7 (postgres) S 1 7 7 0 -1 0 0 0 0 0 3 4 0 0 20 0 1 0 99 4096 12 0\n";
+        assert!(!ended(line));
+        assert!(ended(&line.replace(" S ", " Z ")));
+        assert!(ended(&line.replace(" 12 ", " 0 ")), "it has let go of its memory and is about to end");
+        std::fs::remove_dir_all(&process).unwrap();
+        assert!(of_ended_process(&KernelFile::new(process.join("ns/net")).read().unwrap_err()));
+        let of_no_process = dir.path().join("block/7/stat");
+        assert!(!of_ended_process(&KernelFile::new(of_no_process).read().unwrap_err()));
     }
 
     #[test]

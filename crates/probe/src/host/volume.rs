@@ -122,10 +122,21 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_gone_is_said_once() {
+    fn a_server_that_has_ended_is_not_said_to_be_out_of_sight() {
+        let mut server = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let watch = Arc::new(Watch::new());
-        watch.add_server(Server { target: "gone".into(), postmaster_pid: i32::MAX });
-        let look = Look::of_many(&mut Volumes::new(&Roots::default(), &watch), 2);
-        assert!(look.lacks("free space of the volumes of gone") && look.batch.points.is_empty());
+        watch.add_server(Server { target: "ended".into(), postmaster_pid: server.id() as i32 });
+        let mut volumes = Volumes::new(&Roots::default(), &watch);
+        server.kill().unwrap();
+        let stat = format!("/proc/{}/stat", server.id());
+        while !std::fs::read_to_string(&stat).unwrap().contains(") Z") {
+            std::thread::yield_now();
+        }
+        let mut look = Look::of(&mut volumes);
+        server.wait().unwrap();
+        watch.remove_server("ended");
+        watch.add_server(Server { target: "gone".into(), postmaster_pid: server.id() as i32 });
+        look.again(&mut volumes);
+        assert!(look.batch.points.is_empty() && look.batch.events.is_empty(), "{:?}", look.batch);
     }
 }
