@@ -5,7 +5,7 @@
 /// The longest normalised text in bytes.
 pub(super) const LONGEST: usize = 1024;
 
-/// The text with every string and number replaced by `?`, comments left out, white space folded, lists of literals
+/// The text with every string and number replaced by `?`, with the sign of such a number, comments left out, white space folded, lists of literals
 /// shortened to `?, ...`, and at most [`LONGEST`] bytes. `backslash_escapes` says whether `\'` inside a plain string
 /// is a quote (standard_conforming_strings = off).
 pub(super) fn normalise(text: &str, backslash_escapes: bool) -> String {
@@ -33,6 +33,26 @@ pub(super) fn truncate(text: &mut String, bytes: usize) {
     }
 }
 
+/// Keywords that end no expression: what follows is a value. All but BETWEEN are reserved, so no column is called so.
+const BEFORE_OPERAND: [&str; 16] = [
+    "select",
+    "distinct",
+    "all",
+    "where",
+    "and",
+    "or",
+    "not",
+    "between",
+    "when",
+    "then",
+    "else",
+    "having",
+    "limit",
+    "offset",
+    "default",
+    "returning",
+];
+
 struct Scanner<'a> {
     rest: &'a str,
     out: String,
@@ -51,6 +71,10 @@ impl Scanner<'_> {
             '\'' => self.literal(string_end(self.rest, self.backslash_escapes)),
             '"' => self.copy(quoted_end(self.rest)),
             '$' => self.dollar(),
+            '-' | '+' if self.begins_operand() => match signed_number_end(self.rest) {
+                Some(end) => self.literal(end),
+                None => self.copy(1),
+            },
             c if c.is_ascii_digit() => self.literal(number_end(self.rest)),
             '.' if second == Some('.') => self.copy(2),
             '.' if second.is_some_and(|c| c.is_ascii_digit()) => self.literal(1 + number_end(&self.rest[1..])),
@@ -72,6 +96,18 @@ impl Scanner<'_> {
         let (token, rest) = self.rest.split_at(bytes);
         self.out.push_str(token);
         self.rest = rest;
+    }
+
+    /// Whether an operand begins here, so that a sign is its own and not of a subtraction: after an opening bracket, a comma,
+    /// another operator, or a keyword that ends no expression.
+    fn begins_operand(&self) -> bool {
+        let before = self.out.trim_end();
+        let Some(last) = before.chars().next_back() else { return true };
+        if !is_identifier_part(last) {
+            return "(,[=<>*/%^|&:;+-".contains(last);
+        }
+        let start = before.rfind(|c: char| !is_identifier_part(c)).map_or(0, |at| at + 1);
+        BEFORE_OPERAND.iter().any(|word| before[start..].eq_ignore_ascii_case(word))
     }
 
     /// Puts `?` for so many bytes. The second and later literals of a list become one `...`.
@@ -172,6 +208,14 @@ fn comment_end(text: &str) -> usize {
     text.len()
 }
 
+/// Bytes of a sign and the number behind it, white space between them included.
+fn signed_number_end(text: &str) -> Option<usize> {
+    let number = text[1..].trim_start();
+    let digits = number.strip_prefix('.').unwrap_or(number);
+    let sign = text.len() - digits.len();
+    digits.starts_with(|c: char| c.is_ascii_digit()).then(|| sign + number_end(digits))
+}
+
 /// Bytes of the number that begins here, with its fraction, exponent, `0x` digits and `_` separators.
 fn number_end(text: &str) -> usize {
     let bytes = text.as_bytes();
@@ -198,7 +242,17 @@ mod tests {
     fn literals_go_and_the_rest_stays() {
         for (text, wanted) in [
             ("SELECT 1", "SELECT ?"),
-            ("select * from t1 where a = 'it''s' and b=-2.5e-3", "select * from t1 where a = ? and b=-?"),
+            ("select * from t1 where a = 'it''s' and b=-2.5e-3", "select * from t1 where a = ? and b=?"),
+            ("VALUES (-1, +2.5), (- .5, 1)", "VALUES (?, ...), (?, ...)"),
+            ("SELECT -1, a - 1, a -1, a-1, (a)-1, 2 -1, $1 -1", "SELECT ?, a - ?, a -?, a-?, (a)-?, ... -?, $1 -?"),
+            (
+                "SELECT a - -1 WHERE -b < -1 AND c BETWEEN -2 AND +3 LIMIT 5",
+                "SELECT a - ? WHERE -b < ? AND c BETWEEN ? AND ? LIMIT ?",
+            ),
+            (
+                "SELECT \"select\" -1, x[-1], count(*) -1, now() -'1 s'",
+                "SELECT \"select\" -?, x[?], count(*) -?, now() -?",
+            ),
             ("UPDATE t SET x = x + .5 WHERE id = $1", "UPDATE t SET x = x + ? WHERE id = $1"),
             ("SELECT E'a\\'b', U&'d\\0061t', B'101', x'ff', N'n'", "SELECT ?, ..."),
             ("SELECT $$body 1$$, $q$ a $$ b $q$ || c", "SELECT ?, ... || c"),
