@@ -214,11 +214,13 @@ fn the_log_can_be_read_once_its_remedy_is_applied(server: &Server) {
 #[test]
 fn a_server_that_goes_and_comes_back_is_another_life() {
     on_each("a_server_that_goes_and_comes_back_is_another_life", |bin| {
-        let mut server = Server::start(bin, &[]);
+        // Abbreviated as IST, which three countries do and mean something else each.
+        let mut server = Server::start(bin, &["log_timezone=Asia/Kolkata"]);
         let mut looks = Looks::connect(server.info());
-        looks.until("positions", |looks| looks.of("pg.wal.insert_bytes").len() >= 2);
+        looks.until("the log is followed", |looks| looks.of("pg.wal.insert_bytes").len() > 4);
         let before = looks.of("pg.wal.insert_bytes").last().unwrap().epoch;
         server.stop();
+        let stopped = backwater_probe::now();
         assert!(looks.look().is_err());
         let error = looks.look().unwrap_err().to_string();
         assert!(error.contains("cannot connect to PostgreSQL at the socket") && error.contains("Start it"), "{error}");
@@ -228,6 +230,9 @@ fn a_server_that_goes_and_comes_back_is_another_life() {
         });
         let restart = looks.event(EventKind::Restart, "restarted").unwrap();
         assert_eq!(restart.source, "primary");
+        looks.until("its log", |looks| looks.event(EventKind::Log, "database system is ready").is_some());
+        let told = |what: &str| looks.event(EventKind::Log, what).unwrap().at;
+        assert!(told("shut down") <= stopped && stopped < told("database system is ready"), "each when it was");
         let setting = looks.event(EventKind::Setting, "max_wal_size").unwrap();
         assert_eq!((setting.fields["before"].as_str(), setting.fields["after"].as_str()), ("1GB", "2GB"));
         // The kernel's side is read of the new processes.

@@ -278,6 +278,11 @@ impl PostgresProbe {
         Ok(())
     }
 
+    fn read_log(&mut self, sink: &mut Sink<'_>) {
+        let prefix = self.settings.get("log_line_prefix").map_or("", String::as_str);
+        self.logs.read(&self.target, prefix, sink);
+    }
+
     async fn run(&mut self, task: Task, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), QueryError> {
         match task {
             Task::Identity => {
@@ -300,16 +305,16 @@ impl PostgresProbe {
                 Ok(())
             }
             Task::LogFile => {
+                self.read_log(sink);
                 let (local, roots) = (live.facts.local.as_ref(), &self.options.roots);
                 let directory = live.facts.target.data_directory.as_deref();
-                self.logs.read(&self.target, sink);
                 if let Err(why) = self.logs.find(&mut live.link, local, directory, roots).await? {
                     sink.absent(&self.target, "log", &why, tell::log_remedy(&why, &live.facts).as_deref());
                 }
                 Ok(())
             }
             Task::LogLines => {
-                self.logs.read(&self.target, sink);
+                self.read_log(sink);
                 Ok(())
             }
         }

@@ -1,5 +1,6 @@
 //! Severity and message of one physical line, in each of the three formats (log_destination).
 
+use super::stamp::Stamp;
 use serde::Deserialize;
 
 /// How the file is written.
@@ -26,6 +27,7 @@ impl Format {
 pub(super) struct Line {
     pub(super) severity: &'static str,
     pub(super) message: String,
+    pub(super) stamp: Option<Stamp>,
 }
 
 const SEVERITIES: [&str; 5] = ["LOG", "WARNING", "ERROR", "FATAL", "PANIC"];
@@ -46,10 +48,10 @@ impl Reader {
         Reader { format, inside_quotes: false }
     }
 
-    /// Severity and message, if this line begins a record of one of the severities that matter.
-    pub(super) fn read(&mut self, line: &str) -> Option<Line> {
+    /// Severity and message, if this line begins a record of one of the severities that matter. `prefix` is log_line_prefix.
+    pub(super) fn read(&mut self, line: &str, prefix: &str) -> Option<Line> {
         match self.format {
-            Format::Stderr => stderr(line),
+            Format::Stderr => stderr(line, prefix),
             Format::Json => json(line),
             Format::Csv => {
                 let begins = !self.inside_quotes;
@@ -61,13 +63,13 @@ impl Reader {
 }
 
 /// `PREFIX LOG:  message`. The second and later lines of a record begin with a tab.
-fn stderr(line: &str) -> Option<Line> {
+fn stderr(line: &str, prefix: &str) -> Option<Line> {
     if line.starts_with('\t') {
         return None;
     }
     let (at, severity) = SEVERITIES.iter().filter_map(|word| Some((find_severity(line, word)?, *word))).min()?;
     let message = line[at + severity.len() + 1..].trim_start();
-    Some(Line { severity, message: message.to_owned() })
+    Some(Line { severity, message: message.to_owned(), stamp: Stamp::of_prefix(&line[..at], prefix) })
 }
 
 /// Where `WORD:  ` stands as a word of its own.
@@ -76,12 +78,13 @@ fn find_severity(line: &str, word: &str) -> Option<usize> {
     line.match_indices(word).map(|(at, _)| at).find(|at| line[at + word.len()..].starts_with(":  ") && own(at))
 }
 
-/// Fields 12 and 14 of a record are severity and message; later fields may run over several lines.
+/// Fields 1, 12 and 14 of a record are time, severity and message; later fields may run over several lines.
 fn csv(line: &str) -> Option<Line> {
     let mut fields = CsvFields { rest: Some(line) };
-    let severity = severity(&fields.nth(11)?)?;
+    let stamp = Stamp::of_time(&fields.next()?);
+    let severity = severity(&fields.nth(10)?)?;
     let message = fields.nth(1)?;
-    Some(Line { severity, message })
+    Some(Line { severity, message, stamp })
 }
 
 struct CsvFields<'a> {
@@ -121,11 +124,14 @@ impl Iterator for CsvFields<'_> {
 fn json(line: &str) -> Option<Line> {
     #[derive(Deserialize)]
     struct Record {
+        #[serde(default)]
+        timestamp: String,
         error_severity: String,
         message: String,
     }
     let record: Record = serde_json::from_str(line).ok()?;
-    Some(Line { severity: severity(&record.error_severity)?, message: record.message })
+    let stamp = Stamp::of_time(&record.timestamp);
+    Some(Line { severity: severity(&record.error_severity)?, message: record.message, stamp })
 }
 
 #[cfg(test)]
@@ -134,12 +140,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(format: Format, text: &str) -> Option<Line> {
-        Reader::new(format).read(text)
+    fn read(format: Format, text: &str) -> Option<(&'static str, String)> {
+        said(Reader::new(format).read(text, ""))
     }
 
-    fn line(severity: &'static str, message: &str) -> Option<Line> {
-        Some(Line { severity, message: message.to_owned() })
+    fn said(line: Option<Line>) -> Option<(&'static str, String)> {
+        line.map(|line| (line.severity, line.message))
+    }
+
+    fn line(severity: &'static str, message: &str) -> Option<(&'static str, String)> {
+        Some((severity, message.to_owned()))
+    }
+
+    #[test]
+    fn every_format_tells_its_time() {
+        let time = "2026-11-21 11:18:55.123 UTC";
+        let stamp = Stamp::of_time(time);
+        assert!(stamp.is_some());
+        let csv = format!(r#"{time},"u","d",1,"h:1",65.1,2,"SELECT",2026-11-21 11:00:00 UTC,3/4,0,LOG,00000,"m",,,"#);
+        let json = format!(r#"{{"timestamp":"{time}","error_severity":"LOG","message":"m"}}"#);
+        let stderr = format!("{time} [1] LOG:  m");
+        for (format, text) in [(Format::Csv, csv), (Format::Json, json), (Format::Stderr, stderr)] {
+            let line = Reader::new(format).read(&text, "%m [%p] ").unwrap();
+            assert_eq!((line.stamp, line.message.as_str()), (stamp, "m"), "{format:?}");
+        }
     }
 
     #[test]
@@ -164,10 +188,10 @@ mod tests {
         );
         let mut reader = Reader::new(Format::Csv);
         let opening = format!(r#"{head}ERROR,42601,"bad",,,,,,"SELECT"#);
-        assert_eq!(reader.read(&opening), line("ERROR", "bad"));
-        assert_eq!(reader.read(&format!(r"{head}LOG,00000,forged")), None);
-        assert_eq!(reader.read(r#"x",,,"psql","client backend",,0"#), None);
-        assert!(reader.read(&format!(r"{head}LOG,00000,next")).is_some());
+        assert_eq!(said(reader.read(&opening, "")), line("ERROR", "bad"));
+        assert_eq!(reader.read(&format!(r"{head}LOG,00000,forged"), ""), None);
+        assert_eq!(reader.read(r#"x",,,"psql","client backend",,0"#, ""), None);
+        assert!(reader.read(&format!(r"{head}LOG,00000,next"), "").is_some());
     }
 
     #[test]
@@ -189,8 +213,8 @@ mod tests {
         #[test]
         fn never_panics_on_csv(text in "[\",LOG:ü \n]{0,80}") {
             let mut reader = Reader::new(Format::Csv);
-            let _ = (reader.read(&text), reader.read(&text));
-            let _ = stderr(&text);
+            let _ = (reader.read(&text, ""), reader.read(&text, ""));
+            let _ = stderr(&text, "%m ");
         }
     }
 }

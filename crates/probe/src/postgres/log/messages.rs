@@ -1,6 +1,7 @@
 //! Which messages are kept, and the figures in those that have some.
 
 use super::line::Line;
+use super::stamp::Stamp;
 
 /// Beginnings of the messages that concern the write path. Read from the servers' message catalogues, 12 to 18.
 const KEPT: &[&str] = &[
@@ -58,6 +59,7 @@ const LONGEST: usize = 600;
 pub(in crate::postgres) struct Message {
     pub(in crate::postgres) text: String,
     pub(in crate::postgres) fields: Vec<(&'static str, String)>,
+    pub(in crate::postgres) stamp: Option<Stamp>,
 }
 
 /// The message of this line, if it is one of those kept.
@@ -73,7 +75,7 @@ pub(super) fn keep(line: Line) -> Option<Message> {
     crate::postgres::normalise::truncate(&mut text, LONGEST);
     let mut fields = vec![("severity", line.severity.to_owned())];
     fields.extend(figures(&text));
-    Some(Message { text, fields })
+    Some(Message { text, fields, stamp: line.stamp })
 }
 
 /// The figures of `checkpoint complete: …` and `restartpoint complete: …`, each with its unit in its name.
@@ -130,7 +132,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn kept(message: &str) -> Option<Message> {
-        keep(Line { severity: "LOG", message: message.to_owned() })
+        keep(Line { severity: "LOG", message: message.to_owned(), stamp: None })
     }
 
     fn shown(message: &str) -> String {

@@ -4,6 +4,7 @@
 
 mod line;
 mod messages;
+mod stamp;
 mod tail;
 
 pub(super) use tail::Tail;

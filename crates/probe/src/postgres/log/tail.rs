@@ -58,16 +58,16 @@ impl Tail {
         self.skipped_bytes
     }
 
-    /// The messages worth keeping among the lines that were added since the last look.
-    pub(in crate::postgres) fn read(&mut self) -> io::Result<Vec<Message>> {
+    /// The messages worth keeping among the lines that were added since the last look. `prefix` is log_line_prefix.
+    pub(in crate::postgres) fn read(&mut self, prefix: &str) -> io::Result<Vec<Message>> {
         let mut messages = Vec::new();
-        self.pass(&mut messages)?;
+        self.pass(prefix, &mut messages)?;
         // Once the old file is read to its end, look whether another stands in its place.
         if self.was_replaced() {
             let skipped = self.skipped_bytes;
             *self = Tail::at_start(&self.path)?;
             self.skipped_bytes = skipped;
-            self.pass(&mut messages)?;
+            self.pass(prefix, &mut messages)?;
         }
         messages.truncate(MOST_MESSAGES);
         Ok(messages)
@@ -78,7 +78,7 @@ impl Tail {
         here.ino() != open.ino() || here.dev() != open.dev()
     }
 
-    fn pass(&mut self, messages: &mut Vec<Message>) -> io::Result<()> {
+    fn pass(&mut self, prefix: &str, messages: &mut Vec<Message>) -> io::Result<()> {
         let length = self.file.metadata()?.len();
         if length < self.offset {
             // Truncated in place.
@@ -94,7 +94,7 @@ impl Tail {
         (&mut self.file).take(PIECE).read_to_end(&mut piece)?;
         self.offset += piece.len() as u64;
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
-            self.take(part, messages);
+            self.take(part, prefix, messages);
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Tail {
     }
 
     /// Takes a part of a line, whole where it ends in a newline.
-    fn take(&mut self, part: &[u8], messages: &mut Vec<Message>) {
+    fn take(&mut self, part: &[u8], prefix: &str, messages: &mut Vec<Message>) {
         if self.partial.len() + part.len() > LONGEST_LINE {
             self.overlong = true;
         }
@@ -119,7 +119,7 @@ impl Tail {
         }
         if !self.overlong {
             let line = String::from_utf8_lossy(&self.partial);
-            let line = self.reader.read(line.trim_end_matches(['\n', '\r']));
+            let line = self.reader.read(line.trim_end_matches(['\n', '\r']), prefix);
             messages.extend(line.and_then(messages::keep));
         }
         self.partial.clear();
@@ -134,7 +134,7 @@ mod tests {
     use std::io::Write;
 
     fn texts(tail: &mut Tail) -> Vec<String> {
-        tail.read().unwrap().into_iter().map(|message| message.text).collect()
+        tail.read("").unwrap().into_iter().map(|message| message.text).collect()
     }
 
     fn append(path: &Path, text: &str) {
