@@ -165,8 +165,8 @@ pub(crate) struct Stretch {
 impl Stretch {
     /// The moments meant, in a recording that spans `span`.
     pub(crate) fn moments(&self, meta: &Meta, span: (Moment, Moment)) -> anyhow::Result<(Moment, Moment)> {
-        let from = self.from.as_deref().map(|text| when::parse(text, meta, span.1)).transpose()?.unwrap_or(span.0);
-        let to = self.to.as_deref().map(|text| when::parse(text, meta, span.1)).transpose()?.unwrap_or(span.1);
+        let from = self.from.as_deref().map(|text| when::parse(text, meta, span)).transpose()?.unwrap_or(span.0);
+        let to = self.to.as_deref().map(|text| when::parse(text, meta, span)).transpose()?.unwrap_or(span.1);
         if from >= to {
             bail!("--from is not before --to; the recording spans {} of time", span_text(span));
         }
@@ -219,6 +219,7 @@ fn recorded_text(meta: &Meta, span: (Moment, Moment)) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use backwater_model::ClockAnchor;
 
     #[test]
     fn sessions_are_looked_at_a_hundred_times_a_second_at_most() {
@@ -241,6 +242,22 @@ mod tests {
         assert!(moments(Some("-10s"), Some("-30s")).is_err());
         let error = moments(Some("-3h"), Some("-2h")).unwrap_err().to_string();
         assert!(error.contains("nothing was recorded") && error.contains("spans"), "{error}");
+    }
+
+    #[test]
+    fn times_of_day_the_wrong_way_round_are_refused_also_where_the_recording_ends_before_both() {
+        let end = Moment::from_seconds(1_000.0);
+        let anchor = ClockAnchor { boot: end, unix_us: 1_795_262_400_000_000 };
+        let meta = Meta { anchors: vec![anchor], ..Meta::default() };
+        let wall = jiff::Timestamp::from_microsecond(anchor.unix_us).unwrap().to_zoned(jiff::tz::TimeZone::system());
+        let time =
+            |minutes: i64| Some(wall.checked_add(jiff::Span::new().minutes(minutes)).unwrap().time().to_string());
+        let moments = |from: i64, to: i64| {
+            let stretch = Stretch { from: time(from), to: time(to) };
+            stretch.moments(&meta, (Moment::from_seconds(580.0), end))
+        };
+        assert!(moments(3, -2).unwrap_err().to_string().contains("--from is not before --to"));
+        assert_eq!(moments(-2, 3).unwrap(), (Moment::from_seconds(880.0), end));
     }
 
     #[test]

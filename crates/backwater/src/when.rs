@@ -2,12 +2,13 @@
 
 use anyhow::{Context, bail};
 use backwater_model::{Meta, Moment};
-use jiff::civil::{DateTime, Time};
+use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, Zoned};
 
-/// A time of day belongs to the recording's last day on which it had already come; `-10min` counts back from its end.
-pub(crate) fn parse(text: &str, meta: &Meta, end: Moment) -> anyhow::Result<Moment> {
+/// A time of day belongs to the last day of a recording of this span on which it had already come, or to the next where the
+/// recording began later than that and lies nearer to the next; `-10min` counts back from its end.
+pub(crate) fn parse(text: &str, meta: &Meta, (begin, end): (Moment, Moment)) -> anyhow::Result<Moment> {
     let text = text.trim();
     if let Some(back) = text.strip_prefix('-') {
         return Ok(Moment::from_seconds(end.seconds() - seconds(back)?));
@@ -15,11 +16,11 @@ pub(crate) fn parse(text: &str, meta: &Meta, end: Moment) -> anyhow::Result<Mome
     let end_us =
         meta.unix_us(end).context("the recording has no clock anchor, so wall-clock times mean nothing in it")?;
     let end_wall = Timestamp::from_microsecond(end_us)?.to_zoned(TimeZone::system());
-    let wall = wall_clock(text, &end_wall)?;
+    let wall = wall_clock(text, &end_wall, end.seconds_since(begin))?;
     meta.moment_of_unix_us(wall.as_microsecond()).context("the recording has no clock anchor")
 }
 
-fn wall_clock(text: &str, end: &Zoned) -> anyhow::Result<Timestamp> {
+fn wall_clock(text: &str, end: &Zoned, length_s: f64) -> anyhow::Result<Timestamp> {
     if text == "now" {
         return Ok(end.timestamp());
     }
@@ -34,8 +35,12 @@ fn wall_clock(text: &str, end: &Zoned) -> anyhow::Result<Timestamp> {
             "'{text}' is no time: give 03:10, 03:10:30, '2026-11-21 03:10', an RFC 3339 time, or -10min (before the end)"
         );
     };
-    let day = if time > end.time() { end.date().checked_sub(1.day())? } else { end.date() };
-    Ok(day.to_datetime(time).to_zoned(TimeZone::system())?.timestamp())
+    let on = |day: Date| anyhow::Ok(day.to_datetime(time).to_zoned(TimeZone::system())?.timestamp());
+    let last = on(if time > end.time() { end.date().checked_sub(1.day())? } else { end.date() })?;
+    let next = on(if time > end.time() { end.date() } else { end.date().checked_add(1.day())? })?;
+    let seconds = |from: Timestamp, to: Timestamp| from.duration_until(to).as_secs_f64();
+    let before_it = seconds(last, end.timestamp()) - length_s;
+    Ok(if before_it > seconds(end.timestamp(), next) { next } else { last })
 }
 
 /// Seconds for a clap argument: more than nothing and at most a day.
@@ -85,20 +90,33 @@ mod tests {
     #[test]
     fn times_are_understood() {
         let (meta, end) = meta();
-        assert_eq!(parse("-10min", &meta, end).unwrap(), Moment::from_seconds(400.0));
-        assert_eq!(parse("2026-11-21T11:59:00Z", &meta, end).unwrap(), Moment::from_seconds(940.0));
-        assert_eq!(parse("now", &meta, end).unwrap(), end);
-        let error = parse("teatime", &meta, end).unwrap_err().to_string();
+        let parse = |text: &str| parse(text, &meta, (Moment(0), end));
+        assert_eq!(parse("-10min").unwrap(), Moment::from_seconds(400.0));
+        assert_eq!(parse("2026-11-21T11:59:00Z").unwrap(), Moment::from_seconds(940.0));
+        assert_eq!(parse("now").unwrap(), end);
+        let error = parse("teatime").unwrap_err().to_string();
         assert!(error.contains("03:10"), "{error}");
+    }
+
+    /// In seconds from a recording's end, the time of day that comes so long after it.
+    fn time_of_day(after_end_s: i64, length_s: f64) -> f64 {
+        let (meta, end) = meta();
+        let wall = Timestamp::from_microsecond(meta.unix_us(end).unwrap()).unwrap().to_zoned(TimeZone::system());
+        let text = wall.checked_add(after_end_s.seconds()).unwrap().time().to_string();
+        let begin = Moment::from_seconds(end.seconds() - length_s);
+        parse(&text, &meta, (begin, end)).unwrap().seconds_since(end)
     }
 
     #[test]
     fn a_time_of_day_that_is_yet_to_come_was_yesterday() {
-        let (meta, end) = meta();
-        let later = Timestamp::from_microsecond(meta.unix_us(end).unwrap()).unwrap().to_zoned(TimeZone::system());
-        let text = later.checked_add(60.seconds()).unwrap().time().to_string();
-        let found = parse(&text, &meta, end).unwrap();
-        assert!((found.seconds() - (1_000.0 + 60.0 - 86_400.0)).abs() < 1.0);
+        assert!((time_of_day(60, 90_000.0) - (60.0 - 86_400.0)).abs() < 1.0);
+        assert!((time_of_day(72_000, 60.0) - (72_000.0 - 86_400.0)).abs() < 1.0, "hours before a short recording");
+    }
+
+    #[test]
+    fn a_time_of_day_just_after_a_short_recording_is_no_day_before_it() {
+        assert!((time_of_day(120, 420.0) - 120.0).abs() < 1.0);
+        assert!((time_of_day(-120, 420.0) + 120.0).abs() < 1.0);
     }
 
     #[test]
