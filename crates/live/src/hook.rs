@@ -2,7 +2,8 @@
 
 use crate::running::Running;
 use crate::{LiveError, Turn};
-use backwater_model::{Confidence, Severity};
+use backwater_model::{Confidence, Meta, Severity};
+use backwater_report::DatedFinding;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -20,11 +21,14 @@ const LAST: Duration = Duration::from_secs(5);
 /// How often a running command is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// A turn, and what tells the time in it.
+type Told = (Turn, Arc<Meta>);
+
 /// A command that is told of findings, one at a time, on a thread of its own: nobody waits for it. Dropping it waits, five
 /// seconds at most, for what was told of last.
 #[derive(Debug)]
 pub struct Hook {
-    turns: Option<SyncSender<Turn>>,
+    turns: Option<SyncSender<Told>>,
     thread: Option<JoinHandle<()>>,
     end: Arc<OnceLock<Instant>>,
     running: Running,
@@ -34,8 +38,8 @@ pub struct Hook {
 
 impl Hook {
     /// A hook that runs `sh -c COMMAND`. The finding is its standard input, as JSON; BACKWATER_STATE (begun, worse, ended),
-    /// BACKWATER_RULE, BACKWATER_CAUSE, BACKWATER_SEVERITY, BACKWATER_CONFIDENCE, BACKWATER_QUEUE, BACKWATER_SERVER and BACKWATER_SUMMARY are in its
-    /// environment. What a recording holds is thus never part of a command line.
+    /// BACKWATER_RULE, BACKWATER_CAUSE, BACKWATER_SEVERITY, BACKWATER_CONFIDENCE, BACKWATER_QUEUE, BACKWATER_SERVER, BACKWATER_FROM and
+    /// BACKWATER_TO (RFC 3339, UTC) and BACKWATER_SUMMARY are in its environment. What a recording holds is thus never part of a command line.
     ///
     /// Errors: no thread is to be had.
     pub fn start(command: &str) -> Result<Hook, LiveError> {
@@ -62,13 +66,13 @@ impl Hook {
 
     /// Tells of a turn; at once, whether or not the command is still busy with another. Says whether it was taken: while too many
     /// wait none is, and what is still so should be told again.
-    pub fn tell(&mut self, turn: Turn) -> bool {
+    pub fn tell(&mut self, turn: Turn, meta: &Arc<Meta>) -> bool {
         let Some(turns) = &self.turns else { return false };
-        let told = turns.try_send(turn);
+        let told = turns.try_send((turn, Arc::clone(meta)));
         let was_slow = std::mem::replace(&mut self.slow, matches!(told, Err(TrySendError::Full(_))));
         match told {
             Ok(()) => true,
-            Err(TrySendError::Full(turn)) => {
+            Err(TrySendError::Full((turn, _))) => {
                 // Once, and not at every look.
                 if !was_slow {
                     tracing::warn!(
@@ -78,7 +82,7 @@ impl Hook {
                 }
                 false
             }
-            Err(TrySendError::Disconnected(turn)) => {
+            Err(TrySendError::Disconnected((turn, _))) => {
                 tracing::error!(
                     rule = turn.finding().rule,
                     "the thread that runs the command for findings has ended: it is told of nothing more"
@@ -113,13 +117,13 @@ struct Runner {
 }
 
 impl Runner {
-    fn each(&self, turns: &Receiver<Turn>) {
-        while let Ok(turn) = turns.recv() {
+    fn each(&self, turns: &Receiver<Told>) {
+        while let Ok((turn, meta)) = turns.recv() {
             if self.is_over(Instant::now()) {
                 tracing::warn!(rule = turn.finding().rule, "the command for findings is not told of this one any more");
                 continue;
             }
-            match self.run(&turn) {
+            match self.run(&turn, &meta) {
                 Ok(None) => {}
                 Ok(Some(why)) => tracing::warn!("the command for findings {why}: {}", self.command),
                 Err(error) => tracing::warn!("the command for findings cannot be run: {error}: {}", self.command),
@@ -133,8 +137,9 @@ impl Runner {
     }
 
     /// Runs it to its end; what was wrong with it, if anything.
-    fn run(&self, turn: &Turn) -> std::io::Result<Option<String>> {
+    fn run(&self, turn: &Turn, meta: &Meta) -> std::io::Result<Option<String>> {
         let finding = turn.finding();
+        let dated = DatedFinding::of(finding, meta);
         let mut command = Command::new("sh");
         command
             .args(["-c", &self.command])
@@ -145,6 +150,8 @@ impl Runner {
             .env("BACKWATER_CONFIDENCE", confidence(finding.confidence))
             .env("BACKWATER_QUEUE", plain(&finding.queue))
             .env("BACKWATER_SERVER", plain(finding.server.as_deref().unwrap_or_default()))
+            .env("BACKWATER_FROM", dated.from_utc.as_deref().unwrap_or_default())
+            .env("BACKWATER_TO", dated.to_utc.as_deref().unwrap_or_default())
             .env("BACKWATER_SUMMARY", plain(&finding.summary))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -152,7 +159,7 @@ impl Runner {
             .process_group(0);
         let Some(mut child) = self.running.start(|| command.spawn())? else { return Ok(None) };
         if let Some(mut stdin) = child.stdin.take() {
-            let text = serde_json::to_vec(finding).unwrap_or_default();
+            let text = serde_json::to_vec(&dated).unwrap_or_default();
             // On a thread of its own: a command that does not read is no fault, and must not be waited for longer than it may
             // run.
             let writer = std::thread::Builder::new().name("on-finding-input".into());
@@ -207,7 +214,7 @@ fn confidence(confidence: Confidence) -> &'static str {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use backwater_model::Finding;
+    use backwater_model::{ClockAnchor, Finding, Moment};
     use serde_json::json;
     use std::path::Path;
 
@@ -256,16 +263,23 @@ mod tests {
         let file = dir.path().join("told");
         let hostile = "$(touch ran); `touch ran`\n' \" \0 &";
         let command = format!(
-            "printf '%s %s %s\\n' \"$BACKWATER_STATE\" \"$BACKWATER_RULE\" \"$BACKWATER_SUMMARY\" > {0}; cat >> {0}",
+            "printf '%s %s %s %s\\n' $BACKWATER_FROM \"$BACKWATER_STATE\" \"$BACKWATER_RULE\" \"$BACKWATER_SUMMARY\" > {0}; \
+             cat >> {0}",
             file.display()
         );
-        let run = |command: &str, turn: &Turn| runner(command, LONGEST).run(turn).unwrap();
+        let anchor = ClockAnchor { boot: Moment(0), unix_us: 1_795_262_400_000_000 };
+        let meta = Meta { anchors: vec![anchor], ..Meta::default() };
+        let run = |command: &str, turn: &Turn| runner(command, LONGEST).run(turn, &meta).unwrap();
         assert_eq!(run(&command, &Turn::Begun(finding(hostile))), None);
         let text = std::fs::read_to_string(&file).unwrap();
-        assert!(text.starts_with("begun dirty-throttle $(touch ran); `touch ran`\n"), "{text}");
+        assert!(
+            text.starts_with("2026-11-21T12:00:00.000Z begun dirty-throttle $(touch ran); `touch ran`\n"),
+            "{text}"
+        );
         let input = text.split_once('{').unwrap().1;
         let read: Finding = serde_json::from_str(&format!("{{{input}")).unwrap();
         assert_eq!(read.summary, hostile);
+        assert!(input.contains("\"to_utc\":\"2026-11-21T12:00:00.000Z\""), "{input}");
         assert_eq!(run("exit 3", &Turn::Ended(finding(""))).unwrap(), "failed (exit status: 3)");
         assert_eq!(run("/no/such/command", &Turn::Ended(finding(""))).unwrap(), "failed (exit status: 127)");
     }
@@ -276,7 +290,8 @@ mod tests {
         let file = dir.path().join("pid");
         // It never reads its input, and what it started holds that open.
         let command = format!("sleep 100 & echo $! > {}; wait", file.display());
-        let why = runner(&command, Duration::from_millis(300)).run(&Turn::Begun(finding(""))).unwrap();
+        let why =
+            runner(&command, Duration::from_millis(300)).run(&Turn::Begun(finding("")), &Meta::default()).unwrap();
         assert!(why.unwrap().starts_with("was ended after"));
         is_gone(number_in(&file));
     }
@@ -287,10 +302,10 @@ mod tests {
         let file = dir.path().join("pid");
         let command = format!("sleep 1000 & echo $! > {}; wait", file.display());
         let mut hook = Hook::bounded(&command, Duration::from_secs(1_000), Duration::from_secs(1_000)).unwrap();
-        assert!(hook.tell(Turn::Begun(finding(""))));
+        assert!(hook.tell(Turn::Begun(finding("")), &Arc::default()));
         let pid = number_in(&file);
         std::fs::remove_file(&file).unwrap();
-        assert!(hook.tell(Turn::Ended(finding(""))));
+        assert!(hook.tell(Turn::Ended(finding("")), &Arc::default()));
         hook.running().end();
         is_gone(pid);
         drop(hook);
@@ -303,8 +318,8 @@ mod tests {
         let file = dir.path().join("pid");
         let command = format!("sleep 1000 & echo $! > {}; wait", file.display());
         let mut hook = Hook::bounded(&command, Duration::from_secs(1_000), Duration::from_millis(300)).unwrap();
-        assert!(hook.tell(Turn::Begun(finding(""))));
-        assert!(hook.tell(Turn::Ended(finding(""))));
+        assert!(hook.tell(Turn::Begun(finding("")), &Arc::default()));
+        assert!(hook.tell(Turn::Ended(finding("")), &Arc::default()));
         let pid = number_in(&file);
         let begun = Instant::now();
         drop(hook);
@@ -318,15 +333,15 @@ mod tests {
         let file = dir.path().join("told");
         let command = format!("sleep 0.3; echo $BACKWATER_STATE >> {}", file.display());
         let mut hook = Hook::bounded(&command, LONGEST, LONGEST).unwrap();
-        assert!(hook.tell(Turn::Begun(finding(""))));
-        assert!(hook.tell(Turn::Ended(finding(""))));
+        assert!(hook.tell(Turn::Begun(finding("")), &Arc::default()));
+        assert!(hook.tell(Turn::Ended(finding("")), &Arc::default()));
         drop(hook);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "begun\nended\n");
     }
     #[test]
     fn a_turn_for_which_there_is_no_room_is_not_taken() {
         let mut hook = Hook::bounded("sleep 1000", Duration::from_secs(1_000), Duration::ZERO).unwrap();
-        let taken = (0..2 * WAITING).take_while(|_| hook.tell(Turn::Begun(finding("")))).count();
+        let taken = (0..2 * WAITING).take_while(|_| hook.tell(Turn::Begun(finding("")), &Arc::default())).count();
         // One more where the first was taken out of the queue meanwhile.
         assert!((WAITING..=WAITING + 1).contains(&taken), "{taken}");
         hook.running().end();
@@ -337,6 +352,6 @@ mod tests {
         let (turns, _) = sync_channel(1);
         let mut hook =
             Hook { turns: Some(turns), thread: None, end: Arc::default(), running: Running::default(), slow: false };
-        assert!(!hook.tell(Turn::Begun(finding(""))) && hook.turns.is_none());
+        assert!(!hook.tell(Turn::Begun(finding("")), &Arc::default()) && hook.turns.is_none());
     }
 }

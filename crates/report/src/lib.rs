@@ -53,3 +53,4 @@ pub use standby_advice::standby_advice;
 pub use style::Style;
 pub use table::table;
 pub use top::{TopSort, TopView, top, top_of, top_unseen};
+pub use when::DatedFinding;

@@ -1,8 +1,32 @@
 //! Moments as wall-clock times of the place where they are read.
 
-use backwater_model::{Meta, Moment, Unit};
+use backwater_model::{Finding, Meta, Moment, Unit};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
+use serde::Serialize;
+
+/// A finding for programs: beside its moments, which count from boot, the same in UTC (RFC 3339), where the recording has a clock anchor.
+#[derive(Debug, Serialize)]
+pub struct DatedFinding<'a> {
+    #[serde(flatten)]
+    finding: &'a Finding,
+    /// From when.
+    pub from_utc: Option<String>,
+    /// Until when.
+    pub to_utc: Option<String>,
+}
+
+impl<'a> DatedFinding<'a> {
+    /// A finding in what this tells of.
+    pub fn of(finding: &'a Finding, meta: &Meta) -> Self {
+        DatedFinding { finding, from_utc: utc(finding.from, meta), to_utc: utc(finding.to, meta) }
+    }
+}
+
+/// `2026-11-21T12:00:12.500Z`.
+fn utc(at: Moment, meta: &Meta) -> Option<String> {
+    Some(format!("{:.3}", Timestamp::from_microsecond(meta.unix_us(at)?).ok()?))
+}
 
 /// `2026-11-21 03:10:02 – 03:10:24 (22 s)`, in local time with its offset; without a clock anchor, the length and the seconds since boot.
 pub(crate) fn range(from: Moment, to: Moment, meta: &Meta) -> String {
@@ -26,8 +50,23 @@ fn wall(at: Moment, meta: &Meta, zone: &TimeZone) -> Option<Zoned> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::samples_for_tests::meta;
+
+    #[test]
+    fn programs_get_moments_as_boot_time_and_as_utc() {
+        let (from, to) = (Moment::from_seconds(1_012.0), Moment::from_seconds(1_024.5));
+        let finding = Finding { from, to, ..crate::samples_for_tests::finding() };
+        let read = |meta: &Meta| serde_json::to_value(DatedFinding::of(&finding, meta)).unwrap();
+        let value = read(&meta());
+        assert_eq!(
+            (&value["from_utc"], &value["to_utc"]),
+            (&"2026-11-21T12:00:12.000Z".into(), &"2026-11-21T12:00:24.500Z".into())
+        );
+        assert_eq!(serde_json::from_value::<Finding>(value).unwrap(), finding);
+        assert_eq!(read(&Meta::default())["from_utc"], serde_json::Value::Null);
+    }
 
     #[test]
     fn a_range_names_the_day_once() {

@@ -7,7 +7,7 @@ use anyhow::bail;
 use backwater_diagnose::{Options, RULES, diagnose};
 use backwater_model::{EventKind, Finding, Severity};
 use backwater_record::UNREAD;
-use backwater_report::html;
+use backwater_report::{DatedFinding, html};
 use clap::Args;
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// What drain time the remedies should aim at, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = when::some_seconds)]
     drain_target: f64,
-    /// Print the findings as JSON
+    /// Print the findings as JSON: `from` and `to` in microseconds since boot, `from_utc` and `to_utc` in RFC 3339
     #[arg(long)]
     json: bool,
     /// Explain a rule and stop
@@ -55,7 +55,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         (diagnose(&window, &options), window, judged)
     };
     if arguments.json {
-        terminal::print_json(&findings)?;
+        let dated = findings.iter().map(|finding| DatedFinding::of(finding, &window.meta));
+        terminal::print_json(&dated.collect::<Vec<_>>())?;
     } else {
         terminal::print(&backwater_report::findings_in(&findings, &window, judged, &terminal::style()))?;
     }

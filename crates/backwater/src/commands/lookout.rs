@@ -51,18 +51,20 @@ impl Lookout {
     pub(crate) fn look(&mut self) {
         let at = now();
         let due = |last: Moment, every_s: f64| at.seconds_since(last) >= every_s;
-        let ahead = if due(self.whole, EVERY_S) {
+        let (ahead, meta) = if due(self.whole, EVERY_S) {
             self.whole = at;
-            self.found = found_now(&self.feed.window(WINDOW_S));
-            Vec::new()
+            let window = self.feed.window(WINDOW_S);
+            self.found = found_now(&window);
+            (Vec::new(), window.meta)
         } else if due(self.last, AHEAD_EVERY_S) {
-            ahead_of(&self.feed.window(AHEAD_WINDOW_S), &self.found)
+            let window = self.feed.window(AHEAD_WINDOW_S);
+            (ahead_of(&window, &self.found), window.meta)
         } else {
             return;
         };
         self.last = at;
         let seen: Vec<Finding> = self.found.iter().cloned().chain(ahead).collect();
         let Lookout { alerts, hook, .. } = self;
-        alerts.update(at, &seen, |turn| hook.tell(turn));
+        alerts.update(at, &seen, |turn| hook.tell(turn, &meta));
     }
 }

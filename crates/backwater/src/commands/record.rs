@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     #[arg(long = "for", value_name = "TIME")]
     length: Option<String>,
     /// Run this command (by sh -c) when a finding begins, becomes worse or ends: the finding as JSON on its input, and
-    /// BACKWATER_STATE, _RULE, _CAUSE, _SEVERITY, _CONFIDENCE, _QUEUE, _SERVER and _SUMMARY in its environment
+    /// BACKWATER_STATE, _RULE, _CAUSE, _SEVERITY, _CONFIDENCE, _QUEUE, _SERVER, _FROM, _TO and _SUMMARY in its environment
     #[arg(long, value_name = "COMMAND")]
     on_finding: Option<String>,
     /// In the end, print as JSON what was recorded
