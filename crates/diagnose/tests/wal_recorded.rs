@@ -4,8 +4,8 @@
 
 mod common;
 
-use backwater_diagnose::{Options, SurviveOptions, advise_standbys, replication_path, warn};
-use backwater_model::{Finding, Severity, Window};
+use backwater_diagnose::{Options, SurviveOptions, advise_standbys, replication_path, standby_queues, warn};
+use backwater_model::{Finding, Severity, Span, Window};
 use common::judged::diagnose;
 use common::recorded;
 
@@ -86,6 +86,21 @@ fn the_figures_are_those_of_the_run() {
     let binding = replication_path(&narrow, PRIMARY, "standby", 20.0).binding().unwrap();
     assert_eq!(binding.stage, "tcp@standby");
     assert!(binding.victims.contains(&"pg.wal.send@standby".to_owned()));
+}
+
+#[test]
+fn the_path_shows_no_more_than_the_evidence_says() {
+    for text in [STANDBY_CAPPED, NETWORK_NARROW, REPLAY_CONFLICTING] {
+        let window = recorded::window(text, |word| !word.contains(STANDBY) && !word.contains("dev=7:1"));
+        let finding = &found(&window)[0];
+        let queues = standby_queues(PRIMARY, "standby");
+        let replay = queues.iter().find(|queue| queue.name == "pg.wal.standby_replay@standby").unwrap();
+        let seconds = 1..=finding.to.seconds_since(finding.from) as i64;
+        let at = |second: i64| finding.from + Span::from_millis(second * 1_000);
+        let levels = seconds.filter_map(|second| replay.read(&window, at(second), 5.0).level);
+        let (shown, told) = (levels.reduce(f64::max).unwrap(), finding.figure("replay_lag_bytes").unwrap());
+        assert!(shown <= told, "{}: {shown} shown, {told} told", finding.cause);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use backwater_model::{QueueSpec, Source, Term, Track, Unit, Window, catalogue as
 
 /// A standby's word is good for so many seconds in a queue: it speaks at least every wal_receiver_status_interval, which is
 /// 10 s unless set otherwise. A level made of older positions is unknown.
-const WORD_S: f64 = 12.0;
+pub(super) const WORD_S: f64 = 12.0;
 
 type Label<'a> = (&'static str, &'a str);
 

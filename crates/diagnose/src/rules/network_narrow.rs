@@ -103,7 +103,7 @@ fn summary(standby: &Standby, cause: &str, link: Option<&Link>, range: &Range<us
         standby.name,
         rate(&hops.sent_rate, range),
         rate(&hops.flushed_rate, range),
-        most(&hops.stream, range),
+        most(&hops.shown.stream, range),
     );
     let ceiling = link.and_then(|link| Some((link, link.ceiling.median(range)?)));
     text.push_str(&match (cause, ceiling) {

@@ -55,7 +55,7 @@ fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
         },
         rate(&standby.hops.received_rate, &lag.range),
         rate(&standby.hops.replayed_rate, &lag.range),
-        most(&standby.hops.replay, &lag.range),
+        most(&standby.hops.shown.replay, &lag.range),
     );
     let mut missing = Missing::default();
     missing.unless(scene.window, told > 0, &unseen::CONFLICT_LOG);

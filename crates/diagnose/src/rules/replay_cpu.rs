@@ -50,7 +50,7 @@ fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     finding.evidence.extend(figures.list());
     let replayed = rate(&standby.hops.replayed_rate, &lag.range);
     let received = rate(&standby.hops.received_rate, &lag.range);
-    let waits = most(&standby.hops.replay, &lag.range);
+    let waits = most(&standby.hops.shown.replay, &lag.range);
     finding.summary = if cause == "host-cpu" {
         format!(
             "Replay on standby {} wants to run and is given only {} of a processor: {replayed} is replayed, {received} \

@@ -39,7 +39,7 @@ fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     };
     let mut finding = of_lag(scene, behind, "replay-paused", cause, "standby_replay", lag);
     finding.confidence = confidence;
-    let waits = most(&standby.hops.replay, &lag.range);
+    let waits = most(&standby.hops.shown.replay, &lag.range);
     finding.summary = if cause == "paused" {
         format!(
             "Replay on standby {} is paused: up to {waits} of WAL waited there, received and not replayed.",

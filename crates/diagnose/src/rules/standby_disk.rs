@@ -121,7 +121,7 @@ fn in_replay(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
         Unit::Ratio.show(stores),
         rate(&standby.hops.replayed_rate, &lag.range),
         rate(&standby.hops.received_rate, &lag.range),
-        most(&standby.hops.replay, &lag.range),
+        most(&standby.hops.shown.replay, &lag.range),
     );
     finish(scene, &mut finding, standby, &held, lag, Some(stores));
     Some(finding)
@@ -181,7 +181,7 @@ fn stream_summary(standby: &Standby, held: &Held<'_>, range: &Range<usize>) -> S
         standby.name,
         rate(&hops.received_rate.or(&hops.sent_rate), range),
         rate(&hops.flushed_rate, range),
-        most(&hops.stream, range),
+        most(&hops.shown.stream, range),
     );
     let limit = |cap: &Cap| cap.limit.median(range).map(|limit| unit(cap).show(limit)).unwrap_or_default();
     text.push_str(&match held {

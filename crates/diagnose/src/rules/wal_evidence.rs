@@ -63,9 +63,10 @@ pub(super) fn lag_figures(scene: &Scene<'_>, standby: &Standby, range: &Range<us
     let local = hops.buffers.with(&hops.local_flush, |a, b| a + b);
     let add = |a: &Lane, b: &Lane| a.with(b, |a, b| a + b);
     let sent = add(&local, &hops.send);
-    let written = add(&sent, &hops.in_flight);
-    let flushed = add(&written, &hops.standby_flush);
-    let replayed = add(&flushed, &hops.replay);
+    let shown = &hops.shown;
+    let written = add(&sent, &shown.in_flight);
+    let flushed = add(&written, &shown.standby_flush);
+    let replayed = add(&flushed, &shown.replay);
     figures.add("generated_bytes_per_s", hops.generated.mean(range), Unit::BytesPerSecond, "WAL made on the primary");
     figures.add("sent_bytes_per_s", hops.sent_rate.mean(range), Unit::BytesPerSecond, "WAL sent");
     figures.add(
@@ -76,22 +77,18 @@ pub(super) fn lag_figures(scene: &Scene<'_>, standby: &Standby, range: &Range<us
     );
     figures.add("replayed_bytes_per_s", hops.replayed_rate.mean(range), Unit::BytesPerSecond, "WAL replayed");
     figures.add("sent_delay_bytes", sent.max(range), Unit::Bytes, "made, not yet sent, at most");
-    figures.add("write_delay_bytes", written.max(range), Unit::Bytes, "made, not yet written by the standby, at most");
-    figures.add("flush_delay_bytes", flushed.max(range), Unit::Bytes, "made, not yet flushed by the standby, at most");
-    figures.add("replay_delay_bytes", replayed.max(range), Unit::Bytes, "made, not yet replayed, at most");
+    let mut most = |name: &str, level: &Lane, label: &str| {
+        let Some((bytes, old_s)) = shown.most(level, range) else { return };
+        let old =
+            old_s.map_or(String::new(), |age| format!(" (by what it had told {} before)", Unit::Seconds.show(age)));
+        figures.add(name, Some(bytes), Unit::Bytes, &format!("{label}, at most{old}"));
+    };
+    most("write_delay_bytes", &written, "made, not yet written by the standby");
+    most("flush_delay_bytes", &flushed, "made, not yet flushed by the standby");
+    most("replay_delay_bytes", &replayed, "made, not yet replayed");
+    most("stream_lag_bytes", &shown.stream, "flushed here and not on the standby");
+    most("replay_lag_bytes", &shown.replay, "flushed by the standby, not yet replayed");
     figures.add("unsent_bytes", hops.send.max(range), Unit::Bytes, "flushed, not yet sent, at most");
-    figures.add(
-        "stream_lag_bytes",
-        hops.stream.max(range),
-        Unit::Bytes,
-        "flushed here and not on the standby, at most",
-    );
-    figures.add(
-        "replay_lag_bytes",
-        hops.replay.max(range),
-        Unit::Bytes,
-        "flushed by the standby, not yet replayed, at most",
-    );
     figures.add(
         "stream_lag_s",
         residence(&hops.stream, &hops.received_rate, range),
