@@ -4,6 +4,7 @@
 mod server;
 
 use backwater_gate::proxy::{Address, Drained, Proxy, ProxyConfig};
+use backwater_model::FlowState;
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Server, client, complaint, psql, text, with_server};
 use std::io::{Read, Write};
@@ -249,6 +250,65 @@ fn a_rate_that_is_found_grows_from_the_floor_to_what_the_way_takes() {
         let large = psql("127.0.0.1", port, "SELECT repeat('x', 40000000)").output().unwrap();
         assert_eq!(text(&large).len(), 40_000_000);
         assert!(begun.elapsed().as_secs_f64() < 25.0, "{:?}", begun.elapsed());
+    });
+}
+
+/// A program that is ended with the test.
+struct Running(std::process::Child);
+
+impl Running {
+    fn start(command: &mut Command) -> Running {
+        Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_rate_that_is_found_falls_while_urgent_statements_are_slow_and_rises_again() {
+    with_server("a_rate_that_is_found_falls_while_urgent_statements_are_slow", &[], |server| {
+        const FLOWS_BPS: f64 = 8e6;
+        let more = "low_priority_bandwidth = 'auto'\n[pools.batch]\npriority = 'low'\n";
+        let (proxy, port) = proxy(server, more);
+        let mut glance = proxy.glance();
+        let mut until = |what: &str, is_so: &dyn Fn(&FlowState) -> bool| {
+            let begun = Instant::now();
+            loop {
+                let state = glance.look();
+                if is_so(&state) {
+                    return;
+                }
+                assert!(begun.elapsed().as_secs() < 120, "{what}: {state:?}");
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        };
+        server.value("CREATE TABLE pace AS SELECT 0.02 AS seconds; CREATE SEQUENCE answered");
+        let script = server.dir.path().join("urgent.sql");
+        std::fs::write(&script, "SELECT nextval('answered'), pg_sleep(seconds) FROM pace;\n").unwrap();
+        let mut urgent = client("pgbench", "127.0.0.1", port);
+        let _urgent = Running::start(urgent.args(["-n", "-c", "8", "-T", "3600", "-f"]).arg(&script));
+        let low = |command: &mut Command| Running::start(command.env("PGOPTIONS", "-c backwater.pool=batch"));
+        // A low session that wants nothing: what urgent statements take now, they take without the class.
+        let _idle = low(client("psql", "127.0.0.1", port).stdin(Stdio::piped()));
+        until("the idle session", &|state| state.held_in_all == 1);
+        let answered = || server.value("SELECT last_value FROM answered").parse::<i64>().unwrap();
+        let (before, begun) = (answered(), Instant::now());
+        while answered() < before + 300 {
+            assert!(begun.elapsed().as_secs() < 120, "urgent statements are not answered");
+        }
+        let flood = "COPY (SELECT repeat('x', 1000), generate_series(1, 2000000000)) TO STDOUT";
+        let _flood = low(&mut psql("127.0.0.1", port, flood));
+        let is_spared = |state: &FlowState| state.rate_by.contains("as urgent statements take ");
+        until("the class flows", &|state| state.rate_bps > Some(FLOWS_BPS));
+        server.value("UPDATE pace SET seconds = 0.1");
+        until("slow statements", &|state| is_spared(state) && state.rate_bps < Some(FLOWS_BPS / 4.0));
+        server.value("UPDATE pace SET seconds = 0.02");
+        until("quick statements", &|state| !is_spared(state) && state.rate_bps > Some(FLOWS_BPS));
     });
 }
 

@@ -1,11 +1,14 @@
 //! `low_priority_bandwidth = 'auto'`: the low class gets what the link has left while almost nothing queues.
 //!
 //! A less-than-best-effort controller in the line of LEDBAT (RFC 6817): queueing delay is measured, and the class's rate
-//! moves with the distance from a target of [`TARGET`]. Three signals, of which the worst counts:
+//! moves with the distance from a target of [`TARGET`]. Two signals of a queue, of which the worse counts:
 //! - the low class's own bulk sockets: what all of their latest round trips exceed the shortest by ([`Ways`]). Not the urgent
 //!   sockets': on an idle link their smoothed round trip measures their client's think time through delayed acknowledgements;
-//! - what stands in this host's own egress queue;
-//! - the latency of urgent statements against what it is while the low class is at its floor ([`UrgentLatency`]).
+//! - what stands in this host's own egress queue.
+//!
+//! And one of everything else that the class may do to urgent work: the latency of urgent statements ([`UrgentStatement`]) against
+//! what it is while the class sends next to nothing. It can only lower the rate: that statements are quick says nothing of the
+//! way. Where they are slow though the class is at its floor, it was not the class, and that is what they take from then on.
 //!
 //! While nothing queues the rate grows: at first so that it doubles every fifth of a second; after a queue was seen slowly,
 //! and the faster the longer none comes back, so that most of the time is spent just below what the link has. When a queue stands
@@ -24,14 +27,17 @@ mod delivered;
 mod plant;
 #[cfg(test)]
 mod plant_sockets;
+#[cfg(test)]
+mod plant_urgent;
 mod round_trip;
 mod urgent;
 
 pub use round_trip::{Seen, SocketReading, Ways};
-pub use urgent::UrgentLatency;
+pub use urgent::UrgentStatement;
 
 use backwater_model::{Moment, Span};
 use delivered::Delivered;
+use urgent::{Slower, UrgentLatency};
 
 /// Queueing delay that the class may cause.
 pub const TARGET: Span = Span::from_millis(1);
@@ -72,6 +78,10 @@ const JOINING: Span = Span::from_millis(500);
 const DRAIN: Span = Span::from_millis(50);
 const DRAIN_LEAST: f64 = 0.05;
 const DRAIN_MOST: f64 = 0.5;
+/// Slow statements take no more of the rate at once than down to this share.
+const SPARE_LEAST: f64 = 0.5;
+/// It then stays there for a while before it looks for more: each look is paid for with slow statements.
+const SPARED_FOR: Span = Span::from_millis(1_000);
 /// A rate that is not used says nothing: it grows only when so much of it is.
 const USED: f64 = 0.8;
 /// Nothing is faster.
@@ -84,8 +94,8 @@ pub struct Readings<'a> {
     pub sockets: &'a [SocketReading],
     /// Bytes in this host's egress queue on the way to these clients; None where it cannot be read.
     pub egress_backlog_bytes: Option<u64>,
-    /// By how much urgent statements are slower than unloaded, scaled to the target ([`UrgentLatency::delay`]).
-    pub urgent_delay: Option<Span>,
+    /// Urgent statements that ended since, or some of them.
+    pub urgent: &'a [UrgentStatement],
 }
 
 /// The controller. One for the class.
@@ -113,6 +123,9 @@ pub struct Auto {
     ticked_at: Moment,
     delivered: Delivered,
     queueing: Option<Span>,
+    urgent: UrgentLatency,
+    /// By how much urgent statements were too slow when the rate was last lowered for it, and until when it is not raised then.
+    spared: Option<(Span, Moment)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -143,6 +156,8 @@ impl Auto {
             ticked_at: now,
             delivered: Delivered::new(now, THROUGH),
             queueing: None,
+            urgent: UrgentLatency::new(now),
+            spared: None,
         }
     }
 
@@ -171,6 +186,11 @@ impl Auto {
         self.queueing
     }
 
+    /// By how much urgent statements were slower than without the class, while the rate is held down for it.
+    pub fn urgent_slower_by(&self) -> Option<Span> {
+        self.spared.filter(|(_, until)| self.ticked_at < *until).map(|(by, _)| by)
+    }
+
     /// Whether the class is at its floor to see the way without it.
     pub fn is_refreshing(&self) -> bool {
         matches!(self.phase, Phase::Refreshing { .. })
@@ -193,7 +213,10 @@ impl Auto {
         if self.starting {
             self.rate_bps = (self.rate_bps + BEGIN * joined_bps as f64).min(MOST_BPS);
         }
-        self.queueing = self.worst(now, readings);
+        self.queueing = self.longest(now, readings);
+        self.urgent.passed(since, now, self.is_quiet(now));
+        readings.urgent.iter().for_each(|statement| self.urgent.add(*statement));
+        let slower = self.urgent.slower(now);
         if now >= self.drain.1 {
             self.drain.0 = 0.0;
         }
@@ -203,8 +226,11 @@ impl Auto {
                 self.ways.refresh();
                 self.phase = Phase::Refreshing { until: now + REFRESH_FOR };
             }
-            Phase::Running { .. } if all_thin => self.grow(now, 1.0),
-            Phase::Running { .. } => self.adjust((since, now), told),
+            Phase::Running { .. } => match slower {
+                Some(slower) => self.spare(now, slower),
+                None if all_thin => self.grow(now, 1.0),
+                None => self.adjust((since, now), told),
+            },
             Phase::Refreshing { until } if now >= until => {
                 self.phase = Phase::Running { refresh_at: now + REFRESH_EVERY };
                 // What is seen in the next ticks was sent at the floor.
@@ -215,10 +241,15 @@ impl Auto {
         self.rate_bps()
     }
 
-    fn worst(&self, now: Moment, readings: &Readings<'_>) -> Option<Span> {
+    /// Whether the class is as good as not there: at its floor, or sending no more than at its floor.
+    fn is_quiet(&self, now: Moment) -> bool {
+        (self.rate_bps() as f64) <= self.floor_bps || self.delivered.rate_bps(now) <= self.floor_bps
+    }
+
+    fn longest(&self, now: Moment, readings: &Readings<'_>) -> Option<Span> {
         let drain_bps = self.delivered.rate_bps(now).max(self.floor_bps);
         let egress = readings.egress_backlog_bytes.map(|bytes| Span::from_seconds(bytes as f64 / drain_bps));
-        [self.ways.queueing(now), egress, readings.urgent_delay].into_iter().flatten().max()
+        self.ways.queueing(now).max(egress)
     }
 
     /// `since` is when the tick before was: what is read now is of the time since then.
@@ -252,10 +283,27 @@ impl Auto {
         let through = self.delivered.rate_bps(now).max(self.rate_bps / 2.0);
         self.rate_bps = (self.below * self.rate_bps.min(through)).clamp(self.floor_bps, MOST_BPS);
         let share = (queueing.seconds() / DRAIN.seconds()).clamp(DRAIN_LEAST, DRAIN_MOST);
-        let until = now + DRAIN + self.ways.least().unwrap_or(TICK);
-        (self.drain, self.told_at) = ((share, until), now);
+        let until = self.hold_back(now, share);
         let cruises = !self.starting && !self.is_far_below();
         self.grows_since = if cruises { until + self.cruise } else { until };
+    }
+
+    /// Urgent statements are slow. What the class may have then, nothing says: it goes down by as much as they are over what they
+    /// may be, and what is looked at next began after that.
+    fn spare(&mut self, now: Moment, slower: Slower) {
+        self.starting &= self.rate_bps <= self.floor_bps;
+        let share = (BELOW / slower.times).max(SPARE_LEAST);
+        self.rate_bps = (share * self.rate_bps).clamp(self.floor_bps, MOST_BPS);
+        self.grows_since = self.hold_back(now, 0.0) + SPARED_FOR;
+        self.spared = Some((slower.by, self.grows_since));
+    }
+
+    /// Holds so much of the rate back until what was sent before is gone. Returns until when.
+    fn hold_back(&mut self, now: Moment, share: f64) -> Moment {
+        let until = now + DRAIN + self.ways.least().unwrap_or(TICK);
+        (self.drain, self.told_at) = ((share, until), now);
+        self.urgent.begin_again(until);
+        until
     }
 
     /// A class far below what came through lately only meets bursts of its own: there is nothing to stay at.

@@ -133,7 +133,7 @@ fn simulate(run: &Run) -> Outcome {
     Outcome { mean_ms, p95_ms, used: carried / could, low_of_rest: low_carried / (could - urgent_sent), least_rate_bps }
 }
 
-fn reading(rtt: Span, delivered_bytes: u64) -> SocketReading {
+pub(super) fn reading(rtt: Span, delivered_bytes: u64) -> SocketReading {
     SocketReading {
         session: SessionId(1),
         peer: None,
@@ -210,12 +210,13 @@ proptest! {
     /// Whatever is read, the rate stays between its bounds and time may do what it likes.
     #[test]
     fn any_readings_are_survived(steps in prop::collection::vec(
-        (any::<i64>(), any::<i64>(), any::<u32>(), prop::option::of(any::<u64>()), prop::option::of(any::<i64>())), 1..100,
+        (any::<i64>(), any::<i64>(), any::<u32>(), prop::option::of(any::<u64>()), prop::option::of(any::<(i64, i64)>())), 1..100,
     )) {
         let mut auto = Auto::new(Moment(0), FLOOR_BPS);
         for (at, rtt, delivered, egress, urgent) in steps {
             let sockets = [reading(Span(rtt >> 2), u64::from(delivered))];
-            let readings = Readings { sockets: &sockets, egress_backlog_bytes: egress, urgent_delay: urgent.map(Span) };
+            let urgent: Vec<_> = urgent.iter().map(|(began, ended)| UrgentStatement { began: Moment(*began), ended: Moment(*ended) }).collect();
+            let readings = Readings { sockets: &sockets, egress_backlog_bytes: egress, urgent: &urgent };
             let rate = auto.tick(Moment(at), &readings);
             prop_assert!((FLOOR_BPS..=1 << 40).contains(&rate));
         }

@@ -4,6 +4,7 @@
 
 use super::buffers::{self, Buffer, QUANTUM};
 use super::stream::Stream;
+use backwater_flow::auto::UrgentStatement;
 use std::io;
 use std::task::{Context, Poll, ready};
 
@@ -20,19 +21,9 @@ pub(super) trait Pacer {
 
     /// These were read, and are passed on.
     fn seen(&mut self, bytes: &[u8]);
-}
 
-/// No pacing: a whole quantum at any time.
-pub(super) struct Unpaced;
-
-impl Pacer for Unpaced {
-    fn poll_credit(&mut self, _: &mut Context<'_>, _: &Stream) -> Poll<io::Result<usize>> {
-        Poll::Ready(Ok(QUANTUM))
-    }
-
-    fn unused(&mut self, _: usize) {}
-
-    fn seen(&mut self, _: &[u8]) {}
+    /// A statement that began and ended here was answered.
+    fn answered(&mut self, _: UrgentStatement) {}
 }
 
 /// The state of one direction.

@@ -8,6 +8,8 @@ use super::stream::Stream;
 use super::turns::Turn;
 use crate::clock;
 use crate::wire::{Side, Tracker};
+use backwater_flow::auto::UrgentStatement;
+use backwater_model::Moment;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -19,16 +21,38 @@ pub(super) struct Follow {
     pub(super) live: Arc<Live>,
     turn: Option<Turn>,
     waiting: bool,
+    /// When the client last said something of the statement that runs.
+    asked_at: Option<Moment>,
 }
 
 impl Follow {
     pub(super) fn new(tracker: Tracker, live: Arc<Live>) -> Self {
-        Follow { tracker, live, turn: None, waiting: false }
+        Follow { tracker, live, turn: None, waiting: false, asked_at: None }
     }
 
-    fn pass(&mut self, side: Side, bytes: &[u8]) {
+    /// It goes on in another class: a statement that runs is of neither.
+    pub(super) fn begin_again(&mut self) {
+        self.asked_at = None;
+    }
+
+    /// Bytes pass. What is returned is the statement that they end.
+    fn pass(&mut self, side: Side, bytes: &[u8]) -> Option<UrgentStatement> {
         self.tracker.pass(side, bytes);
-        self.live.passed(side, bytes.len(), &self.tracker);
+        let changed_at = self.live.passed(side, bytes.len(), &self.tracker);
+        self.take_turn(side);
+        if self.live.doing() != Doing::Running {
+            let (began, ended) = (self.asked_at.take()?, changed_at?);
+            return Some(UrgentStatement { began, ended });
+        }
+        if side == Side::Up {
+            // What the client takes to say it all is its own time.
+            self.asked_at = Some(changed_at.unwrap_or_else(clock::now));
+        }
+        None
+    }
+
+    /// Takes a turn for what runs, and gives back that of what does not.
+    fn take_turn(&mut self, side: Side) {
         match self.live.doing() {
             // Ready, or a message that needed no turn.
             Doing::Idle | Doing::Hidden => self.turn = None,
@@ -102,7 +126,8 @@ impl Pacer for Upward<'_> {
     fn unused(&mut self, _: usize) {}
 
     fn seen(&mut self, bytes: &[u8]) {
-        self.0.pass(Side::Up, bytes);
+        // What a client says ends no statement.
+        let _ = self.0.pass(Side::Up, bytes);
     }
 }
 
@@ -119,6 +144,8 @@ impl<P: Pacer> Pacer for Downward<'_, P> {
     }
 
     fn seen(&mut self, bytes: &[u8]) {
-        self.0.pass(Side::Down, bytes);
+        if let Some(statement) = self.0.pass(Side::Down, bytes) {
+            self.1.answered(statement);
+        }
     }
 }

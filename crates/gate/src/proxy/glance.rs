@@ -3,10 +3,11 @@
 use super::change::unseen;
 use super::control::Control;
 use super::live::{Doing, Live};
+use super::low_class::Found;
 use crate::clock;
 use backwater_flow::rule::Rule;
 use backwater_flow::{Allowance, LowPriorityBandwidth, Pool, Priority, SessionId, quote};
-use backwater_model::{FlowHeld, FlowPool, FlowRule, FlowState, Moment};
+use backwater_model::{FlowHeld, FlowPool, FlowRule, FlowState, Moment, Span};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,7 +63,7 @@ impl Glance {
             rate_bps: Some(class.rate_bps as f64),
             rate_by: class.by,
             waiting: waiting as u64,
-            queueing_us: self.control.low_class.found().flatten().map(|queue| queue.0 as f64),
+            queueing_us: self.control.low_class.found().and_then(|found| found.queueing).map(|queue| queue.0 as f64),
             pools,
             rules: self.rules(),
             held,
@@ -146,15 +147,21 @@ fn rate_between(before: Option<(Moment, u64)>, (now, sent): (Moment, u64)) -> Op
 
 /// What the low class may send in all, and who grants it.
 pub(super) fn class_allowance(control: &Control) -> Allowance {
+    let name = LowPriorityBandwidth::NAME;
     let by = match control.low_class.found() {
-        None => LowPriorityBandwidth::NAME.to_owned(),
-        Some(None) => format!("{} = 'auto', which has seen nothing yet", LowPriorityBandwidth::NAME),
-        Some(Some(queue)) => {
-            let queue_ms = queue.seconds() * 1e3;
-            format!("{} = 'auto', at a queue of {queue_ms:.1} ms", LowPriorityBandwidth::NAME)
-        }
+        None => name.to_owned(),
+        Some(found) => format!("{name} = 'auto', {}", found_from(found)),
     };
     Allowance { by, rate_bps: control.low_class.pressure().0 }
+}
+
+fn found_from(found: Found) -> String {
+    let ms = |span: Span| span.seconds() * 1e3;
+    match (found.urgent_slower_by, found.queueing) {
+        (Some(slower), _) => format!("as urgent statements take {:.1} ms longer", ms(slower)),
+        (None, Some(queue)) => format!("at a queue of {:.1} ms", ms(queue)),
+        (None, None) => "which has seen nothing yet".to_owned(),
+    }
 }
 
 /// What a pool grants its low sessions, where it has a bandwidth of its own.

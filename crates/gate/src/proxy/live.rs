@@ -153,15 +153,15 @@ impl Live {
         Doing::ALL.get(number).copied().unwrap_or(Doing::Hidden)
     }
 
-    /// Bytes passed. Called by its relay alone.
-    pub(super) fn passed(&self, side: Side, bytes: usize, tracker: &Tracker) {
+    /// Bytes passed. Called by its relay alone. What is returned is the time where they changed what the session does.
+    pub(super) fn passed(&self, side: Side, bytes: usize, tracker: &Tracker) -> Option<Moment> {
         let counter = if side == Side::Up { &self.up_bytes } else { &self.down_bytes };
         counter.store(counter.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
         self.rows.store(tracker.rows(), Ordering::Relaxed);
         let doing = Doing::of(tracker);
         let statements = tracker.statements();
         if doing == self.doing() && statements == self.statements.load(Ordering::Relaxed) {
-            return;
+            return None;
         }
         if self.cancel_key.get().is_none()
             && let Some(key) = tracker.cancel_key()
@@ -169,9 +169,11 @@ impl Live {
             // It is set once: the next call finds it.
             let _ = self.cancel_key.set(key.to_vec());
         }
-        self.since_us.store(clock::now().0, Ordering::Relaxed);
+        let now = clock::now();
+        self.since_us.store(now.0, Ordering::Relaxed);
         self.statements.store(statements, Ordering::Relaxed);
         self.doing.store(doing as u8, Ordering::Release);
+        Some(now)
     }
 
     /// What is known now.

@@ -13,13 +13,14 @@ use super::direction::Pacer;
 use super::sockets::Sockets;
 use super::stream::Stream;
 use crate::clock::{self, Timer};
-use backwater_flow::auto::{Auto, FLOOR_BPS, Readings, TICK};
+use backwater_flow::auto::{Auto, FLOOR_BPS, Readings, TICK, UrgentStatement};
 use backwater_flow::limiter::TokenBucket;
 use backwater_flow::{LowPriorityBandwidth, PoolId, Priority, QUANTUM_BYTES, Scheduler, SessionId};
 use backwater_model::{Moment, Span};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::sync::Notify;
@@ -37,6 +38,15 @@ pub(super) struct LowPool {
     pub(super) bandwidth_bps: Option<u64>,
 }
 
+/// What a rate that is found was last found from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The queueing delay of the class's own packets.
+    pub(super) queueing: Option<Span>,
+    /// What urgent statements take longer than without the class, where that is too much.
+    pub(super) urgent_slower_by: Option<Span>,
+}
+
 /// The class. Clones are the same class.
 #[derive(Clone)]
 pub(super) struct LowClass {
@@ -51,6 +61,8 @@ struct Inner {
     class: TokenBucket,
     /// Finds the rate; None where it is fixed.
     auto: Option<Auto>,
+    /// What the urgent workers tell of their statements.
+    heard: Vec<Receiver<UrgentStatement>>,
     sockets: Sockets,
     scheduler: Scheduler,
     pools: BTreeMap<PoolId, PoolQueue>,
@@ -86,6 +98,7 @@ impl LowClass {
         let inner = Inner {
             class: TokenBucket::new(clock::now(), FLOOR_BPS),
             auto: None,
+            heard: Vec::new(),
             sockets: Sockets::default(),
             scheduler: Scheduler::new(),
             pools: BTreeMap::new(),
@@ -115,15 +128,21 @@ impl LowClass {
         self.asked.notify_one();
     }
 
+    /// Listens to what an urgent worker tells.
+    pub(super) fn hear(&self, heard: Receiver<UrgentStatement>) {
+        self.lock().heard.push(heard);
+    }
+
     /// The rate in force, in bytes a second, and the sessions that wait for some of it.
     pub(super) fn pressure(&self) -> (u64, usize) {
         let inner = self.lock();
         (inner.class.rate_bps(), inner.waiting.values().filter(|waiting| !waiting.granted).count())
     }
 
-    /// Whether the rate is found, and the queueing delay that was last seen then.
-    pub(super) fn found(&self) -> Option<Option<Span>> {
-        self.lock().auto.as_ref().map(Auto::queueing)
+    /// What the rate was last found from; None where it is fixed.
+    pub(super) fn found(&self) -> Option<Found> {
+        let found = |auto: &Auto| Found { queueing: auto.queueing(), urgent_slower_by: auto.urgent_slower_by() };
+        self.lock().auto.as_ref().map(found)
     }
 
     /// A session of a pool begins, with a duplicate of its socket towards its client where that is TCP.
@@ -201,7 +220,8 @@ impl Inner {
         let (sockets, shortest) = self.sockets.read();
         let (again, min_rtt) = match &mut self.auto {
             Some(auto) => {
-                let rate_bps = auto.tick(now, &Readings { sockets: &sockets, ..Readings::default() });
+                let urgent: Vec<_> = self.heard.iter().flat_map(Receiver::try_iter).collect();
+                let rate_bps = auto.tick(now, &Readings { sockets: &sockets, urgent: &urgent, ..Readings::default() });
                 self.class.set_rate(now, rate_bps);
                 self.sockets.pace(rate_bps);
                 (TICK, auto.min_rtt())

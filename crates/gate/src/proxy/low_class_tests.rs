@@ -128,7 +128,7 @@ fn a_rate_that_is_found_begins_at_the_floor_and_a_fixed_one_takes_its_place() {
     let class = class(&[]);
     assert_eq!(class.found(), None);
     class.set(LowPriorityBandwidth::Auto, []);
-    assert_eq!((class.pressure().0, class.found()), (FLOOR_BPS, Some(None)));
+    assert_eq!((class.pressure().0, class.found()), (FLOOR_BPS, Some(Found::default())));
     // Set again, it goes on where it is.
     class.set(LowPriorityBandwidth::Auto, []);
     class.set(LowPriorityBandwidth::Fixed(RATE), []);

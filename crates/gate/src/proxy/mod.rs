@@ -31,6 +31,7 @@ mod state_file;
 mod stream;
 mod tls;
 mod turns;
+mod urgent;
 mod worker;
 
 pub use address::Address;
@@ -54,7 +55,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use worker::{Phase, Worker};
+use urgent::Answers;
+use worker::{Class, Phase, Worker};
 
 /// Who hears of decisions and changes.
 pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
@@ -105,11 +107,15 @@ impl Proxy {
         let (phase, seen) = watch::channel(Phase::Running);
         let (alive, gone) = mpsc::channel(1);
         let (moving, moved) = mpsc::unbounded_channel();
-        let worker = |name: &str, low| Worker::start(name, seen.clone(), moving.clone(), low);
+        let worker = |name: &str, class| Worker::start(name, seen.clone(), moving.clone(), class);
         let urgent = (0..urgent_workers(&config.limits))
-            .map(|number| worker(&format!("urgent-{number}"), None))
+            .map(|number| {
+                let (answers, heard) = Answers::new();
+                control.low_class.hear(heard);
+                worker(&format!("urgent-{number}"), Class::Urgent(answers))
+            })
             .collect::<Result<Vec<_>, _>>()?;
-        let low = worker("low", Some(control.low_class.clone()))?;
+        let low = worker("low", Class::Low(control.low_class.clone()))?;
         let workers = Arc::new(Workers { urgent, low });
         judge::start(Arc::clone(&control), Arc::clone(&workers), moved, seen.clone())?;
         console::start(Arc::clone(&control), visited, seen.clone())?;

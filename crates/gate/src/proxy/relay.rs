@@ -76,7 +76,8 @@ impl Moving {
     }
 
     /// Goes on in the runtime that this is called in.
-    pub(super) fn attach(self) -> io::Result<Relay> {
+    pub(super) fn attach(mut self) -> io::Result<Relay> {
+        self.middle.follow.begin_again();
         Ok(Relay { client: self.client.attach()?, server: self.server.attach()?, middle: self.middle })
     }
 }

@@ -2,11 +2,12 @@
 
 use super::admission::Place;
 use super::control::Entry;
-use super::direction::{Pacer, Unpaced};
+use super::direction::Pacer;
 use super::live::Ending;
 use super::low_class::LowClass;
 use super::relay::{End, LAST_WORDS_WITHIN, Moving};
 use super::stream::{LOW_NOT_SENT_BYTES, URGENT_NOT_SENT_BYTES};
+use super::urgent::{Answers, Urgent};
 use crate::GateError;
 use std::convert::Infallible;
 use std::io;
@@ -64,7 +65,22 @@ struct Shared {
     alive: mpsc::Sender<Infallible>,
     /// Sessions that are to be relayed elsewhere.
     moving: mpsc::UnboundedSender<Arrival>,
-    low: Option<LowClass>,
+    class: Class,
+}
+
+/// Which sessions a worker relays.
+#[derive(Clone)]
+pub(super) enum Class {
+    /// Urgent ones, whose statements are told.
+    Urgent(Answers),
+    /// The low class.
+    Low(LowClass),
+}
+
+impl Class {
+    fn is_low(&self) -> bool {
+        matches!(self, Class::Low(_))
+    }
 }
 
 impl Worker {
@@ -73,14 +89,14 @@ impl Worker {
         name: &str,
         phase: watch::Receiver<Phase>,
         moving: mpsc::UnboundedSender<Arrival>,
-        low: Option<LowClass>,
+        class: Class,
     ) -> Result<Worker, GateError> {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_io().enable_time().build().map_err(GateError::system("start a worker"))?;
         let (sessions, arriving) = mpsc::unbounded_channel();
         let load = Arc::new(AtomicUsize::new(0));
         let (alive, gone) = mpsc::channel(1);
-        let shared = Shared { phase, alive, moving, low };
+        let shared = Shared { phase, alive, moving, class };
         let counted = Arc::clone(&load);
         std::thread::Builder::new()
             .name(name.to_owned())
@@ -109,7 +125,7 @@ async fn work(
     mut gone: mpsc::Receiver<Infallible>,
     load: Arc<AtomicUsize>,
 ) {
-    if let Some(low) = shared.low.clone() {
+    if let Class::Low(low) = shared.class.clone() {
         let tended = low.clone();
         tokio::spawn(async move {
             if let Err(error) = low.drive().await {
@@ -152,16 +168,16 @@ async fn work(
 async fn serve(arrival: Arrival, shared: Shared) {
     let Arrival { moving, mut rest } = arrival;
     let live = Arc::clone(rest.entry.live());
-    let is_low = shared.low.is_some();
+    let is_low = shared.class.is_low();
     live.is_in(is_low);
     let (peer, user, pool) = (&live.identity.peer, &live.identity.user, &live.pool.name);
     tracing::debug!(%peer, %user, %pool, is_low, "a session arrives");
-    let ended = match &shared.low {
-        Some(low) => match moving.client_socket() {
+    let ended = match &shared.class {
+        Class::Low(low) => match moving.client_socket() {
             Ok(socket) => relay(moving, low.open(live.identity.id, live.pool.id, socket), &mut rest, &shared).await,
             Err(error) => Err(("client", error)),
         },
-        None => relay(moving, Unpaced, &mut rest, &shared).await,
+        Class::Urgent(answers) => relay(moving, Urgent(answers.clone()), &mut rest, &shared).await,
     };
     match ended {
         Ok(Some(moving)) => {
@@ -185,7 +201,7 @@ async fn relay(
     let live = Arc::clone(rest.entry.live());
     let mut relay = moving.attach().map_err(broken)?;
     let mut phase = shared.phase.clone();
-    let is_low = shared.low.is_some();
+    let is_low = shared.class.is_low();
     let end = loop {
         let now = *phase.borrow_and_update();
         if now == Phase::Ending {
