@@ -15,6 +15,14 @@ mod rights;
 pub mod session;
 mod sink;
 
+/// Readers of foreign bytes, for the fuzzer alone: nothing else is built with this.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    pub use crate::host::exercise as kernel;
+    pub use crate::mongodb::exercise_log as mongodb_log;
+    pub use crate::postgres::{exercise_conninfo as conninfo, exercise_log as postgres_log};
+}
+
 pub use clock::{Ticker, anchor, now};
 pub use error::ProbeError;
 pub use observer::{Observer, Source};

@@ -37,6 +37,8 @@ mod worker;
 pub use address::Address;
 pub use config::{Limits, ProxyConfig};
 pub use console::Admin;
+#[cfg(fuzzing)]
+pub use console::exercise as exercise_console;
 pub(crate) use console::shown_columns;
 pub use glance::Glance;
 pub use server_view::ServerAccount;

@@ -122,3 +122,20 @@ fn totals(roots: &Roots, watch: &Arc<Watch>) -> Box<dyn Probe> {
     ];
     Box::new(Together::brief("host.totals", parts))
 }
+
+/// Reads bytes as whatever a kernel may tell. Its texts hold names that anybody may choose. For the fuzzer.
+#[cfg(fuzzing)]
+pub fn exercise(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = (task::parse_stat(&text), mounts::parse(&text), title::backend_type(&text), title::session(&text));
+    let _ = (text::pairs(&text).count(), text::assigned(&text, "rbps"), text::is_device_number(&text));
+    cgroup::exercise(&text);
+    net::exercise(bytes);
+    tcp::exercise(bytes);
+    for message in netlink::messages(bytes, 0) {
+        if let netlink::Message::Body(_, body) = message {
+            net::exercise(body);
+            tcp::exercise(body);
+        }
+    }
+}

@@ -16,4 +16,6 @@ mod table_host;
 
 pub use flight::{Flight, Windows};
 pub use live::{MongoProbe, MongoServer, capabilities, is_uri, servers};
+#[cfg(fuzzing)]
+pub use log::exercise as exercise_log;
 pub use table_engine::{wired_tiger_descriptions, wired_tiger_series};

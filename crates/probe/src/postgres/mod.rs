@@ -35,5 +35,9 @@ mod waits;
 pub use check::capabilities;
 pub use connect::{ConnectionTask, Hearer, connect_client, connect_client_hearing};
 pub use conninfo::ConnInfo;
+#[cfg(fuzzing)]
+pub use conninfo::exercise as exercise_conninfo;
 pub use heartbeat::Heartbeat;
+#[cfg(fuzzing)]
+pub use log::exercise as exercise_log;
 pub use probe::{PostgresOptions, PostgresProbe};

@@ -194,6 +194,20 @@ fn format_of(formats: &[i16], column: usize) -> i16 {
     }
 }
 
+/// Reads bytes as messages: what is taken, and what is left, is what there was. For the fuzzer.
+#[cfg(fuzzing)]
+pub(super) fn exercise(bytes: &[u8]) {
+    let mut left = bytes.to_vec();
+    let mut taken = 0;
+    while let Ok(Some(said)) = take(&mut left) {
+        taken += 5 + said.body.len();
+        let mut body = Body(&said.body);
+        while body.text().is_some() || body.i32().is_some() || body.i16().is_some() || body.byte().is_some() {}
+        assert!(body.0.is_empty());
+    }
+    assert_eq!(&bytes[taken..], left);
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

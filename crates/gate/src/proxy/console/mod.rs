@@ -278,3 +278,10 @@ fn complaint_of(error: &ChangeError) -> Complaint {
     };
     Complaint::new(sqlstate, error.to_string())
 }
+
+/// Reads bytes as what a client says, before it has shown who it is. For the fuzzer.
+#[cfg(fuzzing)]
+pub fn exercise(bytes: &[u8], other: &[u8]) {
+    message::exercise(bytes);
+    scram::exercise(bytes, other);
+}

@@ -122,6 +122,16 @@ fn sign(key: &[u8; 32], text: &str) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
+/// Reads bytes as both of a client's messages. For the fuzzer.
+#[cfg(fuzzing)]
+pub(super) fn exercise(first: &[u8], last: &[u8]) {
+    let Some(verifier) = Verifier::of(&format!("SCRAM-SHA-256$4096:AA==${0}:{0}", STANDARD.encode([0; 32]))) else {
+        return;
+    };
+    let Ok(exchange) = Exchange::begin(verifier, first, &[0; 18]) else { return };
+    assert!(exchange.finish(last).is_err(), "a password that nobody knows");
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -154,6 +154,13 @@ fn reach(roots: &Roots, version: CgroupVersion, top: &Path, path: &str) -> Optio
     Some(Cgroup { version, path: format!("/{}", seen.display()), dir: below(seen)? })
 }
 
+/// Reads a text as any file of a cgroup that has a shape of its own. For the fuzzer.
+#[cfg(fuzzing)]
+pub fn exercise(text: &str) {
+    v2::limits(text).count();
+    v2::counters(text).count();
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -91,3 +91,10 @@ impl Probe for Interfaces {
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
+
+/// Reads bytes as what the kernel tells of interfaces. For the fuzzer.
+#[cfg(fuzzing)]
+pub fn exercise(bytes: &[u8]) {
+    assert!(dev::busiest(&String::from_utf8_lossy(bytes), 3).len() <= 3);
+    let _ = (wire::link(bytes), wire::discipline(bytes), wire::class(bytes));
+}

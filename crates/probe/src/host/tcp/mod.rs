@@ -178,3 +178,9 @@ impl Probe for Sockets {
 #[cfg(test)]
 #[path = "tests.rs"]
 mod tests;
+
+/// Reads bytes as what the kernel tells of a connection. For the fuzzer.
+#[cfg(fuzzing)]
+pub fn exercise(bytes: &[u8]) {
+    let _ = wire::socket(bytes);
+}

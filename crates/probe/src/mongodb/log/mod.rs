@@ -93,6 +93,21 @@ impl SlowOperation {
     }
 }
 
+/// Reads bytes as a server's log, in one piece and in several. For the fuzzer.
+#[cfg(fuzzing)]
+pub fn exercise(bytes: &[u8], piece_bytes: usize) {
+    let read = |pieces: &mut dyn Iterator<Item = &[u8]>| {
+        let (mut lines, mut all) = (lines::Lines::default(), Vec::new());
+        pieces.for_each(|piece| lines.take(piece, |line| all.push((time::written_at(line), slow_operation(line)))));
+        all
+    };
+    let whole = read(&mut std::iter::once(bytes));
+    assert_eq!(whole, read(&mut bytes.chunks(piece_bytes.max(1))));
+    for operation in whole.into_iter().filter_map(|(_, operation)| operation) {
+        let _ = (operation.sentence(), operation.fields());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -103,6 +103,16 @@ fn section(name: &str, text: &str) -> Result<Option<Options>, (usize, String)> {
     Ok(found)
 }
 
+/// Reads a text as a password file and as a service file. For the fuzzer.
+#[cfg(fuzzing)]
+pub(super) fn exercise(text: &str) {
+    let _ = PasswordFile::parse(text).find(["h", "5432", "d", "u"]);
+    let lines = text.lines().count();
+    if let Err((line, _)) = section("s", text) {
+        assert!((1..=lines).contains(&line));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -186,3 +186,10 @@ impl ConnInfo {
         self
     }
 }
+
+/// Reads a text as whatever tells where a server is; no file is opened. For the fuzzer.
+#[cfg(fuzzing)]
+pub fn exercise(text: &str) {
+    let _ = syntax::parse(text);
+    files::exercise(text);
+}

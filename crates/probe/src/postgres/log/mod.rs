@@ -37,3 +37,15 @@ pub(super) fn locate(
         _ => Err("logging_collector is off and its standard error is no file".to_owned()),
     }
 }
+
+/// Reads bytes as the lines of a server's log, in each format. For the fuzzer.
+#[cfg(fuzzing)]
+pub fn exercise(text: &str) {
+    for format in [line::Format::Stderr, line::Format::Csv, line::Format::Json] {
+        let mut reader = line::Reader::new(format);
+        for line in text.lines() {
+            let message = reader.read(line).and_then(messages::keep);
+            assert!(message.is_none_or(|message| message.text.len() <= line.len()));
+        }
+    }
+}
