@@ -59,6 +59,26 @@ fn checkpoints_that_are_felt_are_bursts() {
     assert_eq!(names(&elsewhere.found()), [""; 0]);
     let once = Plant { checkpoint: |s| (60..68).contains(&s), ..bursting() };
     assert_eq!(names(&once.found()), [""; 0], "one dip may have any reason");
+    // As recorded of a healthy engine: twice as long, and nobody is held up by 3 ms.
+    let few_ms = Plant { write_ms: |s| if s % 60 < 8 { 4.2 } else { 1.7 }, ..bursting() };
+    assert_eq!(names(&few_ms.found()), [""; 0]);
+}
+
+#[test]
+fn what_is_caught_up_as_a_checkpoint_ends_undoes_no_dip() {
+    // As recorded: nothing is answered until the checkpoint lets go, then all of it in its last second.
+    let caught_up = |s: usize| match s % 60 {
+        0..7 => 0.0,
+        7 => 40_000.0,
+        _ => 5_000.0,
+    };
+    let found = Plant { write_ms: |_| 1.0, writes: caught_up, ..bursting() }.found();
+    assert_eq!(names(&found), ["checkpoint-burst engine-burst"]);
+    let inside = found[0].figure("writes_inside_per_s").unwrap();
+    assert!((500.0..1_300.0).contains(&inside), "{inside}");
+    // More work than usual is no dip.
+    let more = Plant { write_ms: |_| 1.0, writes: |s| if s % 60 < 8 { 9_000.0 } else { 5_000.0 }, ..bursting() };
+    assert_eq!(names(&more.found()), [""; 0]);
 }
 
 #[test]

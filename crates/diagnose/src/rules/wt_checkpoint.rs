@@ -16,9 +16,11 @@ const SHORTEST_S: usize = 2;
 const HABIT: usize = 2;
 /// Share of the window beyond which checkpoints are no bursts: there is nothing to compare with.
 const MOST_SHARE: f64 = 0.7;
-/// Work inside ÷ outside at most; latency inside ÷ outside at least.
+/// Work inside ÷ outside at most; latency inside ÷ outside at least, and how much more it must be in milliseconds: what shares
+/// processors and disk with a checkpoint takes a few more, which holds nobody up.
 const DIP: f64 = 0.7;
 const JUMP: f64 = 2.0;
+const JUMP_MS: f64 = 10.0;
 /// How many more times the device must be busy, or write, inside than outside.
 const BURST: f64 = 1.3;
 /// How many more times a sync of the journal must take inside than outside, and how long, for it to be what waits.
@@ -39,7 +41,7 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     }
     let (work, latency) = (engine.work(&inside), engine.latency(&inside));
     let fell = work.filter(|work| work.times() <= DIP);
-    let jumped = latency.filter(|latency| latency.times() >= JUMP);
+    let jumped = latency.filter(|latency| jumps(latency.inside, *latency));
     let journal = journal(scene, engine, &inside);
     let waits = journal.is_some_and(|sync| sync.inside >= JOURNAL_MS && sync.times() >= JOURNAL_TIMES);
     if (fell.is_none() && jumped.is_none()) || !(waits || bursts(engine, &inside)) {
@@ -68,9 +70,15 @@ fn journal(scene: &Scene<'_>, engine: &Engine<'_>, inside: &[bool]) -> Option<Co
 }
 
 fn suffers(engine: &Engine<'_>, run: &Range<usize>, work: Option<Contrast>, latency: Option<Contrast>) -> bool {
-    let low = engine.writes.mean(run).zip(work).is_some_and(|(own, work)| own <= DIP * work.outside);
-    let slow = engine.write_ms.mean(run).zip(latency).is_some_and(|(own, latency)| own >= JUMP * latency.outside);
+    let own = |work: &Contrast| engine.writes_up_to(work.outside).mean(run);
+    let low = work.is_some_and(|work| own(&work).is_some_and(|own| own <= DIP * work.outside));
+    let slow = engine.write_ms.mean(run).zip(latency).is_some_and(|(own, latency)| jumps(own, latency));
     low || slow
+}
+
+/// Whether a latency is far above what it is outside.
+fn jumps(own_ms: f64, latency: Contrast) -> bool {
+    own_ms >= JUMP * latency.outside && own_ms >= latency.outside + JUMP_MS
 }
 
 fn finding(
@@ -112,7 +120,12 @@ fn finding(
     figures.add("checkpoint_s", Some(mean_s), Unit::Seconds, "length of a checkpoint");
     figures.add("checkpoint_interval_s", interval_s, Unit::Seconds, "from one checkpoint's start to the next");
     figures.add("burst_bytes", burst, Unit::Bytes, "dirty in the cache when a checkpoint begins");
-    figures.add("writes_inside_per_s", fell.map(|work| work.inside), Unit::PerSecond, "writes meanwhile");
+    figures.add(
+        "writes_inside_per_s",
+        fell.map(|work| work.inside),
+        Unit::PerSecond,
+        "writes meanwhile, without what was caught up",
+    );
     figures.add("writes_outside_per_s", fell.map(|work| work.outside), Unit::PerSecond, "writes otherwise");
     figures.add("write_inside_ms", jumped.map(|l| l.inside), Unit::Milliseconds, "latency of a write meanwhile");
     figures.add("write_outside_ms", jumped.map(|l| l.outside), Unit::Milliseconds, "latency of a write otherwise");

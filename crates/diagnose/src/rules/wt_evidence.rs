@@ -153,9 +153,16 @@ impl Engine<'_> {
         contrast(&self.write_ms.with(&enough, |ms, _| ms), inside)
     }
 
-    /// Writes a second inside some seconds against the others.
+    /// Writes a second inside some seconds against the others. What is caught up when something lets go makes no stall before it
+    /// smaller: a second counts for at most what is usual.
     pub(crate) fn work(&self, inside: &[bool]) -> Option<Contrast> {
-        contrast(&self.writes, inside)
+        let usual = contrast(&self.writes, inside)?.outside;
+        contrast(&self.writes_up_to(usual), inside)
+    }
+
+    /// Writes a second, of which more than so many count as so many.
+    pub(crate) fn writes_up_to(&self, usual: f64) -> Lane {
+        self.writes.map(|writes| writes.min(usual))
     }
 
     /// What of the engine's settings cannot be known: they may be changed while the server runs.
