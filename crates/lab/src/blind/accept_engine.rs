@@ -1,16 +1,16 @@
 //! Did it really happen to the engine? By what its driver counted and what the volume wrote, without any of the rules.
 
 use super::accept::{Accepted, HELD, Look, REACHED, accepted, show};
-use backwater_model::catalogue;
+use backwater_model::{Span, catalogue};
 
 /// An operation that takes so long was held up, in milliseconds. With nothing in the way the slowest of a hundred take tens.
 const HELD_UP_MS: f64 = 500.0;
 /// Share of the time of application threads that goes into eviction.
 const EVICTING: f64 = 0.1;
-/// Median latency, in times of what it was before; and the most that it may have been, in milliseconds: a pool that answers half
-/// of its operations later than that was held up by something else, so that threads were not what made the load slow.
+/// Median latency, in times of what it was before; and the most that it may have been, in milliseconds: whoever is later than that
+/// was held up by something else, so that what came then was not what made the load slow.
 const FELT: f64 = 2.0;
-const POOLED_MS: f64 = 100.0;
+const QUIET_MS: f64 = 100.0;
 /// Share of the time in which a device that stands still has a request in it.
 const BUSY: f64 = 0.8;
 
@@ -51,11 +51,32 @@ impl Look<'_> {
         longest_s
     }
 
-    /// The volume takes the mean, but some operations wait long.
+    /// What the volume writes a second while no checkpoint runs, by the engine's own word on those.
+    fn written_between_checkpoints(&self) -> Option<f64> {
+        let running = self.window.track(catalogue::WT_CHECKPOINT_RUNNING.name, &[("target", &self.acted.primary)])?;
+        let labels = [("dev", self.acted.device.as_deref().unwrap_or_default())];
+        let written = self.window.track(catalogue::DISK_WRITTEN_BYTES.name, &labels)?;
+        let quiet = running.between(self.acted.load_start, self.acted.to).points.windows(2).filter_map(|pair| {
+            let none = pair.iter().all(|point| point.value == 0.0);
+            let (from, to) = (pair[0].at, pair[1].at);
+            none.then(|| Some((written.rise(from, to)?, to.seconds_since(from)))).flatten()
+        });
+        let (bytes, seconds) = quiet.fold((0.0, 0.0), |sum, next| (sum.0 + next.0, sum.1 + next.1));
+        (seconds > 0.0).then(|| bytes / seconds)
+    }
+
+    /// The volume takes the mean, and between checkpoints it has room; but some operations wait long.
     pub(super) fn journal_waits_for_checkpoints(&self) -> Accepted {
-        let (p99_ms, done) = (self.p99_ms(), self.answered_ratio());
-        let because = format!("p99 {p99_ms:.0} ms, {:.0} % of what was asked for", 1e2 * done);
-        accepted(p99_ms >= HELD_UP_MS && done >= HELD, because)
+        let (p99_ms, done, cap) = (self.p99_ms(), self.answered_ratio(), self.cap());
+        let between = self.written_between_checkpoints();
+        let because = format!(
+            "p99 {p99_ms:.0} ms, {:.0} % of what was asked for, {} written of {}/s allowed between checkpoints",
+            1e2 * done,
+            between.map_or("nothing is known to be".to_owned(), |bytes| format!("{}/s", show(bytes))),
+            show(cap)
+        );
+        let room = between.is_some_and(|bytes| bytes < REACHED * cap);
+        accepted(p99_ms >= HELD_UP_MS && done >= HELD && room, because)
     }
 
     /// The volume's dirty pages came near their limit, and operations wait long.
@@ -75,11 +96,27 @@ impl Look<'_> {
         accepted(share >= EVICTING, format!("{:.0} % of the operations' time spent evicting", 1e2 * share))
     }
 
+    /// Operations wait long, though they did not before the first document expired.
     pub(super) fn expiry_is_felt(&self) -> Accepted {
         let (deleted, p99_ms) = (self.figure("ttl_deleted"), self.p99_ms());
         let of = self.setup.load.engine.documents as f64;
-        let because = format!("{deleted:.0} of {of:.0} deleted, p99 {p99_ms:.0} ms");
-        accepted(deleted >= 0.5 * of && p99_ms >= HELD_UP_MS, because)
+        let before_ms = self.mean_ms_before_expiry();
+        let because = format!(
+            "{deleted:.0} of {of:.0} deleted, p99 {p99_ms:.0} ms, before that {} on average",
+            before_ms.map_or("an unknown time".to_owned(), |ms| format!("{ms:.0} ms"))
+        );
+        let quiet = before_ms.is_some_and(|ms| ms <= QUIET_MS);
+        accepted(deleted >= 0.5 * of && p99_ms >= HELD_UP_MS && quiet, because)
+    }
+
+    /// How long operations took on average before the first document expired, in milliseconds.
+    fn mean_ms_before_expiry(&self) -> Option<f64> {
+        let [expires_s, _] = self.setup.load.engine.expire_s?;
+        let from = self.acted.load_start;
+        let grown =
+            |def: &catalogue::Def| self.window.track(def.name, &[])?.rise(from, from + Span::from_seconds(expires_s));
+        let (us, operations) = (grown(&catalogue::LOAD_LATENCY_US)?, grown(&catalogue::LOAD_COMPLETED)?);
+        (operations > 0.0).then(|| us / operations / 1e3)
     }
 
     /// The median: what makes a few operations slow is something else.
@@ -89,7 +126,7 @@ impl Look<'_> {
         let (after, made) = (median_ms(&self.acted.driven.result), self.figure("threads_made"));
         let because =
             format!("{made:.0} threads made, half of the operations took {after:.1} ms, {before:.1} ms with a pool");
-        let felt = before <= POOLED_MS && after >= FELT * before;
+        let felt = before <= QUIET_MS && after >= FELT * before;
         accepted(felt && made >= 0.5 * self.acted.driven.result.completed as f64, because)
     }
 

@@ -149,8 +149,8 @@ fn what_could_not_be_read_did_not_happen() {
     }
 }
 
-/// A counter of the engine's volume by its value at each tenth of a second.
-fn each_tenth(def: &catalogue::Def, value: impl Fn(i64) -> f64) -> (Arc<Series>, Vec<Point>) {
+/// A series by its value at each tenth of a second.
+fn each_tenth(series: Series, value: impl Fn(i64) -> f64) -> (Arc<Series>, Vec<Point>) {
     let point = |tenth: i64| Point {
         at: Moment(tenth * 100_000),
         series: SeriesId(0),
@@ -158,7 +158,12 @@ fn each_tenth(def: &catalogue::Def, value: impl Fn(i64) -> f64) -> (Arc<Series>,
         value: value(tenth),
         as_of: None,
     };
-    (Arc::new(def.series(&[("dev", "7:0")])), (0..=10 * (BEFORE_S + LOAD_S)).map(point).collect())
+    (Arc::new(series), (0..=10 * (BEFORE_S + LOAD_S)).map(point).collect())
+}
+
+/// A counter of the engine's volume.
+fn of_volume(def: &catalogue::Def) -> Series {
+    def.series(&[("dev", "7:0")])
 }
 
 #[test]
@@ -166,14 +171,63 @@ fn a_run_on_a_volume_that_stood_still_by_itself_proves_nothing() {
     let setup = setup(Deed::EngineSteady);
     let judged = |stands: std::ops::Range<i64>, busy: bool| {
         let still = |tenth: i64| (tenth.min(stands.end) - stands.start).max(0);
-        let written = each_tenth(&catalogue::DISK_WRITTEN_BYTES, |tenth| 1e5 * (tenth - still(tenth)) as f64);
-        let busy_ms = each_tenth(&catalogue::DISK_BUSY_MS, |tenth| if busy { 99.0 * still(tenth) as f64 } else { 0.0 });
+        let written =
+            each_tenth(of_volume(&catalogue::DISK_WRITTEN_BYTES), |tenth| 1e5 * (tenth - still(tenth)) as f64);
+        let busy_ms =
+            each_tenth(
+                of_volume(&catalogue::DISK_BUSY_MS),
+                |tenth| if busy { 99.0 * still(tenth) as f64 } else { 0.0 },
+            );
         accept(Deed::EngineSteady, &setup, &acted(20, 0), &window(vec![written, busy_ms]))
     };
     assert!(judged(100..115, true).happened, "a second and a half");
     assert!(judged(100..150, false).happened, "held back before it, as by a cap");
     let stood = judged(100..150, true);
     assert!(!stood.happened && stood.because.contains("stood still for 5.0 s"), "{}", stood.because);
+}
+
+#[test]
+fn a_checkpoint_is_to_blame_only_where_the_journal_has_room_without_it() {
+    let mut setup = setup(Deed::EngineSteady);
+    setup.arm.write_bytes_per_s = crate::blind::setup::rate(10e6);
+    let mut acted = Acted { driven: Driven::from(taking(900)), ..acted(0, 0) };
+    acted.driven.result.completed = 1_000;
+    // A checkpoint of two seconds in each five, at the cap; so much a second between.
+    let judged = |between: f64, checkpoints: bool| {
+        let runs = |tenth: i64| tenth % 50 < 20;
+        let written_by = |tenth: i64| (0..tenth).map(|past| if runs(past) { 1e6 } else { between / 10.0 }).sum();
+        let written = each_tenth(of_volume(&catalogue::DISK_WRITTEN_BYTES), written_by);
+        let running = catalogue::WT_CHECKPOINT_RUNNING.series(&[("target", "p")]);
+        let running = each_tenth(running, |tenth| f64::from(u8::from(runs(tenth))));
+        let series = [written].into_iter().chain(checkpoints.then_some(running)).collect();
+        accept(Deed::EngineCheckpoint, &setup, &acted, &window(series))
+    };
+    let room = judged(3e6, true);
+    assert!(room.happened && room.because.contains("allowed between checkpoints"), "{}", room.because);
+    assert!(!judged(9e6, true).happened, "the journal alone is at the cap");
+    assert!(!judged(3e6, false).happened, "no checkpoint was seen");
+}
+
+#[test]
+fn an_expiry_is_felt_where_nothing_held_up_operations_before_it() {
+    let mut setup = setup(Deed::EngineSteady);
+    setup.load.engine.documents = 1_000;
+    setup.load.engine.expire_s = Some([10.0, 11.0]);
+    let felt = |before_ms: f64, p99_ms: u64, deleted: f64| {
+        let mut acted = Acted { driven: Driven::from(taking(p99_ms)), ..acted(0, 0) };
+        acted.driven.figures.insert("ttl_deleted".to_owned(), deleted);
+        // A hundred operations a second, so long each until the first document expires, and seconds after that.
+        let before = |tenth: i64| tenth.min(10 * (BEFORE_S + 10)) as f64;
+        let took_us = |tenth: i64| 1e4 * (before_ms * before(tenth) + 5e3 * (tenth as f64 - before(tenth)));
+        let took = each_tenth(catalogue::LOAD_LATENCY_US.series::<&str>(&[]), took_us);
+        let done = each_tenth(catalogue::LOAD_COMPLETED.series::<&str>(&[]), |tenth| 10.0 * tenth as f64);
+        accept(Deed::EngineExpiry, &setup, &acted, &window(vec![took, done]))
+    };
+    let one = felt(5.0, 3_000, 1_000.0);
+    assert!(one.happened && one.because.contains("before that 5 ms on average"), "{}", one.because);
+    assert!(!felt(700.0, 3_000, 1_000.0).happened, "they waited before it");
+    assert!(!felt(5.0, 80, 1_000.0).happened, "nobody feels it");
+    assert!(!felt(5.0, 3_000, 100.0).happened, "it has hardly begun");
 }
 
 /// A load whose operations all took so long.

@@ -24,7 +24,7 @@ use std::time::Duration;
 /// Readings before anything is done, in seconds: what an operator's window has too.
 pub(super) const BEFORE: Duration = Duration::from_secs(4);
 /// How often a thread looks whether its time has come.
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
 /// The slot that nobody reads from.
 const SLOT: &str = "reports";
 
@@ -48,7 +48,7 @@ pub(super) struct Acted {
     pub(super) standby_device: Option<String>,
 }
 
-/// Does it. The recording is in `dir` and complete when this returns; `aside` is a directory that does not exist.
+/// Does what was prepared. The recording is in `dir` and complete when this returns; `aside` is a directory that does not exist.
 pub(super) fn perform(
     staged: &mut Staged,
     setup: &Setup,
@@ -59,9 +59,8 @@ pub(super) fn perform(
     let Staged { scenario, servers, .. } = staged;
     let rig = match servers {
         Servers::Postgres(rig) => rig,
-        Servers::Engine(rig) => return engine::perform(rig, scenario, setup, (dir, aside), options, progress),
+        Servers::Engine(rig) => return engine::perform(rig, setup, (dir, aside), options, progress),
     };
-    arm::prepare(rig, scenario, options, &setup.arm, &setup.load, progress)?;
     watch(rig, dir, scenario.run.heartbeat)?;
     let acted = hindered(rig, setup, options, progress);
     let freed = free(rig, setup);

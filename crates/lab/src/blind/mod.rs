@@ -184,7 +184,7 @@ impl Test<'_> {
         let (dir, aside) = (state.recording(draw.number), self.aside.join(draw.number.to_string()));
         let _cut_off = std::fs::remove_dir_all(&dir);
         let staged = self.stage(draw.deed.stage(), &options)?;
-        let setup = setup::resolve(draw, &staged.capacity, &staged.scenario.load, state.plan.seconds);
+        let setup = staged.prepare(draw, state.plan.seconds, &options, progress)?;
         let acted = act::perform(staged, &setup, (&dir, &aside), &options, progress)?;
         let recording = Recording::open(&dir)?;
         let window = recording.window(Some(acted.from), Some(acted.to))?;

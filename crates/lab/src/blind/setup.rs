@@ -30,6 +30,11 @@ pub(super) struct Capacity {
     pub(super) operations_per_s: f64,
     /// What the volume writes of one in the end, journal and data, in bytes.
     pub(super) operation_bytes: f64,
+    /// What the volume writes of the journal, and of data in the end, at the rate that a run of the engine asks for, in bytes a
+    /// second. A journal that is synced for fewer operations at a time takes more for each, so only that rate tells. Known once
+    /// the run is warmed up.
+    pub(super) journal_bytes_per_s: f64,
+    pub(super) data_bytes_per_s: f64,
 }
 
 /// Clients with which transactions a second are measured.

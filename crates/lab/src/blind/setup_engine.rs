@@ -9,10 +9,21 @@ use backwater_model::Bytes;
 
 /// Half of what is written in the end is the journal's: it stands before the data.
 const JOURNAL: f64 = 0.5;
+/// The journal's share of a cap that bursts are to reach, and the most that the mean of all may take of it.
+const JOURNAL_FROM: f64 = 0.33;
+const JOURNAL_TO: f64 = 0.4;
+const MEAN_TO: f64 = 0.8;
 /// Caps of a healthy run: at least so many times the need. A checkpoint writes several seconds' data at once.
 const FREE_FROM: f64 = 10.0;
-/// Bytes of the cache that an operation dirties: its document, its entry, and what the engine adds.
-const DIRTIED_BYTES: f64 = 1_400.0;
+/// Bytes of the cache that an operation dirties beside its document: its entry, and what the engine adds.
+const ENTRY_BYTES: f64 = 376.0;
+/// Bytes of the journal that an operation logs beside its document; and the room for what is logged where much expires at once.
+const LOGGED_BYTES: f64 = 120.0;
+const LOGGED_FROM: f64 = 2.0;
+const LOGGED_TO: f64 = 2.5;
+/// Documents where bursts of data must outweigh the journal: what a sync adds to a small one is several times its size wherever
+/// syncs are so fast that each covers one operation.
+const LARGE_DOCUMENT_BYTES: u32 = 8_192;
 /// Threads that may live at once where each operation has its own.
 const THREADS: usize = 1_000;
 
@@ -25,6 +36,10 @@ fn asked(draw: &Draw, capacity: &Capacity) -> f64 {
         Deed::EngineIdle => between(10.0, 60.0, load),
         // Well under fifty a second, from which a rule may call it a storm.
         Deed::EngineFewThreads => between(5.0, 30.0, load),
+        // Large documents, or many that expire: processors to spare for what these bring.
+        Deed::EngineCheckpoint | Deed::EngineCacheOversized | Deed::EngineExpiry => {
+            capacity.operations_per_s * between(0.05, 0.1, load)
+        }
         // Threads cost processor time: it must be felt, and a pool must do it with ease.
         Deed::EngineThreads => capacity.operations_per_s * between(0.4, 0.55, load),
         _ => capacity.operations_per_s * share,
@@ -39,6 +54,10 @@ pub(super) fn engine(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
     made.asked_per_s = asked;
     made.load.rate_per_s = Some(asked);
     made.load.clients = 16 + (clients * 33.0) as usize;
+    if matches!(draw.deed, Deed::EngineCheckpoint | Deed::EngineCacheOversized) {
+        made.load.engine.document_bytes = LARGE_DOCUMENT_BYTES;
+    }
+    let dirtied = asked * (f64::from(made.load.engine.document_bytes) + ENTRY_BYTES);
     let need = asked * capacity.operation_bytes;
     let free = rate((need * between(FREE_FROM, 3.0 * FREE_FROM, hold)).max(f64::from(32 << 20)));
     made.arm.write_bytes_per_s = if draw.deed.is_harmless() { free } else { None };
@@ -46,24 +65,27 @@ pub(super) fn engine(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
     match draw.deed {
         Deed::EngineCheckpoint => {
             // Nothing waits in the cache for long, and no application thread must help.
-            let target = between(0.5, 1.5, second) * asked * DIRTIED_BYTES;
-            made = made.cache(target / 0.05, (5.0, 80.0)).checkpoint(between(4.0, 5.5, moment));
-            made.arm.write_bytes_per_s = rate(need * between(1.5, 2.0, hold));
+            let target = between(0.5, 1.5, second) * dirtied;
+            made = made.cache(target / 0.05, (5.0, 80.0)).checkpoint(between(5.0, 6.5, moment));
+            made.arm.write_bytes_per_s = rate(room_between_bursts(capacity, hold));
         }
         Deed::EngineCacheOversized => {
             made = made.checkpoint(between(5.0, 6.5, moment));
-            made.arm.write_bytes_per_s = rate(need * between(1.5, 2.0, hold));
+            made.arm.write_bytes_per_s = rate(room_between_bursts(capacity, hold));
         }
         Deed::EngineDirtyStall => {
-            let trigger = between(1.5, 2.5, second) * asked * DIRTIED_BYTES;
+            let trigger = between(1.5, 2.5, second) * dirtied;
             made = made.cache(trigger / 0.1, (3.0, 10.0)).checkpoint(between(4.0, 8.0, moment)).direct();
             // With more, a journal that is synced for fewer operations at a time takes it, and the cache seldom fills.
             made.arm.write_bytes_per_s = rate(need * between(0.6, 0.85, hold));
         }
         Deed::EngineExpiry => {
             let from_s = seconds * between(0.58, 0.62, moment);
-            made = made.expiring(asked * between(20.0, 30.0, second), [from_s, from_s + 1.0]);
-            made.arm.write_bytes_per_s = rate(need * between(0.9, 1.2, hold));
+            // No checkpoint, whose burst would be felt as well; and room for what operations log, if not for each in a sync of
+            // its own, but little for what the deletes log.
+            made = made.expiring(asked * between(60.0, 80.0, second), [from_s, from_s + 1.0]).checkpoint(60.0);
+            let logged = asked * (f64::from(made.load.engine.document_bytes) + LOGGED_BYTES);
+            made.arm.write_bytes_per_s = rate(logged * between(LOGGED_FROM, LOGGED_TO, hold));
         }
         Deed::EngineThreads => {
             // No checkpoint, whose burst would be felt as well.
@@ -77,7 +99,7 @@ pub(super) fn engine(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
         }
         Deed::EngineDirtyLimit => {
             // What is evicted through the page cache keeps it full; the journal alone would have room.
-            made = made.cache(2.0 * asked * DIRTIED_BYTES / 0.05, (5.0, 80.0));
+            made = made.cache(2.0 * dirtied / 0.05, (5.0, 80.0));
             made.arm.write_bytes_per_s = rate(need * between(0.6, 0.8, hold));
             let limit = ((need * between(0.5, 1.5, second)) as u64).clamp(8 << 20, 256 << 20);
             made.dirty_limit_bytes = Some(limit);
@@ -86,6 +108,12 @@ pub(super) fn engine(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
         _ => made = harmless(made, draw),
     }
     made
+}
+
+/// A cap with room to spare between bursts: the journal by itself must not be what it binds, nor may bursts run into each other.
+fn room_between_bursts(capacity: &Capacity, hold: f64) -> f64 {
+    let (journal, data) = (capacity.journal_bytes_per_s, capacity.data_bytes_per_s);
+    (journal / between(JOURNAL_FROM, JOURNAL_TO, hold)).max((journal + data) / MEAN_TO)
 }
 
 /// What harms nobody.
@@ -157,7 +185,8 @@ impl Setup {
 /// What is driven, in words for people.
 pub(super) fn words(setup: &Setup) -> String {
     let (load, engine) = (&setup.load, &setup.load.engine);
-    let mut words = format!("{} {:.0} a second", engine.kind.word(), load.rate_per_s.unwrap_or(0.0));
+    let document = Bytes(u64::from(engine.document_bytes));
+    let mut words = format!("{} {:.0} a second of {document}", engine.kind.word(), load.rate_per_s.unwrap_or(0.0));
     if engine.thread_per_operation {
         words.push_str(", a thread and session for each");
     } else {

@@ -15,15 +15,20 @@ fn deeds(harmless: bool) -> impl Strategy<Value = Deed> {
 fn setups(harmless: bool) -> impl Strategy<Value = (Deed, Setup, Capacity)> {
     let die = || 0.0..1.0_f64;
     let dice = (die(), die(), die(), die(), die());
-    let capacities = (2e3..5e4, 1.2e3..4e3);
-    (deeds(harmless), dice, capacities).prop_map(|(deed, dice, (operations_per_s, operation_bytes))| {
+    let capacities = (2e3..5e4, 1.2e3..4e3, 1e5..1e8, 1e5..1e8);
+    (deeds(harmless), dice, capacities).prop_map(|(deed, dice, (operations_per_s, operation_bytes, journal, data))| {
         let (load, hold, second, clients, moment) = dice;
         let dice = Dice { load, hold, second, clients, moment, choice: 0.5 };
-        let capacity = Capacity { operations_per_s, operation_bytes, ..Capacity::default() };
+        let (journal_bytes_per_s, data_bytes_per_s) = (journal, data);
+        let measured = Capacity { operations_per_s, operation_bytes, ..Capacity::default() };
+        let capacity = Capacity { journal_bytes_per_s, data_bytes_per_s, ..measured };
         let part = scenario(Stage::Engine).unwrap().load;
         (deed, resolve(&Draw { number: 1, deed, dice }, &capacity, &part, 26.0), capacity)
     })
 }
+
+/// Whose cap is reached by bursts alone.
+const BURSTS: [Deed; 2] = [Deed::EngineCheckpoint, Deed::EngineCacheOversized];
 
 fn need(setup: &Setup, capacity: &Capacity) -> f64 {
     setup.asked_per_s * capacity.operation_bytes
@@ -31,12 +36,24 @@ fn need(setup: &Setup, capacity: &Capacity) -> f64 {
 
 proptest! {
     #[test]
+    fn between_bursts_the_journal_has_room((deed, setup, capacity) in setups(false)) {
+        prop_assume!(BURSTS.contains(&deed));
+        let cap = setup.arm.write_bytes_per_s.unwrap().0 as f64 + 1.0;
+        let (journal, data) = (capacity.journal_bytes_per_s, capacity.data_bytes_per_s);
+        prop_assert!(journal <= JOURNAL_TO * cap && journal + data <= MEAN_TO * cap);
+    }
+
+    #[test]
     fn a_limit_that_is_to_bind_lies_below_what_a_burst_needs((deed, setup, capacity) in setups(false)) {
+        prop_assume!(!BURSTS.contains(&deed));
         prop_assert!(setup.asked_per_s <= 0.65 * capacity.operations_per_s + 1e-9);
         let cap = setup.arm.write_bytes_per_s.map(|bytes| bytes.0 as f64 / need(&setup, &capacity));
         let most = match deed {
             Deed::EngineCapped => 0.65 * JOURNAL,
             Deed::EngineDirtyLimit => 0.8,
+            Deed::EngineExpiry => {
+                LOGGED_TO * (f64::from(setup.load.engine.document_bytes) + LOGGED_BYTES) / capacity.operation_bytes
+            }
             Deed::EngineThreads => { prop_assert!(cap.is_none() && setup.load.engine.thread_per_operation); return Ok(()); }
             _ => 2.0,
         };

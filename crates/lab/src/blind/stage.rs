@@ -1,8 +1,9 @@
 //! The servers that runs have in common, and what they do with nothing in the way.
 
 use super::deed::Stage;
+use super::draw::Draw;
 use super::engine;
-use super::setup::{CLIENTS, Capacity};
+use super::setup::{self, CLIENTS, Capacity, Setup};
 use crate::LabError;
 use crate::arm;
 use crate::client::Client;
@@ -70,6 +71,29 @@ impl Staged {
                 }
                 Err(error)
             }
+        }
+    }
+}
+
+impl Staged {
+    /// Makes the servers ready for a run, with no limit in force, and says what the run sets.
+    pub(super) fn prepare(
+        &mut self,
+        draw: &Draw,
+        seconds: f64,
+        options: &RunOptions,
+        progress: &dyn Progress,
+    ) -> Result<Setup, LabError> {
+        let Staged { scenario, capacity, .. } = self;
+        let resolve = |capacity: &Capacity| setup::resolve(draw, capacity, &scenario.load, seconds);
+        let setup = resolve(capacity);
+        match &mut self.servers {
+            Servers::Postgres(rig) => {
+                arm::prepare(rig, scenario, options, &setup.arm, &setup.load, progress)?;
+                Ok(setup)
+            }
+            // What its limits follow from is measured while it is warmed up.
+            Servers::Engine(rig) => Ok(resolve(&engine::prepare(rig, scenario, &setup, capacity, options, progress)?)),
         }
     }
 }
