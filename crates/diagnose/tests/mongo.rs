@@ -6,7 +6,7 @@ mod common;
 
 use backwater_diagnose::{Options, gather};
 use backwater_model::catalogue as cat;
-use backwater_model::{Finding, Severity, Window};
+use backwater_model::{Finding, Severity, Target, Window};
 use common::judged::diagnose;
 use common::mongo_plant::{Plant, SECONDS, T, bursting, healthy, oversized, stalled, trouble};
 
@@ -325,6 +325,44 @@ fn a_full_cache_comes_after_the_device_that_stood_still() {
         ..stalled()
     };
     assert_eq!(chain(&standing), ["device-below-rating standstill", "wt-dirty-stall dirty-trigger"]);
+    let found = standing.found();
+    assert!((found[0].figure("before_bytes_per_s").unwrap() / 1_048_576.0 - 80.0).abs() < 1.0, "{:?}", found[0]);
+    assert!(!found[0].summary.contains("It stops at"), "it stops at its best: {}", found[0].summary);
+}
+
+#[test]
+fn the_rate_at_which_a_device_stops_is_told_where_it_is_one() {
+    // It takes 500 MiB/s at other times, and stops four times at 260.
+    let stops = Plant {
+        busy: |s| if trouble(s) && s % 10 < 4 { 1.0 } else { 0.3 },
+        disk_mib: |s| match (trouble(s), s % 10 < 4) {
+            (true, true) => 0.5,
+            (true, false) => 260.0,
+            _ if s > 96 => 260.0,
+            _ => 500.0,
+        },
+        ..stalled()
+    };
+    let found = stops.found();
+    assert_eq!(names(&found)[0], "device-below-rating standstill");
+    assert!(found[0].summary.contains("It stops at 260 MiB/s"), "{}", found[0].summary);
+    assert!(found[0].summary.contains("52.0 % of its best"), "{}", found[0].summary);
+}
+
+#[test]
+fn a_router_has_connections_though_it_has_no_engine() {
+    let mut readings = healthy().readings();
+    for second in 0..=SECONDS {
+        let (at, router) = (1_000.0 + second as f64, ("target", "router"));
+        readings.put(&cat::MONGO_CONNECTIONS, &[router], at, 9_900.0);
+        readings.put(&cat::MONGO_CONNECTIONS_FREE, &[router], at, 100.0);
+    }
+    let mut meta = healthy().meta();
+    meta.targets.push(Target { name: "router".into(), kind: "mongodb".into(), ..Target::default() });
+    let window = readings.window(meta, 1_000.0, 1_000.0 + SECONDS as f64);
+    let found = diagnose(&window, &Options::default());
+    assert_eq!(names(&found), ["connection-storm limit"]);
+    assert_eq!(found[0].queue, "mongo.connections@router");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! that wait for the cache, checkpoints, disk, lag, slow operations of the log) rose with them, and which did not. All lie on one
 //! axis; this says in words what a reader would see there.
 
-use super::flow_control::majority_lag;
+use super::flow_control::{majority_lag, slowest_lag};
 use super::wt_evidence::{Contrast, Engine, contrast, engines, rate};
 use crate::grid::{Lane, median};
 use crate::scene::Scene;
@@ -77,6 +77,7 @@ fn others(scene: &Scene<'_>, engine: &Engine<'_>) -> Vec<Other> {
             2.0,
         ),
         other("majority_lag", "lag of the majority", Unit::Seconds, majority_lag(scene, engine), 2.0),
+        other("slowest_lag", "lag of the slowest member", Unit::Seconds, slowest_lag(scene, engine), 2.0),
         other(
             "slow_ops",
             "slow operations in the log",

@@ -1,7 +1,7 @@
 //! connection-storm: connections are opened and thrown away by the hundred, and each costs the server a thread.
 
 use super::draft::draft;
-use super::wt_evidence::{Engine, engines, flags_of, gauge, rate};
+use super::wt_evidence::{Engine, flags_of, gauge, rate, servers};
 use crate::figures::Figures;
 use crate::grid::{both, episodes, longest};
 use crate::scene::Scene;
@@ -21,7 +21,7 @@ const SUFFERS: f64 = 1.5;
 
 /// The findings of a window: at most one a server.
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
-    engines(scene).iter().filter_map(|engine| full(scene, engine).or_else(|| churn(scene, engine))).collect()
+    servers(scene).iter().filter_map(|engine| full(scene, engine).or_else(|| churn(scene, engine))).collect()
 }
 
 /// Connections near the limit.

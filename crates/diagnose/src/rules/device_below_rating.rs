@@ -27,6 +27,13 @@ const LONG_S: usize = 4;
 /// After it the device must come back to this share of its best within so many seconds.
 const BACK: f64 = 0.5;
 const BACK_S: usize = 5;
+/// What it was given when it stopped is looked at for so many seconds before; told as one rate where so many standstills, the
+/// least and the most of them, are no farther apart than so.
+const BEFORE_S: usize = 3;
+const SAME_RATE_COUNT: usize = 3;
+const SAME_RATE: f64 = 1.5;
+/// That rate is well under what the device can do up to this share of it.
+const WELL_UNDER: f64 = 0.8;
 /// Latency of writes inside ÷ outside from which they suffer, or work at most.
 const JUMP: f64 = 2.0;
 const DIP: f64 = 0.5;
@@ -76,6 +83,35 @@ fn of_device(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView) -> Opt
     Some(finding(scene, engine, device, &runs, (best_bytes, best_ops), (jumped, fell), &bytes))
 }
 
+/// What the device did just before its standstills: the least, the median and the most, in bytes a second.
+struct Before {
+    least: f64,
+    median: f64,
+    most: f64,
+    count: usize,
+}
+
+impl Before {
+    fn of(bytes: &Lane, runs: &[Range<usize>]) -> Option<Before> {
+        let rates = runs.iter().filter_map(|run| bytes.mean(&(run.start.saturating_sub(BEFORE_S)..run.start)));
+        let mut rates: Vec<f64> = rates.collect();
+        rates.sort_by(f64::total_cmp);
+        let (least, most) = (*rates.first()?, *rates.last()?);
+        Some(Before { least, median: crate::grid::median(rates.clone())?, most, count: rates.len() })
+    }
+
+    /// Where it is always about the same rate, well under what the device can do: at what rate it stops.
+    fn says(&self, best: f64, declared: Option<f64>) -> Option<String> {
+        let (name, can) = declared.map_or(("of its best", best), |rate| ("of what it is rated for", rate));
+        let always = self.count >= SAME_RATE_COUNT && self.least > 0.0 && self.most <= SAME_RATE * self.least;
+        (always && self.median <= WELL_UNDER * can).then(|| {
+            let [least, most] = [self.least, self.most].map(|rate| Unit::BytesPerSecond.show(rate));
+            let rates = if least == most { least } else { format!("{least} to {most}") };
+            format!(" It stops at {rates}, {} {name}.", Unit::Ratio.show(self.median / can))
+        })
+    }
+}
+
 fn finding(
     scene: &Scene<'_>,
     engine: &Engine<'_>,
@@ -103,6 +139,10 @@ fn finding(
         meanwhile.map_or("nearly nothing".to_owned(), |rate| Unit::BytesPerSecond.show(rate)),
         Unit::BytesPerSecond.show(best_bytes),
     );
+    let declared = scene.window.track(backwater_model::catalogue::VOLUME_BPS.name, &[("dev", device.dev.as_str())]);
+    let declared = declared.and_then(|track| track.last()).filter(|rate| *rate > 0.0);
+    let before = Before::of(bytes, runs);
+    finding.summary.push_str(&before.as_ref().and_then(|rate| rate.says(best_bytes, declared)).unwrap_or_default());
     if let Some(jumped) = jumped {
         let (slow, usual) = (Unit::Milliseconds.show(jumped.inside), Unit::Milliseconds.show(jumped.outside));
         finding.summary.push_str(&format!(" A write took {slow} instead of {usual}."));
@@ -113,13 +153,13 @@ fn finding(
     figures.add("meanwhile_bytes_per_s", meanwhile, Unit::BytesPerSecond, "read and written meanwhile");
     figures.add("best_bytes_per_s", Some(best_bytes), Unit::BytesPerSecond, "read and written at its best");
     figures.add("best_ops_per_s", Some(best_ops), Unit::PerSecond, "requests at its best");
-    let declared = scene.window.track(backwater_model::catalogue::VOLUME_BPS.name, &[("dev", device.dev.as_str())]);
-    figures.add(
-        "declared_bytes_per_s",
-        declared.and_then(|track| track.last()),
-        Unit::BytesPerSecond,
-        "what it is rated for",
-    );
+    figures.add("declared_bytes_per_s", declared, Unit::BytesPerSecond, "what it is rated for");
+    let mut just_before = |name: &str, value: fn(&Before) -> f64, label: &str| {
+        figures.add(name, before.as_ref().map(value), Unit::BytesPerSecond, label);
+    };
+    just_before("before_bytes_per_s", |rate| rate.median, "read and written just before it stood still");
+    just_before("before_least_bytes_per_s", |rate| rate.least, "the same, at least");
+    just_before("before_most_bytes_per_s", |rate| rate.most, "the same, at most");
     let depth = contrast(&device.in_flight, &inside).map(|depth| depth.inside);
     figures.add("in_flight_count", depth, Unit::Count, "requests in it meanwhile");
     figures.add("write_ms", jumped.map(|l| l.inside), Unit::Milliseconds, "latency of a write meanwhile");

@@ -4,6 +4,7 @@
 //! or more, 5 s by default.
 
 use super::draft::draft;
+use super::oplog_window::members;
 use super::wt_evidence::{Engine, engines, gauge, rate};
 use crate::figures::Figures;
 use crate::grid::{Lane, episodes, longest};
@@ -52,13 +53,22 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
 
 /// How far the majority's commit point is behind this member's own optime, in seconds.
 pub(super) fn majority_lag(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
+    let majority = gauge(scene, &cat::MONGO_COMMITTED, &engine.name, None);
+    own_optime(scene, engine).with(&majority, |own, majority| (own - majority).max(0.0))
+}
+
+/// How far the member that copies its oplog and is farthest behind is, in seconds.
+pub(super) fn slowest_lag(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
+    let lags = members(scene, engine, &own_optime(scene, engine)).into_iter().map(|(_, lag)| lag);
+    lags.reduce(|a, b| a.with(&b, f64::max).or(&a).or(&b)).unwrap_or_else(|| scene.grid.unknown())
+}
+
+fn own_optime(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
     let window = scene.window;
     let label = [("target", engine.name.as_str())];
     let selves = window.tracks(cat::MONGO_MEMBER_SELF.name, &label).filter(|track| track.last() == Some(1.0));
     let own = selves.filter_map(|track| track.series.labels.get("member")).next();
     let Some(member) = own else { return scene.grid.unknown() };
     let labels = [("target", engine.name.as_str()), ("member", member)];
-    let position = |def: &cat::Def, labels: &[(&str, &str)]| scene.grid.gauge(window.track(def.name, labels));
-    let (own, majority) = (position(&cat::MONGO_MEMBER_OPTIME, &labels), position(&cat::MONGO_COMMITTED, &label));
-    own.with(&majority, |own, majority| (own - majority).max(0.0))
+    scene.grid.gauge(window.track(cat::MONGO_MEMBER_OPTIME.name, &labels))
 }

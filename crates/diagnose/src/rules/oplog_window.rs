@@ -45,7 +45,7 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
 }
 
 /// Members other than this one that copy its oplog, with how far each is behind, in seconds.
-fn members(scene: &Scene<'_>, engine: &Engine<'_>, last: &Lane) -> Vec<(String, Lane)> {
+pub(super) fn members(scene: &Scene<'_>, engine: &Engine<'_>, last: &Lane) -> Vec<(String, Lane)> {
     let window = scene.window;
     let label = [("target", engine.name.as_str())];
     let tracks = window.tracks(cat::MONGO_MEMBER_OPTIME.name, &label);

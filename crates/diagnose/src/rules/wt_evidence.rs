@@ -32,7 +32,17 @@ pub(crate) struct Engine<'a> {
 
 /// Every server with readings of an engine.
 pub(crate) fn engines<'a>(scene: &'a Scene<'_>) -> Vec<Engine<'a>> {
-    let tracks = scene.window.tracks(cat::WT_CACHE_MAX.name, &[]).filter(|track| !track.points.is_empty());
+    with_readings(scene, &[&cat::WT_CACHE_MAX])
+}
+
+/// Every server that clients connect with: those with an engine, and routers (mongos), which have none.
+pub(crate) fn servers<'a>(scene: &'a Scene<'_>) -> Vec<Engine<'a>> {
+    with_readings(scene, &[&cat::WT_CACHE_MAX, &cat::MONGO_CONNECTIONS])
+}
+
+fn with_readings<'a>(scene: &'a Scene<'_>, any_of: &[&Def]) -> Vec<Engine<'a>> {
+    let tracks = any_of.iter().flat_map(|def| scene.window.tracks(def.name, &[]));
+    let tracks = tracks.filter(|track| !track.points.is_empty());
     let mut names: Vec<String> =
         tracks.filter_map(|track| track.series.labels.get("target").map(str::to_owned)).collect();
     names.sort();
