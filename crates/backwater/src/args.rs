@@ -167,11 +167,11 @@ impl Stretch {
     pub(crate) fn moments(&self, meta: &Meta, span: (Moment, Moment)) -> anyhow::Result<(Moment, Moment)> {
         let from = self.from.as_deref().map(|text| when::parse(text, meta, span)).transpose()?.unwrap_or(span.0);
         let to = self.to.as_deref().map(|text| when::parse(text, meta, span)).transpose()?.unwrap_or(span.1);
-        if from >= to {
+        if from >= to && self.from.is_some() && self.to.is_some() {
             bail!("--from is not before --to; the recording spans {} of time", span_text(span));
         }
-        if to < span.0 || from > span.1 {
-            bail!("nothing was recorded between --from and --to; {}", recorded_text(meta, span));
+        if to < span.0 || from > span.1 || from > to {
+            bail!("nothing was recorded in that time; {}", recorded_text(meta, span));
         }
         if (self.from.is_some() && from < span.0) || (self.to.is_some() && to > span.1) {
             terminal::note(&format!("only a part of that time was recorded: {}", recorded_text(meta, span)));
@@ -240,6 +240,7 @@ mod tests {
         assert_eq!(moments(Some("-10min"), None).unwrap(), span);
         assert_eq!(moments(Some("-30s"), Some("-10s")).unwrap().1, Moment::from_seconds(1_050.0));
         assert!(moments(Some("-10s"), Some("-30s")).is_err());
+        assert!(moments(None, Some("-3h")).unwrap_err().to_string().contains("nothing was recorded in that time"));
         let error = moments(Some("-3h"), Some("-2h")).unwrap_err().to_string();
         assert!(error.contains("nothing was recorded") && error.contains("spans"), "{error}");
     }

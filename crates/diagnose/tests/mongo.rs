@@ -31,6 +31,17 @@ fn dirty_pages_at_their_trigger_stall_the_threads_that_answer() {
     assert!((first.foreground_lost.unwrap() - 0.6).abs() < 0.05, "{first:?}");
     assert!((first.figure("write_ms").unwrap() / first.figure("write_otherwise_ms").unwrap() - 40.0).abs() < 4.0);
     assert!((37.0..=43.0).contains(&first.figure("stalled_s").unwrap()));
+    let mut evicting = stalled().readings();
+    for second in 0..=SECONDS {
+        let at = 1_000.0 + second as f64;
+        evicting.put(&cat::WT_EVICT_WORKERS, &[T], at, 4.0);
+        evicting.put(&cat::WT_APP_EVICT_US, &[T], at, 3e6 * second as f64);
+    }
+    let window = evicting.window(stalled().meta(), 1_000.0, 1_000.0 + SECONDS as f64);
+    let found = diagnose(&window, &Options::default());
+    assert_eq!(found[0].figure("eviction_workers_count"), Some(4.0));
+    assert!((found[0].figure("evicting_threads_count").unwrap() - 3.0).abs() < 0.01);
+    assert_eq!(found[0].figure("evicted_by_clients_per_s"), None, "not read, not told");
     // The same level under a higher trigger is room, not a stall; and at the trigger with nobody waiting, neither.
     let room = Plant { settings: "eviction_dirty_trigger=30", ..stalled() };
     assert_eq!(names(&room.found()), [""; 0]);

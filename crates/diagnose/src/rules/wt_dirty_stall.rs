@@ -4,11 +4,11 @@
 //! of updates and for the whole cache.
 
 use super::draft::draft;
-use super::wt_evidence::{Engine, Limits, engines, flags_of, share};
+use super::wt_evidence::{Engine, Limits, engines, flags_of, gauge, rate, share};
 use crate::figures::Figures;
 use crate::grid::{both, episodes, longest};
 use crate::scene::Scene;
-use backwater_model::{Confidence, Finding, RuledOut, Severity, Unit};
+use backwater_model::{Confidence, Finding, RuledOut, Severity, Unit, catalogue as cat};
 use std::ops::Range;
 
 /// A level this near a trigger is at it: readings are a second apart, and the engine holds the level there.
@@ -88,6 +88,19 @@ impl Trigger {
     }
 }
 
+/// Who evicts: the engine's own threads, and those that should answer.
+fn threads(figures: &mut Figures, scene: &Scene<'_>, engine: &Engine<'_>, range: &Range<usize>) {
+    let per_s = |def| rate(scene, def, &engine.name, None).mean(range);
+    let workers = gauge(scene, &cat::WT_EVICT_WORKERS, &engine.name, None).mean(range);
+    figures.add("eviction_workers_count", workers, Unit::Count, "eviction threads of the engine at work");
+    let missed = per_s(&cat::WT_EVICT_MISSED);
+    figures.add("eviction_missed_per_s", missed, Unit::PerSecond, "times that eviction could not reach its goal");
+    let evicting = per_s(&cat::WT_APP_EVICT_US).map(|us| us / 1e6);
+    figures.add("evicting_threads_count", evicting, Unit::Count, "threads that should answer, and evict");
+    let evicted = per_s(&cat::WT_APP_EVICTED);
+    figures.add("evicted_by_clients_per_s", evicted, Unit::PerSecond, "pages that such threads evicted");
+}
+
 fn finding(
     scene: &Scene<'_>,
     engine: &Engine<'_>,
@@ -132,6 +145,7 @@ fn finding(
     figures.add("waiting_threads_count", engine.waiting.mean(range), Unit::Count, "threads held up, on average");
     figures.add("write_ms", latency.map(|l| l.inside), Unit::Milliseconds, "latency of a write meanwhile");
     figures.add("write_otherwise_ms", latency.map(|l| l.outside), Unit::Milliseconds, "latency of a write otherwise");
+    threads(&mut figures, scene, engine, range);
     let disk = engine.device.and_then(|device| device.busy.mean(range));
     figures.add("device_busy_ratio", disk, Unit::Ratio, "the data's device busy meanwhile");
     figures.add("stalled_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
