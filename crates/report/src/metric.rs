@@ -73,6 +73,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("background_mb_per_s", "background"),
     ("link_mb_per_s", "on the wire"),
     ("link_used_ratio", "of the link"),
+    ("left_used_ratio", "of what the urgent query leaves"),
     ("sendq_bytes", "in send queues, mean"),
     ("sendq_peak_bytes", "in send queues, peak"),
     ("statements_held", "statements a rule acted on"),

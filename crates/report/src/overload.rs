@@ -29,7 +29,7 @@ const MODES: [(&str, &str); 7] = [
 const USUAL: [&str; 3] = ["mode", "background_streams", "network_bytes_per_s"];
 
 /// Metrics of each arm that stand in the second table, with its headers.
-const COLUMNS: [(&str, &str); 8] = [
+const COLUMNS: [(&str, &str); 9] = [
     (MEAN, "mean"),
     ("urgent_p50_ms", "p50"),
     ("urgent_p99_ms", "p99"),
@@ -38,7 +38,14 @@ const COLUMNS: [(&str, &str); 8] = [
     ("times_better", "× better"),
     ("background_mb_per_s", "background"),
     ("link_used_ratio", "link used"),
+    ("left_used_ratio", "of the rest"),
 ];
+
+/// What holding the flow is to reach, beside ten large results: the urgent query at most so many times as slow as alone, and the
+/// background at least this share of what it leaves of the link.
+const MOST_TIMES: f64 = 1.5;
+const LEAST_LEFT: f64 = 0.85;
+const GOAL_STREAMS: f64 = 10.0;
 
 /// Whether a run is of an urgent query beside large results.
 pub(crate) fn is_of_overload(outcome: &Outcome) -> bool {
@@ -71,13 +78,23 @@ pub(crate) fn overload(outcome: &Outcome, style: &Style) -> String {
     page.ready(&by_streams(outcome, style), 0);
     page.gap();
     page.heading("Each arm, and what it left to the background", 0);
-    let headers: Vec<&str> = ["arm"].into_iter().chain(COLUMNS.iter().map(|(_, header)| *header)).collect();
+    let headers: Vec<&str> =
+        ["arm"].into_iter().chain(COLUMNS.iter().map(|(_, header)| *header)).chain(["goal"]).collect();
     let rows: Vec<Vec<Cell>> = outcome.arms.iter().filter(|arm| arm.metrics.contains_key(MEAN)).map(row).collect();
     page.ready(&cells(&headers, &rows, style), 0);
     page.paragraph(
         Tone::Faint,
         "MB are 1,000,000 bytes: of rows for the background, of packets on the wire for the link. Better: than as many \
-         results without control.",
+         results without control. Of the rest: of what the urgent query alone leaves of the link.",
+        0,
+    );
+    page.paragraph(
+        Tone::Faint,
+        &format!(
+            "Goal, beside ten results and with a control that holds them: at most {MOST_TIMES} × alone, and at least {:.0} % of \
+             the rest for the background.",
+            LEAST_LEFT * 100.0
+        ),
         0,
     );
     page.finish()
@@ -86,7 +103,25 @@ pub(crate) fn overload(outcome: &Outcome, style: &Style) -> String {
 fn row(arm: &ArmOutcome) -> Vec<Cell> {
     let first = Cell::new(arm.name.as_str(), Tone::Strong);
     let value = |(name, _): &(&str, &str)| Cell::from(metric::shown(arm, name).unwrap_or_else(|| "–".to_owned()));
-    [first].into_iter().chain(COLUMNS.iter().map(value)).collect()
+    let goal = match reaches(arm) {
+        Some(true) => Cell::new("met", Tone::Good),
+        Some(false) => Cell::new("MISSED", Tone::Bad),
+        None => Cell::from("–"),
+    };
+    [first].into_iter().chain(COLUMNS.iter().map(value)).chain([goal]).collect()
+}
+
+/// Whether an arm reaches what holding the flow is to reach; none where nothing was held, or it was not measured. What is
+/// aborted leaves nothing that could fill the link.
+fn reaches(arm: &ArmOutcome) -> Option<bool> {
+    let Some(ParamValue::Text(mode)) = arm.params.get("mode") else { return None };
+    let held = !matches!(mode.as_str(), "none" | "demoted-only");
+    if !held || arm.params.get("background_streams") != Some(&ParamValue::Number(GOAL_STREAMS)) {
+        return None;
+    }
+    let quick = *arm.metrics.get("ratio_to_alone")? <= MOST_TIMES;
+    let fills = mode == "abort" || *arm.metrics.get("left_used_ratio")? >= LEAST_LEFT;
+    Some(quick && fills)
 }
 
 /// A row a mode, published ones first, a column for each number of results.
@@ -139,8 +174,13 @@ mod tests {
         let mut arm = ArmOutcome { name: name.to_owned(), repeats: 1, ..ArmOutcome::default() };
         arm.params.insert("mode".to_owned(), ParamValue::Text(mode.to_owned()));
         arm.params.insert("background_streams".to_owned(), ParamValue::Number(streams));
-        let metrics =
-            [(MEAN, mean), ("ratio_to_alone", mean / 5.0), ("background_mb_per_s", 21.5), ("link_used_ratio", 0.9)];
+        let metrics = [
+            (MEAN, mean),
+            ("ratio_to_alone", mean / 5.0),
+            ("background_mb_per_s", 21.5),
+            ("link_used_ratio", 0.9),
+            ("left_used_ratio", 0.9),
+        ];
         arm.metrics.extend(metrics.map(|(name, value)| (name.to_owned(), value)));
         arm
     }
@@ -158,6 +198,17 @@ mod tests {
         assert!(text.contains("250 (50.0x)") && text.contains("6.0 (1.2x)"), "{text}");
         assert!(!text.contains("attach, fixed"), "{text}");
         assert!(text.contains("21.5 MB/s"), "{text}");
+        assert!(text.contains("met") && !text.contains("MISSED"), "{text}");
+        assert_eq!(reaches(&outcome.arms[1]), None, "nothing was held");
+        let mut slow = arm("proxy-10", "proxy-fixed", 10.0, 8.0);
+        assert_eq!(reaches(&slow), Some(false), "1.6 times");
+        slow.params.insert("mode".to_owned(), ParamValue::Text("abort".to_owned()));
+        slow.metrics.extend([("ratio_to_alone".to_owned(), 1.1), ("left_used_ratio".to_owned(), 0.0)]);
+        assert_eq!(reaches(&slow), Some(true));
+        slow.params.insert("mode".to_owned(), ParamValue::Text("attach-auto".to_owned()));
+        assert_eq!(reaches(&slow), Some(false), "an empty link is no success");
+        slow.metrics.remove("left_used_ratio");
+        assert_eq!(reaches(&slow), None, "not measured");
         assert_eq!(seen(&outcome.arms[2]).as_deref(), Some("6.00 ms, 1.2 × alone; background 21.5 MB/s"));
     }
 }

@@ -55,14 +55,35 @@ fn number(arm: &ArmOutcome, name: &str) -> Option<f64> {
     }
 }
 
+/// MB a second that the link was seen to carry, and that it can.
+fn link(arm: &ArmOutcome) -> Option<f64> {
+    arm.metrics.get("link_mb_per_s").copied()
+}
+
+fn limit(arm: &ArmOutcome) -> Option<f64> {
+    number(arm, "network_bytes_per_s").map(|limit| limit / MB)
+}
+
+/// What is set of a control.
+const CONTROL: [&str; 3] = ["mode", "low_bytes_per_s", "rule_mb_per_s"];
+
 /// What arms have in common that are compared with one without control: all that is set but the control.
 fn setting(arm: &ArmOutcome) -> BTreeMap<String, ParamValue> {
-    let others = arm.params.iter().filter(|(name, _)| *name != "mode");
+    let others = arm.params.iter().filter(|(name, _)| !CONTROL.contains(&name.as_str()));
     others.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Adds to each arm how it compares with the urgent query alone (`ratio_to_alone`, `added_ms`), with as many streams and no
-/// control (`times_better`), and how much of the link was used (`link_used_ratio`).
+/// The arm without a background on a link of this speed: its mean, and what it takes of the link.
+#[derive(Clone, Copy)]
+struct Alone {
+    limit: Option<f64>,
+    mean: f64,
+    link: Option<f64>,
+}
+
+/// Adds to each arm how it compares with the urgent query alone on such a link (`ratio_to_alone`, `added_ms`), with as many streams
+/// and no control (`times_better`), how much of the link was used (`link_used_ratio`), and of what the urgent query alone leaves of
+/// it (`left_used_ratio`).
 pub(crate) fn conclude(outcome: &mut Outcome) {
     let mean = |arm: &ArmOutcome| arm.metrics.get("urgent_mean_ms").copied();
     let plain: Vec<_> = outcome
@@ -71,20 +92,28 @@ pub(crate) fn conclude(outcome: &mut Outcome) {
         .filter(|arm| mode(arm) == Some("none"))
         .filter_map(|arm| Some((setting(arm), mean(arm)?)))
         .collect();
-    let is_alone = |set: &BTreeMap<_, _>| set.get("background_streams") == Some(&ParamValue::Number(0.0));
-    let alone = plain.iter().find(|(set, _)| is_alone(set)).map(|(_, mean)| *mean);
+    let alones: Vec<Alone> = outcome
+        .arms
+        .iter()
+        .filter(|arm| mode(arm) == Some("none") && number(arm, "background_streams") == Some(0.0))
+        .filter_map(|arm| Some(Alone { limit: limit(arm), mean: mean(arm)?, link: link(arm) }))
+        .collect();
     for arm in &mut outcome.arms {
         let own = mean(arm);
         let own_setting = setting(arm);
         let without = plain.iter().find(|(other, _)| *other == own_setting).map(|(_, mean)| *mean);
-        let link = arm.metrics.get("link_mb_per_s").copied();
-        let limit = number(arm, "network_bytes_per_s").map(|limit| limit / MB);
+        let (link, limit) = (link(arm), limit(arm));
+        let alone = alones.iter().find(|alone| alone.limit == limit).copied();
         let is_held = mode(arm) != Some("none");
+        let compared = |with: fn(f64, f64) -> f64| Some(with(own?, alone?.mean));
+        let left = alone.and_then(|alone| Some((link? - alone.link?) / (limit? - alone.link?)));
+        let streams = number(arm, "background_streams").unwrap_or_default();
         let figures = [
-            ("ratio_to_alone", own.zip(alone).map(|(own, alone)| own / alone)),
-            ("added_ms", own.zip(alone).map(|(own, alone)| own - alone)),
+            ("ratio_to_alone", compared(|own, alone| own / alone)),
+            ("added_ms", compared(|own, alone| own - alone)),
             ("times_better", own.zip(without).filter(|_| is_held).map(|(own, without)| without / own)),
             ("link_used_ratio", link.zip(limit).map(|(link, limit)| link / limit)),
+            ("left_used_ratio", left.filter(|_| streams > 0.0)),
         ];
         for (name, value) in figures {
             if let Some(value) = value.filter(|value| value.is_finite()) {
@@ -122,13 +151,21 @@ mod tests {
 
     #[test]
     fn arms_are_held_beside_alone_and_beside_no_control() {
-        let arms = vec![arm("none", 0.0, 5.0), arm("none", 10.0, 280.0), arm("proxy-fixed", 10.0, 7.0)];
+        let mut alone = arm("none", 0.0, 5.0);
+        alone.metrics.insert("link_mb_per_s".to_owned(), 1.0);
+        let mut fast = arm("none", 0.0, 2.0);
+        fast.params.insert("network_bytes_per_s".to_owned(), ParamValue::Number(125e6));
+        let mut held = arm("proxy-fixed", 10.0, 3.0);
+        held.params.insert("network_bytes_per_s".to_owned(), ParamValue::Number(125e6));
+        let arms = vec![alone, arm("none", 10.0, 280.0), arm("proxy-fixed", 10.0, 7.0), fast, held];
         let mut outcome = Outcome { arms, ..Outcome::default() };
         conclude(&mut outcome);
         let of = |place: usize, name: &str| outcome.arms[place].metrics.get(name).copied();
         assert_eq!((of(0, "ratio_to_alone"), of(1, "ratio_to_alone")), (Some(1.0), Some(56.0)));
         assert_eq!((of(2, "times_better"), of(1, "times_better")), (Some(40.0), None));
         assert_eq!((of(2, "added_ms"), of(2, "link_used_ratio")), (Some(2.0), Some(0.8)));
+        assert_eq!((of(0, "left_used_ratio"), of(2, "left_used_ratio")), (None, Some(19.0 / 24.0)));
+        assert_eq!(of(4, "ratio_to_alone"), Some(1.5), "beside the one on a link of its own speed");
     }
 
     #[test]

@@ -166,6 +166,11 @@ pub struct OverloadArm {
     pub send_buffer: Option<Bytes>,
     /// How TCP answers a full link (`net.ipv4.tcp_congestion_control` there); the scenario's where it is left out.
     pub congestion: Option<Congestion>,
+    /// What the low class may send a second where its rate is fixed; the scenario's where it is left out. A link of another speed
+    /// needs another.
+    pub low_bytes_per_s: Option<Bytes>,
+    /// How many MB a second a statement must send for the rule, likewise.
+    pub rule_mb_per_s: Option<f64>,
 }
 
 impl OverloadArm {
@@ -176,6 +181,8 @@ impl OverloadArm {
             background_streams: self.background_streams.unwrap_or(part.background_streams),
             congestion: self.congestion.unwrap_or(part.congestion),
             send_buffer: self.send_buffer.or(part.send_buffer),
+            low_bytes_per_s: self.low_bytes_per_s.unwrap_or(part.low_bytes_per_s),
+            rule_mb_per_s: self.rule_mb_per_s.unwrap_or(part.rule_mb_per_s),
             ..part
         }
     }
@@ -191,7 +198,9 @@ impl OverloadArm {
         let word = |congestion: Congestion| format!("TCP by {}", congestion.word().unwrap_or("the host's own control"));
         let congestion = self.congestion.map(word);
         let mode = self.mode.map(|mode| mode.words().to_owned());
-        [streams, mode, buffer, congestion].into_iter().flatten().collect()
+        let low = self.low_bytes_per_s.map(|bytes| format!("{bytes} a second for the low class"));
+        let rule = self.rule_mb_per_s.map(|rate| format!("the rule at {rate} MB/s"));
+        [streams, mode, buffer, congestion, low, rule].into_iter().flatten().collect()
     }
 
     /// For the outcome's `params`.
@@ -205,6 +214,8 @@ impl OverloadArm {
                 self.congestion.map(|congestion| ParamValue::Text(congestion.word().unwrap_or("host").to_owned())),
             ),
             ("send_buffer_bytes", self.send_buffer.map(|bytes| number(bytes.0 as f64))),
+            ("low_bytes_per_s", self.low_bytes_per_s.map(|bytes| number(bytes.0 as f64))),
+            ("rule_mb_per_s", self.rule_mb_per_s.map(number)),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
@@ -213,6 +224,7 @@ impl OverloadArm {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::OverloadMode;
     use crate::scenario::{BUILT_IN, Scenario};
 
     #[test]
@@ -222,6 +234,11 @@ mod tests {
             let params = arm.params(None);
             assert!(params.contains_key("mode") && params.contains_key("background_streams"), "{}", arm.name);
             assert!(arm.network.bytes_per_s.is_some(), "{}", arm.name);
+            // What the low class may have is given by the link: nearly all of it, and the same share of each.
+            let part = arm.load.overload.of(scenario.load.overload);
+            let share = part.low_bytes_per_s.0 as f64 / arm.network.bytes_per_s.unwrap().0 as f64;
+            let fixed = matches!(part.mode, OverloadMode::ProxyFixed | OverloadMode::AttachFixed);
+            assert!(!fixed || (0.85..0.9).contains(&share), "{}: {share}", arm.name);
         }
     }
 
