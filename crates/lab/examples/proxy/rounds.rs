@@ -10,6 +10,9 @@ use std::time::Duration;
 
 /// What a peer must not be better by: throughput by more than a twentieth, with 95 % confidence.
 const NO_LESS: f64 = 0.95;
+/// And the other way round, p99 and processor time: no more than this one's, as far as can be told.
+const NO_MORE_THAN: &str = "pgbouncer";
+const NO_MORE: f64 = 1.0 / NO_LESS;
 /// The peers that the goals name.
 const PEERS: [&str; 2] = ["pgbouncer", "haproxy"];
 
@@ -61,17 +64,20 @@ fn beside(peer: &'static str, rounds: &Rounds) -> String {
     let p99 = ratios(rounds, OWN, peer, |figures| figures.p99_ms.unwrap_or(f64::NAN));
     let cpu = ratios(rounds, OWN, peer, |figures| figures.cpu_us.max(0.01));
     let met = |met: bool| if met { "met" } else { "MISSED" };
+    let no_more =
+        |ratio: f64| if peer == NO_MORE_THAN { format!(": {}", met(ratio <= NO_MORE)) } else { String::new() };
     let latency = match p99.median() {
         ratio if ratio.is_nan() => String::new(),
-        ratio => format!("; p99 {ratio:.2} ({:.2} at most)", p99.at_most()),
+        ratio => format!("; p99 {ratio:.2} ({:.2} at most{})", p99.at_most(), no_more(p99.at_most())),
     };
     format!(
-        "backwater / {peer}: throughput {:.3} ({:.3} at least: {}){latency}; CPU {:.2} ({:.2} at most)",
+        "backwater / {peer}: throughput {:.3} ({:.3} at least: {}){latency}; CPU {:.2} ({:.2} at most{})",
         rate.median(),
         rate.at_least(),
         met(rate.at_least() >= NO_LESS),
         cpu.median(),
-        cpu.at_most()
+        cpu.at_most(),
+        no_more(cpu.at_most())
     )
 }
 
