@@ -4,7 +4,7 @@
 mod common;
 
 use backwater_diagnose::{Holder, Options, replication_path, replication_queues, retention, warn};
-use backwater_model::{Event, EventKind, Moment, Severity, Window};
+use backwater_model::{Event, EventKind, Finding, Moment, Severity, Window};
 use common::judged::diagnose;
 use common::wal_plant::{Keep, MIB, START_S, State, WalPlant};
 
@@ -163,6 +163,51 @@ fn slots_with_and_without_a_limit() {
     let idle = findings.iter().find(|finding| finding.rule == "slot-inactive").unwrap();
     assert_eq!((idle.cause.as_str(), idle.severity), ("retaining", Severity::Warning));
     assert!(idle.remedies[0].runtime[0].contains("pg_drop_replication_slot('s1')"));
+}
+
+/// That a finding tells of a full volume in so many seconds, and not of WAL that is removed.
+fn tells_of_a_full_volume(finding: &Finding, left_s: f64) {
+    assert_eq!((finding.figure("retention_left_s"), finding.figure("removal_left_s")), (None, None), "{finding:?}");
+    let full = finding.evidence.iter().find(|figure| figure.name == "full_left_s").unwrap();
+    assert!((full.value / left_s - 1.0).abs() <= 0.2, "{full:?} for {left_s}");
+    assert_eq!(full.label, "until the volume of WAL is full and the primary stops");
+    assert!(!finding.summary.contains("remove"), "{}", finding.summary);
+}
+
+/// 20 GiB are free, and a slot without a limit keeps everything.
+fn endless() -> WalPlant {
+    WalPlant { keep: Keep::Slot(None), ..narrow() }
+}
+
+#[test]
+fn a_standby_that_lags_behind_a_slot_without_a_limit_fills_the_volume() {
+    let (window, _) = run(&endless());
+    let findings = diagnose(&until(&window, 40.0), &Options::default());
+    let narrow = findings.iter().find(|finding| finding.rule == "network-narrow").unwrap();
+    tells_of_a_full_volume(narrow, 20.0 * 1024.0 / 9.0);
+}
+
+#[test]
+fn a_standby_that_is_away_from_a_slot_without_a_limit_fills_the_volume() {
+    let (window, _) = run(&WalPlant { link: None, away: Some((10.0, 1e9)), ..endless() });
+    let findings = diagnose(&until(&window, 40.0), &Options::default());
+    let of = |rule: &str| findings.iter().find(|finding| finding.rule == rule).unwrap();
+    for finding in [of("standby-gone"), of("slot-inactive")] {
+        tells_of_a_full_volume(finding, 20.0 * 1024.0 / 12.0);
+        assert!(finding.summary.contains("the volume of WAL is full, and the primary stops"), "{}", finding.summary);
+    }
+    let titles: Vec<&str> = of("standby-gone").remedies.iter().map(|remedy| remedy.title.as_str()).collect();
+    assert!(!titles.iter().any(|title| title.starts_with("Keep")), "{titles:?}");
+}
+
+#[test]
+fn the_warning_of_a_slot_without_a_limit_is_of_the_volume() {
+    let (window, _) = run(&endless());
+    let warnings = warn(&until(&window, 40.0), 30.0);
+    let early = warnings.iter().find(|finding| finding.rule == "wal-removed").unwrap();
+    tells_of_a_full_volume(early, 20.0 * 1024.0 / 9.0);
+    assert!(early.summary.contains("the volume of WAL is full and the primary stops"), "{}", early.summary);
+    assert!(early.remedies[0].title.starts_with("Make room"), "{:?}", early.remedies);
 }
 
 #[test]

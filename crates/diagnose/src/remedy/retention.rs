@@ -38,7 +38,7 @@ pub(crate) fn restore(standby: &str) -> Remedy {
 }
 
 /// For a standby that is away: what it will find when it comes back.
-pub(crate) fn of_gone(scene: &Scene<'_>, primary: &str, name: &str) -> Vec<Remedy> {
+pub(crate) fn of_gone(scene: &Scene<'_>, primary: &str, name: &str, kept: Option<&Retention>) -> Vec<Remedy> {
     let mut list = vec![elsewhere(
         format!("See why {name} is away: is the server up, does the network reach, what does its log say?"),
         vec!["on the standby: pg_isready; tail of its log; SELECT * FROM pg_stat_wal_receiver;".to_owned()],
@@ -48,8 +48,26 @@ pub(crate) fn of_gone(scene: &Scene<'_>, primary: &str, name: &str) -> Vec<Remed
     )];
     let settings = target(scene.window, primary);
     list.extend(synchronous::needed(scene, primary, name).then(|| of_missing(settings.as_ref())));
-    list.extend(more_kept(settings.as_ref(), None));
+    if kept.is_some_and(|kept| kept.holder == Holder::Disk) {
+        list.push(room());
+    } else {
+        list.extend(more_kept(settings.as_ref(), None));
+    }
     list
+}
+
+/// Where all is kept, and the disk is the limit.
+fn room() -> Remedy {
+    elsewhere(
+        "Make room where WAL lies, or let go of what is kept".to_owned(),
+        vec![
+            "enlarge the volume; mend the archive (pg_stat_archiver); drop the slot if its standby is gone for good"
+                .to_owned(),
+        ],
+        "none",
+        Vec::new(),
+        "A full disk stops the primary.",
+    )
 }
 
 /// For a slot that nobody reads.
@@ -129,13 +147,7 @@ pub(crate) fn of_retention(scene: &Scene<'_>, primary: &str, standby: &str, kept
             list.push(new_slot(standby));
             list
         }
-        Holder::Disk => vec![elsewhere(
-            "Make room where WAL lies, or let go of what is kept".to_owned(),
-            vec!["enlarge the volume; mend the archive (pg_stat_archiver); drop the slot if its standby is gone for good".to_owned()],
-            "none",
-            Vec::new(),
-            "A full disk stops the primary.",
-        )],
+        Holder::Disk => vec![room()],
     }
 }
 

@@ -49,12 +49,22 @@ pub struct Retention {
     pub outflow_bytes_per_s: f64,
     /// Whether the standby is connected.
     pub connected: bool,
-    /// Seconds until WAL that it needs may be removed, at the present rates; none where it will not come to that.
+    /// Seconds until WAL that it needs may be removed (or the disk is full), at the present rates; none where it will not come to
+    /// that.
     pub earliest_s: Option<f64>,
-    /// Seconds until the checkpoint that will remove it, at the present rates; none where that cannot be told.
+    /// Seconds until the checkpoint that will remove it, at the present rates; none where that cannot be told, or where nothing
+    /// will be removed.
     pub removal_s: Option<f64>,
     /// From the start of one checkpoint to the next, in seconds, at the present rate: how far off `removal_s` may be.
     pub checkpoint_interval_s: Option<f64>,
+}
+
+impl Retention {
+    /// Seconds until something is lost: WAL that the standby needs, or the primary, where its disk is full first. None where that
+    /// cannot be told.
+    pub fn end_s(&self) -> Option<f64> {
+        if self.holder == Holder::Disk { self.earliest_s } else { self.removal_s }
+    }
 }
 
 /// What stands where at one moment.
@@ -79,7 +89,7 @@ pub fn retention(window: &Window, primary: &str, standby: &str, at: Moment) -> O
     let earliest_s = limit.and_then(|limit| earliest(&positions, limit, whole));
     let checkpoints = Checkpoints::of(window, primary, at, positions.inflow);
     let removal_s = match holder {
-        Holder::Disk => earliest_s,
+        Holder::Disk => None,
         _ => earliest_s
             .zip(checkpoints)
             .and_then(|(earliest, next)| removal(&positions, earliest, next, segment(settings))),

@@ -3,6 +3,7 @@
 //! A slot that keeps without a limit fills the disk, which stops the primary; one with a limit is lost when it is reached.
 
 use super::draft::draft;
+use super::wal_evidence::kept_figures;
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
 use crate::replication::{Holder, Retention, retention};
@@ -44,7 +45,7 @@ fn of_slot(scene: &Scene<'_>, active: Track<'_>) -> Option<Finding> {
     if kept.level_bytes < LEAST || kept.inflow_bytes_per_s <= 0.0 {
         return None;
     }
-    let left = kept.removal_s.or(kept.earliest_s);
+    let left = kept.end_s().or(kept.earliest_s);
     let cause = if kept.holder == Holder::Slot { "approaching-limit" } else { "retaining" };
     let mut finding = draft("slot-inactive", cause, format!("pg.wal.retained@{slot}"), (since, window.to));
     finding.server = Some(target.to_owned());
@@ -66,11 +67,8 @@ fn of_slot(scene: &Scene<'_>, active: Track<'_>) -> Option<Finding> {
 fn figures(kept: &Retention, away_s: f64) -> Vec<backwater_model::Figure> {
     let mut figures = Figures::default();
     figures.add("away_s", Some(away_s), Unit::Seconds, "nobody has read from it for, at least");
-    figures.add("retained_bytes", Some(kept.level_bytes), Unit::Bytes, "WAL that it keeps");
-    figures.add("retained_limit_bytes", kept.limit_bytes, Unit::Bytes, "what it may come to");
     figures.add("generated_bytes_per_s", Some(kept.inflow_bytes_per_s), Unit::BytesPerSecond, "WAL made");
-    figures.add("retention_left_s", kept.earliest_s, Unit::Seconds, "until then, at this rate");
-    figures.add("removal_left_s", kept.removal_s, Unit::Seconds, "until the checkpoint that acts on it");
+    kept_figures(kept, &mut figures);
     figures.list()
 }
 
@@ -84,7 +82,7 @@ fn summary(slot: &str, kept: &Retention, left: Option<f64>) -> String {
         let left = Unit::Seconds.show(left);
         text.push_str(&match kept.holder {
             Holder::Slot => format!(" In {left} the slot is lost, and its standby must be built anew."),
-            _ => format!(" In {left} the disk is full, and the primary stops."),
+            _ => format!(" In {left} the volume of WAL is full, and the primary stops."),
         });
     }
     text

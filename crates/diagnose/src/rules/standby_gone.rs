@@ -3,10 +3,10 @@
 //! That a row is missing says so only while the same server's other rows are read: a hole in the readings is no absence.
 
 use super::draft::draft;
-use super::wal_evidence::Behind;
+use super::wal_evidence::{Behind, kept_figures};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
-use crate::replication::{Standby, retention, seconds, standby_row, synchronous, target};
+use crate::replication::{Holder, Standby, retention, seconds, standby_row, synchronous, target};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::{Confidence, EventKind, Finding, Moment, Severity, Unit, catalogue as cat};
@@ -37,30 +37,14 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby) -> Option<Finding> {
     finding.server = Some(primary.to_owned());
     finding.confidence = lost.confidence;
     let kept = retention(scene.window, primary, &standby.name, scene.window.to);
-    let left = kept.as_ref().and_then(|kept| kept.removal_s.or(kept.earliest_s));
+    let left = kept.as_ref().and_then(|kept| kept.end_s().or(kept.earliest_s));
     let away = scene.window.to.seconds_since(lost.since);
     finding.severity = if left.is_some_and(|left| left <= SOON_S) { Severity::Critical } else { Severity::Warning };
     let mut figures = Figures::default();
     figures.add("away_s", Some(away), Unit::Seconds, "since it was last seen");
-    figures.add("retained_bytes", kept.as_ref().map(|kept| kept.level_bytes), Unit::Bytes, "WAL that it still needs");
-    figures.add(
-        "retained_limit_bytes",
-        kept.as_ref().and_then(|kept| kept.limit_bytes),
-        Unit::Bytes,
-        "what is kept for it",
-    );
-    figures.add(
-        "retention_left_s",
-        kept.as_ref().and_then(|kept| kept.earliest_s),
-        Unit::Seconds,
-        "until WAL that it needs may be removed",
-    );
-    figures.add(
-        "removal_left_s",
-        kept.and_then(|kept| kept.removal_s),
-        Unit::Seconds,
-        "until the checkpoint that removes it",
-    );
+    if let Some(kept) = &kept {
+        kept_figures(kept, &mut figures);
+    }
     finding.evidence = figures.list();
     let how = match lost.cause {
         "silent" => "is connected and has said nothing",
@@ -72,15 +56,17 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby) -> Option<Finding> {
     if synchronous::needed(scene, primary, name) {
         finding.summary.push_str(" Commits need its answer (synchronous_standby_names).");
     }
-    if let Some(left) = left {
-        finding
-            .summary
-            .push_str(&format!(" WAL that it needs will be removed in {} at this rate.", Unit::Seconds.show(left)));
+    if let Some((left, kept)) = left.zip(kept.as_ref()) {
+        let left = Unit::Seconds.show(left);
+        finding.summary.push_str(&match kept.holder {
+            Holder::Disk => format!(" In {left} at this rate the volume of WAL is full, and the primary stops."),
+            _ => format!(" WAL that it needs will be removed in {left} at this rate."),
+        });
     }
     let mut missing = Missing::default();
     missing.unless(scene.window, standby.peer.is_some(), &unseen::STANDBY);
     finding.unseen = missing.list();
-    finding.remedies = remedy::of_gone(scene, primary, name);
+    finding.remedies = remedy::of_gone(scene, primary, name, kept.as_ref());
     Some(finding)
 }
 

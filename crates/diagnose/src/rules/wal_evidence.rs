@@ -4,7 +4,7 @@ use super::draft::draft;
 use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::Lane;
-use crate::replication::{Lag, Lags, Standby, candidates, retention, standby_row, standbys};
+use crate::replication::{Holder, Lag, Lags, Retention, Standby, candidates, retention, standby_row, standbys};
 use crate::scene::Scene;
 use backwater_model::{CommitWait, Figure, Finding, Severity, Unit, catalogue as cat};
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub(super) fn of_lag(scene: &Scene<'_>, behind: &Behind, rule: &str, cause: &str
     figures.add("behind_s", Some(lag.seconds as f64), Unit::Seconds, "seconds of it in this window");
     finding.evidence = figures.list();
     let held = sync_held(scene, standby, range);
-    let left = finding.figure("removal_left_s");
+    let left = finding.figure("removal_left_s").or_else(|| finding.figure("full_left_s"));
     let critical = held.is_some_and(|share| share >= HELD) || left.is_some_and(|left| left <= SOON_S);
     finding.severity = if critical { Severity::Critical } else { Severity::Warning };
     finding.foreground_lost = held;
@@ -110,10 +110,20 @@ fn retention_figures(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>,
     let Some(primary) = standby.primary.as_deref() else { return };
     let (_, to) = scene.grid.span(range);
     let Some(kept) = retention(scene.window, primary, &standby.name, to) else { return };
-    figures.add("retained_bytes", Some(kept.level_bytes), Unit::Bytes, "WAL that the standby still needs");
-    figures.add("retained_limit_bytes", kept.limit_bytes, Unit::Bytes, "what is kept for it");
-    figures.add("retention_left_s", kept.earliest_s, Unit::Seconds, "until WAL that it needs may be removed");
-    figures.add("removal_left_s", kept.removal_s, Unit::Seconds, "until the checkpoint that will remove it");
+    kept_figures(&kept, figures);
+}
+
+/// What is kept for a standby or by a slot, and for how long: until WAL is removed, or until the disk that keeps it all is full.
+pub(super) fn kept_figures(kept: &Retention, figures: &mut Figures) {
+    figures.add("retained_bytes", Some(kept.level_bytes), Unit::Bytes, "WAL that it still needs");
+    figures.add("retained_limit_bytes", kept.limit_bytes, Unit::Bytes, "what that may come to");
+    let mut left = |name, value, label| figures.add(name, value, Unit::Seconds, label);
+    if kept.holder == Holder::Disk {
+        left("full_left_s", kept.earliest_s, "until the volume of WAL is full and the primary stops");
+    } else {
+        left("retention_left_s", kept.earliest_s, "until WAL that it needs may be removed");
+        left("removal_left_s", kept.removal_s, "until the checkpoint that will remove it");
+    }
 }
 
 /// Figures of the connection over a stretch.

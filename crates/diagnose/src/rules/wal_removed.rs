@@ -1,11 +1,11 @@
 //! wal-removed: WAL that a standby still needs is gone from the primary. It can go on only from an archive, or be built anew.
-//! And ahead of it: when that will come about, at the present rates.
+//! And ahead of it: when that will come about, at the present rates, or when the disk is full that keeps all of it.
 
 use super::draft::draft;
-use super::wal_evidence::Behind;
+use super::wal_evidence::{Behind, kept_figures};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
-use crate::replication::{Retention, retention, standby_row};
+use crate::replication::{Holder, Retention, retention, standby_row};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::{
@@ -197,12 +197,12 @@ fn fell_behind(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     Some(finding)
 }
 
-/// Warnings that WAL which a standby needs will be removed within so many seconds.
+/// Warnings that within so many seconds WAL which a standby needs will be removed, or fill the disk.
 pub(crate) fn approaching(scene: &Scene<'_>, names: &[(String, String)], within_s: f64) -> Vec<Finding> {
     let to = scene.window.to;
     let of = |(primary, standby): &(String, String)| {
         let kept = retention(scene.window, primary, standby, to)?;
-        let left = kept.removal_s.filter(|left| *left <= within_s)?;
+        let left = kept.end_s().filter(|left| *left <= within_s)?;
         let growing = kept.inflow_bytes_per_s > kept.outflow_bytes_per_s;
         (growing && stays(scene, primary, standby, kept.limit_bytes?)).then_some(())?;
         Some(warning(scene, primary, standby, &kept, left))
@@ -229,18 +229,18 @@ fn warning(scene: &Scene<'_>, primary: &str, standby: &str, kept: &Retention, le
     finding.server = Some(primary.to_owned());
     finding.severity = if left <= SOON_S { Severity::Warning } else { Severity::Info };
     let mut figures = Figures::default();
-    figures.add("retained_bytes", Some(kept.level_bytes), Unit::Bytes, "WAL that the standby still needs");
-    figures.add("retained_limit_bytes", kept.limit_bytes, Unit::Bytes, "what is kept for it");
-    figures.add("retention_left_s", kept.earliest_s, Unit::Seconds, "until some of it may be removed");
-    figures.add("removal_left_s", kept.removal_s, Unit::Seconds, "until the checkpoint that will remove it");
+    kept_figures(kept, &mut figures);
     figures.add("checkpoint_interval_s", kept.checkpoint_interval_s, Unit::Seconds, "from one checkpoint to the next");
     finding.evidence = figures.list();
+    let left = Unit::Seconds.show(left);
+    let end = match kept.holder {
+        Holder::Disk => format!("all of it is kept, and in {left} the volume of WAL is full and the primary stops."),
+        _ => format!("in {left} a checkpoint will remove some of that, and replication dies."),
+    };
     finding.summary = format!(
-        "Standby {standby} still needs {} of WAL, {} more is made each second than it takes: in {} a checkpoint will remove some \
-         of that, and replication dies.",
+        "Standby {standby} still needs {} of WAL, {} more is made each second than it takes: {end}",
         Unit::Bytes.show(kept.level_bytes),
         Unit::Bytes.show((kept.inflow_bytes_per_s - kept.outflow_bytes_per_s).max(0.0)),
-        Unit::Seconds.show(left),
     );
     finding.remedies = remedy::of_retention(scene, primary, standby, kept);
     finding
