@@ -225,6 +225,76 @@ fn the_queue_tells_the_same_time() {
     assert!(unsent.level.unwrap() > 200.0 * MIB && unsent.residence_s().unwrap() > 60.0);
 }
 
+/// What holds WAL at a second, how far its level may grow, and how long that takes; the queue, where its level is known, must show
+/// the same limit, but for the part of a segment that the standby has read.
+fn held(plant: &WalPlant, second: f64) -> (Holder, f64, Option<f64>) {
+    let window = until(&run(plant).0, second);
+    let told = retention(&window, "primary", plant.name(), at(second)).unwrap();
+    let queue = replication_queues(&window).into_iter().find(|queue| queue.name.contains("retained")).unwrap();
+    let (queue, limit) = (queue.read(&window, at(second), 3.0), told.limit_bytes.unwrap());
+    if queue.level.is_some() {
+        let shown = queue.hard_limit.unwrap();
+        assert!((limit..=limit + 16.0 * MIB).contains(&shown), "{told:?}: the queue shows {shown}");
+    }
+    assert!(told.holder != Holder::Disk || told.removal_s.is_none(), "{told:?}");
+    (told.holder, limit / MIB, told.end_s())
+}
+
+#[test]
+fn the_nearer_of_two_limits_counts() {
+    let near = |told: f64, truth: f64| assert!((told / truth - 1.0).abs() <= 0.2, "{told} for {truth}");
+    let away = WalPlant { link: None, away: Some((10.0, 1e9)), free: 2048.0 * MIB, ..narrow() };
+    // The slot may keep 500 GB, and 2 GiB are free.
+    let (holder, limit, left) = held(&WalPlant { keep: Keep::Slot(Some(500e9)), ..away.clone() }, 40.0);
+    assert_eq!(holder, Holder::Disk);
+    near(limit, 2048.0);
+    near(left.unwrap(), (2048.0 - 64.0 - 480.0) / 12.0);
+    // The same by wal_keep_size; it fills the volume whether its standby reads or not.
+    for plant in [away.clone(), WalPlant { free: 2048.0 * MIB, ..narrow() }] {
+        let (holder, limit, left) = held(&WalPlant { keep: Keep::Size(500e9), ..plant }, 40.0);
+        assert_eq!(holder, Holder::Disk);
+        near(limit, 2048.0);
+        near(left.unwrap(), (2048.0 - 64.0 - 480.0) / 12.0);
+    }
+    // There is room for 512 MiB.
+    assert_eq!(held(&WalPlant { keep: Keep::Slot(Some(512.0 * MIB)), ..away.clone() }, 30.0).0, Holder::Slot);
+    assert_eq!(held(&away, 30.0).0, Holder::KeepSize);
+}
+
+/// What a size keeps already lies on the volume: however little is free, the standby's lag takes no more of it.
+#[test]
+fn a_size_that_is_kept_already_needs_no_room() {
+    let plant = WalPlant { seconds: 100.0, link: None, away: Some((90.0, 1e9)), free: 640.0 * MIB, ..narrow() };
+    let (window, states) = run(&plant);
+    assert!(states.last().unwrap().oldest > states[0].oldest, "WAL before what is kept was removed");
+    let free = window.track("host.volume.free_bytes", &[("dev", "7:0")]).unwrap().last().unwrap();
+    assert!(free < 128.0 * MIB, "{free}");
+    assert_eq!(held(&plant, 98.0).0, Holder::KeepSize);
+}
+
+#[test]
+fn an_archive_holds_what_it_lacks() {
+    let away = WalPlant { link: None, away: Some((10.0, 1e9)), ..narrow() };
+    // It has stood still since before the standby went: nothing is removed, and the volume fills.
+    let (holder, limit, left) = held(&WalPlant { archiver: Some(0.0), ..away.clone() }, 40.0);
+    assert_eq!(holder, Holder::Disk);
+    assert!((limit / (20.0 * 1024.0) - 1.0).abs() < 0.05, "{limit}");
+    let truth = (20.0 * 1024.0 - 64.0 - 480.0) / 12.0;
+    assert!((left.unwrap() / truth - 1.0).abs() < 0.1, "{left:?} for {truth}");
+    // One that goes on at two thirds of the rate takes three times as long.
+    let late = WalPlant { archiver: Some(8.0 * MIB), link: Some(11.0 * MIB), ..narrow() };
+    let (holder, _, left) = held(&late, 40.0);
+    assert_eq!(holder, Holder::Disk);
+    assert!((left.unwrap() / (3.0 * truth) - 1.0).abs() < 0.4, "{left:?} for {}", 3.0 * truth);
+    // One that is up to date has what is needed, and holds nothing.
+    let (holder, limit, left) = held(&WalPlant { archiver: Some(100.0 * MIB), ..away }, 40.0);
+    assert_eq!((holder, left.is_some()), (Holder::KeepSize, true));
+    assert!((limit - 520.0).abs() <= 16.0, "{limit}");
+    // Beside a standby that keeps up it is never done with the segment that is being written; that fills nothing.
+    let healthy = WalPlant { archiver: Some(100.0 * MIB), link: None, ..narrow() };
+    assert_eq!(held(&healthy, 40.0).2, None);
+}
+
 #[test]
 fn an_old_word_of_the_standby_is_unknown() {
     let silent = WalPlant { rate: 0.0, ..WalPlant::default() };

@@ -1,8 +1,7 @@
 //! The queues of WAL on its way to standbys, as views over series. The levels are in bytes; how long what stands takes to leave
 //! (`Queue::residence_s`) and until a limit is reached (`Queue::time_to_limit_s`) follow from them.
 
-use super::checkpoints::{bytes, segment};
-use super::{names, peer, primaries, retention::keep_bytes, target};
+use super::{names, peer, primaries, retention::Keeping, target};
 use crate::rules::named_in_log;
 use backwater_model::{QueueSpec, Source, Term, Track, Unit, Window, catalogue as cat};
 
@@ -12,7 +11,7 @@ pub(super) const WORD_S: f64 = 12.0;
 
 type Label<'a> = (&'static str, &'a str);
 
-fn term(name: &'static str, labels: &[Label<'_>], factor: f64) -> Term {
+pub(super) fn term(name: &'static str, labels: &[Label<'_>], factor: f64) -> Term {
     (name, labels.iter().map(|(label, value)| (*label, (*value).to_owned())).collect(), factor)
 }
 
@@ -84,15 +83,6 @@ fn own_queues(own: &str) -> Vec<QueueSpec> {
     ]
 }
 
-/// What wal_keep_size keeps for a standby without a slot. In whole segments: the one in which the standby reads goes once the head
-/// is more than the kept ones past it.
-fn kept_without_slot(window: &Window, primary: &str) -> Source {
-    let settings = target(window, primary);
-    let size = segment(settings.as_ref());
-    let kept = keep_bytes(settings.as_ref());
-    kept.map(|bytes| Source::Fixed((bytes / size).ceil() * size + size)).unwrap_or_default()
-}
-
 /// The hops of one standby that its primary counts.
 pub fn standby_queues(target: &str, standby: &str) -> Vec<QueueSpec> {
     let own = [("target", target), ("standby", standby)];
@@ -116,29 +106,17 @@ pub fn standby_queues(target: &str, standby: &str) -> Vec<QueueSpec> {
     ]
 }
 
-/// WAL that the primary keeps because a standby, or a slot, still needs it. The limit is what is kept: by the slot up to its
-/// safe_wal_size, else max_slot_wal_keep_size, else the room on the disk; without a slot, by wal_keep_size.
+/// WAL that the primary keeps because a standby, or a slot, still needs it. The limit is what is kept, or what the volume
+/// holds, whichever is less.
 pub fn retained_queue(window: &Window, primary: &str, standby: &str) -> QueueSpec {
     let (head, slot, row) =
         ([("target", primary)], [("target", primary), ("slot", standby)], [("target", primary), ("standby", standby)]);
     let has_slot = window.tracks(cat::PG_SLOT_RESTART.name, &slot).any(|track: Track<'_>| !track.points.is_empty());
     let needed = if has_slot { (cat::PG_SLOT_RESTART.name, &slot) } else { (cat::PG_REPL_SENT.name, &row) };
     let level = vec![term(cat::PG_WAL_INSERT.name, &head, 1.0), term(needed.0, needed.1, -1.0)];
-    let and =
-        |name: &'static str, labels: &[Label<'_>]| Source::Sum([level.clone(), vec![term(name, labels, 1.0)]].concat());
     let settings = target(window, primary);
-    let settings = settings.as_ref();
-    // In whole segments, as without a slot.
-    let size = segment(settings);
-    let kept = |bytes: Option<f64>| bytes.map(|bytes| Source::Fixed((bytes / size).ceil() * size + size));
-    let device = settings.and_then(|known| known.wal_device.as_deref().or(known.data_device.as_deref()));
-    let limit = if has_slot {
-        let most = kept(bytes(settings, "max_slot_wal_keep_size"));
-        let free = device.map(|dev| and(cat::VOLUME_FREE.name, &[("dev", dev)]));
-        Source::FirstOf([Some(and(cat::PG_SLOT_SAFE.name, &slot)), most, free].into_iter().flatten().collect())
-    } else {
-        kept_without_slot(window, primary)
-    };
+    let keeping = Keeping::of(window, settings.as_ref(), primary, standby, has_slot);
+    let limit = keeping.source(&level, &term(needed.0, needed.1, 1.0));
     QueueSpec {
         inflow: Source::series(cat::PG_WAL_INSERT.name, &head),
         outflow: Source::series(needed.0, needed.1),

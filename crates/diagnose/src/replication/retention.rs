@@ -6,8 +6,9 @@
 //! (PostgreSQL `KeepLogSeg`, `RemoveOldXlogFiles`, `InvalidateObsoleteReplicationSlots`).
 
 use super::checkpoints::{Checkpoints, bytes, segment};
+use super::queues::term;
 use super::{standby_row, target_at};
-use backwater_model::{Moment, Point, Span, Target, Track, Window, catalogue as cat};
+use backwater_model::{Moment, Point, Source, Span, Target, Term, Track, Window, catalogue as cat};
 use serde::Serialize;
 
 /// Rates are slopes of the straight line through the readings of so many seconds. (The mean between the first and the last
@@ -21,6 +22,10 @@ const STEPS: f64 = 4.0;
 const MOST_SEGMENTS: u32 = 1_000;
 /// A row this old is no longer there: the standby has gone.
 const GONE_S: f64 = 3.0;
+/// What is told of a volume is good for so many seconds.
+const FREE_S: f64 = 30.0;
+/// An archiver is behind when more than the segment that is being written and the one before it wait for it.
+const ARCHIVED_LATE: f64 = 2.0;
 
 /// What keeps WAL for a standby.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -30,7 +35,8 @@ pub enum Holder {
     KeepSize,
     /// Its slot, up to max_slot_wal_keep_size.
     Slot,
-    /// Its slot without a limit, or an archive that lags: until the disk is full, which stops the primary.
+    /// Whatever it is, it keeps until the disk is full, which stops the primary: a slot without a limit, an archive that lags, or a
+    /// limit that is larger than the disk.
     Disk,
 }
 
@@ -75,6 +81,32 @@ struct Positions {
     outflow: f64,
     connected: bool,
     slot: bool,
+    /// End of what is archived, and how fast that moves; none without an archive.
+    archived: Option<f64>,
+    archiving: f64,
+}
+
+impl Positions {
+    fn level(&self) -> f64 {
+        (self.head - self.needed).max(0.0)
+    }
+
+    /// Whether what is needed is not archived yet.
+    fn unarchived(&self) -> bool {
+        self.archived.is_some_and(|upto| upto < self.needed)
+    }
+
+    /// How fast a volume fills with what is kept. A slot lets go of what its standby has; what is not archived, or what a size
+    /// keeps, stays whoever has it.
+    fn filling(&self, size: f64) -> f64 {
+        let late = |upto: f64| self.head - upto >= ARCHIVED_LATE * size;
+        match self.archived {
+            _ if self.slot => self.inflow - self.outflow,
+            Some(upto) if self.unarchived() && !late(upto) => 0.0,
+            Some(_) if self.unarchived() => self.inflow - self.archiving,
+            _ => self.inflow,
+        }
+    }
 }
 
 /// The retention of WAL for one standby (or slot) of a primary as it stood at a moment. None where the head of WAL or the
@@ -82,21 +114,22 @@ struct Positions {
 pub fn retention(window: &Window, primary: &str, standby: &str, at: Moment) -> Option<Retention> {
     let settings = target_at(window, primary, at);
     let settings = settings.as_ref();
-    let positions = positions(window, primary, standby, at, segment(settings))?;
-    let (holder, limit) = limit(window, settings, &positions, primary, standby, at);
-    let level = (positions.head - positions.needed).max(0.0);
-    let whole = (holder != Holder::Disk).then(|| segment(settings));
-    let earliest_s = limit.and_then(|limit| earliest(&positions, limit, whole));
+    let size = segment(settings);
+    let positions = positions(window, settings, primary, standby, at)?;
+    let keeping = Keeping::of(window, settings, primary, standby, positions.slot);
+    let Limit { holder, bytes: limit } = keeping.limit(window, settings, &positions, at);
+    let earliest_s = match holder {
+        Holder::Disk => free(window, settings, at).and_then(|free| full(free, positions.filling(size))),
+        _ => limit.and_then(|limit| earliest(&positions, limit, size)),
+    };
     let checkpoints = Checkpoints::of(window, primary, at, positions.inflow);
     let removal_s = match holder {
         Holder::Disk => None,
-        _ => earliest_s
-            .zip(checkpoints)
-            .and_then(|(earliest, next)| removal(&positions, earliest, next, segment(settings))),
+        _ => earliest_s.zip(checkpoints).and_then(|(earliest, next)| removal(&positions, earliest, next, size)),
     };
     Some(Retention {
         holder,
-        level_bytes: level,
+        level_bytes: positions.level(),
         limit_bytes: limit,
         inflow_bytes_per_s: positions.inflow,
         outflow_bytes_per_s: positions.outflow,
@@ -128,15 +161,19 @@ fn slope(points: &[Point]) -> Option<f64> {
     (xx > 0.0).then(|| (xy / xx).max(0.0))
 }
 
+/// Seconds until a volume is full; none where it does not fill.
+fn full(free: f64, filling: f64) -> Option<f64> {
+    (filling > 0.0).then(|| free / filling)
+}
+
 /// Seconds until the level passes its limit; none where it does not grow. Where segments decide and the standby is about to
 /// leave one just then, a moment tells which: so the mean is taken over where it may read, a second of its way sooner or later.
-fn earliest(positions: &Positions, limit: f64, size: Option<f64>) -> Option<f64> {
-    let room = limit - (positions.head - positions.needed).max(0.0);
+fn earliest(positions: &Positions, limit: f64, size: f64) -> Option<f64> {
+    let room = limit - positions.level();
     let growth = positions.inflow - positions.outflow;
     if room <= 0.0 || growth <= 0.0 {
         return (room <= 0.0).then_some(0.0);
     }
-    let Some(size) = size else { return Some(room / growth) };
     let kept = ((positions.needed + limit) / size).round() - (positions.needed / size).floor();
     let from = |step: f64| positions.needed + UNSURE_S * positions.outflow * (step / STEPS - 1.0);
     let at = |step: u32| segment_lost(positions, from(f64::from(step)), kept, size).unwrap_or(room / growth);
@@ -161,7 +198,14 @@ fn segment_lost(positions: &Positions, needed: f64, kept: f64, size: f64) -> Opt
     (0..MOST_SEGMENTS).find_map(enters)
 }
 
-fn positions(window: &Window, primary: &str, standby: &str, at: Moment, size: f64) -> Option<Positions> {
+fn positions(
+    window: &Window,
+    settings: Option<&Target>,
+    primary: &str,
+    standby: &str,
+    at: Moment,
+) -> Option<Positions> {
+    let size = segment(settings);
     let head = window.track(cat::PG_WAL_INSERT.name, &[("target", primary)])?;
     let now = head.at(at, GONE_S)?;
     let inflow = rate(head, at)?;
@@ -179,40 +223,120 @@ fn positions(window: &Window, primary: &str, standby: &str, at: Moment, size: f6
     }
     let needed = if connected || slot.is_some() { last.value } else { (last.value / size).floor() * size };
     let moving = connected.then(|| rate(track, at)).flatten().unwrap_or(0.0);
-    Some(Positions { head: now.value, needed, inflow, outflow: moving, connected, slot: slot.is_some() })
+    let archived = archived(window, settings, primary);
+    Some(Positions {
+        head: now.value,
+        needed,
+        inflow,
+        outflow: moving,
+        connected,
+        slot: slot.is_some(),
+        archived: archived.and_then(|track| Some(track.between(window.from, at).points.last()?.value)),
+        archiving: archived.and_then(|track| rate(track, at)).unwrap_or(0.0),
+    })
 }
 
-/// What keeps WAL for the standby, and how far the level may grow.
-fn limit(
-    window: &Window,
-    settings: Option<&Target>,
-    positions: &Positions,
-    primary: &str,
-    slot: &str,
-    at: Moment,
-) -> (Holder, Option<f64>) {
-    let size = segment(settings);
-    let level = positions.head - positions.needed;
-    // The segment in which the standby reads goes once the head is more than the kept segments past it.
-    let kept = |keep: f64| {
-        let segments = (keep / size).ceil();
-        ((positions.needed / size).floor() + segments + 1.0) * size - positions.needed
-    };
-    let disk = || (Holder::Disk, free(window, settings, at).map(|free| level + free));
-    if positions.slot {
-        let safe = window.track(cat::PG_SLOT_SAFE.name, &[("target", primary), ("slot", slot)]);
-        if let Some(safe) = safe.and_then(|track| track.at(at, GONE_S)) {
-            return (Holder::Slot, Some(level + safe.value));
+/// What keeps WAL for a standby. What ends it is whichever comes first: its own limit, or a full volume.
+pub(super) struct Keeping {
+    primary: String,
+    standby: String,
+    slot: bool,
+    /// Bytes kept from the beginning of the segment in which the standby reads: that goes once the head is more than the kept
+    /// segments past it.
+    own: Option<f64>,
+    archives: bool,
+    /// Whether it is told what else is on the volume, such as WAL that wal_keep_size keeps there already.
+    oldest_told: bool,
+    device: Option<String>,
+}
+
+/// The sum of these and one more series.
+fn with(terms: &[Term], name: &'static str, labels: &[(&'static str, &str)]) -> Source {
+    Source::Sum([terms, &[term(name, labels, 1.0)]].concat())
+}
+
+/// How far the level may grow, and what happens then.
+struct Limit {
+    holder: Holder,
+    bytes: Option<f64>,
+}
+
+impl Keeping {
+    /// What the settings say, with or without a slot.
+    pub(super) fn of(window: &Window, settings: Option<&Target>, primary: &str, standby: &str, slot: bool) -> Self {
+        let size = segment(settings);
+        let least = keep_bytes(settings);
+        let most = bytes(settings, "max_slot_wal_keep_size").map(|most| most.max(least.unwrap_or(0.0)));
+        let oldest = window.track(cat::PG_WAL_OLDEST_KEPT.name, &[("target", primary)]);
+        Keeping {
+            primary: primary.to_owned(),
+            standby: standby.to_owned(),
+            slot,
+            own: if slot { most } else { least }.map(|bytes| (bytes / size).ceil() * size + size),
+            archives: archives(settings),
+            oldest_told: oldest.is_some_and(|track| !track.points.is_empty()),
+            device: settings.and_then(|known| known.wal_device.clone().or_else(|| known.data_device.clone())),
         }
-        return match bytes(settings, "max_slot_wal_keep_size") {
-            Some(most) => (Holder::Slot, Some(kept(most.max(keep_bytes(settings).unwrap_or(0.0))))),
-            None => disk(),
+    }
+
+    /// Its own limit: of a slot the server's word, else what the settings say.
+    fn own(&self, window: &Window, positions: &Positions, at: Moment, size: f64) -> Option<f64> {
+        let slot = [("target", self.primary.as_str()), ("slot", self.standby.as_str())];
+        let safe = window.track(cat::PG_SLOT_SAFE.name, &slot).filter(|_| self.slot);
+        let told = safe.and_then(|track| track.at(at, GONE_S)).map(|safe| positions.level() + safe.value);
+        told.or_else(|| self.own.map(|own| own - positions.needed.rem_euclid(size)))
+    }
+
+    /// Whether the volume is the limit where the own limit lies further off. Without a slot that is known only where it is told
+    /// what is on the volume already.
+    fn volume_counts(&self) -> bool {
+        self.slot || self.oldest_told
+    }
+
+    fn limit(&self, window: &Window, settings: Option<&Target>, positions: &Positions, at: Moment) -> Limit {
+        let oldest = window.track(cat::PG_WAL_OLDEST_KEPT.name, &[("target", &self.primary)]);
+        let oldest = oldest.and_then(|track| track.at(at, FREE_S)).map_or(positions.needed, |point| point.value);
+        let free = free(window, settings, at);
+        // What is on the volume, and what still fits.
+        let volume = free.map(|free| (positions.head - oldest.min(positions.needed)) + free);
+        let own = self.own(window, positions, at, segment(settings));
+        let endless = if self.slot { own.is_none() } else { positions.unarchived() };
+        let full = volume.zip(own).is_some_and(|(volume, own)| self.volume_counts() && volume < own);
+        if endless || full {
+            return Limit { holder: Holder::Disk, bytes: volume };
+        }
+        Limit { holder: if self.slot { Holder::Slot } else { Holder::KeepSize }, bytes: own }
+    }
+
+    /// The same as a source: the limit of a queue with this level, whose WAL is needed from that series on.
+    pub(super) fn source(&self, level: &[Term], needed: &Term) -> Source {
+        let primary = [("target", self.primary.as_str())];
+        let volume = |dev: &str| {
+            let dev = [("dev", dev)];
+            let on_it = [level[0].clone(), term(cat::PG_WAL_OLDEST_KEPT.name, &primary, -1.0)];
+            let free = cat::VOLUME_FREE.name;
+            Source::Most(vec![with(&on_it, free, &dev), with(level, free, &dev)])
         };
+        let volume = self.device.as_deref().map_or(Source::Unknown, volume);
+        let told = self.own.map_or(Source::Unknown, Source::Fixed);
+        if self.slot {
+            let slot = [primary[0], ("slot", self.standby.as_str())];
+            let own = Source::FirstOf(vec![with(level, cat::PG_SLOT_SAFE.name, &slot), told]);
+            return Source::Least(vec![own, volume]);
+        }
+        let own = match told {
+            Source::Fixed(_) if self.volume_counts() => Source::Least(vec![told, volume.clone()]),
+            told => told,
+        };
+        if !self.archives {
+            return own;
+        }
+        let ahead = Source::Sum(vec![needed.clone(), term(cat::PG_ARCHIVED_UPTO.name, &primary, -1.0)]);
+        // Nothing else counts while the archive lacks what is needed: not even the size, where the volume is unknown.
+        let held = Source::Least(vec![volume, Source::Fixed(f64::INFINITY)]);
+        let held = Source::Share(Box::new([held, ahead.clone(), ahead]));
+        Source::Below(Box::new(Source::FirstOf(vec![held, own])), f64::MAX)
     }
-    if archive_holds(window, settings, primary, positions.needed, at) {
-        return disk();
-    }
-    (Holder::KeepSize, keep_bytes(settings).map(kept))
 }
 
 /// wal_keep_size, or wal_keep_segments of 12 in bytes.
@@ -221,19 +345,20 @@ pub(crate) fn keep_bytes(settings: Option<&Target>) -> Option<f64> {
     bytes(settings, "wal_keep_size").or_else(|| segments().map(|count| count * segment(settings)))
 }
 
-/// WAL that is not archived yet is kept, whatever else.
-fn archive_holds(window: &Window, settings: Option<&Target>, primary: &str, needed: f64, at: Moment) -> bool {
-    let on = settings.and_then(|target| target.settings.get("archive_mode")).is_some_and(|mode| mode != "off");
-    let upto = window.track(cat::PG_ARCHIVED_UPTO.name, &[("target", primary)]);
-    let upto = upto.and_then(|track| track.between(window.from, at).points.last().copied());
-    on && upto.is_some_and(|upto| upto.value < needed)
+fn archives(settings: Option<&Target>) -> bool {
+    settings.and_then(|target| target.settings.get("archive_mode")).is_some_and(|mode| mode != "off")
+}
+
+/// End of what is archived, where anything is: WAL that is not archived yet is kept, whatever else.
+fn archived<'a>(window: &'a Window, settings: Option<&Target>, primary: &str) -> Option<Track<'a>> {
+    window.track(cat::PG_ARCHIVED_UPTO.name, &[("target", primary)]).filter(|_| archives(settings))
 }
 
 /// Free space of the device on which WAL lies.
 pub(crate) fn free(window: &Window, settings: Option<&Target>, at: Moment) -> Option<f64> {
     let target = settings?;
     let dev = target.wal_device.as_ref().or(target.data_device.as_ref())?;
-    window.track(cat::VOLUME_FREE.name, &[("dev", dev)])?.at(at, 30.0).map(|point| point.value)
+    window.track(cat::VOLUME_FREE.name, &[("dev", dev)])?.at(at, FREE_S).map(|point| point.value)
 }
 
 /// The completion of the first checkpoint, at or after the earliest moment, whose redo position lies past what is needed.
@@ -255,7 +380,8 @@ mod tests {
     const SIZE: f64 = 16.0;
 
     fn at(head: f64, needed: f64) -> Positions {
-        Positions { head, needed, inflow: 8.0, outflow: 3.0, connected: true, slot: false }
+        let (archived, archiving) = (None, 0.0);
+        Positions { head, needed, inflow: 8.0, outflow: 3.0, connected: true, slot: false, archived, archiving }
     }
 
     /// What comes, step by step: the head enters segments while the standby leaves its own.
@@ -277,7 +403,7 @@ mod tests {
             let (told, truly) = (segment_lost(&positions, needed, 14.0, SIZE).unwrap(), comes(&positions, 13.0));
             assert!((told - truly).abs() < 0.01, "{head} {needed}: {told} for {truly}");
             // One segment of the head takes two seconds, and nothing is told that lies further off.
-            let mean = earliest(&positions, limit, Some(SIZE)).unwrap();
+            let mean = earliest(&positions, limit, SIZE).unwrap();
             assert!((mean - truly).abs() < 2.0, "{head} {needed}: {mean} for {truly}");
         }
     }
@@ -285,11 +411,11 @@ mod tests {
     #[test]
     fn what_does_not_grow_never_comes_and_what_is_past_has_come() {
         let even = Positions { outflow: 8.0, ..at(100.0, 0.0) };
-        assert_eq!((earliest(&even, 224.0, Some(SIZE)), earliest(&even, 99.0, Some(SIZE))), (None, Some(0.0)));
+        assert_eq!((earliest(&even, 224.0, SIZE), earliest(&even, 99.0, SIZE)), (None, Some(0.0)));
         // A disk has no segments; far ahead the straight line is good enough.
-        assert_eq!(earliest(&at(100.0, 0.0), 600.0, None), Some(100.0));
+        assert_eq!((full(500.0, 5.0), full(500.0, 0.0)), (Some(100.0), None));
         let slow = Positions { outflow: 8.0 - 1e-6, ..at(100.0, 0.0) };
-        let (told, line) = (earliest(&slow, 224.0, Some(SIZE)).unwrap(), 124.0 / 1e-6);
+        let (told, line) = (earliest(&slow, 224.0, SIZE).unwrap(), 124.0 / 1e-6);
         assert!((told / line - 1.0).abs() < 0.2, "{told} for {line}");
     }
 

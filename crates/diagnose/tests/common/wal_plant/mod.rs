@@ -61,6 +61,10 @@ pub struct WalPlant {
     /// When the standby is cut off, and when it comes back.
     pub away: Option<(f64, f64)>,
     pub keep: Keep,
+    /// How the archiver goes: so many bytes a second; none without an archive.
+    pub archiver: Option<f64>,
+    /// Room on the primary's volume when it began.
+    pub free: f64,
     pub max_wal: f64,
     pub checkpoint_timeout_s: f64,
     pub see_standby: bool,
@@ -92,6 +96,8 @@ impl Default for WalPlant {
             fault: (5.0, 1e9),
             away: None,
             keep: Keep::Size(1024.0 * MIB),
+            archiver: None,
+            free: 20.0 * 1024.0 * MIB,
             max_wal: 1024.0 * MIB,
             checkpoint_timeout_s: 300.0,
             see_standby: true,
@@ -127,6 +133,7 @@ pub struct State {
     pub checkpoint: Option<(f64, f64)>,
     checkpoint_start: f64,
     pub oldest: f64,
+    pub archived: f64,
     /// When WAL that the standby needs was removed.
     pub removed_at: Option<f64>,
     held: bool,
@@ -159,7 +166,7 @@ impl WalPlant {
             ("wal_segment_size".to_owned(), "16MB".to_owned()),
             ("wal_buffers".to_owned(), "16MB".to_owned()),
             ("wal_sender_timeout".to_owned(), "1min".to_owned()),
-            ("archive_mode".to_owned(), "off".to_owned()),
+            ("archive_mode".to_owned(), if self.archiver.is_some() { "on" } else { "off" }.to_owned()),
             ("wal_compression".to_owned(), "off".to_owned()),
         ];
         match self.keep {
@@ -227,6 +234,8 @@ impl WalPlant {
             *position = HEAD;
         }
         state.reported = (HEAD, HEAD, HEAD);
+        state.oldest = HEAD - 64.0 * MIB;
+        state.archived = HEAD;
         state.checkpoint_start = -20.0;
         let mut states = Vec::new();
         for tick in 0..=(self.seconds / STEP).round() as i64 {
@@ -266,6 +275,8 @@ impl WalPlant {
         self.devices(state, now, flushed);
         self.transport(state, now);
         self.replaying(state, now);
+        let archiver = self.archiver.unwrap_or(f64::INFINITY);
+        state.archived = (state.archived + archiver * STEP).min((state.flush / SEGMENT).floor() * SEGMENT);
         self.checkpoints(readings, state, now);
     }
 
@@ -384,7 +395,7 @@ impl WalPlant {
             Keep::Slot(None) => segment(restart),
             Keep::Slot(Some(most)) => segment(restart).max(segment(state.insert) - (most / SEGMENT).ceil()),
         };
-        state.oldest = (segment(state.redo).min(kept) * SEGMENT).max(state.oldest);
+        state.oldest = (segment(state.redo).min(kept).min(segment(state.archived)) * SEGMENT).max(state.oldest);
         let needed = if state.connected { state.sent } else { segment(state.received) * SEGMENT };
         if state.removed_at.is_none() && needed < state.oldest {
             state.removed_at = Some(now);

@@ -30,7 +30,11 @@ impl WalPlant {
                 to.put(&cat::PG_SLOT_SAFE, &slot, at, safe);
             }
         }
-        to.put(&cat::VOLUME_FREE, &[("dev", "7:0")], at, 20.0 * 1024.0 * MIB - (state.insert - state.oldest));
+        if self.archiver.is_some() {
+            let whole = (state.archived / SEGMENT).floor() * SEGMENT;
+            to.put(&cat::PG_ARCHIVED_UPTO, &[("target", "primary")], at, whole);
+        }
+        to.put(&cat::VOLUME_FREE, &[("dev", "7:0")], at, self.free - (state.insert - state.oldest));
         self.read_devices(to, state, at, now);
         if self.see_standby {
             self.read_standby(to, state, at);
