@@ -36,7 +36,7 @@ pub(crate) fn all() -> anyhow::Result<()> {
 
 /// What every major version of the server must pass; the rest of the probe's tests run on one version. Most of their
 /// time is waiting, so that more of them than processors run at once.
-const ON_EVERY_MAJOR: [&str; 7] = [
+const ON_EVERY_MAJOR: [&str; 9] = [
     "sessions_locks_and_counters",
     "log_lines_become_events",
     "a_role_without_pg_monitor_sees_less_and_is_told_so",
@@ -44,7 +44,12 @@ const ON_EVERY_MAJOR: [&str; 7] = [
     "a_standby_is_seen_from_both_ends",
     "every_hop_is_told",
     "a_primary_is_asked_once_a_checkpoint",
+    "a_commit_that_waits_for_a_standby",
+    "a_slot_that_falls_behind_is_lost_and_one_that_is_dropped_ends",
 ];
+
+/// The lab's own list of the servers that it downloads.
+const BUILDS: &str = include_str!("../../lab/src/servers/builds.rs");
 
 /// Tests that take minutes, mostly of waiting: for processes that are killed one after the other, and for a small machine
 /// of their own. They run beside those of every major version, which wait for servers.
@@ -120,6 +125,10 @@ fn on_every_major(tally: &mut Tally) -> anyhow::Result<bool> {
         tally.skipped.push(format!("the probe on every major version: needs downloaded servers in {cache}"));
         return Ok(true);
     }
+    let missing = missing(&servers);
+    if !missing.is_empty() {
+        bail!("the probe on every major version: not downloaded: {}", missing.join(", "));
+    }
     // Of the whole workspace, whose tests are built: for one package alone features differ, and everything is built again.
     let mut arguments = vec!["test", "--workspace", "--test", "postgres*", "--locked", "--no-fail-fast", "--"];
     arguments.extend(["--show-output", "--test-threads=4"]);
@@ -145,6 +154,19 @@ fn downloaded() -> Vec<String> {
     let mut bins: Vec<String> = bins.map(|bin| bin.display().to_string()).collect();
     bins.sort();
     bins
+}
+
+/// The pinned builds for this machine's processor that are not among these directories.
+fn missing(servers: &[String]) -> Vec<String> {
+    let architecture = if cfg!(target_arch = "aarch64") { "ARM64" } else { "AMD64" };
+    let version = |line: &str| {
+        let (_, own) = line.trim().split_once("build(")?;
+        let mut parts = own.split(", ");
+        let version = parts.nth(1)?.trim_matches('"').to_owned();
+        (parts.next()? == architecture).then_some(version)
+    };
+    let there = |version: &String| servers.iter().any(|bin| bin.contains(&format!("/postgresql-{version}-")));
+    BUILDS.lines().filter_map(version).filter(|version| !there(version)).collect()
 }
 
 pub(crate) fn is_root() -> anyhow::Result<bool> {
@@ -263,4 +285,18 @@ fn cargo_test(tally: &mut Tally, arguments: &[&str], variables: &[(&str, &str)])
         }
     }
     Ok(child.wait()?.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::missing;
+
+    #[test]
+    fn a_server_that_is_not_downloaded_is_missed() {
+        let all = missing(&[]);
+        assert!(all.len() >= 4 && all.iter().any(|version| version.starts_with("18.")), "{all:?}");
+        let bins: Vec<String> = all.iter().map(|version| format!("/c/postgresql-{version}-linux-amd64/bin")).collect();
+        assert_eq!(missing(&bins), Vec::<String>::new());
+        assert_eq!(missing(&bins[1..]), all[..1]);
+    }
 }
