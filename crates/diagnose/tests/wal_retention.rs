@@ -165,6 +165,18 @@ fn slots_with_and_without_a_limit() {
     assert!(idle.remedies[0].runtime[0].contains("pg_drop_replication_slot('s1')"));
 }
 
+/// The network has been narrow for twelve seconds: what the standby took before says nothing of what it will.
+#[test]
+fn rates_of_before_a_lag_began_do_not_count() {
+    let plant = WalPlant { fault: (40.0, 1e9), keep: Keep::Size(640.0 * MIB), ..narrow() };
+    let (window, states) = run(&plant);
+    let finding = diagnose(&until(&window, 52.0), &Options::default()).into_iter().find(|f| f.rule == "network-narrow");
+    let (finding, truth) = (finding.unwrap(), truly(&plant, &states) - 52.0);
+    assert!(finding.from >= at(39.0), "{:?}", finding.from);
+    let left = finding.figure("retention_left_s").unwrap();
+    assert!((left / truth - 1.0).abs() <= 0.2, "{left} for {truth}");
+}
+
 /// That a finding tells of a full volume in so many seconds, and not of WAL that is removed.
 fn tells_of_a_full_volume(finding: &Finding, left_s: f64) {
     assert_eq!((finding.figure("retention_left_s"), finding.figure("removal_left_s")), (None, None), "{finding:?}");

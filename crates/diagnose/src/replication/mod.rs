@@ -31,7 +31,7 @@ pub(crate) use lag::{Lag, Lags, lags};
 pub(crate) use link::{CeilingKind, Link, links};
 pub(crate) use path::{owners, walsender_activity};
 pub(crate) use peer::{Activity, Doing, Peer, activity, candidates};
-pub(crate) use retention::{free as free_bytes, keep_bytes};
+pub(crate) use retention::{free as free_bytes, keep_bytes, retention_since};
 pub(crate) use sync_waits::SyncWaits;
 pub(crate) use tcp::Tcp;
 

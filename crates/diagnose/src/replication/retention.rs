@@ -14,6 +14,8 @@ use serde::Serialize;
 /// Rates are slopes of the straight line through the readings of so many seconds. (The mean between the first and the last
 /// of them would be off by a whole lump, where WAL is made in lumps.)
 const RATE_S: f64 = 20.0;
+/// A shorter time since something began tells no rate.
+const LEAST_RATE_S: f64 = 5.0;
 /// Where a standby will read is known to so many seconds of its way: WAL comes in lumps, and positions are read once a second.
 /// So many steps are taken to either side.
 const UNSURE_S: f64 = 1.0;
@@ -112,10 +114,25 @@ impl Positions {
 /// The retention of WAL for one standby (or slot) of a primary as it stood at a moment. None where the head of WAL or the
 /// standby's position is unknown.
 pub fn retention(window: &Window, primary: &str, standby: &str, at: Moment) -> Option<Retention> {
+    retention_since(window, primary, standby, (window.from, at))
+}
+
+/// The same by the rates since a moment, before which others were: none where that is too short a time ago.
+pub(crate) fn retention_since(
+    window: &Window,
+    primary: &str,
+    standby: &str,
+    (since, at): (Moment, Moment),
+) -> Option<Retention> {
+    let now = Now { since: since.max(at - Span::from_seconds(RATE_S)), at };
+    let short = since > window.from && at.seconds_since(since) < LEAST_RATE_S;
+    if short {
+        return None;
+    }
     let settings = target_at(window, primary, at);
     let settings = settings.as_ref();
     let size = segment(settings);
-    let positions = positions(window, settings, primary, standby, at)?;
+    let positions = positions(window, settings, primary, standby, now)?;
     let keeping = Keeping::of(window, settings, primary, standby, positions.slot);
     let Limit { holder, bytes: limit } = keeping.limit(window, settings, &positions, at);
     let earliest_s = match holder {
@@ -140,9 +157,16 @@ pub fn retention(window: &Window, primary: &str, standby: &str, at: Moment) -> O
     })
 }
 
+/// A moment, and since when rates count for it.
+#[derive(Clone, Copy)]
+struct Now {
+    since: Moment,
+    at: Moment,
+}
+
 /// How fast a position moves: by least squares over the readings since it last began anew.
-fn rate(track: Track<'_>, at: Moment) -> Option<f64> {
-    let recent = track.between(at - Span::from_seconds(RATE_S), at);
+fn rate(track: Track<'_>, now: Now) -> Option<f64> {
+    let recent = track.between(now.since, now.at);
     let anew = |pair: &[Point]| pair[0].epoch != pair[1].epoch || pair[1].value < pair[0].value;
     let begin = recent.points.windows(2).rposition(anew).map_or(0, |place| place + 1);
     let points = recent.points.get(begin..).unwrap_or_default();
@@ -203,12 +227,12 @@ fn positions(
     settings: Option<&Target>,
     primary: &str,
     standby: &str,
-    at: Moment,
+    moment: Now,
 ) -> Option<Positions> {
-    let size = segment(settings);
+    let (size, at) = (segment(settings), moment.at);
     let head = window.track(cat::PG_WAL_INSERT.name, &[("target", primary)])?;
     let now = head.at(at, GONE_S)?;
-    let inflow = rate(head, at)?;
+    let inflow = rate(head, moment)?;
     let slot = window.track(cat::PG_SLOT_RESTART.name, &[("target", primary), ("slot", standby)]);
     let slot = slot.filter(|track| track.at(at, GONE_S).is_some());
     let sent = standby_row(window, &cat::PG_REPL_SENT, primary, standby);
@@ -222,7 +246,7 @@ fn positions(
         return None;
     }
     let needed = if connected || slot.is_some() { last.value } else { (last.value / size).floor() * size };
-    let moving = connected.then(|| rate(track, at)).flatten().unwrap_or(0.0);
+    let moving = connected.then(|| rate(track, moment)).flatten().unwrap_or(0.0);
     let archived = archived(window, settings, primary);
     Some(Positions {
         head: now.value,
@@ -232,7 +256,7 @@ fn positions(
         connected,
         slot: slot.is_some(),
         archived: archived.and_then(|track| Some(track.between(window.from, at).points.last()?.value)),
-        archiving: archived.and_then(|track| rate(track, at)).unwrap_or(0.0),
+        archiving: archived.and_then(|track| rate(track, moment)).unwrap_or(0.0),
     })
 }
 

@@ -4,7 +4,7 @@ use super::draft::draft;
 use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::Lane;
-use crate::replication::{Holder, Lag, Lags, Retention, Standby, candidates, retention, standby_row, standbys};
+use crate::replication::{Holder, Lag, Lags, Retention, Standby, candidates, retention_since, standby_row, standbys};
 use crate::scene::Scene;
 use backwater_model::{CommitWait, Figure, Finding, Severity, Unit, catalogue as cat};
 use std::ops::Range;
@@ -108,8 +108,7 @@ pub(super) fn residence(level: &Lane, outflow: &Lane, range: &Range<usize>) -> O
 
 fn retention_figures(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>, figures: &mut Figures) {
     let Some(primary) = standby.primary.as_deref() else { return };
-    let (_, to) = scene.grid.span(range);
-    let Some(kept) = retention(scene.window, primary, &standby.name, to) else { return };
+    let Some(kept) = retention_since(scene.window, primary, &standby.name, scene.grid.span(range)) else { return };
     kept_figures(&kept, figures);
 }
 
