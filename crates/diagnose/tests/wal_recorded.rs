@@ -100,6 +100,10 @@ fn the_path_shows_no_more_than_the_evidence_says() {
         let levels = seconds.filter_map(|second| replay.read(&window, at(second), 5.0).level);
         let (shown, told) = (levels.reduce(f64::max).unwrap(), finding.figure("replay_lag_bytes").unwrap());
         assert!(shown <= told, "{}: {shown} shown, {told} told", finding.cause);
+        // The advice, of the whole window.
+        let advice = advise_standbys(&window, &SurviveOptions::default());
+        let advised = advice[0].observed.iter().find(|figure| figure.name == "replay_lag_bytes").unwrap().value;
+        assert!(advised >= told, "{}: {told} told, {advised} in the advice", finding.cause);
     }
 }
 

@@ -189,8 +189,9 @@ fn observed(scene: &Scene<'_>, seen: &Measured<'_>) -> Vec<Figure> {
         "WAL taken by the standby, the best ten seconds",
     );
     figures.add("link_limit_bytes_per_s", seen.link, Unit::BytesPerSecond, "ceiling of the link");
-    figures.add("stream_lag_bytes", hops.stream.max(&seen.range), Unit::Bytes, "flushed here and not there, at most");
-    figures.add("replay_lag_bytes", hops.replay.max(&seen.range), Unit::Bytes, "received and not replayed, at most");
+    let shown = &hops.shown;
+    shown.add_most(&mut figures, "stream_lag_bytes", &shown.stream, "flushed here and not there", &seen.range);
+    shown.add_most(&mut figures, "replay_lag_bytes", &shown.replay, "received and not replayed", &seen.range);
     figures.add("kept_bytes", keep_bytes(seen.settings.as_ref()), Unit::Bytes, "WAL kept for standbys (wal_keep_size)");
     let free = free_bytes(scene.window, seen.settings.as_ref(), scene.window.to);
     figures.add("free_bytes", free, Unit::Bytes, "free where WAL lies");

@@ -1,9 +1,10 @@
 //! The hops of one standby's WAL, second by second: where positions stand, how fast they move, what lies between them.
 
 use super::queues::WORD_S;
+use crate::figures::Figures;
 use crate::grid::{Grid, Lane};
 use crate::scene::Scene;
-use backwater_model::{Moment, Point, Track, Window, catalogue as cat};
+use backwater_model::{Moment, Point, Track, Unit, Window, catalogue as cat};
 use std::ops::Range;
 
 /// A standby's word is taken for the present for so many seconds. While WAL flows it speaks after every flush; what is older
@@ -56,6 +57,14 @@ impl Shown {
         let levels = range.clone().filter_map(|second| Some((second, level.get(second)?)));
         let (second, most) = levels.max_by(|a, b| a.1.total_cmp(&b.1))?;
         Some((most, self.word_s.get(second).filter(|age| *age > FRESH_S)))
+    }
+
+    /// Adds the highest level of a stretch to the figures, with the age of the standby's word where that is old.
+    pub(crate) fn add_most(&self, to: &mut Figures, name: &str, level: &Lane, label: &str, range: &Range<usize>) {
+        let Some((bytes, old_s)) = self.most(level, range) else { return };
+        let old =
+            old_s.map_or(String::new(), |age| format!(" (by what it had told {} before)", Unit::Seconds.show(age)));
+        to.add(name, Some(bytes), Unit::Bytes, &format!("{label}, at most{old}"));
     }
 }
 

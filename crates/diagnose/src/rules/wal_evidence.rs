@@ -77,12 +77,7 @@ pub(super) fn lag_figures(scene: &Scene<'_>, standby: &Standby, range: &Range<us
     );
     figures.add("replayed_bytes_per_s", hops.replayed_rate.mean(range), Unit::BytesPerSecond, "WAL replayed");
     figures.add("sent_delay_bytes", sent.max(range), Unit::Bytes, "made, not yet sent, at most");
-    let mut most = |name: &str, level: &Lane, label: &str| {
-        let Some((bytes, old_s)) = shown.most(level, range) else { return };
-        let old =
-            old_s.map_or(String::new(), |age| format!(" (by what it had told {} before)", Unit::Seconds.show(age)));
-        figures.add(name, Some(bytes), Unit::Bytes, &format!("{label}, at most{old}"));
-    };
+    let mut most = |name: &str, level: &Lane, label: &str| shown.add_most(&mut figures, name, level, label, range);
     most("write_delay_bytes", &written, "made, not yet written by the standby");
     most("flush_delay_bytes", &flushed, "made, not yet flushed by the standby");
     most("replay_delay_bytes", &replayed, "made, not yet replayed");
