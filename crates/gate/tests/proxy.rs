@@ -8,6 +8,7 @@ use backwater_model::FlowState;
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Server, client, complaint, psql, text, with_server};
 use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -205,26 +206,63 @@ fn a_server_that_is_away_is_named_and_comes_back() {
     });
 }
 
+/// A logged-in session of which nothing is read but what is read here. Its segments are short, as on a network.
+fn open_door(server: &Server, port: u16, options: &str) -> TcpStream {
+    server.value("CREATE ROLE open_door LOGIN");
+    let hba = std::fs::read_to_string(server.data().join("pg_hba.conf")).unwrap();
+    std::fs::write(server.data().join("pg_hba.conf"), format!("host all open_door all trust\n{hba}")).unwrap();
+    server.value("SELECT pg_reload_conf()");
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_tcp_mss(1_448).unwrap();
+    socket.connect(&SocketAddr::from(([127, 0, 0, 1], port)).into()).unwrap();
+    let mut raw = TcpStream::from(socket);
+    let said = format!("\0\u{3}\0\0user\0open_door\0database\0postgres\0options\0{options}\0\0");
+    raw.write_all(&[&(said.len() as u32 + 4).to_be_bytes(), said.as_bytes()].concat()).unwrap();
+    let mut greeting = Vec::new();
+    while !greeting.ends_with(b"Z\0\0\0\x05I") {
+        let mut some = [0; 512];
+        let count = raw.read(&mut some).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&greeting));
+        greeting.extend_from_slice(&some[..count]);
+    }
+    raw
+}
+
+/// Sends a query.
+fn ask(raw: &mut TcpStream, sql: &str) {
+    let length = (sql.len() as u32 + 5).to_be_bytes();
+    raw.write_all(&[b"Q", &length[..], sql.as_bytes(), b"\0"].concat()).unwrap();
+}
+
+#[test]
+fn a_low_client_that_never_reads_does_not_hold_the_others() {
+    with_server("a_low_client_that_never_reads_does_not_hold_the_others", &[], |server| {
+        let more = "low_priority_bandwidth = '10MB'\n[pools.batch]\npriority = 'low'\n";
+        let (_proxy, port) = proxy(server, more);
+        let mut asleep = open_door(server, port, "-c backwater.pool=batch");
+        ask(&mut asleep, "SELECT repeat('x', 1000) FROM generate_series(1, 1000000)");
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'ClientWrite'", "1");
+        // 20 MiB at 10 MiB/s.
+        let sql = "COPY (SELECT repeat('x', 1023) FROM generate_series(1, 20480)) TO STDOUT";
+        let begun = Instant::now();
+        let mut reader = psql("127.0.0.1", port, sql);
+        let reader = reader.env("PGOPTIONS", "-c backwater.pool=batch");
+        let output = reader.output().unwrap();
+        let seconds = begun.elapsed().as_secs_f64();
+        assert_eq!(output.stdout.len(), 20 << 20);
+        assert!((1.9..5.0).contains(&seconds), "{seconds}");
+        // It is there all the while, and goes on when it reads.
+        asleep.read_exact(&mut vec![0; 1 << 20]).unwrap();
+    });
+}
+
 #[test]
 fn a_client_that_never_reads_stops_the_server_and_costs_no_memory() {
     with_server("a_client_that_never_reads_stops_the_server_and_costs_no_memory", &[], |server| {
-        server.value("CREATE ROLE open_door LOGIN");
-        let hba = std::fs::read_to_string(server.data().join("pg_hba.conf")).unwrap();
-        std::fs::write(server.data().join("pg_hba.conf"), format!("host all open_door all trust\n{hba}")).unwrap();
-        server.value("SELECT pg_reload_conf()");
         let (_proxy, port) = proxy(server, "");
-        let mut raw = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        raw.write_all(b"\0\0\0\x2a\0\x03\0\0user\0open_door\0database\0postgres\0\0").unwrap();
-        let mut greeting = Vec::new();
-        while !greeting.ends_with(b"Z\0\0\0\x05I") {
-            let mut some = [0; 512];
-            let count = raw.read(&mut some).unwrap();
-            assert!(count > 0, "{}", String::from_utf8_lossy(&greeting));
-            greeting.extend_from_slice(&some[..count]);
-        }
+        let mut raw = open_door(server, port, "");
         let before = resident_kb();
-        let sql = b"SELECT repeat('x', 1000) FROM generate_series(1, 1000000)\0";
-        raw.write_all(&[b"Q\0\0\0", &[sql.len() as u8 + 4][..], sql].concat()).unwrap();
+        ask(&mut raw, "SELECT repeat('x', 1000) FROM generate_series(1, 1000000)");
         server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'ClientWrite'", "1");
         assert!(resident_kb() < before + 8_192, "{} KB before, {} KB now", before, resident_kb());
         assert_eq!(run(port, "SELECT 1"), "1", "others are not disturbed");

@@ -19,6 +19,10 @@ const SEGMENTS_NOT_ACKNOWLEDGED_YET: u64 = 2;
 const USUAL_SEGMENT: u64 = 1460;
 /// How old a measurement may be before it is made anew.
 const FRESH: Span = Span(200);
+/// A socket of which nothing was acknowledged for so many round trips, and at least for so long (the kernel's shortest wait
+/// before it sends again), has nothing on its way: what it sent is lost, or its peer is gone.
+const SILENT_ROUND_TRIPS: i64 = 4;
+const SILENT_AT_LEAST: Span = Span::from_millis(200);
 
 /// The sockets of the class.
 #[derive(Debug)]
@@ -40,18 +44,46 @@ struct Known {
     peer: Option<IpAddr>,
     acked_bytes: Option<u64>,
     segment_bytes: u64,
+    /// Since when, while it has something queued, its peer has acknowledged no more than this.
+    silent: Option<(u64, Moment)>,
 }
 
 impl Known {
-    /// What of it stands on its way.
-    fn standing_bytes(&self) -> u64 {
+    /// What of it stands on its way; None where nothing is queued at all.
+    fn standing_bytes(&mut self, now: Moment) -> Option<u64> {
         let delayed = SEGMENTS_NOT_ACKNOWLEDGED_YET * self.segment_bytes;
         // A socket that cannot be asked is about to go.
-        let standing = unsent_and_unacked(&self.fd).unwrap_or(0).saturating_sub(delayed);
+        let queued = unsent_and_unacked(&self.fd).unwrap_or(0);
+        if queued <= delayed {
+            self.silent = None;
+            return None;
+        }
         // One that is closed by its peer keeps its last count for ever.
-        let lives = standing > 0 && TcpInfo::read(&self.fd).is_ok_and(|info| info.established);
-        if lives { standing } else { 0 }
+        let info = TcpInfo::read(&self.fd).ok().filter(|info| info.established)?;
+        let silent_for = now - self.silent_since(info.acked_bytes.unwrap_or(0), now);
+        Some(on_its_way(queued, &info, silent_for).saturating_sub(delayed))
     }
+
+    fn silent_since(&mut self, acked: u64, now: Moment) -> Moment {
+        match self.silent {
+            Some((before, since)) if before == acked => since,
+            _ => self.silent.insert((acked, now)).1,
+        }
+    }
+}
+
+/// What of a socket's queue is on its way, or will be as soon as it can: that is what stands in front of others' packets.
+/// What a peer has no room for stays here until it reads, and must not hold the whole class while it sleeps; nor must what was
+/// sent to a peer that is gone.
+fn on_its_way(queued: u64, info: &TcpInfo, silent_for: Span) -> u64 {
+    let round_trips = Span(i64::from(info.rtt_us.unwrap_or(0)).saturating_mul(SILENT_ROUND_TRIPS));
+    if silent_for >= SILENT_AT_LEAST.max(round_trips) {
+        return 0;
+    }
+    // A kernel that does not tell the peer's window is believed to have all of it.
+    let window = info.peer_window_bytes.map_or(u64::MAX, u64::from);
+    let sent = queued.saturating_sub(info.notsent_bytes.map_or(0, u64::from));
+    queued.min(window.max(sent))
 }
 
 impl Default for Sockets {
@@ -69,7 +101,7 @@ impl Sockets {
         self.busy.insert(session);
         let peer = peer(&fd);
         pace(&fd, self.peak_bps);
-        self.known.insert(session, Known { fd, peer, acked_bytes: None, segment_bytes: USUAL_SEGMENT });
+        self.known.insert(session, Known { fd, peer, acked_bytes: None, segment_bytes: USUAL_SEGMENT, silent: None });
         self.measured_at = None;
     }
 
@@ -110,7 +142,7 @@ impl Sockets {
         }
         if self.measured_at.is_none_or(|at| now - at >= FRESH) {
             self.measured_at = Some(now);
-            let level = self.measure();
+            let level = self.measure(now);
             self.in_flight.measured(level);
         }
         self.in_flight.room_bytes() > 0
@@ -124,13 +156,13 @@ impl Sockets {
         }
     }
 
-    fn measure(&mut self) -> u64 {
+    fn measure(&mut self, now: Moment) -> u64 {
         let mut level = 0;
-        let known = &self.known;
+        let known = &mut self.known;
         self.busy.retain(|session| {
-            let standing = known.get(session).map_or(0, Known::standing_bytes);
-            level += standing;
-            standing > 0
+            let standing = known.get_mut(session).and_then(|known| known.standing_bytes(now));
+            level += standing.unwrap_or(0);
+            standing.is_some()
         });
         level
     }
@@ -215,6 +247,57 @@ mod tests {
         assert!(readings.len() == 1 && shortest.is_some(), "{readings:?}");
         sockets.remove(SessionId(1));
         assert!(sockets.is_empty() && sockets.has_room(now));
+    }
+
+    #[test]
+    fn only_what_the_peer_has_room_for_is_on_its_way() {
+        let info = |notsent, window| TcpInfo {
+            notsent_bytes: Some(notsent),
+            peer_window_bytes: Some(window),
+            rtt_us: Some(1_000),
+            ..TcpInfo::default()
+        };
+        let way = |queued, info| on_its_way(queued, &info, Span(0));
+        assert_eq!(way(50_000, info(20_000, 1 << 20)), 50_000, "a wide window: all of it");
+        assert_eq!(way(50_000, info(50_000, 0)), 0, "a closed window: the peer sleeps");
+        assert_eq!(way(50_000, info(45_000, 8_000)), 8_000, "what it has room for may go at any time");
+        assert_eq!(way(50_000, info(20_000, 8_000)), 30_000, "what was sent is on its way whatever it says later");
+        let old = TcpInfo { peer_window_bytes: None, ..info(20_000, 0) };
+        assert_eq!(way(50_000, old), 50_000, "an older kernel does not tell");
+    }
+
+    #[test]
+    fn what_nobody_acknowledges_is_not_on_its_way_any_more() {
+        let info = |rtt_us| TcpInfo { rtt_us: Some(rtt_us), peer_window_bytes: Some(1 << 20), ..TcpInfo::default() };
+        let way = |ms, rtt_us| on_its_way(9_000, &info(rtt_us), Span::from_millis(ms));
+        assert_eq!((way(199, 1_000), way(200, 1_000)), (9_000, 0));
+        assert_eq!((way(399, 100_000), way(400, 100_000)), (9_000, 0), "a long way takes longer to answer");
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_leaves_room_and_is_counted_again_when_it_does() {
+        let (mut server, mut client) = pair();
+        let mut sockets = Sockets::default();
+        sockets.add(SessionId(1), server.as_fd().try_clone_to_owned().unwrap());
+        sockets.bound(10_000_000, Some(Span(100)));
+        sockets.read();
+        server.set_nonblocking(true).unwrap();
+        let mut written = 0;
+        // As much as it takes, until what is left of the queue waits for the peer's window.
+        let sleeps = |info: TcpInfo| info.unacked_segments == Some(0) && info.notsent_bytes > Some(1 << 18);
+        while !sleeps(TcpInfo::read(&server).unwrap()) {
+            written += server.write(&[1; 65_536]).unwrap_or(0);
+        }
+        assert!(sockets.has_room(Moment(0)) && sockets.has_room(Moment(10_000)));
+        assert!(!sockets.busy.is_empty(), "it is looked at again");
+        let mut now = Moment(20_000);
+        let reader = std::thread::spawn(move || client.read_exact(&mut vec![0; written]).unwrap());
+        while !sockets.busy.is_empty() {
+            sockets.has_room(now);
+            now = now + Span(1_000);
+        }
+        reader.join().unwrap();
+        assert_eq!(unsent_and_unacked(&server).unwrap(), 0);
     }
 
     #[test]
