@@ -4,10 +4,11 @@
 mod server;
 
 use backwater_gate::proxy::{Proxy, ProxyConfig};
-use backwater_model::{Event, EventKind};
+use backwater_model::{Event, EventKind, FlowState};
 use server::{Server, complaint, psql, text, with_server};
 use std::io::Read;
 use std::path::Path;
+use std::pin::pin;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
@@ -258,6 +259,36 @@ fn a_rule_made_on_the_console_catches_a_statement_that_runs_already() {
         assert_eq!(lifted.fields["why"], "the rule no longer applies");
         assert!(!running.wait().unwrap().success(), "cancelled");
         assert_eq!(held.decision_of("began").fields["action"], "abort");
+    });
+}
+
+#[test]
+fn a_copy_of_the_extended_protocol_ends() {
+    with_server("a_copy_of_the_extended_protocol_ends", &[], |server| {
+        server.value("CREATE TABLE t (a int)");
+        let held = proxy(
+            server,
+            "[rules.slow]\nelapsedtime = 0.5\naction = 'abort'\n[pools.default]\nexcept_rule = 'slow'\nmax_active = 1\n",
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut config = tokio_postgres::Config::new();
+        config.host("127.0.0.1").port(held.port).user("postgres").password(server::PASSWORD);
+        let (client, connection) = runtime.block_on(config.connect(tokio_postgres::NoTls)).unwrap();
+        let _connection = runtime.spawn(connection);
+        let copied = runtime.block_on(async {
+            // Bind, Execute and Sync; then, as the server copies, CopyDone and Sync; one answer.
+            let mut sink = pin!(client.copy_in::<_, &'static [u8]>("COPY t FROM STDIN").await.unwrap());
+            sink.as_mut().finish().await.unwrap()
+        });
+        assert_eq!(copied, 0);
+        let running = |state: &FlowState| state.pools.iter().map(|pool| pool.running).sum::<u64>();
+        assert_eq!(running(&held.proxy.glance().look()), 0);
+        // It has no turn that others wait for, and the rule looks at them alone.
+        let late = complaint(&psql("127.0.0.1", held.port, "SELECT pg_sleep(60)").output().unwrap());
+        assert!(late.contains("canceling statement"), "{late}");
+        let other = held.decision_of("began").fields["session"].clone();
+        assert_eq!(other, "2");
+        assert!(runtime.block_on(client.simple_query("SELECT 1")).is_ok());
     });
 }
 

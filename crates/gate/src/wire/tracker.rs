@@ -1,7 +1,9 @@
 //! What a session is doing, from the heads of its messages alone: whether a statement runs, its number, rows and the
-//! transaction's state. A server answers each simple query, function call and Sync with one ReadyForQuery.
+//! transaction's state. A server answers each simple query, function call and Sync with one ReadyForQuery, but for the Syncs
+//! that it reads while it takes data for COPY: those it ignores.
 
 use super::{Head, Heads};
+use std::collections::VecDeque;
 
 /// Which way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +31,26 @@ pub struct Tracker {
     up: Heads,
     down: Heads,
     transaction: Option<Transaction>,
-    /// ReadyForQuery messages that are still owed.
-    owed: u64,
-    /// Messages of the extended protocol were sent and no Sync after them.
-    unsynced: bool,
+    /// What the client said and the server has not answered yet. A copy's end never stands first.
+    asked: VecDeque<Asked>,
+    /// The server takes data for COPY, and the client has not said their end.
+    copies: bool,
     statements: u64,
     rows: u64,
     cancel_key: Option<Vec<u8>>,
+}
+
+/// What matters of what a client said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// A simple query or a function call, answered by one ReadyForQuery.
+    Query,
+    /// Messages of the extended protocol, any number of them.
+    Extended,
+    /// Answered by one ReadyForQuery, unless it is ignored.
+    Sync,
+    /// CopyDone or CopyFail.
+    CopyEnd,
 }
 
 /// BackendKeyData: the process's number and the key that a cancel request needs.
@@ -61,8 +76,8 @@ impl Tracker {
     }
 
     fn of(up: Heads, down: Heads) -> Self {
-        let (owed, unsynced, statements, rows) = (0, false, 0, 0);
-        Tracker { up, down, transaction: None, owed, unsynced, statements, rows, cancel_key: None }
+        let (asked, copies, statements, rows) = (VecDeque::new(), false, 0, 0);
+        Tracker { up, down, transaction: None, asked, copies, statements, rows, cancel_key: None }
     }
 
     /// What a cancel request carries: the server's process number and the key behind it. None until the login is done,
@@ -135,29 +150,31 @@ impl Tracker {
     }
 
     fn is_busy(&self) -> bool {
-        self.owed > 0 || self.unsynced
+        !self.asked.is_empty()
     }
 
-    fn begin(&mut self) {
+    fn ask(&mut self, what: Asked) {
         if !self.is_busy() {
             self.statements += 1;
             self.rows = 0;
+        }
+        // A run of these is one.
+        if what != Asked::Extended || self.asked.back() != Some(&Asked::Extended) {
+            self.asked.push_back(what);
         }
     }
 
     fn client_said(&mut self, head: Head) {
         match head.kind {
-            // Query, FunctionCall, Sync: each is answered by one ReadyForQuery.
-            b'Q' | b'F' | b'S' => {
-                self.begin();
-                self.owed += 1;
-                self.unsynced = false;
-            }
+            b'S' if self.copies => {}
+            b'S' => self.ask(Asked::Sync),
+            // Query, FunctionCall.
+            b'Q' | b'F' => self.ask(Asked::Query),
             // Parse, Bind, Execute, Describe, Close, Flush.
-            b'P' | b'B' | b'E' | b'D' | b'C' | b'H' => {
-                self.begin();
-                self.unsynced = true;
-            }
+            b'P' | b'B' | b'E' | b'D' | b'C' | b'H' => self.ask(Asked::Extended),
+            // CopyDone, CopyFail: said before the server began to copy, they are remembered.
+            b'c' | b'f' if self.copies => self.copies = false,
+            b'c' | b'f' if self.is_busy() => self.ask(Asked::CopyEnd),
             _ => {}
         }
     }
@@ -165,10 +182,14 @@ impl Tracker {
     fn server_said(&mut self, head: Head) {
         match head.kind {
             b'D' => self.rows += 1,
+            // CopyInResponse.
+            b'G' => self.copy_began(),
+            // After an error it skips until the next Sync, and answers that one.
+            b'E' => self.copies = false,
             b'Z' => {
                 // The first one ends the login and is owed by nobody.
                 if self.transaction.is_some() {
-                    self.owed = self.owed.saturating_sub(1);
+                    self.answered();
                 }
                 self.transaction = Some(match head.first {
                     Some(b'T') => Transaction::Open,
@@ -177,6 +198,27 @@ impl Tracker {
                 });
             }
             _ => {}
+        }
+    }
+
+    /// What the client said first begins to copy. Syncs that it sent before the data's end, if it has said that already, are
+    /// ignored.
+    fn copy_began(&mut self) {
+        let end = self.asked.iter().position(|asked| *asked == Asked::CopyEnd);
+        let later = self.asked.split_off(end.unwrap_or(self.asked.len()));
+        self.asked.retain(|asked| *asked != Asked::Sync);
+        self.asked.extend(later.into_iter().skip(1));
+        self.copies = end.is_none();
+    }
+
+    /// The server is ready for what comes after the first Sync or query.
+    fn answered(&mut self) {
+        self.copies = false;
+        let answers = |asked: &Asked| matches!(asked, Asked::Query | Asked::Sync);
+        let first = self.asked.iter().position(answers).map_or(self.asked.len(), |at| at + 1);
+        self.asked.drain(..first);
+        while self.asked.front() == Some(&Asked::CopyEnd) {
+            self.asked.pop_front();
         }
     }
 }
@@ -221,6 +263,58 @@ mod tests {
         assert!(tracker.is_quiet());
         pass(&mut tracker, Side::Up, "PH");
         assert_eq!(tracker.statement(), Some(3), "flushed and not synced");
+    }
+
+    /// A session that is logged in, and what both sides say then: the client's messages as they are, the server's after '<'.
+    fn after(said: &str) -> Tracker {
+        let mut tracker = Tracker::new();
+        ready(&mut tracker, b'I');
+        for part in said.split(' ') {
+            match part.strip_prefix('<') {
+                Some("Z") => ready(&mut tracker, b'I'),
+                Some(kinds) => pass(&mut tracker, Side::Down, kinds),
+                None => pass(&mut tracker, Side::Up, part),
+            }
+        }
+        tracker
+    }
+
+    #[test]
+    fn a_sync_that_a_copy_ignores_is_not_waited_for() {
+        // As tokio-postgres does it; all of it at once; by a flush; without a Sync in between; ended by an error of the client.
+        for copied in
+            ["PBES <12G dd cS <C", "PBESddcS <12GC", "PBEH <12G SSdd cS <C", "PBE <12G dd cS <C", "PBES <12G d fS <E"]
+        {
+            let copying = after(copied);
+            assert_eq!(copying.statement(), Some(1), "{copied}");
+            assert!(after(&format!("{copied} <Z")).is_quiet(), "{copied}");
+            assert_eq!(after(&format!("{copied} <Z PBES")).statement(), Some(2), "{copied}");
+            assert!(after(&format!("{copied} <Z PBES <12DCZ")).rows() == 1);
+        }
+        assert!(after("PBES <12G dd").statement().is_some(), "it waits for data");
+    }
+
+    #[test]
+    fn an_error_while_copying_is_answered_once() {
+        // Data that the server refuses: the rest of them is skipped, up to the Sync after their end.
+        assert!(after("PBES <12G dd <E dcS <Z").is_quiet());
+        assert!(after("PBES <12G dd <E").statement().is_some());
+        // The copy never began: both Syncs are answered.
+        let begun = after("PBESddcS <E <Z");
+        assert!(begun.statement().is_some() && after("PBESddcS <E <Z <Z").is_quiet());
+    }
+
+    #[test]
+    fn copies_among_others_take_no_others_sync() {
+        assert_eq!(after("PBES PBES <12C <Z <12G").statement(), Some(1));
+        assert!(after("PBES PBES <12C <Z <12G dcS <C <Z").is_quiet());
+        // A copy in the simple protocol, two of them in one query, and a query behind them.
+        assert!(after("Q <G ddc <C <Z").is_quiet());
+        assert!(after("Q <G c <C <G dc <C <Z").is_quiet());
+        assert!(after("Qdc Q <G <C <Z").statement().is_some());
+        assert!(after("Qdc Q <G <C <Z <DC <Z").is_quiet());
+        // An end of data that nobody asked for, after a copy that failed.
+        assert!(after("Q <E <Z dc").is_quiet());
     }
 
     #[test]
