@@ -9,7 +9,7 @@ use server::{Server, complaint, psql, text, with_server};
 use std::io::Read;
 use std::path::Path;
 use std::pin::pin;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
@@ -289,6 +289,53 @@ fn a_copy_of_the_extended_protocol_ends() {
         let other = held.decision_of("began").fields["session"].clone();
         assert_eq!(other, "2");
         assert!(runtime.block_on(client.simple_query("SELECT 1")).is_ok());
+    });
+}
+
+/// Receives the server's WAL by the replication protocol until it is ended.
+struct Receiving(Child, tempfile::TempDir);
+
+impl Receiving {
+    fn through(port: u16) -> Receiving {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = server::client("pg_receivewal", "127.0.0.1", port);
+        let command = command.arg("--no-loop").arg("-D").arg(dir.path()).stderr(Stdio::null());
+        Receiving(command.spawn().unwrap(), dir)
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const STREAMING: &str = "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'";
+
+#[test]
+fn replication_is_left_alone_unless_its_role_has_a_pool() {
+    with_server("replication_is_left_alone_unless_its_role_has_a_pool", &[], |server| {
+        let rules = "[rules.slow]\nelapsedtime = 0.3\naction = 'abort'\n[rules.seen]\nelapsedtime = 0.3\naction = 'dryrun'\n\
+                     [pools.default]\nexcept_rule = 'slow'\npriority = 'low'\nmax_active = 1\n";
+        let held = proxy(server, rules);
+        let receiving = Receiving::through(held.port);
+        server.until(STREAMING, "1");
+        // The one turn is there for a statement, and the rule looks at that one.
+        let late = complaint(&psql("127.0.0.1", held.port, "SELECT pg_sleep(60)").output().unwrap());
+        assert!(late.contains("canceling statement"), "{late}");
+        let began = held.decision_of("began");
+        assert_ne!(began.fields["session"], "1", "{began:?}");
+        let seen = held.proxy.glance().look();
+        assert!(seen.held.iter().all(|held| held.session != 1), "{seen:?}");
+        assert_eq!(server.value(STREAMING), "1");
+        drop(receiving);
+        let more =
+            format!("{rules}[pools.copies]\npriority = 'low'\nexcept_rule = 'seen'\n[users]\npostgres = 'copies'\n");
+        let held = proxy(server, &more);
+        let _receiving = Receiving::through(held.port);
+        assert_eq!(held.decision_of("began").fields["pool"], "copies");
+        assert_eq!(held.proxy.glance().look().held_in_all, 1);
     });
 }
 

@@ -58,7 +58,7 @@ impl Follow {
             Doing::Idle | Doing::Hidden => self.turn = None,
             Doing::Between if side == Side::Down => self.turn = None,
             // In a transaction nobody waits, but who runs is counted.
-            Doing::Running if self.turn.is_none() && self.live.pool.is_limited() => {
+            Doing::Running if self.turn.is_none() && self.live.needs_turns() => {
                 self.turn = Some(self.live.pool.turns.take());
             }
             _ => {}
@@ -76,7 +76,7 @@ impl Follow {
         if self.waiting {
             return self.poll_waiting(cx, client);
         }
-        if self.turn.is_some() || !self.live.pool.is_limited() {
+        if self.turn.is_some() || !self.live.needs_turns() {
             return Poll::Ready(Ok(()));
         }
         // A turn is asked for only when there is something to say.

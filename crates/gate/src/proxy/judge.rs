@@ -95,10 +95,11 @@ impl Bench {
             if let Some(ending) = terms.limits.overstayed(glimpse.doing, glimpse.since, now) {
                 live.end(ending);
             }
-            let rules: Vec<(&str, &Rule)> = terms.state.rules_of(&live.pool.name).collect();
+            let rules = terms.state.rules_of(&live.pool.name).filter(|_| !live.identity.is_exempt);
+            let rules: Vec<(&str, &Rule)> = rules.collect();
             let id = live.identity.id;
             if rules.is_empty() && !self.watched.contains_key(&id) {
-                live.want(live.pool.is_low());
+                live.want(live.belongs_low());
                 continue;
             }
             let watched = self.watched.entry(id).or_default();
@@ -110,7 +111,7 @@ impl Bench {
             for decision in self.judge.look(now, subject, rules, &figures) {
                 self.carry_out(&decision, &live, &glimpse);
             }
-            live.want(live.pool.is_low() || self.judge.is_penalised(id));
+            live.want(live.belongs_low() || self.judge.is_penalised(id));
         }
         self.free_blockers(&control, now);
         self.forget(now);
@@ -131,7 +132,7 @@ impl Bench {
             for decision in self.judge.lift(now, live.identity.id, Why::BlockedUrgent) {
                 self.carry_out(&decision, live, &glimpse);
             }
-            live.want(live.pool.is_low());
+            live.want(live.belongs_low());
         }
     }
 

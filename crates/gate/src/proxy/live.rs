@@ -37,6 +37,8 @@ pub(super) struct Identity {
     /// What its server process's title holds: our port, or `[local]`.
     pub(super) server_mark: String,
     pub(super) began: Moment,
+    /// It replicates, and nobody gave it a pool: rules, turns and the low class are for statements.
+    pub(super) is_exempt: bool,
 }
 
 /// Why a session is to end, as its client is told.
@@ -125,7 +127,7 @@ impl Doing {
 impl Live {
     pub(super) fn new(identity: Identity, pool: Arc<LivePool>, hidden: bool) -> Arc<Live> {
         let doing = if hidden { Doing::Hidden } else { Doing::LoggingIn };
-        let low = pool.is_low();
+        let low = pool.is_low() && !identity.is_exempt;
         Arc::new(Live {
             doing: AtomicU8::new(doing as u8),
             statements: AtomicU64::new(0),
@@ -208,6 +210,16 @@ impl Live {
     /// What a cancel request needs.
     pub(super) fn cancel_key(&self) -> Option<&[u8]> {
         self.cancel_key.get().map(Vec::as_slice)
+    }
+
+    /// Whether it is of the low class where no rule holds it.
+    pub(super) fn belongs_low(&self) -> bool {
+        self.pool.is_low() && !self.identity.is_exempt
+    }
+
+    /// Whether its statements need turns.
+    pub(super) fn needs_turns(&self) -> bool {
+        self.pool.is_limited() && !self.identity.is_exempt
     }
 
     pub(super) fn is_low(&self) -> bool {

@@ -332,6 +332,7 @@ impl Negotiation {
             peer: self.peer.clone(),
             server_mark: server.title_mark(),
             began: clock::now(),
+            is_exempt: start.is_some_and(|start| is_exempt(&self.terms.state, start)),
         }
     }
 
@@ -418,6 +419,13 @@ fn pool_of<'s>(state: &'s State, start: &StartUp) -> Result<&'s str, String> {
     let Some((name, pool)) = state.pools().get_key_value(&named) else { return Err(named) };
     let bound = state.users().contains_key(start.user());
     Ok(if bound && pool.priority == Priority::High { own } else { name })
+}
+
+/// Whether it replicates and is in the default pool only because nobody said where it belongs: a base backup or a standby
+/// would count as a statement that runs for ever.
+fn is_exempt(state: &State, start: &StartUp) -> bool {
+    let is_placed = state.users().contains_key(start.user()) || start.option(POOL_OPTION).is_some();
+    start.is_replication() && !is_placed
 }
 
 /// Reads until the opening is whole. None where the client left.

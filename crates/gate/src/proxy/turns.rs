@@ -111,7 +111,8 @@ mod tests {
     fn session(id: u64) -> Arc<Live> {
         let text = String::new;
         let (user, database, application, peer, server_mark) = (text(), text(), text(), text(), text());
-        let identity = Identity { id: SessionId(id), user, database, application, peer, server_mark, began: Moment(0) };
+        let (id, began, is_exempt) = (SessionId(id), Moment(0), false);
+        let identity = Identity { id, user, database, application, peer, server_mark, began, is_exempt };
         Live::new(identity, LivePool::new("p", PoolId(0)), false)
     }
 
