@@ -257,6 +257,17 @@ fn a_low_client_that_never_reads_does_not_hold_the_others() {
 }
 
 #[test]
+fn mute_connections_do_not_keep_others_out() {
+    with_server("mute_connections_do_not_keep_others_out", &[], |server| {
+        let (_proxy, port) = proxy(server, "");
+        // As many as may be on their way to a session, and some more.
+        let mute: Vec<_> = (0..4_200).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+        assert_eq!(run(port, "SELECT 1"), "1");
+        assert_eq!((&mute[0]).read(&mut [0; 1]).unwrap(), 0, "the first of them made room");
+    });
+}
+
+#[test]
 fn a_client_that_never_reads_stops_the_server_and_costs_no_memory() {
     with_server("a_client_that_never_reads_stops_the_server_and_costs_no_memory", &[], |server| {
         let (_proxy, port) = proxy(server, "");

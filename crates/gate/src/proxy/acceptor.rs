@@ -3,6 +3,7 @@
 use super::Address;
 use super::control::Control;
 use super::negotiate::{Agreed, Door, negotiate};
+use super::openings::Openings;
 use super::stream::Stream;
 use super::worker::{Arrival, Phase, Rest, Worker};
 use crate::GateError;
@@ -15,11 +16,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// Connections that have not said yet who they are; the next one waits in the kernel's backlog.
+/// Connections that are not sessions yet; where there is one more, one that has said nothing of itself makes room.
 const NEGOTIATING: usize = 4096;
 /// When the process has no file descriptors left, accepting is tried again after this.
 const BREATHER: Duration = Duration::from_millis(50);
@@ -130,20 +131,19 @@ pub(super) async fn accept(
     reception: Reception,
     mut phase: watch::Receiver<Phase>,
 ) -> io::Result<()> {
-    let negotiating = Arc::new(Semaphore::new(NEGOTIATING));
+    let openings = Openings::new(NEGOTIATING);
     let mut tasks = tokio::task::JoinSet::new();
     for (bound, door) in bound {
         let listener = bound.listen()?;
-        tasks.spawn(listen(listener, door, reception.clone(), Arc::clone(&negotiating)));
+        tasks.spawn(listen(listener, door, reception.clone(), Arc::clone(&openings)));
     }
     // An error means that the proxy was dropped: that ends it too.
     let _ = phase.wait_for(|phase| *phase != Phase::Running).await;
     Ok(())
 }
 
-async fn listen(listener: Listener, door: Door, reception: Reception, negotiating: Arc<Semaphore>) {
+async fn listen(listener: Listener, door: Door, reception: Reception, openings: Arc<Openings>) {
     loop {
-        let Ok(permit) = Arc::clone(&negotiating).acquire_owned().await else { return };
         let client = match listener.accept().await {
             Ok(client) => client,
             Err(error) => {
@@ -155,12 +155,12 @@ async fn listen(listener: Listener, door: Door, reception: Reception, negotiatin
                 continue;
             }
         };
+        let Some(opening) = openings.begin().await else { return };
         let Reception { control, workers, alive } = reception.clone();
         tokio::spawn(async move {
-            if let Some(Agreed { moving, entry, place }) = negotiate(&control, client, door).await {
+            if let Some(Agreed { moving, entry, place }) = negotiate(&control, client, door, opening).await {
                 workers.hand(Arrival { moving, rest: Rest { entry, place: Some(place), alive } });
             }
-            drop(permit);
         });
     }
 }

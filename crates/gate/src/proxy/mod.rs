@@ -19,6 +19,7 @@ mod judge;
 mod live;
 mod low_class;
 mod negotiate;
+mod openings;
 mod pools;
 mod process;
 mod reach;

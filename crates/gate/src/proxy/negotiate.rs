@@ -10,6 +10,7 @@ use super::console::{Admin, Visit};
 use super::control::{Control, Entry};
 use super::follow::Follow;
 use super::live::Identity;
+use super::openings;
 use super::reach::{ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
 use super::relay::Moving;
 use super::secure::Secure;
@@ -79,28 +80,37 @@ pub(super) struct Agreed {
 
 /// Negotiates by the terms in force. None where the connection came to its end here: a cancel request, a refusal, a
 /// client that left.
-pub(super) async fn negotiate(control: &Arc<Control>, client: Stream, door: Door) -> Option<Agreed> {
+pub(super) async fn negotiate(
+    control: &Arc<Control>,
+    client: Stream,
+    door: Door,
+    place: openings::Opening,
+) -> Option<Agreed> {
     let terms = control.terms();
     let within = terms.limits.login_timeout();
     let (peer, address) = (client.peer(), client.peer_address());
-    let mut negotiation = Negotiation { peer, address, door, terms, control: Arc::clone(control) };
-    let opening = negotiation.open_announced(client);
-    let ended = match tokio::time::timeout(within, opening).await {
-        Ok(Ok(agreed)) => return agreed,
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => "the client did not say in time who it is".to_owned(),
+    let mut negotiation = Negotiation { peer, address, door, terms, control: Arc::clone(control), place: &place };
+    let opening = tokio::time::timeout(within, negotiation.open_announced(client));
+    let ended = tokio::select! {
+        opened = opening => match opened {
+            Ok(Ok(agreed)) => return agreed,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "the client did not say in time who it is".to_owned(),
+        },
+        () = place.gives_way() => "others came, and it had not said who it is".to_owned(),
     };
     tracing::debug!(peer = %negotiation.peer, "a connection failed before its session began: {ended}");
     None
 }
 
 /// One connection's negotiation.
-struct Negotiation {
+struct Negotiation<'p> {
     peer: String,
     address: Option<IpAddr>,
     door: Door,
     terms: Arc<Terms>,
     control: Arc<Control>,
+    place: &'p openings::Opening,
 }
 
 impl Terms {
@@ -127,7 +137,7 @@ impl Terms {
     }
 }
 
-impl Negotiation {
+impl Negotiation<'_> {
     /// Learns first whose connection it is, where its source passes others' connections on.
     async fn open_announced(&mut self, mut client: Stream) -> io::Result<Option<Agreed>> {
         let mut heard = Vec::new();
@@ -160,6 +170,9 @@ impl Negotiation {
                 Ok(None) => return Ok(None),
                 Err(error) => return self.refuse(client, "08P01", &error.to_string()).await,
             };
+            if matches!(opening, Opening::Cancel | Opening::StartUp(_)) {
+                self.place.said_who();
+            }
             match opening {
                 Opening::DirectTls | Opening::Cancel if self.door == Door::Console => return Ok(None),
                 Opening::Cancel => return self.cancel(&heard[..length]).await.map(|()| None),
@@ -308,6 +321,7 @@ impl Negotiation {
 
     /// A session of which nothing can be seen.
     async fn start_hidden(&self, client: Stream, server: Option<Stream>, heard: &[u8]) -> io::Result<Option<Agreed>> {
+        self.place.said_who();
         // Nothing can be said to a client that has begun to encrypt.
         let Ok(place) = self.terms.admission.admit(DEFAULT_POOL, self.most_of(DEFAULT_POOL)) else { return Ok(None) };
         let server = match self.take_bare_server(server).await {
