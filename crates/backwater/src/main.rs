@@ -77,7 +77,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    terminal::log_to_stderr(cli.verbose);
+    let governs = matches!(cli.command, Command::Proxy(_) | Command::Attach(_));
+    terminal::log_to_stderr(cli.verbose, governs);
     let result = match cli.command {
         Command::Demo(arguments) => commands::demo::run(&arguments),
         Command::Record(arguments) => commands::record::run(&arguments),

@@ -7,9 +7,11 @@ use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Log lines to stderr: warnings, with -v what the program does, with -vv every detail. RUST_LOG overrides.
-pub(crate) fn log_to_stderr(verbose: u8) {
+/// Log lines to stderr: warnings, with -v what the program does, with -vv every detail. RUST_LOG overrides. Of a program that
+/// `governs` others' sessions what it decides and changes is logged always, and when.
+pub(crate) fn log_to_stderr(verbose: u8, governs: bool) {
     let levels: Vec<String> = match verbose {
+        0 if governs => vec!["backwater_gate=info".to_owned(), "warn".to_owned()],
         0 => vec!["warn".to_owned()],
         _ => {
             let own = if verbose == 1 { "info" } else { "debug" };
@@ -26,13 +28,15 @@ pub(crate) fn log_to_stderr(verbose: u8) {
     };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(levels.join(",")));
-    tracing_subscriber::fmt()
+    let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| Log)
         .with_target(false)
-        .without_time()
-        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none())
-        .init();
+        .with_ansi(std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none());
+    match governs {
+        true => lines.init(),
+        false => lines.without_time().init(),
+    }
 }
 
 /// How to write on stdout here: colour only on a terminal without NO_COLOR, its width, and whether it shows Unicode.

@@ -198,6 +198,12 @@ fn decisions_and_changes_are_in_the_recording() {
             (proxy.value("SELECT repeat('x', 3000000) FROM generate_series(1, 2), pg_sleep(0.5)"), Instant::now());
         assert!(sent.len() > 5_900_000 && begun.elapsed() < PATIENCE);
         proxy.console("SET low_priority_bandwidth = 5");
+        // The same is on stderr, without being asked for, and when it was.
+        for wanted in ["rule big demotes session", "rule big lifts its penalty", "low_priority_bandwidth"] {
+            let line = proxy.hear(wanted);
+            let time = line.split_whitespace().next().unwrap();
+            assert!(time.parse::<jiff::Timestamp>().is_ok(), "{line}");
+        }
         proxy.signal(Signal::TERM);
         assert_eq!(proxy.end().code(), Some(0));
         let window = recorded(&out);
