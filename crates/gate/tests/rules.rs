@@ -252,6 +252,9 @@ fn a_rule_made_on_the_console_catches_a_statement_that_runs_already() {
         assert!(began.message.starts_with("rule slow demotes session"), "{began:?}");
         let seen = console(held.port, "SHOW SESSIONS");
         assert!(seen.contains("|default|low|slow|active|"), "{seen}");
+        // Its pool is urgent, and it is held all the same.
+        let bound = console(held.port, "SHOW GOVERNOR");
+        assert!(bound.contains("default|") && bound.contains("low_priority_bandwidth"), "{bound}");
         assert!(console(held.port, "SHOW EVENTS").contains("rule slow demotes"), "the console tells it too");
         // Dropping the rule lifts what it did, and a rule of another action stops the statement.
         console(held.port, "ALTER EXCEPT RULE slow WITH (action='abort')");

@@ -170,10 +170,12 @@ pub(super) fn own_allowance(name: &str, pool: Option<&Pool>) -> Option<Allowance
     Some(Allowance { by: format!("bandwidth of pool {}", quote(name)), rate_bps })
 }
 
-/// What binds each pool of the low class.
+/// What binds each pool that is of the low class, or has a session there that a rule holds.
 pub(super) fn binding(control: &Control) -> Vec<(String, Allowance)> {
     let (terms, class) = (control.terms(), class_allowance(control));
-    let low = terms.state.pools().iter().filter(|(_, pool)| pool.priority == Priority::Low);
+    let sessions = control.sessions();
+    let has_held = |name: &str| sessions.iter().any(|live| live.pool.name == name && live.is_low());
+    let low = terms.state.pools().iter().filter(|(name, pool)| pool.priority == Priority::Low || has_held(name));
     let row = |(name, pool): (&String, &Pool)| {
         let all = own_allowance(name, Some(pool)).into_iter().chain([class.clone()]);
         Some((name.clone(), Allowance::binding(all)?))
