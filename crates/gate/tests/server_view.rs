@@ -116,6 +116,35 @@ fn a_held_session_is_let_go_when_somebody_waits_for_its_lock() {
 }
 
 #[test]
+fn a_session_of_a_low_pool_is_let_go_when_somebody_urgent_waits_for_its_lock() {
+    with_server("a_session_of_a_low_pool_is_let_go", &[], |server| {
+        let held = proxy(server, "[pools.batch]\npriority = 'low'\n");
+        server.value("CREATE TABLE t AS SELECT 1 AS a");
+        let mut holder = psql("127.0.0.1", held.port, "BEGIN; LOCK TABLE t; SELECT pg_sleep(4); COMMIT");
+        holder.args(["-c", "SELECT pg_sleep(60)"]);
+        holder.env("PGOPTIONS", "-c backwater.pool=batch").stdout(Stdio::null()).stderr(Stdio::null());
+        let mut holder = holder.spawn().unwrap();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
+        assert!(held.told("SHOW SESSIONS").contains("|batch|low|"));
+        let waiter = held.begin("waiter", "SELECT a FROM t");
+        let freed = held.decision_of("freed");
+        assert_eq!((freed.fields["pool"].as_str(), freed.fields["why"].as_str()), ("batch", "it blocked urgent work"));
+        let until = |wanted: &str| {
+            let begun = Instant::now();
+            while !held.told("SHOW SESSIONS").contains(wanted) {
+                assert!(begun.elapsed() < PATIENCE, "{wanted}: {}", held.told("SHOW SESSIONS"));
+            }
+        };
+        until("|batch|high|");
+        assert_eq!(text(&waiter.wait_with_output().unwrap()), "1");
+        // Its transaction is over, and it is what it was.
+        until("|batch|low|");
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+    });
+}
+
+#[test]
 fn a_role_that_cannot_be_made_is_told_and_nothing_changes() {
     with_server("a_role_that_cannot_be_made", &[], |server| {
         server.value("CREATE ROLE weak LOGIN PASSWORD 'weak'");

@@ -147,6 +147,19 @@ impl Control {
         self.tell(decision.event(SOURCE));
     }
 
+    /// A session of a low pool was let go.
+    pub(super) fn freed(&self, message: &str, live: &Live) {
+        let session = live.identity.id.to_string();
+        let fields: [(&str, &str); 5] = [
+            ("session", &session),
+            ("user", &live.identity.user),
+            ("pool", &live.pool.name),
+            ("step", "freed"),
+            ("why", "it blocked urgent work"),
+        ];
+        self.tell(Event::new(clock::now(), SOURCE, EventKind::Decision, message, &fields));
+    }
+
     /// A setting changed.
     pub(super) fn changed(&self, message: &str, fields: &[(&str, &str)]) {
         self.tell(Event::new(clock::now(), SOURCE, EventKind::Setting, message, fields));

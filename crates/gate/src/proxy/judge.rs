@@ -117,10 +117,10 @@ impl Bench {
         self.forget(now);
     }
 
-    /// A session that is held while somebody waits for its lock who is not held is let go at once.
+    /// A session of the low class, by its pool or by a rule, is let go at once while somebody waits for its lock who is urgent.
     fn free_blockers(&mut self, control: &Control, now: Moment) {
         let sessions = control.sessions();
-        let held: Vec<_> = sessions.iter().filter(|live| self.judge.is_penalised(live.identity.id)).collect();
+        let held: Vec<_> = sessions.iter().filter(|live| live.is_low()).collect();
         if held.is_empty() {
             return;
         }
@@ -131,6 +131,11 @@ impl Bench {
             let glimpse = live.glimpse(now);
             for decision in self.judge.lift(now, live.identity.id, Why::BlockedUrgent) {
                 self.carry_out(&decision, live, &glimpse);
+            }
+            if live.pool.is_low() && live.free() {
+                let who =
+                    format!("session {} (user {}, pool {})", live.identity.id, live.identity.user, live.pool.name);
+                control.freed(&format!("{who} is let go until its transaction ends: it blocked urgent work"), live);
             }
             live.want(live.belongs_low());
         }

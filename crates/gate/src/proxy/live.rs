@@ -70,6 +70,8 @@ pub(super) struct Live {
     is_low: AtomicBool,
     /// It should be.
     wants_low: AtomicBool,
+    /// It is let go since it blocks urgent work.
+    freed: AtomicBool,
     /// A cancel request is under way: no new statement may begin, or it would be hit.
     cancelling: AtomicBool,
     /// Its turn has come.
@@ -140,6 +142,7 @@ impl Live {
             cancel_key: OnceLock::new(),
             is_low: AtomicBool::new(low),
             wants_low: AtomicBool::new(low),
+            freed: AtomicBool::new(false),
             cancelling: AtomicBool::new(false),
             granted: AtomicBool::new(false),
             ending: Mutex::new(None),
@@ -172,6 +175,10 @@ impl Live {
             let _ = self.cancel_key.set(key.to_vec());
         }
         let now = clock::now();
+        if doing == Doing::Idle {
+            // Its locks are gone with its transaction.
+            self.freed.store(false, Ordering::Release);
+        }
         self.since_us.store(now.0, Ordering::Relaxed);
         self.statements.store(statements, Ordering::Relaxed);
         self.doing.store(doing as u8, Ordering::Release);
@@ -214,7 +221,12 @@ impl Live {
 
     /// Whether it is of the low class where no rule holds it.
     pub(super) fn belongs_low(&self) -> bool {
-        self.pool.is_low() && !self.identity.is_exempt
+        self.pool.is_low() && !self.identity.is_exempt && !self.freed.load(Ordering::Acquire)
+    }
+
+    /// Somebody urgent waits for what it holds: it is urgent itself until its transaction ends.
+    pub(super) fn free(&self) -> bool {
+        !self.freed.swap(true, Ordering::AcqRel)
     }
 
     /// Whether its statements need turns.

@@ -9,7 +9,6 @@ use super::control::Control;
 use super::reach::reach;
 use super::worker::Phase;
 use crate::{GateError, clock};
-use backwater_flow::Priority;
 use backwater_flow::rule::{Attribute, Rule};
 use backwater_model::{Moment, Span};
 use serde::Deserialize;
@@ -274,17 +273,15 @@ async fn serve(
     }
 }
 
-/// What rules look at now. Locks also matter while somebody is held who may have one.
+/// What rules look at now. Locks also matter while somebody is in the low class who may have one.
 fn wanted(control: &Control, version: i32) -> Wanted {
     let terms = control.terms();
     let looks = |rule: &Rule, at: Attribute| matches!(rule.thresholds.get(&at), Some(Some(_)));
     let any = |at: Attribute| terms.state.rules().values().any(|rule| looks(rule, at));
-    let holds = |rule: &Rule| rule.action == backwater_flow::rule::Action::Penalty;
-    let penalties = terms.state.rules().values().any(holds)
-        && terms.state.pools().values().any(|pool| pool.priority == Priority::High);
+    let sessions = control.sessions();
+    let blocks = sessions.iter().any(|live| live.is_low()) && sessions.iter().any(|live| !live.is_low());
     Wanted {
-        locks: any(Attribute::BlockTime)
-            || (penalties && control.sessions().iter().any(|live| live.held_by().is_some())),
+        locks: any(Attribute::BlockTime) || blocks,
         spill: any(Attribute::SpillSize),
         wal: version >= TELLS_WAL && (any(Attribute::WalRate) || any(Attribute::WalSize)),
     }
