@@ -17,8 +17,12 @@ use tokio::net::{TcpStream, UnixStream};
 pub(super) const URGENT_NOT_SENT_BYTES: u32 = 128 * 1024;
 /// The same for the low class: what stands there is in front of whatever else this host sends.
 pub(super) const LOW_NOT_SENT_BYTES: u32 = 16 * 1024;
-/// A peer that is gone without a word is noticed after this long.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+/// A peer that is gone without a word while nothing is on its way to it is noticed after a minute: silence, then questions that
+/// nobody answers. While something is on its way the kernel's own patience holds (`net.ipv4.tcp_retries2`, about 15 minutes):
+/// TCP_USER_TIMEOUT would shorten that, but since Linux 5.11 it ends a peer too that is there and does not read, as a pager does.
+const SILENCE: Duration = Duration::from_secs(30);
+const QUESTION_EVERY: Duration = Duration::from_secs(10);
+const QUESTIONS: u32 = 3;
 
 /// A connection in a runtime.
 #[derive(Debug)]
@@ -121,7 +125,8 @@ impl Stream {
         let Socket::Tcp(stream) = &self.socket else { return Ok(()) };
         stream.set_nodelay(true)?;
         let socket = SockRef::from(stream);
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE))?;
+        let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(QUESTION_EVERY).with_retries(QUESTIONS);
+        socket.set_tcp_keepalive(&keepalive)?;
         socket.set_tcp_notsent_lowat(not_sent_bytes)
     }
 
@@ -281,5 +286,25 @@ impl Detached {
             DetachedSocket::Unix(stream) => UnixStream::from_std(stream).map(Socket::Unix)?,
         };
         Ok(Stream { socket, secure: self.secure })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[tokio::test]
+    async fn a_silent_peer_is_noticed_after_a_minute_and_a_sleeping_one_is_left_alone() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let stream = Stream::from(stream);
+        stream.set_options(URGENT_NOT_SENT_BYTES).unwrap();
+        let Socket::Tcp(tcp) = &stream.socket else { panic!("{stream:?}") };
+        let socket = SockRef::from(tcp);
+        let questions = socket.tcp_keepalive_interval().unwrap() * socket.tcp_keepalive_retries().unwrap();
+        assert_eq!(socket.tcp_keepalive_time().unwrap() + questions, Duration::from_secs(60));
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_user_timeout().unwrap(), None);
     }
 }
