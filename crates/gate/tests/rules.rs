@@ -295,6 +295,23 @@ fn a_copy_of_the_extended_protocol_ends() {
     });
 }
 
+#[test]
+fn rows_are_those_that_were_sent_by_a_query_or_a_copy() {
+    with_server("rows_are_those_that_were_sent", &[], |server| {
+        let held =
+            proxy(server, "[rules.many]\nrows = 1000\naction = 'abort'\n[pools.default]\nexcept_rule = 'many'\n");
+        for sql in [
+            "SELECT g, pg_sleep(0.0001) FROM generate_series(1, 2000000) g",
+            "COPY (SELECT g, pg_sleep(0.0001) FROM generate_series(1, 2000000) g) TO STDOUT",
+        ] {
+            let late = complaint(&psql("127.0.0.1", held.port, sql).output().unwrap());
+            assert!(late.contains("canceling statement"), "{late}");
+            let began = held.decision_of("began");
+            assert!(began.fields["rows"].parse::<f64>().unwrap() > 1000.0, "{began:?}");
+        }
+    });
+}
+
 /// Receives the server's WAL by the replication protocol until it is ended.
 struct Receiving(Child, tempfile::TempDir);
 

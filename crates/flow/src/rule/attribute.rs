@@ -58,7 +58,7 @@ impl Attribute {
                 "WAL that it writes, mean of five seconds; PostgreSQL 18, the proxy needs a server_account"
             }
             Attribute::WalSize => "WAL that it wrote; PostgreSQL 18, the proxy needs a server_account",
-            Attribute::Rows => "rows that it sent or changed; in the proxy only",
+            Attribute::Rows => "rows that it sent to its client so far, by COPY too; in the proxy only",
         }
     }
 

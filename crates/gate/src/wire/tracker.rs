@@ -181,7 +181,8 @@ impl Tracker {
 
     fn server_said(&mut self, head: Head) {
         match head.kind {
-            b'D' => self.rows += 1,
+            // DataRow, and CopyData: a server sends one for each row.
+            b'D' | b'd' => self.rows += 1,
             // CopyInResponse.
             b'G' => self.copy_began(),
             // After an error it skips until the next Sync, and answers that one.
