@@ -53,11 +53,11 @@ pub fn ash(tally: &Tally, most: usize, style: &Style) -> String {
     }
     page.paragraph(Tone::Faint, &format!("{} on CPU  {} waiting", style.sign("▒", "+"), style.sign("█", "#")), 0);
     if tally.contested > 0 {
-        let share = Unit::Ratio.show(tally.contested as f64 / tally.waiting.max(1) as f64);
+        let share = Unit::Ratio.show(tally.contested as f64 / tally.kernel_asked.max(1) as f64);
         let text = format!(
-            "In {} of {} waits ({share}) the kernel says that the process runs. It is asked a moment after the server, so waits \
+            "In {} of {} waits that the kernel was asked about ({share}) it says that the process runs. It is asked a moment after the server, so waits \
              shorter than that moment disagree by chance.",
-            tally.contested, tally.waiting
+            tally.contested, tally.kernel_asked
         );
         page.paragraph(Tone::Faint, &text, 0);
     }

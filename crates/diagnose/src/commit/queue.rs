@@ -2,7 +2,7 @@
 //! second × time each waits), over writing commits only. A session that only reads commits without waiting, so it must not
 //! count among the arrivals: commits as the server counts them give no more than a lower bound of the time.
 
-use super::tally::contested;
+use super::tally::contested_share;
 use crate::waits::foreground;
 use backwater_model::{CommitWait, Moment, Sample, Span, Track, Window, catalogue as cat};
 use serde::Serialize;
@@ -60,8 +60,8 @@ pub struct CommitQueue {
     pub waiting: f64,
     /// Share of the active client sessions' time.
     pub session_time_ratio: f64,
-    /// Share of those that wait in which the kernel says that the process runs.
-    pub contested_ratio: f64,
+    /// Share of those that wait in which the kernel says that the process runs, of those that it was asked about.
+    pub contested_ratio: Option<f64>,
     /// The flavours seen, the largest first.
     pub flavours: Vec<FlavourShare>,
     /// Writing commits a second: the queue's outflow.
@@ -81,10 +81,8 @@ pub fn commit_queue(window: &Window, target: &str) -> Option<CommitQueue> {
         return None;
     }
     let functions_seen = samples.iter().any(|sample| sample.kernel_wait.is_some());
-    let waits: Vec<(CommitWait, bool)> = samples
-        .iter()
-        .filter_map(|sample| Some((CommitWait::of(sample)?, contested(sample, functions_seen))))
-        .collect();
+    let waits: Vec<(CommitWait, &Sample)> =
+        samples.iter().filter_map(|sample| Some((CommitWait::of(sample)?, *sample))).collect();
     let waiting = waits.len() as f64 / looks as f64;
     let of = |wait: CommitWait| {
         let count = waits.iter().filter(|(own, _)| *own == wait).count() as f64;
@@ -99,7 +97,7 @@ pub fn commit_queue(window: &Window, target: &str) -> Option<CommitQueue> {
         looks,
         waiting,
         session_time_ratio: waits.len() as f64 / samples.len() as f64,
-        contested_ratio: waits.iter().filter(|(_, disputed)| *disputed).count() as f64 / waits.len().max(1) as f64,
+        contested_ratio: contested_share(waits.iter().map(|(_, sample)| *sample), functions_seen),
         flavours,
         residence_ms: commits.map(|rate| waiting / rate.per_s * 1e3),
         commits,

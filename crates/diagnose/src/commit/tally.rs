@@ -97,7 +97,9 @@ pub struct Tally {
     pub in_kernel: usize,
     /// Of these, in a wait of the server's.
     pub waiting: usize,
-    /// Of those that wait, running by the kernel's word.
+    /// Of those that wait, those that the kernel was asked about.
+    pub kernel_asked: usize,
+    /// Of these, running by the kernel's word.
     pub contested: usize,
     /// What they are counted by.
     pub by: Vec<GroupBy>,
@@ -135,15 +137,19 @@ pub fn on_what(sample: &Sample) -> OnWhat {
     if asleep { OnWhat::Kernel } else { OnWhat::Cpu }
 }
 
-/// Whether the server says that a session waits while the kernel says that it runs. `functions_seen`: whether kernel
-/// functions can be seen at all here; then a known state without a function means that the process ran as well.
-pub fn contested(sample: &Sample, functions_seen: bool) -> bool {
-    sample.wait_event.is_some()
-        && match sample.kernel_state {
-            Some('R') => true,
-            Some(_) => functions_seen && sample.kernel_wait.is_none(),
-            None => false,
-        }
+/// Whether the server says that a session waits while the kernel says that it runs; none where the session does not wait, or the
+/// kernel was not asked (as of one that waits for another process). `functions_seen`: whether kernel functions can be seen at all
+/// here; then a known state without a function means that the process ran as well.
+pub fn contested(sample: &Sample, functions_seen: bool) -> Option<bool> {
+    sample.wait_event.as_ref()?;
+    let state = sample.kernel_state?;
+    Some(state == 'R' || functions_seen && sample.kernel_wait.is_none())
+}
+
+/// Share of the waits that the kernel was asked about in which it says that the process runs; none where it was asked of none.
+pub fn contested_share<'a>(waits: impl IntoIterator<Item = &'a Sample>, functions_seen: bool) -> Option<f64> {
+    let told: Vec<bool> = waits.into_iter().filter_map(|sample| contested(sample, functions_seen)).collect();
+    (!told.is_empty()).then(|| told.iter().filter(|disputed| **disputed).count() as f64 / told.len() as f64)
 }
 
 /// The wait as the server names it, `CLASS:Event`, or what the session was on instead.
@@ -167,6 +173,8 @@ pub fn tally<'a>(samples: impl Iterator<Item = &'a Sample>, looks: Option<usize>
     for sample in all.iter().copied().filter(|sample| is_active(sample)) {
         let disputed = contested(sample, functions_seen);
         tally.samples += 1;
+        tally.kernel_asked += usize::from(disputed.is_some());
+        let disputed = disputed == Some(true);
         tally.contested += usize::from(disputed);
         match on_what(sample) {
             OnWhat::Cpu => tally.on_cpu += 1,
@@ -340,6 +348,23 @@ mod tests {
         assert_eq!(counted.looks, 7);
         let blind: Vec<Sample> = samples().into_iter().map(|s| Sample { kernel_wait: None, ..s }).collect();
         assert_eq!(tally(blind.iter(), None, &[]).contested, 1);
+    }
+
+    #[test]
+    fn of_waits_that_the_kernel_is_not_asked_about_nothing_is_known() {
+        let wait = |event: &str, state| Sample {
+            wait_event: Some(event.into()),
+            kernel_state: state,
+            kernel_wait: None,
+            ..samples()[0].clone()
+        };
+        // A wait for a standby is one for another process.
+        let standby = wait("SyncRep", None);
+        assert_eq!(contested_share([&standby, &standby], true), None);
+        let flush = [wait("WALSync", Some('R')), wait("WALSync", Some('D'))];
+        assert_eq!(contested_share(flush.iter().chain([&standby, &standby]), false), Some(0.5));
+        let counted = tally(flush.iter().chain([&standby]), None, &[]);
+        assert_eq!((counted.waiting, counted.kernel_asked, counted.contested), (3, 2, 1));
     }
 
     #[test]

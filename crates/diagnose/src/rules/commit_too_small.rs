@@ -5,7 +5,9 @@
 //! wait is the commits' own. Large transactions wait for WAL as well: writes while the WAL buffers are full, syncs at the
 //! end of a segment. Those are told apart by how long a transaction takes and how much WAL it writes.
 
-use crate::commit::{CommitQueue, Counting, Job, JobKind, StandbyLevel, commit_queue, contested, flavour_label, jobs};
+use crate::commit::{
+    CommitQueue, Counting, Job, JobKind, StandbyLevel, commit_queue, contested_share, flavour_label, jobs,
+};
 use crate::figures::Figures;
 use crate::remedy::commit::{self as remedy, Cost};
 use crate::scene::Scene;
@@ -53,8 +55,8 @@ struct Seen<'a> {
     flavours: BTreeMap<CommitWait, usize>,
     /// Share of the jobs' time in commits.
     share: f64,
-    /// Share of these commit waits in which the kernel says that the process runs.
-    contested: f64,
+    /// Share of these commit waits in which the kernel says that the process runs, of those that it was asked about.
+    contested: Option<f64>,
     transaction_ms: Option<f64>,
     wal_per_commit: Option<f64>,
     rows_per_commit: Option<f64>,
@@ -68,11 +70,11 @@ impl<'a> Seen<'a> {
         let own: Vec<&Sample> = jobs.iter().flat_map(|job| job.samples.iter().copied()).collect();
         let functions_seen = own.iter().any(|sample| sample.kernel_wait.is_some());
         let mut flavours: BTreeMap<CommitWait, usize> = BTreeMap::new();
-        let mut disputed = 0;
+        let mut waits = Vec::new();
         for sample in &own {
             if let Some(wait) = CommitWait::of(sample).filter(|wait| is_own(*wait, target)) {
                 *flavours.entry(wait).or_default() += 1;
-                disputed += usize::from(contested(sample, functions_seen));
+                waits.push(*sample);
             }
         }
         let waiting: usize = flavours.values().sum();
@@ -84,7 +86,7 @@ impl<'a> Seen<'a> {
         Some(Seen {
             samples: own.len(),
             share: waiting as f64 / own.len() as f64,
-            contested: disputed as f64 / waiting.max(1) as f64,
+            contested: contested_share(waits, functions_seen),
             transaction_ms: transaction_ms(&jobs, &queue),
             wal_per_commit: wal.zip(commits).map(|(wal, rate)| wal / rate.per_s),
             rows_per_commit: rows_per_commit(window, target),
@@ -158,7 +160,10 @@ fn finding(window: &Window, target: &Target, seen: &Seen<'_>) -> Finding {
     let mut remedies = vec![remedy::larger_batch(&cost)];
     remedies.extend(remedy::asynchronous(&cost));
     remedies.extend(remedy::commit_delay(&cost));
-    let sure = texts && seen.samples >= MANY && seen.transaction_ms.is_some() && seen.contested < 0.5;
+    let sure = texts
+        && seen.samples >= MANY
+        && seen.transaction_ms.is_some()
+        && seen.contested.is_none_or(|share| share < 0.5);
     Finding {
         rule: "commit-too-small".to_owned(),
         cause: seen.cause().to_owned(),
@@ -244,7 +249,7 @@ fn evidence(seen: &Seen<'_>, cost: &Cost) -> Vec<Figure> {
     }
     figures.add(
         "contested_ratio",
-        Some(seen.contested),
+        seen.contested,
         Unit::Ratio,
         "commit waits in which the kernel says that the process runs",
     );
@@ -286,8 +291,8 @@ fn ruled_out(seen: &Seen<'_>, cost: &Cost) -> Vec<RuledOut> {
             format!("a commit has {show} of WAL to make durable: it waits for being a commit, not for the bytes"),
         );
     }
-    if seen.contested < 0.5 && seen.jobs.iter().any(kernel_seen) {
-        let share = Unit::Ratio.show(1.0 - seen.contested);
+    if let Some(contested) = seen.contested.filter(|share| *share < 0.5) {
+        let share = Unit::Ratio.show(1.0 - contested);
         out("work called waiting", format!("the kernel, too, sees the process asleep in {share} of these waits"));
     }
     if let Some(because) = remedy::why_no_delay(cost) {

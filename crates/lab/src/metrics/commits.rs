@@ -6,7 +6,7 @@ use crate::arm::Repeat;
 use crate::scenario::{Arm, LoadKind};
 use crate::workloads::commit_batches::{BatchSpec, CommitRun, LOAD_NAME, Side};
 use backwater_diagnose::commit::{
-    BatchRun, GroupBy, WITHIN, commit_queue, contested, fit, knee, leave_one_out, looks, tally,
+    BatchRun, GroupBy, WITHIN, commit_queue, contested_share, fit, knee, leave_one_out, looks, tally,
 };
 use backwater_model::{ArmOutcome, CommitWait, Outcome, Sample};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,12 +45,11 @@ pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
     let all = counted.samples as f64;
     let functions_seen = samples.iter().any(|sample| sample.kernel_wait.is_some());
     let commits: Vec<&Sample> = samples.iter().copied().filter(|sample| CommitWait::of(sample).is_some()).collect();
-    let disputed = commits.iter().filter(|sample| contested(sample, functions_seen)).count() as f64;
     into.put("samples", Some(all));
     into.put("on_cpu_share", Some(counted.on_cpu as f64 / all));
     into.put("in_kernel_share", Some(counted.in_kernel as f64 / all));
     into.put("commit_wait_share", Some(commits.len() as f64 / all));
-    into.put("contested_share", Some(disputed / commits.len().max(1) as f64).filter(|_| !commits.is_empty()));
+    into.put("contested_share", contested_share(commits.iter().copied(), functions_seen));
     // Between its statements a session is with its client: the network's and the client's part.
     into.put("with_client_share", Some((1.0 - all / (looks * clients) as f64).max(0.0)));
     // A handful of samples tells no time.
