@@ -1,10 +1,9 @@
 //! `low_priority_bandwidth = 'auto'`: the low class gets what the link has left while almost nothing queues.
 //!
 //! A less-than-best-effort controller in the line of LEDBAT (RFC 6817): queueing delay is measured, and the class's rate
-//! moves with the distance from a target of [`TARGET`]. Two signals of a queue, of which the worse counts:
-//! - the low class's own bulk sockets: what all of their latest round trips exceed the shortest by ([`Ways`]). Not the urgent
-//!   sockets': on an idle link their smoothed round trip measures their client's think time through delayed acknowledgements;
-//! - what stands in this host's own egress queue.
+//! moves with the distance from a target of [`TARGET`]. The signal of a queue comes of the low class's own bulk sockets: what all of
+//! their latest round trips exceed the shortest by ([`Ways`]), in this host's own queue or beyond it. Not the urgent sockets': on an
+//! idle link their smoothed round trip measures their client's think time through delayed acknowledgements.
 //!
 //! And one of everything else that the class may do to urgent work: the latency of urgent statements ([`UrgentStatement`]) against
 //! what it is while the class sends next to nothing. It can only lower the rate: that statements are quick says nothing of the
@@ -92,8 +91,6 @@ const MOST_BPS: f64 = 1e12;
 pub struct Readings<'a> {
     /// The low class's own sockets. Those that hardly sent say little and do not count.
     pub sockets: &'a [SocketReading],
-    /// Bytes in this host's egress queue on the way to these clients; None where it cannot be read.
-    pub egress_backlog_bytes: Option<u64>,
     /// Urgent statements that ended since, or some of them.
     pub urgent: &'a [UrgentStatement],
 }
@@ -213,7 +210,7 @@ impl Auto {
         if self.starting {
             self.rate_bps = (self.rate_bps + BEGIN * joined_bps as f64).min(MOST_BPS);
         }
-        self.queueing = self.longest(now, readings);
+        self.queueing = self.ways.queueing(now);
         self.urgent.passed(since, now, self.is_quiet(now));
         readings.urgent.iter().for_each(|statement| self.urgent.add(*statement));
         let slower = self.urgent.slower(now);
@@ -244,12 +241,6 @@ impl Auto {
     /// Whether the class is as good as not there: at its floor, or sending no more than at its floor.
     fn is_quiet(&self, now: Moment) -> bool {
         (self.rate_bps() as f64) <= self.floor_bps || self.delivered.rate_bps(now) <= self.floor_bps
-    }
-
-    fn longest(&self, now: Moment, readings: &Readings<'_>) -> Option<Span> {
-        let drain_bps = self.delivered.rate_bps(now).max(self.floor_bps);
-        let egress = readings.egress_backlog_bytes.map(|bytes| Span::from_seconds(bytes as f64 / drain_bps));
-        self.ways.queueing(now).max(egress)
     }
 
     /// `since` is when the tick before was: what is read now is of the time since then.

@@ -210,13 +210,13 @@ proptest! {
     /// Whatever is read, the rate stays between its bounds and time may do what it likes.
     #[test]
     fn any_readings_are_survived(steps in prop::collection::vec(
-        (any::<i64>(), any::<i64>(), any::<u32>(), prop::option::of(any::<u64>()), prop::option::of(any::<(i64, i64)>())), 1..100,
+        (any::<i64>(), any::<i64>(), any::<u32>(), prop::option::of(any::<(i64, i64)>())), 1..100,
     )) {
         let mut auto = Auto::new(Moment(0), FLOOR_BPS);
-        for (at, rtt, delivered, egress, urgent) in steps {
+        for (at, rtt, delivered, urgent) in steps {
             let sockets = [reading(Span(rtt >> 2), u64::from(delivered))];
             let urgent: Vec<_> = urgent.iter().map(|(began, ended)| UrgentStatement { began: Moment(*began), ended: Moment(*ended) }).collect();
-            let readings = Readings { sockets: &sockets, egress_backlog_bytes: egress, urgent: &urgent };
+            let readings = Readings { sockets: &sockets, urgent: &urgent };
             let rate = auto.tick(Moment(at), &readings);
             prop_assert!((FLOOR_BPS..=1 << 40).contains(&rate));
         }

@@ -49,7 +49,7 @@ fn simulate(seconds: i64, latency_ms: impl Fn(f64, f64) -> f64) -> Outcome {
         let ended: Vec<_> = running.extract_if(.., |statement| statement.ended <= now).collect();
         let sockets = [reading(Span(100), (sent_bps * TICK.seconds()) as u64)];
         let before_bps = auto.rate_bps();
-        auto.tick(now, &Readings { sockets: &sockets, urgent: &ended, ..Readings::default() });
+        auto.tick(now, &Readings { sockets: &sockets, urgent: &ended });
         let lowered = auto.rate_bps() < before_bps && !auto.is_refreshing();
         assert_eq!(lowered, lowered && auto.urgent_slower_by().is_some(), "nothing else lowers it here");
         outcome.rates_bps.push(sent_bps);

@@ -221,7 +221,7 @@ impl Inner {
         let (again, min_rtt) = match &mut self.auto {
             Some(auto) => {
                 let urgent: Vec<_> = self.heard.iter().flat_map(Receiver::try_iter).collect();
-                let rate_bps = auto.tick(now, &Readings { sockets: &sockets, urgent: &urgent, ..Readings::default() });
+                let rate_bps = auto.tick(now, &Readings { sockets: &sockets, urgent: &urgent });
                 self.class.set_rate(now, rate_bps);
                 self.sockets.pace(rate_bps);
                 (TICK, auto.min_rtt())
