@@ -33,8 +33,8 @@ Examples:
   backwater attach postgres:///shop --pid 4711 --rate 20MB --dry-run      what would be done
 
 Runs on the server's host and needs root there (CAP_SYS_PTRACE). Every rate is put back at the end, also when this
-program is killed. What it cannot slow: what clients send (bulk loads, big UPDATEs), and clients that came by a Unix
-socket; `backwater proxy` reaches those.")]
+program is killed. What it cannot slow: what clients send (bulk loads, big UPDATEs), which `backwater proxy` does not
+slow either, and clients that came by a Unix socket, whose results the proxy does slow.")]
 pub(crate) struct Arguments {
     /// The PostgreSQL server whose sessions are meant: postgres://… or a libpq connection string
     #[arg(required_unless_present = "socket", conflicts_with = "socket")]
