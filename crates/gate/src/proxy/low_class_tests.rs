@@ -95,7 +95,8 @@ fn a_way_that_is_full_costs_no_credit_and_nobody_saves_any_up() {
     server.write_all(&[1; 1_000_000]).unwrap();
     let now = clock::now();
     let mut inner = class.lock();
-    inner.sockets.bound(RATE, Some(Span(0)));
+    // A bound that the peer's first window fills by itself.
+    inner.sockets.bound(1 << 20, Some(Span(0)));
     inner.ask(session.session, session.pool, Waker::noop());
     assert_eq!(inner.grant(now), Some(now + ROOM_LOOK));
     let worth = |span: Span| RATE * span.0.unsigned_abs() / 1_000_000;
