@@ -22,7 +22,7 @@ use std::ops::Range;
 
 pub use crate::remedy::dirty::Mechanism;
 pub(crate) use engine::remedies as engine_remedies;
-pub use engine::{EngineAdvice, EngineOptions, advise_engines};
+pub use engine::{EngineAdvice, EngineChange, EngineOptions, advise_engines};
 pub use replication::{StandbyAdvice, SurviveOptions, advise_standbys};
 
 /// No limit below this: the flusher works in chunks, and writers would be held for every one of them.

@@ -28,8 +28,8 @@ mod waits;
 mod warn;
 
 pub use advise::{
-    Advice, AdviseOptions, DeviceAdvice, EngineAdvice, EngineOptions, LimitAdvice, Mechanism, StandbyAdvice,
-    SurviveOptions, advise, advise_engines, advise_standbys,
+    Advice, AdviseOptions, DeviceAdvice, EngineAdvice, EngineChange, EngineOptions, LimitAdvice, Mechanism,
+    StandbyAdvice, SurviveOptions, advise, advise_engines, advise_standbys,
 };
 pub use compare::{Change, Comparison, Measure, compare};
 pub use gather::gather;

@@ -41,8 +41,13 @@ fn advice_gives_stalled_threads_room_unless_the_disk_cannot_keep_up() {
         ..stalled()
     };
     let advice = advised(&stalled);
+    // 40 s of at most 86 MiB a second against 80 would leave 261 MiB standing: a fifth more, over the 40 MiB where eviction begins.
     let trigger =
-        advice.remedies.iter().find(|remedy| remedy.runtime[0].contains("eviction_dirty_trigger=40")).unwrap();
+        advice.remedies.iter().find(|remedy| remedy.runtime[0].contains("eviction_dirty_trigger=34")).unwrap();
+    let change = advice.changes.iter().find(|change| change.settings.contains_key("eviction_dirty_trigger")).unwrap();
+    assert_eq!((change.relieves.as_str(), change.dirty_limit_bytes), ("wt.dirty@m", None));
+    assert_eq!(change.settings["eviction_dirty_trigger"], "34");
+    assert_eq!(change.settings["eviction_dirty_target"], "40MB");
     assert!(trigger.undo[0].contains("eviction_dirty_trigger=20"), "{trigger:?}");
     let behind = Plant {
         dirty: |s| 0.001 * s as f64,
@@ -53,7 +58,31 @@ fn advice_gives_stalled_threads_room_unless_the_disk_cannot_keep_up() {
     };
     let advice = advised(&behind);
     assert!(advice.notes.iter().any(|note| note.contains("faster disk")), "{advice:?}");
-    assert!(!advice.remedies.iter().any(|remedy| remedy.runtime[0].contains("dirty_trigger=40")), "{advice:?}");
+    assert!(!advice.remedies.iter().any(|remedy| remedy.runtime[0].contains("dirty_trigger=")), "{advice:?}");
+}
+
+#[test]
+fn a_cache_that_reads_back_what_it_evicts_is_to_be_larger() {
+    let thrashing = || Plant {
+        busy: |s| if trouble(s) { 1.0 } else { 0.2 },
+        disk_mib: |s| if trouble(s) { 80.0 } else { 10.0 },
+        read_mib: |s| if trouble(s) { 20.0 } else { 0.0 },
+        memory_gib: 8.0,
+        memory_left: |_| 0.8,
+        ..stalled()
+    };
+    let advice = advised(&thrashing());
+    // 0.8 GiB in use and 40 times 20 MiB read, and a fifth of the cache free, as eviction leaves it.
+    let bytes: f64 = advice.changes[0].settings["cache_size"].trim_end_matches("MB").parse().unwrap();
+    assert!((bytes - (0.8 * 1_024.0 + 800.0) / 0.8).abs() < 30.0, "{advice:?}");
+    assert!(advice.remedies[0].runtime[0].contains("cache_size="), "{advice:?}");
+    let no_larger =
+        |plant: Plant| advised(&plant).changes.iter().all(|change| !change.settings.contains_key("cache_size"));
+    assert!(no_larger(Plant { read_mib: |_| 0.0, ..thrashing() }), "nothing is read back");
+    assert!(no_larger(Plant { used: |_| 0.5, ..thrashing() }), "the cache has room");
+    assert!(no_larger(Plant { memory_gib: 1.5, ..thrashing() }), "no memory for it");
+    let well = Plant { waiting: |_| 0.0, ..thrashing() };
+    assert!(no_larger(well), "nobody waits");
 }
 
 #[test]

@@ -35,6 +35,7 @@ mod tests {
             burst_target_s: 0.5,
             observed: vec![Figure::new("burst_bytes", 52_428_800.0, Unit::Bytes, "dirty when a checkpoint begins")],
             remedies: vec![remedy()],
+            changes: Vec::new(),
             notes: vec!["Record under load.".to_owned()],
         };
         let text = engine_advice(&[advice], &Style::plain(100));

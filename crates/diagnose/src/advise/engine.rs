@@ -4,7 +4,8 @@
 //! makes things worse where reads need the cache.
 //!
 //! Arithmetic: drain time = burst ÷ drain; time to the trigger = (trigger − target) ÷ (inflow − drain), where inflow is what is
-//! made dirty: what the cache wrote, and what its dirty level rose by.
+//! made dirty: what the cache wrote, and what its dirty level rose by. Of the drain the journal takes its part first, where it
+//! lies on the same disk.
 
 use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, median};
@@ -13,6 +14,7 @@ use crate::rules::wt_evidence::{Engine, engines, rate};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What to aim for.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,9 +47,25 @@ pub struct EngineAdvice {
     pub observed: Vec<Figure>,
     /// What to set, each with what it relieves, what it predicts and what it risks.
     pub remedies: Vec<Remedy>,
+    /// What the first of these set, in their order, for a program that applies them.
+    pub changes: Vec<EngineChange>,
     /// Why something is not advised, and what to keep in mind.
     pub notes: Vec<String>,
 }
+
+/// What a remedy sets, by name and value.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct EngineChange {
+    /// The queue that it relieves.
+    pub relieves: String,
+    /// At most so many of the device's pages dirty.
+    pub dirty_limit_bytes: Option<u64>,
+    /// The engine's settings, as it takes them when it is opened.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// A remedy beside what it sets.
+type Changed = (Remedy, EngineChange);
 
 /// A device this busy does all it can.
 const BUSY: f64 = 0.9;
@@ -55,10 +73,16 @@ const BUSY: f64 = 0.9;
 const LEAST_S: usize = 3;
 /// Eviction is not asked to begin below this share of the cache: every page would be written again and again.
 const LEAST_SHARE: f64 = 0.01;
-/// Share of the cache that the trigger is raised to where threads stall below it.
-const HIGHER_TRIGGER: f64 = 0.4;
+/// Share of the cache up to which the trigger is raised where threads stall below it.
+const HIGHEST_TRIGGER: f64 = 0.4;
+/// Pages that are read back take this share of what the disk does, at least, where the cache is too small for what is written.
+const READ_BACK: f64 = 0.2;
+/// A cache this near the level that eviction holds it at is full.
+const FULL: f64 = 0.9;
 /// Checkpoints no closer than this: each costs its own metadata and syncs.
 const SHORTEST_INTERVAL_S: f64 = 5.0;
+/// Application threads that wait for the cache, on average, from which on writers are held.
+const HELD_THREADS: f64 = 0.5;
 /// A change smaller than this share is not worth a setting.
 const WORTH: f64 = 0.8;
 /// The least that a device's pages are limited to, and the pieces in which it is told.
@@ -91,7 +115,11 @@ pub(crate) fn remedies(scene: &Scene<'_>, finding: &Finding) -> Vec<Remedy> {
     let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
     let of_burst = ["wt-dirty-stall", "wt-cache-oversized", "checkpoint-burst"].contains(&finding.rule.as_str());
     if let Some(seen) = Measured::of(scene, engine).filter(|_| of_burst && finding.cause != "page-cache-starved") {
-        return of_bursts(scene, engine, target, &seen, &[finding], &options).0;
+        return of_bursts(scene, engine, target, &seen, &[finding], &options)
+            .0
+            .into_iter()
+            .map(|(remedy, _)| remedy)
+            .collect();
     }
     of_finding(scene, engine, target, finding, &options).into_iter().collect()
 }
@@ -108,6 +136,10 @@ struct Measured {
     drain: Option<f64>,
     inflow: Option<f64>,
     inflow_peak: Option<f64>,
+    /// What the journal writes to the same disk, on average.
+    journal: f64,
+    /// The most that would stand over the target if what is made dirty were never held back.
+    backlog: Option<f64>,
 }
 
 impl Measured {
@@ -119,23 +151,49 @@ impl Measured {
         let bursts: Vec<f64> = runs.iter().filter(|run| run.start > 0).filter_map(|run| before(run.start)).collect();
         let starts = runs.windows(2).map(|pair| (pair[1].start - pair[0].start) as f64).collect();
         let inflow = inflow(scene, engine);
+        let (drain, journal) = (drain(scene, engine), journal(scene, engine));
         Some(Measured {
             cache,
             target: engine.limits.dirty_target * cache,
             trigger: engine.limits.dirty_trigger * cache,
             burst: median(bursts).or_else(|| engine.dirty.max(&all))?,
             interval_s: median(starts),
-            drain: drain(scene, engine),
+            drain,
             inflow: inflow.mean(&all),
             inflow_peak: inflow.smooth(2).max(&all),
+            journal,
+            backlog: drain.and_then(|drain| backlog(engine, &inflow, drain - journal)),
         })
     }
 
     /// Seconds until application threads must evict, from `level` with a trigger at `trigger`; none where the disk keeps up.
     fn to_trigger_s(&self, level: f64, trigger: f64) -> Option<f64> {
-        let fills = self.inflow_peak? - self.drain?;
+        let fills = self.inflow_peak? - (self.drain? - self.journal);
         (fills > 0.0).then(|| (trigger - level).max(0.0) / fills)
     }
+}
+
+/// What the journal takes of the disk that the data lie on, bytes a second.
+fn journal(scene: &Scene<'_>, engine: &Engine<'_>) -> f64 {
+    let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
+    let shared = target.is_some_and(|target| target.wal_device.is_some() && target.wal_device == target.data_device);
+    let written = rate(scene, &cat::WT_LOG_BYTES, &engine.name, None).mean(&(0..scene.grid.count));
+    written.filter(|_| shared).unwrap_or(0.0)
+}
+
+/// The highest backlog behind a disk that takes `drains` a second: of what was made dirty, and while threads were held, of the
+/// most that they made dirty when they were not.
+fn backlog(engine: &Engine<'_>, inflow: &Lane, drains: f64) -> Option<f64> {
+    let free = inflow.smooth(2).max(&(0..inflow.0.len()))?;
+    let of = |second: usize| {
+        let held = engine.waiting.get(second).is_some_and(|threads| threads >= HELD_THREADS);
+        if held { Some(free) } else { inflow.get(second) }
+    };
+    let levels = (0..inflow.0.len()).filter_map(of).scan(0.0, |level: &mut f64, made| {
+        *level = (*level + made - drains).max(0.0);
+        Some(*level)
+    });
+    levels.reduce(f64::max)
 }
 
 /// What is made dirty, bytes a second.
@@ -169,13 +227,16 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
         burst_target_s: options.burst_target_s,
         observed: Vec::new(),
         remedies: Vec::new(),
+        changes: Vec::new(),
         notes: Vec::new(),
     };
     let of = |finding: &&Finding| finding.queue.ends_with(&format!("@{}", engine.name));
     let own: Vec<&Finding> = findings.iter().filter(of).collect();
     if let Some(seen) = Measured::of(scene, engine) {
         advice.observed = observed(&seen);
-        (advice.remedies, advice.notes) = of_bursts(scene, engine, target, &seen, &own, options);
+        let (changed, notes) = of_bursts(scene, engine, target, &seen, &own, options);
+        (advice.remedies, advice.changes) = changed.into_iter().unzip();
+        advice.notes = notes;
     }
     for finding in own {
         advice.remedies.extend(of_finding(scene, engine, target, finding, options));
@@ -191,12 +252,15 @@ fn observed(seen: &Measured) -> Vec<Figure> {
     figures.add("burst_bytes", Some(seen.burst), Unit::Bytes, "dirty in the cache when a checkpoint begins");
     figures.add("drain_bytes_per_s", seen.drain, per_s, "written by the disk when it does all it can");
     figures.add("drain_s", seen.drain.map(|drain| seen.burst / drain), Unit::Seconds, "burst ÷ drain");
+    let journal = Some(seen.journal).filter(|journal| *journal > 0.0);
+    figures.add("journal_bytes_per_s", journal, per_s, "of which the journal takes, on average");
     figures.add("inflow_bytes_per_s", seen.inflow, per_s, "made dirty, on average");
     figures.add("inflow_peak_bytes_per_s", seen.inflow_peak, per_s, "made dirty, at most");
     figures.add("dirty_target_bytes", Some(seen.target), Unit::Bytes, "where background eviction begins");
     figures.add("dirty_trigger_bytes", Some(seen.trigger), Unit::Bytes, "where application threads must evict");
     let left = seen.to_trigger_s(seen.target.min(seen.burst), seen.trigger);
     figures.add("to_trigger_s", left, Unit::Seconds, "from the one to the other at the highest inflow");
+    figures.add("backlog_bytes", seen.backlog, Unit::Bytes, "the most that would stand over it, were nobody held");
     figures.add("checkpoint_interval_s", seen.interval_s, Unit::Seconds, "from one checkpoint's begin to the next");
     figures.list()
 }
@@ -209,7 +273,7 @@ fn of_bursts(
     seen: &Measured,
     own: &[&Finding],
     options: &EngineOptions,
-) -> (Vec<Remedy>, Vec<String>) {
+) -> (Vec<Changed>, Vec<String>) {
     let mut notes = Vec::new();
     let Some(drain) = seen.drain else {
         let note = "The disk was never seen to write all it can, so no burst can be measured against it: record while it falls behind.";
@@ -217,6 +281,8 @@ fn of_bursts(
     };
     let wanted = drain * options.burst_target_s;
     let stalls = own.iter().any(|finding| finding.rule == "wt-dirty-stall" && finding.cause == "dirty-trigger");
+    let held = own.iter().any(|finding| finding.rule == "wt-dirty-stall");
+    let larger = if held { larger_cache(scene, engine, target, seen) } else { None };
     if let Some(inflow) = seen.inflow.filter(|inflow| *inflow > drain) {
         notes.push(format!(
             "More is made dirty ({}) than the disk writes ({}): settings only decide when writers are held. It takes a faster disk, \
@@ -225,7 +291,7 @@ fn of_bursts(
             Unit::BytesPerSecond.show(drain)
         ));
     }
-    if seen.burst <= wanted && !stalls {
+    if seen.burst <= wanted && !stalls && larger.is_none() {
         notes.push(format!(
             "What a checkpoint brings, {}, is written in {}: it serves the target.",
             Unit::Bytes.show(seen.burst),
@@ -234,9 +300,11 @@ fn of_bursts(
         return (Vec::new(), notes);
     }
     // Where the page cache stands before the journal, no setting of the engine reaches the queue that breaks.
-    let mut remedies: Vec<Remedy> = page_cache(scene, engine, drain, wanted, own).into_iter().collect();
-    remedies.extend(eviction(target, seen, drain, wanted, stalls));
-    remedies.extend(interval(target, seen, drain, wanted));
+    let mut remedies: Vec<Changed> = page_cache(scene, engine, drain, wanted, own).into_iter().collect();
+    // Nor does it help to evict earlier what is read back at once.
+    remedies.extend(larger);
+    remedies.extend(eviction(engine, target, seen, drain, wanted, stalls));
+    remedies.extend(interval(engine, target, seen, drain, wanted));
     if remedies.len() > 1 {
         let note = "Take the first and measure (backwater compare) before the next: together they can be worse than either alone.";
         notes.push(note.to_owned());
@@ -245,7 +313,14 @@ fn of_bursts(
 }
 
 /// Background eviction from the level on that the disk takes in time; where threads stall, more room above it.
-fn eviction(target: Option<&Target>, seen: &Measured, drain: f64, wanted: f64, stalls: bool) -> Option<Remedy> {
+fn eviction(
+    engine: &Engine<'_>,
+    target: Option<&Target>,
+    seen: &Measured,
+    drain: f64,
+    wanted: f64,
+    stalls: bool,
+) -> Option<Changed> {
     let lower = wanted.max(LEAST_SHARE * seen.cache);
     let (text, level) = remedy::level(target, lower, seen.cache);
     let mut changes = Vec::new();
@@ -254,22 +329,26 @@ fn eviction(target: Option<&Target>, seen: &Measured, drain: f64, wanted: f64, s
     if lowers {
         changes.push(("eviction_dirty_target", text, percent(seen.target)));
     }
-    let higher = HIGHER_TRIGGER * seen.cache;
-    let raises = stalls && seen.trigger < WORTH * higher && seen.inflow.is_none_or(|inflow| inflow <= drain);
+    let begins = if lowers { level } else { seen.target };
+    // Room for what stood over the level at which eviction begins, and no more than leaves eviction clean pages to take.
+    let needed = seen.backlog.map(|backlog| (begins + backlog * ROOM).min(HIGHEST_TRIGGER * seen.cache));
+    let higher = needed
+        .filter(|higher| stalls && seen.trigger < WORTH * higher && seen.inflow.is_none_or(|inflow| inflow <= drain));
+    let raises = higher.is_some();
+    let higher = higher.unwrap_or(seen.trigger);
     if raises {
         changes.push(("eviction_dirty_trigger", percent(higher), percent(seen.trigger)));
     }
     if changes.is_empty() {
         return None;
     }
-    let (level, trigger) = (if lowers { level } else { seen.target }, if raises { higher } else { seen.trigger });
-    let burst = seen.burst.min(level);
+    let burst = seen.burst.min(begins);
     let mut predicted = Figures::default();
     predicted.add("burst_bytes", Some(burst), Unit::Bytes, "left for a checkpoint");
     predicted.add("drain_s", Some(burst / drain), Unit::Seconds, "its drain");
     predicted.add("drain_now_s", Some(seen.burst / drain), Unit::Seconds, "the drain as it is");
     let now = seen.to_trigger_s(seen.target.min(seen.burst), seen.trigger);
-    predicted.add("to_trigger_s", seen.to_trigger_s(burst, trigger), Unit::Seconds, "until application threads evict");
+    predicted.add("to_trigger_s", seen.to_trigger_s(burst, higher), Unit::Seconds, "until application threads evict");
     predicted.add("to_trigger_now_s", now, Unit::Seconds, "the same as it is");
     let title = match (lowers, raises) {
         (true, true) => {
@@ -280,11 +359,52 @@ fn eviction(target: Option<&Target>, seen: &Measured, drain: f64, wanted: f64, s
     };
     let risk = "Pages that are changed again soon are written more than once: the disk writes more in all. With a higher trigger, more \
                 is dirty when the power fails, and recovery takes longer.";
-    Some(remedy::engine(target, title.to_owned(), &changes, predicted.list(), risk))
+    let settings = changes.iter().map(|(name, value, _)| ((*name).to_owned(), value.clone())).collect();
+    let change = EngineChange { relieves: engine.queue(), settings, ..EngineChange::default() };
+    Some((remedy::engine(target, title.to_owned(), &changes, predicted.list(), risk), change))
+}
+
+/// A cache that keeps what is read back: random writes of more pages than it holds evict each page dirty and read it again, and
+/// both take what the disk has left. As large as it was full, with all that was read into it; no larger than memory allows.
+fn larger_cache(scene: &Scene<'_>, engine: &Engine<'_>, target: Option<&Target>, seen: &Measured) -> Option<Changed> {
+    let all = 0..scene.grid.count;
+    let (used, drain) = (engine.used.max(&all)?, seen.drain?);
+    let read = rate(scene, &cat::WT_CACHE_READ, &engine.name, None);
+    let held = engine.waiting.flags(|threads| threads >= HELD_THREADS);
+    let while_held: Vec<f64> = all.clone().filter(|s| held[*s]).filter_map(|second| read.get(second)).collect();
+    let back = while_held.iter().sum::<f64>() / while_held.len().max(1) as f64;
+    let full = used >= FULL * engine.limits.cache_target * seen.cache;
+    if !full || back < READ_BACK * drain {
+        return None;
+    }
+    let read_bytes = read.values(&all).iter().sum::<f64>();
+    let memory = scene.grid.gauge(scene.window.track(cat::MEM_TOTAL.name, &[])).median(&all)?;
+    let free = scene.grid.gauge(scene.window.track(cat::MEM_AVAILABLE.name, &[])).values(&all);
+    let free = free.into_iter().reduce(f64::min)?;
+    let most = (OF_MEMORY * (memory - GIB)).min(seen.cache + OF_MEMORY * free);
+    let bytes = ((used + read_bytes) / engine.limits.cache_target).min(most);
+    let mut predicted = Figures::default();
+    predicted.add("cache_max_bytes", Some(bytes), Unit::Bytes, "size of the cache");
+    predicted.add(
+        "read_back_bytes_per_s",
+        Some(back),
+        Unit::BytesPerSecond,
+        "read back while threads waited, as it is",
+    );
+    let room = |cache: f64| (engine.limits.dirty_trigger - engine.limits.dirty_target) * cache;
+    predicted.add("room_bytes", Some(room(bytes)), Unit::Bytes, "between where eviction begins and where threads help");
+    predicted.add("room_now_bytes", Some(room(seen.cache)), Unit::Bytes, "the same as it is");
+    let change = EngineChange {
+        relieves: engine.queue(),
+        settings: [("cache_size".to_owned(), remedy::mebibytes(bytes))].into(),
+        ..EngineChange::default()
+    };
+    let remedy = remedy::larger_cache(target, bytes, seen.cache, predicted.list());
+    (seen.cache <= WORTH * bytes).then_some((remedy, change))
 }
 
 /// Checkpoints so often that each brings what the disk takes in time.
-fn interval(target: Option<&Target>, seen: &Measured, drain: f64, wanted: f64) -> Option<Remedy> {
+fn interval(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured, drain: f64, wanted: f64) -> Option<Changed> {
     let (inflow, now_s) = (seen.inflow.filter(|inflow| *inflow > 0.0)?, seen.interval_s?);
     // Above the target, eviction decides how much is left for a checkpoint, and not how long ago the last one was.
     let by_time = seen.burst <= seen.target * ROOM;
@@ -297,11 +417,13 @@ fn interval(target: Option<&Target>, seen: &Measured, drain: f64, wanted: f64) -
     predicted.add("burst_bytes", Some(burst), Unit::Bytes, "left for a checkpoint");
     predicted.add("drain_s", Some(burst / drain), Unit::Seconds, "its drain");
     predicted.add("drain_now_s", Some(seen.burst / drain), Unit::Seconds, "the drain as it is");
-    Some(remedy::sync_period(target, seconds, now_s, predicted.list()))
+    let settings = [("checkpoint".to_owned(), remedy::checkpoint_setting(target, seconds))].into();
+    let change = EngineChange { relieves: engine.queue(), settings, ..EngineChange::default() };
+    Some((remedy::sync_period(target, seconds, now_s, predicted.list()), change))
 }
 
 /// A limit on the device's dirty pages, where data files go through the page cache and their syncs stand before the journal.
-fn page_cache(scene: &Scene<'_>, engine: &Engine<'_>, drain: f64, wanted: f64, own: &[&Finding]) -> Option<Remedy> {
+fn page_cache(scene: &Scene<'_>, engine: &Engine<'_>, drain: f64, wanted: f64, own: &[&Finding]) -> Option<Changed> {
     let device = engine.device?;
     let all = 0..scene.grid.count;
     let felt = own.iter().any(|finding| ["checkpoint-burst", "wt-cache-oversized"].contains(&finding.rule.as_str()));
@@ -324,7 +446,9 @@ fn page_cache(scene: &Scene<'_>, engine: &Engine<'_>, drain: f64, wanted: f64, o
     remedy
         .title
         .push_str(" (relieves the page cache, which a checkpoint's sync empties before the journal is written)");
-    Some(remedy)
+    let relieves = format!("host.dirty@{}", device.dev);
+    let change = EngineChange { relieves, dirty_limit_bytes: Some(bytes as u64), ..EngineChange::default() };
+    Some((remedy, change))
 }
 
 /// What answers a finding beside the cache's own settings.

@@ -104,9 +104,38 @@ pub(crate) fn sync_period(target: Option<&Target>, seconds: f64, now_s: f64, pre
     }
 }
 
+/// The engine's own setting for a checkpoint each so many seconds; what else is set of checkpoints stays.
+pub(crate) fn checkpoint_setting(target: Option<&Target>, seconds: f64) -> String {
+    let now = setting(target, "checkpoint").unwrap_or_default();
+    let others =
+        now.trim_matches(['(', ')']).split(',').filter(|part| !part.is_empty() && !part.trim().starts_with("wait="));
+    let parts: Vec<String> = std::iter::once(format!("wait={seconds:.0}")).chain(others.map(str::to_owned)).collect();
+    format!("({})", parts.join(","))
+}
+
+/// A size as the engine takes it.
+pub(crate) fn mebibytes(bytes: f64) -> String {
+    format!("{:.0}MB", (bytes / MIB).floor())
+}
+
+/// A cache that keeps what it would have to read back.
+pub(crate) fn larger_cache(target: Option<&Target>, bytes: f64, now_bytes: f64, predicted: Vec<Figure>) -> Remedy {
+    let mut remedy = cache_size(target, bytes, now_bytes, predicted);
+    remedy.title = format!(
+        "Let the cache take {} instead of {} (relieves the cache's dirty pages, which are read back as soon as they are evicted)",
+        mebibytes(bytes),
+        mebibytes(now_bytes)
+    );
+    remedy.risk =
+        "The page cache and other programs lose that memory. Limits that are shares of the cache grow with it: a \
+                   checkpoint may bring more at once."
+            .to_owned();
+    remedy
+}
+
 /// A smaller cache.
 pub(crate) fn cache_size(target: Option<&Target>, bytes: f64, now_bytes: f64, predicted: Vec<Figure>) -> Remedy {
-    let mib = |bytes: f64| format!("{:.0}MB", (bytes / MIB).floor());
+    let mib = mebibytes;
     let changes = [("cache_size", mib(bytes), mib(now_bytes))];
     let title = format!("Let the cache take {} instead of {} (relieves the page cache)", mib(bytes), mib(now_bytes));
     let risk = "What no longer fits is read again: from the page cache as long as it is there, else from the disk. Until the cache has \
@@ -250,6 +279,13 @@ mod tests {
         let new = slow_member(Some(&v70), Some("db2:27017"));
         assert!(new.persistent.is_empty() && new.risk.contains("not available in this release"));
         assert!(new.title.contains("db2:27017"));
+    }
+
+    #[test]
+    fn what_else_is_set_of_checkpoints_stays() {
+        let set = |text: &str| checkpoint_setting(Some(&target(30_201, &[("checkpoint", text)])), 5.0);
+        assert_eq!(set("(wait=12,log_size=2GB)"), "(wait=5,log_size=2GB)");
+        assert_eq!((set(""), set("(wait=60)")), ("(wait=5)".to_owned(), "(wait=5)".to_owned()));
     }
 
     #[test]

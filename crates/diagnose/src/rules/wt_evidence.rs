@@ -152,6 +152,11 @@ pub(crate) fn contrast(lane: &Lane, inside: &[bool]) -> Option<Contrast> {
 }
 
 impl Engine<'_> {
+    /// The queue of its dirty pages.
+    pub(crate) fn queue(&self) -> String {
+        format!("wt.dirty@{}", self.name)
+    }
+
     /// Dirty bytes as a share of the cache.
     pub(crate) fn dirty_share(&self) -> Lane {
         share(&self.dirty, &self.max)

@@ -9,7 +9,7 @@ use backwater_model::{Device, Finding, Meta, Role, Target, Window};
 pub const GIB: f64 = 1_073_741_824.0;
 pub const SECONDS: usize = 200;
 pub const T: (&str, &str) = ("target", "m");
-pub const COUNTERS: usize = 14;
+pub const COUNTERS: usize = 15;
 
 /// A server second by second. Rates are functions of the second; counters are their sums.
 pub struct Plant {
@@ -35,8 +35,11 @@ pub struct Plant {
     /// Time that the oplog covers, in seconds, and how much of its size it takes.
     pub oplog_s: fn(usize) -> f64,
     pub oplog_full: f64,
-    /// Of 1.5 GiB, so that the cache takes two thirds.
+    pub memory_gib: f64,
+    /// As a share of it.
     pub memory_left: fn(usize) -> f64,
+    /// Read into the cache.
+    pub read_mib: fn(usize) -> f64,
     pub faults: fn(usize) -> f64,
     pub settings: &'static str,
 }
@@ -65,7 +68,10 @@ pub fn healthy() -> Plant {
         disk_mib: |s| if s % 60 < 8 { 80.0 } else { 30.0 },
         oplog_s: |_| 100_000.0,
         oplog_full: 0.97,
+        // The cache takes two thirds.
+        memory_gib: 1.5,
         memory_left: |_| 0.2,
+        read_mib: |_| 0.0,
         faults: |_| 1.0,
         settings: "",
     }
@@ -97,8 +103,8 @@ impl Plant {
                 (&cat::MONGO_OPLOG, self.oplog_full * 10.0 * GIB),
             ];
             gauges.iter().for_each(|(def, value)| r.put(def, &[T], at, *value));
-            r.put(&cat::MEM_TOTAL, &[], at, 1.5 * GIB);
-            r.put(&cat::MEM_AVAILABLE, &[], at, (self.memory_left)(second) * 1.5 * GIB);
+            r.put(&cat::MEM_TOTAL, &[], at, self.memory_gib * GIB);
+            r.put(&cat::MEM_AVAILABLE, &[], at, (self.memory_left)(second) * self.memory_gib * GIB);
             let (write, read) = (("op", "write"), ("op", "read"));
             r.put(&cat::MONGO_CLIENTS, &[T, write], at, 20.0);
             r.put(&cat::MONGO_CLIENTS, &[T, read], at, 0.0);
@@ -131,6 +137,7 @@ impl Plant {
             (&cat::DISK_READS, vec![("dev", "sda")], 0.0),
             (&cat::DISK_READ_BYTES, vec![("dev", "sda")], 0.0),
             (&cat::MONGO_PAGE_FAULTS, vec![T], (self.faults)(second)),
+            (&cat::WT_CACHE_READ, vec![T], (self.read_mib)(second) * 1_048_576.0),
             (&cat::WT_CACHE_WRITTEN, vec![T], (self.disk_mib)(second) * 1_048_576.0),
         ];
         for ((def, labels, rate), sum) in rates.into_iter().zip(sums) {
