@@ -41,20 +41,33 @@ fn advice_gives_stalled_threads_room_unless_the_disk_cannot_keep_up() {
         ..stalled()
     };
     let advice = advised(&stalled);
-    // 40 s of at most 86 MiB a second against 80 would leave 261 MiB standing: a fifth more, over the 40 MiB where eviction begins.
+    // Were nobody held, 210 MiB and a quarter of a GiB more would stand: more than the bound of two fifths of the cache.
     let trigger =
-        advice.remedies.iter().find(|remedy| remedy.runtime[0].contains("eviction_dirty_trigger=34")).unwrap();
+        advice.remedies.iter().find(|remedy| remedy.runtime[0].contains("eviction_dirty_trigger=40")).unwrap();
     let change = advice.changes.iter().find(|change| change.settings.contains_key("eviction_dirty_trigger")).unwrap();
     assert_eq!((change.relieves.as_str(), change.dirty_limit_bytes), ("wt.dirty@m", None));
-    assert_eq!(change.settings["eviction_dirty_trigger"], "34");
+    assert_eq!(change.settings["eviction_dirty_trigger"], "40");
     assert_eq!(change.settings["eviction_dirty_target"], "40MB");
     assert!(trigger.undo[0].contains("eviction_dirty_trigger=20"), "{trigger:?}");
+    // A stall of five seconds asks for less than the bound.
+    fn briefly(s: usize) -> bool {
+        (100..105).contains(&s)
+    }
+    let short = Plant {
+        dirty: |s| if briefly(s) { 0.205 } else { 0.04 },
+        waiting: |s| if briefly(s) { 12.0 } else { 0.0 },
+        ..stalled
+    };
+    let raised =
+        advised(&short).changes.into_iter().find_map(|mut change| change.settings.remove("eviction_dirty_trigger"));
+    let percent: f64 = raised.unwrap().parse().unwrap();
+    assert!((25.0..40.0).contains(&percent), "{percent}");
     let behind = Plant {
         dirty: |s| 0.001 * s as f64,
         busy: |_| 1.0,
         disk_mib: |_| 10.0,
         waiting: |s| if s > 195 { 9.0 } else { 0.0 },
-        ..stalled
+        ..short
     };
     let advice = advised(&behind);
     assert!(advice.notes.iter().any(|note| note.contains("faster disk")), "{advice:?}");

@@ -74,9 +74,9 @@ pub(crate) fn run(
     options: &RunOptions,
     arm: &Arm,
     number: usize,
-    dirty_limit_bytes: Option<u64>,
     progress: &dyn Progress,
 ) -> Result<Repeat, LabError> {
+    let dirty_limit_bytes = arm.dirty_limit.bytes();
     let part = load_part(scenario, options, arm);
     rig.watching.check()?;
     progress.say(&format!("arm {} #{number}: {}", arm.name, describe(arm, dirty_limit_bytes)));

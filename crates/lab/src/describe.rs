@@ -122,7 +122,9 @@ fn arm(arm: &Arm) -> String {
         DirtyLimit::Advised => Some("the dirty limit that `advise` gives".to_owned()),
         DirtyLimit::System => None,
     };
-    let set: Vec<String> = limit.into_iter().chain(arm.words()).collect();
+    let advised = arm.advised_from.as_ref().filter(|_| limit.is_none());
+    let advised = advised.map(|source| format!("what `advise` ranks first for {source}, set over that arm's settings"));
+    let set: Vec<String> = limit.into_iter().chain(advised).chain(arm.words()).collect();
     let set = if set.is_empty() { "no limit".to_owned() } else { set.join(", ") };
     let expected = match (arm.expected.rule.as_str(), &arm.expected.cause) {
         ("none", _) => "no finding".to_owned(),
@@ -132,5 +134,10 @@ fn arm(arm: &Arm) -> String {
     };
     let among = if arm.expected.anywhere { " among what is found" } else { "" };
     let published = arm.published.as_ref().map(|row| format!(" [published: {row}]")).unwrap_or_default();
-    format!("{}: {set}; expects {expected}{among}{published}", arm.name)
+    let aim = arm.aim.as_ref().map(|aim| {
+        let ratio = aim.latency_p99_ratio * 100.0;
+        format!("; aims at {ratio:.0} % of the latency p99 of {}, at most {} s stalled", aim.against, aim.stall_s)
+    });
+    let aim = aim.unwrap_or_default();
+    format!("{}: {set}; expects {expected}{among}{aim}{published}", arm.name)
 }

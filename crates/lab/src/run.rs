@@ -2,6 +2,7 @@
 //! was met.
 
 use crate::LabError;
+use crate::advised::Advisers;
 use crate::arm::{self, Repeat};
 use crate::doubts;
 use crate::limits::{self, network};
@@ -9,10 +10,9 @@ use crate::metrics::commits::{self, Measured};
 use crate::metrics::{median, overload};
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
-use crate::scenario::{Arm, DirtyLimit, LoadKind, Need, Scenario, ServerKind};
+use crate::scenario::{Arm, LoadKind, Need, Scenario, ServerKind};
 use crate::wiredtiger::{self, EngineRig};
-use backwater_diagnose::{AdviseOptions, advise};
-use backwater_model::{ArmOutcome, Expected, ExpectedAll, Finding, Outcome};
+use backwater_model::{ArmOutcome, Expected, ExpectedAll, Finding, Moment, Outcome, Window};
 use backwater_probe::session::this_host;
 use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
@@ -34,15 +34,15 @@ fn run_limited(scenario: &Scenario, options: &RunOptions, progress: &dyn Progres
     if arms.is_empty() {
         return Err(LabError::Refused(format!("none of the arms asked for can run here: {}", listed(&skipped))));
     }
-    let mut unadvised = BTreeMap::new();
+    let mut advisers = Advisers::default();
     let (repeats, ended) = match scenario.server.kind {
         ServerKind::Postgres => {
             let mut rig = Rig::start(scenario, options, progress)?;
-            (run_arms(&mut rig, scenario, options, &arms, &mut unadvised, progress), rig.end())
+            (run_arms(&mut rig, scenario, options, &arms, &mut advisers, progress), rig.end())
         }
         ServerKind::WiredTiger => {
             let mut rig = EngineRig::start(scenario, options, progress)?;
-            (rig.run_arms(scenario, options, &arms, progress), rig.end())
+            (run_arms(&mut rig, scenario, options, &arms, &mut advisers, progress), rig.end())
         }
     };
     let repeats = match (repeats, ended) {
@@ -51,9 +51,11 @@ fn run_limited(scenario: &Scenario, options: &RunOptions, progress: &dyn Progres
         // Otherwise why the arms failed says more than what failed after that.
         (repeats, _) => repeats?,
     };
-    arms.retain(|arm| !unadvised.contains_key(&arm.name));
-    let mut outcome = summarise(scenario, options, &arms, &repeats);
-    for (arm, why) in unadvised {
+    arms.retain(|arm| !advisers.without.contains_key(&arm.name));
+    let as_run: Vec<Arm> = arms.iter().filter_map(|arm| advisers.as_run(scenario, &arm.name)).collect();
+    let mut outcome = summarise(scenario, options, &as_run.iter().collect::<Vec<_>>(), &repeats);
+    advisers.tell(scenario, &mut outcome.arms);
+    for (arm, why) in advisers.without {
         outcome.expected.met = false;
         outcome.doubts.push(format!("{arm}: not run, for {why}"));
     }
@@ -76,7 +78,7 @@ pub(crate) fn write_outcome(outcome: &Outcome, options: &RunOptions) -> Result<(
     std::fs::write(&path, text).map_err(LabError::file("write", &path))
 }
 
-/// The arms to run, in the scenario's order. An advised arm brings the arm that its advice is made from.
+/// The arms to run, in the scenario's order. An advised arm brings those that its advice is made from, and the one it is measured by.
 pub(crate) fn chosen_arms<'a>(scenario: &'a Scenario, options: &RunOptions) -> Result<Vec<&'a Arm>, LabError> {
     let names = match (&options.arms[..], options.quick) {
         ([], false) => return Ok(scenario.arms.iter().collect()),
@@ -87,8 +89,11 @@ pub(crate) fn chosen_arms<'a>(scenario: &'a Scenario, options: &RunOptions) -> R
         let known: Vec<_> = scenario.arms.iter().map(|arm| arm.name.as_str()).collect();
         return Err(LabError::Refused(format!("there is no arm '{unknown}'; there are: {}", known.join(", "))));
     }
-    let sources = names.iter().filter_map(|name| scenario.arm(name)?.advised_from.as_ref());
-    let wanted: Vec<&String> = names.iter().chain(sources).collect();
+    let own = || names.iter().filter_map(|name| scenario.arm(name));
+    // What it is to be compared with, too.
+    let against = own().filter_map(|arm| Some(&arm.aim.as_ref()?.against));
+    let sources = own().flat_map(|arm| scenario.sources(arm)).map(|arm| &arm.name);
+    let wanted: Vec<&String> = names.iter().chain(sources).chain(against).collect();
     Ok(scenario.arms.iter().filter(|arm| wanted.contains(&&arm.name)).collect())
 }
 
@@ -124,36 +129,69 @@ fn listed(skipped: &BTreeMap<String, String>) -> String {
     skipped.iter().map(|(arm, why)| format!("{arm}: {why}")).collect::<Vec<_>>().join("; ")
 }
 
-/// Runs every arm in each round. An arm whose source showed nothing to be advised from is left out, with the reason: what
-/// the others showed is told all the same.
+/// What repeats of arms are run on.
+pub(crate) trait Stand {
+    /// One repeat of one arm.
+    fn repeat(
+        &mut self,
+        scenario: &Scenario,
+        options: &RunOptions,
+        arm: &Arm,
+        number: usize,
+        progress: &dyn Progress,
+    ) -> Result<Repeat, LabError>;
+    /// What was recorded between two moments.
+    fn window(&self, from: Moment, to: Moment) -> Result<Window, LabError>;
+    /// Number of the volume.
+    fn device(&self) -> Option<&str>;
+}
+
+impl Stand for Rig {
+    fn repeat(
+        &mut self,
+        scenario: &Scenario,
+        options: &RunOptions,
+        arm: &Arm,
+        number: usize,
+        progress: &dyn Progress,
+    ) -> Result<Repeat, LabError> {
+        arm::run(self, scenario, options, arm, number, progress)
+    }
+
+    fn window(&self, from: Moment, to: Moment) -> Result<Window, LabError> {
+        self.watching.window(from, to)
+    }
+
+    fn device(&self) -> Option<&str> {
+        Rig::device(self)
+    }
+}
+
+/// Runs every arm in each round, in random order. An arm whose source showed nothing to be advised from is left out, with the
+/// reason: what the others showed is told all the same.
 fn run_arms(
-    rig: &mut Rig,
+    stand: &mut dyn Stand,
     scenario: &Scenario,
     options: &RunOptions,
     arms: &[&Arm],
-    unadvised: &mut BTreeMap<String, String>,
+    advisers: &mut Advisers,
     progress: &dyn Progress,
 ) -> Result<Vec<Repeat>, LabError> {
-    let rounds = rounds(scenario, options);
     let mut done: Vec<Repeat> = Vec::new();
-    let mut advised = BTreeMap::new();
-    for round in 1..=rounds {
+    for round in 1..=rounds(scenario, options) {
         let mut order: Vec<&Arm> = arms.to_vec();
         order.shuffle(&mut rand::rng());
         // Advice needs a recording to be made from; the rest of the order stays random.
-        order.sort_by_key(|arm| arm.dirty_limit == DirtyLimit::Advised && !advised.contains_key(&arm.name));
-        order.retain(|arm| !unadvised.contains_key(&arm.name));
+        order.sort_by_key(|arm| advisers.waits_for(scenario, arm));
+        order.retain(|arm| !advisers.without.contains_key(&arm.name));
         for arm in order {
-            let limit = match limit_for(rig, scenario, arm, &done, &mut advised)? {
-                Ok(limit) => limit,
+            match advisers.resolve(stand, scenario, arm, &done)? {
+                Ok(arm) => done.push(stand.repeat(scenario, options, &arm, round, progress)?),
                 Err(why) => {
                     progress.say(&format!("arm {} is left out: {why}", arm.name));
-                    unadvised.insert(arm.name.clone(), why);
-                    continue;
+                    advisers.without.insert(arm.name.clone(), why);
                 }
-            };
-            let repeat = arm::run(rig, scenario, options, arm, round, limit, progress)?;
-            done.push(repeat);
+            }
         }
     }
     Ok(done)
@@ -162,39 +200,6 @@ fn run_arms(
 /// How often every arm runs.
 pub(crate) fn rounds(scenario: &Scenario, options: &RunOptions) -> usize {
     options.repeats.unwrap_or(if options.quick { scenario.quick.repeats } else { scenario.run.repeats })
-}
-
-/// The dirty limit of an arm in bytes; for an advised one what `advise` says of the recording of its source arm, or why it
-/// says nothing.
-fn limit_for(
-    rig: &Rig,
-    scenario: &Scenario,
-    arm: &Arm,
-    done: &[Repeat],
-    advised: &mut BTreeMap<String, u64>,
-) -> Result<Result<Option<u64>, String>, LabError> {
-    let source = match arm.dirty_limit {
-        DirtyLimit::System => return Ok(Ok(None)),
-        DirtyLimit::Bytes(bytes) => return Ok(Ok(Some(bytes.0))),
-        DirtyLimit::Advised => arm.advised_from.as_deref().unwrap_or_default(),
-    };
-    if let Some(bytes) = advised.get(&arm.name) {
-        return Ok(Ok(Some(*bytes)));
-    }
-    let before = done.iter().find(|repeat| repeat.arm == source);
-    let Some(before) = before else {
-        return Err(LabError::Refused(format!("arm '{}' needs arm '{source}' to have run before it", arm.name)));
-    };
-    let window = rig.watching.window(before.phases.load_start, before.phases.load_end)?;
-    let options = AdviseOptions { drain_target_s: scenario.run.drain_target_s, ..AdviseOptions::default() };
-    let advice = advise(&window, &options);
-    let own = advice.devices.iter().find(|device| rig.device() == Some(device.dev.as_str()));
-    let Some(limit) = own.and_then(|device| device.limit.as_ref()).map(|limit| limit.bytes) else {
-        let notes: Vec<_> = advice.notes.iter().chain(own.iter().flat_map(|device| &device.notes)).cloned().collect();
-        return Ok(Err(format!("no dirty limit could be advised from arm '{source}': {}", notes.join("; "))));
-    };
-    advised.insert(arm.name.clone(), limit);
-    Ok(Ok(Some(limit)))
 }
 
 /// Why the fault that the scenario is about cannot be said to have happened; none where it did.
@@ -284,6 +289,8 @@ fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcom
             cause: arm.expected_cause(options.allow_host_changes).map(str::to_owned),
             met: own.iter().all(|repeat| repeat.meets(arm, options)),
         },
+        advised: None,
+        aim: None,
     }
 }
 

@@ -7,15 +7,14 @@ use crate::limits::SlowDisk;
 use crate::metrics::{self, Phases, Seen};
 use crate::progress::Progress;
 use crate::rig::{self, RunOptions};
-use crate::run;
-use crate::scenario::{Arm, DirtyLimit, LoadPart, Scenario};
+use crate::run::Stand;
+use crate::scenario::{Arm, LoadPart, Scenario};
 use crate::servers::wiredtiger::{self, WiredTiger, WiredTigerSpec};
 use crate::watching::Watching;
 use crate::workloads::{Counters, Driven, LoadProbe, wt};
 use backwater_diagnose::{Options, diagnose};
 use backwater_model::{Gaps, Moment, Outcome, ParamValue, Span, Target, Window};
 use backwater_undo::{Change, Entry, Journal};
-use rand::seq::SliceRandom;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -121,26 +120,7 @@ impl EngineRig {
         Ok(stopped?)
     }
 
-    /// Every arm, repeated, in random order.
-    pub(crate) fn run_arms(
-        &mut self,
-        scenario: &Scenario,
-        options: &RunOptions,
-        arms: &[&Arm],
-        progress: &dyn Progress,
-    ) -> Result<Vec<Repeat>, LabError> {
-        let mut done = Vec::new();
-        for round in 1..=run::rounds(scenario, options) {
-            let mut order: Vec<&Arm> = arms.to_vec();
-            order.shuffle(&mut rand::rng());
-            for arm in order {
-                done.push(self.repeat(scenario, options, arm, round, progress)?);
-            }
-        }
-        Ok(done)
-    }
-
-    fn repeat(
+    fn one(
         &mut self,
         scenario: &Scenario,
         options: &RunOptions,
@@ -149,10 +129,7 @@ impl EngineRig {
         progress: &dyn Progress,
     ) -> Result<Repeat, LabError> {
         let part = arm.load_of(scenario, options.quick.then_some(&scenario.quick));
-        let limit = match arm.dirty_limit {
-            DirtyLimit::Bytes(bytes) => Some(bytes.0),
-            DirtyLimit::System | DirtyLimit::Advised => None,
-        };
+        let limit = arm.dirty_limit.bytes();
         self.watching.check()?;
         progress.say(&format!("arm {} #{number}: {}", arm.name, arm::describe(arm, limit)));
         self.prepare(scenario, options, arm, &part, progress)?;
@@ -277,6 +254,27 @@ impl EngineRig {
         repeat.load = driven.result;
         repeat.gaps = Gaps::count(window.events());
         Ok(repeat)
+    }
+}
+
+impl Stand for EngineRig {
+    fn repeat(
+        &mut self,
+        scenario: &Scenario,
+        options: &RunOptions,
+        arm: &Arm,
+        number: usize,
+        progress: &dyn Progress,
+    ) -> Result<Repeat, LabError> {
+        self.one(scenario, options, arm, number, progress)
+    }
+
+    fn window(&self, from: Moment, to: Moment) -> Result<Window, LabError> {
+        EngineRig::window(self, from, to)
+    }
+
+    fn device(&self) -> Option<&str> {
+        EngineRig::device(self)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a lab run says: one JSON document with fixed names that scripts may rely on.
 
-use crate::{Finding, HostFacts};
+use crate::{Figure, Finding, HostFacts, Remedy};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -31,6 +31,36 @@ pub struct ArmTable {
     pub rows: Vec<Vec<Option<f64>>>,
 }
 
+/// What an arm was set to by the advice that was made from another arm's recording in the same run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Advised {
+    /// The arm that was recorded.
+    pub from: String,
+    /// The queue that it relieves.
+    pub relieves: String,
+    /// What was set.
+    pub remedy: Remedy,
+    /// The figures of that recording from which it follows.
+    pub observed: Vec<Figure>,
+}
+
+/// What an arm came to of what it was to reach beside another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AimOutcome {
+    /// The other arm.
+    pub against: String,
+    /// Latency p99 ÷ the other arm's, of medians.
+    pub p99_ratio: f64,
+    /// What it was to be at most.
+    pub p99_ratio_most: f64,
+    /// Seconds in stalls, of the repeat with the most.
+    pub stall_s: f64,
+    /// What they were to be at most.
+    pub stall_s_most: f64,
+    /// Whether both are.
+    pub met: bool,
+}
+
 /// One arm of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArmOutcome {
@@ -55,6 +85,12 @@ pub struct ArmOutcome {
     pub repeats: usize,
     /// What was expected and seen.
     pub expected: Expected,
+    /// What was advised for it, where it runs with that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advised: Option<Advised>,
+    /// What it came to beside another arm, where it was to reach something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aim: Option<AimOutcome>,
 }
 
 /// A whole run.

@@ -7,6 +7,7 @@
 //! the style allows. (Commands to copy are the one exception: they stay on one line, whole.)
 
 mod advice;
+mod advised;
 mod ash;
 mod canvas;
 mod check;

@@ -2,6 +2,7 @@
 //! expected, the noise floor, the machine, the doubts.
 
 use crate::Style;
+use crate::advised;
 use crate::commits;
 use crate::lag;
 use crate::metric::{self, PREDICTED};
@@ -46,6 +47,7 @@ pub fn outcome_beside(outcome: &Outcome, published: Option<&Published>, style: &
     metrics(&mut page, outcome, style);
     predictions(&mut page, outcome, style);
     figures(&mut page, outcome, style);
+    advised::told(&mut page, outcome, style);
     expectations(&mut page, outcome, style);
     skipped(&mut page, outcome);
     doubts(&mut page, outcome);

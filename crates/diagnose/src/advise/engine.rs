@@ -138,8 +138,8 @@ struct Measured {
     inflow_peak: Option<f64>,
     /// What the journal writes to the same disk, on average.
     journal: f64,
-    /// The most that would stand over the target if what is made dirty were never held back.
-    backlog: Option<f64>,
+    /// The most that would be dirty if nobody were held back.
+    unheld_peak: Option<f64>,
 }
 
 impl Measured {
@@ -162,7 +162,7 @@ impl Measured {
             inflow: inflow.mean(&all),
             inflow_peak: inflow.smooth(2).max(&all),
             journal,
-            backlog: drain.and_then(|drain| backlog(engine, &inflow, drain - journal)),
+            unheld_peak: unheld_peak(scene, engine, &inflow),
         })
     }
 
@@ -181,16 +181,19 @@ fn journal(scene: &Scene<'_>, engine: &Engine<'_>) -> f64 {
     written.filter(|_| shared).unwrap_or(0.0)
 }
 
-/// The highest backlog behind a disk that takes `drains` a second: of what was made dirty, and while threads were held, of the
-/// most that they made dirty when they were not.
-fn backlog(engine: &Engine<'_>, inflow: &Lane, drains: f64) -> Option<f64> {
-    let free = inflow.smooth(2).max(&(0..inflow.0.len()))?;
-    let of = |second: usize| {
+/// The highest level that dirty pages would come to if nobody were held: in seconds in which threads are, the most that they make
+/// dirty when they are not comes in, and what the cache wrote then goes out.
+fn unheld_peak(scene: &Scene<'_>, engine: &Engine<'_>, inflow: &Lane) -> Option<f64> {
+    let free = inflow.smooth(2).max(&(0..scene.grid.count))?;
+    let written = rate(scene, &cat::WT_CACHE_WRITTEN, &engine.name, None);
+    let grows = |second: usize| {
         let held = engine.waiting.get(second).is_some_and(|threads| threads >= HELD_THREADS);
-        if held { Some(free) } else { inflow.get(second) }
+        let made = if held { free } else { inflow.get(second)? };
+        Some(made - written.get(second)?)
     };
-    let levels = (0..inflow.0.len()).filter_map(of).scan(0.0, |level: &mut f64, made| {
-        *level = (*level + made - drains).max(0.0);
+    let begins = (0..scene.grid.count).find_map(|second| engine.dirty.get(second))?;
+    let levels = (0..scene.grid.count).filter_map(grows).scan(begins, |level: &mut f64, by| {
+        *level = (*level + by).max(0.0);
         Some(*level)
     });
     levels.reduce(f64::max)
@@ -260,7 +263,7 @@ fn observed(seen: &Measured) -> Vec<Figure> {
     figures.add("dirty_trigger_bytes", Some(seen.trigger), Unit::Bytes, "where application threads must evict");
     let left = seen.to_trigger_s(seen.target.min(seen.burst), seen.trigger);
     figures.add("to_trigger_s", left, Unit::Seconds, "from the one to the other at the highest inflow");
-    figures.add("backlog_bytes", seen.backlog, Unit::Bytes, "the most that would stand over it, were nobody held");
+    figures.add("unheld_peak_bytes", seen.unheld_peak, Unit::Bytes, "dirty at most, were no thread held");
     figures.add("checkpoint_interval_s", seen.interval_s, Unit::Seconds, "from one checkpoint's begin to the next");
     figures.list()
 }
@@ -305,6 +308,10 @@ fn of_bursts(
     remedies.extend(larger);
     remedies.extend(eviction(engine, target, seen, drain, wanted, stalls));
     remedies.extend(interval(engine, target, seen, drain, wanted));
+    if remedies.is_empty() {
+        let note = "What was seen leads to no setting: eviction begins as early and threads help as late as these figures ask for.";
+        notes.push(note.to_owned());
+    }
     if remedies.len() > 1 {
         let note = "Take the first and measure (backwater compare) before the next: together they can be worse than either alone.";
         notes.push(note.to_owned());
@@ -330,8 +337,8 @@ fn eviction(
         changes.push(("eviction_dirty_target", text, percent(seen.target)));
     }
     let begins = if lowers { level } else { seen.target };
-    // Room for what stood over the level at which eviction begins, and no more than leaves eviction clean pages to take.
-    let needed = seen.backlog.map(|backlog| (begins + backlog * ROOM).min(HIGHEST_TRIGGER * seen.cache));
+    // Room for what would stand, and no more than leaves eviction clean pages to take.
+    let needed = seen.unheld_peak.map(|peak| (peak * ROOM).min(HIGHEST_TRIGGER * seen.cache));
     let higher = needed
         .filter(|higher| stalls && seen.trigger < WORTH * higher && seen.inflow.is_none_or(|inflow| inflow <= drain));
     let raises = higher.is_some();
@@ -422,11 +429,21 @@ fn interval(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured, drain
     Some((remedy::sync_period(target, seconds, now_s, predicted.list()), change))
 }
 
+/// The longest that a sync of the journal took on average in a second in which some ended.
+fn journal_sync_s(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
+    let of = |def| rate(scene, def, &engine.name, None);
+    let each = of(&cat::WT_LOG_SYNC_US)
+        .with(&of(&cat::WT_LOG_SYNCS), |us, syncs| if syncs > 0.0 { us / syncs / 1e6 } else { 0.0 });
+    each.max(&(0..scene.grid.count))
+}
+
 /// A limit on the device's dirty pages, where data files go through the page cache and their syncs stand before the journal.
 fn page_cache(scene: &Scene<'_>, engine: &Engine<'_>, drain: f64, wanted: f64, own: &[&Finding]) -> Option<Changed> {
     let device = engine.device?;
     let all = 0..scene.grid.count;
     let felt = own.iter().any(|finding| ["checkpoint-burst", "wt-cache-oversized"].contains(&finding.rule.as_str()));
+    // Where checkpoints run most of the time no finding compares with them; that the journal waits for as long is seen all the same.
+    let felt = felt || journal_sync_s(scene, engine).is_some_and(|longest| longest >= wanted / drain);
     let peak = device.level.max(&all)?;
     let bytes = ((wanted / MIB).floor() * MIB).max(LEAST_CAP_BYTES);
     if !felt || peak <= bytes / WORTH {

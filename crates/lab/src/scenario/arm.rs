@@ -19,6 +19,16 @@ pub enum DirtyLimit {
     System,
 }
 
+impl DirtyLimit {
+    /// Its size, where it is given.
+    pub(crate) fn bytes(self) -> Option<u64> {
+        match self {
+            DirtyLimit::Bytes(bytes) => Some(bytes.0),
+            DirtyLimit::System | DirtyLimit::Advised => None,
+        }
+    }
+}
+
 /// One arm.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,8 +42,11 @@ pub struct Arm {
     /// Dirty limit of the volume: `384MiB`, `advised`, `system`.
     #[serde(default, deserialize_with = "dirty_limit")]
     pub dirty_limit: DirtyLimit,
-    /// Which arm's recording the advice is made from.
+    /// Which arm's recording the advice is made from. On the WiredTiger engine what is ranked first is set over that arm's own
+    /// settings, whichever it is.
     pub advised_from: Option<String>,
+    /// What it is to reach beside another arm.
+    pub aim: Option<Aim>,
     /// Write operations a second the volume is held to.
     pub write_iops: Option<u64>,
     /// Bytes a second the volume is held to when writing.
@@ -52,6 +65,18 @@ pub struct Arm {
     pub load: LoadArm,
     /// What it must be diagnosed with.
     pub expected: ExpectedFinding,
+}
+
+/// What an arm is to reach beside another.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Aim {
+    /// The other arm.
+    pub against: String,
+    /// Latency p99 ÷ the other's, at most.
+    pub latency_p99_ratio: f64,
+    /// Seconds in stalls, at most, in every repeat.
+    pub stall_s: f64,
 }
 
 /// What is set for the standby in one arm.

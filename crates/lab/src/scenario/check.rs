@@ -77,7 +77,7 @@ impl Scenario {
             return wrong(
                 "dirty_limit",
                 "advised",
-                "advice for the engine is not made from a device's queue alone: give a size",
+                "what is advised for the engine may be another setting: give advised_from alone",
             );
         }
         let engines = std::iter::once(&self.load.engine).map(|part| part.check());
@@ -175,12 +175,36 @@ impl Scenario {
                 return wrong(part, rate.to_string(), "less than 64 KiB a second would stop the server");
             }
         }
-        let source = arm.advised_from.as_deref();
-        if arm.dirty_limit == DirtyLimit::Advised && source.is_none_or(|name| self.arm(name).is_none()) {
-            let value = source.unwrap_or("nothing").to_owned();
+        self.check_advised(arm)
+    }
+
+    fn check_advised(&self, arm: &Arm) -> Result<(), Wrong> {
+        let wrong = |part: &str, value: &str, why| Err((format!("arm '{}': {part}", arm.name), value.to_owned(), why));
+        let (source, advised) = (arm.advised_from.as_deref(), arm.dirty_limit == DirtyLimit::Advised);
+        let known = source.is_some_and(|name| self.arm(name).is_some());
+        if (advised || source.is_some()) && !known {
+            let value = source.unwrap_or("nothing");
             return wrong("advised_from", value, "name the arm whose recording the advice is made from");
         }
-        Ok(())
+        if source.is_some() && !advised && self.server.kind == ServerKind::Postgres {
+            return wrong("dirty_limit", "not advised", "what advised_from leads to is dirty_limit = \"advised\"");
+        }
+        if self.sources(arm).any(|source| source.name == arm.name) {
+            return wrong(
+                "advised_from",
+                source.unwrap_or_default(),
+                "an arm cannot be advised from its own recording",
+            );
+        }
+        match &arm.aim {
+            Some(aim) if self.arm(&aim.against).is_none() => {
+                wrong("aim.against", &aim.against, "there is no arm of this name")
+            }
+            Some(aim) if !(aim.latency_p99_ratio > 0.0 && aim.stall_s >= 0.0) => {
+                wrong("aim", &aim.latency_p99_ratio.to_string(), "give a ratio over 0, and 0 seconds or more")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What an arm says of something that the scenario does not have would silently do nothing.

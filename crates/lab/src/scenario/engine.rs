@@ -175,11 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_has_its_own_load_and_no_advice_of_a_device_alone() {
+    fn the_engine_has_its_own_load_and_its_own_advice() {
         let text = crate::scenario::BUILT_IN.iter().find(|(name, _)| *name == "wt-stall").unwrap().1;
         for (from, to, word) in [
             ("kind = \"wiredtiger\"", "kind = \"postgres\"", "go together"),
-            ("dirty_limit = \"16MiB\"", "dirty_limit = \"advised\"", "advised"),
+            ("dirty_limit = \"16MiB\"", "dirty_limit = \"advised\"", "advised_from alone"),
+            ("advised_from = \"defaults\"", "advised_from = \"defalts\"", "advised_from = defalts"),
+            ("advised_from = \"defaults\"", "advised_from = \"advised\"", "its own recording"),
+            ("against = \"last-round\"", "against = \"lost-round\"", "no arm of this name"),
             ("kind = \"ttl-delete\"", "kind = \"read-mixed\", read_share = 2", "read_share"),
         ] {
             assert!(text.contains(from), "{from}");

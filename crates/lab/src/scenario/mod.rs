@@ -11,7 +11,7 @@ mod sweep;
 use serde::Deserialize;
 use std::path::Path;
 
-pub use arm::{Arm, BatchesArm, DirtyLimit, ExpectedFinding, Hindrance, LoadArm, Need, NetworkArm, StandbyArm};
+pub use arm::{Aim, Arm, BatchesArm, DirtyLimit, ExpectedFinding, Hindrance, LoadArm, Need, NetworkArm, StandbyArm};
 pub use engine::{EngineArm, EngineKind, EnginePart};
 pub use overload::{Congestion, OverloadArm, OverloadMode, OverloadPart};
 pub use parts::{
@@ -139,6 +139,13 @@ impl Scenario {
     /// The arm of this name.
     pub fn arm(&self, name: &str) -> Option<&Arm> {
         self.arms.iter().find(|arm| arm.name == name)
+    }
+
+    /// The arms whose recordings an arm's advice needs, the nearest first.
+    pub fn sources<'a>(&'a self, arm: &'a Arm) -> impl Iterator<Item = &'a Arm> {
+        let next = |arm: &&'a Arm| arm.advised_from.as_deref().and_then(|name| self.arm(name));
+        // As many as there are arms: one more is a circle.
+        std::iter::successors(next(&arm), next).take(self.arms.len())
     }
 
     /// Whether some of its arms run on a host where no limit may be set.

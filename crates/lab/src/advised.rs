@@ -1,0 +1,190 @@
+//! Arms that run with what `advise` says of another arm's recording in the same run: nothing of it is written down beforehand.
+//! An arm may follow another that was advised itself: a second step, told by what the first one came to.
+
+use crate::LabError;
+use crate::arm::Repeat;
+use crate::run::Stand;
+use crate::scenario::{Aim, Arm, DirtyLimit, Scenario, ServerKind};
+use backwater_diagnose::{AdviseOptions, EngineChange, EngineOptions, advise, advise_engines};
+use backwater_model::{Advised, AimOutcome, ArmOutcome, Bytes, Figure, Remedy, Window};
+use std::collections::BTreeMap;
+
+/// What came of advice so far.
+#[derive(Debug, Default)]
+pub(crate) struct Advisers {
+    /// By the arm's name: with what it runs, and why.
+    chosen: BTreeMap<String, (Arm, Advised)>,
+    /// Arms for which nothing could be advised, and why.
+    pub(crate) without: BTreeMap<String, String>,
+}
+
+/// What one recording leads to.
+struct Choice {
+    remedy: Remedy,
+    change: EngineChange,
+    observed: Vec<Figure>,
+}
+
+impl Advisers {
+    /// How many recordings must be there before this arm can run.
+    pub(crate) fn waits_for(&self, scenario: &Scenario, arm: &Arm) -> usize {
+        if self.chosen.contains_key(&arm.name) { 0 } else { scenario.sources(arm).count() }
+    }
+
+    /// The arm as it runs: what was advised from its source's first repeat is set. Or why nothing was.
+    pub(crate) fn resolve(
+        &mut self,
+        stand: &dyn Stand,
+        scenario: &Scenario,
+        arm: &Arm,
+        done: &[Repeat],
+    ) -> Result<Result<Arm, String>, LabError> {
+        let Some(source) = &arm.advised_from else { return Ok(Ok(arm.clone())) };
+        if let Some((chosen, _)) = self.chosen.get(&arm.name) {
+            return Ok(Ok(chosen.clone()));
+        }
+        let Some(before) = done.iter().find(|repeat| repeat.arm == *source) else {
+            if self.without.contains_key(source) {
+                return Ok(Err(format!(
+                    "arm '{source}', from whose recording it is advised, could not be advised itself"
+                )));
+            }
+            return Err(LabError::Refused(format!("arm '{}' needs arm '{source}' to have run before it", arm.name)));
+        };
+        let window = stand.window(before.phases.load_start, before.phases.load_end)?;
+        let choice = match scenario.server.kind {
+            ServerKind::Postgres => of_device(&window, scenario, stand.device()),
+            ServerKind::WiredTiger => of_engine(&window),
+        };
+        let choice = match choice {
+            Ok(choice) => choice,
+            Err(why) => return Ok(Err(format!("nothing could be advised from arm '{source}': {why}"))),
+        };
+        let base = self.as_run(scenario, source);
+        let own = with(arm, base.as_ref(), &choice.change);
+        let told = Advised {
+            from: source.clone(),
+            relieves: choice.change.relieves,
+            remedy: choice.remedy,
+            observed: choice.observed,
+        };
+        self.chosen.insert(arm.name.clone(), (own.clone(), told));
+        Ok(Ok(own))
+    }
+
+    /// An arm as it runs, where that is known.
+    pub(crate) fn as_run(&self, scenario: &Scenario, name: &str) -> Option<Arm> {
+        self.chosen.get(name).map(|(arm, _)| arm).or_else(|| scenario.arm(name)).cloned()
+    }
+
+    /// Adds to each arm's outcome what was advised for it, and whether it came to what it was to.
+    pub(crate) fn tell(&self, scenario: &Scenario, outcomes: &mut [ArmOutcome]) {
+        for place in 0..outcomes.len() {
+            let name = outcomes[place].name.clone();
+            let aim = scenario.arm(&name).and_then(|arm| arm.aim.as_ref());
+            let aim =
+                aim.and_then(|aim| aimed(aim, &outcomes[place], outcomes.iter().find(|arm| arm.name == aim.against)));
+            outcomes[place].advised = self.chosen.get(&name).map(|(_, advised)| advised.clone());
+            outcomes[place].aim = aim;
+        }
+    }
+}
+
+/// An arm with its source's settings, its own, and what was advised.
+fn with(arm: &Arm, source: Option<&Arm>, change: &EngineChange) -> Arm {
+    let mut settings = source.map(|source| source.settings.clone()).unwrap_or_default();
+    settings.extend(arm.settings.clone());
+    settings.extend(change.settings.clone());
+    let limit = change.dirty_limit_bytes.map(|bytes| DirtyLimit::Bytes(Bytes(bytes)));
+    let limit = limit.or(source.map(|source| source.dirty_limit)).unwrap_or_default();
+    Arm { settings, dirty_limit: limit, ..arm.clone() }
+}
+
+/// The limit of the volume for the scenario's drain-time target.
+fn of_device(window: &Window, scenario: &Scenario, device: Option<&str>) -> Result<Choice, String> {
+    let options = AdviseOptions { drain_target_s: scenario.run.drain_target_s, ..AdviseOptions::default() };
+    let advice = advise(window, &options);
+    let own = advice.devices.into_iter().find(|own| device == Some(own.dev.as_str()));
+    let notes = || advice.notes.join("; ");
+    let Some(own) = own else { return Err(notes()) };
+    match own.limit.and_then(|limit| Some((limit.bytes, limit.remedy?))) {
+        Some((bytes, remedy)) => Ok(Choice {
+            remedy,
+            change: EngineChange {
+                relieves: format!("host.dirty@{}", own.dev),
+                dirty_limit_bytes: Some(bytes),
+                ..EngineChange::default()
+            },
+            observed: own.observed,
+        }),
+        None => Err([notes(), own.notes.join("; ")].join(" ").trim().to_owned()),
+    }
+}
+
+/// What is ranked first for the engine.
+fn of_engine(window: &Window) -> Result<Choice, String> {
+    let advice = advise_engines(window, &EngineOptions::default()).into_iter().next();
+    let Some(advice) = advice else { return Err("no readings of the engine were seen".to_owned()) };
+    let first = advice.remedies.into_iter().zip(advice.changes).next();
+    first.map(|(remedy, change)| Choice { remedy, change, observed: advice.observed }).ok_or(advice.notes.join(" "))
+}
+
+/// Whether an arm came to what it was to; none where one of the two was not measured.
+fn aimed(aim: &Aim, arm: &ArmOutcome, against: Option<&ArmOutcome>) -> Option<AimOutcome> {
+    let p99 = |arm: &ArmOutcome| arm.metrics.get("latency_p99_ms").copied().filter(|ms| *ms > 0.0);
+    let ratio = p99(arm)? / p99(against?)?;
+    // No repeat may stall, whatever the others did.
+    let stalled = arm.spread.get("stall_s").map(|[_, most]| *most)?;
+    Some(AimOutcome {
+        against: aim.against.clone(),
+        p99_ratio: ratio,
+        p99_ratio_most: aim.latency_p99_ratio,
+        stall_s: stalled,
+        stall_s_most: aim.stall_s,
+        met: ratio <= aim.latency_p99_ratio && stalled <= aim.stall_s,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn what_is_advised_is_set_over_what_the_source_had() {
+        let source = Arm {
+            settings: settings(&[("cache_size", "512MB"), ("eviction_dirty_target", "3")]),
+            dirty_limit: DirtyLimit::Bytes(Bytes(64 << 20)),
+            ..Arm::default()
+        };
+        let change = EngineChange { settings: settings(&[("cache_size", "1471MB")]), ..EngineChange::default() };
+        let own = with(&Arm { name: "advised".to_owned(), ..Arm::default() }, Some(&source), &change);
+        assert_eq!(own.settings, settings(&[("cache_size", "1471MB"), ("eviction_dirty_target", "3")]));
+        assert_eq!((own.name.as_str(), own.dirty_limit), ("advised", source.dirty_limit));
+        let capped = EngineChange { dirty_limit_bytes: Some(20 << 20), ..EngineChange::default() };
+        assert_eq!(with(&own, Some(&source), &capped).dirty_limit, DirtyLimit::Bytes(Bytes(20 << 20)));
+    }
+
+    #[test]
+    fn an_aim_is_met_by_latency_and_by_every_repeat_without_a_stall() {
+        let arm = |p99: f64, stalls: f64| ArmOutcome {
+            metrics: [("latency_p99_ms".to_owned(), p99), ("stall_s".to_owned(), 0.0)].into(),
+            spread: [("stall_s".to_owned(), [0.0, stalls])].into(),
+            ..ArmOutcome::default()
+        };
+        let aim = Aim { against: "article".to_owned(), latency_p99_ratio: 0.33, stall_s: 0.0 };
+        let met = |p99, stalls| aimed(&aim, &arm(p99, stalls), Some(&arm(3_000.0, 8.0))).unwrap().met;
+        assert!(met(900.0, 0.0) && !met(900.0, 1.0) && !met(1_500.0, 0.0));
+        assert!(aimed(&aim, &arm(900.0, 0.0), None).is_none(), "not run beside it");
+    }
+
+    #[test]
+    fn a_recording_that_shows_no_engine_advises_nothing_and_says_so() {
+        let why = of_engine(&Window::default()).err().unwrap();
+        assert!(why.contains("no readings of the engine"), "{why}");
+    }
+}
