@@ -499,6 +499,7 @@ fn of_finding(
         }
         ("connection-storm", _) => Some(remedy::pooling(target)),
         ("history-pinned", "slow-member") => Some(remedy::slow_member(target, slowest(scene, engine).as_deref())),
+        ("history-pinned", "long-reader") => Some(remedy::long_reader(target, finding.figure("behind_peak_s")?)),
         ("flow-control-engaged", _) => Some(remedy::slow_member(target, slowest(scene, engine).as_deref())),
         ("oplog-window", _) => {
             let (window_s, now) = (finding.figure("window_s")?, finding.figure("oplog_max_bytes")?);

@@ -6,6 +6,8 @@
 
 use backwater_model::{Activation, Figure, Remedy, Target};
 
+/// Since here operations of idle sessions are listed, too.
+const IDLE_SINCE: i32 = 40_200;
 /// Since here limits of eviction may be told in bytes; before, in whole percents alone. MongoDB's releases, and the engine's.
 const BYTES_SINCE: i32 = 40_200;
 const ENGINE_BYTES_SINCE: i32 = 30_100;
@@ -208,6 +210,33 @@ pub(crate) fn slow_member(target: Option<&Target>, member: Option<&str>) -> Reme
     }
 }
 
+/// What ends a reader that keeps history from being dropped. Sources: MongoDB's manual ($currentOp, killOp).
+pub(crate) fn long_reader(target: Option<&Target>, open_s: f64) -> Remedy {
+    let seconds = (open_s / 2.0).floor().max(1.0);
+    let runtime = if bare(target) {
+        vec!["# not a setting: end the transaction or snapshot that has been open the longest".to_owned()]
+    } else {
+        let idle = if version(target) >= IDLE_SINCE { ", idleSessions: true" } else { "" };
+        let find = format!(
+            "db.getSiblingDB(\"admin\").aggregate([{{$currentOp: {{allUsers: true{idle}}}}}, {{$match: {{$or: \
+             [{{secs_running: {{$gte: {seconds:.0}}}}}, {{\"transaction.timeOpenMicros\": {{$gte: {:.0}}}}}]}}}}])",
+            seconds * 1e6
+        );
+        vec![find, "db.killOp(OPID)   # of the one that may be ended".to_owned()]
+    };
+    Remedy {
+        title: "End the reader that is open the longest (relieves the history that is kept for it)".to_owned(),
+        runtime,
+        persistent: Vec::new(),
+        activation: Activation::Immediate,
+        undo: Vec::new(),
+        predicted: Vec::new(),
+        risk: "What is ended fails at whoever asked for it, and asks again if it retries. No setting ends it: what reads so long \
+               belongs on a member that answers nobody else."
+            .to_owned(),
+    }
+}
+
 /// Fewer connections opened and thrown away.
 pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
     let shared = (30_600..POOLS_ONLY_SINCE).contains(&version(target));
@@ -286,6 +315,16 @@ mod tests {
         let set = |text: &str| checkpoint_setting(Some(&target(30_201, &[("checkpoint", text)])), 5.0);
         assert_eq!(set("(wait=12,log_size=2GB)"), "(wait=5,log_size=2GB)");
         assert_eq!((set(""), set("(wait=60)")), ("(wait=5)".to_owned(), "(wait=5)".to_owned()));
+    }
+
+    #[test]
+    fn a_long_reader_is_found_and_ended_by_no_setting() {
+        let found = long_reader(Some(&target(70_012, &[])), 90.0);
+        assert!(found.runtime[0].contains("secs_running: {$gte: 45}") && found.runtime[0].contains("{$gte: 45000000}"));
+        assert!(!long_reader(Some(&target(30_623, &[])), 90.0).runtime[0].contains("idleSessions"));
+        assert!(found.runtime[1].starts_with("db.killOp(") && found.persistent.is_empty());
+        let alone = Target { kind: "wiredtiger".to_owned(), ..Target::default() };
+        assert!(long_reader(Some(&alone), 90.0).runtime[0].contains("not a setting"));
     }
 
     #[test]
