@@ -84,16 +84,28 @@ fn a_cache_that_reads_back_what_it_evicts_is_to_be_larger() {
         memory_left: |_| 0.8,
         ..stalled()
     };
-    let advice = advised(&thrashing());
-    // 0.8 GiB in use and 40 times 20 MiB read, and a fifth of the cache free, as eviction leaves it.
-    let bytes: f64 = advice.changes[0].settings["cache_size"].trim_end_matches("MB").parse().unwrap();
-    assert!((bytes - (0.8 * 1_024.0 + 800.0) / 0.8).abs() < 30.0, "{advice:?}");
-    assert!(advice.remedies[0].runtime[0].contains("cache_size="), "{advice:?}");
     let no_larger =
         |plant: Plant| advised(&plant).changes.iter().all(|change| !change.settings.contains_key("cache_size"));
-    assert!(no_larger(Plant { read_mib: |_| 0.0, ..thrashing() }), "nothing is read back");
-    assert!(no_larger(Plant { used: |_| 0.5, ..thrashing() }), "the cache has room");
-    assert!(no_larger(Plant { memory_gib: 1.5, ..thrashing() }), "no memory for it");
+    // A stall of five seconds would leave less standing than a trigger gives room for.
+    fn brief(s: usize) -> bool {
+        (100..105).contains(&s)
+    }
+    let short = || Plant {
+        dirty: |s| if brief(s) { 0.205 } else { 0.04 },
+        waiting: |s| if brief(s) { 12.0 } else { 0.0 },
+        ..thrashing()
+    };
+    let megabytes = |plant: &Plant| -> f64 {
+        advised(plant).changes[0].settings["cache_size"].trim_end_matches("MB").parse().unwrap()
+    };
+    // 0.8 GiB in use and 40 times 20 MiB read, and a fifth of the cache free, as eviction leaves it.
+    assert!((megabytes(&short()) - (0.8 * 1_024.0 + 800.0) / 0.8).abs() < 30.0);
+    // 442 MiB would stand in the long stall: a fifth more, under a trigger of a fifth of the cache.
+    assert!((megabytes(&thrashing()) - 442.0 * 1.2 / 0.2).abs() < 30.0);
+    assert!(no_larger(Plant { read_mib: |_| 0.0, ..short() }), "nothing is read back");
+    assert!(no_larger(Plant { used: |_| 0.5, ..short() }), "the cache has room");
+    assert!(!no_larger(Plant { read_mib: |_| 0.0, ..thrashing() }), "more would stand than a trigger leaves room for");
+    assert!(no_larger(Plant { memory_gib: 1.5, ..short() }), "no memory for it");
     let well = Plant { waiting: |_| 0.0, ..thrashing() };
     assert!(no_larger(well), "nobody waits");
 }

@@ -294,6 +294,16 @@ fn of_bursts(
             Unit::BytesPerSecond.show(drain)
         ));
     }
+    let felt = journal_sync_s(scene, engine).is_some_and(|longest| longest >= options.burst_target_s);
+    if own.is_empty() && !felt {
+        notes.push(format!(
+            "What a checkpoint brings, {}, takes the disk {}, and nobody was seen to wait for it: evicting earlier would only write \
+             pages more often.",
+            Unit::Bytes.show(seen.burst),
+            Unit::Seconds.show(seen.burst / drain)
+        ));
+        return (Vec::new(), notes);
+    }
     if seen.burst <= wanted && !stalls && larger.is_none() {
         notes.push(format!(
             "What a checkpoint brings, {}, is written in {}: it serves the target.",
@@ -372,7 +382,8 @@ fn eviction(
 }
 
 /// A cache that keeps what is read back: random writes of more pages than it holds evict each page dirty and read it again, and
-/// both take what the disk has left. As large as it was full, with all that was read into it; no larger than memory allows.
+/// both take what the disk has left. As large as it was full, with all that was read into it; or so
+/// that its trigger leaves room for what would stand, were no thread held. No larger than memory allows.
 fn larger_cache(scene: &Scene<'_>, engine: &Engine<'_>, target: Option<&Target>, seen: &Measured) -> Option<Changed> {
     let all = 0..scene.grid.count;
     let (used, drain) = (engine.used.max(&all)?, seen.drain?);
@@ -381,15 +392,17 @@ fn larger_cache(scene: &Scene<'_>, engine: &Engine<'_>, target: Option<&Target>,
     let while_held: Vec<f64> = all.clone().filter(|s| held[*s]).filter_map(|second| read.get(second)).collect();
     let back = while_held.iter().sum::<f64>() / while_held.len().max(1) as f64;
     let full = used >= FULL * engine.limits.cache_target * seen.cache;
-    if !full || back < READ_BACK * drain {
-        return None;
-    }
-    let read_bytes = read.values(&all).iter().sum::<f64>();
+    let reads_back = full && back >= READ_BACK * drain;
+    let kept = (used + read.values(&all).iter().sum::<f64>()) / engine.limits.cache_target;
+    // More would stand than any trigger of this cache leaves room for.
+    let stands = seen.unheld_peak.map(|peak| peak * ROOM).filter(|peak| *peak > HIGHEST_TRIGGER * seen.cache);
+    let room = stands.map(|peak| peak / engine.limits.dirty_trigger);
+    let wanted = Some(kept).filter(|_| reads_back).into_iter().chain(room).reduce(f64::max)?;
     let memory = scene.grid.gauge(scene.window.track(cat::MEM_TOTAL.name, &[])).median(&all)?;
     let free = scene.grid.gauge(scene.window.track(cat::MEM_AVAILABLE.name, &[])).values(&all);
     let free = free.into_iter().reduce(f64::min)?;
     let most = (OF_MEMORY * (memory - GIB)).min(seen.cache + OF_MEMORY * free);
-    let bytes = ((used + read_bytes) / engine.limits.cache_target).min(most);
+    let bytes = wanted.min(most);
     let mut predicted = Figures::default();
     predicted.add("cache_max_bytes", Some(bytes), Unit::Bytes, "size of the cache");
     predicted.add(

@@ -120,11 +120,11 @@ pub(crate) fn mebibytes(bytes: f64) -> String {
     format!("{:.0}MB", (bytes / MIB).floor())
 }
 
-/// A cache that keeps what it would have to read back.
+/// A cache that keeps what it would have to read back, and has room for what stands.
 pub(crate) fn larger_cache(target: Option<&Target>, bytes: f64, now_bytes: f64, predicted: Vec<Figure>) -> Remedy {
     let mut remedy = cache_size(target, bytes, now_bytes, predicted);
     remedy.title = format!(
-        "Let the cache take {} instead of {} (relieves the cache's dirty pages, which are read back as soon as they are evicted)",
+        "Let the cache take {} instead of {} (relieves the cache's dirty pages, for which it is too small)",
         mebibytes(bytes),
         mebibytes(now_bytes)
     );
