@@ -456,7 +456,9 @@ fn page_cache(scene: &Scene<'_>, engine: &Engine<'_>, drain: f64, wanted: f64, o
     let all = 0..scene.grid.count;
     let felt = own.iter().any(|finding| ["checkpoint-burst", "wt-cache-oversized"].contains(&finding.rule.as_str()));
     // Where checkpoints run most of the time no finding compares with them; that the journal waits for as long is seen all the same.
-    let felt = felt || journal_sync_s(scene, engine).is_some_and(|longest| longest >= wanted / drain);
+    // Not where threads stall in the cache: then the journal waits for a disk that is busy with what they evict.
+    let stalls = own.iter().any(|finding| finding.rule == "wt-dirty-stall");
+    let felt = felt || (!stalls && journal_sync_s(scene, engine).is_some_and(|longest| longest >= wanted / drain));
     let peak = device.level.max(&all)?;
     let bytes = ((wanted / MIB).floor() * MIB).max(LEAST_CAP_BYTES);
     if !felt || peak <= bytes / WORTH {
