@@ -2,7 +2,7 @@
 //! failure, because there everything can run; but for what the hardware itself rules out, which says
 //! `cannot run on this machine: NAME: REASON` and is told at the end.
 
-use crate::{driver, page, promtool, run, tidy};
+use crate::{driver, fuzz, page, promtool, run, tidy};
 use anyhow::{Context, anyhow, bail};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -31,6 +31,7 @@ pub(crate) fn all() -> anyhow::Result<()> {
     tidy::check()?;
     install_tools()?;
     driver::lints()?;
+    fuzz::check()?;
     tests()
 }
 

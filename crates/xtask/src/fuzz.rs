@@ -48,6 +48,17 @@ pub(crate) fn run(only: Option<&str>, seconds: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether the targets still fit what they fuzz: nothing else compiles the code that is only for them.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let mut cargo = run::command("cargo")?;
+    cargo.args(["check", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz-check"]);
+    let status = cargo.env("RUSTFLAGS", "--cfg fuzzing").current_dir(run::workspace()?).status();
+    if !status.context("cannot start cargo")?.success() {
+        bail!("the fuzz targets do not compile");
+    }
+    Ok(())
+}
+
 fn targets(workspace: &Path, only: Option<&str>) -> anyhow::Result<Vec<String>> {
     let dir = workspace.join("fuzz/fuzz_targets");
     let entries = std::fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;

@@ -156,7 +156,7 @@ fn reach(roots: &Roots, version: CgroupVersion, top: &Path, path: &str) -> Optio
 
 /// Reads a text as any file of a cgroup that has a shape of its own. For the fuzzer.
 #[cfg(fuzzing)]
-pub fn exercise(text: &str) {
+pub(super) fn exercise(text: &str) {
     v2::limits(text).count();
     v2::counters(text).count();
 }

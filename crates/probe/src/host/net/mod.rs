@@ -94,7 +94,7 @@ mod tests;
 
 /// Reads bytes as what the kernel tells of interfaces. For the fuzzer.
 #[cfg(fuzzing)]
-pub fn exercise(bytes: &[u8]) {
+pub(super) fn exercise(bytes: &[u8]) {
     assert!(dev::busiest(&String::from_utf8_lossy(bytes), 3).len() <= 3);
     let _ = (wire::link(bytes), wire::discipline(bytes), wire::class(bytes));
 }

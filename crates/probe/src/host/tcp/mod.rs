@@ -181,6 +181,6 @@ mod tests;
 
 /// Reads bytes as what the kernel tells of a connection. For the fuzzer.
 #[cfg(fuzzing)]
-pub fn exercise(bytes: &[u8]) {
+pub(super) fn exercise(bytes: &[u8]) {
     let _ = wire::socket(bytes);
 }

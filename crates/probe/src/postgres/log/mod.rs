@@ -44,7 +44,7 @@ pub fn exercise(text: &str) {
     for format in [line::Format::Stderr, line::Format::Csv, line::Format::Json] {
         let mut reader = line::Reader::new(format);
         for line in text.lines() {
-            let message = reader.read(line).and_then(messages::keep);
+            let message = reader.read(line, "%m [%p] ").and_then(messages::keep);
             assert!(message.is_none_or(|message| message.text.len() <= line.len()));
         }
     }
