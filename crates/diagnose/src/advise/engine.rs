@@ -7,12 +7,14 @@
 //! made dirty: what the cache wrote, and what its dirty level rose by. Of the drain the journal takes its part first, where it
 //! lies on the same disk.
 
+mod measured;
+
 use crate::figures::Figures;
-use crate::grid::{Lane, both, episodes, median};
 use crate::remedy::{dirty, engine as remedy};
 use crate::rules::wt_evidence::{Engine, engines, rate};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
+use measured::{Measured, journal_sync_s};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -67,10 +69,6 @@ pub struct EngineChange {
 /// A remedy beside what it sets.
 type Changed = (Remedy, EngineChange);
 
-/// A device this busy does all it can.
-const BUSY: f64 = 0.9;
-/// Seconds at full rate, at least, from which a rate can be told.
-const LEAST_S: usize = 3;
 /// Eviction is not asked to begin below this share of the cache: every page would be written again and again.
 const LEAST_SHARE: f64 = 0.01;
 /// Share of the cache up to which the trigger is raised where threads stall below it.
@@ -122,104 +120,6 @@ pub(crate) fn remedies(scene: &Scene<'_>, finding: &Finding) -> Vec<Remedy> {
             .collect();
     }
     of_finding(scene, engine, target, finding, &options).into_iter().collect()
-}
-
-/// What was measured of one engine's queue of dirty pages; bytes, and bytes a second.
-struct Measured {
-    cache: f64,
-    target: f64,
-    trigger: f64,
-    /// Dirty when a checkpoint begins; where none was seen to begin, the most.
-    burst: f64,
-    /// From one checkpoint's beginning to the next, in seconds.
-    interval_s: Option<f64>,
-    drain: Option<f64>,
-    inflow: Option<f64>,
-    inflow_peak: Option<f64>,
-    /// What the journal writes to the same disk, on average.
-    journal: f64,
-    /// The most that would be dirty if nobody were held back.
-    unheld_peak: Option<f64>,
-}
-
-impl Measured {
-    fn of(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Measured> {
-        let all = 0..scene.grid.count;
-        let cache = engine.max.median(&all)?;
-        let runs = episodes(&engine.checkpoint.flags(|running| running > 0.0), 1, 0);
-        let before = |start: usize| engine.dirty.max(&(start.saturating_sub(2)..start + 1));
-        let bursts: Vec<f64> = runs.iter().filter(|run| run.start > 0).filter_map(|run| before(run.start)).collect();
-        let starts = runs.windows(2).map(|pair| (pair[1].start - pair[0].start) as f64).collect();
-        let inflow = inflow(scene, engine);
-        let (drain, journal) = (drain(scene, engine), journal(scene, engine));
-        Some(Measured {
-            cache,
-            target: engine.limits.dirty_target * cache,
-            trigger: engine.limits.dirty_trigger * cache,
-            burst: median(bursts).or_else(|| engine.dirty.max(&all))?,
-            interval_s: median(starts),
-            drain,
-            inflow: inflow.mean(&all),
-            inflow_peak: inflow.smooth(2).max(&all),
-            journal,
-            unheld_peak: unheld_peak(scene, engine, &inflow),
-        })
-    }
-
-    /// Seconds until application threads must evict, from `level` with a trigger at `trigger`; none where the disk keeps up.
-    fn to_trigger_s(&self, level: f64, trigger: f64) -> Option<f64> {
-        let fills = self.inflow_peak? - (self.drain? - self.journal);
-        (fills > 0.0).then(|| (trigger - level).max(0.0) / fills)
-    }
-}
-
-/// What the journal takes of the disk that the data lie on, bytes a second.
-fn journal(scene: &Scene<'_>, engine: &Engine<'_>) -> f64 {
-    let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
-    let shared = target.is_some_and(|target| target.wal_device.is_some() && target.wal_device == target.data_device);
-    let written = rate(scene, &cat::WT_LOG_BYTES, &engine.name, None).mean(&(0..scene.grid.count));
-    written.filter(|_| shared).unwrap_or(0.0)
-}
-
-/// The highest level that dirty pages would come to if nobody were held: in seconds in which threads are, the most that they make
-/// dirty when they are not comes in, and what the cache wrote then goes out.
-fn unheld_peak(scene: &Scene<'_>, engine: &Engine<'_>, inflow: &Lane) -> Option<f64> {
-    let free = inflow.smooth(2).max(&(0..scene.grid.count))?;
-    let written = rate(scene, &cat::WT_CACHE_WRITTEN, &engine.name, None);
-    let grows = |second: usize| {
-        let held = engine.waiting.get(second).is_some_and(|threads| threads >= HELD_THREADS);
-        let made = if held { free } else { inflow.get(second)? };
-        Some(made - written.get(second)?)
-    };
-    let begins = (0..scene.grid.count).find_map(|second| engine.dirty.get(second))?;
-    let levels = (0..scene.grid.count).filter_map(grows).scan(begins, |level: &mut f64, by| {
-        *level = (*level + by).max(0.0);
-        Some(*level)
-    });
-    levels.reduce(f64::max)
-}
-
-/// What is made dirty, bytes a second.
-fn inflow(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
-    let written = rate(scene, &cat::WT_CACHE_WRITTEN, &engine.name, None);
-    let rise = scene.grid.lane(|second| {
-        let next = engine.dirty.get(second + 1).or_else(|| engine.dirty.get(second))?;
-        Some(next - engine.dirty.get(second)?)
-    });
-    written.with(&rise, |written, rise| (written + rise).max(0.0))
-}
-
-/// How fast the disk writes when it does all it can.
-fn drain(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
-    let device = engine.device?;
-    let full = device.busy.smooth(1).flags(|busy| busy >= BUSY);
-    let held = crate::caps::of(scene, device);
-    let capped = held.iter().filter(|cap| cap.op != crate::caps::Op::Read).map(crate::caps::Cap::reached);
-    let full = capped.fold(full, |full, cap| full.iter().zip(&cap).map(|(a, b)| *a || *b).collect());
-    let writes = both(&full, &device.written_bytes.flags(|rate| rate > 0.0));
-    let rates: Vec<f64> =
-        (0..scene.grid.count).filter(|second| writes[*second]).filter_map(|s| device.written_bytes.get(s)).collect();
-    if rates.len() < LEAST_S { None } else { median(rates) }
 }
 
 fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], options: &EngineOptions) -> EngineAdvice {
@@ -440,14 +340,6 @@ fn interval(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured, drain
     let settings = [("checkpoint".to_owned(), remedy::checkpoint_setting(target, seconds))].into();
     let change = EngineChange { relieves: engine.queue(), settings, ..EngineChange::default() };
     Some((remedy::sync_period(target, seconds, now_s, predicted.list()), change))
-}
-
-/// The longest that a sync of the journal took on average in a second in which some ended.
-fn journal_sync_s(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
-    let of = |def| rate(scene, def, &engine.name, None);
-    let each = of(&cat::WT_LOG_SYNC_US)
-        .with(&of(&cat::WT_LOG_SYNCS), |us, syncs| if syncs > 0.0 { us / syncs / 1e6 } else { 0.0 });
-    each.max(&(0..scene.grid.count))
 }
 
 /// A limit on the device's dirty pages, where data files go through the page cache and their syncs stand before the journal.
