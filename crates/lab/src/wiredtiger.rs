@@ -120,30 +120,6 @@ impl EngineRig {
         Ok(stopped?)
     }
 
-    fn one(
-        &mut self,
-        scenario: &Scenario,
-        options: &RunOptions,
-        arm: &Arm,
-        number: usize,
-        progress: &dyn Progress,
-    ) -> Result<Repeat, LabError> {
-        let part = arm.load_of(scenario, options.quick.then_some(&scenario.quick));
-        let limit = arm.dirty_limit.bytes();
-        self.watching.check()?;
-        progress.say(&format!("arm {} #{number}: {}", arm.name, arm::describe(arm, limit)));
-        self.prepare(scenario, options, arm, &part, progress)?;
-        let held = self.hold(options, arm, limit)?;
-        let load_start = self.watching.mark(&arm.name, number, "load");
-        let driven = self.drive(&part, part.seconds, options, progress, "load")?;
-        let load_end = self.watching.mark(&arm.name, number, "drain");
-        arm::device_drains(&self.watching, self.device(), options, load_end, part.drain_limit_s)?;
-        let end = self.watching.mark(&arm.name, number, "end");
-        self.release()?;
-        let repeat = Repeat::new(arm, held, part, Phases { load_start, load_end, end });
-        self.judge(scenario, repeat, driven)
-    }
-
     /// A new database with the arm's settings, filled and warmed up with no limit in force, and nothing dirty.
     pub(crate) fn prepare(
         &mut self,
@@ -266,7 +242,20 @@ impl Stand for EngineRig {
         number: usize,
         progress: &dyn Progress,
     ) -> Result<Repeat, LabError> {
-        self.one(scenario, options, arm, number, progress)
+        let part = arm.load_of(scenario, options.quick.then_some(&scenario.quick));
+        let limit = arm.dirty_limit.bytes();
+        self.watching.check()?;
+        progress.say(&format!("arm {} #{number}: {}", arm.name, arm::describe(arm, limit)));
+        self.prepare(scenario, options, arm, &part, progress)?;
+        let held = self.hold(options, arm, limit)?;
+        let load_start = self.watching.mark(&arm.name, number, "load");
+        let driven = self.drive(&part, part.seconds, options, progress, "load")?;
+        let load_end = self.watching.mark(&arm.name, number, "drain");
+        arm::device_drains(&self.watching, self.device(), options, load_end, part.drain_limit_s)?;
+        let end = self.watching.mark(&arm.name, number, "end");
+        self.release()?;
+        let repeat = Repeat::new(arm, held, part, Phases { load_start, load_end, end });
+        self.judge(scenario, repeat, driven)
     }
 
     fn window(&self, from: Moment, to: Moment) -> Result<Window, LabError> {
