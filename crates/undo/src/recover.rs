@@ -2,13 +2,18 @@
 
 use crate::journal::{boot_id, settle};
 use crate::lines::{Content, parse};
-use crate::{Change, Left, UndoError};
+use crate::put_back::process;
+use crate::{Change, Left, UndoError, wait};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long the lock of a run that has ended may stay with a child that it was just starting.
+const LET_GO_WITHIN: Duration = Duration::from_secs(5);
 
 /// What was put back of one killed run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,12 +75,27 @@ fn lock(path: &Path) -> Result<Option<File>, UndoError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(UndoError::file("open", path))?,
     };
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    let mut locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+    if locked == Err(Errno::WOULDBLOCK) && has_ended(path) {
+        // A child that the run was starting when it was killed holds a copy of every open file until it has become its
+        // program. Only from then on can it be told by its marker, so it is waited for, not passed by.
+        wait::until(LET_GO_WITHIN, || {
+            locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+            locked != Err(Errno::WOULDBLOCK)
+        });
+    }
+    match locked {
         Err(Errno::WOULDBLOCK) => return Ok(None),
         locked => locked.map_err(|error| UndoError::file("lock", path)(error.into()))?,
     }
     let named = file.metadata().map_err(UndoError::file("read", path))?.nlink() > 0;
     Ok(named.then_some(file))
+}
+
+/// Whether the process that began the journal runs no more; false where the journal does not say which it was.
+fn has_ended(path: &Path) -> bool {
+    let began = std::fs::read(path).ok().and_then(|bytes| parse(&bytes).began);
+    began.is_some_and(|began| !process::runs(began.pid, began.start_time))
 }
 
 fn recover_one(path: &Path, file: &mut File, state_dir: &Path) -> Result<Option<Recovered>, UndoError> {
@@ -118,7 +138,9 @@ mod tests {
     }
 
     fn head(boot: &str) -> String {
-        format!("{{\"began\":{{\"version\":1,\"what\":\"t\",\"pid\":1,\"start_time\":1,\"boot\":\"{boot}\"}}}}\n")
+        format!(
+            "{{\"began\":{{\"version\":1,\"what\":\"t\",\"pid\":2147483647,\"start_time\":1,\"boot\":\"{boot}\"}}}}\n"
+        )
     }
 
     #[test]
@@ -141,6 +163,24 @@ mod tests {
         assert!(file.exists());
         journal.finish().unwrap();
         assert!(!file.exists());
+    }
+
+    #[test]
+    fn a_child_that_still_holds_a_dead_runs_lock_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().canonicalize().unwrap();
+        std::fs::write(state.join("a"), "").unwrap();
+        let journal = abandoned(&state, &format!("{}{}", head(&boot_id()), note(0, &state.join("a"))));
+        let held = File::open(&journal).unwrap();
+        flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(100));
+                drop(held);
+            });
+            assert!(recover(&state).unwrap()[0].is_complete());
+        });
+        assert!(!journal.exists() && !state.join("a").exists());
     }
 
     #[test]

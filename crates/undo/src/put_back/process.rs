@@ -53,7 +53,7 @@ fn parse(text: &str) -> Option<Stat> {
 }
 
 /// Whether that very process still runs. One that ended and waits to be reaped does not.
-fn runs(pid: i32, start_time: u64) -> bool {
+pub(crate) fn runs(pid: i32, start_time: u64) -> bool {
     stat(pid).is_some_and(|stat| stat.start_time == start_time && !stat.ended)
 }
 
