@@ -4,7 +4,7 @@
 
 mod common;
 
-use backwater_diagnose::Options;
+use backwater_diagnose::{EngineChange, EngineOptions, Options, advise_engines};
 use backwater_model::{Confidence, Finding, Severity};
 use common::judged::diagnose;
 use common::recorded;
@@ -155,4 +155,44 @@ fn what_rose_with_the_stall_is_said() {
     let (rose, _) = findings[0].summary.split_once("rose with them: ").unwrap();
     assert!(rose.contains("in which writes were slow"), "{rose}");
     assert!(findings[0].summary.contains("threads waiting for the cache"), "{}", findings[0].summary);
+}
+
+/// The recording with a series of the engine that the cut left out.
+fn with(text: &str, name: &str, value: impl Fn(f64) -> f64) -> String {
+    let points = (0..66).map(|second| format!("{second}.1={:.0}", value(f64::from(second)))).collect::<Vec<_>>();
+    format!("{text}series {name} target=wiredtiger\n{}\n", points.join(" "))
+}
+
+/// What is advised to set, in its order.
+fn advised(text: &str) -> Vec<String> {
+    let window = recorded::window(text, |_| true);
+    let changes = advise_engines(&window, &EngineOptions::default()).remove(0).changes;
+    let word = |change: &EngineChange| match change.dirty_limit_bytes {
+        Some(_) => "dirty_limit".to_owned(),
+        None => change.settings.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+    };
+    changes.iter().map(word).collect()
+}
+
+#[test]
+fn what_stands_in_the_page_cache_is_passed_by_where_nothing_is_read_back() {
+    let reading = |bytes_per_s: f64| with(BURST, "wt.cache.read_bytes", |second| second * bytes_per_s);
+    assert_eq!(advised(&reading(0.0))[..2], ["direct_io=[data]", "dirty_limit"]);
+    assert_eq!(advised(&reading(20e6))[0], "dirty_limit", "what is read back would come from the disk");
+    assert_eq!(advised(BURST)[0], "dirty_limit", "nobody counted what is read");
+    let newer = reading(0.0).replace("\"version_num\":30201", "\"version_num\":110300");
+    assert_eq!(advised(&newer)[0], "dirty_limit", "the engine no longer can");
+}
+
+#[test]
+fn pages_that_are_waited_for_while_many_threads_evict_ask_for_fewer_threads() {
+    // 25 of 32 threads wait for a page; the disk leaves some 23 MB a second beside the journal, and a page may have 5 MiB.
+    let pool = with(CAPPED, "mongo.connections.current", |_| 32.0);
+    let waiting = |threads: f64| with(&pool, "wt.app.page_waiting_us", |second| second * threads * 1e6);
+    let many = waiting(25.0).replace("(threads_min=4,threads_max=4)", "(threads_min=14,threads_max=18)");
+    assert_eq!(advised(&many).first().map(String::as_str), Some("eviction=(threads_min=1,threads_max=2)"));
+    let asks = |text: &str| advised(text).iter().any(|change| change.starts_with("eviction=("));
+    assert!(asks(&waiting(25.0)), "four are more than two");
+    assert!(!asks(&many.replace("threads_max=18", "threads_max=2")), "there are no more than that");
+    assert!(!asks(&waiting(3.0)) && !asks(CAPPED), "hardly anybody waits for a page");
 }

@@ -18,11 +18,13 @@ pub(crate) struct Advisers {
     pub(crate) without: BTreeMap<String, String>,
 }
 
-/// What one recording leads to.
+/// What one recording leads to. No remedy and no change where all is well as it is.
+#[derive(Default)]
 struct Choice {
-    remedy: Remedy,
+    remedy: Option<Remedy>,
     change: EngineChange,
     observed: Vec<Figure>,
+    notes: Vec<String>,
 }
 
 impl Advisers {
@@ -67,6 +69,7 @@ impl Advisers {
             relieves: choice.change.relieves,
             remedy: choice.remedy,
             observed: choice.observed,
+            notes: choice.notes,
         };
         self.chosen.insert(arm.name.clone(), (own.clone(), told));
         Ok(Ok(own))
@@ -109,24 +112,30 @@ fn of_device(window: &Window, scenario: &Scenario, device: Option<&str>) -> Resu
     let Some(own) = own else { return Err(notes()) };
     match own.limit.and_then(|limit| Some((limit.bytes, limit.remedy?))) {
         Some((bytes, remedy)) => Ok(Choice {
-            remedy,
+            remedy: Some(remedy),
             change: EngineChange {
                 relieves: format!("host.dirty@{}", own.dev),
                 dirty_limit_bytes: Some(bytes),
                 ..EngineChange::default()
             },
             observed: own.observed,
+            notes: Vec::new(),
         }),
         None => Err([notes(), own.notes.join("; ")].join(" ").trim().to_owned()),
     }
 }
 
-/// What is ranked first for the engine.
+/// What is ranked first for the engine; where nobody was seen to wait for it, to leave it as it is.
 fn of_engine(window: &Window) -> Result<Choice, String> {
     let advice = advise_engines(window, &EngineOptions::default()).into_iter().next();
     let Some(advice) = advice else { return Err("no readings of the engine were seen".to_owned()) };
     let first = advice.remedies.into_iter().zip(advice.changes).next();
-    first.map(|(remedy, change)| Choice { remedy, change, observed: advice.observed }).ok_or(advice.notes.join(" "))
+    let (observed, notes) = (advice.observed, advice.notes);
+    match first {
+        Some((remedy, change)) => Ok(Choice { remedy: Some(remedy), change, observed, notes: Vec::new() }),
+        None if advice.at_ease => Ok(Choice { observed, notes, ..Choice::default() }),
+        None => Err(notes.join(" ")),
+    }
 }
 
 /// Whether an arm came to what it was to; none where one of the two was not measured.

@@ -27,6 +27,10 @@ pub fn describe(scenario: &Scenario) -> String {
     };
     let quick = format!("{}; {much}", scenario.quick.arms.join(", "));
     list("With --quick", vec![quick]);
+    if let Some(search) = &scenario.search {
+        let title = format!("Knobs that `lab search` turns from {}, beside {}", search.from, search.against);
+        list(&title, search.knobs.iter().map(|knob| format!("{}: {}", knob.name, knob.values.join(", "))).collect());
+    }
     text
 }
 

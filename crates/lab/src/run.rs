@@ -35,22 +35,9 @@ fn run_limited(scenario: &Scenario, options: &RunOptions, progress: &dyn Progres
         return Err(LabError::Refused(format!("none of the arms asked for can run here: {}", listed(&skipped))));
     }
     let mut advisers = Advisers::default();
-    let (repeats, ended) = match scenario.server.kind {
-        ServerKind::Postgres => {
-            let mut rig = Rig::start(scenario, options, progress)?;
-            (run_arms(&mut rig, scenario, options, &arms, &mut advisers, progress), rig.end())
-        }
-        ServerKind::WiredTiger => {
-            let mut rig = EngineRig::start(scenario, options, progress)?;
-            (run_arms(&mut rig, scenario, options, &arms, &mut advisers, progress), rig.end())
-        }
-    };
-    let repeats = match (repeats, ended) {
-        // What is left on the host matters more than that somebody wanted the run to end.
-        (Err(LabError::Cancelled), Err(left)) | (Ok(_), Err(left)) => return Err(left),
-        // Otherwise why the arms failed says more than what failed after that.
-        (repeats, _) => repeats?,
-    };
+    let repeats = on_stand(scenario, options, progress, |stand| {
+        run_arms(stand, scenario, options, &arms, &mut advisers, progress)
+    })?;
     arms.retain(|arm| !advisers.without.contains_key(&arm.name));
     let as_run: Vec<Arm> = arms.iter().filter_map(|arm| advisers.as_run(scenario, &arm.name)).collect();
     let mut outcome = summarise(scenario, options, &as_run.iter().collect::<Vec<_>>(), &repeats);
@@ -69,6 +56,31 @@ fn run_limited(scenario: &Scenario, options: &RunOptions, progress: &dyn Progres
     }
     write_outcome(&outcome, options)?;
     Ok(outcome)
+}
+
+/// Starts what the scenario needs, does something on it, and takes it down; the host is put back whatever came of it.
+pub(crate) fn on_stand<T>(
+    scenario: &Scenario,
+    options: &RunOptions,
+    progress: &dyn Progress,
+    act: impl FnOnce(&mut dyn Stand) -> Result<T, LabError>,
+) -> Result<T, LabError> {
+    let (done, ended) = match scenario.server.kind {
+        ServerKind::Postgres => {
+            let mut rig = Rig::start(scenario, options, progress)?;
+            (act(&mut rig), rig.end())
+        }
+        ServerKind::WiredTiger => {
+            let mut rig = EngineRig::start(scenario, options, progress)?;
+            (act(&mut rig), rig.end())
+        }
+    };
+    match (done, ended) {
+        // What is left on the host matters more than that somebody wanted the run to end.
+        (Err(LabError::Cancelled), Err(left)) | (Ok(_), Err(left)) => Err(left),
+        // Otherwise why it failed says more than what failed after that.
+        (done, _) => done,
+    }
 }
 
 /// Keeps the outcome beside the recording.

@@ -311,6 +311,7 @@ catalogue! {
     WT_CACHE_WRITTEN "wt.cache.written_bytes" Bytes Counter ["target"] "bytes written from cache";
     WT_APP_EVICT_US "wt.app.evicting_us" Microseconds Counter ["target"] "application thread time evicting";
     WT_APP_WAIT_US "wt.app.waiting_us" Microseconds Counter ["target"] "application thread time waiting for cache; time evicting is part of it";
+    WT_APP_PAGE_US "wt.app.page_waiting_us" Microseconds Counter ["target"] "page acquire time sleeping: application threads wait for a page that another thread evicts, reads or splits";
     WT_APP_EVICTED "wt.app.evicted_pages" Count Counter ["target"] "Pages evicted by application threads; since 8.1 attempts";
     WT_APP_WRITES "wt.app.page_writes" Count Counter ["target"] "application threads page write from cache to disk count";
     WT_APP_WRITE_US "wt.app.page_write_us" Microseconds Counter ["target"] "application threads page write from cache to disk time";

@@ -28,7 +28,10 @@ pub use event::{Event, EventKind, Gaps, SOME_CONNECTIONS};
 pub use finding::{Activation, Confidence, Figure, Finding, Remedy, RuledOut, Severity, Unseen};
 pub use flow::{FlowHeld, FlowPool, FlowRule, FlowState};
 pub use meta::{ClockAnchor, DeclaredVolume, Device, HostFacts, Meta, Role, Target};
-pub use outcome::{Advised, AimOutcome, ArmOutcome, ArmTable, Expected, ExpectedAll, Outcome, ParamValue};
+pub use outcome::{
+    Advised, AimOutcome, ArmOutcome, ArmTable, BETWEEN_WORDS, Expected, ExpectedAll, Outcome, ParamValue,
+    SESSION_SHARES,
+};
 pub use path::{Binding, Path};
 pub use point::{Batch, Epoch, Point, Rate, RateError, Track, rate_between};
 pub use process_use::{ProcessUse, SessionUse};

@@ -22,6 +22,12 @@ pub struct ExpectedAll {
     pub met: bool,
 }
 
+/// Of an arm's `shares`: samples of the load's sessions by state, wait and statement, in this order, with
+/// [`BETWEEN_WORDS`] between them.
+pub const SESSION_SHARES: &str = "session_shares";
+/// Between the words of a share that is told of several things together.
+pub const BETWEEN_WORDS: &str = " · ";
+
 /// Readings of one repeat of an arm in the order of time, as the published tables have them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ArmTable {
@@ -36,10 +42,13 @@ pub struct ArmTable {
 pub struct Advised {
     /// The arm that was recorded.
     pub from: String,
-    /// The queue that it relieves.
+    /// The queue that it relieves; empty where nothing was to be changed.
     pub relieves: String,
-    /// What was set.
-    pub remedy: Remedy,
+    /// What was set; none where it ran as the recorded arm did, since nobody was seen to wait there.
+    pub remedy: Option<Remedy>,
+    /// What was said instead of a remedy, or beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The figures of that recording from which it follows.
     pub observed: Vec<Figure>,
 }

@@ -26,14 +26,18 @@ pub(crate) fn told(page: &mut Page<'_>, outcome: &Outcome, style: &Style) {
 }
 
 fn choice(page: &mut Page<'_>, advised: &Advised) {
-    let Advised { from, relieves, remedy, observed } = advised;
-    page.paragraph(
-        Tone::Plain,
-        &format!("From the recording of {from}, for the queue {relieves}: {}.", remedy.title),
-        4,
-    );
-    page.commands(&remedy.runtime, 6);
-    for (words, figures) in [("Seen there", observed), ("Predicted", &remedy.predicted)] {
+    let Advised { from, relieves, remedy, observed, notes } = advised;
+    let set = match remedy {
+        Some(remedy) => format!("From the recording of {from}, for the queue {relieves}: {}.", remedy.title),
+        None => format!("From the recording of {from}: nothing is to be changed, so it ran as {from} does."),
+    };
+    page.paragraph(Tone::Plain, &set, 4);
+    page.commands(remedy.as_ref().map_or(&[], |remedy| &remedy.runtime), 6);
+    for note in notes {
+        page.paragraph(Tone::Faint, note, 4);
+    }
+    let predicted = remedy.as_ref().map_or(&[][..], |remedy| &remedy.predicted);
+    for (words, figures) in [("Seen there", &observed[..]), ("Predicted", predicted)] {
         if !figures.is_empty() {
             page.paragraph(Tone::Faint, &format!("{words}: {}.", list(figures)), 4);
         }
@@ -70,8 +74,9 @@ mod tests {
         let advised = Advised {
             from: "last-round".to_owned(),
             relieves: "host.dirty@7:0".to_owned(),
-            remedy: remedy(),
+            remedy: Some(remedy()),
             observed: vec![Figure::new("drain_s", 2.5, Unit::Seconds, "burst ÷ drain")],
+            notes: Vec::new(),
         };
         let aim = AimOutcome {
             against: "last-round".to_owned(),

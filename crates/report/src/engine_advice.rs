@@ -30,6 +30,7 @@ mod tests {
     #[test]
     fn each_server_has_its_release_its_figures_and_its_lines() {
         let advice = EngineAdvice {
+            at_ease: false,
             server: "db1:27017\u{1b}[2J".to_owned(),
             version_num: Some(70_012),
             burst_target_s: 0.5,

@@ -1,6 +1,7 @@
 //! `backwater lab`: experiments on real servers.
 
 use super::lab_blind::{self, BlindArguments};
+use super::lab_search::{self, SearchArguments};
 use super::seen::{Seen, conclusion};
 use crate::{signals, terminal};
 use anyhow::{Context, anyhow, bail};
@@ -22,6 +23,7 @@ Examples:
   backwater lab run stampede --quick --out run1
   backwater lab run ./my-scenario.toml --arm default --repeats 5
   backwater lab compare run1 run2
+  backwater lab search wt-stall --quick      settings with less latency than the defaults
   backwater lab blind --out blind            how often the diagnosis is right
   backwater lab clean                        put right what a killed run left")]
 pub(crate) struct Arguments {
@@ -47,6 +49,8 @@ enum Action {
     },
     /// Run a scenario
     Run(RunArguments),
+    /// Turn one setting after another as far as it lowers latency, and measure what is found again
+    Search(SearchArguments),
     /// Two runs side by side
     Compare {
         /// Directory of the first run
@@ -110,7 +114,7 @@ pub(crate) struct RunArguments {
     pub(crate) json: bool,
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| (1..=1_000).contains(number)).ok_or_else(|| "give 1 to 1000".to_owned())
 }
 
@@ -119,6 +123,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Action::List { json } => list(json),
         Action::Show { name, json } => show(&name, json),
         Action::Run(run) => Ok(run_one(&run, false)?.0),
+        Action::Search(search) => lab_search::run(&search),
         Action::Compare { before, after, json } => compare(&before, &after, json),
         Action::Blind(blind) => lab_blind::run(&blind),
         Action::Clean { json } => clean(json),
@@ -237,7 +242,7 @@ fn print_outcome(scenario: &Scenario, outcome: &Outcome, out: &Path, without_lim
     Ok(())
 }
 
-fn out_dir(given: Option<&Path>, scenario: &str) -> anyhow::Result<PathBuf> {
+pub(crate) fn out_dir(given: Option<&Path>, scenario: &str) -> anyhow::Result<PathBuf> {
     let out = match given {
         Some(path) => path.to_path_buf(),
         None => {

@@ -14,6 +14,7 @@ pub(crate) mod flow_record;
 pub(crate) mod ftdc;
 pub(crate) mod lab;
 pub(crate) mod lab_blind;
+pub(crate) mod lab_search;
 pub(crate) mod lookout;
 pub(crate) mod proxy;
 pub(crate) mod record;

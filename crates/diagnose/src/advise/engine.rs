@@ -8,13 +8,14 @@
 //! lies on the same disk.
 
 mod measured;
+mod page_cache;
 
 use crate::figures::Figures;
-use crate::remedy::{dirty, engine as remedy};
+use crate::remedy::engine as remedy;
 use crate::rules::wt_evidence::{Engine, engines, rate};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
-use measured::{Measured, journal_sync_s};
+use measured::{Measured, journal_sync_s, page_waiters};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -53,6 +54,8 @@ pub struct EngineAdvice {
     pub changes: Vec<EngineChange>,
     /// Why something is not advised, and what to keep in mind.
     pub notes: Vec<String>,
+    /// Nobody was seen to wait for this engine: it is best left as it is.
+    pub at_ease: bool,
 }
 
 /// What a remedy sets, by name and value.
@@ -81,11 +84,10 @@ const FULL: f64 = 0.9;
 const SHORTEST_INTERVAL_S: f64 = 5.0;
 /// Application threads that wait for the cache, on average, from which on writers are held.
 const HELD_THREADS: f64 = 0.5;
+/// From this share of the threads at work on, those that wait for a page are many.
+const MANY: f64 = 0.5;
 /// A change smaller than this share is not worth a setting.
 const WORTH: f64 = 0.8;
-/// The least that a device's pages are limited to, and the pieces in which it is told.
-const LEAST_CAP_BYTES: f64 = 16.0 * MIB;
-const MIB: f64 = 1_048_576.0;
 /// The cache may take this share of the memory, as MongoDB itself sets it: half of what is over a gibibyte.
 const OF_MEMORY: f64 = 0.5;
 const GIB: f64 = 1_073_741_824.0;
@@ -132,11 +134,13 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
         remedies: Vec::new(),
         changes: Vec::new(),
         notes: Vec::new(),
+        at_ease: false,
     };
     let of = |finding: &&Finding| finding.queue.ends_with(&format!("@{}", engine.name));
     let own: Vec<&Finding> = findings.iter().filter(of).collect();
     if let Some(seen) = Measured::of(scene, engine) {
         advice.observed = observed(&seen);
+        advice.at_ease = own.is_empty() && !is_felt(scene, engine, options);
         let (changed, notes) = of_bursts(scene, engine, target, &seen, &own, options);
         (advice.remedies, advice.changes) = changed.into_iter().unzip();
         advice.notes = notes;
@@ -194,8 +198,7 @@ fn of_bursts(
             Unit::BytesPerSecond.show(drain)
         ));
     }
-    let felt = journal_sync_s(scene, engine).is_some_and(|longest| longest >= options.burst_target_s);
-    if own.is_empty() && !felt {
+    if own.is_empty() && !is_felt(scene, engine, options) {
         notes.push(format!(
             "What a checkpoint brings, {}, takes the disk {}, and nobody was seen to wait for it: evicting earlier would only write \
              pages more often.",
@@ -204,7 +207,7 @@ fn of_bursts(
         ));
         return (Vec::new(), notes);
     }
-    if seen.burst <= wanted && !stalls && larger.is_none() {
+    if seen.burst <= wanted && !stalls && larger.is_none() && pages_felt(scene, engine).is_none() {
         notes.push(format!(
             "What a checkpoint brings, {}, is written in {}: it serves the target.",
             Unit::Bytes.show(seen.burst),
@@ -213,9 +216,10 @@ fn of_bursts(
         return (Vec::new(), notes);
     }
     // Where the page cache stands before the journal, no setting of the engine reaches the queue that breaks.
-    let mut remedies: Vec<Changed> = page_cache(scene, engine, drain, wanted, own).into_iter().collect();
+    let mut remedies = page_cache::past_or_less(scene, engine, target, drain, wanted, own);
     // Nor does it help to evict earlier what is read back at once.
     remedies.extend(larger);
+    remedies.extend(fewer_threads(scene, engine, target, seen, options));
     remedies.extend(eviction(engine, target, seen, drain, wanted, stalls));
     remedies.extend(interval(engine, target, seen, drain, wanted));
     if remedies.is_empty() {
@@ -227,6 +231,54 @@ fn of_bursts(
         notes.push(note.to_owned());
     }
     (remedies, notes)
+}
+
+/// Whether those who wait for the journal were held up for as long as a burst may take, or half of the threads at work for a page.
+fn is_felt(scene: &Scene<'_>, engine: &Engine<'_>, options: &EngineOptions) -> bool {
+    journal_sync_s(scene, engine).is_some_and(|longest| longest >= options.burst_target_s)
+        || pages_felt(scene, engine).is_some()
+}
+
+/// The threads that waited for a page in the worst second, where they are half of those at work.
+fn pages_felt(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
+    let most_active = engine.active.max(&(0..scene.grid.count))?;
+    page_waiters(scene, engine).filter(|waiting| *waiting >= MANY * most_active && *waiting >= HELD_THREADS)
+}
+
+/// Fewer eviction threads, where pages that they have are waited for: the disk's rate is shared among them, so each more makes the
+/// eviction of a page longer, and whoever wants the page waits for its end. Time of a page = threads × page ÷ (drain − journal).
+fn fewer_threads(
+    scene: &Scene<'_>,
+    engine: &Engine<'_>,
+    target: Option<&Target>,
+    seen: &Measured,
+    options: &EngineOptions,
+) -> Option<Changed> {
+    let waiting = pages_felt(scene, engine)?;
+    let left = seen.drain.map(|drain| drain - seen.journal).filter(|left| *left > 0.0)?;
+    let page = remedy::page_in_memory_bytes(target);
+    let now = f64::from(remedy::eviction_threads(target)?);
+    let threads = (options.burst_target_s * left / page).floor().max(1.0);
+    if threads >= now {
+        return None;
+    }
+    let predicted = vec![
+        Figure::new(
+            "page_waiters",
+            waiting,
+            Unit::Count,
+            "threads that waited for a page in the worst second, as it is",
+        ),
+        Figure::new("page_evict_s", threads * page / left, Unit::Seconds, "time to evict a page at its largest"),
+        Figure::new("page_evict_now_s", now * page / left, Unit::Seconds, "the same with all threads at it, as it is"),
+    ];
+    let value = format!("(threads_min=1,threads_max={threads:.0})");
+    let change = EngineChange {
+        relieves: engine.queue(),
+        settings: [("eviction".to_owned(), value.clone())].into(),
+        ..EngineChange::default()
+    };
+    Some((remedy::fewer_threads(target, threads, value, predicted), change))
 }
 
 /// Background eviction from the level on that the disk takes in time; where threads stall, more room above it.
@@ -340,39 +392,6 @@ fn interval(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured, drain
     let settings = [("checkpoint".to_owned(), remedy::checkpoint_setting(target, seconds))].into();
     let change = EngineChange { relieves: engine.queue(), settings, ..EngineChange::default() };
     Some((remedy::sync_period(target, seconds, now_s, predicted.list()), change))
-}
-
-/// A limit on the device's dirty pages, where data files go through the page cache and their syncs stand before the journal.
-fn page_cache(scene: &Scene<'_>, engine: &Engine<'_>, drain: f64, wanted: f64, own: &[&Finding]) -> Option<Changed> {
-    let device = engine.device?;
-    let all = 0..scene.grid.count;
-    let felt = own.iter().any(|finding| ["checkpoint-burst", "wt-cache-oversized"].contains(&finding.rule.as_str()));
-    // Where checkpoints run most of the time no finding compares with them; that the journal waits for as long is seen all the same.
-    // Not where threads stall in the cache: then the journal waits for a disk that is busy with what they evict.
-    let stalls = own.iter().any(|finding| finding.rule == "wt-dirty-stall");
-    let felt = felt || (!stalls && journal_sync_s(scene, engine).is_some_and(|longest| longest >= wanted / drain));
-    let peak = device.level.max(&all)?;
-    let bytes = ((wanted / MIB).floor() * MIB).max(LEAST_CAP_BYTES);
-    if !felt || peak <= bytes / WORTH {
-        return None;
-    }
-    let predicted = vec![
-        Figure::new("dirty_limit_bytes", bytes, Unit::Bytes, "the new limit"),
-        Figure::new(
-            "whole_drain_s",
-            bytes / drain,
-            Unit::Seconds,
-            "time to write all that can stand before the journal",
-        ),
-        Figure::new("whole_drain_now_s", peak / drain, Unit::Seconds, "the same at the highest level seen"),
-    ];
-    let mut remedy = dirty::set_limit(scene.window, &device.dev, bytes, predicted);
-    remedy
-        .title
-        .push_str(" (relieves the page cache, which a checkpoint's sync empties before the journal is written)");
-    let relieves = format!("host.dirty@{}", device.dev);
-    let change = EngineChange { relieves, dirty_limit_bytes: Some(bytes as u64), ..EngineChange::default() };
-    Some((remedy, change))
 }
 
 /// What answers a finding beside the cache's own settings.

@@ -14,6 +14,9 @@ const ENGINE_BYTES_SINCE: i32 = 30_100;
 /// Since here threads can no longer be shared among connections, and majority reads no longer be switched off.
 const POOLS_ONLY_SINCE: i32 = 40_400;
 const MAJORITY_ALWAYS_SINCE: i32 = 50_000;
+/// Up to here data files can pass by the page cache (WT-12501 took it out of the engine after 11.2).
+const DIRECT_IO_BEFORE: i32 = 80_000;
+const ENGINE_DIRECT_IO_BEFORE: i32 = 110_300;
 const CONFIG_STRING: &str = "storage.wiredTiger.engineConfig.configString";
 const MIB: f64 = 1_048_576.0;
 const GIB: f64 = 1_073_741_824.0;
@@ -151,6 +154,71 @@ pub(crate) fn cache_size(target: Option<&Target>, bytes: f64, now_bytes: f64, pr
     remedy
 }
 
+/// Data files that pass by the page cache; none where this release cannot, or they do already.
+pub(crate) fn direct_io(target: Option<&Target>, predicted: Vec<Figure>) -> Option<Remedy> {
+    let before = if bare(target) { ENGINE_DIRECT_IO_BEFORE } else { DIRECT_IO_BEFORE };
+    let configured = setting(target, CONFIG_STRING).unwrap_or_default();
+    let already =
+        setting(target, "direct_io").is_some_and(|files| files.contains("data")) || configured.contains("direct_io");
+    if version(target) >= before || already {
+        return None;
+    }
+    let set = "direct_io=[data]";
+    let whole = if configured.is_empty() { set.to_owned() } else { format!("{configured},{set}") };
+    let conf = |text: &str| {
+        format!(
+            "mongod.conf:  storage: {{wiredTiger: {{engineConfig: {{configString: \"{text}\"}}}}}}   # then restart"
+        )
+    };
+    let (persistent, undo) = if bare(target) {
+        (format!("wiredtiger_open(…, \"…,{set}\")"), format!("wiredtiger_open(…) without {set}"))
+    } else {
+        (conf(&whole), conf(configured))
+    };
+    Some(Remedy {
+        title: "Let data files pass by the page cache (relieves it: a checkpoint's sync then finds nothing to write before the \
+                journal)"
+            .to_owned(),
+        runtime: Vec::new(),
+        persistent: vec![persistent],
+        activation: Activation::Restart,
+        undo: vec![undo],
+        predicted,
+        risk: "What the cache does not hold is read from the disk each time: it pays only while hardly anything is read back. The \
+               engine's manual warns that whoever writes a page waits for it, so where application threads evict they wait longer; \
+               and files must not be copied through the page cache for a backup meanwhile. Try it on a secondary first. It is gone \
+               from MongoDB 8.0 and newer."
+            .to_owned(),
+    })
+}
+
+/// How large a page may become in memory (memory_page_max): as MongoDB makes collections, or the engine's own default.
+pub(crate) fn page_in_memory_bytes(target: Option<&Target>) -> f64 {
+    if bare(target) { 5.0 * MIB } else { 10.0 * MIB }
+}
+
+/// The most eviction threads, as set, or as MongoDB and the engine have them by themselves; none where what is set cannot be read.
+pub(crate) fn eviction_threads(target: Option<&Target>) -> Option<u32> {
+    let set = if bare(target) { setting(target, "eviction") } else { setting(target, CONFIG_STRING) };
+    let Some((_, rest)) = set.and_then(|text| text.split_once("threads_max=")) else {
+        return Some(if bare(target) { 8 } else { 4 });
+    };
+    rest.split([',', ')']).next()?.trim().parse().ok()
+}
+
+/// Fewer eviction threads.
+pub(crate) fn fewer_threads(target: Option<&Target>, threads: f64, value: String, predicted: Vec<Figure>) -> Remedy {
+    let now = eviction_threads(target).unwrap_or_default();
+    let back = setting(target, "eviction").filter(|_| bare(target)).map(str::to_owned);
+    let back = back.unwrap_or_else(|| format!("(threads_max={now})"));
+    let title = format!(
+        "Evict with at most {threads:.0} threads instead of {now} (relieves pages that are waited for while they are evicted)"
+    );
+    let risk = "It is the disk that bounds how much is evicted, and it does not write more for more threads. Where something else \
+                bounds it (compression, a faster disk), fewer threads evict less: see that application threads do not begin to.";
+    engine(target, title, &[("eviction", value, back)], predicted, risk)
+}
+
 /// An oplog that covers more time.
 pub(crate) fn oplog_size(target: Option<&Target>, bytes: f64, now_bytes: f64, predicted: Vec<Figure>) -> Remedy {
     // The server takes whole mebibytes, no fewer than 990.
@@ -266,6 +334,7 @@ pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn target(version_num: i32, settings: &[(&str, &str)]) -> Target {
@@ -281,6 +350,32 @@ mod tests {
         assert_eq!(level(Some(&old), 1.0 * MIB, 10.0 * GIB).0, "1", "no less than a percent");
         let engine = Target { kind: "wiredtiger".to_owned(), ..target(30_201, &[]) };
         assert_eq!(level(Some(&engine), 20.0 * MIB, GIB).0, "20MB", "the engine's own release");
+    }
+
+    #[test]
+    fn data_files_pass_by_the_page_cache_where_the_release_can() {
+        let set = target(70_012, &[(CONFIG_STRING, "eviction=(threads_min=8)")]);
+        let remedy = direct_io(Some(&set), Vec::new()).unwrap();
+        assert!(remedy.persistent[0].contains("configString: \"eviction=(threads_min=8),direct_io=[data]\""));
+        assert!(remedy.undo[0].contains("configString: \"eviction=(threads_min=8)\"") && remedy.runtime.is_empty());
+        assert_eq!(direct_io(Some(&target(80_000, &[])), Vec::new()), None, "taken out");
+        assert_eq!(direct_io(None, Vec::new()), None, "which release it is, is not known");
+        assert_eq!(direct_io(Some(&target(70_012, &[(CONFIG_STRING, "direct_io=[data]")])), Vec::new()), None);
+        let engine = |direct| Target { kind: "wiredtiger".to_owned(), ..target(30_201, &[("direct_io", direct)]) };
+        assert!(direct_io(Some(&engine("[]")), Vec::new()).is_some());
+        assert_eq!(direct_io(Some(&engine("[data]")), Vec::new()), None);
+    }
+
+    #[test]
+    fn eviction_threads_are_as_set_or_as_the_release_has_them() {
+        let engine = |set| Target { kind: "wiredtiger".to_owned(), ..target(30_201, set) };
+        assert_eq!(eviction_threads(Some(&engine(&[("eviction", "(threads_min=14,threads_max=18)")]))), Some(18));
+        assert_eq!(eviction_threads(Some(&engine(&[]))), Some(8));
+        assert_eq!(eviction_threads(Some(&target(70_012, &[]))), Some(4));
+        let set = target(70_012, &[(CONFIG_STRING, "eviction=(threads_max=12,threads_min=8),x=1")]);
+        assert_eq!(eviction_threads(Some(&set)), Some(12));
+        let fewer = fewer_threads(Some(&set), 2.0, "(threads_min=1,threads_max=2)".to_owned(), Vec::new());
+        assert!(fewer.title.contains("at most 2 threads instead of 12") && fewer.undo[0].contains("threads_max=12"));
     }
 
     #[test]

@@ -198,17 +198,23 @@ pub enum Need {
     Network,
 }
 
-fn dirty_limit<'de, D: serde::Deserializer<'de>>(from: D) -> Result<DirtyLimit, D::Error> {
-    let text = String::deserialize(from)?;
-    match text.as_str() {
-        "advised" => Ok(DirtyLimit::Advised),
-        "system" => Ok(DirtyLimit::System),
-        _ => text.parse().map(DirtyLimit::Bytes).map_err(|_| {
-            serde::de::Error::custom(format!(
-                "'{text}' is no dirty limit: give a size such as 384MiB, 'advised' or 'system'"
-            ))
-        }),
+impl std::str::FromStr for DirtyLimit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "advised" => Ok(DirtyLimit::Advised),
+            "system" => Ok(DirtyLimit::System),
+            _ => text
+                .parse()
+                .map(DirtyLimit::Bytes)
+                .map_err(|_| format!("'{text}' is no dirty limit: give a size such as 384MiB, 'advised' or 'system'")),
+        }
     }
+}
+
+fn dirty_limit<'de, D: serde::Deserializer<'de>>(from: D) -> Result<DirtyLimit, D::Error> {
+    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
 }
 
 impl Arm {

@@ -5,7 +5,7 @@ use crate::limits::Narrow;
 use std::collections::BTreeSet;
 
 /// The name of a field, its value, and what is wrong with it.
-type Wrong = (String, String, &'static str);
+pub(super) type Wrong = (String, String, &'static str);
 
 impl Scenario {
     /// The first thing that is wrong with it.
@@ -144,13 +144,11 @@ impl Scenario {
         let accepted = self.acceptance.iter().map(|acceptance| &acceptance.arm);
         let repeated = self.arms.iter().filter_map(|arm| arm.same_as.as_ref());
         let mut named = self.quick.arms.iter().chain(accepted).chain(repeated);
-        match named.find(|name| !names.contains(name.as_str())) {
-            Some(name) => {
-                let field = "quick.arms, acceptance.arm or same_as".into();
-                Err((field, name.clone(), "there is no arm of this name"))
-            }
-            None => Ok(()),
+        if let Some(name) = named.find(|name| !names.contains(name.as_str())) {
+            let field = "quick.arms, acceptance.arm or same_as".into();
+            return Err((field, name.clone(), "there is no arm of this name"));
         }
+        self.search.as_ref().map_or(Ok(()), |search| search.check(self))
     }
 
     fn check_limits(&self, arm: &Arm) -> Result<(), Wrong> {

@@ -6,6 +6,7 @@ mod check;
 mod engine;
 mod overload;
 mod parts;
+mod search;
 mod sweep;
 
 use serde::Deserialize;
@@ -18,6 +19,7 @@ pub use parts::{
     Acceptance, BatchesPart, DiskPart, LoadKind, LoadPart, NetworkPart, QuickPart, RunPart, ServerKind, ServerPart,
     StandbyPart, StormPart,
 };
+pub use search::{Knob, SearchPart};
 pub use sweep::Sweep;
 
 /// Scenarios that come with the program: name and text.
@@ -104,6 +106,8 @@ pub struct Scenario {
     pub quick: QuickPart,
     /// How to tell that the fault happened.
     pub acceptance: Option<Acceptance>,
+    /// What `lab search` may turn; none where it has nothing to search for.
+    pub search: Option<SearchPart>,
     /// The arms.
     #[serde(rename = "arm")]
     pub arms: Vec<Arm>,
@@ -162,7 +166,7 @@ impl Scenario {
     pub fn without_limits(&self) -> Scenario {
         let arm = Arm { name: STAND_IN.to_owned(), ..Arm::default() };
         let quick = QuickPart { arms: vec![arm.name.clone()], ..self.quick.clone() };
-        Scenario { arms: vec![arm], quick, acceptance: None, ..self.clone() }
+        Scenario { arms: vec![arm], quick, acceptance: None, search: None, ..self.clone() }
     }
 }
 

@@ -55,7 +55,7 @@ impl Scenario {
             let arms = sides.iter().flat_map(|(side, word)| sizes.iter().map(|size| arm(*side, word, *size)));
             self.arms = arms.collect();
             self.quick.arms = self.arms.iter().map(|arm| arm.name.clone()).collect();
-            self.acceptance = None;
+            (self.acceptance, self.search) = (None, None);
         }
         Ok(self)
     }

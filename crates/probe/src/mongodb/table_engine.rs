@@ -48,6 +48,7 @@ pub(super) const ENGINE: &[Row] = &[
         "thread-yield.application thread time evicting (usecs)"
     ),
     wt!(WT_APP_WAIT_US, "thread-yield.application thread time waiting for cache (usecs)"),
+    wt!(WT_APP_PAGE_US, "thread-yield.page acquire time sleeping (usecs)"),
     wt!(
         WT_APP_EVICTED,
         "cache.page evict attempts by application threads",

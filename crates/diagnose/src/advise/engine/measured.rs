@@ -108,6 +108,11 @@ fn drain(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
     if rates.len() < LEAST_S { None } else { median(rates) }
 }
 
+/// Application threads that wait for a page which another thread has, on average: the most in any second.
+pub(super) fn page_waiters(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
+    rate(scene, &cat::WT_APP_PAGE_US, &engine.name, None).max(&(0..scene.grid.count)).map(|us| us / 1e6)
+}
+
 /// The longest that a sync of the journal took on average in a second in which some ended.
 pub(super) fn journal_sync_s(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
     let of = |def| rate(scene, def, &engine.name, None);

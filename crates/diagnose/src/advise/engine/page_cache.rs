@@ -1,0 +1,92 @@
+//! Remedies for what stands in the page cache between a checkpoint and the journal.
+
+use super::measured::journal_sync_s;
+use super::{Changed, EngineChange, WORTH};
+use crate::device::DeviceView;
+use crate::remedy::{dirty, engine as remedy};
+use crate::rules::wt_evidence::{Engine, gauge, rate};
+use crate::scene::Scene;
+use backwater_model::{Figure, Finding, Target, Unit, catalogue as cat};
+
+/// Up to this share of what the disk does, what is read into the cache is hardly anything.
+const FEW_READS: f64 = 0.1;
+/// A page as the engine writes it (leaf_page_max), and MongoDB's eviction threads where nobody counted them.
+const PAGE_BYTES: f64 = 32.0 * 1_024.0;
+const MOST_WORKERS: f64 = 4.0;
+/// The least that a device's pages are limited to, and the pieces in which it is told.
+const LEAST_CAP_BYTES: f64 = 16.0 * MIB;
+const MIB: f64 = 1_048_576.0;
+
+/// Where data files go through the page cache and their syncs stand before the journal: past it, where hardly anything is read
+/// back; and a limit on the device's dirty pages, which needs no restart.
+pub(super) fn past_or_less(
+    scene: &Scene<'_>,
+    engine: &Engine<'_>,
+    target: Option<&Target>,
+    drain: f64,
+    wanted: f64,
+    own: &[&Finding],
+) -> Vec<Changed> {
+    let all = 0..scene.grid.count;
+    let Some((device, peak)) = engine.device.and_then(|device| Some((device, device.level.max(&all)?))) else {
+        return Vec::new();
+    };
+    let felt = own.iter().any(|finding| ["checkpoint-burst", "wt-cache-oversized"].contains(&finding.rule.as_str()));
+    // Where checkpoints run most of the time no finding compares with them; that the journal waits for as long is seen all the same.
+    // Not where threads stall in the cache: then the journal waits for a disk that is busy with what they evict.
+    let stalls = own.iter().any(|finding| finding.rule == "wt-dirty-stall");
+    let felt = felt || (!stalls && journal_sync_s(scene, engine).is_some_and(|longest| longest >= wanted / drain));
+    let bytes = ((wanted / MIB).floor() * MIB).max(LEAST_CAP_BYTES);
+    if !felt || peak <= bytes / WORTH {
+        return Vec::new();
+    }
+    let past = past_page_cache(scene, engine, target, drain, peak);
+    past.into_iter().chain([device_limit(scene, device, bytes, drain, peak)]).collect()
+}
+
+/// Data files with direct I/O: before the journal stands then what eviction and a checkpoint have under way, a page each.
+fn past_page_cache(
+    scene: &Scene<'_>,
+    engine: &Engine<'_>,
+    target: Option<&Target>,
+    drain: f64,
+    peak: f64,
+) -> Option<Changed> {
+    let all = 0..scene.grid.count;
+    let read = rate(scene, &cat::WT_CACHE_READ, &engine.name, None).mean(&all)?;
+    let workers = gauge(scene, &cat::WT_EVICT_WORKERS, &engine.name, None).max(&all).unwrap_or(MOST_WORKERS);
+    let left = (workers + 1.0) * PAGE_BYTES;
+    let predicted = vec![
+        Figure::new("read_back_bytes_per_s", read, Unit::BytesPerSecond, "read into the cache, on average"),
+        Figure::new("before_journal_bytes", left, Unit::Bytes, "under way at most: a page of each thread that writes"),
+        Figure::new("whole_drain_s", left / drain, Unit::Seconds, "time to write that before the journal"),
+        Figure::new("whole_drain_now_s", peak / drain, Unit::Seconds, "the same of all that stood in the page cache"),
+    ];
+    let remedy = remedy::direct_io(target, predicted).filter(|_| read <= FEW_READS * drain)?;
+    let settings = [("direct_io".to_owned(), "[data]".to_owned())].into();
+    let relieves = engine.device.map(|device| format!("host.dirty@{}", device.dev)).unwrap_or_default();
+    Some((remedy, EngineChange { relieves, settings, ..EngineChange::default() }))
+}
+
+fn device_limit(scene: &Scene<'_>, device: &DeviceView, bytes: f64, drain: f64, peak: f64) -> Changed {
+    let predicted = vec![
+        Figure::new("dirty_limit_bytes", bytes, Unit::Bytes, "the new limit"),
+        Figure::new(
+            "whole_drain_s",
+            bytes / drain,
+            Unit::Seconds,
+            "time to write all that can stand before the journal",
+        ),
+        Figure::new("whole_drain_now_s", peak / drain, Unit::Seconds, "the same at the highest level seen"),
+    ];
+    let mut remedy = dirty::set_limit(scene.window, &device.dev, bytes, predicted);
+    remedy
+        .title
+        .push_str(" (relieves the page cache, which a checkpoint's sync empties before the journal is written)");
+    remedy.risk.push_str(
+        " The journal's own writes are held at this limit as well, while a checkpoint fills it: a commit may wait for several \
+         such drains, one after another.",
+    );
+    let relieves = format!("host.dirty@{}", device.dev);
+    (remedy, EngineChange { relieves, dirty_limit_bytes: Some(bytes as u64), ..EngineChange::default() })
+}

@@ -1,0 +1,216 @@
+//! A search for settings with less latency than an arm has: one knob after another, each tried on the running stand. What it
+//! finds is then measured again, in random order, beside the arm it began with and the one it is compared with.
+
+mod descent;
+
+use crate::LabError;
+use crate::arm::Repeat;
+use crate::progress::Progress;
+use crate::rig::RunOptions;
+use crate::run::{Stand, on_stand, rounds, summarise, write_outcome};
+use crate::scenario::{Arm, ExpectedFinding, Scenario, SearchPart};
+use crate::wiredtiger;
+use backwater_model::{Outcome, ParamValue};
+use descent::{Descent, Point};
+use rand::seq::SliceRandom;
+
+/// What is searched for: less of this.
+const COST: &str = "latency_p99_ms";
+/// The arm that a search ends with.
+const FOUND: &str = "found";
+
+/// How to search.
+#[derive(Clone, Debug)]
+pub struct SearchOptions {
+    /// The arm to begin with, where other than the scenario's.
+    pub from: Option<String>,
+    /// Points to measure at most before what was found is measured again.
+    pub most: usize,
+}
+
+/// What a search measured.
+struct Searched {
+    arms: Vec<Arm>,
+    repeats: Vec<Repeat>,
+}
+
+/// Searches, and says what came of it: each point as an arm, and `found` beside the arms it is compared with.
+pub fn search(
+    scenario: &Scenario,
+    options: &RunOptions,
+    search: &SearchOptions,
+    progress: &dyn Progress,
+) -> Result<Outcome, LabError> {
+    let part = part(scenario)?;
+    let from = search.from.as_ref().unwrap_or(&part.from);
+    let (from, against) = (arm(scenario, from)?, arm(scenario, &part.against)?);
+    let measured = on_stand(scenario, options, progress, |stand| {
+        let mut turning = Turning { scenario, options, progress, stand };
+        let (found, mut tried) = turning.descend(part, from, search.most)?;
+        turning.confirm(&found, from, against, &mut tried)?;
+        Ok(tried)
+    })?;
+    let mut outcome = summarise(scenario, options, &measured.arms.iter().collect::<Vec<_>>(), &measured.repeats);
+    wiredtiger::complete(scenario, &mut outcome);
+    conclude(&mut outcome, part, [&from.name, &against.name]);
+    write_outcome(&outcome, options)?;
+    Ok(outcome)
+}
+
+fn part(scenario: &Scenario) -> Result<&SearchPart, LabError> {
+    let none =
+        || LabError::Refused(format!("scenario '{}' has nothing to search for: it has no [search]", scenario.name));
+    scenario.search.as_ref().ok_or_else(none)
+}
+
+fn arm<'a>(scenario: &'a Scenario, name: &str) -> Result<&'a Arm, LabError> {
+    let known = || scenario.arms.iter().filter(|arm| arm.advised_from.is_none()).map(|arm| arm.name.as_str());
+    let unknown = || {
+        let known = known().collect::<Vec<_>>().join(", ");
+        LabError::Refused(format!("a search cannot begin with '{name}'; it can with: {known}"))
+    };
+    scenario.arm(name).filter(|arm| arm.advised_from.is_none()).ok_or_else(unknown)
+}
+
+/// A stand and how it is turned.
+struct Turning<'a> {
+    scenario: &'a Scenario,
+    options: &'a RunOptions,
+    progress: &'a dyn Progress,
+    stand: &'a mut dyn Stand,
+}
+
+impl Turning<'_> {
+    /// Turns one knob after another until none helps; the best point as an arm, and every point with its repeat.
+    fn descend(&mut self, part: &SearchPart, from: &Arm, most: usize) -> Result<(Arm, Searched), LabError> {
+        let values = part.knobs.iter().map(|knob| knob.values.len()).collect();
+        let start = part.knobs.iter().map(|knob| knob.place(self.scenario, from)).collect();
+        let mut descent = Descent::new(values, start, most);
+        let mut tried = Searched { arms: Vec::new(), repeats: Vec::new() };
+        while let Some(point) = descent.next() {
+            let number = tried.arms.len() + 1;
+            let own = Arm { name: format!("try-{number:02}"), ..turned(part, from, &point) };
+            let repeat = self.stand.repeat(self.scenario, self.options, &own, 1, self.progress)?;
+            let cost = repeat.metrics.numbers.get(COST).copied();
+            // What was not measured is no reason to go there.
+            let better = descent.tell(point, cost.unwrap_or(f64::INFINITY));
+            self.tell(&own, cost, better);
+            tried.arms.push(own);
+            tried.repeats.push(repeat);
+        }
+        Ok((Arm { name: FOUND.to_owned(), ..turned(part, from, descent.best()) }, tried))
+    }
+
+    fn tell(&self, arm: &Arm, cost: Option<f64>, better: bool) {
+        let verdict = if better { "the best so far" } else { "not clearly better" };
+        let cost = cost.map_or("latency was not measured".to_owned(), |ms| format!("latency p99 {ms:.0} ms"));
+        self.progress.say(&format!("{}: {cost}, {verdict}", arm.name));
+    }
+
+    /// Measures what was found again, beside the two that it is compared with.
+    fn confirm(&mut self, found: &Arm, from: &Arm, against: &Arm, into: &mut Searched) -> Result<(), LabError> {
+        let mut arms: Vec<Arm> = [from, against].map(plain).into();
+        arms.dedup_by(|a, b| a.name == b.name);
+        arms.push(found.clone());
+        for round in 1..=rounds(self.scenario, self.options) {
+            let mut order: Vec<&Arm> = arms.iter().collect();
+            order.shuffle(&mut rand::rng());
+            for arm in order {
+                into.repeats.push(self.stand.repeat(self.scenario, self.options, arm, round, self.progress)?);
+            }
+        }
+        // First what was measured more than once.
+        into.arms.splice(0..0, arms);
+        Ok(())
+    }
+}
+
+/// An arm that stands where it is compared, and is not judged by what it is diagnosed with: that is for a run.
+fn plain(arm: &Arm) -> Arm {
+    Arm { expected: ExpectedFinding::default(), aim: None, same_as: None, ..arm.clone() }
+}
+
+/// The arm with each knob at its place.
+fn turned(part: &SearchPart, from: &Arm, point: &Point) -> Arm {
+    let mut own = Arm { published: None, ..plain(from) };
+    for (knob, place) in part.knobs.iter().zip(point) {
+        // What an arm does not say stays unsaid where it is not turned.
+        knob.set(&mut own, *place);
+    }
+    own
+}
+
+/// How what was found compares with the others, of the repeats that were measured together.
+fn conclude(outcome: &mut Outcome, part: &SearchPart, others: [&str; 2]) {
+    let cost = |name: &str| {
+        let arm = outcome.arms.iter().find(|arm| arm.name == name);
+        arm.and_then(|arm| Some((*arm.metrics.get(COST)?, *arm.spread.get(COST)?)))
+    };
+    let Some((found, [_, most])) = cost(FOUND) else { return };
+    let compared: Vec<_> = others.iter().filter_map(|name| Some((*name, cost(name)?))).collect();
+    for (name, (other, [least, _])) in compared {
+        let key = format!("{FOUND}-beside-{name}_{COST}_ratio");
+        outcome.outcome.insert(key, found / other);
+        if most >= least {
+            let doubt = format!("{FOUND}: repeats of it and of {name} overlap, so that it is better is not shown");
+            outcome.doubts.push(doubt);
+        }
+    }
+    let tried = outcome.arms.iter().filter(|arm| arm.name.starts_with("try-")).count();
+    outcome.outcome.insert("tried".to_owned(), tried as f64);
+    // Where a knob of it stands is what a reader wants to take along, also where it was not turned.
+    if let Some(arm) = outcome.arms.iter_mut().find(|arm| arm.name == FOUND) {
+        for knob in &part.knobs {
+            let value = knob.values.first().cloned().unwrap_or_default();
+            arm.params.entry(knob.name.clone()).or_insert(ParamValue::Text(value));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::ArmOutcome;
+
+    #[test]
+    fn a_point_is_the_arm_with_its_knobs_turned() {
+        let scenario = Scenario::load("wt-stall").unwrap();
+        let part = part(&scenario).unwrap();
+        let from = arm(&scenario, "defaults").unwrap();
+        let mut point: Point = part.knobs.iter().map(|knob| knob.place(&scenario, from)).collect();
+        let start = turned(part, from, &point);
+        assert_eq!((start.dirty_limit, start.write_bytes_per_s), (from.dirty_limit, from.write_bytes_per_s));
+        for (name, value) in &scenario.server.settings {
+            assert_eq!(start.settings.get(name).unwrap_or(value), value, "the start is the arm itself");
+        }
+        let cache = part.knobs.iter().position(|knob| knob.name == "cache_size").unwrap();
+        point[cache] = 0;
+        assert_eq!(turned(part, from, &point).settings["cache_size"], "512MB");
+        let error = arm(&scenario, "advised").unwrap_err().to_string();
+        assert!(error.contains("cannot begin with 'advised'; it can with: defaults, "), "{error}");
+        assert!(super::part(&Scenario::load("stampede").unwrap()).is_err());
+    }
+
+    #[test]
+    fn what_overlaps_is_not_called_better() {
+        let outcome = |name: &str, ms: [f64; 3]| ArmOutcome {
+            name: name.to_owned(),
+            metrics: [(COST.to_owned(), ms[1])].into(),
+            spread: [(COST.to_owned(), [ms[0], ms[2]])].into(),
+            ..ArmOutcome::default()
+        };
+        let scenario = Scenario::load("wt-stall").unwrap();
+        let arms = [
+            outcome("defaults", [7_000.0, 7_400.0, 7_800.0]),
+            outcome("last-round", [900.0, 3_300.0, 3_500.0]),
+            outcome(FOUND, [600.0, 740.0, 950.0]),
+            outcome("try-01", [7_500.0; 3]),
+        ];
+        let mut told = Outcome { arms: arms.into(), ..Outcome::default() };
+        conclude(&mut told, part(&scenario).unwrap(), ["defaults", "last-round"]);
+        assert_eq!(told.outcome["found-beside-defaults_latency_p99_ms_ratio"], 0.1);
+        assert_eq!(told.outcome["tried"], 1.0);
+        assert_eq!(told.doubts, ["found: repeats of it and of last-round overlap, so that it is better is not shown"]);
+    }
+}
