@@ -6,12 +6,16 @@ use crate::metric;
 use crate::page::Page;
 use crate::style::Tone;
 use crate::table::{Cell, cells};
-use backwater_model::{ArmOutcome, Outcome, ParamValue, Unit};
+use backwater_model::{ArmOutcome, BETWEEN_WORDS, Outcome, ParamValue, SESSION_SHARES, Unit};
 use std::collections::BTreeMap;
 
 /// Columns of waits, and the share that a wait must have in some arm to get one.
 const MOST_WAITS: usize = 5;
 const LEAST_SHARE: f64 = 0.01;
+/// How many samples of the load's sessions there were, those in no statement included.
+pub(crate) const SESSION_SAMPLES: &str = "session_samples";
+/// Lines for the sessions of an arm.
+const MOST_OF_SESSIONS: usize = 4;
 /// Characters that the other columns take, and one of waits.
 const ROOM_OF_OTHERS: usize = 66;
 const ROOM_OF_ONE: usize = 14;
@@ -61,6 +65,7 @@ pub(crate) fn commits(outcome: &Outcome, style: &Style) -> String {
     let headers: Vec<&str> = fixed.into_iter().chain(waits.iter().map(String::as_str)).collect();
     let rows: Vec<Vec<Cell>> = arms.iter().map(|arm| row(arm, &waits)).collect();
     page.ready(&cells(&headers, &rows, style), 0);
+    sessions(&mut page, &arms, style);
     costs(&mut page, outcome);
     gains(&mut page, outcome, style);
     page.finish()
@@ -109,10 +114,38 @@ fn row(arm: &ArmOutcome, waits: &[String]) -> Vec<Cell> {
     first.into_iter().chain(waits.iter().map(|wait| share(wait))).collect()
 }
 
-/// `346 (88.7 %)`.
+/// What sessions were seen in, by state, wait and statement, as the published tables have it: a line for each that matters.
+fn sessions(page: &mut Page<'_>, arms: &[&ArmOutcome], style: &Style) {
+    let rows: Vec<Vec<Cell>> = arms.iter().flat_map(|arm| session_rows(arm)).collect();
+    if rows.is_empty() {
+        return;
+    }
+    page.gap();
+    page.heading("Sessions of the load by state, wait and statement (samples, share)", 0);
+    page.ready(&cells(&["arm", "seen", "state", "wait", "statement"], &rows, style), 0);
+}
+
+fn session_rows(arm: &ArmOutcome) -> Vec<Vec<Cell>> {
+    let mut list: Vec<(&String, &f64)> = arm.shares.get(SESSION_SHARES).into_iter().flatten().collect();
+    list.retain(|(_, share)| **share >= LEAST_SHARE);
+    list.sort_by(|a, b| b.1.total_cmp(a.1));
+    let row = |(place, (words, share)): (usize, (&String, &f64))| {
+        // Told once: what follows is of the same arm.
+        let arm_name = if place == 0 { arm.name.as_str() } else { "" };
+        let first = [Cell::new(arm_name, Tone::Strong), Cell::from(of_samples(arm, SESSION_SAMPLES, *share))];
+        first.into_iter().chain(words.splitn(3, BETWEEN_WORDS).map(Cell::from)).collect()
+    };
+    list.into_iter().take(MOST_OF_SESSIONS).enumerate().map(row).collect()
+}
+
 fn counted(arm: &ArmOutcome, share: f64) -> String {
+    of_samples(arm, "samples", share)
+}
+
+/// `346 (88.7 %)`.
+fn of_samples(arm: &ArmOutcome, samples: &str, share: f64) -> String {
     let shown = Unit::Ratio.show(share);
-    match arm.metrics.get("samples") {
+    match arm.metrics.get(samples) {
         Some(samples) => format!("{:.0} ({shown})", samples * share),
         None => shown,
     }
@@ -230,14 +263,17 @@ mod tests {
             ("rows_per_s", 200_000.0 / elapsed_s),
             ("commits", 200_000.0 / size),
             ("samples", elapsed_s * 10.0),
+            (SESSION_SAMPLES, elapsed_s * 10.0),
         ];
         let shares = waits.iter().map(|(wait, share)| ((*wait).to_owned(), *share)).collect();
+        let words = |wait: &str| ["active", wait, "call backwater.insert_rows($1, $2)"].join(BETWEEN_WORDS);
+        let sessions = waits.iter().map(|(wait, share)| (words(wait), *share)).collect();
         let settings = set.iter().map(|(name, value)| ((*name).to_owned(), ParamValue::Text((*value).to_owned())));
         ArmOutcome {
             name: name.to_owned(),
             params: settings.chain([("rows_per_commit".to_owned(), ParamValue::Number(size))]).collect(),
             metrics: metrics.map(|(name, value)| (name.to_owned(), value)).into(),
-            shares: [("wait_shares".to_owned(), shares)].into(),
+            shares: [("wait_shares".to_owned(), shares), (SESSION_SHARES.to_owned(), sessions)].into(),
             repeats: 1,
             ..ArmOutcome::default()
         }

@@ -164,6 +164,7 @@ fn metrics(page: &mut Page<'_>, outcome: &Outcome, style: &Style) {
     // What stands in a table of its own is not told twice.
     let told = |name: &str| {
         name.starts_with(PREDICTED)
+            || name == commits::SESSION_SAMPLES
             || (lag::is_of_lag(outcome) && lag::tells(name))
             || (overload::is_of_overload(outcome) && overload::tells(name))
     };

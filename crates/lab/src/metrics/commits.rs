@@ -6,9 +6,9 @@ use crate::arm::Repeat;
 use crate::scenario::{Arm, LoadKind};
 use crate::workloads::commit_batches::{BatchSpec, CommitRun, LOAD_NAME, Side};
 use backwater_diagnose::commit::{
-    BatchRun, GroupBy, WITHIN, commit_queue, contested_share, fit, knee, leave_one_out, looks, tally,
+    BatchRun, GroupBy, WITHIN, commit_queue, contested_share, fit, knee, leave_one_out, looks, tally, wait_name,
 };
-use backwater_model::{ArmOutcome, CommitWait, Outcome, Sample};
+use backwater_model::{ArmOutcome, BETWEEN_WORDS, CommitWait, Outcome, SESSION_SHARES, Sample};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Samples of commits from which a commit's time is estimated.
@@ -60,6 +60,20 @@ pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
     }
     let shares = counted.groups.iter().map(|group| (group.names.concat(), group.session_time_ratio));
     into.shares.insert("wait_shares".to_owned(), shares.collect());
+    into.put("session_samples", Some(samples.len() as f64));
+    into.shares.insert(SESSION_SHARES.to_owned(), by_session(&samples));
+}
+
+/// Shares of all samples of the sessions, those in no statement included, by state, wait and statement.
+fn by_session(samples: &[&Sample]) -> BTreeMap<String, f64> {
+    let mut counts: BTreeMap<String, f64> = BTreeMap::new();
+    for sample in samples {
+        let state = sample.state.as_deref().unwrap_or("(not told)");
+        let query = sample.query.as_deref().unwrap_or("(text not visible)");
+        let words = [state, &wait_name(sample), query].join(BETWEEN_WORDS);
+        *counts.entry(words).or_default() += 1.0 / samples.len() as f64;
+    }
+    counts
 }
 
 /// One run as it was set, and what it came to.
