@@ -52,16 +52,18 @@ const ON_EVERY_MAJOR: [&str; 9] = [
 /// The lab's own list of the servers that it downloads.
 const BUILDS: &str = include_str!("../../lab/src/servers/builds.rs");
 
-/// Tests that take minutes, mostly of waiting: for processes that are killed one after the other, and for a small machine
-/// of their own. They run beside those of every major version, which wait for servers.
-const LONG: [&str; 4] = [
+/// Tests that take minutes, mostly of waiting: for processes that are killed one after the other, for a small machine of
+/// their own, for a peer that is gone and answers nothing. They run beside those of every major version, which wait for
+/// servers.
+const LONG: [&str; 5] = [
     "files_values_and_processes",
     "loop_devices_mounts_rules_and_groups",
     "one_run_does_not_undo_another",
     "limits_of_cgroup_v2_are_read_where_they_hold",
+    "a_peer_that_vanished_is_let_go_after_a_minute",
 ];
 /// The files that they are in.
-const LONG_FILES: [&str; 4] = ["--test", "kill_points", "--test", "uml"];
+const LONG_FILES: [&str; 6] = ["--test", "kill_points", "--test", "uml", "--test", "storms"];
 
 pub(crate) fn tests() -> anyhow::Result<()> {
     install_tools()?;

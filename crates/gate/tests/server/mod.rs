@@ -29,9 +29,9 @@ fn on_path(program: &str) -> bool {
 }
 
 /// Runs a test on a server, if there are one and its clients.
-pub fn with_server(name: &str, settings: &[&str], test: impl FnOnce(&Server)) {
+pub fn with_server(name: &str, settings: &[&str], test: impl FnOnce(&mut Server)) {
     match installed() {
-        Some(bin) if on_path("psql") && on_path("pgbench") => test(&Server::start(&bin, settings)),
+        Some(bin) if on_path("psql") && on_path("pgbench") => test(&mut Server::start(&bin, settings)),
         _ => eprintln!("skipped: {name}: needs PostgreSQL (postgres, initdb, psql, pgbench)"),
     }
 }
@@ -100,6 +100,14 @@ impl Server {
         }
     }
 
+    /// Ends the server as a crash would: sessions are cut off.
+    pub fn stop_at_once(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = kill_process(Pid::from_child(&child), Signal::QUIT);
+            let _ = child.wait();
+        }
+    }
+
     pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
@@ -144,10 +152,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = kill_process(Pid::from_child(&child), Signal::QUIT);
-            let _ = child.wait();
-        }
+        self.stop_at_once();
     }
 }
 

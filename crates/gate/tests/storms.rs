@@ -1,0 +1,260 @@
+//! What comes at a proxy from outside and must leave it as it was: connections by the ten thousand, a server that is started anew,
+//! a peer that vanishes without a word.
+#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
+
+mod server;
+
+use backwater_gate::proxy::{Proxy, ProxyConfig};
+use server::{Server, complaint, psql, text, with_server};
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Attempts a second that are asked for, and for how many seconds. Where the proxy takes fewer (a build that is not optimised, a
+/// busy machine), those that wait in the kernel's queue hold the storm back.
+const RATE_PER_S: u32 = 10_000;
+const SECONDS: u32 = 2;
+/// Threads that make them.
+const STORMERS: usize = 4;
+
+/// What this process has open, and how much memory, is counted: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Raises a flag when it goes, also by a panic: else whoever waits for the flag would wait for ever.
+struct Raise<'a>(&'a AtomicBool);
+
+impl Drop for Raise<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn proxy(server: &Server, listen: &str) -> (Proxy, u16) {
+    let written = format!("listen = '{listen}:0'\nserver = '{}'\n", server.address());
+    let proxy = Proxy::start(&ProxyConfig::parse(&written, Path::new("test.toml")).unwrap()).unwrap();
+    let port = proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
+    (proxy, port)
+}
+
+/// Open files of this process, which holds both ends of what clients open here.
+fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn resident_kb() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Waits until it is so.
+fn until(what: &str, within: Duration, mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < within, "{what}: not within {within:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// What an attempt does before it is gone: nothing, noise, half an opening, a request for encryption; and of a hundred one logs
+/// in as an unknown role, since the server itself has to make a process for each of these.
+fn attempt(number: u32, port: u16) {
+    let said: &[u8] = match number % 100 {
+        99 => b"\0\0\0\x15\0\x03\0\0user\0nobody\0\0",
+        kind if kind % 4 == 0 => b"",
+        kind if kind % 4 == 1 => b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        kind if kind % 4 == 2 => b"\0\0\0\x2a\0\x03\0\0user\0nob",
+        _ => b"\0\0\0\x08\x04\xd2\x16\x2f",
+    };
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    // Half of them are reset: so many in TIME_WAIT would use up this host's ports.
+    if number.is_multiple_of(2) {
+        socket.set_linger(Some(Duration::ZERO)).unwrap();
+    }
+    socket.connect(&SocketAddr::from(([127, 0, 0, 1], port)).into()).unwrap();
+    // Whoever is refused may be gone before it has said anything.
+    let _gone = TcpStream::from(socket).write_all(said);
+}
+
+/// A statement every few milliseconds by one session, until told to end; the longest that one took.
+fn longest_statement(port: u16, over: &AtomicBool) -> Duration {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let conninfo =
+            format!("host=127.0.0.1 port={port} user=postgres dbname=postgres password={}", server::PASSWORD);
+        let (client, connection) = tokio_postgres::connect(&conninfo, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let mut longest = Duration::ZERO;
+        while !over.load(Ordering::Relaxed) {
+            let begun = Instant::now();
+            client.simple_query("SELECT 1").await.unwrap();
+            longest = longest.max(begun.elapsed());
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        longest
+    })
+}
+
+#[test]
+fn a_storm_of_attempts_leaves_nothing_and_holds_up_nobody() {
+    let _alone = alone();
+    with_server("a_storm_of_attempts_leaves_nothing_and_holds_up_nobody", &[], |server| {
+        let (_proxy, port) = proxy(server, "127.0.0.1");
+        let over = AtomicBool::new(false);
+        // What is made once is made now.
+        (0..100).for_each(|number| attempt(number, port));
+        let sessions = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
+        server.until(sessions, "1");
+        let (files, memory) = (open_files(), resident_kb());
+        let (seconds, longest) = std::thread::scope(|scope| {
+            let urgent = scope.spawn(|| longest_statement(port, &over));
+            let raise = Raise(&over);
+            let begun = Instant::now();
+            let storm = move |first: u32| {
+                for number in (first..RATE_PER_S * SECONDS).step_by(STORMERS) {
+                    let due = begun + Duration::from_secs(1) * number / RATE_PER_S;
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                    attempt(number, port);
+                }
+            };
+            let stormers: Vec<_> = (0..STORMERS as u32).map(|first| scope.spawn(move || storm(first))).collect();
+            stormers.into_iter().for_each(|stormer| stormer.join().unwrap());
+            let seconds = begun.elapsed().as_secs_f64();
+            until("a new session all the same", Duration::from_secs(20), || {
+                psql("127.0.0.1", port, "SELECT 1").output().unwrap().status.success()
+            });
+            drop(raise);
+            (seconds, urgent.join().unwrap())
+        });
+        let attempts = RATE_PER_S * SECONDS;
+        eprintln!(
+            "{attempts} attempts in {seconds:.2} s ({:.0}/s); the longest statement meanwhile took {longest:?}",
+            f64::from(attempts) / seconds
+        );
+        assert!(longest < Duration::from_secs(2), "{longest:?}");
+        until("what they opened is closed", Duration::from_secs(30), || open_files() <= files);
+        server.until(sessions, "1");
+        assert!(resident_kb() < memory + 16_384, "{memory} KB before, {} KB now", resident_kb());
+    });
+}
+
+#[test]
+fn sessions_end_with_their_server_and_begin_again_with_it() {
+    let _alone = alone();
+    with_server("sessions_end_with_their_server", &[], |server| {
+        let (proxy, port) = proxy(server, "127.0.0.1");
+        assert_eq!(text(&psql("127.0.0.1", port, "SELECT 1").output().unwrap()), "1");
+        let sessions = || proxy.glance().look().pools.iter().map(|pool| pool.sessions).sum::<u64>();
+        until("the first one is gone", Duration::from_secs(20), || sessions() == 0);
+        let files = open_files();
+        let spawn =
+            |sql: &str| psql("127.0.0.1", port, sql).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let running = spawn("SELECT pg_sleep(600)");
+        let mut sending = spawn("COPY (SELECT repeat('x', 1000), generate_series(1, 100000000)) TO STDOUT");
+        let sent = sending.stdout.take().unwrap();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'ClientWrite'", "1");
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
+        server.stop_at_once();
+        let said = complaint(&running.wait_with_output().unwrap());
+        assert!(said.contains("terminat") || said.contains("closed the connection"), "{said}");
+        // Its client stands at a pipe that nobody reads.
+        drop(sent);
+        assert!(!sending.wait().unwrap().success());
+        drop(sending);
+        let away = complaint(&psql("127.0.0.1", port, "SELECT 1").output().unwrap());
+        assert!(away.contains("cannot be reached"), "{away}");
+        server.start_again(&[]);
+        assert_eq!(text(&psql("127.0.0.1", port, "SELECT 2").output().unwrap()), "2");
+        until("what they opened is closed", Duration::from_secs(30), || open_files() <= files);
+        until("no session is left", Duration::from_secs(20), || sessions() == 0);
+    });
+}
+
+/// A network namespace of the test's own, joined by a cable. It goes when this is dropped.
+struct Elsewhere {
+    name: String,
+}
+
+impl Elsewhere {
+    const HERE: &'static str = "10.91.7.1";
+    const THERE: &'static str = "10.91.7.2";
+
+    /// None where the host has no right or no program for it.
+    fn make() -> Option<Elsewhere> {
+        let own = std::process::id();
+        let name = format!("backwater-test-{own}");
+        let elsewhere = Elsewhere { name: name.clone() };
+        let (here, there) = (elsewhere.cable(), format!("bwt{own}b"));
+        let steps = [
+            format!("netns add {name}"),
+            format!("link add {here} type veth peer name {there} netns {name}"),
+            format!("addr add {}/30 dev {here}", Self::HERE),
+            format!("link set {here} up"),
+            format!("-n {name} addr add {}/30 dev {there}", Self::THERE),
+            format!("-n {name} link set {there} up"),
+            format!("netns exec {name} true"),
+        ];
+        let root = rustix::process::geteuid().is_root();
+        (root && steps.iter().all(|step| ip(step))).then_some(elsewhere)
+    }
+
+    /// This end's interface.
+    fn cable(&self) -> String {
+        format!("bwt{}a", std::process::id())
+    }
+
+    /// Takes the cable out: nobody there says anything any more, nor that it is gone.
+    fn cut(&self) {
+        assert!(ip(&format!("link set {} down", self.cable())));
+    }
+}
+
+/// Ended with its owner: a namespace stays as long as somebody is in it.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _gone = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        ip(&format!("netns del {}", self.name));
+    }
+}
+
+fn ip(words: &str) -> bool {
+    Command::new("ip").args(words.split(' ')).output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_peer_that_vanished_is_let_go_after_a_minute() {
+    let Some(elsewhere) = Elsewhere::make() else {
+        return eprintln!("skipped: a_peer_that_vanished_is_let_go_after_a_minute: needs root and ip");
+    };
+    let _alone = alone();
+    with_server("a_peer_that_vanished_is_let_go_after_a_minute", &[], |server| {
+        let (_proxy, port) = proxy(server, Elsewhere::HERE);
+        let mut far = Command::new("ip");
+        far.args(["netns", "exec", &elsewhere.name, "psql", "-X", "-h", Elsewhere::HERE, "-p", &port.to_string()]);
+        far.args(["-U", "postgres", "postgres"]).env("PGPASSWORD", server::PASSWORD);
+        let mut far = Running(far.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+        let mut says = far.0.stdin.take().unwrap();
+        writeln!(says, "SET application_name = 'far away';").unwrap();
+        let there = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'far away'";
+        server.until(there, "1");
+        elsewhere.cut();
+        let begun = Instant::now();
+        until("its session ends", Duration::from_secs(90), || server.value(there) == "0");
+        assert!(begun.elapsed() > Duration::from_secs(20), "it was asked first: {:?}", begun.elapsed());
+    });
+}
