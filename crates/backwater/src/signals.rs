@@ -32,6 +32,26 @@ pub(crate) fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
+/// A flag that is raised by SIGHUP.
+pub(crate) fn hangup_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    let raised = Arc::clone(&flag);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let runtime = runtime.context("cannot watch for SIGHUP")?;
+    // Before this returns, so that no SIGHUP ends the program from here on.
+    let watching = runtime.block_on(async { signal(SignalKind::hangup()) });
+    let mut hangup = watching.context("cannot watch for SIGHUP")?;
+    let watch = move || {
+        runtime.block_on(async {
+            while hangup.recv().await.is_some() {
+                raised.store(true, Ordering::SeqCst);
+            }
+        });
+    };
+    std::thread::Builder::new().name("hangup".into()).spawn(watch).context("cannot watch for SIGHUP")?;
+    Ok(flag)
+}
+
 /// A future that is ready once somebody wants the program to end; a second signal then ends it at once.
 pub(crate) fn ended() -> anyhow::Result<impl Future<Output = ()>> {
     let flag = cancel_flag()?;

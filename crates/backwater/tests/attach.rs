@@ -7,11 +7,13 @@
 mod server;
 
 use backwater_socket::by_peer;
+use rustix::process::{Pid, Signal, kill_process};
 use server::{Server, psql, with_server};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,18 +41,24 @@ impl Drop for Running {
 
 /// `backwater attach` with a state directory of its own; stderr is read until a line says that it holds.
 fn attach(state: &Path, arguments: &[&str]) -> Running {
+    attach_listening(state, arguments).0
+}
+
+/// The same, with what it says from then on.
+fn attach_listening(state: &Path, arguments: &[&str]) -> (Running, Receiver<String>) {
     let mut child = command(state, arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut said = Vec::new();
-    while !said.last().is_some_and(|line: &String| line.starts_with("holding")) {
+    while !said.last().is_some_and(|line: &String| line.contains(" holding ")) {
         match lines.next() {
             Some(line) => said.push(line.unwrap()),
             None => panic!("it ended: {said:?}"),
         }
     }
-    // Somebody must read on, or it would be stopped by a full pipe or killed by a closed one.
-    std::thread::spawn(move || lines.for_each(drop));
-    Running(child)
+    // Somebody must read on, or it would be stopped by a full pipe or killed by a closed one; whether anybody listens or not.
+    let (tell, told) = channel();
+    std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
+    (Running(child), told)
 }
 
 fn command(state: &Path, arguments: &[&str]) -> Command {
@@ -302,5 +310,58 @@ fn what_cannot_be_slowed_is_said() {
         refused(&[&target, "--pid", &pid, "--rate", "1MB"], "came by a Unix socket");
         refused(&[&target, "--pid", "1", "--rate", "1MB"], "no session with process id 1");
         refused(&[&target, "--rule", "rows=5, action='penalty'", "--rate", "1MB"], "cannot be seen from outside");
+    });
+}
+
+#[test]
+fn a_file_of_pools_holds_their_sessions_and_is_read_again() {
+    const NAME: &str = "a_file_of_pools_holds_their_sessions_and_is_read_again";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        server.value(&format!("CREATE ROLE etl LOGIN PASSWORD '{}'", server::PASSWORD));
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join("flow.toml");
+        let write = |bandwidth: &str, users: &str| {
+            let pool = "[pools.batch]\npriority = 'low'\n[rules.long]\nelapsedtime = 600\naction = 'penalty'\n";
+            let text = format!("low_priority_bandwidth = '{bandwidth}'\n{pool}[users]\n{users}\n");
+            std::fs::write(&file, text).unwrap();
+        };
+        write("2MB", "etl = 'batch'");
+        let (_urgent, _untouched) = flood(server, "urgent");
+        let mut low = psql("127.0.0.1", server.port, FLOOD);
+        let low = low.env("PGUSER", "etl").env("PGAPPNAME", "low").stdout(Stdio::piped());
+        let mut low = Running(low.spawn().unwrap());
+        let mut output = low.0.stdout.take().unwrap();
+        server.until(&sessions("low", "count(*)", "AND state = 'active'"), "1");
+        let (batch, urgent) = (peer(server, "low"), peer(server, "urgent"));
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let arguments = [&*target(server), "-c", file.to_str().unwrap(), "--interval", "100ms"];
+        let (master, told) = attach_listening(state.path(), &arguments);
+        assert_eq!((kernel_rate(batch), kernel_rate(urgent)), (Some(2 << 20), None));
+        let read_again = || {
+            kill_process(Pid::from_child(&master.0), Signal::HUP).unwrap();
+        };
+        write("4MB", "etl = 'batch'");
+        read_again();
+        until("the other rate", || kernel_rate(batch) == Some(4 << 20));
+        // What cannot be changes nothing; the next that can does.
+        write("9MB", "etl = 'nowhere'");
+        read_again();
+        let refused = |line: &String| line.contains("was not taken over") && line.contains("nowhere");
+        until("it is refused", || told.recv_timeout(PATIENCE).is_ok_and(|line| refused(&line)));
+        assert_eq!(kernel_rate(batch), Some(4 << 20));
+        write("5MB", "etl = 'batch'");
+        read_again();
+        until("the rate of the next good file", || kernel_rate(batch) == Some(5 << 20));
+        write("5MB", "etl = 'batch'\npostgres = 'batch'");
+        read_again();
+        until("somebody more is held", || kernel_rate(urgent).is_some());
+        write("5MB", "postgres = 'batch'");
+        read_again();
+        until("who is no longer of the pool is let go", || kernel_rate(batch).is_none());
+        drop(master);
+        until("the rest is put back", || kernel_rate(urgent).is_none());
     });
 }

@@ -117,6 +117,13 @@ impl Default for State {
 }
 
 impl State {
+    /// These rules for everybody, and nothing else.
+    pub fn of_rules(rules: impl IntoIterator<Item = (String, Rule)>) -> State {
+        let rules: BTreeMap<String, Rule> = rules.into_iter().collect();
+        let everybody = Pool { except_rules: rules.keys().cloned().collect(), ..Pool::default() };
+        State { pools: [(DEFAULT_POOL.to_owned(), everybody)].into(), rules, ..State::default() }
+    }
+
     /// All rules by name.
     pub fn rules(&self) -> &BTreeMap<String, Rule> {
         &self.rules

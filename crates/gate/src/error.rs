@@ -15,7 +15,7 @@ pub enum GateError {
         source: std::io::Error,
     },
     /// The configuration is no such file.
-    #[error("{path} is no proxy configuration: {source}")]
+    #[error("{path} is no configuration: {source}")]
     Parse {
         /// Which file.
         path: PathBuf,

@@ -7,16 +7,18 @@ mod told;
 use crate::{signals, terminal, when};
 use anyhow::{Context, bail};
 use backwater_flow::rule::{Action, Rule};
+use backwater_flow::{LowPriorityBandwidth, Priority, State};
 use backwater_gate::attach::{
     self, AttachError, ClassRate, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates,
 };
 use backwater_model::{Bytes, BytesPerSecond};
 use clap::Args;
 use rustix::thread::CapabilitySet;
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -29,6 +31,7 @@ Examples:
   backwater attach postgres:///shop --pid 4711 --rate 20MB               one session, until Ctrl-C or its end
   backwater attach postgres:///shop --pid 4711 --pid 4712 --class-rate 50MB     together no more than that
   backwater attach postgres:///shop --rule \"bandwidth=128, elapsedtime=60, action='penalty'\" --class-rate 64MB
+  backwater attach postgres:///shop -c flow.toml                          rules, pools and users of a file, as the proxy's
   backwater attach --socket 10.0.0.7:51234 --rate 20MB                    any TCP server's connection with that client
   backwater attach postgres:///shop --pid 4711 --rate 20MB --dry-run      what would be done
 
@@ -40,7 +43,7 @@ pub(crate) struct Arguments {
     #[arg(required_unless_present = "socket", conflicts_with = "socket")]
     target: Option<String>,
     /// A session's process id, as in pg_stat_activity; may be given again
-    #[arg(long, value_name = "N", conflicts_with_all = ["rule", "socket"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["rule", "socket", "config"])]
     pid: Vec<i32>,
     /// The client's address and port, of a connection with any TCP server on this host; may be given again
     #[arg(long, value_name = "CLIENT:PORT")]
@@ -48,6 +51,10 @@ pub(crate) struct Arguments {
     /// Whom to slow: attributes as of CREATE EXCEPT RULE, with the action named, or the whole statement; may be given again
     #[arg(long, value_name = "RULE", value_parser = rules::parse)]
     rule: Vec<(String, Rule)>,
+    /// Rules, pools, users and the rate of all held together (low_priority_bandwidth), written as for `backwater proxy`; read
+    /// again on SIGHUP
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["rule", "socket", "rate", "class_rate", "user", "application"])]
+    config: Option<PathBuf>,
     /// Rules look at this user's sessions only; may be given again
     #[arg(long, value_name = "NAME", requires = "rule")]
     user: Vec<String>,
@@ -120,17 +127,18 @@ fn state_dir() -> anyhow::Result<PathBuf> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let rates = arguments.rates()?;
+    let state = arguments.state()?;
+    let rates = arguments.rates(state.as_ref())?;
     let guardian = start_guardian()?;
     tell(guardian.put_right(), "of an earlier run");
     // Before the first thread: rights belong to threads. What needs them is the guardian's.
     attach::drop_rights(CapabilitySet::empty()).context("cannot give up rights")?;
     let cancel = signals::cancel_flag()?;
-    let mut told = Told::start(arguments)?;
+    let mut told = Told::start(arguments, state.as_ref(), rates.class)?;
     let mut hold = Hold::new(guardian, rates);
-    let done = match &arguments.rule[..] {
-        [] => by_name(arguments, &mut hold, &cancel, &mut told),
-        found => rules::run(arguments, found, &mut hold, &cancel, &mut told),
+    let done = match state {
+        None => by_name(arguments, &mut hold, &cancel, &mut told),
+        Some(state) => rules::run(arguments, state, &mut hold, &cancel, &mut told),
     };
     let ended = done.as_ref().err().is_some_and(|error| matches!(error.downcast_ref(), Some(AttachError::Ended(_))));
     if ended {
@@ -139,12 +147,35 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return done;
     }
     for paced in hold.paced() {
-        terminal::note(&let_go(paced));
+        note(&let_go(paced));
     }
     let put_back = hold.finish()?;
     told.stop();
     tell(&put_back, "");
     if put_back.left.is_empty() { done } else { done.and(Ok(ExitCode::from(2))) }
+}
+
+/// A line about what is done to somebody's session, with its time: these are looked for afterwards.
+fn note(text: &str) {
+    terminal::note(&format!("{} {text}", stamp()));
+}
+
+/// The time of day, as the host has it.
+fn stamp() -> String {
+    jiff::Zoned::now().strftime("%F %H:%M:%S").to_string()
+}
+
+/// Reads a file of rules; one that would hold nobody is a mistake.
+fn read_state(path: &Path) -> anyhow::Result<State> {
+    let state = attach::load_state(path)?;
+    let acts = state.pools().values().any(|pool| pool.priority == Priority::Low || !pool.except_rules.is_empty());
+    if !acts {
+        bail!("{} holds nobody: no pool has priority = 'low' or an except_rule", path.display());
+    }
+    for what in attach::not_enforced(&state) {
+        terminal::note(&format!("not enforced from outside, only by `backwater proxy`: {what}"));
+    }
+    Ok(state)
 }
 
 fn start_guardian() -> anyhow::Result<Guardian> {
@@ -166,15 +197,38 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
+/// The class's rate as a file or a statement says it.
+fn class_of(state: &State) -> ClassRate {
+    match state.low_priority_bandwidth() {
+        LowPriorityBandwidth::Fixed(bytes_per_s) => ClassRate::Fixed(bytes_per_s),
+        LowPriorityBandwidth::Auto => ClassRate::Auto,
+    }
+}
+
 impl Arguments {
-    fn rates(&self) -> anyhow::Result<Rates> {
-        let rates = Rates { each_bps: self.rate, class: self.class_rate };
-        let slows = self.rule.is_empty() || self.rule.iter().any(|(_, rule)| rule.action == Action::Penalty);
+    /// Rules, pools and users; None where sockets are named one by one.
+    fn state(&self) -> anyhow::Result<Option<State>> {
+        if let Some(path) = &self.config {
+            return read_state(path).map(Some);
+        }
+        let names: HashSet<_> = self.rule.iter().map(|(name, _)| name).collect();
+        if names.len() < self.rule.len() {
+            bail!("two rules have the same name: give each as a whole CREATE EXCEPT RULE statement with its own");
+        }
+        Ok((!self.rule.is_empty()).then(|| State::of_rules(self.rule.iter().cloned())))
+    }
+
+    fn rates(&self, state: Option<&State>) -> anyhow::Result<Rates> {
+        let configured = state.filter(|_| self.config.is_some()).map(class_of);
+        let rates = Rates { each_bps: self.rate, class: self.class_rate.or(configured) };
+        let slows = state.is_none_or(|state| state.rules().values().any(|rule| rule.action == Action::Penalty));
         if slows && rates.each_bps.is_none() && rates.class.is_none() {
             bail!("how fast may they send? give --rate for each of them, or --class-rate for all together");
         }
-        if self.socket.is_empty() && self.pid.is_empty() && self.rule.is_empty() {
-            bail!("whom to slow? give --pid for a session, or --rule for whoever it matches");
+        if self.socket.is_empty() && self.pid.is_empty() && state.is_none() {
+            bail!(
+                "whom to slow? give --pid for a session, --rule for whoever it matches, or --config for a file of rules"
+            );
         }
         Ok(rates)
     }
@@ -200,7 +254,7 @@ fn by_name(arguments: &Arguments, hold: &mut Hold, cancel: &AtomicBool, told: &m
     }
     for paced in hold.paced() {
         let rate = BytesPerSecond(paced.granted_bps as f64);
-        terminal::note(&format!("holding {} at {rate}; Ctrl-C puts it back", described(&paced.named)));
+        note(&format!("holding {} at {rate}; Ctrl-C puts it back", described(&paced.named)));
     }
     let begun = Instant::now();
     while !hold.paced().is_empty() && !arguments.is_over(begun, cancel) {
@@ -251,7 +305,7 @@ fn now() -> backwater_model::Moment {
 /// Looks at what is held, and tells who is gone.
 fn look(hold: &mut Hold) -> anyhow::Result<()> {
     for gone in hold.look(now())? {
-        terminal::note(&let_go(&gone));
+        note(&let_go(&gone));
     }
     Ok(())
 }

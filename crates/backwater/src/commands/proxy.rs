@@ -8,9 +8,8 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Stand between clients and a PostgreSQL server, and hold low-priority work
 #[derive(Args)]
@@ -67,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let config = configured(arguments)?;
     let cancel = signals::cancel_flag()?;
-    let reload = hangup_flag()?;
+    let reload = signals::hangup_flag()?;
     let recorder = arguments.record.as_deref().map(Recorder::start).transpose()?;
     let nobody: Tell = Arc::new(|_| ());
     let tell = recorder.as_ref().map_or(nobody, |recorder| Arc::clone(&recorder.tell));
@@ -119,26 +118,6 @@ fn read_again(proxy: &Proxy, arguments: &Arguments) {
             terminal::note(&format!("the configuration was not taken over, everything stays as it was: {error:#}"));
         }
     }
-}
-
-/// A flag that is raised by SIGHUP.
-fn hangup_flag() -> anyhow::Result<Arc<AtomicBool>> {
-    let flag = Arc::new(AtomicBool::new(false));
-    let raised = Arc::clone(&flag);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
-    let runtime = runtime.context("cannot watch for SIGHUP")?;
-    // Before this returns, so that no SIGHUP ends the program from here on.
-    let watching = runtime.block_on(async { signal(SignalKind::hangup()) });
-    let mut hangup = watching.context("cannot watch for SIGHUP")?;
-    let watch = move || {
-        runtime.block_on(async {
-            while hangup.recv().await.is_some() {
-                raised.store(true, Ordering::SeqCst);
-            }
-        });
-    };
-    std::thread::Builder::new().name("hangup".into()).spawn(watch).context("cannot watch for SIGHUP")?;
-    Ok(flag)
 }
 
 fn configured(arguments: &Arguments) -> anyhow::Result<ProxyConfig> {

@@ -71,6 +71,11 @@ impl Hold {
         }
     }
 
+    /// Another rate for the whole class, from the next look on.
+    pub fn set_class(&mut self, class: ClassRate) {
+        self.rates.class = Some(class);
+    }
+
     /// How often it wants to be looked at; None for as often as its owner likes.
     pub fn look_every(&self) -> Option<Span> {
         (self.rates.class == Some(ClassRate::Auto)).then_some(AUTO_LOOK)

@@ -1,8 +1,8 @@
 //! Figures of a server's sessions, out of what `pg_stat_activity`, their sockets and their processes show at each look,
 //! and what rules make of them. Time is an argument.
 
-use backwater_flow::SessionId;
-use backwater_flow::rule::{Attribute, Decision, Figures, Judge, MeanRate, Rule, Subject, Why};
+use backwater_flow::rule::{Attribute, Decision, Figures, Judge, MeanRate, Subject, Why};
+use backwater_flow::{Priority, SessionId, State};
 use backwater_model::Moment;
 use std::collections::{HashMap, HashSet};
 
@@ -68,22 +68,15 @@ struct Session {
     wal_rate: MeanRate,
 }
 
-/// The pool that decisions name: sessions are not pooled in attach mode.
-const POOL: &str = "attached";
-
 impl Watch {
     /// Nothing seen yet.
     pub fn new() -> Watch {
         Watch::default()
     }
 
-    /// Looks at all sessions that there are, and judges them. Decisions come with the session's process id and begin.
-    pub fn look(
-        &mut self,
-        now: Moment,
-        activities: &[(Activity, Seen)],
-        rules: &[(String, Rule)],
-    ) -> Vec<((i32, i64), Decision)> {
+    /// Looks at all sessions that there are, and judges each by the rules of its user's pool. Decisions come with the session's
+    /// process id and begin.
+    pub fn look(&mut self, now: Moment, activities: &[(Activity, Seen)], state: &State) -> Vec<((i32, i64), Decision)> {
         let mut decisions = Vec::new();
         for (activity, seen) in activities {
             let key = (activity.pid, activity.began_us);
@@ -92,24 +85,38 @@ impl Watch {
                 Session::new(SessionId(self.numbered))
             });
             let figures = session.figures(now, activity, seen);
-            let subject = Subject {
-                session: session.id,
-                user: &activity.user,
-                pool: POOL,
-                statement: activity.active.then_some(session.statement),
-            };
-            let rules = rules.iter().map(|(name, rule)| (name.as_str(), rule));
-            decisions
-                .extend(self.judge.look(now, subject, rules, &figures).into_iter().map(|decision| (key, decision)));
+            let pool = state.pool_of(&activity.user);
+            let statement = activity.active.then_some(session.statement);
+            let subject = Subject { session: session.id, user: &activity.user, pool, statement };
+            let made = self.judge.look(now, subject, state.rules_of(pool), &figures);
+            decisions.extend(made.into_iter().map(|decision| (key, decision)));
         }
         decisions.extend(self.gone(now, activities));
-        decisions.extend(self.blocking(now, activities));
+        decisions.extend(self.blocking(now, activities, state));
         decisions
+    }
+
+    /// The sessions of low-priority pools that are to be held now, whatever they do: not those that hold a lock for which somebody
+    /// waits who is not held.
+    pub fn low(&self, activities: &[(Activity, Seen)], state: &State) -> HashSet<(i32, i64)> {
+        let blockers = self.blockers(activities, state);
+        let low = activities.iter().map(|(activity, _)| activity).filter(|activity| is_low(activity, state));
+        low.filter(|activity| !blockers.contains(&activity.pid))
+            .map(|activity| (activity.pid, activity.began_us))
+            .collect()
     }
 
     /// Whether a session is demoted now.
     pub fn is_penalised(&self, key: (i32, i64)) -> bool {
         self.sessions.get(&key).is_some_and(|session| self.judge.is_penalised(session.id))
+    }
+
+    /// Process ids of those for whose locks somebody waits who is neither demoted nor of a low-priority pool.
+    fn blockers(&self, activities: &[(Activity, Seen)], state: &State) -> HashSet<i32> {
+        let urgent =
+            |activity: &&Activity| !self.is_penalised((activity.pid, activity.began_us)) && !is_low(activity, state);
+        let waiting = activities.iter().map(|(activity, _)| activity).filter(urgent);
+        waiting.flat_map(|activity| activity.blocked_by.iter().copied()).collect()
     }
 
     fn gone(&mut self, now: Moment, activities: &[(Activity, Seen)]) -> Vec<((i32, i64), Decision)> {
@@ -125,10 +132,8 @@ impl Watch {
     }
 
     /// A demoted session whose lock somebody waits for who is not demoted is let go at once.
-    fn blocking(&mut self, now: Moment, activities: &[(Activity, Seen)]) -> Vec<((i32, i64), Decision)> {
-        let urgent = |activity: &&Activity| !self.is_penalised((activity.pid, activity.began_us));
-        let waiting = activities.iter().map(|(activity, _)| activity).filter(urgent);
-        let blockers: HashSet<i32> = waiting.flat_map(|activity| activity.blocked_by.iter().copied()).collect();
+    fn blocking(&mut self, now: Moment, activities: &[(Activity, Seen)], state: &State) -> Vec<((i32, i64), Decision)> {
+        let blockers = self.blockers(activities, state);
         let mut decisions = Vec::new();
         for (activity, _) in activities.iter().filter(|(activity, _)| blockers.contains(&activity.pid)) {
             let key = (activity.pid, activity.began_us);
@@ -139,6 +144,11 @@ impl Watch {
         }
         decisions
     }
+}
+
+/// Whether a session is its user's pool's to be held.
+fn is_low(activity: &Activity, state: &State) -> bool {
+    state.pools().get(state.pool_of(&activity.user)).is_some_and(|pool| pool.priority == Priority::Low)
 }
 
 impl Session {

@@ -1,15 +1,16 @@
 //! Sessions that are slowed for what they do, and let go when they have done it.
 #![allow(clippy::unwrap_used)]
 use super::*;
-use backwater_flow::rule::{Action, RuleOption, Step};
+use backwater_flow::StateForm;
+use backwater_flow::rule::{Action, Rule, RuleOption, Step};
 
-fn rule(text: &str) -> Vec<(String, Rule)> {
+fn rule(text: &str) -> State {
     let statement = format!("CREATE EXCEPT RULE r WITH ({text})");
     let parsed = backwater_flow::statement::parse(&statement).unwrap().remove(0);
     let backwater_flow::statement::Statement::CreateRule { name, options } = parsed else { panic!("{parsed:?}") };
     let mut rule = Rule::default();
     options.iter().for_each(|option: &RuleOption| rule.set(option));
-    vec![(name, rule)]
+    State::of_rules([(name, rule)])
 }
 
 fn running(pid: i32, elapsed_s: f64) -> Activity {
@@ -111,5 +112,26 @@ fn what_cannot_be_seen_convicts_nobody() {
         let now = f64::from(tick);
         assert_eq!(steps(&watch.look(at(now), &[(running(1, now), Seen::default())], &rules)), []);
     }
-    assert_eq!(rule("elapsedtime=1")[0].1.action, Action::Abort);
+    assert_eq!(rule("elapsedtime=1").rules()["r"].action, Action::Abort);
+}
+
+#[test]
+fn rules_are_those_of_the_users_pool_and_a_low_pool_is_held_whatever_it_does() {
+    let text = "[rules.slow]\nelapsedtime = 5\naction = 'penalty'\n[pools.reports]\nexcept_rule = 'slow'\n\
+                [pools.batch]\npriority = 'low'\n[users]\netl = 'batch'\nbi = 'reports'\n";
+    let state = State::try_from(toml::from_str::<StateForm>(text).unwrap()).unwrap();
+    let of = |pid, user: &str| Activity { user: user.into(), ..running(pid, 9.0) };
+    let sessions = [of(1, "etl"), of(2, "bi"), of(3, "app")].map(|activity| (activity, Seen::default()));
+    let mut watch = Watch::new();
+    let decisions = watch.look(at(0.0), &sessions, &state);
+    assert_eq!(steps(&decisions), [(2, "began".into())]);
+    assert_eq!(decisions[0].1.pool, "reports");
+    assert_eq!(watch.low(&sessions, &state), HashSet::from([(1, 5)]));
+    // Somebody urgent waits for the batch's lock; then somebody who is held as well.
+    let mut waiting = sessions.clone();
+    waiting[2].0.blocked_by = vec![1];
+    assert_eq!(watch.low(&waiting, &state), HashSet::new());
+    waiting[2].0.blocked_by = Vec::new();
+    waiting[1].0.blocked_by = vec![1];
+    assert_eq!(watch.low(&waiting, &state), HashSet::from([(1, 5)]));
 }

@@ -2,15 +2,17 @@
 
 use super::server::{Server, Session};
 use super::told::Told;
-use super::{Arguments, described, let_go, look, now, pause_looking};
-use crate::terminal;
+use super::{Arguments, class_of, described, let_go, look, now, pause_looking, read_state};
+use crate::{signals, terminal};
 use anyhow::bail;
 use backwater_flow::rule::{Action, Attribute, Decision, Rule, RuleOption, Step};
 use backwater_flow::statement::{self, Statement};
+use backwater_flow::{Priority, State};
 use backwater_gate::attach::{Activity, AttachError, Hold, Named, Seen, Watch};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Reads a rule: `bandwidth=128, action='penalty'`, or `CREATE EXCEPT RULE name WITH (…)`.
@@ -40,34 +42,30 @@ type Key = (i32, i64);
 /// Looks, judges and acts until somebody wants to end.
 pub(super) fn run(
     arguments: &Arguments,
-    rules: &[(String, Rule)],
+    mut state: State,
     hold: &mut Hold,
     cancel: &AtomicBool,
     told: &mut Told,
 ) -> anyhow::Result<ExitCode> {
     let Some(target) = &arguments.target else { bail!("a rule needs a server: give its address") };
-    let names: HashSet<_> = rules.iter().map(|(name, _)| name).collect();
-    if names.len() < rules.len() {
-        bail!("two rules have the same name: give each as a whole CREATE EXCEPT RULE statement with its own");
-    }
+    // Without a file a hangup ends it: a terminal that is closed must not leave sessions held with nobody to see it.
+    let file =
+        arguments.config.as_deref().map(|path| signals::hangup_flag().map(|hangup| (path, hangup))).transpose()?;
     let server = Server::connect(target)?;
-    let in_force = |rule: &Rule| -> Vec<Attribute> {
-        rule.thresholds.iter().filter(|(_, threshold)| threshold.is_some()).map(|(attribute, _)| *attribute).collect()
-    };
-    let wanted: BTreeSet<Attribute> = rules.iter().flat_map(|(_, rule)| in_force(rule)).collect();
-    for attribute in &wanted {
-        if let Some(why) = server.unseen(*attribute) {
-            bail!("no rule of attach mode can look at {attribute} here: {why}");
-        }
-    }
-    let mut looked = Looked { server, wanted, sockets: HashMap::new(), watch: Watch::new() };
-    terminal::note(&format!("watching for {}; Ctrl-C puts everything back", super::counted(rules.len(), "rule")));
+    let wanted = wanted(&server, &state)?;
+    let mut looked = Looked { server, wanted, sockets: HashMap::new(), watch: Watch::new(), low: HashSet::new() };
+    terminal::note(&format!("watching for {}; Ctrl-C puts everything back", words(&state)));
     let begun = Instant::now();
     while !arguments.is_over(begun, cancel) {
+        if let Some((path, hangup)) = &file
+            && hangup.swap(false, Ordering::SeqCst)
+        {
+            looked.read_again(path, &mut state, hold, told);
+        }
         look(hold)?;
         let sessions = looked.sessions(arguments)?;
-        let activities = looked.read(&sessions, hold)?;
-        for (key, decision) in looked.watch.look(now(), &activities, rules) {
+        let activities = looked.read(&sessions, &state, hold)?;
+        for (key, decision) in looked.watch.look(now(), &activities, &state) {
             tell(&decision, arguments)?;
             told.decided(&decision, looked.cookie(key));
             if !arguments.dry_run {
@@ -75,18 +73,48 @@ pub(super) fn run(
                 looked.act(key, &decision, session, hold)?;
             }
         }
+        looked.hold_low(&activities, &state, arguments, hold, told)?;
         told.see(hold);
         pause_looking(arguments.interval, hold, cancel)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// What the rules of a state look at.
+///
+/// # Errors
+/// Some of it cannot be seen on this server from outside.
+fn wanted(server: &Server, state: &State) -> anyhow::Result<BTreeSet<Attribute>> {
+    let in_force = |rule: &Rule| -> Vec<Attribute> {
+        rule.thresholds.iter().filter(|(_, threshold)| threshold.is_some()).map(|(attribute, _)| *attribute).collect()
+    };
+    let used = state.pools().keys().flat_map(|pool| state.rules_of(pool)).map(|(_, rule)| rule);
+    let wanted: BTreeSet<Attribute> = used.flat_map(in_force).collect();
+    for attribute in &wanted {
+        if let Some(why) = server.unseen(*attribute) {
+            bail!("no rule of attach mode can look at {attribute} here: {why}");
+        }
+    }
+    Ok(wanted)
+}
+
+fn words(state: &State) -> String {
+    let low = state.pools().values().filter(|pool| pool.priority == Priority::Low).count();
+    let used: BTreeSet<&str> =
+        state.pools().keys().flat_map(|pool| state.rules_of(pool)).map(|(name, _)| name).collect();
+    let parts = [(used.len(), "rule"), (low, "low-priority pool")];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| super::counted(count, what));
+    parts.collect::<Vec<_>>().join(" and ")
+}
+
 fn tell(decision: &Decision, arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.json {
-        return terminal::print(&serde_json::to_string(&decision.event("attach"))?);
+        let mut event = serde_json::to_value(decision.event("attach"))?;
+        event["time"] = jiff::Timestamp::now().to_string().into();
+        return terminal::print(&event.to_string());
     }
     let dry = if arguments.dry_run { " (dry run: nothing is done)" } else { "" };
-    terminal::print(&format!("{decision}{dry}"))
+    terminal::print(&format!("{} {decision}{dry}", super::stamp()))
 }
 
 fn looked_key(session: &Session) -> Key {
@@ -100,6 +128,8 @@ struct Looked {
     /// The socket of each session, or why there is none.
     sockets: HashMap<Key, Result<Named, String>>,
     watch: Watch,
+    /// Those of low-priority pools that are held.
+    low: HashSet<Key>,
 }
 
 impl Looked {
@@ -119,10 +149,72 @@ impl Looked {
         Ok(sessions)
     }
 
-    /// What the host shows of the active ones.
-    fn read(&mut self, sessions: &[Session], hold: &mut Hold) -> anyhow::Result<Vec<(Activity, Seen)>> {
+    /// Takes over the file as it stands now. A bad one changes nothing.
+    fn read_again(&mut self, path: &Path, state: &mut State, hold: &mut Hold, told: &mut Told) {
+        let read = read_state(path).and_then(|next| Ok((self::wanted(&self.server, &next)?, next)));
+        match read {
+            Ok((wanted, next)) => {
+                hold.set_class(class_of(&next));
+                told.govern(&next);
+                (self.wanted, *state) = (wanted, next);
+                super::note("the configuration was read again");
+            }
+            Err(error) => {
+                super::note(&format!("the configuration was not taken over, everything stays as it was: {error:#}"));
+            }
+        }
+    }
+
+    /// Holds the sessions of low-priority pools from their first look on, and lets those go that block urgent work, or whose pool
+    /// is no longer low.
+    fn hold_low(
+        &mut self,
+        activities: &[(Activity, Seen)],
+        state: &State,
+        arguments: &Arguments,
+        hold: &mut Hold,
+        told: &mut Told,
+    ) -> anyhow::Result<()> {
+        let wanted = self.watch.low(activities, state);
+        if arguments.dry_run {
+            for key in wanted.difference(&self.low) {
+                super::note(&format!("would hold process {} for its pool (dry run: nothing is done)", key.0));
+            }
+            self.low = wanted;
+            return Ok(());
+        }
+        for (activity, _) in activities {
+            let key = (activity.pid, activity.began_us);
+            if !wanted.contains(&key) || self.low.contains(&key) {
+                continue;
+            }
+            match self.sockets.get(&key) {
+                Some(Ok(named)) => {
+                    slow(named, None, hold)?;
+                    told.pooled(named.socket.cookie, &activity.user, state.pool_of(&activity.user));
+                }
+                Some(Err(why)) => super::note(&format!("cannot slow it: {why}")),
+                None => continue,
+            }
+            self.low.insert(key);
+        }
+        let over: Vec<Key> = self.low.difference(&wanted).copied().collect();
+        for key in over {
+            self.low.remove(&key);
+            if let Some(Ok(named)) = self.sockets.get(&key)
+                && !self.watch.is_penalised(key)
+                && let Some(paced) = hold.release(named.socket.cookie)?
+            {
+                super::note(&let_go(&paced));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the host shows of those that are active or of a low-priority pool.
+    fn read(&mut self, sessions: &[Session], state: &State, hold: &mut Hold) -> anyhow::Result<Vec<(Activity, Seen)>> {
         let mut asked = Vec::new();
-        for session in sessions.iter().filter(|session| session.activity.active) {
+        for session in sessions.iter().filter(|session| session.activity.active || is_low(session, state)) {
             let key = looked_key(session);
             if let std::collections::hash_map::Entry::Vacant(place) = self.sockets.entry(key) {
                 let found = match session.socket(hold.guardian()) {
@@ -161,14 +253,15 @@ impl Looked {
         match (decision.action, decision.step) {
             (Action::Penalty, Step::Began) => match socket {
                 Some(Ok(named)) => slow(named, session, hold)?,
-                Some(Err(why)) => terminal::note(&format!("cannot slow it: {why}")),
+                Some(Err(why)) => super::note(&format!("cannot slow it: {why}")),
                 None => {}
             },
             (Action::Penalty, Step::Lifted(_)) => {
                 if let Some(Ok(named)) = socket
+                    && !self.low.contains(&key)
                     && let Some(paced) = hold.release(named.socket.cookie)?
                 {
-                    terminal::note(&let_go(&paced));
+                    super::note(&let_go(&paced));
                 }
             }
             (Action::Abort, Step::Began) => self.server.stop(key.0, false)?,
@@ -179,17 +272,25 @@ impl Looked {
     }
 }
 
+fn is_low(session: &Session, state: &State) -> bool {
+    let pool = state.pools().get(state.pool_of(&session.activity.user));
+    pool.is_some_and(|pool| pool.priority == Priority::Low)
+}
+
 fn slow(named: &Named, session: Option<&Session>, hold: &mut Hold) -> anyhow::Result<()> {
+    if hold.paced().iter().any(|paced| paced.named.socket.cookie == named.socket.cookie) {
+        return Ok(());
+    }
     match hold.add(now(), named.clone()) {
         Ok(()) => {
             let age = session.and_then(|session| session.snapshot_age);
             let vacuum = age.map_or_else(String::new, |age| {
                 format!("; its snapshot, {age} transactions old, holds back vacuum meanwhile")
             });
-            terminal::note(&format!("holding {}{vacuum}", described(named)));
+            super::note(&format!("holding {}{vacuum}", described(named)));
         }
         Err(error @ AttachError::Ended(_)) => return Err(error.into()),
-        Err(error) => terminal::note(&format!("cannot slow {}: {error}", described(named))),
+        Err(error) => super::note(&format!("cannot slow {}: {error}", described(named))),
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::super::flow_record::Recorder;
 use super::{Arguments, now};
 use backwater_flow::rule::{Decision, Rule, Step};
+use backwater_flow::{LowPriorityBandwidth, State};
 use backwater_gate::attach::{ClassRate, Hold, Paced};
 use backwater_model::{FlowHeld, FlowRule, FlowState, Moment};
 use std::collections::HashMap;
@@ -15,13 +16,19 @@ pub(super) struct Told {
     newest: Arc<Mutex<FlowState>>,
     rules: Vec<FlowRule>,
     class: Option<ClassRate>,
+    /// Whether rules and rate are a file's.
+    by_file: bool,
     /// Whose socket it is, and the rule that holds it, by the socket's cookie.
     known: HashMap<u64, (String, String)>,
 }
 
 impl Told {
     /// Begins the recording, where one is wanted.
-    pub(super) fn start(arguments: &Arguments) -> anyhow::Result<Told> {
+    pub(super) fn start(
+        arguments: &Arguments,
+        state: Option<&State>,
+        class: Option<ClassRate>,
+    ) -> anyhow::Result<Told> {
         let recorder = arguments.record.as_deref().map(Recorder::start).transpose()?;
         let newest = Arc::new(Mutex::new(FlowState { at: now(), by: by(arguments), ..FlowState::default() }));
         if let Some(recorder) = &recorder {
@@ -32,8 +39,37 @@ impl Told {
                 state
             }));
         }
-        let rules = arguments.rule.iter().map(|(name, rule)| described(name, rule)).collect();
-        Ok(Told { recorder, newest, rules, class: arguments.class_rate, known: HashMap::new() })
+        let by_file = arguments.config.is_some();
+        let mut told = Told { recorder, newest, rules: Vec::new(), class, by_file, known: HashMap::new() };
+        if let Some(state) = state {
+            told.rules = described(state);
+        }
+        Ok(told)
+    }
+
+    /// Other rules and another rate from here on.
+    pub(super) fn govern(&mut self, state: &State) {
+        self.class = Some(super::class_of(state));
+        let before = std::mem::replace(&mut self.rules, described(state));
+        for rule in &mut self.rules {
+            if let Some(had) = before.iter().find(|had| had.name == rule.name) {
+                (rule.began, rule.escalated, rule.lifted) = (had.began, had.escalated, had.lifted);
+            }
+        }
+    }
+
+    /// A session is held for its pool.
+    pub(super) fn pooled(&mut self, cookie: u64, user: &str, pool: &str) {
+        self.known.insert(cookie, (user.to_owned(), format!("pool {pool}")));
+    }
+
+    /// What the class's rate is called, by who said it.
+    fn class_words(&self) -> Option<&'static str> {
+        Some(match (self.class?, self.by_file) {
+            (_, true) => LowPriorityBandwidth::NAME,
+            (ClassRate::Auto, false) => "--class-rate auto",
+            (ClassRate::Fixed(_), false) => "--class-rate",
+        })
     }
 
     /// A rule decided, of the session with this socket where that was found.
@@ -59,7 +95,7 @@ impl Told {
         }
         self.known.retain(|cookie, _| hold.paced().iter().any(|paced| paced.named.socket.cookie == *cookie));
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        let class = self.class.map(|class| if class == ClassRate::Auto { "--class-rate auto" } else { "--class-rate" });
+        let class = self.class_words();
         let state = FlowState {
             at: now(),
             by: newest.by.clone(),
@@ -101,13 +137,19 @@ impl Told {
 
 fn by(arguments: &Arguments) -> String {
     // A connection string may hold a password: what is watched is told without it.
-    let what = if arguments.rule.is_empty() { "sessions by name" } else { "sessions by rule" };
+    let by_rule = !arguments.rule.is_empty() || arguments.config.is_some();
+    let what = if by_rule { "sessions by rule" } else { "sessions by name" };
     format!("attach mode, {what}")
 }
 
-fn described(name: &str, rule: &Rule) -> FlowRule {
-    let action = rule.action.word().to_owned();
-    FlowRule { name: name.to_owned(), action, conditions: rule.conditions(), ..FlowRule::default() }
+fn described(state: &State) -> Vec<FlowRule> {
+    let of = |(name, rule): (&String, &Rule)| FlowRule {
+        name: name.clone(),
+        action: rule.action.word().to_owned(),
+        conditions: rule.conditions(),
+        ..FlowRule::default()
+    };
+    state.rules().iter().map(of).collect()
 }
 
 /// When, how much until then, and at what rate, by the client's address.
