@@ -41,7 +41,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    let engine = json!({ "engine": text, "version": [major, minor, patch] });
+    let engine = json!({ "engine": text, "version": [major, minor, patch], "protocol": protocol::VERSION });
     let output = Arc::new(Output::new(Box::new(std::io::stdout())));
     let flag = || Arc::new(AtomicBool::new(false));
     let driver = Driver { output, database: None, job: None, busy: flag(), cancel: flag(), engine };

@@ -256,4 +256,5 @@ fn it_says_what_engine_it_drives() {
     let told = driver.ask(json!({"cmd": "version"}));
     assert!(told["engine"].as_str().unwrap().starts_with("WiredTiger"), "{told}");
     assert_eq!(told["version"].as_array().unwrap().len(), 3);
+    assert_eq!(told["protocol"], 2);
 }

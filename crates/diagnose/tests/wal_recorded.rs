@@ -116,3 +116,17 @@ fn warnings_and_advice_follow() {
     let calm = warn(&recorded::window(NO_CAP, |_| true), 30.0);
     assert!(calm.iter().all(|finding| finding.severity == Severity::Info), "{calm:?}");
 }
+
+#[test]
+fn the_standbys_device_is_a_stage_where_its_own_side_is_seen() {
+    let window = recorded::window(STANDBY_CAPPED, |_| true);
+    let path = replication_path(&window, PRIMARY, "standby", window.seconds());
+    let device = path.stages.iter().find(|stage| stage.name == format!("wal-device@{STANDBY}")).unwrap();
+    let receives = path.stages.iter().find(|stage| stage.name.starts_with("walreceiver@")).unwrap();
+    assert!(device.from.as_deref().unwrap().contains("standby_flush") && receives.to == device.from, "{path:?}");
+    assert!(device.to.as_deref().unwrap().contains("standby_replay"), "{device:?}");
+    assert!(device.resource.as_deref().is_some_and(|resource| resource.starts_with("disk ")), "{device:?}");
+    let blind = recorded::window(STANDBY_CAPPED, |word| !word.contains(STANDBY));
+    let path = replication_path(&blind, PRIMARY, "standby", blind.seconds());
+    assert!(path.stages.iter().all(|stage| stage.name != format!("wal-device@{STANDBY}")), "{path:?}");
+}

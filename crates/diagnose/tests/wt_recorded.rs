@@ -188,6 +188,7 @@ fn what_stands_in_the_page_cache_is_passed_by_where_nothing_is_read_back() {
 fn pages_that_are_waited_for_while_many_threads_evict_ask_for_fewer_threads() {
     // 25 of 32 threads wait for a page; the disk leaves some 23 MB a second beside the journal, and a page may have 5 MiB.
     let pool = with(CAPPED, "mongo.connections.current", |_| 32.0);
+    let pool = with(&pool, "wt.cache.read_bytes", |_| 0.0);
     let waiting = |threads: f64| with(&pool, "wt.app.page_waiting_us", |second| second * threads * 1e6);
     let many = waiting(25.0).replace("(threads_min=4,threads_max=4)", "(threads_min=14,threads_max=18)");
     assert_eq!(advised(&many).first().map(String::as_str), Some("eviction=(threads_min=1,threads_max=2)"));
@@ -195,4 +196,7 @@ fn pages_that_are_waited_for_while_many_threads_evict_ask_for_fewer_threads() {
     assert!(asks(&waiting(25.0)), "four are more than two");
     assert!(!asks(&many.replace("threads_max=18", "threads_max=2")), "there are no more than that");
     assert!(!asks(&waiting(3.0)) && !asks(CAPPED), "hardly anybody waits for a page");
+    let reading =
+        with(&many.replace("wt.cache.read_bytes", "wt.log.sync_us"), "wt.cache.read_bytes", |second| second * 2e7);
+    assert!(!asks(&reading), "pages that are read are waited for as well");
 }

@@ -8,13 +8,14 @@ use std::path::Path;
 use std::process::Stdio;
 
 /// A run of the program: its name and its arguments.
-const RUNS: [(&str, &[&str]); 8] = [
+const RUNS: [(&str, &[&str]); 9] = [
     ("stampede", &["lab", "run", "stampede"]),
     ("wal-lag", &["lab", "run", "wal-lag"]),
     ("commit-wait", &["lab", "run", "commit-wait"]),
     ("commit-standby", &["lab", "run", "commit-standby"]),
     ("net-overload", &["lab", "run", "net-overload"]),
     ("wt-stall", &["lab", "run", "wt-stall"]),
+    ("wt-search", &["lab", "search", "wt-stall"]),
     ("blind", &["lab", "blind"]),
     ("blind-wiredtiger", &["lab", "blind", "--engine", "wiredtiger", "--seconds", "26"]),
 ];

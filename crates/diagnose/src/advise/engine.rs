@@ -84,6 +84,8 @@ const FULL: f64 = 0.9;
 const SHORTEST_INTERVAL_S: f64 = 5.0;
 /// Application threads that wait for the cache, on average, from which on writers are held.
 const HELD_THREADS: f64 = 0.5;
+/// Up to this share of what the disk does, what is read into the cache is hardly anything.
+const FEW_READS: f64 = 0.1;
 /// From this share of the threads at work on, those that wait for a page are many.
 const MANY: f64 = 0.5;
 /// A change smaller than this share is not worth a setting.
@@ -140,7 +142,9 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
     let own: Vec<&Finding> = findings.iter().filter(of).collect();
     if let Some(seen) = Measured::of(scene, engine) {
         advice.observed = observed(&seen);
-        advice.at_ease = own.is_empty() && !is_felt(scene, engine, options);
+        // What nobody counted is no proof of ease.
+        let counted = journal_sync_s(scene, engine).is_some();
+        advice.at_ease = counted && own.is_empty() && !is_felt(scene, engine, options);
         let (changed, notes) = of_bursts(scene, engine, target, &seen, &own, options);
         (advice.remedies, advice.changes) = changed.into_iter().unzip();
         advice.notes = notes;
@@ -255,9 +259,12 @@ fn fewer_threads(
     options: &EngineOptions,
 ) -> Option<Changed> {
     let waiting = pages_felt(scene, engine)?;
-    let left = seen.drain.map(|drain| drain - seen.journal).filter(|left| *left > 0.0)?;
+    let drain = seen.drain?;
+    // The same counter tells of pages that another thread is reading: where much is read, it says nothing of eviction.
+    let read = rate(scene, &cat::WT_CACHE_READ, &engine.name, None).mean(&(0..scene.grid.count))?;
+    let left = Some(drain - seen.journal).filter(|left| *left > 0.0 && read <= FEW_READS * drain)?;
     let page = remedy::page_in_memory_bytes(target);
-    let now = f64::from(remedy::eviction_threads(target)?);
+    let now = f64::from(remedy::eviction_threads(target)?[1]);
     let threads = (options.burst_target_s * left / page).floor().max(1.0);
     if threads >= now {
         return None;

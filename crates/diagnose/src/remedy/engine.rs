@@ -197,20 +197,22 @@ pub(crate) fn page_in_memory_bytes(target: Option<&Target>) -> f64 {
     if bare(target) { 5.0 * MIB } else { 10.0 * MIB }
 }
 
-/// The most eviction threads, as set, or as MongoDB and the engine have them by themselves; none where what is set cannot be read.
-pub(crate) fn eviction_threads(target: Option<&Target>) -> Option<u32> {
+/// The least and the most eviction threads, as set, or as MongoDB and the engine have them by themselves; none where what is set
+/// cannot be read.
+pub(crate) fn eviction_threads(target: Option<&Target>) -> Option<[u32; 2]> {
     let set = if bare(target) { setting(target, "eviction") } else { setting(target, CONFIG_STRING) };
-    let Some((_, rest)) = set.and_then(|text| text.split_once("threads_max=")) else {
-        return Some(if bare(target) { 8 } else { 4 });
+    let own = if bare(target) { [1, 8] } else { [4, 4] };
+    let read = |name: &str, unset: u32| match set.and_then(|text| text.split_once(name)) {
+        Some((_, rest)) => rest.split([',', ')']).next()?.trim().parse().ok(),
+        None => Some(unset),
     };
-    rest.split([',', ')']).next()?.trim().parse().ok()
+    Some([read("threads_min=", own[0])?, read("threads_max=", own[1])?])
 }
 
 /// Fewer eviction threads.
 pub(crate) fn fewer_threads(target: Option<&Target>, threads: f64, value: String, predicted: Vec<Figure>) -> Remedy {
-    let now = eviction_threads(target).unwrap_or_default();
-    let back = setting(target, "eviction").filter(|_| bare(target)).map(str::to_owned);
-    let back = back.unwrap_or_else(|| format!("(threads_max={now})"));
+    let [least, now] = eviction_threads(target).unwrap_or_default();
+    let back = format!("(threads_min={least},threads_max={now})");
     let title = format!(
         "Evict with at most {threads:.0} threads instead of {now} (relieves pages that are waited for while they are evicted)"
     );
@@ -369,13 +371,16 @@ mod tests {
     #[test]
     fn eviction_threads_are_as_set_or_as_the_release_has_them() {
         let engine = |set| Target { kind: "wiredtiger".to_owned(), ..target(30_201, set) };
-        assert_eq!(eviction_threads(Some(&engine(&[("eviction", "(threads_min=14,threads_max=18)")]))), Some(18));
-        assert_eq!(eviction_threads(Some(&engine(&[]))), Some(8));
-        assert_eq!(eviction_threads(Some(&target(70_012, &[]))), Some(4));
+        assert_eq!(eviction_threads(Some(&engine(&[("eviction", "(threads_min=14,threads_max=18)")]))), Some([14, 18]));
+        assert_eq!(eviction_threads(Some(&engine(&[]))), Some([1, 8]));
+        assert_eq!(eviction_threads(Some(&target(70_012, &[]))), Some([4, 4]));
         let set = target(70_012, &[(CONFIG_STRING, "eviction=(threads_max=12,threads_min=8),x=1")]);
-        assert_eq!(eviction_threads(Some(&set)), Some(12));
+        assert_eq!(eviction_threads(Some(&set)), Some([8, 12]));
         let fewer = fewer_threads(Some(&set), 2.0, "(threads_min=1,threads_max=2)".to_owned(), Vec::new());
-        assert!(fewer.title.contains("at most 2 threads instead of 12") && fewer.undo[0].contains("threads_max=12"));
+        assert!(
+            fewer.title.contains("at most 2 threads instead of 12")
+                && fewer.undo[0].contains("eviction=(threads_min=8,threads_max=12)")
+        );
     }
 
     #[test]

@@ -36,6 +36,12 @@ pub(crate) fn whole(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) 
     queues.push(queue(standby.queue("standby_flush"), &hops.standby_flush, &unknown, &hops.received_rate, range));
     queues.push(queue(standby.queue("standby_replay"), &hops.replay, &hops.received_rate, &hops.replayed_rate, range));
     stages.push(wal_device(scene, standby, range));
+    if let Some(device) = standby_device(scene, standby, range) {
+        // What the walreceiver has written stands there until it is flushed.
+        let receives = stages.iter_mut().filter(|stage| stage.name.starts_with("walreceiver@"));
+        receives.for_each(|stage| (stage.to, stage.resource) = (device.from.clone(), None));
+        stages.push(device);
+    }
     stages.push(startup(scene, standby, range));
     Path { queues, stages }
 }
@@ -160,23 +166,39 @@ fn startup(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Stage 
     stage(format!("startup@{}", standby.name), standby.queue("standby_replay"), None, shares, rate)
 }
 
+/// The device that the primary's WAL is flushed to.
 fn wal_device(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Stage {
     let target = standby.primary.as_deref().and_then(|name| super::known(scene.window, name));
     let dev = target.and_then(|target| target.wal_device.clone().or_else(|| target.data_device.clone()));
+    let between = ("pg.wal.local_flush".to_owned(), standby.queue("send"));
+    let (level, rate) = (&standby.hops.local_flush, &standby.hops.flushed_rate);
+    flush(scene, standby.primary.as_deref().unwrap_or_default(), dev, between, (level, rate), range)
+}
+
+/// The device that the standby's WAL is flushed to, where the standby's own side is seen.
+fn standby_device(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Option<Stage> {
+    let peer = standby.peer.as_ref().filter(|peer| peer.wal_device.is_some())?;
+    let between = (standby.queue("standby_flush"), standby.queue("standby_replay"));
+    let lanes = (&standby.hops.standby_flush, &standby.hops.received_rate);
+    Some(flush(scene, &peer.target, peer.wal_device.clone(), between, lanes, range))
+}
+
+/// A device to which WAL is flushed: nothing stands behind it that could block it.
+fn flush(
+    scene: &Scene<'_>,
+    target: &str,
+    dev: Option<String>,
+    (from, to): (String, String),
+    (level, rate): (&Lane, &Lane),
+    range: &Range<usize>,
+) -> Stage {
     let device = dev.as_ref().and_then(|dev| scene.devices.iter().find(|device| device.dev == *dev));
     let shares = Shares {
         busy: device.and_then(|device| device.busy.mean(range)),
         blocked: Some(0.0),
-        starved: empty(&standby.hops.local_flush, range),
+        starved: empty(level, range),
     };
-    let primary = standby.primary.as_deref().unwrap_or_default();
-    let mut stage = stage(
-        format!("wal-device@{primary}"),
-        "pg.wal.local_flush".to_owned(),
-        Some(standby.queue("send")),
-        shares,
-        standby.hops.flushed_rate.mean(range),
-    );
+    let mut stage = stage(format!("wal-device@{target}"), from, Some(to), shares, rate.mean(range));
     stage.resource = dev.map(|dev| format!("disk {dev}"));
     stage
 }

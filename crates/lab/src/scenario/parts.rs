@@ -74,7 +74,7 @@ pub struct NetworkPart {
 }
 
 /// The load.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadPart {
     /// What each transaction does.

@@ -30,15 +30,13 @@ pub struct Knob {
 }
 
 impl Knob {
-    /// Where an arm stands on it; a value that is none of its own counts as the first.
-    pub(crate) fn place(&self, scenario: &Scenario, arm: &Arm) -> usize {
+    /// Where an arm stands on it; none where its value is none of these.
+    pub(crate) fn place(&self, scenario: &Scenario, arm: &Arm) -> Option<usize> {
         let own = match self.name.as_str() {
-            DIRTY_LIMIT => {
-                return self.values.iter().position(|value| limit(value) == Some(arm.dirty_limit)).unwrap_or(0);
-            }
+            DIRTY_LIMIT => return self.values.iter().position(|value| limit(value) == Some(arm.dirty_limit)),
             name => arm.settings.get(name).or_else(|| scenario.server.settings.get(name)),
         };
-        self.values.iter().position(|value| Some(value) == own).unwrap_or(0)
+        own.map_or(Some(0), |own| self.values.iter().position(|value| value == own))
     }
 
     /// Sets it.
@@ -101,15 +99,19 @@ mod tests {
         let knob = |name: &str| part.knobs.iter().find(|knob| knob.name == name).unwrap();
         let arm = scenario.arm("last-round").unwrap();
         let (cache, limit) = (knob("cache_size"), knob(DIRTY_LIMIT));
-        assert_eq!(cache.values[cache.place(&scenario, arm)], "1GB");
-        assert_eq!(cache.values[cache.place(&scenario, scenario.arm("defaults").unwrap())], "6GB", "the server's own");
-        assert_eq!(limit.values[limit.place(&scenario, arm)], "system");
+        assert_eq!(cache.values[cache.place(&scenario, arm).unwrap()], "1GB");
+        assert_eq!(
+            cache.values[cache.place(&scenario, scenario.arm("defaults").unwrap()).unwrap()],
+            "6GB",
+            "the server's own"
+        );
+        assert_eq!(limit.values[limit.place(&scenario, arm).unwrap()], "system");
         let mut turned = arm.clone();
         cache.set(&mut turned, cache.values.iter().position(|value| value == "2GB").unwrap());
         limit.set(&mut turned, limit.values.iter().position(|value| value == "16MiB").unwrap());
         assert_eq!(turned.settings["cache_size"], "2GB");
         assert_eq!(turned.dirty_limit, DirtyLimit::Bytes(Bytes(16 << 20)));
-        assert_eq!(limit.values[limit.place(&scenario, &turned)], "16MiB");
+        assert_eq!(limit.values[limit.place(&scenario, &turned).unwrap()], "16MiB");
     }
 
     #[test]

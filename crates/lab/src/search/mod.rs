@@ -10,7 +10,7 @@ use crate::rig::RunOptions;
 use crate::run::{Stand, on_stand, rounds, summarise, write_outcome};
 use crate::scenario::{Arm, ExpectedFinding, Scenario, SearchPart};
 use crate::wiredtiger;
-use backwater_model::{Outcome, ParamValue};
+use backwater_model::Outcome;
 use descent::{Descent, Point};
 use rand::seq::SliceRandom;
 
@@ -44,6 +44,7 @@ pub fn search(
     let part = part(scenario)?;
     let from = search.from.as_ref().unwrap_or(&part.from);
     let (from, against) = (arm(scenario, from)?, arm(scenario, &part.against)?);
+    comparable(scenario, part, from, against)?;
     let measured = on_stand(scenario, options, progress, |stand| {
         let mut turning = Turning { scenario, options, progress, stand };
         let (found, mut tried) = turning.descend(part, from, search.most)?;
@@ -52,7 +53,8 @@ pub fn search(
     })?;
     let mut outcome = summarise(scenario, options, &measured.arms.iter().collect::<Vec<_>>(), &measured.repeats);
     wiredtiger::complete(scenario, &mut outcome);
-    conclude(&mut outcome, part, [&from.name, &against.name]);
+    let others = if from.name == against.name { vec![&*from.name] } else { vec![&*from.name, &*against.name] };
+    conclude(&mut outcome, &others);
     write_outcome(&outcome, options)?;
     Ok(outcome)
 }
@@ -72,6 +74,20 @@ fn arm<'a>(scenario: &'a Scenario, name: &str) -> Result<&'a Arm, LabError> {
     scenario.arm(name).filter(|arm| arm.advised_from.is_none()).ok_or_else(unknown)
 }
 
+/// An arm with another load or another disk would be compared with something else; one beside the knobs' values could not be
+/// begun with.
+fn comparable(scenario: &Scenario, part: &SearchPart, from: &Arm, against: &Arm) -> Result<(), LabError> {
+    let refused = |why: String| Err(LabError::Refused(format!("a search cannot begin with '{}': {why}", from.name)));
+    let runs = |arm: &Arm| (arm.write_bytes_per_s, arm.write_iops, arm.load_of(scenario, None));
+    if runs(from) != runs(against) {
+        return refused(format!("its load or its disk is not that of '{}', which it is compared with", against.name));
+    }
+    match part.knobs.iter().find(|knob| knob.place(scenario, from).is_none()) {
+        Some(knob) => refused(format!("its {} is none of {}", knob.name, knob.values.join(", "))),
+        None => Ok(()),
+    }
+}
+
 /// A stand and how it is turned.
 struct Turning<'a> {
     scenario: &'a Scenario,
@@ -84,7 +100,7 @@ impl Turning<'_> {
     /// Turns one knob after another until none helps; the best point as an arm, and every point with its repeat.
     fn descend(&mut self, part: &SearchPart, from: &Arm, most: usize) -> Result<(Arm, Searched), LabError> {
         let values = part.knobs.iter().map(|knob| knob.values.len()).collect();
-        let start = part.knobs.iter().map(|knob| knob.place(self.scenario, from)).collect();
+        let start = part.knobs.iter().map(|knob| knob.place(self.scenario, from).unwrap_or(0)).collect();
         let mut descent = Descent::new(values, start, most);
         let mut tried = Searched { arms: Vec::new(), repeats: Vec::new() };
         while let Some(point) = descent.next() {
@@ -133,38 +149,31 @@ fn plain(arm: &Arm) -> Arm {
 /// The arm with each knob at its place.
 fn turned(part: &SearchPart, from: &Arm, point: &Point) -> Arm {
     let mut own = Arm { published: None, ..plain(from) };
-    for (knob, place) in part.knobs.iter().zip(point) {
-        // What an arm does not say stays unsaid where it is not turned.
-        knob.set(&mut own, *place);
-    }
+    part.knobs.iter().zip(point).for_each(|(knob, place)| knob.set(&mut own, *place));
     own
 }
 
 /// How what was found compares with the others, of the repeats that were measured together.
-fn conclude(outcome: &mut Outcome, part: &SearchPart, others: [&str; 2]) {
+fn conclude(outcome: &mut Outcome, others: &[&str]) {
     let cost = |name: &str| {
         let arm = outcome.arms.iter().find(|arm| arm.name == name);
-        arm.and_then(|arm| Some((*arm.metrics.get(COST)?, *arm.spread.get(COST)?)))
+        arm.and_then(|arm| Some((*arm.metrics.get(COST)?, *arm.spread.get(COST)?, arm.repeats)))
     };
-    let Some((found, [_, most])) = cost(FOUND) else { return };
+    let Some((found, [_, most], repeats)) = cost(FOUND) else { return };
+    let mut doubts = Vec::new();
+    if repeats < 2 {
+        doubts.push(format!("{FOUND}: measured once, so that it is better is not shown; --repeats 3 would tell"));
+    }
     let compared: Vec<_> = others.iter().filter_map(|name| Some((*name, cost(name)?))).collect();
-    for (name, (other, [least, _])) in compared {
-        let key = format!("{FOUND}-beside-{name}_{COST}_ratio");
-        outcome.outcome.insert(key, found / other);
+    for (name, (other, [least, _], _)) in compared {
+        outcome.outcome.insert(format!("{FOUND}-beside-{name}_{COST}_ratio"), found / other);
         if most >= least {
-            let doubt = format!("{FOUND}: repeats of it and of {name} overlap, so that it is better is not shown");
-            outcome.doubts.push(doubt);
+            doubts.push(format!("{FOUND}: repeats of it and of {name} overlap, so that it is better is not shown"));
         }
     }
+    outcome.doubts.extend(doubts);
     let tried = outcome.arms.iter().filter(|arm| arm.name.starts_with("try-")).count();
     outcome.outcome.insert("tried".to_owned(), tried as f64);
-    // Where a knob of it stands is what a reader wants to take along, also where it was not turned.
-    if let Some(arm) = outcome.arms.iter_mut().find(|arm| arm.name == FOUND) {
-        for knob in &part.knobs {
-            let value = knob.values.first().cloned().unwrap_or_default();
-            arm.params.entry(knob.name.clone()).or_insert(ParamValue::Text(value));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -178,7 +187,7 @@ mod tests {
         let scenario = Scenario::load("wt-stall").unwrap();
         let part = part(&scenario).unwrap();
         let from = arm(&scenario, "defaults").unwrap();
-        let mut point: Point = part.knobs.iter().map(|knob| knob.place(&scenario, from)).collect();
+        let mut point: Point = part.knobs.iter().map(|knob| knob.place(&scenario, from).unwrap()).collect();
         let start = turned(part, from, &point);
         assert_eq!((start.dirty_limit, start.write_bytes_per_s), (from.dirty_limit, from.write_bytes_per_s));
         for (name, value) in &scenario.server.settings {
@@ -190,6 +199,14 @@ mod tests {
         let error = arm(&scenario, "advised").unwrap_err().to_string();
         assert!(error.contains("cannot begin with 'advised'; it can with: defaults, "), "{error}");
         assert!(super::part(&Scenario::load("stampede").unwrap()).is_err());
+        let against = arm(&scenario, &part.against).unwrap();
+        assert!(comparable(&scenario, part, from, against).is_ok());
+        let other = arm(&scenario, "direct-defaults").unwrap();
+        let error = comparable(&scenario, part, other, against).unwrap_err().to_string();
+        assert!(error.contains("its load or its disk is not that of 'last-round'"), "{error}");
+        let odd = Arm { settings: [("cache_size".to_owned(), "3GB".to_owned())].into(), ..from.clone() };
+        let error = comparable(&scenario, part, &odd, against).unwrap_err().to_string();
+        assert!(error.contains("its cache_size is none of 512MB, "), "{error}");
     }
 
     #[test]
@@ -198,9 +215,9 @@ mod tests {
             name: name.to_owned(),
             metrics: [(COST.to_owned(), ms[1])].into(),
             spread: [(COST.to_owned(), [ms[0], ms[2]])].into(),
+            repeats: 3,
             ..ArmOutcome::default()
         };
-        let scenario = Scenario::load("wt-stall").unwrap();
         let arms = [
             outcome("defaults", [7_000.0, 7_400.0, 7_800.0]),
             outcome("last-round", [900.0, 3_300.0, 3_500.0]),
@@ -208,9 +225,13 @@ mod tests {
             outcome("try-01", [7_500.0; 3]),
         ];
         let mut told = Outcome { arms: arms.into(), ..Outcome::default() };
-        conclude(&mut told, part(&scenario).unwrap(), ["defaults", "last-round"]);
+        let mut once = told.clone();
+        conclude(&mut told, &["defaults", "last-round"]);
         assert_eq!(told.outcome["found-beside-defaults_latency_p99_ms_ratio"], 0.1);
         assert_eq!(told.outcome["tried"], 1.0);
         assert_eq!(told.doubts, ["found: repeats of it and of last-round overlap, so that it is better is not shown"]);
+        once.arms[2].repeats = 1;
+        conclude(&mut once, &["defaults"]);
+        assert!(once.doubts[0].contains("measured once"), "{:?}", once.doubts);
     }
 }

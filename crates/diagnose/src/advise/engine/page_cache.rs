@@ -1,15 +1,13 @@
 //! Remedies for what stands in the page cache between a checkpoint and the journal.
 
 use super::measured::journal_sync_s;
-use super::{Changed, EngineChange, WORTH};
+use super::{Changed, EngineChange, FEW_READS, WORTH};
 use crate::device::DeviceView;
 use crate::remedy::{dirty, engine as remedy};
 use crate::rules::wt_evidence::{Engine, gauge, rate};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Target, Unit, catalogue as cat};
 
-/// Up to this share of what the disk does, what is read into the cache is hardly anything.
-const FEW_READS: f64 = 0.1;
 /// A page as the engine writes it (leaf_page_max), and MongoDB's eviction threads where nobody counted them.
 const PAGE_BYTES: f64 = 32.0 * 1_024.0;
 const MOST_WORKERS: f64 = 4.0;
@@ -58,7 +56,12 @@ fn past_page_cache(
     let left = (workers + 1.0) * PAGE_BYTES;
     let predicted = vec![
         Figure::new("read_back_bytes_per_s", read, Unit::BytesPerSecond, "read into the cache, on average"),
-        Figure::new("before_journal_bytes", left, Unit::Bytes, "under way at most: a page of each thread that writes"),
+        Figure::new(
+            "before_journal_bytes",
+            left,
+            Unit::Bytes,
+            "under way: a page of each thread that evicts or checkpoints",
+        ),
         Figure::new("whole_drain_s", left / drain, Unit::Seconds, "time to write that before the journal"),
         Figure::new("whole_drain_now_s", peak / drain, Unit::Seconds, "the same of all that stood in the page cache"),
     ];

@@ -41,6 +41,22 @@ pub struct WiredTigerSpec {
     pub run_dir: PathBuf,
 }
 
+/// The words that this program speaks: `VERSION` of wt-driver/src/protocol.rs.
+const PROTOCOL: u64 = 2;
+
+/// Refuses a driver of another day: it might take every word and load the engine otherwise.
+fn speaks(told: &Value, program: &Path) -> Result<(), ServerError> {
+    let spoken = told["protocol"].as_u64().unwrap_or(1);
+    if spoken == PROTOCOL {
+        return Ok(());
+    }
+    Err(ServerError::Engine(format!(
+        "{} was built from another version of its source (it speaks protocol {spoken}, this program {PROTOCOL}): build it anew with \
+         cargo build --release --manifest-path wt-driver/Cargo.toml, or unset BACKWATER_WT_DRIVER",
+        program.display()
+    )))
+}
+
 /// The driver, running.
 #[derive(Debug)]
 pub struct WiredTiger {
@@ -95,6 +111,7 @@ impl WiredTiger {
             version_num: 0,
         };
         let told = driver.ask(&json!({"cmd": "version"}), None)?;
+        speaks(&told, &spec.program)?;
         driver.engine = told["engine"].as_str().unwrap_or_default().to_owned();
         let part = |place: usize| told["version"][place].as_i64().unwrap_or(0) as i32;
         driver.version_num = part(0) * 10_000 + part(1) * 100 + part(2);
@@ -230,5 +247,22 @@ fn listen(output: ChildStdout, replies: &SyncSender<Value>, events: &dyn EngineE
             }
             Err(error) => tracing::warn!(%error, "the driver of WiredTiger said what is no JSON"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_driver_of_another_day_is_refused() {
+        let program = Path::new("/opt/backwater-wt-driver");
+        assert!(speaks(&json!({"engine": "WiredTiger", "protocol": PROTOCOL}), program).is_ok());
+        let old = speaks(&json!({"engine": "WiredTiger"}), program).unwrap_err().to_string();
+        assert!(
+            old.contains("/opt/backwater-wt-driver was built from another version") && old.contains("unset"),
+            "{old}"
+        );
     }
 }
