@@ -82,6 +82,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn both_take_the_same_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "listen = ['127.0.0.1:6432']\nserver = '127.0.0.1:5432'\nproxy_protocol_from = ['10.0.0.0/8']\n\
+                    state_file = 'state.json'\n[limits]\nworkers = 2\n[admin]\nusers = { dba = 'x' }\n[server_tls]\n\
+                    mode = 'disable'\n[pools.batch]\npriority = 'low'\n[users]\netl = 'batch'\n";
+        let path = dir.path().join("proxy.toml");
+        let proxys = crate::proxy::ProxyConfig::parse(text, &path).unwrap();
+        assert_eq!(parse_state(text, &path).unwrap(), proxys.state);
+    }
+
+    #[test]
     fn a_proxys_file_serves_and_a_typo_is_named() {
         let text = "listen = 'a:1'\nserver = 'b:2'\nlow_priority_bandwidth = '20MB'\n[limits]\nmax_connections = 5\n\
                     [rules.r]\nelapsedtime = 60\naction = 'penalty'\n[pools.reports]\nexcept_rule = 'r'\nmax_active = 4\n\

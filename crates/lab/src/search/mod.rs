@@ -200,7 +200,9 @@ mod tests {
         assert!(error.contains("cannot begin with 'advised'; it can with: defaults, "), "{error}");
         assert!(super::part(&Scenario::load("stampede").unwrap()).is_err());
         let against = arm(&scenario, &part.against).unwrap();
-        assert!(comparable(&scenario, part, from, against).is_ok());
+        for name in ["defaults", "last-round", "dirty-cap", "direct-io"] {
+            comparable(&scenario, part, arm(&scenario, name).unwrap(), against).unwrap();
+        }
         let other = arm(&scenario, "direct-defaults").unwrap();
         let error = comparable(&scenario, part, other, against).unwrap_err().to_string();
         assert!(error.contains("its load or its disk is not that of 'last-round'"), "{error}");
