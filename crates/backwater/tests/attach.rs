@@ -8,11 +8,11 @@ mod server;
 
 use backwater_socket::by_peer;
 use rustix::process::{Pid, Signal, kill_process};
-use server::{Server, psql, with_server};
+use server::{Running, Server, psql, with_server};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -27,16 +27,6 @@ fn is_root(name: &str) -> bool {
         eprintln!("skipped: {name}: needs root");
     }
     root
-}
-
-/// Ended with its owner, whatever happens.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// `backwater attach` with a state directory of its own; stderr is read until a line says that it holds.

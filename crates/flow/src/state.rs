@@ -21,7 +21,7 @@
 use crate::LowPriorityBandwidth;
 use crate::literal::{Literal, ValueError};
 use crate::name::{self, quote};
-use crate::pool::{DEFAULT_POOL, Pool, PoolOption};
+use crate::pool::{DEFAULT_POOL, Pool, PoolOption, Priority};
 use crate::rule::{Rule, RuleOption};
 use crate::statement::{Setting, Statement};
 use serde::{Deserialize, Serialize};
@@ -147,6 +147,11 @@ impl State {
     /// The name of the pool of a user.
     pub fn pool_of(&self, user: &str) -> &str {
         self.users.get(user).map_or(DEFAULT_POOL, String::as_str)
+    }
+
+    /// Whether a user's pool is a low-priority one.
+    pub fn is_low(&self, user: &str) -> bool {
+        self.pools.get(self.pool_of(user)).is_some_and(|pool| pool.priority == Priority::Low)
     }
 
     /// The rules of a pool; none for a pool that is not there.

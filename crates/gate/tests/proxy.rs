@@ -6,7 +6,7 @@ mod server;
 use backwater_gate::proxy::{Address, Drained, Proxy, ProxyConfig};
 use backwater_model::FlowState;
 use rustix::process::{Pid, Signal, kill_process};
-use server::{Server, client, complaint, psql, text, with_server};
+use server::{Running, Server, client, complaint, psql, resident_kb, text, with_server};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -282,12 +282,6 @@ fn a_client_that_never_reads_stops_the_server_and_costs_no_memory() {
     });
 }
 
-fn resident_kb() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
-}
-
 #[test]
 fn a_rate_that_is_found_grows_from_the_floor_to_what_the_way_takes() {
     with_server("a_rate_that_is_found_grows", &[], |server| {
@@ -300,22 +294,6 @@ fn a_rate_that_is_found_grows_from_the_floor_to_what_the_way_takes() {
         assert_eq!(text(&large).len(), 40_000_000);
         assert!(begun.elapsed().as_secs_f64() < 25.0, "{:?}", begun.elapsed());
     });
-}
-
-/// A program that is ended with the test.
-struct Running(std::process::Child);
-
-impl Running {
-    fn start(command: &mut Command) -> Running {
-        Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

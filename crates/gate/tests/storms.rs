@@ -5,7 +5,7 @@
 mod server;
 
 use backwater_gate::proxy::{Proxy, ProxyConfig};
-use server::{Server, complaint, psql, text, with_server};
+use server::{Running, Server, complaint, psql, resident_kb, text, with_server};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -46,12 +46,6 @@ fn proxy(server: &Server, listen: &str) -> (Proxy, u16) {
 /// Open files of this process, which holds both ends of what clients open here.
 fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
-}
-
-fn resident_kb() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
 /// Waits until it is so.
@@ -216,16 +210,6 @@ impl Elsewhere {
     }
 }
 
-/// Ended with its owner: a namespace stays as long as somebody is in it.
-struct Running(std::process::Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _gone = self.0.kill();
-        let _reaped = self.0.wait();
-    }
-}
-
 impl Drop for Elsewhere {
     fn drop(&mut self) {
         ip(&format!("netns del {}", self.name));
@@ -247,6 +231,7 @@ fn a_peer_that_vanished_is_let_go_after_a_minute() {
         let mut far = Command::new("ip");
         far.args(["netns", "exec", &elsewhere.name, "psql", "-X", "-h", Elsewhere::HERE, "-p", &port.to_string()]);
         far.args(["-U", "postgres", "postgres"]).env("PGPASSWORD", server::PASSWORD);
+        // A namespace stays as long as somebody is in it.
         let mut far = Running(far.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
         let mut says = far.0.stdin.take().unwrap();
         writeln!(says, "SET application_name = 'far away';").unwrap();

@@ -84,8 +84,6 @@ const FULL: f64 = 0.9;
 const SHORTEST_INTERVAL_S: f64 = 5.0;
 /// Application threads that wait for the cache, on average, from which on writers are held.
 const HELD_THREADS: f64 = 0.5;
-/// Up to this share of what the disk does, what is read into the cache is hardly anything.
-const FEW_READS: f64 = 0.1;
 /// From this share of the threads at work on, those that wait for a page are many.
 const MANY: f64 = 0.5;
 /// A change smaller than this share is not worth a setting.
@@ -220,7 +218,7 @@ fn of_bursts(
         return (Vec::new(), notes);
     }
     // Where the page cache stands before the journal, no setting of the engine reaches the queue that breaks.
-    let mut remedies = page_cache::past_or_less(scene, engine, target, drain, wanted, own);
+    let mut remedies = page_cache::past_or_less(scene, engine, target, seen, wanted, own);
     // Nor does it help to evict earlier what is read back at once.
     remedies.extend(larger);
     remedies.extend(fewer_threads(scene, engine, target, seen, options));
@@ -259,10 +257,9 @@ fn fewer_threads(
     options: &EngineOptions,
 ) -> Option<Changed> {
     let waiting = pages_felt(scene, engine)?;
-    let drain = seen.drain?;
     // The same counter tells of pages that another thread is reading: where much is read, it says nothing of eviction.
-    let read = rate(scene, &cat::WT_CACHE_READ, &engine.name, None).mean(&(0..scene.grid.count))?;
-    let left = Some(drain - seen.journal).filter(|left| *left > 0.0 && read <= FEW_READS * drain)?;
+    seen.few_reads()?;
+    let left = Some(seen.drain? - seen.journal).filter(|left| *left > 0.0)?;
     let page = remedy::page_in_memory_bytes(target);
     let now = f64::from(remedy::eviction_threads(target)?[1]);
     let threads = (options.burst_target_s * left / page).floor().max(1.0);

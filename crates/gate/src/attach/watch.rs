@@ -2,7 +2,7 @@
 //! and what rules make of them. Time is an argument.
 
 use backwater_flow::rule::{Attribute, Decision, Figures, Judge, MeanRate, Subject, Why};
-use backwater_flow::{Priority, SessionId, State};
+use backwater_flow::{SessionId, State};
 use backwater_model::Moment;
 use std::collections::{HashMap, HashSet};
 
@@ -100,7 +100,7 @@ impl Watch {
     /// waits who is not held.
     pub fn low(&self, activities: &[(Activity, Seen)], state: &State) -> HashSet<(i32, i64)> {
         let blockers = self.blockers(activities, state);
-        let low = activities.iter().map(|(activity, _)| activity).filter(|activity| is_low(activity, state));
+        let low = activities.iter().map(|(activity, _)| activity).filter(|activity| state.is_low(&activity.user));
         low.filter(|activity| !blockers.contains(&activity.pid))
             .map(|activity| (activity.pid, activity.began_us))
             .collect()
@@ -113,8 +113,9 @@ impl Watch {
 
     /// Process ids of those for whose locks somebody waits who is neither demoted nor of a low-priority pool.
     fn blockers(&self, activities: &[(Activity, Seen)], state: &State) -> HashSet<i32> {
-        let urgent =
-            |activity: &&Activity| !self.is_penalised((activity.pid, activity.began_us)) && !is_low(activity, state);
+        let urgent = |activity: &&Activity| {
+            !self.is_penalised((activity.pid, activity.began_us)) && !state.is_low(&activity.user)
+        };
         let waiting = activities.iter().map(|(activity, _)| activity).filter(urgent);
         waiting.flat_map(|activity| activity.blocked_by.iter().copied()).collect()
     }
@@ -144,11 +145,6 @@ impl Watch {
         }
         decisions
     }
-}
-
-/// Whether a session is its user's pool's to be held.
-fn is_low(activity: &Activity, state: &State) -> bool {
-    state.pools().get(state.pool_of(&activity.user)).is_some_and(|pool| pool.priority == Priority::Low)
 }
 
 impl Session {

@@ -183,3 +183,27 @@ pub fn complaint(output: &Output) -> String {
     assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
+
+/// Ended with its owner, whatever happens.
+pub struct Running(pub Child);
+
+impl Running {
+    /// Starts a program of which nobody reads anything.
+    pub fn start(command: &mut Command) -> Running {
+        Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Memory of this process, in KB.
+pub fn resident_kb() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = text.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}

@@ -214,7 +214,8 @@ impl Looked {
     /// What the host shows of those that are active or of a low-priority pool.
     fn read(&mut self, sessions: &[Session], state: &State, hold: &mut Hold) -> anyhow::Result<Vec<(Activity, Seen)>> {
         let mut asked = Vec::new();
-        for session in sessions.iter().filter(|session| session.activity.active || is_low(session, state)) {
+        for session in sessions.iter().filter(|session| session.activity.active || state.is_low(&session.activity.user))
+        {
             let key = looked_key(session);
             if let std::collections::hash_map::Entry::Vacant(place) = self.sockets.entry(key) {
                 let found = match session.socket(hold.guardian()) {
@@ -270,11 +271,6 @@ impl Looked {
         }
         Ok(())
     }
-}
-
-fn is_low(session: &Session, state: &State) -> bool {
-    let pool = state.pools().get(state.pool_of(&session.activity.user));
-    pool.is_some_and(|pool| pool.priority == Priority::Low)
 }
 
 fn slow(named: &Named, session: Option<&Session>, hold: &mut Hold) -> anyhow::Result<()> {

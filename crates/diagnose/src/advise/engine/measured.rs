@@ -7,6 +7,8 @@ use backwater_model::catalogue as cat;
 
 /// A device this busy does all it can.
 const BUSY: f64 = 0.9;
+/// Up to this share of what the disk does, what is read into the cache is hardly anything.
+const FEW_READS: f64 = 0.1;
 /// Seconds at full rate, at least, from which a rate can be told.
 const LEAST_S: usize = 3;
 
@@ -26,6 +28,8 @@ pub(super) struct Measured {
     pub(super) journal: f64,
     /// The most that would be dirty if nobody were held back.
     pub(super) unheld_peak: Option<f64>,
+    /// Read into the cache, on average.
+    pub(super) read: Option<f64>,
 }
 
 impl Measured {
@@ -49,7 +53,13 @@ impl Measured {
             inflow_peak: inflow.smooth(2).max(&all),
             journal,
             unheld_peak: unheld_peak(scene, engine, &inflow),
+            read: rate(scene, &cat::WT_CACHE_READ, &engine.name, None).mean(&all),
         })
+    }
+
+    /// What is read into the cache, where that is hardly anything beside what the disk does; none where it is more, or nobody counted.
+    pub(super) fn few_reads(&self) -> Option<f64> {
+        self.read.zip(self.drain).filter(|(read, drain)| *read <= FEW_READS * drain).map(|(read, _)| read)
     }
 
     /// Seconds until application threads must evict, from `level` with a trigger at `trigger`; none where the disk keeps up.

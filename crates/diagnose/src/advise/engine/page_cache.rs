@@ -1,10 +1,10 @@
 //! Remedies for what stands in the page cache between a checkpoint and the journal.
 
-use super::measured::journal_sync_s;
-use super::{Changed, EngineChange, FEW_READS, WORTH};
+use super::measured::{Measured, journal_sync_s};
+use super::{Changed, EngineChange, WORTH};
 use crate::device::DeviceView;
 use crate::remedy::{dirty, engine as remedy};
-use crate::rules::wt_evidence::{Engine, gauge, rate};
+use crate::rules::wt_evidence::{Engine, gauge};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Target, Unit, catalogue as cat};
 
@@ -21,14 +21,13 @@ pub(super) fn past_or_less(
     scene: &Scene<'_>,
     engine: &Engine<'_>,
     target: Option<&Target>,
-    drain: f64,
+    seen: &Measured,
     wanted: f64,
     own: &[&Finding],
 ) -> Vec<Changed> {
     let all = 0..scene.grid.count;
-    let Some((device, peak)) = engine.device.and_then(|device| Some((device, device.level.max(&all)?))) else {
-        return Vec::new();
-    };
+    let level = engine.device.and_then(|device| Some((device, device.level.max(&all)?)));
+    let Some(((device, peak), drain)) = level.zip(seen.drain) else { return Vec::new() };
     let felt = own.iter().any(|finding| ["checkpoint-burst", "wt-cache-oversized"].contains(&finding.rule.as_str()));
     // Where checkpoints run most of the time no finding compares with them; that the journal waits for as long is seen all the same.
     // Not where threads stall in the cache: then the journal waits for a disk that is busy with what they evict.
@@ -38,7 +37,7 @@ pub(super) fn past_or_less(
     if !felt || peak <= bytes / WORTH {
         return Vec::new();
     }
-    let past = past_page_cache(scene, engine, target, drain, peak);
+    let past = past_page_cache(scene, engine, target, (seen, drain), peak);
     past.into_iter().chain([device_limit(scene, device, bytes, drain, peak)]).collect()
 }
 
@@ -47,11 +46,11 @@ fn past_page_cache(
     scene: &Scene<'_>,
     engine: &Engine<'_>,
     target: Option<&Target>,
-    drain: f64,
+    (seen, drain): (&Measured, f64),
     peak: f64,
 ) -> Option<Changed> {
     let all = 0..scene.grid.count;
-    let read = rate(scene, &cat::WT_CACHE_READ, &engine.name, None).mean(&all)?;
+    let read = seen.few_reads()?;
     let workers = gauge(scene, &cat::WT_EVICT_WORKERS, &engine.name, None).max(&all).unwrap_or(MOST_WORKERS);
     let left = (workers + 1.0) * PAGE_BYTES;
     let predicted = vec![
@@ -65,7 +64,7 @@ fn past_page_cache(
         Figure::new("whole_drain_s", left / drain, Unit::Seconds, "time to write that before the journal"),
         Figure::new("whole_drain_now_s", peak / drain, Unit::Seconds, "the same of all that stood in the page cache"),
     ];
-    let remedy = remedy::direct_io(target, predicted).filter(|_| read <= FEW_READS * drain)?;
+    let remedy = remedy::direct_io(target, predicted)?;
     let settings = [("direct_io".to_owned(), "[data]".to_owned())].into();
     let relieves = engine.device.map(|device| format!("host.dirty@{}", device.dev)).unwrap_or_default();
     Some((remedy, EngineChange { relieves, settings, ..EngineChange::default() }))
