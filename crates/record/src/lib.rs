@@ -33,6 +33,10 @@ mod tail;
 mod view;
 mod writer;
 
+/// Readers of files that a crash may have left in any state, for the fuzzer alone: nothing else is built with this.
+#[cfg(fuzzing)]
+pub mod fuzzing;
+
 pub use error::RecordError;
 pub use export::export_window;
 pub use flow_file::{read_flow, write_flow};

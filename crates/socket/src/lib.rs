@@ -13,6 +13,13 @@ mod foreign;
 mod table;
 mod tcp_info;
 
+/// Reads bytes as whatever a kernel may tell of sockets. For the fuzzer alone: nothing else is built with this.
+#[cfg(fuzzing)]
+pub fn exercise(bytes: &[u8]) {
+    table::exercise(&String::from_utf8_lossy(bytes));
+    tcp_info::exercise(bytes);
+}
+
 pub use call::{pacing_rate, set_pacing_rate, unsent_and_unacked};
 pub use error::SocketError;
 pub use find::{Found, by_peer, by_pid};

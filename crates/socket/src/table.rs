@@ -56,6 +56,12 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, u16::from_str_radix(port, 16).ok()?))
 }
 
+/// Reads a text as a table. For the fuzzer.
+#[cfg(fuzzing)]
+pub(crate) fn exercise(text: &str) {
+    assert!(text.lines().filter_map(parse).all(|connection| connection.inode != 0));
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

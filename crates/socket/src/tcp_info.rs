@@ -90,6 +90,13 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
+/// Reads bytes as the kernel's answer. For the fuzzer.
+#[cfg(fuzzing)]
+pub(crate) fn exercise(bytes: &[u8]) {
+    let info = TcpInfo::parse(bytes);
+    assert!(info.busy_bytes_per_s().is_none() || bytes.len() >= 176);
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -79,6 +79,21 @@ pub(crate) fn parse(bytes: &[u8]) -> Content {
     content
 }
 
+/// Reads bytes as a journal: what is open in it can be named, put in order and written again. For the fuzzer.
+#[cfg(fuzzing)]
+pub fn exercise(bytes: &[u8]) {
+    let content = parse(bytes);
+    assert!(content.whole_bytes <= bytes.len());
+    let mut again = String::new();
+    for (entry, change) in &content.open {
+        assert!(!change.command().is_empty() && change.same_target(change));
+        let _ = (change.rank(), change.gone_with_boot(), change.removes(), change.to_string());
+        let line = Line::Note { entry: *entry, change: change.clone() };
+        again.push_str(&line.to_text().unwrap_or_default());
+    }
+    assert_eq!(parse(again.as_bytes()).open, content.open);
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

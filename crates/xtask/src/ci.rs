@@ -53,17 +53,19 @@ const ON_EVERY_MAJOR: [&str; 9] = [
 const BUILDS: &str = include_str!("../../lab/src/servers/builds.rs");
 
 /// Tests that take minutes, mostly of waiting: for processes that are killed one after the other, for a small machine of
-/// their own, for a peer that is gone and answers nothing. They run beside those of every major version, which wait for
-/// servers.
-const LONG: [&str; 5] = [
+/// their own, for a peer that is gone and answers nothing, for a browser. They run beside those of every major version,
+/// which wait for servers.
+const LONG: [&str; 9] = [
+    "a_killed_run_is_put_right_by_clean",
+    "a_killed_run_of_two_servers_in_namespaces_is_put_right_by_clean",
+    "a_run_killed_with_its_namespaces_cable_or_caps_in_force_is_put_right_by_clean",
+    "the_page_works_in_a_browser",
     "files_values_and_processes",
     "loop_devices_mounts_rules_and_groups",
     "one_run_does_not_undo_another",
     "limits_of_cgroup_v2_are_read_where_they_hold",
     "a_peer_that_vanished_is_let_go_after_a_minute",
 ];
-/// The files that they are in.
-const LONG_FILES: [&str; 6] = ["--test", "kill_points", "--test", "uml", "--test", "storms"];
 
 pub(crate) fn tests() -> anyhow::Result<()> {
     install_tools()?;
@@ -103,12 +105,15 @@ fn at_once(tally: &mut Tally, sets: [Tests; 2]) -> anyhow::Result<bool> {
     Ok(passed)
 }
 
+/// Only these tests, and what else is said to them. Of all tests of the workspace: for one file of them, or one package,
+/// features differ, and what is built already is built again.
+fn only<'a>(names: &[&'a str], more: &[&'a str]) -> Vec<&'a str> {
+    let all = ["test", "--workspace", "--tests", "--locked", "--no-fail-fast", "--", "--show-output", "--exact"];
+    [&all, more, names].concat()
+}
+
 fn long(tally: &mut Tally) -> anyhow::Result<bool> {
-    let mut arguments = vec!["test", "--workspace"];
-    arguments.extend(LONG_FILES);
-    arguments.extend(["--locked", "--no-fail-fast", "--", "--show-output"]);
-    arguments.extend(LONG);
-    let passed = cargo_test(tally, &arguments, &[])?;
+    let passed = cargo_test(tally, &only(&LONG, &[]), &[])?;
     all_ran(tally, &LONG, passed)
 }
 
@@ -132,10 +137,7 @@ fn on_every_major(tally: &mut Tally) -> anyhow::Result<bool> {
     if !missing.is_empty() {
         bail!("the probe on every major version: not downloaded: {}", missing.join(", "));
     }
-    // Of the whole workspace, whose tests are built: for one package alone features differ, and everything is built again.
-    let mut arguments = vec!["test", "--workspace", "--test", "postgres*", "--locked", "--no-fail-fast", "--"];
-    arguments.extend(["--show-output", "--test-threads=4"]);
-    arguments.extend(ON_EVERY_MAJOR);
+    let arguments = only(&ON_EVERY_MAJOR, &["--test-threads=4"]);
     let passed = cargo_test(tally, &arguments, &[("BACKWATER_PG_BINS", &servers.join(":"))])?;
     all_ran(tally, &ON_EVERY_MAJOR, passed)
 }

@@ -44,7 +44,7 @@ enum Command {
     },
     /// Throw bytes at everything that reads foreign ones, guided by the code they reach
     Fuzz {
-        /// Only this one: ftdc, greeting, opening, proxy_header, relay, statement
+        /// Only this one: a file of fuzz/fuzz_targets
         target: Option<String>,
         /// How long each
         #[arg(long, default_value_t = 60)]

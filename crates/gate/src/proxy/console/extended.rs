@@ -43,16 +43,23 @@ impl Extended {
         }
         let mut body = Body(&said.body);
         let done = match said.kind {
-            b'P' => self.parse(&mut body, reply),
-            b'B' => self.bind(&mut body, reply),
-            b'D' => self.describe(&mut body, reply),
-            b'C' => self.close(&mut body, reply),
             b'E' => self.execute(control, user, &mut body, reply).await,
-            kind => Err(Complaint::new("08P01", format!("the console knows no message '{}'", kind.escape_ascii()))),
+            kind => self.prepare(kind, &mut body, reply),
         };
         if let Err(complaint) = done {
             reply.error("ERROR", &complaint);
             self.failed = true;
+        }
+    }
+
+    /// What does nothing yet.
+    fn prepare(&mut self, kind: u8, body: &mut Body<'_>, reply: &mut Reply) -> Result<(), Complaint> {
+        match kind {
+            b'P' => self.parse(body, reply),
+            b'B' => self.bind(body, reply),
+            b'D' => self.describe(body, reply),
+            b'C' => self.close(body, reply),
+            _ => Err(Complaint::new("08P01", format!("the console knows no message '{}'", kind.escape_ascii()))),
         }
     }
 
@@ -185,4 +192,17 @@ fn malformed() -> Complaint {
 
 fn no_portal(name: &str) -> Complaint {
     Complaint::new("34000", format!("portal \"{name}\" does not exist"))
+}
+
+/// Reads bytes as messages of one connection, up to where they would do something. For the fuzzer.
+#[cfg(fuzzing)]
+pub(super) fn exercise(bytes: &[u8]) {
+    let (mut left, mut extended) = (bytes.to_vec(), Extended::default());
+    while let Ok(Some(said)) = super::message::take(&mut left) {
+        let mut reply = Reply::default();
+        if let Err(complaint) = extended.prepare(said.kind, &mut Body(&said.body), &mut reply) {
+            reply.error("ERROR", &complaint);
+        }
+        assert!(extended.statements.len() <= MOST_KEPT && extended.portals.len() <= MOST_KEPT);
+    }
 }

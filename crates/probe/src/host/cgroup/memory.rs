@@ -171,6 +171,13 @@ fn clean_of(meminfo: &str) -> Option<u64> {
     Some(available.saturating_sub(kib("Dirty")?).saturating_mul(1024))
 }
 
+/// Reads a text as each of the files that this looks into. For the fuzzer.
+#[cfg(fuzzing)]
+pub(super) fn exercise(text: &str) {
+    let clean = clean_of(text).unwrap_or(u64::MAX);
+    dirtyable(text, u64::MAX, clean);
+}
+
 impl Usage {
     fn series(&self) -> [(&'static Def, Option<u64>); 6] {
         [

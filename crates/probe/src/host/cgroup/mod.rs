@@ -159,6 +159,13 @@ fn reach(roots: &Roots, version: CgroupVersion, top: &Path, path: &str) -> Optio
 pub(super) fn exercise(text: &str) {
     v2::limits(text).count();
     v2::counters(text).count();
+    v1::limits(text, v1::LIMITS[0].1, v1::LIMITS[0].2).count();
+    v1::counters(text, v1::COUNTERS[0].1).count();
+    memory::exercise(text);
+    for path in [path_on_v1(text, "memory"), path_on_v2(text)].into_iter().flatten() {
+        let group = Cgroup { version: CgroupVersion::V1, path: path.to_owned(), dir: PathBuf::from("/") };
+        assert!(group.way_to_root().count() <= path.len() + 1);
+    }
 }
 
 #[cfg(test)]
