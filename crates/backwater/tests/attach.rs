@@ -8,7 +8,7 @@ mod server;
 
 use backwater_socket::by_peer;
 use rustix::process::{Pid, Signal, kill_process};
-use server::{Running, Server, psql, with_server};
+use server::{Running, Server, complaint, psql, text, with_server};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
@@ -36,10 +36,16 @@ fn attach(state: &Path, arguments: &[&str]) -> Running {
 
 /// The same, with what it says from then on.
 fn attach_listening(state: &Path, arguments: &[&str]) -> (Running, Receiver<String>) {
+    let (running, _, told) = attach_until(" holding ", state, arguments);
+    (running, told)
+}
+
+/// `backwater attach` once it says this: with the line that says it, and what it says from then on.
+fn attach_until(word: &str, state: &Path, arguments: &[&str]) -> (Running, String, Receiver<String>) {
     let mut child = command(state, arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut said = Vec::new();
-    while !said.last().is_some_and(|line: &String| line.contains(" holding ")) {
+    while !said.last().is_some_and(|line: &String| line.contains(word)) {
         match lines.next() {
             Some(line) => said.push(line.unwrap()),
             None => panic!("it ended: {said:?}"),
@@ -48,7 +54,7 @@ fn attach_listening(state: &Path, arguments: &[&str]) -> (Running, Receiver<Stri
     // Somebody must read on, or it would be stopped by a full pipe or killed by a closed one; whether anybody listens or not.
     let (tell, told) = channel();
     std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(tell.send(line))));
-    (Running(child), told)
+    (Running(child), said.pop().unwrap_or_default(), told)
 }
 
 fn command(state: &Path, arguments: &[&str]) -> Command {
@@ -353,5 +359,84 @@ fn a_file_of_pools_holds_their_sessions_and_is_read_again() {
         until("who is no longer of the pool is let go", || kernel_rate(batch).is_none());
         drop(master);
         until("the rest is put back", || kernel_rate(urgent).is_none());
+    });
+}
+
+/// The console of `backwater attach -c FILE`, by psql.
+struct Console {
+    master: Running,
+    port: u16,
+}
+
+impl Console {
+    fn start(server: &Server, state: &Path, file: &Path) -> Console {
+        let arguments = [&*target(server), "-c", file.to_str().unwrap(), "--interval", "100ms"];
+        let (master, line, _) = attach_until("console at ", state, &arguments);
+        Console { master, port: line.rsplit(':').next().unwrap().parse().unwrap() }
+    }
+
+    fn ask(&self, sql: &str) -> std::process::Output {
+        let mut command = psql("127.0.0.1", self.port, sql);
+        command.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "open sesame");
+        command.output().unwrap()
+    }
+
+    fn shown(&self, sql: &str) -> String {
+        text(&self.ask(sql))
+    }
+}
+
+#[test]
+fn statements_on_its_console_hold_sessions_and_let_them_go() {
+    const NAME: &str = "statements_on_its_console_hold_sessions_and_let_them_go";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join("flow.toml");
+        let admin = "[admin]\nlisten = '127.0.0.1:0'\nusers = { dba = 'open sesame' }\n";
+        std::fs::write(&file, format!("state_file = 'state.toml'\n{admin}")).unwrap();
+        let (_client, mut output) = flood(server, "flood");
+        let flood = peer(server, "flood");
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let console = Console::start(server, state.path(), &file);
+        until("the session is seen", || console.shown("SHOW SESSIONS").contains("|flood|"));
+        assert_eq!(kernel_rate(flood), None);
+        // The article's statements, with smaller figures.
+        console.shown(
+            "CREATE EXCEPT RULE bandwidth_rule1 WITH (bandwidth=1, elapsedtime=1, action='penalty');
+             CREATE RESOURCE POOL rp1 WITH (except_rule='bandwidth_rule1');
+             ALTER USER postgres RESOURCE POOL 'rp1';
+             SET low_priority_bandwidth = '3MB';",
+        );
+        until("the rule holds it", || kernel_rate(flood).is_some_and(|rate| rate < 6 << 20));
+        until("who holds it is shown", || console.shown("SHOW SESSIONS").contains("|rp1|low|bandwidth_rule1|"));
+        assert!(console.shown("SHOW RULES").contains("|rp1|1|0|0|"), "{}", console.shown("SHOW RULES"));
+        let events = console.shown("SHOW EVENTS");
+        assert!(events.contains("dba changed: CREATE EXCEPT RULE bandwidth_rule1"), "{events}");
+        assert!(events.contains("|decision|"), "{events}");
+        for what in ["POOLS", "USERS", "STATS", "CONFIG", "QUEUES", "GOVERNOR"] {
+            console.shown(&format!("SHOW {what}"));
+        }
+        let refused = complaint(&console.ask("CREATE EXCEPT RULE r WITH (rows=5, action='abort')"));
+        assert!(refused.contains("no rule of attach mode can look at rows here"), "{refused}");
+        let in_vain = console.ask("ALTER RESOURCE POOL rp1 WITH (max_active=4)");
+        let notice = String::from_utf8_lossy(&in_vain.stderr).into_owned();
+        assert!(notice.contains("max_active of pool rp1: not enforced from outside"), "{notice}");
+        // What was said is kept over its end, and the socket is put back at once.
+        let Console { master, .. } = console;
+        kill_process(Pid::from_child(&master.0), Signal::TERM).unwrap();
+        until("it is put back", || kernel_rate(flood).is_none());
+        drop(master);
+        let console = Console::start(server, state.path(), &file);
+        until("the rule holds it again", || kernel_rate(flood).is_some());
+        console.shown("ALTER USER postgres RESOURCE POOL default");
+        until("who is no longer of the pool is let go", || kernel_rate(flood).is_none());
+        assert!(
+            console.shown("SHOW EVENTS").contains("the rule no longer applies"),
+            "{}",
+            console.shown("SHOW EVENTS")
+        );
     });
 }

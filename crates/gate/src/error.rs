@@ -61,6 +61,14 @@ pub enum GateError {
     /// A server's name that no certificate can have.
     #[error("server_tls.name: '{0}' is neither a host's name nor an address")]
     TlsName(String),
+    /// A rule of attach mode looks at what cannot be seen.
+    #[error("no rule of attach mode can look at {attribute} here: {why}")]
+    Unseen {
+        /// At what.
+        attribute: &'static str,
+        /// Why not.
+        why: String,
+    },
     /// A setting that cannot be carried out.
     #[error("{0}")]
     Unsupported(&'static str),

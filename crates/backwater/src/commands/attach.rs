@@ -11,6 +11,7 @@ use backwater_flow::{LowPriorityBandwidth, Priority, State};
 use backwater_gate::attach::{
     self, AttachError, ClassRate, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates,
 };
+use backwater_gate::proxy::ProxyConfig;
 use backwater_model::{Bytes, BytesPerSecond};
 use clap::Args;
 use rustix::thread::CapabilitySet;
@@ -52,7 +53,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "RULE", value_parser = rules::parse)]
     rule: Vec<(String, Rule)>,
     /// Rules, pools, users and the rate of all held together (low_priority_bandwidth), written as for `backwater proxy`; read
-    /// again on SIGHUP
+    /// again on SIGHUP. With `[admin]` and its `listen`, SQL on a console changes them: `psql -h HOST -p PORT backwater`
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["rule", "socket", "rate", "class_rate", "user", "application"])]
     config: Option<PathBuf>,
     /// Rules look at this user's sessions only; may be given again
@@ -127,7 +128,11 @@ fn state_dir() -> anyhow::Result<PathBuf> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let state = arguments.state()?;
+    let config = arguments.config.as_deref().map(read_config).transpose()?;
+    let state = match &config {
+        Some(config) => Some(config.state.clone()),
+        None => arguments.state()?,
+    };
     let rates = arguments.rates(state.as_ref())?;
     let guardian = start_guardian()?;
     tell(guardian.put_right(), "of an earlier run");
@@ -138,7 +143,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut hold = Hold::new(guardian, rates);
     let done = match state {
         None => by_name(arguments, &mut hold, &cancel, &mut told),
-        Some(state) => rules::run(arguments, state, &mut hold, &cancel, &mut told),
+        Some(state) => rules::run(arguments, config.as_ref(), state, &mut hold, &cancel, &mut told),
     };
     let ended = done.as_ref().err().is_some_and(|error| matches!(error.downcast_ref(), Some(AttachError::Ended(_))));
     if ended {
@@ -165,17 +170,18 @@ fn stamp() -> String {
     jiff::Zoned::now().strftime("%F %H:%M:%S").to_string()
 }
 
-/// Reads a file of rules; one that would hold nobody is a mistake.
-fn read_state(path: &Path) -> anyhow::Result<State> {
-    let state = attach::load_state(path)?;
-    let acts = state.pools().values().any(|pool| pool.priority == Priority::Low || !pool.except_rules.is_empty());
-    if !acts {
+/// Reads a file of rules; one that would hold nobody, now or later, is a mistake.
+fn read_config(path: &Path) -> anyhow::Result<ProxyConfig> {
+    let config = ProxyConfig::load_outside(path)?;
+    let mut pools = config.state.pools().values();
+    let acts = pools.any(|pool| pool.priority == Priority::Low || !pool.except_rules.is_empty());
+    if !acts && config.admin.is_none() {
         bail!("{} holds nobody: no pool has priority = 'low' or an except_rule", path.display());
     }
-    for what in attach::not_enforced(&state) {
+    for what in attach::not_enforced(&config.state) {
         terminal::note(&format!("not enforced from outside, only by `backwater proxy`: {what}"));
     }
-    Ok(state)
+    Ok(config)
 }
 
 fn start_guardian() -> anyhow::Result<Guardian> {
@@ -206,11 +212,8 @@ fn class_of(state: &State) -> ClassRate {
 }
 
 impl Arguments {
-    /// Rules, pools and users; None where sockets are named one by one.
+    /// The rules of the command line; None where there are none.
     fn state(&self) -> anyhow::Result<Option<State>> {
-        if let Some(path) = &self.config {
-            return read_state(path).map(Some);
-        }
         let names: HashSet<_> = self.rule.iter().map(|(name, _)| name).collect();
         if names.len() < self.rule.len() {
             bail!("two rules have the same name: give each as a whole CREATE EXCEPT RULE statement with its own");

@@ -4,23 +4,22 @@
 //! Two processes. The *guardian* ([`guard`]) has the rights and nothing else to do: it finds sockets, sets rates, writes
 //! each down in the undo journal before it does, and puts all of them back when its master says so, goes away (also by
 //! SIGKILL: the socket between them then ends), or when it is itself asked to end. The master ([`Guardian`]) decides:
-//! it reads figures ([`Watch`]), judges them by the rules of their pools ([`load_state`]), and divides what a whole class
+//! it reads figures ([`Watch`]), judges them by the rules of their pools, which a [`Console`] keeps and lets people change, and divides what a whole class
 //! may send among its sockets ([`divide`]). [`hindrance`] says why it cannot work here, where it cannot.
 //!
 //! What it cannot slow: what clients *send* (bulk loads, big UPDATEs), and clients that come by Unix sockets.
 
 mod able;
 mod class;
-mod config;
 mod guardian;
 mod hold;
 mod master;
 mod message;
 mod watch;
 
+pub use crate::proxy::{Console, OutsideSession, not_enforced};
 pub use able::{Facts, drop_rights, hindrance};
 pub use class::{LEAST_BPS, Usage, divide};
-pub use config::{load_state, not_enforced, parse_state};
 pub use guardian::guard;
 pub use hold::{AUTO_LOOK, ClassRate, Hold, Paced, Rates};
 pub use master::{AttachError, Guardian};

@@ -5,10 +5,9 @@ use super::control::Control;
 use super::negotiate::{Agreed, Door, negotiate};
 use super::openings::Openings;
 use super::stream::Stream;
-use super::worker::{Arrival, Phase, Rest, Worker};
+use super::worker::{Arrival, Phase, Worker};
 use crate::GateError;
 use socket2::{Domain, Protocol, Socket, Type};
-use std::convert::Infallible;
 use std::io;
 use std::net::ToSocketAddrs;
 use std::os::unix::fs::FileTypeExt;
@@ -16,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
@@ -120,9 +119,8 @@ impl Workers {
 #[derive(Clone)]
 pub(super) struct Reception {
     pub(super) control: Arc<Control>,
-    pub(super) workers: Arc<Workers>,
-    /// When all are gone, the proxy knows.
-    pub(super) alive: mpsc::Sender<Infallible>,
+    /// Takes the sessions that come of them.
+    pub(super) hand: Arc<dyn Fn(Agreed) + Send + Sync>,
 }
 
 /// Accepts on all of these until the proxy no longer runs.
@@ -156,10 +154,10 @@ async fn listen(listener: Listener, door: Door, reception: Reception, openings: 
             }
         };
         let Some(opening) = openings.begin().await else { return };
-        let Reception { control, workers, alive } = reception.clone();
+        let Reception { control, hand } = reception.clone();
         tokio::spawn(async move {
-            if let Some(Agreed { moving, entry, place }) = negotiate(&control, client, door, opening).await {
-                workers.hand(Arrival { moving, rest: Rest { entry, place: Some(place), alive } });
+            if let Some(agreed) = negotiate(&control, client, door, opening).await {
+                hand(agreed);
             }
         });
     }

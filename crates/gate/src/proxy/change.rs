@@ -4,6 +4,7 @@
 use super::ProxyConfig;
 use super::config::enforceable;
 use super::control::Control;
+use super::outside;
 use super::server_view::{self, Made};
 use super::state_file;
 use crate::GateError;
@@ -44,8 +45,8 @@ impl Control {
                 changes.push(statement.to_string());
             }
         }
-        enforceable(&state)?;
-        let mut notices = notices_of(statements, &state, terms.server_is_here, self.server_view.version());
+        self.enforceable(&state)?;
+        let mut notices = self.notices_of(statements, &state);
         if terms.server_account.is_some() {
             notices.extend(self.make_roles(statements).await?);
         } else if statements.iter().any(|statement| password_of(statement).is_some()) {
@@ -56,13 +57,49 @@ impl Control {
         }
         match &terms.state_file {
             Some(path) => self.keep(path.clone(), state.clone()).await?,
-            None => notices.push("this lasts until the proxy ends: its configuration names no state_file".to_owned()),
+            None => notices.push(format!(
+                "this lasts until {} ends: its configuration names no state_file",
+                if self.outside.is_some() { "attach mode" } else { "the proxy" }
+            )),
         }
         self.govern(state);
         for change in changes {
             self.changed(&format!("{who} changed: {change}"), &[("who", who), ("statement", &change)]);
         }
         Ok(notices)
+    }
+
+    /// Whether all of a state can be carried out here.
+    fn enforceable(&self, state: &State) -> Result<(), GateError> {
+        enforceable(state)?;
+        self.outside.as_ref().map_or(Ok(()), |outside| outside.enforceable(state))
+    }
+
+    /// What whoever gave these statements should know.
+    fn notices_of(&self, statements: &[Statement], state: &State) -> Vec<String> {
+        if self.outside.is_some() {
+            return outside::notices(statements, state);
+        }
+        let rule_of = |statement: &Statement| match statement {
+            Statement::CreateRule { name, .. } | Statement::AlterRule { name, .. } => {
+                let unseen = self.unseen(state.rules().get(name)?);
+                let never = |unseen| {
+                    format!("rule {} will never match: {unseen} cannot be measured here", backwater_flow::quote(name))
+                };
+                (!unseen.is_empty()).then(|| never(unseen.join(", ")))
+            }
+            _ => None,
+        };
+        statements.iter().filter_map(rule_of).collect()
+    }
+
+    /// Attributes in force that cannot be measured here. As all attributes of a rule must be over, it never matches then.
+    pub(super) fn unseen(&self, rule: &Rule) -> Vec<&'static str> {
+        match self.outside {
+            // Such a rule is refused.
+            Some(_) => Vec::new(),
+            None => unseen(rule, self.terms().server_is_here, self.server_view.version()),
+        }
     }
 
     /// Makes on the server what statements say of roles. Returns notices.
@@ -96,7 +133,10 @@ impl Control {
 
     /// Takes over a configuration that was read again. Returns what it changes only when the proxy is started again.
     pub(super) fn reload(self: &Arc<Self>, config: &ProxyConfig) -> Result<Vec<&'static str>, GateError> {
-        config.check()?;
+        match self.outside {
+            Some(_) => self.enforceable(&config.state)?,
+            None => config.check()?,
+        }
         let _one_at_a_time = self.changing.blocking_lock();
         let before = self.terms();
         let mut later = Vec::new();
@@ -116,26 +156,6 @@ impl Control {
     }
 }
 
-/// What whoever gave these statements should know.
-fn notices_of(statements: &[Statement], state: &State, server_is_here: bool, version: Option<i32>) -> Vec<String> {
-    let mut notices = Vec::new();
-    for statement in statements {
-        match statement {
-            Statement::CreateRule { name, .. } | Statement::AlterRule { name, .. } => {
-                let unseen =
-                    state.rules().get(name).map(|rule| unseen(rule, server_is_here, version)).unwrap_or_default();
-                if !unseen.is_empty() {
-                    let name = backwater_flow::quote(name);
-                    notices
-                        .push(format!("rule {name} will never match: {} cannot be measured here", unseen.join(", ")));
-                }
-            }
-            _ => {}
-        }
-    }
-    notices
-}
-
 /// The password that a statement gives to a role.
 fn password_of(statement: &Statement) -> Option<&str> {
     match statement {
@@ -146,9 +166,8 @@ fn password_of(statement: &Statement) -> Option<&str> {
     }
 }
 
-/// Attributes in force that cannot be measured here. As all attributes of a rule must be over, it never matches then.
-/// `version` is that of a server that tells of its sessions.
-pub(super) fn unseen(rule: &Rule, server_is_here: bool, version: Option<i32>) -> Vec<&'static str> {
+/// Attributes in force that a proxy cannot measure. `version` is that of a server that tells of its sessions.
+fn unseen(rule: &Rule, server_is_here: bool, version: Option<i32>) -> Vec<&'static str> {
     let in_force = rule.thresholds.iter().filter(|(_, threshold)| threshold.is_some()).map(|(attribute, _)| *attribute);
     let blind = in_force.filter(|attribute| match attribute {
         Attribute::ElapsedTime | Attribute::BlockTime | Attribute::Bandwidth | Attribute::Rows => false,

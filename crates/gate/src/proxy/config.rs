@@ -29,7 +29,7 @@ use super::tls::{ClientTls, ServerTls, WrittenClientTls, WrittenServerTls};
 use crate::GateError;
 use backwater_flow::{Priority, State, StateForm};
 use backwater_model::Moment;
-use serde::Deserialize;
+use serde::{Deserialize, de};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -131,8 +131,9 @@ fn seconds(value: f64) -> Duration {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
+    #[serde(default)]
     listen: OneOrMany,
-    server: Address,
+    server: Option<Address>,
     #[serde(default)]
     proxy_protocol_from: Vec<Network>,
     #[serde(default)]
@@ -212,6 +213,43 @@ impl From<OneOrMany> for Vec<Address> {
     }
 }
 
+impl Written {
+    fn parse(text: &str, path: &Path) -> Result<Written, GateError> {
+        let refuse = |source| GateError::Parse { path: path.to_owned(), source: Box::new(source) };
+        toml::from_str(text).map_err(refuse)
+    }
+
+    /// What both ways of enforcing need: rules, pools and users with what the console changed, and the console.
+    fn governing(self, server: Address, path: &Path) -> Result<ProxyConfig, GateError> {
+        let Written { listen, proxy_protocol_from, server_account, limits, state_file, admin, .. } = self;
+        let Written { low_priority_bandwidth, rules, pools, users, .. } = self;
+        let configured = StateForm { low_priority_bandwidth, rules, pools, users };
+        let wrong = |path: &Path| {
+            let path = path.to_owned();
+            move |source| GateError::State { path, source: Box::new(source) }
+        };
+        // By itself first: what is wrong there is not the state file's fault.
+        let mut state = State::try_from(configured.clone()).map_err(wrong(path))?;
+        let state_file = state_file.map(|file| path.parent().map_or(file.clone(), |dir| dir.join(&file)));
+        if let Some(file) = &state_file {
+            state = State::try_from(state_file::restored(file, &configured)?).map_err(wrong(file))?;
+        }
+        Ok(ProxyConfig {
+            listen: listen.into(),
+            server,
+            proxy_protocol_from,
+            tls: None,
+            server_tls: None,
+            server_account,
+            limits,
+            state,
+            configured,
+            state_file,
+            admin: admin.map(Admin::try_from).transpose()?,
+        })
+    }
+}
+
 impl ProxyConfig {
     /// A proxy from one address to another, with nothing held.
     pub fn plain(listen: Address, server: Address) -> Self {
@@ -240,43 +278,37 @@ impl ProxyConfig {
 
     /// Reads the text of a file; its path is for messages, and where a relative `state_file` is.
     pub fn parse(text: &str, path: &Path) -> Result<Self, GateError> {
-        let refuse = |source| GateError::Parse { path: path.to_owned(), source: Box::new(source) };
-        let written: Written = toml::from_str(text).map_err(refuse)?;
-        let configured = StateForm {
-            low_priority_bandwidth: written.low_priority_bandwidth,
-            rules: written.rules,
-            pools: written.pools,
-            users: written.users,
-        };
-        let Written { listen, server, proxy_protocol_from, tls, server_tls, .. } = written;
-        let Written { server_account, limits, state_file, admin, .. } = written;
-        let tls = tls.map(|tls| ClientTls::read(&tls, path)).transpose()?;
+        let mut written = Written::parse(text, path)?;
+        let missing =
+            || GateError::Parse { path: path.to_owned(), source: Box::new(de::Error::missing_field("server")) };
+        let server = written.server.take().ok_or_else(missing)?;
+        let tls = written.tls.take().map(|tls| ClientTls::read(&tls, path)).transpose()?;
+        let server_tls = written.server_tls.take();
         let server_tls = server_tls.map(|tls| ServerTls::read(&tls, &server, path)).transpose()?.flatten();
-        let wrong = |path: &Path| {
-            let path = path.to_owned();
-            move |source| GateError::State { path, source: Box::new(source) }
-        };
-        // By itself first: what is wrong there is not the state file's fault.
-        let mut state = State::try_from(configured.clone()).map_err(wrong(path))?;
-        let state_file = state_file.map(|file| path.parent().map_or(file.clone(), |dir| dir.join(&file)));
-        if let Some(file) = &state_file {
-            state = State::try_from(state_file::restored(file, &configured)?).map_err(wrong(file))?;
-        }
-        let admin = admin.map(Admin::try_from).transpose()?;
-        let config = ProxyConfig {
-            listen: listen.into(),
-            server,
-            proxy_protocol_from,
-            tls,
-            server_tls,
-            server_account,
-            limits,
-            state,
-            configured,
-            state_file,
-            admin,
-        };
+        let config = ProxyConfig { tls, server_tls, ..written.governing(server, path)? };
         config.check()?;
+        Ok(config)
+    }
+
+    /// Reads a file for attach mode, which enforces its rules, pools and users from outside: what only a proxy needs may stand
+    /// in it, and is the proxy's to check.
+    ///
+    /// # Errors
+    /// It cannot be read, or says what cannot be.
+    pub fn load_outside(path: &Path) -> Result<Self, GateError> {
+        let text = std::fs::read_to_string(path).map_err(|source| GateError::Read { path: path.to_owned(), source })?;
+        Self::parse_outside(&text, path)
+    }
+
+    /// The same of a text.
+    ///
+    /// # Errors
+    /// It says what cannot be.
+    pub fn parse_outside(text: &str, path: &Path) -> Result<Self, GateError> {
+        let written = Written::parse(text, path)?;
+        // Attach mode runs where the server runs, and never connects to it by this address.
+        let config = written.governing(Address::Unix(PathBuf::new()), path)?;
+        enforceable(&config.state)?;
         Ok(config)
     }
 
@@ -331,6 +363,31 @@ mod tests {
         assert!(wrong("[pools.p]\nbandwidth = 5").contains("never slowed"));
         assert!(wrong("[pools.p]\nexcept_rule = 'r'").contains("there is no rule r"));
         assert!(parse("listen = 'a'\nserver = 'b:2'").is_err());
+        assert!(parse("listen = 'a:1'").unwrap_err().to_string().contains("missing field `server`"));
         assert!(matches!(parse("listen = []\nserver = 'b:2'"), Err(GateError::NoListener)));
+    }
+
+    #[test]
+    fn attach_mode_takes_a_proxys_file_and_what_it_leaves_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = "listen = ['127.0.0.1:6432']\nserver = '127.0.0.1:5432'\nproxy_protocol_from = ['10.0.0.0/8']\n\
+                    state_file = 'state.json'\n[limits]\nworkers = 2\n[admin]\nusers = { dba = 'x' }\n[server_tls]\n\
+                    mode = 'disable'\n[pools.batch]\npriority = 'low'\n[users]\netl = 'batch'\n";
+        let path = dir.path().join("proxy.toml");
+        let proxys = ProxyConfig::parse(text, &path).unwrap();
+        assert_eq!(ProxyConfig::parse_outside(text, &path).unwrap().state, proxys.state);
+        let outside = |text: &str| ProxyConfig::parse_outside(text, Path::new("flow.toml"));
+        let state = outside(
+            "low_priority_bandwidth = '20MB'\n[tls]\ncertificate = 'nowhere'\nkey = 'nowhere'\n[rules.r]\n\
+             elapsedtime = 60\naction = 'penalty'\n[pools.reports]\nexcept_rule = 'r'\nmax_active = 4\n[users]\n\
+             bi = 'reports'\n",
+        );
+        let state = state.unwrap().state;
+        assert_eq!((state.pool_of("bi"), state.rules_of("reports").count()), ("reports", 1));
+        assert_eq!(super::super::not_enforced(&state), ["max_active of pool reports"]);
+        let wrong = |text: &str| outside(text).unwrap_err().to_string();
+        let typo = wrong("[rule.r]\nelapsedtime = 60\n");
+        assert!(typo.contains("flow.toml") && typo.contains("rule") && typo.contains("line 1"), "{typo}");
+        assert!(wrong("[users]\nu = 'nowhere'").contains("there is no resource pool nowhere"));
     }
 }

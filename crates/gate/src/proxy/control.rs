@@ -5,10 +5,11 @@ use super::console::Visit;
 use super::live::{Identity, Live};
 use super::low_class::LowClass;
 use super::negotiate::Terms;
+use super::outside::Outside;
 use super::pools::{LivePool, LivePools};
 use super::server_view::ServerView;
 use super::{ProxyConfig, Tell};
-use crate::{GateError, clock};
+use crate::clock;
 use backwater_flow::rule::Step;
 use backwater_flow::{SessionId, State};
 use backwater_model::{Event, EventKind};
@@ -19,8 +20,6 @@ use tokio::sync::mpsc;
 
 /// Events that are kept for the console.
 const KEPT_EVENTS: usize = 1_000;
-/// Who speaks, in events.
-const SOURCE: &str = "proxy";
 
 /// The proxy's middle.
 pub(crate) struct Control {
@@ -28,6 +27,8 @@ pub(crate) struct Control {
     pub(super) pools: LivePools,
     pub(super) low_class: LowClass,
     pub(super) server_view: ServerView,
+    /// What is held is held from outside, by somebody else; None: by this proxy.
+    pub(super) outside: Option<Outside>,
     sessions: Mutex<BTreeMap<SessionId, Arc<Live>>>,
     next_session: AtomicU64,
     visits: mpsc::UnboundedSender<Visit>,
@@ -70,12 +71,14 @@ impl Control {
         tell: Tell,
         visits: mpsc::UnboundedSender<Visit>,
         server_view: ServerView,
-    ) -> Result<Arc<Control>, GateError> {
+        outside: Option<Outside>,
+    ) -> Arc<Control> {
         let control = Control {
             terms: Mutex::new(Terms::new(config, None)),
             pools: LivePools::default(),
             low_class: LowClass::new(config.state.low_priority_bandwidth(), []),
             server_view,
+            outside,
             sessions: Mutex::default(),
             next_session: AtomicU64::new(1),
             visits,
@@ -86,7 +89,12 @@ impl Control {
             changing: tokio::sync::Mutex::new(()),
         };
         control.pools.apply(&config.state, &control.low_class);
-        Ok(Arc::new(control))
+        Arc::new(control)
+    }
+
+    /// Who speaks, in events.
+    pub(super) fn source(&self) -> &'static str {
+        if self.outside.is_some() { "attach" } else { "proxy" }
     }
 
     /// The terms in force. Whoever holds them sees no change.
@@ -144,7 +152,7 @@ impl Control {
             Step::Lifted(_) => counts.lifted += 1,
         }
         drop(acted);
-        self.tell(decision.event(SOURCE));
+        self.tell(decision.event(self.source()));
     }
 
     /// A session of a low pool was let go.
@@ -157,12 +165,12 @@ impl Control {
             ("step", "freed"),
             ("why", "it blocked urgent work"),
         ];
-        self.tell(Event::new(clock::now(), SOURCE, EventKind::Decision, message, &fields));
+        self.tell(Event::new(clock::now(), self.source(), EventKind::Decision, message, &fields));
     }
 
     /// A setting changed.
     pub(super) fn changed(&self, message: &str, fields: &[(&str, &str)]) {
-        self.tell(Event::new(clock::now(), SOURCE, EventKind::Setting, message, fields));
+        self.tell(Event::new(clock::now(), self.source(), EventKind::Setting, message, fields));
     }
 
     fn tell(&self, event: Event) {

@@ -1,6 +1,5 @@
 //! What holds sessions back now, as a value for pages and recordings: the same that the console shows, in one piece.
 
-use super::change::unseen;
 use super::control::Control;
 use super::live::{Doing, Live};
 use super::low_class::Found;
@@ -107,7 +106,7 @@ impl Glance {
                 began: acted.began,
                 escalated: acted.escalated,
                 lifted: acted.lifted,
-                unseen: unseen(rule, terms.server_is_here, self.control.server_view.version()).join(", "),
+                unseen: self.control.unseen(rule).join(", "),
             }
         };
         terms.state.rules().iter().map(row).collect()

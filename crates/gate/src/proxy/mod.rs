@@ -20,6 +20,7 @@ mod live;
 mod low_class;
 mod negotiate;
 mod openings;
+mod outside;
 mod pools;
 mod process;
 mod reach;
@@ -42,6 +43,7 @@ pub use console::Admin;
 pub use console::exercise as exercise_console;
 pub(crate) use console::shown_columns;
 pub use glance::Glance;
+pub use outside::{Console, OutsideSession, not_enforced};
 pub use server_view::ServerAccount;
 pub use sources::Network;
 pub use tls::{ClientTls, ServerTls};
@@ -50,7 +52,7 @@ use crate::GateError;
 use acceptor::{Bound, Reception, Workers};
 use backwater_model::Event;
 use control::Control;
-use negotiate::Door;
+use negotiate::{Agreed, Door};
 use server_view::ServerView;
 use std::convert::Infallible;
 use std::io;
@@ -59,7 +61,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use urgent::Answers;
-use worker::{Class, Phase, Worker};
+use worker::{Arrival, Class, Phase, Rest, Worker};
 
 /// Who hears of decisions and changes.
 pub type Tell = Arc<dyn Fn(Event) + Send + Sync>;
@@ -72,11 +74,31 @@ pub struct Proxy {
     addresses: Vec<Address>,
     console_addresses: Vec<Address>,
     control: Arc<Control>,
-    sockets: Vec<PathBuf>,
-    phase: watch::Sender<Phase>,
+    front: Front,
     gone: mpsc::Receiver<Infallible>,
-    acceptor: Option<std::thread::JoinHandle<()>>,
     drain_timeout: Duration,
+}
+
+/// Where people come in, and the word on what is done. Dropping it ends everything behind it.
+struct Front {
+    phase: watch::Sender<Phase>,
+    acceptor: Option<std::thread::JoinHandle<()>>,
+    /// Unix sockets, removed at the end.
+    sockets: Vec<PathBuf>,
+}
+
+impl Front {
+    /// Accepts on all of these from now on; `addresses` are theirs.
+    fn open<'a>(
+        doors: Vec<(Bound, Door)>,
+        reception: Reception,
+        phase: watch::Sender<Phase>,
+        addresses: impl IntoIterator<Item = &'a Address>,
+    ) -> Result<Front, GateError> {
+        let acceptor = Some(start_acceptor(doors, reception, phase.subscribe())?);
+        let sockets = addresses.into_iter().filter_map(|address| address.path().map(PathBuf::from)).collect();
+        Ok(Front { phase, acceptor, sockets })
+    }
 }
 
 /// How draining went.
@@ -102,11 +124,9 @@ impl Proxy {
         let console = bind(config.admin.as_ref().map_or(&[], |admin| &admin.listen))?;
         let addresses = addresses_of(&bound)?;
         let console_addresses = addresses_of(&console)?;
-        let paths = addresses.iter().chain(&console_addresses).filter_map(|address| address.path().map(PathBuf::from));
-        let sockets = paths.collect();
         let (visits, visited) = mpsc::unbounded_channel();
         let (view, orders) = ServerView::new();
-        let control = Control::new(config, tell, visits, view)?;
+        let control = Control::new(config, tell, visits, view, None);
         let (phase, seen) = watch::channel(Phase::Running);
         let (alive, gone) = mpsc::channel(1);
         let (moving, moved) = mpsc::unbounded_channel();
@@ -122,22 +142,16 @@ impl Proxy {
         let workers = Arc::new(Workers { urgent, low });
         judge::start(Arc::clone(&control), Arc::clone(&workers), moved, seen.clone())?;
         console::start(Arc::clone(&control), visited, seen.clone())?;
-        server_view::start(Arc::clone(&control), orders, seen.clone())?;
+        server_view::start(Arc::clone(&control), orders, seen)?;
         let doors = bound.into_iter().map(|bound| (bound, Door::Server));
         let doors = doors.chain(console.into_iter().map(|bound| (bound, Door::Console))).collect();
-        let reception = Reception { control: Arc::clone(&control), workers, alive };
-        let acceptor = start_acceptor(doors, reception, seen)?;
+        let hand = move |Agreed { moving, entry, place }| {
+            workers.hand(Arrival { moving, rest: Rest { entry, place: Some(place), alive: alive.clone() } });
+        };
+        let reception = Reception { control: Arc::clone(&control), hand: Arc::new(hand) };
+        let front = Front::open(doors, reception, phase, addresses.iter().chain(&console_addresses))?;
         let drain_timeout = config.limits.drain_timeout();
-        Ok(Proxy {
-            addresses,
-            console_addresses,
-            sockets,
-            control,
-            phase,
-            gone,
-            acceptor: Some(acceptor),
-            drain_timeout,
-        })
+        Ok(Proxy { addresses, console_addresses, control, front, gone, drain_timeout })
     }
 
     /// Where it listens, with the ports that it got.
@@ -165,9 +179,9 @@ impl Proxy {
     /// Ends gently: takes no more sessions, ends each as soon as it is between statements and transactions, and those
     /// that are not within the drain timeout, or once `hurry` says so, at once.
     pub fn drain(mut self, hurry: impl Fn() -> bool) -> Drained {
-        self.phase.send_replace(Phase::Draining);
+        self.front.phase.send_replace(Phase::Draining);
         let whole = self.wait_until_gone(self.drain_timeout, &hurry);
-        self.phase.send_replace(Phase::Ending);
+        self.front.phase.send_replace(Phase::Ending);
         if !whole {
             self.wait_until_gone(END_WITHIN, &|| false);
         }
@@ -188,7 +202,7 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
+impl Drop for Front {
     fn drop(&mut self) {
         self.phase.send_replace(Phase::Ending);
         if let Some(acceptor) = self.acceptor.take()

@@ -31,6 +31,8 @@ const LARGE: &str = "COPY (SELECT repeat('x', 999) FROM generate_series(1, 10000
 const LARGE_MB: f64 = 100.0;
 const SHORT_CLIENTS: u32 = 8;
 const SHORT_EACH: u32 = 250;
+/// pgbench's clock runs while its clients connect, each with a password that takes both ends some milliseconds.
+const CONNECTING: Duration = Duration::from_millis(16);
 
 impl Load {
     pub(crate) fn name(self) -> String {
@@ -100,7 +102,8 @@ fn transactions(
     std::fs::create_dir(&logs)?;
     let mut command = bench.client("pgbench", way);
     command.args(["-n", "-M", "prepared", "-c", &clients.to_string(), "-j", &clients.min(2).to_string()]);
-    command.args(["-T", &length.as_secs().max(1).to_string(), "-l", "--log-prefix", "tx"]).current_dir(&logs);
+    let seconds = (length + CONNECTING * clients).as_secs().max(1);
+    command.args(["-T", &seconds.to_string(), "-l", "--log-prefix", "tx"]).current_dir(&logs);
     if reads {
         command.arg("-S");
     }

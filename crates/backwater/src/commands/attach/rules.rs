@@ -2,16 +2,19 @@
 
 use super::server::{Server, Session};
 use super::told::Told;
-use super::{Arguments, class_of, described, let_go, look, now, pause_looking, read_state};
+use super::{Arguments, class_of, described, let_go, look, now, pause_looking, read_config};
 use crate::{signals, terminal};
 use anyhow::bail;
 use backwater_flow::rule::{Action, Attribute, Decision, Rule, RuleOption, Step};
 use backwater_flow::statement::{self, Statement};
 use backwater_flow::{Priority, State};
-use backwater_gate::attach::{Activity, AttachError, Hold, Named, Seen, Watch};
+use backwater_gate::attach::{Activity, AttachError, Console, Hold, Named, OutsideSession, Seen, Watch};
+use backwater_gate::proxy::ProxyConfig;
+use backwater_model::{Event, EventKind};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -42,25 +45,31 @@ type Key = (i32, i64);
 /// Looks, judges and acts until somebody wants to end.
 pub(super) fn run(
     arguments: &Arguments,
+    config: Option<&ProxyConfig>,
     mut state: State,
     hold: &mut Hold,
     cancel: &AtomicBool,
     told: &mut Told,
 ) -> anyhow::Result<ExitCode> {
     let Some(target) = &arguments.target else { bail!("a rule needs a server: give its address") };
-    // Without a file a hangup ends it: a terminal that is closed must not leave sessions held with nobody to see it.
-    let file =
-        arguments.config.as_deref().map(|path| signals::hangup_flag().map(|hangup| (path, hangup))).transpose()?;
     let server = Server::connect(target)?;
+    let governor = match (&arguments.config, config) {
+        (Some(path), Some(config)) => Some(Governor::start(path.clone(), config, &server, told)?),
+        _ => None,
+    };
     let wanted = wanted(&server, &state)?;
     let mut looked = Looked { server, wanted, sockets: HashMap::new(), watch: Watch::new(), low: HashSet::new() };
     terminal::note(&format!("watching for {}; Ctrl-C puts everything back", words(&state)));
     let begun = Instant::now();
     while !arguments.is_over(begun, cancel) {
-        if let Some((path, hangup)) = &file
-            && hangup.swap(false, Ordering::SeqCst)
-        {
-            looked.read_again(path, &mut state, hold, told);
+        if let Some(governor) = &governor {
+            let next = governor.state();
+            if next != state {
+                looked.wanted = self::wanted(&looked.server, &next)?;
+                hold.set_class(class_of(&next));
+                told.govern(&next);
+                state = next;
+            }
         }
         look(hold)?;
         let sessions = looked.sessions(arguments)?;
@@ -68,6 +77,9 @@ pub(super) fn run(
         for (key, decision) in looked.watch.look(now(), &activities, &state) {
             tell(&decision, arguments)?;
             told.decided(&decision, looked.cookie(key));
+            if let Some(governor) = &governor {
+                governor.console.decided(&decision);
+            }
             if !arguments.dry_run {
                 let session = sessions.iter().find(|session| looked_key(session) == key);
                 looked.act(key, &decision, session, hold)?;
@@ -75,9 +87,65 @@ pub(super) fn run(
         }
         looked.hold_low(&activities, &state, arguments, hold, told)?;
         told.see(hold);
+        if let Some(governor) = &governor {
+            governor.console.see(looked.outside(&sessions, hold, told), hold.class_bps());
+        }
         pause_looking(arguments.interval, hold, cancel)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a file says, and what is made of it on the console.
+struct Governor {
+    path: PathBuf,
+    hangup: Arc<AtomicBool>,
+    console: Console,
+}
+
+impl Governor {
+    fn start(path: PathBuf, config: &ProxyConfig, server: &Server, told: &Told) -> anyhow::Result<Governor> {
+        // Without a file a hangup ends it: a terminal that is closed must not leave sessions held with nobody to see it.
+        let hangup = signals::hangup_flag()?;
+        let unseen = Attribute::ALL.iter().filter_map(|attribute| Some((*attribute, server.unseen(*attribute)?)));
+        let record = told.recorder();
+        // What rules decide is told where they are judged.
+        let tell = move |event: Event| {
+            if event.kind == EventKind::Setting {
+                super::note(&event.message);
+                if let Some(record) = &record {
+                    record(event);
+                }
+            }
+        };
+        let console = Console::start(config, unseen.collect(), Arc::new(tell))?;
+        for address in console.addresses() {
+            terminal::note(&format!("console at {address}"));
+        }
+        if config.admin.is_some() && console.addresses().is_empty() {
+            terminal::note("nobody reaches the console: [admin] names no address of its own (listen = 'HOST:PORT')");
+        }
+        Ok(Governor { path, hangup, console })
+    }
+
+    /// What is in force, after the file was read again where that was asked for. A bad one changes nothing.
+    fn state(&self) -> State {
+        if self.hangup.swap(false, Ordering::SeqCst) {
+            let read = read_config(&self.path).and_then(|config| Ok(self.console.reload(&config)?));
+            match read {
+                Ok(later) => {
+                    for what in later {
+                        super::note(&format!("{what} counts only from the next start"));
+                    }
+                }
+                Err(error) => {
+                    super::note(&format!(
+                        "the configuration was not taken over, everything stays as it was: {error:#}"
+                    ));
+                }
+            }
+        }
+        self.console.state()
+    }
 }
 
 /// What the rules of a state look at.
@@ -147,22 +215,6 @@ impl Looked {
         let here: HashSet<Key> = sessions.iter().map(looked_key).collect();
         self.sockets.retain(|key, _| here.contains(key));
         Ok(sessions)
-    }
-
-    /// Takes over the file as it stands now. A bad one changes nothing.
-    fn read_again(&mut self, path: &Path, state: &mut State, hold: &mut Hold, told: &mut Told) {
-        let read = read_state(path).and_then(|next| Ok((self::wanted(&self.server, &next)?, next)));
-        match read {
-            Ok((wanted, next)) => {
-                hold.set_class(class_of(&next));
-                told.govern(&next);
-                (self.wanted, *state) = (wanted, next);
-                super::note("the configuration was read again");
-            }
-            Err(error) => {
-                super::note(&format!("the configuration was not taken over, everything stays as it was: {error:#}"));
-            }
-        }
     }
 
     /// Holds the sessions of low-priority pools from their first look on, and lets those go that block urgent work, or whose pool
@@ -247,6 +299,27 @@ impl Looked {
     /// The socket of a session, where it was found.
     fn cookie(&self, key: Key) -> Option<u64> {
         Some(self.sockets.get(&key)?.as_ref().ok()?.socket.cookie)
+    }
+
+    /// The sessions as the console shows them.
+    fn outside(&self, sessions: &[Session], hold: &Hold, told: &Told) -> Vec<OutsideSession> {
+        let held: HashMap<u64, u64> =
+            hold.paced().iter().map(|paced| (paced.named.socket.cookie, paced.sent_bytes)).collect();
+        let one = |session: &Session| {
+            let activity = &session.activity;
+            let cookie = self.cookie(looked_key(session)).filter(|cookie| held.contains_key(cookie));
+            OutsideSession {
+                pid: activity.pid,
+                user: activity.user.clone(),
+                application: session.application.clone(),
+                client: session.client.map(|client| client.to_string()).unwrap_or_default(),
+                active: activity.active,
+                for_s: activity.elapsed_s.filter(|_| activity.active),
+                sent_bytes: cookie.and_then(|cookie| held.get(&cookie).copied()),
+                held_by: cookie.map(|cookie| told.holder(cookie)),
+            }
+        };
+        sessions.iter().map(one).collect()
     }
 
     fn act(&mut self, key: Key, decision: &Decision, session: Option<&Session>, hold: &mut Hold) -> anyhow::Result<()> {

@@ -5,6 +5,7 @@ use super::{Arguments, now};
 use backwater_flow::rule::{Decision, Rule, Step};
 use backwater_flow::{LowPriorityBandwidth, State};
 use backwater_gate::attach::{ClassRate, Hold, Paced};
+use backwater_gate::proxy::Tell;
 use backwater_model::{FlowHeld, FlowRule, FlowState, Moment};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -74,6 +75,9 @@ impl Told {
 
     /// A rule decided, of the session with this socket where that was found.
     pub(super) fn decided(&mut self, decision: &Decision, cookie: Option<u64>) {
+        if let Some(cookie) = cookie {
+            self.known.insert(cookie, (decision.user.clone(), decision.rule.clone()));
+        }
         let Some(recorder) = &self.recorder else { return };
         (recorder.tell)(decision.event("attach"));
         for rule in self.rules.iter_mut().filter(|rule| rule.name == decision.rule) {
@@ -83,17 +87,24 @@ impl Told {
                 Step::Lifted(_) => rule.lifted += 1,
             }
         }
-        if let Some(cookie) = cookie {
-            self.known.insert(cookie, (decision.user.clone(), decision.rule.clone()));
-        }
+    }
+
+    /// What holds the session with this socket: a rule, or its pool.
+    pub(super) fn holder(&self, cookie: u64) -> String {
+        self.known.get(&cookie).map(|(_, holder)| holder.clone()).unwrap_or_default()
+    }
+
+    /// Who writes events down, where there is a recording.
+    pub(super) fn recorder(&self) -> Option<Tell> {
+        self.recorder.as_ref().map(|recorder| Arc::clone(&recorder.tell))
     }
 
     /// What is held now.
     pub(super) fn see(&mut self, hold: &Hold) {
+        self.known.retain(|cookie, _| hold.paced().iter().any(|paced| paced.named.socket.cookie == *cookie));
         if self.recorder.is_none() {
             return;
         }
-        self.known.retain(|cookie, _| hold.paced().iter().any(|paced| paced.named.socket.cookie == *cookie));
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let class = self.class_words();
         let state = FlowState {

@@ -108,7 +108,7 @@ async fn receive(control: &Arc<Control>, visit: Visit, has_place: bool) -> io::R
     let mut connection = Connection { stream: client.attach()?, read: heard, reply: Reply::default() };
     let terms = control.terms();
     let refusal = match &terms.admin {
-        None => Some(Complaint::new("3D000", "the proxy has no console: its configuration has no [admin]")),
+        None => Some(Complaint::new("3D000", "there is no console here: the configuration has no [admin]")),
         Some(admin) if !admits(&admin.from, address) => {
             let who = address.map_or_else(|| "here".to_owned(), |address| address.to_string());
             Some(Complaint::new("28000", format!("the console takes no connections from {who} (see admin.from)")))
@@ -283,5 +283,6 @@ fn complaint_of(error: &ChangeError) -> Complaint {
 #[cfg(fuzzing)]
 pub fn exercise(bytes: &[u8], other: &[u8]) {
     message::exercise(bytes);
+    extended::exercise(bytes);
     scram::exercise(bytes, other);
 }

@@ -1,9 +1,9 @@
 //! What `SHOW` shows.
 
-use super::super::change::unseen;
 use super::super::control::Control;
 use super::super::glance::binding;
 use super::super::live::Doing;
+use super::super::outside::{OutsideSession, OutsideTold};
 use super::answer::{Answer, Column, Kind, Value};
 use crate::clock;
 use backwater_flow::rule::Rule;
@@ -96,17 +96,23 @@ pub(super) fn columns(what: Show) -> &'static [Column] {
 
 /// What there is now.
 pub(super) fn show(control: &Control, what: Show) -> Answer {
-    let rows = match what {
-        Show::Pools => pools(control),
-        Show::Rules => rules(control),
-        Show::Users => users(control),
-        Show::Sessions => sessions(control),
-        Show::Queues => queues(control),
-        Show::Governor => governor(control),
-        Show::Events => events(control),
-        Show::Stats => stats(control),
-        Show::Config => config(control),
-        Show::LowPriorityBandwidth => {
+    let outside = control.outside.as_ref().map(super::super::outside::Outside::told);
+    let rows = match (what, &outside) {
+        (Show::Rules, _) => rules(control),
+        (Show::Users, _) => users(control),
+        (Show::Events, _) => events(control),
+        (Show::Pools, None) => pools(control),
+        (Show::Pools, Some(told)) => outside_pools(control, told),
+        (Show::Sessions, None) => sessions(control),
+        (Show::Sessions, Some(told)) => told.sessions.iter().map(|session| outside_session(control, session)).collect(),
+        (Show::Queues, None) => queues(control),
+        (Show::Queues, Some(told)) => outside_queues(told),
+        (Show::Governor, None) => governor(control),
+        (Show::Governor, Some(told)) => outside_governor(control, told),
+        (Show::Stats, None) => stats(control),
+        (Show::Stats, Some(told)) => outside_stats(control, told),
+        (Show::Config, _) => config(control),
+        (Show::LowPriorityBandwidth, _) => {
             vec![vec![literal(&control.terms().state.low_priority_bandwidth().literal())]]
         }
     };
@@ -171,7 +177,7 @@ fn rules(control: &Control) -> Vec<Vec<Value>> {
             Value::count(acted.began),
             Value::count(acted.escalated),
             Value::count(acted.lifted),
-            Value::text(unseen(rule, terms.server_is_here, control.server_view.version()).join(",")),
+            Value::text(control.unseen(rule).join(",")),
         ]
     };
     terms.state.rules().iter().map(row).collect()
@@ -274,22 +280,106 @@ fn stats(control: &Control) -> Vec<Vec<Value>> {
     rows.into_iter().map(|(name, value)| vec![Value::text(name), Value::count(value)]).collect()
 }
 
+/// Pools from outside: what only a proxy counts is null.
+fn outside_pools(control: &Control, told: &OutsideTold) -> Vec<Vec<Value>> {
+    let terms = control.terms();
+    let row = |(name, pool): (&String, &backwater_flow::Pool)| {
+        let here = || told.sessions.iter().filter(|session| terms.state.pool_of(&session.user) == name);
+        vec![
+            Value::text(name),
+            Value::text(pool.priority.word()),
+            Value::count(pool.weight),
+            Value::text(pool.except_rules.iter().map(|rule| quote(rule)).collect::<Vec<_>>().join(",")),
+            Value::from(pool.max_connections),
+            Value::from(pool.max_active),
+            Value::real(pool.bandwidth_bps.map(mb)),
+            Value::count(here().count()),
+            Value::count(here().filter(|session| session.active).count()),
+            Value::Null,
+            Value::Null,
+        ]
+    };
+    terms.state.pools().iter().map(row).collect()
+}
+
+/// A session from outside, named by its process id.
+fn outside_session(control: &Control, session: &OutsideSession) -> Vec<Value> {
+    let class = if session.held_by.is_some() { Priority::Low } else { Priority::High };
+    let pid = || Value::Whole(i64::from(session.pid));
+    vec![
+        pid(),
+        Value::text(&session.user),
+        Value::Null,
+        Value::text(&session.application),
+        Value::text(&session.client),
+        Value::text(control.terms().state.pool_of(&session.user)),
+        Value::text(class.word()),
+        session.held_by.clone().map_or(Value::Null, Value::Text),
+        Value::text(if session.active { Doing::Running } else { Doing::Idle }.word()),
+        Value::Null,
+        Value::real(session.for_s),
+        Value::Null,
+        Value::Null,
+        Value::from(session.sent_bytes),
+        Value::Null,
+        pid(),
+        Value::Null,
+    ]
+}
+
+/// How many may send what they may send together. Who of them waits only the kernel knows.
+fn outside_queues(told: &OutsideTold) -> Vec<Vec<Value>> {
+    vec![vec![
+        Value::text("low class"),
+        Value::Null,
+        Value::Null,
+        Value::count(told.held()),
+        Value::from(told.class_bps),
+        Value::text("bytes/s"),
+    ]]
+}
+
+fn outside_governor(control: &Control, told: &OutsideTold) -> Vec<Vec<Value>> {
+    let Some(rate_bps) = told.class_bps else { return Vec::new() };
+    let terms = control.terms();
+    let low = terms.state.pools().iter().filter(|(_, pool)| pool.priority == Priority::Low);
+    let row = |(name, _): (&String, _)| {
+        let binding = Allowance { by: LowPriorityBandwidth::NAME.to_owned(), rate_bps };
+        let what = binding.told_of(name);
+        vec![Value::text(name), Value::real(Some(mb(rate_bps))), Value::text(binding.by), Value::text(what)]
+    };
+    low.map(row).collect()
+}
+
+fn outside_stats(control: &Control, told: &OutsideTold) -> Vec<Vec<Value>> {
+    let rows = [
+        ("sessions", told.sessions.len() as u64),
+        ("sessions_low", told.held() as u64),
+        ("reloads_since_start", control.counters.reloads.load(Ordering::Relaxed)),
+    ];
+    rows.into_iter().map(|(name, value)| vec![Value::text(name), Value::count(value)]).collect()
+}
+
 fn config(control: &Control) -> Vec<Vec<Value>> {
     let terms = control.terms();
     let listed =
         |addresses: &[super::super::Address]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let limits = &terms.limits;
-    let mut rows = vec![
-        ("listen", listed(&terms.listen)),
-        ("server", terms.server.to_string()),
-        ("max_connections", limits.max_connections.to_string()),
-        ("login_timeout_s", limits.login_timeout_s.to_string()),
-        ("connect_timeout_s", limits.connect_timeout_s.to_string()),
-        ("drain_timeout_s", limits.drain_timeout_s.to_string()),
-        ("idle_timeout_s", limits.idle_timeout_s.to_string()),
-        ("workers", limits.workers.to_string()),
-        ("state_file", terms.state_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default()),
-    ];
+    let mut rows = Vec::new();
+    if control.outside.is_none() {
+        rows.extend([
+            ("listen", listed(&terms.listen)),
+            ("server", terms.server.to_string()),
+            ("max_connections", limits.max_connections.to_string()),
+            ("login_timeout_s", limits.login_timeout_s.to_string()),
+            ("connect_timeout_s", limits.connect_timeout_s.to_string()),
+            ("drain_timeout_s", limits.drain_timeout_s.to_string()),
+            ("idle_timeout_s", limits.idle_timeout_s.to_string()),
+            ("workers", limits.workers.to_string()),
+        ]);
+    }
+    let state_file = terms.state_file.as_ref().map(|path| path.display().to_string());
+    rows.push(("state_file", state_file.unwrap_or_default()));
     if let Some(admin) = &terms.admin {
         rows.push(("admin.database", admin.database.clone()));
         rows.push(("admin.listen", listed(&admin.listen)));
