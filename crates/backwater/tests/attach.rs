@@ -104,6 +104,13 @@ fn peer(server: &Server, name: &str) -> SocketAddr {
     server.value(&sessions(name, "host(client_addr) || ':' || client_port", "")).parse().unwrap()
 }
 
+/// Whether it is held at so many MB a second: exactly, or faster by at most a quarter while it makes good what it lost, or slower
+/// where it was ahead.
+fn is_held_at(peer: SocketAddr, mb: u64) -> bool {
+    let (least, most) = ((mb << 20) * 9 / 10, (mb << 20) * 5 / 4);
+    kernel_rate(peer).is_some_and(|rate| (least..=most).contains(&rate))
+}
+
 /// What the kernel holds the server's end of a connection to.
 fn kernel_rate(peer: SocketAddr) -> Option<u64> {
     by_peer(peer).unwrap()[0].read().unwrap().rate_bps
@@ -128,7 +135,7 @@ fn a_running_query_is_slowed_and_let_go_also_when_the_master_is_killed() {
         let held = [target.as_str(), "--pid", &pid, "--rate", "3MB"];
 
         let mut master = attach(state.path(), &held);
-        assert_eq!(kernel_rate(peer), Some(3 << 20));
+        assert!(is_held_at(peer, 3));
         // What stood in buffers comes first.
         let slowed = rate(&mut output, Duration::from_secs(2), Duration::from_secs(3));
         assert!((2.7 * MIB..3.15 * MIB).contains(&slowed), "{slowed} of {free}");
@@ -136,7 +143,7 @@ fn a_running_query_is_slowed_and_let_go_also_when_the_master_is_killed() {
         let again = command(state.path(), &held).output().unwrap();
         assert_eq!(again.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&again.stderr).contains("is paced already"), "{again:?}");
-        assert_eq!(kernel_rate(peer), Some(3 << 20));
+        assert!(is_held_at(peer, 3));
 
         // In order.
         let master_pid = rustix::process::Pid::from_child(&master.0);
@@ -148,7 +155,7 @@ fn a_running_query_is_slowed_and_let_go_also_when_the_master_is_killed() {
 
         // By SIGKILL: nobody but the guardian can know.
         let mut master = attach(state.path(), &held);
-        assert_eq!((kernel_rate(peer), journals()), (Some(3 << 20), 1));
+        assert!(is_held_at(peer, 3) && journals() == 1);
         master.0.kill().unwrap();
         master.0.wait().unwrap();
         until("the rate is put back", || kernel_rate(peer).is_none() && journals() == 0);
@@ -183,7 +190,7 @@ fn when_master_and_guardian_are_killed_the_next_run_puts_back() {
     master.0.kill().unwrap();
     master.0.wait().unwrap();
     let addr = client.local_addr().unwrap();
-    assert_eq!(kernel_rate(addr), Some(1 << 20));
+    assert!(is_held_at(addr, 1));
     let next = command(state.path(), &["--socket", &peer, "--rate", "2MB", "--for", "100ms"]).output().unwrap();
     let said = String::from_utf8_lossy(&next.stderr);
     assert!(next.status.success() && said.contains("put back: 1 change of an earlier run"), "{said}");
@@ -271,7 +278,7 @@ fn a_rule_slows_the_stream_and_not_the_others() {
         });
         let rule = "bandwidth=8, action='penalty'";
         let master = attach(state.path(), &[&target(server), "--rule", rule, "--rate", "2MB", "--interval", "200ms"]);
-        assert_eq!((kernel_rate(stream), kernel_rate(still)), (Some(2 << 20), None));
+        assert!(is_held_at(stream, 2) && kernel_rate(still).is_none());
         let (slowed, _output) = reader.join().unwrap();
         assert!((1.8 * MIB..2.1 * MIB).contains(&slowed), "{slowed}");
         // Its statement ends, its session stays or not: it is let go by itself.
@@ -335,26 +342,26 @@ fn a_file_of_pools_holds_their_sessions_and_is_read_again() {
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         let arguments = [&*target(server), "-c", file.to_str().unwrap(), "--interval", "100ms"];
         let (master, told) = attach_listening(state.path(), &arguments);
-        assert_eq!((kernel_rate(batch), kernel_rate(urgent)), (Some(2 << 20), None));
+        assert!(is_held_at(batch, 2) && kernel_rate(urgent).is_none());
         let read_again = || {
             kill_process(Pid::from_child(&master.0), Signal::HUP).unwrap();
         };
         write("4MB", "etl = 'batch'");
         read_again();
-        until("the other rate", || kernel_rate(batch) == Some(4 << 20));
+        until("the other rate", || is_held_at(batch, 4));
         // What cannot be changes nothing; the next that can does.
         write("9MB", "etl = 'nowhere'");
         read_again();
         let refused = |line: &String| line.contains("was not taken over") && line.contains("nowhere");
         until("it is refused", || told.recv_timeout(PATIENCE).is_ok_and(|line| refused(&line)));
-        assert_eq!(kernel_rate(batch), Some(4 << 20));
-        write("5MB", "etl = 'batch'");
+        assert!(is_held_at(batch, 4));
+        write("6MB", "etl = 'batch'");
         read_again();
-        until("the rate of the next good file", || kernel_rate(batch) == Some(5 << 20));
-        write("5MB", "etl = 'batch'\npostgres = 'batch'");
+        until("the rate of the next good file", || is_held_at(batch, 6));
+        write("6MB", "etl = 'batch'\npostgres = 'batch'");
         read_again();
         until("somebody more is held", || kernel_rate(urgent).is_some());
-        write("5MB", "postgres = 'batch'");
+        write("6MB", "postgres = 'batch'");
         read_again();
         until("who is no longer of the pool is let go", || kernel_rate(batch).is_none());
         drop(master);

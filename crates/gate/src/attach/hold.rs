@@ -1,6 +1,7 @@
 //! What is paced now, and how fast: a rate for each, or a whole class's divided among them at every look; that may be
 //! found from their round trips ([`backwater_flow::auto`]).
 
+use super::catch_up::CatchUp;
 use super::class::{Usage, divide};
 use super::master::{AttachError, Guardian};
 use super::message::{Named, PutBack};
@@ -11,6 +12,8 @@ use backwater_socket::Reading;
 
 /// A grant is changed when it differs by more than a fiftieth: the kernel need not be told of every wobble.
 const WORTH_TELLING: f64 = 0.02;
+/// What it is told so that the mean becomes the grant is finer: a hundredth of the mean is asked for.
+const WORTH_CORRECTING: f64 = 0.002;
 
 /// How fast they may send together and each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub enum ClassRate {
 
 /// How often to look where the rate is found: what a queue may grow by in between is what urgent work waits for.
 pub const AUTO_LOOK: Span = Span::from_millis(50);
+/// How often where it is fixed: what the kernel's pacing lost is made good from the next look on.
+pub const FIXED_LOOK: Span = Span::from_millis(100);
 
 /// One that is paced.
 #[derive(Clone, Debug)]
@@ -44,6 +49,9 @@ pub struct Paced {
     pub since: Moment,
     /// What its client acknowledged since then, in bytes.
     pub sent_bytes: u64,
+    /// What the kernel was told last, in bytes a second.
+    told_bps: u64,
+    catch_up: CatchUp,
     last: Option<(Moment, Reading)>,
 }
 
@@ -76,9 +84,10 @@ impl Hold {
         self.rates.class = Some(class);
     }
 
-    /// How often it wants to be looked at; None for as often as its owner likes.
+    /// How often it wants to be looked at; None while nothing is paced.
     pub fn look_every(&self) -> Option<Span> {
-        (self.rates.class == Some(ClassRate::Auto)).then_some(AUTO_LOOK)
+        let every = if self.rates.class == Some(ClassRate::Auto) { AUTO_LOOK } else { FIXED_LOOK };
+        (!self.paced.is_empty()).then_some(every)
     }
 
     /// The helper, to find and to read.
@@ -106,7 +115,8 @@ impl Hold {
         let granted_bps = grants.pop().unwrap_or_default();
         self.tell(&grants)?;
         self.guardian.pace(&named.socket, granted_bps)?;
-        self.paced.push(Paced { named, granted_bps, since: now, sent_bytes: 0, last: None });
+        let (told_bps, catch_up) = (granted_bps, CatchUp::default());
+        self.paced.push(Paced { named, granted_bps, since: now, sent_bytes: 0, told_bps, catch_up, last: None });
         Ok(())
     }
 
@@ -178,20 +188,26 @@ impl Hold {
         }
     }
 
-    /// Less first, then more: together they never have more than the class.
+    /// Less first, then more: together they never have more than the class, but for what is made good.
     fn tell(&mut self, grants: &[u64]) -> Result<(), AttachError> {
+        let is_found = self.rates.class == Some(ClassRate::Auto);
         let mut changes: Vec<(usize, u64)> = Vec::new();
-        for (at, (paced, grant)) in self.paced.iter().zip(grants).enumerate() {
+        for (at, (paced, grant)) in self.paced.iter_mut().zip(grants).enumerate() {
             let change = paced.granted_bps.abs_diff(*grant) as f64;
             // A growth that is held back leaves room; a cut that is held back would be too much.
             if *grant < paced.granted_bps || change > WORTH_TELLING * paced.granted_bps as f64 {
-                changes.push((at, *grant));
+                paced.granted_bps = *grant;
+            }
+            // A rate that is found from round trips needs no correction: it is as much as leaves no queue.
+            let told_bps = if is_found { paced.granted_bps } else { paced.catch_up.told_bps(paced.granted_bps) };
+            if told_bps.abs_diff(paced.told_bps) as f64 > WORTH_CORRECTING * paced.told_bps as f64 {
+                changes.push((at, told_bps));
             }
         }
-        changes.sort_by_key(|(at, grant)| (*grant > self.paced[*at].granted_bps, *at));
-        for (at, grant) in changes {
-            match self.guardian.pace(&self.paced[at].named.socket, grant) {
-                Ok(()) => self.paced[at].granted_bps = grant,
+        changes.sort_by_key(|(at, told)| (*told > self.paced[*at].told_bps, *at));
+        for (at, told_bps) in changes {
+            match self.guardian.pace(&self.paced[at].named.socket, told_bps) {
+                Ok(()) => self.paced[at].told_bps = told_bps,
                 // The next look finds it gone.
                 Err(AttachError::Gone) => {}
                 Err(error) => return Err(error),
@@ -242,6 +258,7 @@ impl Paced {
         {
             self.sent_bytes += acked.saturating_sub(before);
         }
+        self.catch_up.see(now, &reading.info, self.granted_bps);
         self.last = Some((now, reading));
     }
 

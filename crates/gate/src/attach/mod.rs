@@ -10,6 +10,7 @@
 //! What it cannot slow: what clients *send* (bulk loads, big UPDATEs), and clients that come by Unix sockets.
 
 mod able;
+mod catch_up;
 mod class;
 mod guardian;
 mod hold;
@@ -19,9 +20,10 @@ mod watch;
 
 pub use crate::proxy::{Console, OutsideSession, not_enforced};
 pub use able::{Facts, drop_rights, hindrance};
+pub use catch_up::CatchUp;
 pub use class::{LEAST_BPS, Usage, divide};
 pub use guardian::guard;
-pub use hold::{AUTO_LOOK, ClassRate, Hold, Paced, Rates};
+pub use hold::{AUTO_LOOK, ClassRate, FIXED_LOOK, Hold, Paced, Rates};
 pub use master::{AttachError, Guardian};
 pub use message::{FoundSockets, Named, PutBack};
 pub use watch::{Activity, Seen, UNSEEN, Watch};
