@@ -58,7 +58,9 @@ impl Place {
 
     /// An empty database of this name, whatever was there before.
     pub(super) fn empty_database(&self, name: &str) -> anyhow::Result<()> {
-        let [drop, create] = ["DROP DATABASE IF EXISTS", "CREATE DATABASE"].map(|what| format!("{what} {name}"));
+        // A test that failed may have left sessions there.
+        let drop = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+        let create = format!("CREATE DATABASE {name}");
         self.sql("postgres", &["SET client_min_messages = error", &drop, &create]).map(|_| ())
     }
 }
