@@ -426,7 +426,10 @@ fn statements_on_its_console_hold_sessions_and_let_them_go() {
         for what in ["POOLS", "USERS", "STATS", "CONFIG", "QUEUES", "GOVERNOR"] {
             console.shown(&format!("SHOW {what}"));
         }
-        let refused = complaint(&console.ask("CREATE EXCEPT RULE r WITH (rows=5, action='abort')"));
+        let noticed = console.ask("CREATE EXCEPT RULE r WITH (rows=5, action='abort')");
+        let noticed = String::from_utf8_lossy(&noticed.stderr).into_owned();
+        assert!(noticed.contains("rule r will never match: rows cannot be measured here"), "{noticed}");
+        let refused = complaint(&console.ask("ALTER RESOURCE POOL rp1 WITH (except_rule='r')"));
         assert!(refused.contains("no rule of attach mode can look at rows here"), "{refused}");
         let in_vain = console.ask("ALTER RESOURCE POOL rp1 WITH (max_active=4)");
         let notice = String::from_utf8_lossy(&in_vain.stderr).into_owned();

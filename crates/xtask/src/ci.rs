@@ -43,7 +43,7 @@ const ON_EVERY_MAJOR: [&str; 9] = [
     "a_role_without_pg_monitor_sees_less_and_is_told_so",
     "resets_begin_an_epoch_of_their_view_alone",
     "a_standby_is_seen_from_both_ends",
-    "every_hop_is_told",
+    "every_hop_is_told_through_pause_conflict_restart_and_promotion",
     "a_primary_is_asked_once_a_checkpoint",
     "a_commit_that_waits_for_a_standby",
     "a_slot_that_falls_behind_is_lost_and_one_that_is_dropped_ends",

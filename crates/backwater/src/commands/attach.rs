@@ -128,7 +128,11 @@ fn state_dir() -> anyhow::Result<PathBuf> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let config = arguments.config.as_deref().map(read_config).transpose()?;
+    let mut config = arguments.config.as_deref().map(read_config).transpose()?;
+    if let Some(config) = config.as_mut().filter(|_| arguments.dry_run) {
+        // Nothing is done: nobody changes what governs, and nothing is kept.
+        (config.admin, config.state_file) = (None, None);
+    }
     let state = match &config {
         Some(config) => Some(config.state.clone()),
         None => arguments.state()?,

@@ -2,6 +2,7 @@
 //! kernel's pacing gives back at most half of a packet's time after a timer that came late (net/ipv4/tcp_output.c,
 //! `tcp_update_skb_after_send`); what a busy processor takes beyond that would be lost to the rate.
 
+use super::class::LEAST_BPS;
 use backwater_model::Moment;
 use backwater_socket::TcpInfo;
 
@@ -12,6 +13,11 @@ const REPAID_WITHIN_S: f64 = 0.4;
 const MOST_OWED_S: f64 = 0.1;
 /// What was sent too much, where a look was late, is taken back as far as the rate gives in this time.
 const MOST_AHEAD_S: f64 = 1.0;
+/// What is acknowledged comes in pieces of up to 64 KiB: so little is owed at one look and too much at the next.
+const PIECES_BYTES: f64 = 131_072.0;
+/// A round trip longer than twice the shortest and this meets a queue: there it is the way that holds a socket back, and to go faster
+/// would only lengthen what others wait in.
+const QUEUE_US: u32 = 1_000;
 
 /// One socket's account.
 #[derive(Clone, Debug, Default)]
@@ -23,15 +29,22 @@ pub struct CatchUp {
 
 impl CatchUp {
     /// What the kernel counts now, after a time with this rate (in bytes a second). Time in which there was nothing to send, or
-    /// in which its client did not read, earns nothing.
+    /// in which its client did not read, earns nothing, but pays for what was sent too much. What had to be sent again counts.
     pub fn see(&mut self, now: Moment, info: &TcpInfo, rate_bps: u64) {
         let Some((then, before)) = self.last.replace((now, *info)) else { return };
         let since = |of: fn(&TcpInfo) -> Option<u64>| Some(of(info)?.saturating_sub(of(&before)?) as f64);
         let wanted_s = || Some((since(|info| info.busy_us)? - since(|info| info.rwnd_limited_us)?) / 1e6);
         // A kernel that does not count them (before 4.10) is left to itself.
-        let (Some(sent), Some(wanted_s)) = (since(|info| info.acked_bytes), wanted_s()) else { return };
+        let sent = since(|info| info.sent_bytes.or(info.acked_bytes));
+        let (Some(sent), Some(wanted_s)) = (sent, wanted_s()) else { return };
         let (rate, seconds) = (rate_bps as f64, now.seconds_since(then));
-        let owed = self.owed_bytes + rate * wanted_s.clamp(0.0, seconds) - sent;
+        let wanted_s = wanted_s.clamp(0.0, seconds);
+        let owed = self.owed_bytes + rate * wanted_s - sent;
+        let owed = match owed {
+            ahead if ahead < 0.0 => (ahead + rate * (seconds - wanted_s)).min(0.0),
+            _ if meets_a_queue(info) => 0.0,
+            owed => owed,
+        };
         self.owed_bytes = owed.clamp(-rate * MOST_AHEAD_S, rate * MOST_OWED_S);
     }
 
@@ -40,8 +53,14 @@ impl CatchUp {
         let rate = rate_bps as f64;
         // Never so slow that it seems dead.
         let most = rate * MOST_OWED_S / REPAID_WITHIN_S;
-        (rate + (self.owed_bytes / REPAID_WITHIN_S).clamp(-rate / 2.0, most)) as u64
+        let beyond_pieces = (self.owed_bytes.abs() - PIECES_BYTES).max(0.0).copysign(self.owed_bytes);
+        ((rate + (beyond_pieces / REPAID_WITHIN_S).clamp(-rate / 2.0, most)) as u64).max(LEAST_BPS.min(rate_bps))
     }
+}
+
+fn meets_a_queue(info: &TcpInfo) -> bool {
+    let (Some(now), Some(least)) = (info.rtt_us, info.min_rtt_us) else { return false };
+    now > least.saturating_mul(2).saturating_add(QUEUE_US)
 }
 
 #[cfg(test)]
@@ -108,6 +127,48 @@ mod tests {
         kernel.info.rwnd_limited_us = Some(LOOK_US as u64);
         catch_up.see(kernel.at, &kernel.info, RATE);
         assert_eq!(catch_up.told_bps(RATE), RATE);
+    }
+
+    #[test]
+    fn what_the_way_holds_back_is_not_made_good() {
+        let (mut kernel, mut catch_up) = (Kernel::new(), CatchUp::default());
+        (kernel.info.rtt_us, kernel.info.min_rtt_us) = (Some(7_000), Some(400));
+        catch_up.see(kernel.at, &kernel.info, RATE);
+        for _ in 0..20 {
+            kernel.run(LOOK_US, 1.0, RATE, 0.5);
+            catch_up.see(kernel.at, &kernel.info, RATE);
+            assert_eq!(catch_up.told_bps(RATE), RATE);
+        }
+    }
+
+    #[test]
+    fn what_comes_in_pieces_is_right_in_the_mean() {
+        let slow = 2 << 20;
+        let (mut kernel, mut catch_up) = (Kernel::new(), CatchUp::default());
+        catch_up.see(kernel.at, &kernel.info, slow);
+        for look in 0..100 {
+            // A piece more at one look, a piece less at the next.
+            let share = if look % 2 == 0 { 1.3 } else { 0.7 };
+            kernel.run(LOOK_US, 1.0, slow, share);
+            catch_up.see(kernel.at, &kernel.info, slow);
+            assert_eq!(catch_up.told_bps(slow), slow);
+        }
+    }
+
+    #[test]
+    fn who_trickles_at_the_least_rate_is_never_told_less() {
+        let (mut kernel, mut catch_up) = (Kernel::new(), CatchUp::default());
+        catch_up.see(kernel.at, &kernel.info, LEAST_BPS);
+        for _ in 0..50 {
+            // 300 bytes in no time.
+            kernel.run(LOOK_US, 0.0, LEAST_BPS, 1.0);
+            kernel.info.acked_bytes = kernel.info.acked_bytes.map(|acked| acked + 300);
+            catch_up.see(kernel.at, &kernel.info, LEAST_BPS);
+            assert_eq!(catch_up.told_bps(LEAST_BPS), LEAST_BPS);
+        }
+        kernel.run(20 * LOOK_US, 0.0, LEAST_BPS, 1.0);
+        catch_up.see(kernel.at, &kernel.info, LEAST_BPS);
+        assert_eq!(catch_up.told_bps(RATE), RATE, "two seconds of rest pay for it");
     }
 
     proptest! {

@@ -11,12 +11,15 @@ use rustix::thread::CapabilitySet;
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream as AsyncStream;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// A request holds one socket; a list of readings some thousands of them.
 const LONGEST_REQUEST: u64 = 16 << 20;
+/// A master that says nothing for so long may be held up itself.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// Serves a master at the other end of `stream` until it says so, goes away, or this process is asked to end; then puts
 /// everything back. What earlier runs left (journals in `state_dir`) is put back first.
@@ -52,6 +55,17 @@ pub fn guard(stream: UnixStream, state_dir: &Path) -> Result<(), GateError> {
         loop {
             text.clear();
             read.get_mut().set_limit(LONGEST_REQUEST);
+            // A line that is half read when something else happens is lost; waiting for its first byte loses nothing.
+            tokio::select! {
+                begun = read.fill_buf() => drop(begun),
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => break,
+                () = tokio::time::sleep(SILENCE), if !held.raised.is_empty() => {
+                    held.lower();
+                    continue;
+                }
+            }
             tokio::select! {
                 got = read.read_line(&mut text) => if !matches!(got, Ok(bytes) if bytes > 0) { break },
                 _ = terminate.recv() => break,
@@ -91,7 +105,7 @@ fn begin(state_dir: &Path) -> Result<(Held, PutBack), String> {
     let put_back = told(&recover(state_dir).map_err(unkept)?);
     let journal = Journal::begin(state_dir, "attach").map_err(unkept)?;
     able::drop_rights(CapabilitySet::SYS_PTRACE).map_err(|error| format!("cannot give up rights: {error}"))?;
-    Ok((Held { journal, facts, entries: HashMap::new() }, put_back))
+    Ok((Held { journal, facts, entries: HashMap::new(), raised: HashMap::new() }, put_back))
 }
 
 fn told(recovered: &[Recovered]) -> PutBack {
@@ -107,6 +121,8 @@ struct Held {
     facts: Facts,
     /// By the socket's cookie: the note that holds its rate before.
     entries: HashMap<u64, Entry>,
+    /// By the cookie: sockets that go faster for a moment, and what they may have for longer, in bytes a second.
+    raised: HashMap<u64, (Socket, u64)>,
 }
 
 impl Held {
@@ -121,14 +137,14 @@ impl Held {
                 Err(error) => self.refused(&error),
             },
             Request::Read(sockets) => Answer::Readings(sockets.iter().map(|socket| socket.read().ok()).collect()),
-            Request::Pace(socket, rate_bps) => self.pace(&socket, rate_bps),
+            Request::Pace { socket, rate_bps, lasting_bps } => self.pace(&socket, rate_bps, lasting_bps),
             Request::Release(socket) => self.release(&socket),
             Request::Finish => Answer::Done,
         }
     }
 
     /// The rate before is written down before it is changed.
-    fn pace(&mut self, socket: &Socket, rate_bps: u64) -> Answer {
+    fn pace(&mut self, socket: &Socket, rate_bps: u64, lasting_bps: u64) -> Answer {
         if rate_bps < LEAST_BPS {
             return Answer::Refused(format!("{rate_bps} bytes a second is no rate: the least is {LEAST_BPS}"));
         }
@@ -156,12 +172,29 @@ impl Held {
             };
         }
         match socket.pace(Some(rate_bps)) {
-            Ok(()) => Answer::Done,
+            Ok(()) if rate_bps > lasting_bps => {
+                self.raised.insert(socket.cookie, (socket.clone(), lasting_bps));
+                Answer::Done
+            }
+            Ok(()) => {
+                self.raised.remove(&socket.cookie);
+                Answer::Done
+            }
             Err(error) => self.refused(&error),
         }
     }
 
+    /// The master is silent: whoever was to go faster for a moment goes as fast as may last.
+    fn lower(&mut self) {
+        for (_, (socket, lasting_bps)) in self.raised.drain() {
+            if let Err(error) = socket.pace(Some(lasting_bps)) {
+                tracing::debug!(%error, "a socket that was to go slower again is gone");
+            }
+        }
+    }
+
     fn release(&mut self, socket: &Socket) -> Answer {
+        self.raised.remove(&socket.cookie);
         let Some(entry) = self.entries.remove(&socket.cookie) else { return Answer::Done };
         match self.journal.undo(entry) {
             Ok(()) => Answer::Done,

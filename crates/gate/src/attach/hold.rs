@@ -37,6 +37,8 @@ pub enum ClassRate {
 pub const AUTO_LOOK: Span = Span::from_millis(50);
 /// How often where it is fixed: what the kernel's pacing lost is made good from the next look on.
 pub const FIXED_LOOK: Span = Span::from_millis(100);
+/// How often a fixed class is divided anew. Over less, whoever sends now and then would seem to want nothing most of the time.
+const DIVIDE_EVERY: Span = Span::from_millis(500);
 
 /// One that is paced.
 #[derive(Clone, Debug)]
@@ -53,6 +55,8 @@ pub struct Paced {
     told_bps: u64,
     catch_up: CatchUp,
     last: Option<(Moment, Reading)>,
+    /// As it was when the class was divided last.
+    divided: Option<(Moment, Reading)>,
 }
 
 /// The paced sockets of one master.
@@ -63,12 +67,14 @@ pub struct Hold {
     /// Finds the class's rate; None where it is fixed.
     auto: Option<Auto>,
     paced: Vec<Paced>,
+    /// When the class was divided last; None: it is to be at the next look.
+    divided: Option<Moment>,
 }
 
 impl Hold {
     /// Paces nothing yet.
     pub fn new(guardian: Guardian, rates: Rates) -> Hold {
-        Hold { guardian, rates, auto: None, paced: Vec::new() }
+        Hold { guardian, rates, auto: None, paced: Vec::new(), divided: None }
     }
 
     /// What the class may send now, in bytes a second; None where only each has a rate.
@@ -82,6 +88,7 @@ impl Hold {
     /// Another rate for the whole class, from the next look on.
     pub fn set_class(&mut self, class: ClassRate) {
         self.rates.class = Some(class);
+        self.divided = None;
     }
 
     /// How often it wants to be looked at; None while nothing is paced.
@@ -114,9 +121,17 @@ impl Hold {
         let mut grants = self.grants(&usages);
         let granted_bps = grants.pop().unwrap_or_default();
         self.tell(&grants)?;
-        self.guardian.pace(&named.socket, granted_bps)?;
-        let (told_bps, catch_up) = (granted_bps, CatchUp::default());
-        self.paced.push(Paced { named, granted_bps, since: now, sent_bytes: 0, told_bps, catch_up, last: None });
+        self.guardian.pace(&named.socket, granted_bps, granted_bps)?;
+        self.paced.push(Paced {
+            named,
+            granted_bps,
+            since: now,
+            sent_bytes: 0,
+            told_bps: granted_bps,
+            catch_up: CatchUp::default(),
+            last: None,
+            divided: None,
+        });
         Ok(())
     }
 
@@ -156,7 +171,15 @@ impl Hold {
         for paced in &gone {
             self.guardian.release(&paced.named.socket)?;
         }
-        let grants = self.grants(&usages);
+        let is_found = self.rates.class == Some(ClassRate::Auto);
+        let is_due = self.divided.is_none_or(|then| now - then >= DIVIDE_EVERY);
+        let grants = if is_found || is_due || !gone.is_empty() {
+            self.divided = Some(now);
+            self.paced.iter_mut().for_each(|paced| paced.divided = paced.last);
+            self.grants(&usages)
+        } else {
+            self.paced.iter().map(|paced| paced.granted_bps).collect()
+        };
         self.tell(&grants)?;
         Ok(gone)
     }
@@ -206,10 +229,16 @@ impl Hold {
         }
         changes.sort_by_key(|(at, told)| (*told > self.paced[*at].told_bps, *at));
         for (at, told_bps) in changes {
-            match self.guardian.pace(&self.paced[at].named.socket, told_bps) {
+            let Paced { named, granted_bps, .. } = &self.paced[at];
+            match self.guardian.pace(&named.socket, told_bps, *granted_bps) {
                 Ok(()) => self.paced[at].told_bps = told_bps,
                 // The next look finds it gone.
                 Err(AttachError::Gone) => {}
+                // One that can no longer be told keeps what it has; the others are held on.
+                Err(AttachError::Refused(why)) => {
+                    tracing::warn!("the rate of {} stays as it is: {why}", self.paced[at].named.title);
+                    self.paced[at].told_bps = told_bps;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -218,11 +247,11 @@ impl Hold {
 }
 
 impl Paced {
-    /// What it did since the look before; without a reading, as if nothing had changed.
+    /// What it did since the class was divided; without a reading, as if nothing had changed.
     fn usage(&self, now: Moment, reading: Option<&Reading>) -> Usage {
         let queued = reading.or(self.last.as_ref().map(|(_, last)| last)).map_or(0, |reading| reading.queued_bytes);
         let acked = |reading: &Reading| reading.info.acked_bytes;
-        let used = self.last.as_ref().zip(reading).and_then(|((then, last), reading)| {
+        let used = self.divided.as_ref().zip(reading).and_then(|((then, last), reading)| {
             let seconds = now.seconds_since(*then);
             let bytes = acked(reading)?.saturating_sub(acked(last)?);
             (seconds > 0.0).then(|| bytes as f64 / seconds)

@@ -107,12 +107,13 @@ impl Guardian {
         }
     }
 
-    /// Lets a socket send no more than so many bytes a second.
+    /// Lets a socket send no more than so many bytes a second for now, and no more than `lasting_bps` where the guardian hears
+    /// nothing from its master for a second.
     ///
     /// # Errors
     /// [`AttachError::Gone`], or why it may not be paced.
-    pub fn pace(&mut self, socket: &Socket, rate_bps: u64) -> Result<(), AttachError> {
-        self.done(&Request::Pace(socket.clone(), rate_bps))
+    pub fn pace(&mut self, socket: &Socket, rate_bps: u64, lasting_bps: u64) -> Result<(), AttachError> {
+        self.done(&Request::Pace { socket: socket.clone(), rate_bps, lasting_bps })
     }
 
     /// Gives a socket back what it had.

@@ -41,8 +41,8 @@ pub(super) enum Request {
     FindPeer(SocketAddr),
     /// What is known of sockets now.
     Read(Vec<Socket>),
-    /// A socket may send so many bytes a second.
-    Pace(Socket, u64),
+    /// A socket may send so many bytes a second; and where nothing more is heard for a while, so many.
+    Pace { socket: Socket, rate_bps: u64, lasting_bps: u64 },
     /// A socket gets back what it had.
     Release(Socket),
     /// All of them do, and the guardian ends.

@@ -58,7 +58,7 @@ impl Control {
         match &terms.state_file {
             Some(path) => self.keep(path.clone(), state.clone()).await?,
             None => notices.push(format!(
-                "this lasts until {} ends: its configuration names no state_file",
+                "this lasts until {} ends or reads its configuration again: that names no state_file",
                 if self.outside.is_some() { "attach mode" } else { "the proxy" }
             )),
         }
@@ -77,9 +77,6 @@ impl Control {
 
     /// What whoever gave these statements should know.
     fn notices_of(&self, statements: &[Statement], state: &State) -> Vec<String> {
-        if self.outside.is_some() {
-            return outside::notices(statements, state);
-        }
         let rule_of = |statement: &Statement| match statement {
             Statement::CreateRule { name, .. } | Statement::AlterRule { name, .. } => {
                 let unseen = self.unseen(state.rules().get(name)?);
@@ -90,14 +87,17 @@ impl Control {
             }
             _ => None,
         };
-        statements.iter().filter_map(rule_of).collect()
+        let mut notices: Vec<String> = statements.iter().filter_map(rule_of).collect();
+        if self.outside.is_some() {
+            notices.extend(outside::notices(statements, state));
+        }
+        notices
     }
 
     /// Attributes in force that cannot be measured here. As all attributes of a rule must be over, it never matches then.
     pub(super) fn unseen(&self, rule: &Rule) -> Vec<&'static str> {
-        match self.outside {
-            // Such a rule is refused.
-            Some(_) => Vec::new(),
+        match &self.outside {
+            Some(outside) => outside.unseen(rule),
             None => unseen(rule, self.terms().server_is_here, self.server_view.version()),
         }
     }
@@ -133,17 +133,19 @@ impl Control {
 
     /// Takes over a configuration that was read again. Returns what it changes only when the proxy is started again.
     pub(super) fn reload(self: &Arc<Self>, config: &ProxyConfig) -> Result<Vec<&'static str>, GateError> {
+        let _one_at_a_time = self.changing.blocking_lock();
+        // What the console changed since the file was read counts too.
+        let config = &config.restored()?;
         match self.outside {
             Some(_) => self.enforceable(&config.state)?,
             None => config.check()?,
         }
-        let _one_at_a_time = self.changing.blocking_lock();
         let before = self.terms();
         let mut later = Vec::new();
-        if before.listen != config.listen {
+        if self.outside.is_none() && before.listen != config.listen {
             later.push("listen");
         }
-        if before.limits.workers != config.limits.workers {
+        if self.outside.is_none() && before.limits.workers != config.limits.workers {
             later.push("workers");
         }
         if before.admin.as_ref().map(|admin| &admin.listen) != config.admin.as_ref().map(|admin| &admin.listen) {

@@ -224,17 +224,11 @@ impl Written {
         let Written { listen, proxy_protocol_from, server_account, limits, state_file, admin, .. } = self;
         let Written { low_priority_bandwidth, rules, pools, users, .. } = self;
         let configured = StateForm { low_priority_bandwidth, rules, pools, users };
-        let wrong = |path: &Path| {
-            let path = path.to_owned();
-            move |source| GateError::State { path, source: Box::new(source) }
-        };
         // By itself first: what is wrong there is not the state file's fault.
-        let mut state = State::try_from(configured.clone()).map_err(wrong(path))?;
+        let wrong = |source| GateError::State { path: path.to_owned(), source: Box::new(source) };
+        let state = State::try_from(configured.clone()).map_err(wrong)?;
         let state_file = state_file.map(|file| path.parent().map_or(file.clone(), |dir| dir.join(&file)));
-        if let Some(file) = &state_file {
-            state = State::try_from(state_file::restored(file, &configured)?).map_err(wrong(file))?;
-        }
-        Ok(ProxyConfig {
+        let config = ProxyConfig {
             listen: listen.into(),
             server,
             proxy_protocol_from,
@@ -246,7 +240,8 @@ impl Written {
             configured,
             state_file,
             admin: admin.map(Admin::try_from).transpose()?,
-        })
+        };
+        config.restored()
     }
 }
 
@@ -308,7 +303,18 @@ impl ProxyConfig {
         let written = Written::parse(text, path)?;
         // Attach mode runs where the server runs, and never connects to it by this address.
         let config = written.governing(Address::Unix(PathBuf::new()), path)?;
+        let config = ProxyConfig { server_account: None, ..config };
         enforceable(&config.state)?;
+        Ok(config)
+    }
+
+    /// The same with what the console changed, as its file says now.
+    pub(super) fn restored(&self) -> Result<ProxyConfig, GateError> {
+        let mut config = self.clone();
+        if let Some(file) = &self.state_file {
+            let wrong = |source| GateError::State { path: file.clone(), source: Box::new(source) };
+            config.state = State::try_from(state_file::restored(file, &self.configured)?).map_err(wrong)?;
+        }
         Ok(config)
     }
 

@@ -174,7 +174,10 @@ impl Control {
     }
 
     fn tell(&self, event: Event) {
-        tracing::info!(kind = ?event.kind, "{}", event.message);
+        // What rules of attach mode decide is printed where they are judged.
+        if self.outside.is_none() || event.kind == EventKind::Setting {
+            tracing::info!(kind = ?event.kind, "{}", event.message);
+        }
         let mut told = lock(&self.told);
         if told.len() == KEPT_EVENTS {
             told.pop_front();

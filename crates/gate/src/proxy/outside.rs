@@ -59,15 +59,20 @@ impl OutsideTold {
 }
 
 impl Outside {
-    /// Whether all rules of a state can be judged.
+    /// Whether all rules that pools have can be judged. One that nobody has does no harm.
     pub(super) fn enforceable(&self, state: &State) -> Result<(), GateError> {
-        let in_force = |rule: &Rule, attribute| rule.thresholds.get(attribute).is_some_and(Option::is_some);
-        for (attribute, why) in &self.unseen {
-            if state.rules().values().any(|rule| in_force(rule, attribute)) {
-                return Err(GateError::Unseen { attribute: attribute.word(), why: why.clone() });
-            }
+        let used = || state.pools().keys().flat_map(|pool| state.rules_of(pool)).map(|(_, rule)| rule);
+        let unseen = self.unseen.iter().find(|(attribute, _)| used().any(|rule| in_force(rule, *attribute)));
+        match unseen {
+            Some((attribute, why)) => Err(GateError::Unseen { attribute: attribute.word(), why: why.clone() }),
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Attributes of a rule that cannot be looked at.
+    pub(super) fn unseen(&self, rule: &Rule) -> Vec<&'static str> {
+        let of_rule = self.unseen.iter().filter(|(attribute, _)| in_force(rule, *attribute));
+        of_rule.map(|(attribute, _)| attribute.word()).collect()
     }
 
     pub(super) fn told(&self) -> OutsideTold {
@@ -78,6 +83,10 @@ impl Outside {
     fn lock(&self) -> MutexGuard<'_, OutsideTold> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn in_force(rule: &Rule, attribute: Attribute) -> bool {
+    rule.thresholds.get(&attribute).is_some_and(Option::is_some)
 }
 
 /// What these statements ask of pools that cannot be enforced from outside.
@@ -121,7 +130,7 @@ impl Console {
     /// change, and must not block.
     ///
     /// # Errors
-    /// The configuration has a rule that cannot be judged, or an address cannot be listened on.
+    /// A pool of the configuration has a rule that cannot be judged, or an address cannot be listened on.
     pub fn start(config: &ProxyConfig, unseen: Vec<(Attribute, String)>, tell: Tell) -> Result<Console, GateError> {
         let outside = Outside { unseen, told: Mutex::default() };
         outside.enforceable(&config.state)?;

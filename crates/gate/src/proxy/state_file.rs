@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// What people find when they open it.
-const HEAD: &str = "# Rules, pools and users as they were changed on the console. Written by backwater proxy: change the\n\
+const HEAD: &str = "# Rules, pools and users as they were changed on the console. Written by Backwater: change the\n\
                     # configuration or use the console instead. A thing that is edited in the configuration counts again.\n";
 
 #[derive(Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use crate::{signals, terminal};
 use anyhow::bail;
 use backwater_flow::rule::{Action, Attribute, Decision, Rule, RuleOption, Step};
 use backwater_flow::statement::{self, Statement};
-use backwater_flow::{Priority, State};
+use backwater_flow::{Priority, SessionId, State};
 use backwater_gate::attach::{Activity, AttachError, Console, Hold, Named, OutsideSession, Seen, Watch};
 use backwater_gate::proxy::ProxyConfig;
 use backwater_model::{Event, EventKind};
@@ -75,6 +75,9 @@ pub(super) fn run(
         let sessions = looked.sessions(arguments)?;
         let activities = looked.read(&sessions, &state, hold)?;
         for (key, decision) in looked.watch.look(now(), &activities, &state) {
+            // As everywhere here a session is known by its process.
+            let session = SessionId(u64::try_from(key.0).unwrap_or_default());
+            let decision = Decision { session, ..decision };
             tell(&decision, arguments)?;
             told.decided(&decision, looked.cookie(key));
             if let Some(governor) = &governor {
@@ -110,11 +113,8 @@ impl Governor {
         let record = told.recorder();
         // What rules decide is told where they are judged.
         let tell = move |event: Event| {
-            if event.kind == EventKind::Setting {
-                super::note(&event.message);
-                if let Some(record) = &record {
-                    record(event);
-                }
+            if let (EventKind::Setting, Some(record)) = (event.kind, &record) {
+                record(event);
             }
         };
         let console = Console::start(config, unseen.collect(), Arc::new(tell))?;
@@ -166,13 +166,15 @@ fn wanted(server: &Server, state: &State) -> anyhow::Result<BTreeSet<Attribute>>
     Ok(wanted)
 }
 
+/// What there is, for people.
 fn words(state: &State) -> String {
     let low = state.pools().values().filter(|pool| pool.priority == Priority::Low).count();
     let used: BTreeSet<&str> =
         state.pools().keys().flat_map(|pool| state.rules_of(pool)).map(|(name, _)| name).collect();
     let parts = [(used.len(), "rule"), (low, "low-priority pool")];
     let parts = parts.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| super::counted(count, what));
-    parts.collect::<Vec<_>>().join(" and ")
+    let words = parts.collect::<Vec<_>>().join(" and ");
+    if words.is_empty() { "what the console will say".to_owned() } else { words }
 }
 
 fn tell(decision: &Decision, arguments: &Arguments) -> anyhow::Result<()> {
@@ -237,14 +239,17 @@ impl Looked {
         }
         for (activity, _) in activities {
             let key = (activity.pid, activity.began_us);
-            if !wanted.contains(&key) || self.low.contains(&key) {
+            if !wanted.contains(&key) {
+                continue;
+            }
+            if let Some(cookie) = self.cookie(key) {
+                told.pooled(cookie, &activity.user, state.pool_of(&activity.user));
+            }
+            if self.low.contains(&key) {
                 continue;
             }
             match self.sockets.get(&key) {
-                Some(Ok(named)) => {
-                    slow(named, None, hold)?;
-                    told.pooled(named.socket.cookie, &activity.user, state.pool_of(&activity.user));
-                }
+                Some(Ok(named)) => slow(named, None, hold)?,
                 Some(Err(why)) => super::note(&format!("cannot slow it: {why}")),
                 None => continue,
             }
@@ -338,11 +343,18 @@ impl Looked {
                     super::note(&let_go(&paced));
                 }
             }
-            (Action::Abort, Step::Began) => self.server.stop(key.0, false)?,
-            (Action::Abort, Step::Escalated) => self.server.stop(key.0, true)?,
+            (Action::Abort, Step::Began) => self.stop(key.0, false),
+            (Action::Abort, Step::Escalated) => self.stop(key.0, true),
             _ => {}
         }
         Ok(())
+    }
+
+    /// Whom this role may not stop goes on, and so does the rest.
+    fn stop(&mut self, pid: i32, whole_session: bool) {
+        if let Err(error) = self.server.stop(pid, whole_session) {
+            super::note(&format!("process {pid} was not stopped: {error:#}"));
+        }
     }
 }
 

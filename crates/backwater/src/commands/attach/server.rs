@@ -9,11 +9,17 @@ use std::net::{IpAddr, SocketAddr};
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, Row};
 
+/// The server's release, and what its role may.
+const ABOUT: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4, \
+                     pg_catalog.has_function_privilege('pg_catalog.pg_ls_tmpdir()', 'execute')";
+
 /// A connection with the server.
 pub(super) struct Server {
     runtime: Runtime,
     client: Client,
     version: i32,
+    /// Whether this role may list temporary files.
+    lists_files: bool,
 }
 
 /// One client session.
@@ -33,14 +39,14 @@ impl Server {
     pub(super) fn connect(target: &str) -> anyhow::Result<Server> {
         let info = ConnInfo::parse(target, &|name| std::env::var(name).ok())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (client, version) = runtime.block_on(async {
+        let (client, version, lists_files) = runtime.block_on(async {
             let (client, task) = connect_client(&info).await?;
             // Its end shows in the next query's error.
             drop(tokio::spawn(task));
-            let row = client.query_one("SELECT current_setting('server_version_num')::int4", &[]).await?;
-            anyhow::Ok((client, row.get(0)))
+            let row = client.query_one(ABOUT, &[]).await?;
+            anyhow::Ok((client, row.get(0), row.get(1)))
         })?;
-        Ok(Server { runtime, client, version })
+        Ok(Server { runtime, client, version, lists_files })
     }
 
     /// Why an attribute cannot be judged on this server; None where it can.
@@ -48,6 +54,9 @@ impl Server {
         match attribute {
             Attribute::WalRate | Attribute::WalSize if self.version < 180_000 => {
                 Some("a server tells the WAL of a session from PostgreSQL 18 on".to_owned())
+            }
+            Attribute::SpillSize if !self.lists_files => {
+                Some("this role may not list temporary files: GRANT pg_monitor TO it".to_owned())
             }
             other if backwater_gate::attach::UNSEEN.contains(&other) => {
                 Some("it cannot be seen from outside; `backwater proxy` can".to_owned())

@@ -7,10 +7,10 @@ use backwater_flow::{LowPriorityBandwidth, State};
 use backwater_gate::attach::{ClassRate, Hold, Paced};
 use backwater_gate::proxy::Tell;
 use backwater_model::{FlowHeld, FlowRule, FlowState, Moment};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Remembers what is told of each held socket. Without a recording it does nothing.
+/// Remembers what is told of each held socket, and tells it to a recording where there is one.
 pub(super) struct Told {
     recorder: Option<Recorder>,
     /// What was seen at the last look.
@@ -20,7 +20,9 @@ pub(super) struct Told {
     /// Whether rules and rate are a file's.
     by_file: bool,
     /// Whose socket it is, and the rule that holds it, by the socket's cookie.
-    known: HashMap<u64, (String, String)>,
+    by_rule: HashMap<u64, (String, String)>,
+    /// Whose it is, and the pool that holds it.
+    by_pool: HashMap<u64, (String, String)>,
 }
 
 impl Told {
@@ -41,7 +43,15 @@ impl Told {
             }));
         }
         let by_file = arguments.config.is_some();
-        let mut told = Told { recorder, newest, rules: Vec::new(), class, by_file, known: HashMap::new() };
+        let mut told = Told {
+            recorder,
+            newest,
+            rules: Vec::new(),
+            class,
+            by_file,
+            by_rule: HashMap::new(),
+            by_pool: HashMap::new(),
+        };
         if let Some(state) = state {
             told.rules = described(state);
         }
@@ -61,7 +71,7 @@ impl Told {
 
     /// A session is held for its pool.
     pub(super) fn pooled(&mut self, cookie: u64, user: &str, pool: &str) {
-        self.known.insert(cookie, (user.to_owned(), format!("pool {pool}")));
+        self.by_pool.insert(cookie, (user.to_owned(), format!("pool {pool}")));
     }
 
     /// What the class's rate is called, by who said it.
@@ -75,8 +85,10 @@ impl Told {
 
     /// A rule decided, of the session with this socket where that was found.
     pub(super) fn decided(&mut self, decision: &Decision, cookie: Option<u64>) {
-        if let Some(cookie) = cookie {
-            self.known.insert(cookie, (decision.user.clone(), decision.rule.clone()));
+        match (cookie, decision.step) {
+            (Some(cookie), Step::Lifted(_)) => drop(self.by_rule.remove(&cookie)),
+            (Some(cookie), _) => drop(self.by_rule.insert(cookie, (decision.user.clone(), decision.rule.clone()))),
+            (None, _) => {}
         }
         let Some(recorder) = &self.recorder else { return };
         (recorder.tell)(decision.event("attach"));
@@ -91,7 +103,12 @@ impl Told {
 
     /// What holds the session with this socket: a rule, or its pool.
     pub(super) fn holder(&self, cookie: u64) -> String {
-        self.known.get(&cookie).map(|(_, holder)| holder.clone()).unwrap_or_default()
+        self.known(cookie).map(|(_, holder)| holder.clone()).unwrap_or_default()
+    }
+
+    /// Whose socket it is, and what holds it: a rule before its pool.
+    fn known(&self, cookie: u64) -> Option<&(String, String)> {
+        self.by_rule.get(&cookie).or_else(|| self.by_pool.get(&cookie))
     }
 
     /// Who writes events down, where there is a recording.
@@ -101,7 +118,9 @@ impl Told {
 
     /// What is held now.
     pub(super) fn see(&mut self, hold: &Hold) {
-        self.known.retain(|cookie, _| hold.paced().iter().any(|paced| paced.named.socket.cookie == *cookie));
+        let held: HashSet<u64> = hold.paced().iter().map(|paced| paced.named.socket.cookie).collect();
+        self.by_rule.retain(|cookie, _| held.contains(cookie));
+        self.by_pool.retain(|cookie, _| held.contains(cookie));
         if self.recorder.is_none() {
             return;
         }
@@ -129,7 +148,7 @@ impl Told {
 
     fn held(&self, paced: &Paced, class: Option<&str>) -> FlowHeld {
         let socket = &paced.named.socket;
-        let (user, rule) = self.known.get(&socket.cookie).cloned().unzip();
+        let (user, rule) = self.known(socket.cookie).cloned().unzip();
         let share = |class: &str| format!("its share of {class}");
         FlowHeld {
             session: u64::try_from(socket.pid).unwrap_or_default(),
