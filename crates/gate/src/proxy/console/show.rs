@@ -146,21 +146,24 @@ fn pools(control: &Control) -> Vec<Vec<Value>> {
         let running = || here.clone().filter(|live| live.doing() == Doing::Running).count();
         // Turns are counted only where they are limited.
         let active = if pool.max_active.is_some() { Value::count(active) } else { Value::count(running()) };
-        vec![
-            Value::text(name),
-            Value::text(pool.priority.word()),
-            Value::count(pool.weight),
-            Value::text(pool.except_rules.iter().map(|rule| quote(rule)).collect::<Vec<_>>().join(",")),
-            Value::from(pool.max_connections),
-            Value::from(pool.max_active),
-            Value::real(pool.bandwidth_bps.map(mb)),
-            Value::count(terms.admission.count(name)),
-            active,
-            Value::count(waiting),
-            Value::count(to_clients),
-        ]
+        let connections = Value::count(terms.admission.count(name));
+        pool_row(name, pool, [connections, active, Value::count(waiting), Value::count(to_clients)])
     };
     terms.state.pools().iter().map(row).collect()
+}
+
+/// What a pool is, and then how many connections it has, how many are active and wait, and the bytes to its clients.
+fn pool_row(name: &str, pool: &backwater_flow::Pool, counts: [Value; 4]) -> Vec<Value> {
+    let asked = [
+        Value::text(name),
+        Value::text(pool.priority.word()),
+        Value::count(pool.weight),
+        Value::text(pool.except_rules.iter().map(|rule| quote(rule)).collect::<Vec<_>>().join(",")),
+        Value::from(pool.max_connections),
+        Value::from(pool.max_active),
+        Value::real(pool.bandwidth_bps.map(mb)),
+    ];
+    asked.into_iter().chain(counts).collect()
 }
 
 fn rules(control: &Control) -> Vec<Vec<Value>> {
@@ -285,19 +288,8 @@ fn outside_pools(control: &Control, told: &OutsideTold) -> Vec<Vec<Value>> {
     let terms = control.terms();
     let row = |(name, pool): (&String, &backwater_flow::Pool)| {
         let here = || told.sessions.iter().filter(|session| terms.state.pool_of(&session.user) == name);
-        vec![
-            Value::text(name),
-            Value::text(pool.priority.word()),
-            Value::count(pool.weight),
-            Value::text(pool.except_rules.iter().map(|rule| quote(rule)).collect::<Vec<_>>().join(",")),
-            Value::from(pool.max_connections),
-            Value::from(pool.max_active),
-            Value::real(pool.bandwidth_bps.map(mb)),
-            Value::count(here().count()),
-            Value::count(here().filter(|session| session.active).count()),
-            Value::Null,
-            Value::Null,
-        ]
+        let active = here().filter(|session| session.active).count();
+        pool_row(name, pool, [Value::count(here().count()), Value::count(active), Value::Null, Value::Null])
     };
     terms.state.pools().iter().map(row).collect()
 }
