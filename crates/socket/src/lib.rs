@@ -13,11 +13,14 @@ mod foreign;
 mod table;
 mod tcp_info;
 
-/// Reads bytes as whatever a kernel may tell of sockets. For the fuzzer alone: nothing else is built with this.
+/// Readers of foreign bytes, for the fuzzer alone: nothing else is built with this.
 #[cfg(fuzzing)]
-pub fn exercise(bytes: &[u8]) {
-    table::exercise(&String::from_utf8_lossy(bytes));
-    tcp_info::exercise(bytes);
+pub mod fuzzing {
+    /// Reads bytes as whatever a kernel may tell of sockets.
+    pub fn socket(bytes: &[u8]) {
+        crate::table::exercise(&String::from_utf8_lossy(bytes));
+        crate::tcp_info::exercise(bytes);
+    }
 }
 
 pub use call::{pacing_rate, set_pacing_rate, unsent_and_unacked};

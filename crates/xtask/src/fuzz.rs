@@ -20,6 +20,8 @@ struct Place {
     seeds: PathBuf,
     corpus: PathBuf,
     findings: PathBuf,
+    /// Where targets put files; removed at the end.
+    temporary: PathBuf,
 }
 
 /// Fuzzes every target, or one, for so long each, as many at once as there are processors. Says how many inputs were tried;
@@ -42,6 +44,8 @@ pub(crate) fn run(only: Option<&str>, seconds: u64) -> anyhow::Result<()> {
             }
         }
     }
+    // A target ends at once, and leaves its files.
+    std::fs::remove_dir_all(&place.temporary)?;
     if !broken.is_empty() {
         bail!("inputs that break something are in {}:\n{}", place.findings.display(), broken.join("\n"));
     }
@@ -89,8 +93,11 @@ fn build(workspace: &Path) -> anyhow::Result<Place> {
         seeds: workspace.join("fuzz/seeds"),
         corpus: at.join("corpus"),
         findings: at.join("findings"),
+        temporary: at.join("temporary"),
     };
-    std::fs::create_dir_all(&place.findings)?;
+    for dir in [&place.findings, &place.temporary] {
+        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    }
     Ok(place)
 }
 
@@ -99,6 +106,7 @@ fn start(place: &Place, name: &str, seconds: u64) -> anyhow::Result<Child> {
     std::fs::create_dir_all(&corpus)?;
     let program = place.built.join(name);
     let mut command = run::command(program.to_str().context("a path that is no text")?)?;
+    command.env("TMPDIR", &place.temporary);
     command.arg(format!("-max_total_time={seconds}")).args(BOUNDS);
     command.arg(format!("-artifact_prefix={}/{name}-", place.findings.display())).arg(corpus);
     let seeds = place.seeds.join(name);
