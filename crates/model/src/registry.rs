@@ -2,13 +2,14 @@
 
 use crate::catalogue::Def;
 use crate::{Series, SeriesId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::{Display, Write};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The series known to one run, shared by its probes (which add) and its recorder (which reads what is new).
-/// Holds at most [`Registry::LIMIT`] series, so that a server with endless short connections cannot fill memory.
+/// Holds at most [`Registry::LIMIT`] series, so that a server with endless short connections cannot fill memory: where it
+/// is full, a new one takes the place of the one that has been gone for longest ([`Registry::gone`]). No number is given twice.
 #[derive(Debug, Default)]
 pub struct Registry {
     inner: Mutex<Inner>,
@@ -18,14 +19,66 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Inner {
     ids: HashMap<Arc<Series>, SeriesId>,
-    list: Vec<Arc<Series>>,
+    known: HashMap<SeriesId, Known>,
     /// By the hash of a name and its labels as they were given: a first guess that is looked at before it is believed.
     guesses: HashMap<u64, SeriesId>,
+    /// Those whose process or connection has ended, in that order.
+    gone: BTreeMap<u64, SeriesId>,
+    turn: u64,
+    next: u32,
     refused: u64,
 }
 
+#[derive(Debug)]
+struct Known {
+    series: Arc<Series>,
+    /// Its place among the guesses, and among those that are gone.
+    guess: Option<u64>,
+    gone: Option<u64>,
+}
+
+impl Inner {
+    /// The number of a series that is there, and by being asked for is there again.
+    fn known(&mut self, id: SeriesId) -> SeriesId {
+        if let Some(turn) = self.known.get_mut(&id).and_then(|known| known.gone.take()) {
+            self.gone.remove(&turn);
+        }
+        id
+    }
+
+    /// Whether there is room for one more, which one that is gone may have to make.
+    fn has_room(&mut self) -> bool {
+        if self.known.len() < Registry::LIMIT {
+            return true;
+        }
+        let Some((_, oldest)) = self.gone.pop_first() else { return false };
+        if let Some(known) = self.known.remove(&oldest) {
+            self.ids.remove(&known.series);
+            known.guess.map(|guess| self.guesses.remove(&guess));
+        }
+        true
+    }
+
+    fn intern(&mut self, series: Series) -> Option<SeriesId> {
+        if let Some(id) = self.ids.get(&series) {
+            let id = *id;
+            return Some(self.known(id));
+        }
+        if self.next == u32::MAX || !self.has_room() {
+            self.refused += 1;
+            return None;
+        }
+        let id = SeriesId(self.next);
+        self.next += 1;
+        let series = Arc::new(series);
+        self.ids.insert(Arc::clone(&series), id);
+        self.known.insert(id, Known { series, guess: None, gone: None });
+        Some(id)
+    }
+}
+
 impl Registry {
-    /// The most series one run may have.
+    /// The most series that are known at once.
     pub const LIMIT: usize = 65_536;
 
     /// An empty registry.
@@ -33,40 +86,29 @@ impl Registry {
         Registry::default()
     }
 
-    /// The number of this series, given now if it is new; none once the registry is full.
+    /// The number of this series, given now if it is new; none once the registry is full of series that are not gone.
     pub fn intern(&self, series: Series) -> Option<SeriesId> {
-        let mut inner = self.lock();
-        if let Some(id) = inner.ids.get(&series) {
-            return Some(*id);
-        }
-        if inner.list.len() >= Self::LIMIT {
-            inner.refused += 1;
-            return None;
-        }
-        let id = SeriesId(inner.list.len() as u32);
-        let series = Arc::new(series);
-        inner.ids.insert(Arc::clone(&series), id);
-        inner.list.push(series);
-        Some(id)
+        self.lock().intern(series)
     }
 
     /// As [`Registry::intern`] of a definition's series, which is made only where it is not known yet: a probe asks for
     /// the same hundreds of series at every look.
     pub fn number<V: Display>(&self, def: &Def, labels: &[(&'static str, V)]) -> Option<SeriesId> {
         let hash = self.hash(def, labels);
-        {
-            let inner = self.lock();
-            let guess = inner.guesses.get(&hash).and_then(|id| Some((*id, inner.list.get(id.0 as usize)?)));
-            if let Some((id, series)) = guess
-                && is_of(series, def, labels)
-            {
-                return Some(id);
-            }
-        }
-        let id = self.intern(def.series(labels))?;
         let mut inner = self.lock();
-        if inner.guesses.len() < Self::LIMIT {
-            inner.guesses.entry(hash).or_insert(id);
+        let guess = inner.guesses.get(&hash).copied();
+        if let Some(id) = guess
+            && inner.known.get(&id).is_some_and(|known| is_of(&known.series, def, labels))
+        {
+            return Some(inner.known(id));
+        }
+        let id = inner.intern(def.series(labels))?;
+        if guess.is_none()
+            && let Some(known) = inner.known.get_mut(&id)
+            && known.guess.is_none()
+        {
+            known.guess = Some(hash);
+            inner.guesses.insert(hash, id);
         }
         Some(id)
     }
@@ -84,19 +126,30 @@ impl Registry {
         hash.0.finish()
     }
 
-    /// The series numbered `from` and above, in order.
-    pub fn since(&self, from: usize) -> Vec<Arc<Series>> {
-        self.lock().list.get(from..).map(<[_]>::to_vec).unwrap_or_default()
+    /// Says that these series are of something that has ended. They stay known until their room is needed, so that points
+    /// on their way still find their names.
+    pub fn gone(&self, ids: impl IntoIterator<Item = SeriesId>) {
+        let mut inner = self.lock();
+        let inner = &mut *inner;
+        for id in ids {
+            if let Some(known) = inner.known.get_mut(&id)
+                && known.gone.is_none()
+            {
+                inner.turn += 1;
+                known.gone = Some(inner.turn);
+                inner.gone.insert(inner.turn, id);
+            }
+        }
     }
 
     /// One series by its number.
     pub fn get(&self, id: SeriesId) -> Option<Arc<Series>> {
-        self.lock().list.get(id.0 as usize).cloned()
+        self.lock().known.get(&id).map(|known| Arc::clone(&known.series))
     }
 
     /// How many series are known.
     pub fn len(&self) -> usize {
-        self.lock().list.len()
+        self.lock().known.len()
     }
 
     /// Whether none is known yet.
@@ -110,7 +163,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // A panic while holding the lock leaves a list and a map that still agree: each is changed by one push.
+        // Nothing that is done while holding the lock panics but an allocation that fails, which ends the program.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -179,5 +232,42 @@ mod tests {
         registry.lock().guesses.insert(hash, first);
         assert_ne!(registry.number(def, &other), Some(first));
         assert_eq!(registry.get(registry.number(def, &other).unwrap()).unwrap().labels.get("dev"), Some("8:16"));
+    }
+
+    #[test]
+    fn endless_connections_fill_it_to_its_limit_and_no_further() {
+        let registry = Registry::new();
+        let def = &catalogue::TCP_ACKED;
+        let number = |pid: usize| registry.number(def, &[("pid", pid)]);
+        let stays = number(usize::MAX).unwrap();
+        let mut last = stays;
+        for pid in 0..Registry::LIMIT * 3 {
+            let id = number(pid).unwrap();
+            assert!(id > last, "no number is given twice");
+            last = id;
+            registry.gone([id, id]);
+        }
+        assert_eq!((registry.len(), registry.refused()), (Registry::LIMIT, 0));
+        let inner = registry.lock();
+        assert_eq!((inner.ids.len(), inner.guesses.len()), (Registry::LIMIT, Registry::LIMIT));
+        assert_eq!(inner.gone.len(), Registry::LIMIT - 1);
+        drop(inner);
+        assert_eq!(number(usize::MAX), Some(stays));
+        assert!(registry.get(last).is_some(), "what went last is still known");
+        assert_eq!(registry.get(SeriesId(1)), None);
+    }
+
+    #[test]
+    fn what_is_asked_for_again_is_gone_no_longer_and_a_full_registry_refuses() {
+        let registry = Registry::new();
+        let def = &catalogue::TCP_ACKED;
+        let number = |pid: usize| registry.number(def, &[("pid", pid)]);
+        let ids: Vec<SeriesId> = (0..Registry::LIMIT).map(|pid| number(pid).unwrap()).collect();
+        assert_eq!((number(Registry::LIMIT), registry.refused()), (None, 1));
+        registry.gone([ids[0], ids[1]]);
+        assert_eq!(number(0), Some(ids[0]));
+        assert!(number(Registry::LIMIT).is_some());
+        assert_eq!((registry.get(ids[1]), registry.get(ids[0]).is_some()), (None, true));
+        assert_eq!(number(Registry::LIMIT + 1), None, "none of the others has ended");
     }
 }

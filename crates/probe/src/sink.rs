@@ -46,6 +46,11 @@ impl<'a> Sink<'a> {
         self.registry.number(def, labels)
     }
 
+    /// Says that these series are of something that has ended.
+    pub fn gone(&self, ids: impl IntoIterator<Item = SeriesId>) {
+        self.registry.gone(ids);
+    }
+
     /// Adds a value of a series by its number.
     pub fn put_numbered(&mut self, series: SeriesId, epoch: Epoch, value: f64) {
         self.batch.points.push(Point { at: self.at, series, epoch, value, as_of: None });

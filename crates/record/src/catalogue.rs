@@ -6,10 +6,13 @@ use crate::append::AppendFile;
 use crate::layout::SERIES;
 use backwater_model::{Registry, Series, SeriesId};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Series that a writer knows before it looks which of them are needed no more.
+const MOST_KEPT: usize = 2 * Registry::LIMIT;
 
 #[derive(Serialize, Deserialize)]
 struct Line<S> {
@@ -68,7 +71,7 @@ pub(crate) struct CatalogueWriter {
     ids: HashMap<Arc<Series>, u32>,
     next_id: u32,
     /// From the numbers of the run's registry to the recording's own.
-    remap: Vec<Option<u32>>,
+    remap: HashMap<SeriesId, u32>,
     unwritten: Vec<u8>,
 }
 
@@ -83,25 +86,32 @@ impl CatalogueWriter {
         let numbered = known.series.into_iter().enumerate();
         let ids = numbered.filter_map(|(id, series)| Some((series?, id as u32))).collect();
         let file = AppendFile::open(&dir.join(SERIES), known.complete_bytes, durable)?;
-        Ok(CatalogueWriter { file, ids, next_id, remap: Vec::new(), unwritten: Vec::new() })
+        Ok(CatalogueWriter { file, ids, next_id, remap: HashMap::new(), unwritten: Vec::new() })
     }
 
     /// The recording's number for a series of the run; none if the registry does not know it.
     pub(crate) fn id_of(&mut self, id: SeriesId, registry: &Registry) -> Option<u32> {
-        let place = id.0 as usize;
-        if let Some(Some(known)) = self.remap.get(place) {
+        if let Some(known) = self.remap.get(&id) {
             return Some(*known);
+        }
+        if self.remap.len() >= MOST_KEPT {
+            self.let_go(registry);
         }
         let series = registry.get(id)?;
         let own = match self.ids.get(&series) {
             Some(own) => *own,
             None => self.add(series)?,
         };
-        if self.remap.len() <= place {
-            self.remap.resize(place + 1, None);
-        }
-        self.remap[place] = Some(own);
+        self.remap.insert(id, own);
         Some(own)
+    }
+
+    /// Forgets what the registry has let go: of a server whose clients come and go that is in time most of it. One that
+    /// comes back gets another line.
+    fn let_go(&mut self, registry: &Registry) {
+        self.remap.retain(|id, _| registry.get(*id).is_some());
+        let kept: HashSet<u32> = self.remap.values().copied().collect();
+        self.ids.retain(|_, own| kept.contains(own));
     }
 
     fn add(&mut self, series: Arc<Series>) -> Option<u32> {
@@ -133,7 +143,7 @@ impl CatalogueWriter {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use backwater_model::catalogue::{DISK_BUSY_MS, PG_WAL_INSERT};
+    use backwater_model::catalogue::{DISK_BUSY_MS, PG_WAL_INSERT, TCP_ACKED};
 
     #[test]
     fn a_catalogue_cut_anywhere_keeps_its_whole_lines_and_can_be_continued() {
@@ -158,5 +168,27 @@ mod tests {
             writer.flush().unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), text);
         }
+    }
+
+    #[test]
+    fn a_writer_of_endless_connections_lets_go_of_what_the_registry_let_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let registry = Registry::new();
+        let mut writer = CatalogueWriter::open(dir.path(), 0, false).unwrap();
+        let stays = registry.intern(DISK_BUSY_MS.series(&[("dev", "7:0")])).unwrap();
+        let own = writer.id_of(stays, &registry);
+        let connection = |pid: usize| registry.intern(TCP_ACKED.series(&[("pid", pid)])).unwrap();
+        for pid in 0..MOST_KEPT + 9 {
+            let id = connection(pid);
+            assert!(writer.id_of(id, &registry).is_some());
+            registry.gone([id]);
+        }
+        assert!(writer.remap.len() <= MOST_KEPT && writer.ids.len() == writer.remap.len());
+        assert_eq!(writer.id_of(stays, &registry), own);
+        let again = writer.id_of(connection(0), &registry);
+        writer.flush().unwrap();
+        let read = Catalogue::read(dir.path()).unwrap();
+        assert_eq!((read.series.len(), read.warnings.len()), (MOST_KEPT + 11, 0));
+        assert_eq!(read.series[again.unwrap() as usize], read.series[1], "that which came back has two numbers");
     }
 }

@@ -1,6 +1,6 @@
 //! The last seconds of a live run, in memory.
 
-use backwater_model::{Batch, Event, EventKind, Meta, Moment, Point, Registry, Series, Window, settings_at};
+use backwater_model::{Batch, Event, EventKind, Meta, Moment, Point, Registry, Series, SeriesId, Window, settings_at};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -64,13 +64,13 @@ impl Ring {
         let (first, last) = self.span().unwrap_or_default();
         let (from, to) = (from.unwrap_or(first), to.unwrap_or(last));
         let within = |at: Moment| from <= at && at <= to;
-        let mut points: BTreeMap<u32, Vec<Point>> = BTreeMap::new();
+        let mut points: BTreeMap<SeriesId, Vec<Point>> = BTreeMap::new();
         let mut samples = Vec::new();
         let mut events: Vec<Event> = self.absences.iter().filter(|event| event.at <= to).cloned().collect();
         let mut settings = self.settings.clone();
         for (_, batch) in &self.batches {
             for point in batch.points.iter().filter(|point| within(point.at)) {
-                points.entry(point.series.0).or_default().push(*point);
+                points.entry(point.series).or_default().push(*point);
             }
             samples.extend(batch.samples.iter().filter(|sample| within(sample.at)).cloned());
             let changes = batch.events.iter().filter(|event| event.kind == EventKind::Setting && event.at < from);
@@ -78,8 +78,7 @@ impl Ring {
             let told = |event: &&Event| within(event.at) || (event.kind == EventKind::Absent && event.at <= to);
             events.extend(batch.events.iter().filter(told).cloned());
         }
-        let list = registry.since(0);
-        let named = |(id, points): (u32, Vec<Point>)| Some((Arc::clone(list.get(id as usize)?), points));
+        let named = |(id, points): (SeriesId, Vec<Point>)| Some((registry.get(id)?, points));
         let series: Vec<(Arc<Series>, Vec<Point>)> = points.into_iter().filter_map(named).collect();
         settings.sort_by_key(|event| event.at);
         Window::new(from, to, settings_at(meta, &settings, from), series, samples, events)

@@ -3,6 +3,7 @@
 
 mod common;
 
+use backwater_model::catalogue::PG_WAL_INSERT;
 use backwater_model::{
     Batch, Epoch, Event, EventKind, Kind, Labels, Moment, Point, Provenance, Registry, Sample, Series, SeriesId, Text,
     Unit,
@@ -122,6 +123,29 @@ fn a_continued_recording_keeps_its_numbers_and_both_anchors() {
     assert_eq!(recording.meta().anchors.len(), 3);
     let lines = std::fs::read_to_string(dir.path().join("series.jsonl")).unwrap();
     assert_eq!(lines.lines().count(), 8);
+}
+
+#[test]
+fn a_series_with_two_numbers_reads_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = Arc::new(Registry::new());
+    let mut writer = create(dir.path(), &registry, options());
+    write_seconds(&mut writer, 0..10, &registry);
+    writer.close().unwrap();
+    // What a writer does that had let all of them go: later readings have later numbers.
+    let path = dir.path().join("series.jsonl");
+    let lines = std::fs::read_to_string(&path).unwrap();
+    let count = lines.lines().count();
+    let again = (0..count).rev().fold(lines.clone(), |text, id| {
+        text.replacen(&format!("{{\"id\":{id},"), &format!("{{\"id\":{},", id + count), 1)
+    });
+    std::fs::write(&path, lines + &again).unwrap();
+    let mut writer = create(dir.path(), &registry, options());
+    write_seconds(&mut writer, 10..20, &registry);
+    writer.close().unwrap();
+    let window = all(dir.path());
+    assert_eq!(seconds(&window), (0..20).collect::<Vec<_>>());
+    assert_eq!(window.tracks(PG_WAL_INSERT.name, &[]).count(), 7);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! its root paths from [`Roots`]. What a kernel does not have, or this user may not read, is left out of the readings
 //! and said once as an absence, with what would change that.
 
+mod allowance;
 mod bdi;
 mod capabilities;
 mod cgroup;

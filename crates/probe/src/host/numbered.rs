@@ -29,4 +29,9 @@ impl Numbered {
             sink.put_numbered(id, self.epoch, value);
         }
     }
+
+    /// Says that there will be no more of it.
+    pub(super) fn leave(&self, sink: &Sink<'_>) {
+        sink.gone(self.ids.iter().map(|(_, id)| *id));
+    }
 }

@@ -3,6 +3,7 @@
 //! A server with short connections would make a new set of series a second, so a client's session counts only once it
 //! has been seen for a few looks, and only so many at once and in all.
 
+use super::allowance::Allowance;
 use super::file::KernelFile;
 use super::numbered::Numbered;
 use super::task::{Stat, children, directory, effective_user, parse_stat};
@@ -19,8 +20,6 @@ use std::time::Duration;
 
 /// Sessions of one server that are read at once.
 const MOST_SESSIONS: usize = 200;
-/// Sessions of all servers that are read in one run, one after the other.
-const MOST_SESSIONS_EVER: usize = 2_000;
 /// Looks for which a session must have been there before it is read.
 const LOOKS_BEFORE_READING: u32 = 3;
 /// A client's session that did nothing since it was last read is read at every so many looks, half of them at one look and
@@ -60,7 +59,7 @@ pub(super) struct Processes {
     /// Whether the kernel measures waits for block I/O, as of this look.
     delays: bool,
     known: HashMap<i32, Known>,
-    admitted: usize,
+    allowance: Allowance,
     /// Client sessions that did something, as of the last look.
     busy: usize,
     /// Of how many processes files are kept open.
@@ -103,7 +102,7 @@ impl Processes {
             ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
             delays: false,
             known: HashMap::new(),
-            admitted: 0,
+            allowance: Allowance::default(),
             busy: 0,
             kept_open: 0,
         }
@@ -120,7 +119,7 @@ impl Processes {
             }
             let Some(stat) = self.stat(pid) else { continue };
             present.insert(pid);
-            let Some(what) = self.recognise(pid, stat, server) else { continue };
+            let Some(what) = self.recognise(sink, pid, stat, server) else { continue };
             if what == CLIENT && !self.admit(sink, pid, &mut sessions, server) {
                 continue;
             }
@@ -168,7 +167,7 @@ impl Processes {
     }
 
     /// What the process is; none while that cannot be told.
-    fn recognise(&mut self, pid: i32, stat: Stat, server: &Server) -> Option<String> {
+    fn recognise(&mut self, sink: &Sink<'_>, pid: i32, stat: Stat, server: &Server) -> Option<String> {
         let fresh = || Known {
             start_ticks: stat.start_ticks,
             what: None,
@@ -186,6 +185,7 @@ impl Processes {
         let known = self.known.entry(pid).or_insert_with(fresh);
         if known.start_ticks != stat.start_ticks {
             let files = known.files.take();
+            known.numbered.iter().for_each(|numbered| numbered.leave(sink));
             *known = Known { files, ..fresh() };
         }
         known.looks = known.looks.saturating_add(1);
@@ -204,14 +204,11 @@ impl Processes {
             return false;
         };
         *sessions += 1;
-        let room = *sessions <= MOST_SESSIONS && (known.admitted || self.admitted < MOST_SESSIONS_EVER);
-        if room && !known.admitted {
-            known.admitted = true;
-            self.admitted += 1;
-        }
+        let room = *sessions <= MOST_SESSIONS && (known.admitted || self.allowance.take(sink.at));
+        known.admitted |= room;
         if !room {
             let what = format!("I/O of some client backends of {}", server.target);
-            let why = format!("only {MOST_SESSIONS} are read at once, {MOST_SESSIONS_EVER} in a run");
+            let why = format!("only {MOST_SESSIONS} are read at once, {}", Allowance::why());
             sink.absent(SOURCE, &what, &why, None);
         }
         room
@@ -328,7 +325,8 @@ impl Probe for Processes {
         for server in self.watch.servers() {
             self.read_server(sink, &server, &mut present);
         }
-        self.known.retain(|pid, _| present.contains(pid));
+        let ended = self.known.extract_if(|pid, _| !present.contains(pid));
+        ended.filter_map(|(_, known)| known.numbered).for_each(|numbered| numbered.leave(sink));
         self.busy = self.known.values().filter(|known| known.admitted && known.moved).count();
         self.kept_open = self.known.values().filter(|known| known.files.is_some()).count();
         Ok(())

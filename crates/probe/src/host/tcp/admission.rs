@@ -1,15 +1,15 @@
 //! Which connections are read: each has more than a dozen series, so short ones and idle ones must not fill the
 //! recording, and the few that carry a server's WAL must never be left out.
 
+use super::super::allowance::Allowance;
 use super::owners::Owner;
 use super::wire::Socket;
+use backwater_model::Moment;
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 /// Client connections that are read at once: of more, those that moved the most bytes lately.
-const MOST_AT_ONCE: usize = 300;
-/// Client connections that are read in one run, and those of WAL, one after the other.
-const MOST_EVER: usize = 1_000;
+pub(super) const MOST_AT_ONCE: usize = 300;
 /// Looks for which a client's connection must have been there before it is read, so that short ones make no series.
 const LOOKS_BEFORE_READING: u32 = 3;
 
@@ -17,8 +17,8 @@ const LOOKS_BEFORE_READING: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     known: HashMap<u64, Known>,
-    clients_ever: usize,
-    replication_ever: usize,
+    clients: Allowance,
+    replication: Allowance,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Known {
 
 impl Admission {
     /// Which of these connections are to be read now, and whether some were left out for want of room.
-    pub(super) fn choose(&mut self, sockets: &[(&Socket, &Owner)]) -> (HashSet<u64>, bool) {
+    pub(super) fn choose(&mut self, now: Moment, sockets: &[(&Socket, &Owner)]) -> (HashSet<u64>, bool) {
         let mut ready = Vec::new();
         for (socket, owner) in sockets {
             let known = self.known.entry(socket.inode).or_default();
@@ -65,7 +65,7 @@ impl Admission {
         let (mut chosen, mut clients, mut left_out) = (HashSet::new(), 0, false);
         for (_, inode, replicates) in ready {
             let room = replicates || clients < MOST_AT_ONCE;
-            let read = room && self.may_read(inode, replicates);
+            let read = room && self.may_read(now, inode, replicates);
             left_out |= !read;
             clients += usize::from(read && !replicates);
             if read {
@@ -79,13 +79,10 @@ impl Admission {
     }
 
     /// Whether a connection has its series already, or may still have some.
-    fn may_read(&mut self, inode: u64, replicates: bool) -> bool {
+    fn may_read(&mut self, now: Moment, inode: u64, replicates: bool) -> bool {
         let Some(known) = self.known.get_mut(&inode) else { return false };
-        let ever = if replicates { &mut self.replication_ever } else { &mut self.clients_ever };
-        if !known.ever && *ever < MOST_EVER {
-            known.ever = true;
-            *ever += 1;
-        }
+        let allowance = if replicates { &mut self.replication } else { &mut self.clients };
+        known.ever = known.ever || allowance.take(now);
         known.ever
     }
 
@@ -109,9 +106,13 @@ mod tests {
 
     /// Looks at connections, each given by inode, bytes moved and whether it carries WAL.
     fn look(admission: &mut Admission, sockets: &[(u64, u64, bool)]) -> (HashSet<u64>, bool) {
+        look_at(Moment(0), admission, sockets)
+    }
+
+    fn look_at(at: Moment, admission: &mut Admission, sockets: &[(u64, u64, bool)]) -> (HashSet<u64>, bool) {
         let owner = |replicates| Owner { target: "a".into(), pid: 1, replicates };
         let list: Vec<_> = sockets.iter().map(|(inode, bytes, wal)| (socket(*inode, *bytes), owner(*wal))).collect();
-        admission.choose(&list.iter().map(|(socket, owner)| (socket, owner)).collect::<Vec<_>>())
+        admission.choose(at, &list.iter().map(|(socket, owner)| (socket, owner)).collect::<Vec<_>>())
     }
 
     #[test]
@@ -142,17 +143,23 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_endless_connections_makes_only_so_many_series_but_its_wal_is_still_seen() {
+    fn endless_connections_make_only_so_many_series_but_one_that_moves_much_and_wal_are_still_seen() {
         let mut admission = Admission::default();
         let mut read = 0;
-        for inode in 1..=MOST_EVER as u64 + 20 {
+        for inode in 1..=10_020 {
             (0..3).for_each(|_| read += look(&mut admission, &[(inode, 0, false)]).0.len());
             admission.retain(&HashSet::new());
         }
-        assert_eq!(read, MOST_EVER);
+        assert_eq!(read, 10_000);
         assert_eq!(look(&mut admission, &[(1, 0, true), (2, 0, false)]).0, HashSet::from([1]), "WAL is read at once");
-        look(&mut admission, &[(1, 0, true), (2, 0, false)]);
-        let (chosen, left_out) = look(&mut admission, &[(1, 0, true), (2, 0, false)]);
-        assert!(left_out && chosen == HashSet::from([1]));
+        // A minute later there is room for a few, and the one that moves most comes first.
+        let many = |bytes| -> Vec<(u64, u64, bool)> {
+            (100..200).map(|inode| (inode, if inode == 150 { bytes } else { 0 }, false)).collect()
+        };
+        let mut chosen = (HashSet::new(), false);
+        for step in 0..3 {
+            chosen = look_at(Moment((60 + step) * 1_000_000), &mut admission, &many(step as u64 * 1_000));
+        }
+        assert!(chosen.1 && chosen.0.len() < 10 && chosen.0.contains(&150));
     }
 }

@@ -8,12 +8,13 @@ mod diag;
 mod owners;
 mod wire;
 
+use super::allowance::Allowance;
 use super::netlink::namespace_of;
 use super::numbered::Numbered;
 use super::pace::Pace;
 use super::{Roots, SOURCE, Server, Watch, file};
 use crate::{Probe, ProbeError, Sink, rights};
-use admission::Admission;
+use admission::{Admission, MOST_AT_ONCE};
 use backwater_model::catalogue::{self, Def};
 use backwater_model::{Epoch, SOME_CONNECTIONS};
 use owners::{Owner, Owners};
@@ -66,7 +67,8 @@ impl Sockets {
         let present: HashSet<u64> = owners.values().flat_map(HashMap::keys).copied().collect();
         self.admission.retain(&present);
         self.not_tcp.retain(|inode| present.contains(inode));
-        self.numbered.retain(|(inode, _), _| present.contains(inode));
+        let ended = self.numbered.extract_if(|(inode, _), _| !present.contains(inode));
+        ended.for_each(|(_, numbered)| numbered.leave(sink));
         for (namespace, owners) in &owners {
             if owners.keys().all(|inode| self.not_tcp.contains(inode)) {
                 continue;
@@ -108,7 +110,7 @@ impl Sockets {
     fn take(&mut self, sink: &mut Sink<'_>, sockets: &[Socket], owners: &HashMap<u64, Owner>) {
         let owned = sockets.iter().filter_map(|socket| Some((socket, owners.get(&socket.inode)?)));
         let owned: Vec<(&Socket, &Owner)> = owned.collect();
-        let (chosen, left_out) = self.admission.choose(&owned);
+        let (chosen, left_out) = self.admission.choose(sink.at, &owned);
         for (socket, owner) in owned.iter().filter(|(socket, _)| chosen.contains(&socket.inode)) {
             let series = || series_of(&self.boot, owner, socket);
             let numbered = self.numbered.entry((socket.inode, owner.pid)).or_insert_with(series);
@@ -119,8 +121,8 @@ impl Sockets {
             }
         }
         if left_out {
-            let why = "only so many are read at once and in a run; those that move most come first";
-            sink.absent(SOURCE, SOME_CONNECTIONS, why, None);
+            let why = format!("{MOST_AT_ONCE} are read at once, {}; those that move most come first", Allowance::why());
+            sink.absent(SOURCE, SOME_CONNECTIONS, &why, None);
         }
     }
 }
