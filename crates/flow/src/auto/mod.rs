@@ -14,9 +14,9 @@
 //! over the target, what came through meanwhile is what the link has: the class goes a little below that, and for a moment so far
 //! below that the queue is gone.
 //!
-//! Every [`REFRESH_EVERY`] the class is put to its floor for [`REFRESH_FOR`], so that a queue of its own making cannot
-//! come to be taken for the way's length. The rate alone cannot bound a queue that builds faster than it is seen: the
-//! class's in-flight cap ([`crate::limiter::in_flight_bytes`]) does that where there is one, and is to be set from the same rate.
+//! Every [`REFRESH_EVERY`] the class is put to its floor for [`REFRESH_FOR`] (to a quarter of its rate where it is paced), so
+//! that a queue of its own making cannot come to be taken for the way's length. The rate alone cannot bound a queue that
+//! builds faster than it is seen: the class's in-flight cap ([`crate::limiter::in_flight_bytes`]) does that where there is one, and is to be set from the same rate.
 //!
 //! A class of a few segments a tick shows no round trip but its receivers' delayed acknowledgements. While that is so, what
 //! it was allowed and delivered in full is what speaks: the rate grows on it until round trips can be told.
@@ -34,8 +34,10 @@ mod urgent;
 pub use round_trip::{Seen, SocketReading, Ways};
 pub use urgent::UrgentStatement;
 
+use crate::SessionId;
 use backwater_model::{Moment, Span};
 use delivered::Delivered;
+use round_trip::BURST_BYTES;
 use urgent::{Slower, UrgentLatency};
 
 /// Queueing delay that the class may cause.
@@ -66,6 +68,18 @@ const BELOW: f64 = 0.97;
 /// the link has they meet. It stays there for a while before it looks for more, since each look is paid for with a queue.
 const BELOW_UNBOUNDED: f64 = 0.92;
 const CRUISE_UNBOUNDED: Span = Span::from_millis(1_500);
+/// While the base is refreshed such a class goes down to this share and not to its floor: having sent a burst at a low rate a
+/// socket's kernel waits until that is paid for, however much it may send by then.
+const REFRESH_SHARE_UNBOUNDED: f64 = 0.25;
+/// Its first look at what stands without it.
+const FIRST_REFRESH_UNBOUNDED: Span = Span::from_millis(2_000);
+/// No more than this is taken for somebody else's queue.
+const MOST_NOT_OURS: Span = Span(2 * TARGET.0);
+/// Nothing is waited for longer.
+const LONGEST_PERIOD: Span = Span::from_millis(500);
+/// What such a class's socket may be paced with until it is read for the first time: less, and the kernel would wait longer
+/// after its first burst than [`Auto`] needs to find what there is.
+pub const FIRST_BPS: u64 = 655_360;
 /// What came through is the mean over this, and over this where bursts make clumps of it.
 const THROUGH: Span = Span::from_millis(50);
 const THROUGH_UNBOUNDED: Span = Span::from_millis(200);
@@ -103,6 +117,8 @@ pub struct Auto {
     /// Nothing that the class caused has queued yet.
     starting: bool,
     below: f64,
+    /// At what share of its rate the class stands while the base is refreshed.
+    refresh_share: f64,
     cruise: Span,
     gain_doubles: Span,
     /// At how many looks in a row a queue must be seen, and at how many it was.
@@ -118,8 +134,13 @@ pub struct Auto {
     /// When something was last seen that the rate could grow on.
     told_at: Moment,
     ticked_at: Moment,
+    /// Between the last two ticks.
+    ticked: Span,
     delivered: Delivered,
     queueing: Option<Span>,
+    /// What looked like a queue while the class was low, and so is not of its making; and the looks of this refresh.
+    not_ours: Span,
+    low_looks: Vec<Span>,
     urgent: UrgentLatency,
     /// By how much urgent statements were too slow when the rate was last lowered for it, and until when it is not raised then.
     spared: Option<(Span, Moment)>,
@@ -140,6 +161,7 @@ impl Auto {
             rate_bps: floor_bps,
             starting: true,
             below: BELOW,
+            refresh_share: 0.0,
             cruise: Span(0),
             gain_doubles: GAIN_DOUBLES,
             looks: 1,
@@ -151,8 +173,11 @@ impl Auto {
             grows_since: now,
             told_at: now,
             ticked_at: now,
+            ticked: Span(0),
             delivered: Delivered::new(now, THROUGH),
             queueing: None,
+            not_ours: Span(0),
+            low_looks: Vec::new(),
             urgent: UrgentLatency::new(now),
             spared: None,
         }
@@ -162,9 +187,11 @@ impl Auto {
     pub fn unbounded(now: Moment, floor_bps: u64) -> Self {
         Auto {
             below: BELOW_UNBOUNDED,
+            refresh_share: REFRESH_SHARE_UNBOUNDED,
             cruise: CRUISE_UNBOUNDED,
             gain_doubles: GAIN_DOUBLES_UNBOUNDED,
             looks: 2,
+            phase: Phase::Running { refresh_at: now + FIRST_REFRESH_UNBOUNDED },
             delivered: Delivered::new(now, THROUGH_UNBOUNDED),
             ..Auto::new(now, floor_bps)
         }
@@ -174,7 +201,7 @@ impl Auto {
     pub fn rate_bps(&self) -> u64 {
         match self.phase {
             Phase::Running { .. } => (self.rate_bps * (1.0 - self.drain.0)).max(self.floor_bps) as u64,
-            Phase::Refreshing { .. } => self.floor_bps as u64,
+            Phase::Refreshing { .. } => (self.refresh_share * self.rate_bps).max(self.floor_bps) as u64,
         }
     }
 
@@ -198,11 +225,18 @@ impl Auto {
         self.ways.least()
     }
 
+    /// What a socket is to be told of the rate that it has ([`Ways::spread_bps`]).
+    pub fn spread_bps(&self, session: SessionId, rate_bps: u64) -> u64 {
+        self.ways.spread_bps(session, rate_bps, self.ticked)
+    }
+
     /// Takes what was seen since the last tick and says the rate from now on.
     pub fn tick(&mut self, now: Moment, readings: &Readings<'_>) -> u64 {
         let since = std::mem::replace(&mut self.ticked_at, now);
+        self.ticked = now - since;
         let sent: u64 = readings.sockets.iter().map(|socket| socket.delivered_bytes).fold(0, u64::saturating_add);
         self.delivered.add(now, sent);
+        self.ways.set_period(self.period(readings.sockets.len()));
         let Seen { told, joined, joined_bps } = self.ways.add(now, readings.sockets);
         if joined {
             self.joined_at = Some(now);
@@ -220,8 +254,7 @@ impl Auto {
         let all_thin = sent > 0 && !told && self.queueing.is_none();
         match self.phase {
             Phase::Running { refresh_at } if now >= refresh_at => {
-                self.ways.refresh();
-                self.phase = Phase::Refreshing { until: now + REFRESH_FOR };
+                self.refresh(now);
             }
             Phase::Running { .. } => match slower {
                 Some(slower) => self.spare(now, slower),
@@ -233,9 +266,27 @@ impl Auto {
                 // What is seen in the next ticks was sent at the floor.
                 (self.drain, self.told_at) = ((0.0, now), now);
             }
-            Phase::Refreshing { .. } => {}
+            Phase::Refreshing { until } => self.learn_what_stands(now, until),
         }
         self.rate_bps()
+    }
+
+    fn refresh(&mut self, now: Moment) {
+        self.ways.refresh();
+        self.low_looks.clear();
+        self.phase = Phase::Refreshing { until: now + REFRESH_FOR };
+    }
+
+    /// What is seen once the class's own queue is gone. A host that is busy acknowledges late, whoever sends.
+    fn learn_what_stands(&mut self, now: Moment, until: Moment) {
+        if self.refresh_share > 0.0
+            && until - now < Span(REFRESH_FOR.0 / 2)
+            && let Some(queueing) = self.queueing
+        {
+            self.low_looks.push(queueing);
+            self.low_looks.sort_unstable();
+            self.not_ours = self.low_looks[self.low_looks.len() / 2].min(MOST_NOT_OURS);
+        }
     }
 
     /// Whether the class is as good as not there: at its floor, or sending no more than at its floor.
@@ -247,6 +298,7 @@ impl Auto {
     fn adjust(&mut self, (since, now): (Moment, Moment), told: bool) {
         // Without any signal the rate is held: neither silence nor a gap is a reason to send more.
         let Some(queueing) = self.queueing else { return };
+        let queueing = Span((queueing.0 - self.not_ours.0).max(0));
         let error = 1.0 - queueing.seconds() / TARGET.seconds();
         self.seen_looks = if error < 0.0 { self.seen_looks + u32::from(told || self.looks == 1) } else { 0 };
         let plain = error < 1.0 - PLAIN && !self.is_far_below();
@@ -273,7 +325,7 @@ impl Auto {
         self.starting &= self.rate_bps <= self.floor_bps;
         let through = self.delivered.rate_bps(now).max(self.rate_bps / 2.0);
         self.rate_bps = (self.below * self.rate_bps.min(through)).clamp(self.floor_bps, MOST_BPS);
-        let share = (queueing.seconds() / DRAIN.seconds()).clamp(DRAIN_LEAST, DRAIN_MOST);
+        let share = (queueing.seconds() / self.drain_for().seconds()).clamp(DRAIN_LEAST, DRAIN_MOST);
         let until = self.hold_back(now, share);
         let cruises = !self.starting && !self.is_far_below();
         self.grows_since = if cruises { until + self.cruise } else { until };
@@ -291,10 +343,23 @@ impl Auto {
 
     /// Holds so much of the rate back until what was sent before is gone. Returns until when.
     fn hold_back(&mut self, now: Moment, share: f64) -> Moment {
-        let until = now + DRAIN + self.ways.least().unwrap_or(TICK);
+        let until = now + self.drain_for() + self.ways.least().unwrap_or(TICK);
         (self.drain, self.told_at) = ((share, until), now);
         self.urgent.begin_again(until);
         until
+    }
+
+    /// In how long all of so many sockets have sent a burst, where they send such.
+    fn period(&self, sockets: usize) -> Span {
+        if self.refresh_share == 0.0 {
+            return Span(0);
+        }
+        Span::from_seconds(sockets as f64 * BURST_BYTES / self.rate_bps).min(LONGEST_PERIOD)
+    }
+
+    /// What a kernel is told counts from its next burst on.
+    fn drain_for(&self) -> Span {
+        DRAIN.max(self.ways.period())
     }
 
     /// A class far below what came through lately only meets bursts of its own: there is nothing to stay at.

@@ -66,8 +66,8 @@ struct Socket {
     segments_in: u32,
     delivered: f64,
     in_flight: f64,
-    /// What its pacing lets it send.
-    credit: f64,
+    /// When its pacing lets it send again: set when it sends, and not changed by another rate.
+    next_us: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
@@ -132,15 +132,12 @@ impl World {
             segments_in: 0,
             delivered: 0.0,
             in_flight: 0.0,
-            credit: 0.0,
+            next_us: 0.0,
         };
         let link = Link { queue: VecDeque::new(), backlog: 0.0, credit: 0.0 };
         let sockets: Vec<Socket> = (0..run.streams).map(socket).collect();
         let kept_back = vec![None; run.streams];
         let mut world = World { run, dice: Dice(7), sockets, link, acks: BinaryHeap::new(), kept_back, next: 0 };
-        for number in 0..run.streams {
-            world.sockets[number].credit = 65_160.0 * world.dice.roll();
-        }
         let mut full = FULL_S * LINK_BPS;
         while full > 0.0 {
             world.send(16_384.0, 0.0);
@@ -211,7 +208,7 @@ impl World {
             delivered_bytes: std::mem::take(&mut socket.delivered) as u64,
             segment_bytes: SEGMENT as u64,
             segments_in: Some(socket.segments_in),
-            usual_bps: None,
+            usual_bps: (self.run.mode == Mode::Attach).then_some((LINK_BPS / self.run.streams as f64) as u64),
         };
         self.sockets.iter_mut().enumerate().map(read).collect()
     }
@@ -245,11 +242,13 @@ fn simulate(run: Run) -> Outcome {
             }
             Mode::Attach => {
                 let each = auto.rate_bps() as f64 / run.streams as f64;
+                let each = if step == 0 { each.max(FIRST_BPS as f64) } else { each };
                 for turn in 0..run.streams {
-                    world.sockets[turn].credit += each * STEP_S;
-                    if world.sockets[turn].credit >= 65_160.0 {
-                        world.sockets[turn].credit -= 65_160.0;
-                        world.send_on(turn, 65_160.0, now.0 as f64);
+                    let now_us = now.0 as f64;
+                    if now_us >= world.sockets[turn].next_us {
+                        let told = auto.spread_bps(SessionId(turn as u64), each as u64) as f64;
+                        world.sockets[turn].next_us = now_us + 65_160.0 / told * 1e6;
+                        world.send_on(turn, 65_160.0, now_us);
                     }
                 }
             }
@@ -305,16 +304,27 @@ fn sockets_from_a_full_link_find_its_rate_within_two_seconds_in_the_proxy() {
     }
 }
 
+/// Nearly every acknowledgement late, as where receiver, sender and what is measured share two processors.
+const HARDLY_A_PROCESSOR: [f64; 2] = [0.95, 0.01];
+
+#[test]
+fn one_socket_whose_acknowledgements_are_always_late_still_gets_most_of_the_link() {
+    for base in [70, 1_000] {
+        let run = Run { mode: Mode::Attach, streams: 1, base_rtt: Span(base), late: HARDLY_A_PROCESSOR, seconds: 20.0 };
+        check(run, 0.2, 0.85);
+    }
+}
+
 #[test]
 fn sockets_from_a_full_link_find_its_rate_within_two_seconds_in_attach_mode() {
     for late in [QUIET, BUSY_ATTACH] {
-        // Ten sockets' own bursts meet, whatever their rate is.
-        for (streams, most_mean_ms) in [(1, 1.0), (3, 1.2), (10, 4.0)] {
+        // All begin at once here, and so do their bursts: of many it takes seconds until they are spread.
+        for (streams, most_mean_ms, least_share) in [(1, 0.2, 0.9), (3, 0.5, 0.9), (10, 0.6, 0.9), (30, 3.0, 0.7)] {
             for base in [70, 1_000, 10_000] {
                 check(
                     Run { mode: Mode::Attach, streams, base_rtt: Span(base), late, seconds: 20.0 },
                     most_mean_ms,
-                    0.85,
+                    least_share,
                 );
             }
         }

@@ -26,6 +26,11 @@ const FORGET_AFTER: Span = Span::from_millis(30_000);
 /// Fewer segments since the last tick than this show delayed acknowledgements rather than the way.
 const ENOUGH_SEGMENTS: u64 = 4;
 
+/// Of the time that a socket's burst waited for others', its next is sent so much of it later.
+const SPREAD: f64 = 0.4;
+/// A kernel sends bursts of up to so many bytes where the way is short (`tcp_tso_autosize` in net/ipv4/tcp_output.c).
+pub(super) const BURST_BYTES: f64 = 65_536.0;
+
 /// What one of the low class's sockets showed since the last tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketReading {
@@ -61,6 +66,8 @@ impl SocketReading {
 pub struct Ways {
     sockets: HashMap<SessionId, Smoothed>,
     ways: HashMap<Option<IpAddr>, Way>,
+    /// Over which a queue must stand to be one.
+    period: Span,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +75,8 @@ struct Smoothed {
     rtt: Span,
     segments_in: Option<u32>,
     seen_at: Moment,
+    /// By how much its last round trip exceeded the shortest of its way at the same look.
+    behind: Span,
 }
 
 #[derive(Clone, Debug)]
@@ -100,6 +109,17 @@ pub struct Seen {
 }
 
 impl Ways {
+    /// Sockets that send bursts now and then may all send at once and nothing after that, which is no queue while it is gone
+    /// before the next: so long it takes until all have sent.
+    pub fn set_period(&mut self, period: Span) {
+        self.period = period;
+    }
+
+    /// That time.
+    pub fn period(&self) -> Span {
+        self.period
+    }
+
     /// Takes readings.
     pub fn add(&mut self, now: Moment, readings: &[SocketReading]) -> Seen {
         let total: u64 = readings.iter().map(|reading| reading.delivered_bytes).sum();
@@ -107,6 +127,7 @@ impl Ways {
         readings.iter().for_each(|reading| *carried.entry(reading.peer).or_default() += reading.delivered_bytes);
         let is_bulk = |peer| carried.get(&peer).is_some_and(|bytes| *bytes as f64 >= BULK_SHARE * total as f64);
         let mut seen = Seen::default();
+        let mut samples = Vec::new();
         for reading in readings {
             if !self.sockets.contains_key(&reading.session) {
                 seen.joined = true;
@@ -117,9 +138,15 @@ impl Ways {
                 continue;
             }
             seen.told = true;
+            samples.push((reading, sample));
             let shortest = reading.least.map_or(sample, |least| least.min(sample));
-            self.ways.entry(reading.peer).or_insert_with(|| Way::new(shortest, now)).add(now, sample, shortest);
+            self.ways.entry(reading.peer).or_insert_with(|| Way::new(shortest, now)).add(
+                (now, self.period),
+                sample,
+                shortest,
+            );
         }
+        self.compare(&samples);
         self.sockets.retain(|_, socket| now - socket.seen_at < FORGET_AFTER);
         self.ways.retain(|_, way| now - way.seen_at < FORGET_AFTER);
         seen
@@ -127,7 +154,8 @@ impl Ways {
 
     /// The mean round trip of what was acknowledged since the socket's last reading; None at the first, which may be of any age.
     fn sample(&mut self, now: Moment, reading: &SocketReading) -> Option<Span> {
-        let smoothed = Smoothed { rtt: reading.rtt, segments_in: reading.segments_in, seen_at: now };
+        let behind = self.behind(reading.session);
+        let smoothed = Smoothed { rtt: reading.rtt, segments_in: reading.segments_in, seen_at: now, behind };
         let before = self.sockets.insert(reading.session, smoothed);
         let Some(segments_in) = reading.segments_in else { return Some(reading.rtt) };
         let before = before?;
@@ -141,9 +169,32 @@ impl Ways {
         Some(Span((mean_us as i64).max(least_us)))
     }
 
+    fn compare(&mut self, samples: &[(&SocketReading, Span)]) {
+        for (reading, sample) in samples {
+            let same = samples.iter().filter(|(other, _)| other.peer == reading.peer);
+            let least = same.map(|(_, sample)| *sample).min().unwrap_or(*sample);
+            if let Some(socket) = self.sockets.get_mut(&reading.session) {
+                socket.behind = Span(sample.0 - least.0);
+            }
+        }
+    }
+
+    /// For how long a socket's bursts wait for others' of the class, as of its last round trip.
+    fn behind(&self, session: SessionId) -> Span {
+        self.sockets.get(&session).map_or(Span(0), |socket| socket.behind)
+    }
+
+    /// What a socket is to be told of the rate that it has until the next look: so much less that its bursts come when those that
+    /// they waited for have passed. Sockets of one rate send at one rhythm, and once they meet they meet for ever.
+    pub fn spread_bps(&self, session: SessionId, rate_bps: u64, look_every: Span) -> u64 {
+        let period_s = BURST_BYTES / rate_bps.max(1) as f64;
+        let later_s = SPREAD * self.behind(session).seconds().min(period_s);
+        (rate_bps as f64 / (1.0 + later_s / period_s.max(look_every.seconds()))) as u64
+    }
+
     /// The longest standing queue of any way; None where nothing lately showed one.
     pub fn queueing(&self, now: Moment) -> Option<Span> {
-        self.ways.values().filter_map(|way| way.queueing(now)).max()
+        self.ways.values().filter_map(|way| way.queueing(now, self.period)).max()
     }
 
     /// A refresh begins: what was least before the last one is forgotten, in case the way has become longer.
@@ -165,7 +216,7 @@ impl Way {
         Way { recent: VecDeque::new(), least, least_before: None, seen_at: now }
     }
 
-    fn add(&mut self, now: Moment, rtt: Span, shortest: Span) {
+    fn add(&mut self, (now, period): (Moment, Span), rtt: Span, shortest: Span) {
         match self.recent.back_mut().filter(|look| look.at == now) {
             Some(look) => {
                 (look.readings, look.least, look.most) = (look.readings + 1, look.least.min(rtt), look.most.max(rtt));
@@ -173,7 +224,9 @@ impl Way {
             None => self.recent.push_back(Look { at: now, readings: 1, least: rtt, most: rtt }),
         }
         let mut readings: usize = self.recent.iter().map(|look| look.readings).sum();
-        while let Some(oldest) = self.recent.front().filter(|oldest| readings - oldest.readings >= READINGS) {
+        while let Some(oldest) = self.recent.front().filter(|oldest| readings - oldest.readings >= READINGS)
+            && now - oldest.at >= period
+        {
             readings -= oldest.readings;
             self.recent.pop_front();
         }
@@ -187,8 +240,8 @@ impl Way {
     }
 
     /// What all of the last readings exceed the shortest by.
-    fn queueing(&self, now: Moment) -> Option<Span> {
-        let recent = self.recent.iter().filter(|look| now - look.at < RECENT);
+    fn queueing(&self, now: Moment, period: Span) -> Option<Span> {
+        let recent = self.recent.iter().filter(|look| now - look.at < RECENT.max(period));
         Some(Span(recent.map(|look| look.least).min()?.0.saturating_sub(self.base().0)))
     }
 }
@@ -257,6 +310,26 @@ mod tests {
         ways.add(Moment(20_000), &[reading(3, 600, 1_000)]);
         assert_eq!(queue_us(&ways, 20_000), 100);
         assert_eq!(ways.queueing(Moment(2_000_000)), None);
+    }
+
+    #[test]
+    fn a_socket_that_waits_for_others_goes_later_by_part_of_it_and_the_first_keeps_its_rate() {
+        let mut ways = Ways::default();
+        let other_way = |session, rtt_us| SocketReading {
+            peer: Some(IpAddr::from([10, 0, 0, 9])),
+            ..reading(session, rtt_us, 1_000)
+        };
+        ways.add(Moment(0), &[reading(1, 500, 1_000), reading(2, 10_500, 1_000), other_way(3, 30_000)]);
+        let rate = 2 << 20;
+        let told = |session| ways.spread_bps(SessionId(session), rate, Span::from_millis(50));
+        assert_eq!((told(1), told(3), told(4)), (rate, rate, rate));
+        // 4 ms in 50.
+        assert_eq!(told(2), (rate as f64 / 1.08) as u64);
+        // Where a burst comes every quarter of a second, that is what is made longer.
+        let slow = ways.spread_bps(SessionId(2), 1 << 18, Span::from_millis(50));
+        assert_eq!(slow, (f64::from(1 << 18) / 1.016) as u64);
+        ways.add(Moment(50_000), &[reading(1, 500, 1_000), reading(2, 510, 1_000)]);
+        assert!(ways.spread_bps(SessionId(2), rate, Span::from_millis(50)) > rate / 1_000 * 999);
     }
 
     #[test]

@@ -242,3 +242,52 @@ impl Drop for Held {
         tracing::debug!(paced = self.entries.len(), "the guardian ends");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::print_stderr)]
+    use super::*;
+    use backwater_socket::pacing_rate;
+    use std::io::{BufRead, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Instant;
+
+    #[test]
+    fn what_was_raised_for_a_moment_is_lowered_when_the_master_falls_silent() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: what_was_raised_for_a_moment: needs root");
+            return;
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, peer) = listener.accept().unwrap();
+        let socket = by_peer(peer).unwrap().pop().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let (master, other) = UnixStream::pair().unwrap();
+        master.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let state_dir = dir.path().to_owned();
+        // It gives up rights, which are its thread's alone.
+        let guardian = std::thread::spawn(move || guard(other, &state_dir));
+        let mut answers = std::io::BufReader::new(master.try_clone().unwrap());
+        let mut answer = || {
+            let mut text = String::new();
+            answers.read_line(&mut text).unwrap();
+            serde_json::from_str::<Answer>(&text).unwrap()
+        };
+        let ask = |request: &Request| (&master).write_all(line(request).unwrap().as_bytes()).unwrap();
+        assert_eq!(answer(), Answer::Ready(PutBack::default()));
+        ask(&Request::Pace { socket, rate_bps: 1_250_000, lasting_bps: 1_000_000 });
+        assert_eq!((answer(), pacing_rate(&server).unwrap()), (Answer::Done, Some(1_250_000)));
+        let begun = Instant::now();
+        while pacing_rate(&server).unwrap() != Some(1_000_000) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it was never lowered");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(begun.elapsed() >= SILENCE);
+        ask(&Request::Finish);
+        assert_eq!(answer(), Answer::Finished(PutBack { count: 1, left: Vec::new() }));
+        guardian.join().unwrap().unwrap();
+        assert_eq!(pacing_rate(&server).unwrap(), None);
+        drop(client);
+    }
+}

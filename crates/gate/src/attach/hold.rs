@@ -6,7 +6,7 @@ use super::class::{Usage, divide};
 use super::master::{AttachError, Guardian};
 use super::message::{Named, PutBack};
 use backwater_flow::SessionId;
-use backwater_flow::auto::{Auto, FLOOR_BPS, Readings, SocketReading};
+use backwater_flow::auto::{Auto, FIRST_BPS, FLOOR_BPS, Readings, SocketReading, Ways};
 use backwater_model::{Moment, Span};
 use backwater_socket::Reading;
 
@@ -66,6 +66,8 @@ pub struct Hold {
     rates: Rates,
     /// Finds the class's rate; None where it is fixed.
     auto: Option<Auto>,
+    /// Where it is fixed: which of the sockets' bursts meet.
+    ways: Ways,
     paced: Vec<Paced>,
     /// When the class was divided last; None: it is to be at the next look.
     divided: Option<Moment>,
@@ -74,7 +76,7 @@ pub struct Hold {
 impl Hold {
     /// Paces nothing yet.
     pub fn new(guardian: Guardian, rates: Rates) -> Hold {
-        Hold { guardian, rates, auto: None, paced: Vec::new(), divided: None }
+        Hold { guardian, rates, auto: None, ways: Ways::default(), paced: Vec::new(), divided: None }
     }
 
     /// What the class may send now, in bytes a second; None where only each has a rate.
@@ -119,7 +121,12 @@ impl Hold {
         let mut usages: Vec<Usage> = self.paced.iter().map(|paced| paced.usage(now, None)).collect();
         usages.push(Usage { used_bps: 0.0, backlogged: true });
         let mut grants = self.grants(&usages);
-        let granted_bps = grants.pop().unwrap_or_default();
+        let granted_bps = match (grants.pop().unwrap_or_default(), self.rates) {
+            (granted, Rates { class: Some(ClassRate::Auto), each_bps }) => {
+                granted.max(FIRST_BPS.min(each_bps.unwrap_or(u64::MAX)))
+            }
+            (granted, _) => granted,
+        };
         self.tell(&grants)?;
         self.guardian.pace(&named.socket, granted_bps, granted_bps)?;
         self.paced.push(Paced {
@@ -197,6 +204,7 @@ impl Hold {
     fn find(&mut self, now: Moment, round_trips: &[SocketReading]) {
         if self.rates.class != Some(ClassRate::Auto) || self.paced.is_empty() {
             self.auto = None;
+            self.ways.add(now, round_trips);
             return;
         }
         let auto = self.auto.get_or_insert_with(|| Auto::unbounded(now, FLOOR_BPS));
@@ -213,7 +221,6 @@ impl Hold {
 
     /// Less first, then more: together they never have more than the class, but for what is made good.
     fn tell(&mut self, grants: &[u64]) -> Result<(), AttachError> {
-        let is_found = self.rates.class == Some(ClassRate::Auto);
         let mut changes: Vec<(usize, u64)> = Vec::new();
         for (at, (paced, grant)) in self.paced.iter_mut().zip(grants).enumerate() {
             let change = paced.granted_bps.abs_diff(*grant) as f64;
@@ -222,7 +229,13 @@ impl Hold {
                 paced.granted_bps = *grant;
             }
             // A rate that is found from round trips needs no correction: it is as much as leaves no queue.
-            let told_bps = if is_found { paced.granted_bps } else { paced.catch_up.told_bps(paced.granted_bps) };
+            let told_bps = match &self.auto {
+                Some(auto) => auto.spread_bps(paced.session(), paced.granted_bps),
+                None => {
+                    let wanted_bps = paced.catch_up.told_bps(paced.granted_bps);
+                    self.ways.spread_bps(paced.session(), wanted_bps, FIXED_LOOK)
+                }
+            };
             if told_bps.abs_diff(paced.told_bps) as f64 > WORTH_CORRECTING * paced.told_bps as f64 {
                 changes.push((at, told_bps));
             }
@@ -264,13 +277,17 @@ impl Paced {
         }
     }
 
+    fn session(&self) -> SessionId {
+        SessionId(self.named.socket.cookie)
+    }
+
     /// What its round trip is now, and what it delivered since the look before; None where that is not known.
     fn round_trip(&self, reading: &Reading) -> Option<SocketReading> {
         let (_, last) = self.last.as_ref()?;
         let delivered_bytes = reading.info.acked_bytes?.saturating_sub(last.info.acked_bytes?);
         let span = |us: u32| Span(i64::from(us));
         Some(SocketReading {
-            session: SessionId(self.named.socket.cookie),
+            session: self.session(),
             peer: Some(self.named.socket.peer.ip()),
             rtt: span(reading.info.rtt_us?),
             least: reading.info.min_rtt_us.map(span),
