@@ -11,6 +11,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The most series that a recording names.
+const MOST_NAMED: usize = 64 * Registry::LIMIT;
 /// Series that a writer knows before it looks which of them are needed no more.
 const MOST_KEPT: usize = 2 * Registry::LIMIT;
 
@@ -48,7 +50,7 @@ impl Catalogue {
             }
             catalogue.complete_bytes += line.len() as u64;
             match serde_json::from_slice::<Line<Series>>(line) {
-                Ok(line) if (line.id as usize) < Registry::LIMIT * 64 => catalogue.put(line),
+                Ok(line) if (line.id as usize) < MOST_NAMED => catalogue.put(line),
                 _ => catalogue.warnings.push(warning("not a series; its points are left out")),
             }
         }
@@ -94,7 +96,7 @@ impl CatalogueWriter {
         if let Some(known) = self.remap.get(&id) {
             return Some(*known);
         }
-        if self.remap.len() >= MOST_KEPT {
+        if self.remap.len().max(self.ids.len()) >= MOST_KEPT {
             self.let_go(registry);
         }
         let series = registry.get(id)?;
@@ -116,6 +118,9 @@ impl CatalogueWriter {
 
     fn add(&mut self, series: Arc<Series>) -> Option<u32> {
         let id = self.next_id;
+        if id as usize >= MOST_NAMED {
+            return None;
+        }
         serde_json::to_writer(&mut self.unwritten, &Line { id, series: &*series }).ok()?;
         self.unwritten.push(b'\n');
         self.ids.insert(series, id);

@@ -21,6 +21,8 @@ const TOOLS: &[(&str, &str)] = &[
     // A server for the tests that take the one that is installed, and its clients.
     ("initdb", "postgresql"),
     ("psql", "postgresql-client"),
+    // libFuzzer is C++.
+    ("c++", "g++"),
     // A terminal for the view that is shown on one.
     ("tmux", "tmux"),
 ];
@@ -31,7 +33,6 @@ pub(crate) fn all() -> anyhow::Result<()> {
     tidy::check()?;
     install_tools()?;
     driver::lints()?;
-    fuzz::check()?;
     tests()
 }
 
@@ -67,12 +68,17 @@ const LONG: [&str; 9] = [
     "a_peer_that_vanished_is_let_go_after_a_minute",
 ];
 
+/// Every fuzz target has a minute, in what those tests leave of the processors.
+const FUZZED_FOR_S: u64 = 60;
+const FUZZED_AT_ONCE: usize = 4;
+
 pub(crate) fn tests() -> anyhow::Result<()> {
     install_tools()?;
     let mut tally = Tally::default();
     tally.skipped.extend(page::check()?);
     let promtool = promtool::find()?;
     run::step("build", "cargo", &["build", "--workspace", "--bins", "--examples", "--locked"])?;
+    let fuzzer = fuzz::build()?;
     let driver = driver::possible().then(driver::build).transpose()?;
     let promtool = promtool.as_ref().map(|path| path.display().to_string());
     let of_driver = driver.as_deref().map(|path| ("BACKWATER_WT_DRIVER", path));
@@ -84,15 +90,16 @@ pub(crate) fn tests() -> anyhow::Result<()> {
     if driver.is_some() {
         passed &= cargo_test(&mut tally, &driver::tests(), &[])?;
     }
-    passed &= at_once(&mut tally, [long, on_every_major])?;
+    let fuzzed = |_: &mut Tally| fuzzer.run(None, FUZZED_FOR_S, FUZZED_AT_ONCE).map(|()| true);
+    passed &= at_once(&mut tally, [&long, &on_every_major, &fuzzed])?;
     tally.told(passed)
 }
 
-type Tests = fn(&mut Tally) -> anyhow::Result<bool>;
+type Tests<'a> = &'a (dyn Fn(&mut Tally) -> anyhow::Result<bool> + Sync);
 
-/// Runs two sets of tests side by side. Whether all passed.
-fn at_once(tally: &mut Tally, sets: [Tests; 2]) -> anyhow::Result<bool> {
-    let mut tallies = [Tally::default(), Tally::default()];
+/// Runs sets of tests side by side. Whether all passed.
+fn at_once<const N: usize>(tally: &mut Tally, sets: [Tests<'_>; N]) -> anyhow::Result<bool> {
+    let mut tallies = [(); N].map(|()| Tally::default());
     let results = std::thread::scope(|scope| {
         let running = sets.into_iter().zip(&mut tallies).map(|(tests, tally)| scope.spawn(move || tests(tally)));
         running.collect::<Vec<_>>().into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()

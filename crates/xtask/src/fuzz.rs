@@ -1,22 +1,30 @@
 //! Everything that reads foreign bytes, guided by what code they reach: libFuzzer without a sanitizer, which the stable
 //! compiler can do. Inputs that reached something new are kept under target/fuzz/corpus and tried first the next time.
+//!
+//! The workspace's own crates are built with a fuzzer's counters, and what they depend on is taken as it is built for
+//! everything else: cargo calls this program in the compiler's place for members of the workspace ([`compile`]).
 
 use crate::run;
 use anyhow::{Context, bail};
+use std::ffi::OsString;
 use std::fmt::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
-/// Counters of edges and compared values in all code of the targets, which libFuzzer reads.
+/// Counters of edges and compared values, which libFuzzer reads (cargo does not see them: after a change here, build anew), in code that is quickly built and panics where a number overflows.
 const COUNTERS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
-     -Cllvm-args=-sanitizer-coverage-trace-compares";
+     -Cllvm-args=-sanitizer-coverage-trace-compares -Copt-level=1 -Cdebug-assertions=on -Coverflow-checks=on";
+/// What runs beside tests gives way to them.
+const NICE: [&str; 3] = ["nice", "-n", "19"];
 /// An input that takes longer, or more memory, is a finding too.
 const BOUNDS: [&str; 4] = ["-timeout=10", "-rss_limit_mb=1024", "-max_len=16384", "-print_final_stats=1"];
 
-/// Where the fuzzer's files lie.
-struct Place {
-    built: PathBuf,
+/// The fuzzer, built, and where its files lie.
+pub(crate) struct Fuzzer {
+    program: PathBuf,
+    targets: PathBuf,
     seeds: PathBuf,
     corpus: PathBuf,
     findings: PathBuf,
@@ -24,96 +32,110 @@ struct Place {
     temporary: PathBuf,
 }
 
-/// Fuzzes every target, or one, for so long each, as many at once as there are processors. Says how many inputs were tried;
-/// an error where one of them broke something.
-#[allow(clippy::print_stdout)]
-pub(crate) fn run(only: Option<&str>, seconds: u64) -> anyhow::Result<()> {
-    let workspace = run::workspace()?;
-    let targets = targets(&workspace, only)?;
-    let place = build(&workspace)?;
-    let at_once = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut broken = Vec::new();
-    for some in targets.chunks(at_once) {
-        let running: Vec<Child> = some.iter().map(|name| start(&place, name, seconds)).collect::<Result<_, _>>()?;
-        for (name, child) in some.iter().zip(running) {
-            let output = child.wait_with_output().with_context(|| format!("cannot wait for {name}"))?;
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            println!("{}", row(name, &said));
-            if !output.status.success() {
-                broken.push(format!("{name}: {}", last_lines(&said)));
+impl Fuzzer {
+    /// Fuzzes every target, or one, for so long each, so many at once. Says how many inputs were tried; an error where one of
+    /// them broke something.
+    #[allow(clippy::print_stdout)]
+    pub(crate) fn run(&self, only: Option<&str>, seconds: u64, at_once: usize) -> anyhow::Result<()> {
+        let mut broken = Vec::new();
+        for some in targets(&self.targets, only)?.chunks(at_once.max(1)) {
+            let running: Vec<Child> = some.iter().map(|name| self.start(name, seconds)).collect::<Result<_, _>>()?;
+            for (name, child) in some.iter().zip(running) {
+                let output = child.wait_with_output().with_context(|| format!("cannot wait for {name}"))?;
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                println!("{}", row(name, &said));
+                if !output.status.success() {
+                    broken.push(format!("{name}: {}", last_lines(&said)));
+                }
             }
         }
+        // A target ends at once, and leaves its files.
+        std::fs::remove_dir_all(&self.temporary)?;
+        if !broken.is_empty() {
+            bail!("inputs that break something are in {}:\n{}", self.findings.display(), broken.join("\n"));
+        }
+        Ok(())
     }
-    // A target ends at once, and leaves its files.
-    std::fs::remove_dir_all(&place.temporary)?;
-    if !broken.is_empty() {
-        bail!("inputs that break something are in {}:\n{}", place.findings.display(), broken.join("\n"));
+
+    fn start(&self, name: &str, seconds: u64) -> anyhow::Result<Child> {
+        let corpus = self.corpus.join(name);
+        for dir in [&corpus, &self.findings, &self.temporary] {
+            std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        }
+        let [nice, arguments @ ..] = NICE;
+        let mut command = run::command(nice)?;
+        command.args(arguments).arg(&self.program);
+        command.env("BACKWATER_FUZZ_TARGET", name).env("TMPDIR", &self.temporary);
+        command.arg(format!("-max_total_time={seconds}")).args(BOUNDS);
+        command.arg(format!("-artifact_prefix={}/{name}-", self.findings.display())).arg(corpus);
+        let seeds = self.seeds.join(name);
+        if seeds.is_dir() {
+            command.arg(seeds);
+        }
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().with_context(|| format!("cannot start {name}"))
     }
-    Ok(())
 }
 
-/// Whether the targets still fit what they fuzz: nothing else compiles the code that is only for them.
-pub(crate) fn check() -> anyhow::Result<()> {
+/// Fuzzes as many targets at once as there are processors.
+pub(crate) fn run(only: Option<&str>, seconds: u64) -> anyhow::Result<()> {
+    build()?.run(only, seconds, std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// Builds the fuzzer.
+pub(crate) fn build() -> anyhow::Result<Fuzzer> {
+    let workspace = run::workspace()?;
     let mut cargo = run::command("cargo")?;
-    cargo.args(["check", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz-check"]);
-    let status = cargo.env("RUSTFLAGS", "--cfg fuzzing").current_dir(run::workspace()?).status();
-    if !status.context("cannot start cargo")?.success() {
+    cargo.args(["build", "--workspace", "--bin", "fuzz", "--features", "backwater-fuzz/libfuzzer", "--locked"]);
+    cargo.env("RUSTC_WORKSPACE_WRAPPER", std::env::current_exe().context("cannot find this program")?);
+    if !cargo.status().context("cannot start cargo")?.success() {
         bail!("the fuzz targets do not compile");
     }
-    Ok(())
+    let at = workspace.join("target/fuzz");
+    std::fs::create_dir_all(&at).with_context(|| format!("cannot make {}", at.display()))?;
+    // Out of the way of the next build, which has no counters.
+    let program = at.join("fuzz");
+    std::fs::copy(workspace.join("target/debug/fuzz"), &program).context("cannot copy the fuzzer")?;
+    Ok(Fuzzer {
+        program,
+        targets: workspace.join("fuzz/src/targets"),
+        seeds: workspace.join("fuzz/seeds"),
+        corpus: at.join("corpus"),
+        findings: at.join("findings"),
+        temporary: at.join("temporary"),
+    })
 }
 
-fn targets(workspace: &Path, only: Option<&str>) -> anyhow::Result<Vec<String>> {
-    let dir = workspace.join("fuzz/fuzz_targets");
-    let entries = std::fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
+/// Where cargo calls this program in the compiler's place: the compiler, and what it is to do.
+pub(crate) fn called_as_compiler() -> Option<(OsString, Vec<OsString>)> {
+    std::env::var_os("RUSTC_WORKSPACE_WRAPPER")?;
+    let mut arguments = std::env::args_os().skip(1);
+    let compiler = arguments.next().filter(|first| Path::new(first).file_stem().is_some_and(|stem| stem == "rustc"))?;
+    Some((compiler, arguments.collect()))
+}
+
+/// Compiles with counters. Build scripts have no fuzzer to read them.
+pub(crate) fn compile(compiler: &OsString, arguments: &[OsString]) -> anyhow::Error {
+    let mut command = Command::new(compiler);
+    command.args(arguments);
+    let name = arguments.windows(2).find(|pair| pair[0] == "--crate-name").map(|pair| &pair[1]);
+    if name.is_some_and(|name| name != "build_script_build") {
+        command.args(COUNTERS.split_whitespace());
+    }
+    anyhow::Error::new(command.exec()).context("cannot start the compiler")
+}
+
+fn targets(dir: &Path, only: Option<&str>) -> anyhow::Result<Vec<String>> {
+    let entries = std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
     let files = entries.flatten().map(|entry| entry.path());
     let mut all: Vec<String> =
         files.filter_map(|path| path.file_stem().and_then(|stem| stem.to_str()).map(str::to_owned)).collect();
+    all.retain(|name| name != "mod");
     all.sort();
     let chosen: Vec<String> = all.iter().filter(|name| only.is_none_or(|only| only == *name)).cloned().collect();
     if chosen.is_empty() {
         bail!("there is no fuzz target '{}'; there are: {}", only.unwrap_or_default(), all.join(", "));
     }
     Ok(chosen)
-}
-
-fn build(workspace: &Path) -> anyhow::Result<Place> {
-    let version = run::output("rustc", &["-vV"])?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc does not say its host")?;
-    let at = workspace.join("target/fuzz");
-    let mut cargo = run::command("cargo")?;
-    // A target by name keeps the counters out of build scripts, which have no fuzzer to read them.
-    cargo.args(["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target", host]);
-    cargo.arg("--target-dir").arg(&at).env("RUSTFLAGS", COUNTERS);
-    if !cargo.status().context("cannot start cargo")?.success() {
-        bail!("the fuzz targets do not compile");
-    }
-    let place = Place {
-        built: at.join(host).join("release"),
-        seeds: workspace.join("fuzz/seeds"),
-        corpus: at.join("corpus"),
-        findings: at.join("findings"),
-        temporary: at.join("temporary"),
-    };
-    for dir in [&place.findings, &place.temporary] {
-        std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    }
-    Ok(place)
-}
-
-fn start(place: &Place, name: &str, seconds: u64) -> anyhow::Result<Child> {
-    let corpus = place.corpus.join(name);
-    std::fs::create_dir_all(&corpus)?;
-    let program = place.built.join(name);
-    let mut command = run::command(program.to_str().context("a path that is no text")?)?;
-    command.env("TMPDIR", &place.temporary);
-    command.arg(format!("-max_total_time={seconds}")).args(BOUNDS);
-    command.arg(format!("-artifact_prefix={}/{name}-", place.findings.display())).arg(corpus);
-    let seeds = place.seeds.join(name);
-    if seeds.is_dir() {
-        command.arg(seeds);
-    }
-    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().with_context(|| format!("cannot start {name}"))
 }
 
 /// One target's line: inputs tried, and edges that they reached.

@@ -44,7 +44,7 @@ enum Command {
     },
     /// Throw bytes at everything that reads foreign ones, guided by the code they reach
     Fuzz {
-        /// Only this one: a file of fuzz/fuzz_targets
+        /// Only this one: a file of fuzz/src/targets
         target: Option<String>,
         /// How long each
         #[arg(long, default_value_t = 60)]
@@ -62,6 +62,9 @@ enum Command {
 }
 
 fn main() -> anyhow::Result<()> {
+    if let Some((compiler, arguments)) = fuzz::called_as_compiler() {
+        return Err(fuzz::compile(&compiler, &arguments));
+    }
     match Cli::parse().command {
         Command::Ci => ci::all(),
         Command::Test => ci::tests(),

@@ -16,13 +16,40 @@ pub(super) struct Delivered {
     /// When the first of them began.
     began: Moment,
     bytes: u64,
-    /// Rates that none later was above; the largest first.
-    most: VecDeque<(Moment, f64)>,
+    most: Most,
+}
+
+/// The largest of what was seen within a time.
+#[derive(Clone, Debug)]
+pub(super) struct Most {
+    kept: Span,
+    /// Those that none later was above; the largest first.
+    seen: VecDeque<(Moment, f64)>,
+}
+
+impl Most {
+    pub(super) fn new(kept: Span) -> Self {
+        Most { kept, seen: VecDeque::new() }
+    }
+
+    pub(super) fn see(&mut self, now: Moment, value: f64) {
+        while self.seen.back().is_some_and(|(_, other)| *other <= value) {
+            self.seen.pop_back();
+        }
+        self.seen.push_back((now, value));
+        while self.seen.front().is_some_and(|(at, _)| now - *at > self.kept) {
+            self.seen.pop_front();
+        }
+    }
+
+    pub(super) fn get(&self) -> f64 {
+        self.seen.front().map_or(0.0, |(_, value)| *value)
+    }
 }
 
 impl Delivered {
     pub(super) fn new(now: Moment, window: Span) -> Self {
-        Delivered { window, ticks: VecDeque::new(), began: now, bytes: 0, most: VecDeque::new() }
+        Delivered { window, ticks: VecDeque::new(), began: now, bytes: 0, most: Most::new(KEPT) }
     }
 
     /// So much arrived since the last call.
@@ -38,13 +65,7 @@ impl Delivered {
             (self.began, self.bytes) = (at, self.bytes.saturating_sub(bytes));
         }
         let rate = self.rate_bps(now);
-        while self.most.back().is_some_and(|(_, other)| *other <= rate) {
-            self.most.pop_back();
-        }
-        self.most.push_back((now, rate));
-        while self.most.front().is_some_and(|(at, _)| now - *at > KEPT) {
-            self.most.pop_front();
-        }
+        self.most.see(now, rate);
     }
 
     /// Bytes a second over what is recent.
@@ -55,7 +76,7 @@ impl Delivered {
 
     /// The largest of such rates within the last second.
     pub(super) fn most_bps(&self) -> f64 {
-        self.most.front().map_or(0.0, |(_, rate)| *rate)
+        self.most.get()
     }
 }
 

@@ -36,8 +36,8 @@ pub use urgent::UrgentStatement;
 
 use crate::SessionId;
 use backwater_model::{Moment, Span};
-use delivered::Delivered;
-use round_trip::BURST_BYTES;
+use delivered::{Delivered, Most};
+use round_trip::{BURST_BYTES, BURSTS_WITHIN};
 use urgent::{Slower, UrgentLatency};
 
 /// Queueing delay that the class may cause.
@@ -73,17 +73,24 @@ const CRUISE_UNBOUNDED: Span = Span::from_millis(1_500);
 const REFRESH_SHARE_UNBOUNDED: f64 = 0.25;
 /// Its first look at what stands without it.
 const FIRST_REFRESH_UNBOUNDED: Span = Span::from_millis(2_000);
+/// For how long what the way gave is remembered.
+const KNOWN_FOR: Span = Span(3 * REFRESH_EVERY.0);
+/// Below this share of it, a queue is hardly the class's: it must be seen at so many looks in a row.
+const FAR_BELOW: f64 = 0.5;
+const FAR_LOOKS: u32 = 6;
+/// Growth a second down there: doubling every half second.
+const FAR_GAIN: f64 = 1.4;
 /// No more than this is taken for somebody else's queue.
 const MOST_NOT_OURS: Span = Span(2 * TARGET.0);
-/// Nothing is waited for longer.
-const LONGEST_PERIOD: Span = Span::from_millis(500);
 /// What such a class's socket may be paced with until it is read for the first time: less, and the kernel would wait longer
 /// after its first burst than [`Auto`] needs to find what there is.
 pub const FIRST_BPS: u64 = 655_360;
 /// What came through is the mean over this, and over this where bursts make clumps of it.
 const THROUGH: Span = Span::from_millis(50);
 const THROUGH_UNBOUNDED: Span = Span::from_millis(200);
-/// Bursts that meet look like a queue at one look: where they do, a queue must be seen twice, unless it is this many targets long.
+/// Bursts that meet, and results of urgent work, look like a queue at one look: where they do, a queue must be seen at so many
+/// in a row, unless it is that many targets long.
+const LOOKS_UNBOUNDED: u32 = 5;
 const PLAIN: f64 = 4.0;
 /// A queue says nothing of the class while it is so new that sockets still come to it: those to come may be what stands.
 const JOINING: Span = Span::from_millis(500);
@@ -141,6 +148,9 @@ pub struct Auto {
     /// What looked like a queue while the class was low, and so is not of its making; and the looks of this refresh.
     not_ours: Span,
     low_looks: Vec<Span>,
+    /// The most that the way gave the class lately, and together gave its sockets before they came to it.
+    known: Most,
+    joined_bps: f64,
     urgent: UrgentLatency,
     /// By how much urgent statements were too slow when the rate was last lowered for it, and until when it is not raised then.
     spared: Option<(Span, Moment)>,
@@ -178,6 +188,8 @@ impl Auto {
             queueing: None,
             not_ours: Span(0),
             low_looks: Vec::new(),
+            known: Most::new(KNOWN_FOR),
+            joined_bps: 0.0,
             urgent: UrgentLatency::new(now),
             spared: None,
         }
@@ -190,7 +202,7 @@ impl Auto {
             refresh_share: REFRESH_SHARE_UNBOUNDED,
             cruise: CRUISE_UNBOUNDED,
             gain_doubles: GAIN_DOUBLES_UNBOUNDED,
-            looks: 2,
+            looks: LOOKS_UNBOUNDED,
             phase: Phase::Running { refresh_at: now + FIRST_REFRESH_UNBOUNDED },
             delivered: Delivered::new(now, THROUGH_UNBOUNDED),
             ..Auto::new(now, floor_bps)
@@ -236,7 +248,7 @@ impl Auto {
         self.ticked = now - since;
         let sent: u64 = readings.sockets.iter().map(|socket| socket.delivered_bytes).fold(0, u64::saturating_add);
         self.delivered.add(now, sent);
-        self.ways.set_period(self.period(readings.sockets.len()));
+        self.ways.set_period(self.period(now));
         let Seen { told, joined, joined_bps } = self.ways.add(now, readings.sockets);
         if joined {
             self.joined_at = Some(now);
@@ -244,6 +256,11 @@ impl Auto {
         if self.starting {
             self.rate_bps = (self.rate_bps + BEGIN * joined_bps as f64).min(MOST_BPS);
         }
+        if joined {
+            self.joined_bps += joined_bps as f64;
+            self.known.see(now, self.joined_bps.min(MOST_BPS));
+        }
+        self.known.see(now, self.delivered.rate_bps(now));
         self.queueing = self.ways.queueing(now);
         self.urgent.passed(since, now, self.is_quiet(now));
         readings.urgent.iter().for_each(|statement| self.urgent.add(*statement));
@@ -263,6 +280,9 @@ impl Auto {
             },
             Phase::Refreshing { until } if now >= until => {
                 self.phase = Phase::Running { refresh_at: now + REFRESH_EVERY };
+                if self.low_looks.is_empty() {
+                    self.not_ours = Span(0);
+                }
                 // What is seen in the next ticks was sent at the floor.
                 (self.drain, self.told_at) = ((0.0, now), now);
             }
@@ -301,8 +321,9 @@ impl Auto {
         let queueing = Span((queueing.0 - self.not_ours.0).max(0));
         let error = 1.0 - queueing.seconds() / TARGET.seconds();
         self.seen_looks = if error < 0.0 { self.seen_looks + u32::from(told || self.looks == 1) } else { 0 };
-        let plain = error < 1.0 - PLAIN && !self.is_far_below();
-        if self.seen_looks >= self.looks || plain {
+        let far = self.is_below_known();
+        let plain = error < 1.0 - PLAIN && !self.is_far_below() && !far;
+        if self.seen_looks >= if far { FAR_LOOKS } else { self.looks } || plain {
             self.cut((since, now), queueing);
         } else if error < 0.0 {
             self.told_at = now;
@@ -324,6 +345,11 @@ impl Auto {
         }
         self.starting &= self.rate_bps <= self.floor_bps;
         let through = self.delivered.rate_bps(now).max(self.rate_bps / 2.0);
+        if self.is_below_known() {
+            // It was seen for long enough: the way gives no more now, whatever it gave before.
+            self.known = Most::new(KNOWN_FOR);
+            self.known.see(now, through);
+        }
         self.rate_bps = (self.below * self.rate_bps.min(through)).clamp(self.floor_bps, MOST_BPS);
         let share = (queueing.seconds() / self.drain_for().seconds()).clamp(DRAIN_LEAST, DRAIN_MOST);
         let until = self.hold_back(now, share);
@@ -349,17 +375,23 @@ impl Auto {
         until
     }
 
-    /// In how long all of so many sockets have sent a burst, where they send such.
-    fn period(&self, sockets: usize) -> Span {
+    /// In how long all sockets that send have sent a burst, where they send such.
+    fn period(&self, now: Moment) -> Span {
         if self.refresh_share == 0.0 {
             return Span(0);
         }
-        Span::from_seconds(sockets as f64 * BURST_BYTES / self.rate_bps).min(LONGEST_PERIOD)
+        let senders = self.ways.senders(now, BURSTS_WITHIN);
+        Span::from_seconds(senders as f64 * BURST_BYTES / self.rate_bps).min(BURSTS_WITHIN)
     }
 
     /// What a kernel is told counts from its next burst on.
     fn drain_for(&self) -> Span {
         DRAIN.max(self.ways.period())
+    }
+
+    /// Whether the way is known to give far more.
+    fn is_below_known(&self) -> bool {
+        self.refresh_share > 0.0 && self.rate_bps < FAR_BELOW * self.known.get()
     }
 
     /// A class far below what came through lately only meets bursts of its own: there is nothing to stay at.
@@ -375,7 +407,11 @@ impl Auto {
             return;
         }
         let quiet = now.seconds_since(self.grows_since).max(0.0) / self.gain_doubles.seconds();
-        let gain = if self.starting { MOST_GAIN } else { (LEAST_GAIN * quiet.exp2()).min(MOST_GAIN) };
+        let gain = match (LEAST_GAIN * quiet.exp2()).min(MOST_GAIN) {
+            _ if self.starting => MOST_GAIN,
+            gain if self.is_below_known() => gain.max(FAR_GAIN),
+            gain => gain,
+        };
         self.rate_bps = (self.rate_bps * (gain * step_s * share).exp()).clamp(self.floor_bps, MOST_BPS);
     }
 }

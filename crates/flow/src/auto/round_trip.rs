@@ -28,6 +28,10 @@ const ENOUGH_SEGMENTS: u64 = 4;
 
 /// Of the time that a socket's burst waited for others', its next is sent so much of it later.
 const SPREAD: f64 = 0.4;
+/// A socket that sent nothing for so long has stopped: no period of bursts is taken for longer.
+pub(super) const BURSTS_WITHIN: Span = Span::from_millis(500);
+/// A shorter wait is as well a busy processor's.
+const WORTH_SPREADING: Span = Span::from_millis(1);
 /// A kernel sends bursts of up to so many bytes where the way is short (`tcp_tso_autosize` in net/ipv4/tcp_output.c).
 pub(super) const BURST_BYTES: f64 = 65_536.0;
 
@@ -75,7 +79,9 @@ struct Smoothed {
     rtt: Span,
     segments_in: Option<u32>,
     seen_at: Moment,
-    /// By how much its last round trip exceeded the shortest of its way at the same look.
+    /// When it last delivered anything.
+    sent_at: Option<Moment>,
+    /// How much longer its round trip was at the last look than that of the quickest of its way, each beyond its own shortest.
     behind: Span,
 }
 
@@ -154,8 +160,17 @@ impl Ways {
 
     /// The mean round trip of what was acknowledged since the socket's last reading; None at the first, which may be of any age.
     fn sample(&mut self, now: Moment, reading: &SocketReading) -> Option<Span> {
-        let behind = self.behind(reading.session);
-        let smoothed = Smoothed { rtt: reading.rtt, segments_in: reading.segments_in, seen_at: now, behind };
+        let known = self.sockets.get(&reading.session);
+        let sent_before = known.and_then(|socket| socket.sent_at);
+        let sent_at = if reading.delivered_bytes > 0 { Some(now) } else { sent_before };
+        let smoothed = Smoothed {
+            rtt: reading.rtt,
+            segments_in: reading.segments_in,
+            seen_at: now,
+            sent_at,
+            // It counts for the next burst, which may be some looks away.
+            behind: known.filter(|_| is_recent(now, sent_at, BURSTS_WITHIN)).map_or(Span(0), |socket| socket.behind),
+        };
         let before = self.sockets.insert(reading.session, smoothed);
         let Some(segments_in) = reading.segments_in else { return Some(reading.rtt) };
         let before = before?;
@@ -170,13 +185,24 @@ impl Ways {
     }
 
     fn compare(&mut self, samples: &[(&SocketReading, Span)]) {
-        for (reading, sample) in samples {
-            let same = samples.iter().filter(|(other, _)| other.peer == reading.peer);
-            let least = same.map(|(_, sample)| *sample).min().unwrap_or(*sample);
-            if let Some(socket) = self.sockets.get_mut(&reading.session) {
-                socket.behind = Span(sample.0 - least.0);
+        let excess = |(reading, sample): &(&SocketReading, Span)| sample.0 - reading.least.map_or(0, |least| least.0);
+        let mut quickest: HashMap<Option<IpAddr>, i64> = HashMap::new();
+        for sample in samples {
+            let least = quickest.entry(sample.0.peer).or_insert(i64::MAX);
+            *least = excess(sample).min(*least);
+        }
+        for sample in samples {
+            if let (Some(socket), Some(least)) = (self.sockets.get_mut(&sample.0.session), quickest.get(&sample.0.peer))
+            {
+                socket.behind = Span(excess(sample) - least);
             }
         }
+    }
+
+    /// How many sockets sent something within this time.
+    pub fn senders(&self, now: Moment, within: Span) -> usize {
+        let sends = |socket: &&Smoothed| is_recent(now, socket.sent_at, within);
+        self.sockets.values().filter(sends).count()
     }
 
     /// For how long a socket's bursts wait for others' of the class, as of its last round trip.
@@ -188,7 +214,11 @@ impl Ways {
     /// they waited for have passed. Sockets of one rate send at one rhythm, and once they meet they meet for ever.
     pub fn spread_bps(&self, session: SessionId, rate_bps: u64, look_every: Span) -> u64 {
         let period_s = BURST_BYTES / rate_bps.max(1) as f64;
-        let later_s = SPREAD * self.behind(session).seconds().min(period_s);
+        let behind = self.behind(session);
+        if behind < WORTH_SPREADING {
+            return rate_bps;
+        }
+        let later_s = SPREAD * behind.seconds().min(period_s);
         (rate_bps as f64 / (1.0 + later_s / period_s.max(look_every.seconds()))) as u64
     }
 
@@ -209,6 +239,10 @@ impl Ways {
     pub fn least(&self) -> Option<Span> {
         self.ways.values().map(Way::base).min()
     }
+}
+
+fn is_recent(now: Moment, at: Option<Moment>, within: Span) -> bool {
+    at.is_some_and(|at| now - at < within)
 }
 
 impl Way {
@@ -329,7 +363,25 @@ mod tests {
         let slow = ways.spread_bps(SessionId(2), 1 << 18, Span::from_millis(50));
         assert_eq!(slow, (f64::from(1 << 18) / 1.016) as u64);
         ways.add(Moment(50_000), &[reading(1, 500, 1_000), reading(2, 510, 1_000)]);
-        assert!(ways.spread_bps(SessionId(2), rate, Span::from_millis(50)) > rate / 1_000 * 999);
+        assert_eq!(ways.spread_bps(SessionId(2), rate, Span::from_millis(50)), rate, "10 us are nothing");
+    }
+
+    #[test]
+    fn who_is_further_away_waits_for_nobody_and_who_is_idle_no_longer() {
+        let mut ways = Ways::default();
+        let far = |rtt_us| SocketReading { least: Some(Span(200_000)), ..reading(2, rtt_us, 1_000) };
+        let near = |rtt_us| SocketReading { least: Some(Span(1_000)), ..reading(1, rtt_us, 1_000) };
+        ways.add(Moment(0), &[near(1_500), far(200_700)]);
+        assert_eq!(ways.spread_bps(SessionId(2), 1 << 20, Span::from_millis(50)), 1 << 20);
+        ways.add(Moment(50_000), &[near(1_500), far(210_500)]);
+        assert!(ways.spread_bps(SessionId(2), 1 << 20, Span::from_millis(50)) < 1 << 20);
+        let idle = SocketReading { delivered_bytes: 0, ..far(210_500) };
+        ways.add(Moment(100_000), &[near(1_500), idle]);
+        assert!(ways.spread_bps(SessionId(2), 1 << 20, Span::from_millis(50)) < 1 << 20);
+        assert_eq!(ways.senders(Moment(100_000), BURSTS_WITHIN), 2);
+        ways.add(Moment(550_000), &[near(1_500), idle]);
+        assert_eq!(ways.spread_bps(SessionId(2), 1 << 20, Span::from_millis(50)), 1 << 20);
+        assert_eq!(ways.senders(Moment(550_000), BURSTS_WITHIN), 1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! found from their round trips ([`backwater_flow::auto`]).
 
 use super::catch_up::CatchUp;
-use super::class::{Usage, divide};
+use super::class::{LEAST_BPS, Usage, divide};
 use super::master::{AttachError, Guardian};
 use super::message::{Named, PutBack};
 use backwater_flow::SessionId;
@@ -53,6 +53,8 @@ pub struct Paced {
     pub sent_bytes: u64,
     /// What the kernel was told last, in bytes a second.
     told_bps: u64,
+    /// Whether its round trip was seen.
+    told_of_its_way: bool,
     catch_up: CatchUp,
     last: Option<(Moment, Reading)>,
     /// As it was when the class was divided last.
@@ -121,20 +123,17 @@ impl Hold {
         let mut usages: Vec<Usage> = self.paced.iter().map(|paced| paced.usage(now, None)).collect();
         usages.push(Usage { used_bps: 0.0, backlogged: true });
         let mut grants = self.grants(&usages);
-        let granted_bps = match (grants.pop().unwrap_or_default(), self.rates) {
-            (granted, Rates { class: Some(ClassRate::Auto), each_bps }) => {
-                granted.max(FIRST_BPS.min(each_bps.unwrap_or(u64::MAX)))
-            }
-            (granted, _) => granted,
-        };
+        let granted_bps = grants.pop().unwrap_or_default();
+        let told_bps = granted_bps.max(self.first_bps());
         self.tell(&grants)?;
-        self.guardian.pace(&named.socket, granted_bps, granted_bps)?;
+        self.guardian.pace(&named.socket, told_bps, told_bps)?;
         self.paced.push(Paced {
             named,
             granted_bps,
             since: now,
             sent_bytes: 0,
-            told_bps: granted_bps,
+            told_bps,
+            told_of_its_way: false,
             catch_up: CatchUp::default(),
             last: None,
             divided: None,
@@ -166,7 +165,9 @@ impl Hold {
             match reading.filter(|reading| reading.info.established) {
                 Some(reading) => {
                     usages.push(paced.usage(now, Some(&reading)));
-                    round_trips.extend(paced.round_trip(&reading));
+                    let round_trip = paced.round_trip(&reading);
+                    paced.told_of_its_way |= round_trip.is_some();
+                    round_trips.extend(round_trip);
                     paced.take(now, reading);
                     kept.push(paced);
                 }
@@ -212,6 +213,14 @@ impl Hold {
         tracing::trace!(rate_bps, queueing = ?auto.queueing(), "the class's rate");
     }
 
+    /// What a socket may be told at least until it was looked at twice; nothing where the class's rate is fixed.
+    fn first_bps(&self) -> u64 {
+        match self.rates {
+            Rates { class: Some(ClassRate::Auto), each_bps } => FIRST_BPS.min(each_bps.unwrap_or(u64::MAX)),
+            _ => 0,
+        }
+    }
+
     fn grants(&self, usages: &[Usage]) -> Vec<u64> {
         match (self.class_bps(), self.rates.each_bps) {
             (Some(class), each) => divide(class, each, usages),
@@ -221,6 +230,7 @@ impl Hold {
 
     /// Less first, then more: together they never have more than the class, but for what is made good.
     fn tell(&mut self, grants: &[u64]) -> Result<(), AttachError> {
+        let (is_found, first_bps) = (self.rates.class == Some(ClassRate::Auto), self.first_bps());
         let mut changes: Vec<(usize, u64)> = Vec::new();
         for (at, (paced, grant)) in self.paced.iter_mut().zip(grants).enumerate() {
             let change = paced.granted_bps.abs_diff(*grant) as f64;
@@ -230,12 +240,15 @@ impl Hold {
             }
             // A rate that is found from round trips needs no correction: it is as much as leaves no queue.
             let told_bps = match &self.auto {
-                Some(auto) => auto.spread_bps(paced.session(), paced.granted_bps),
-                None => {
+                _ if is_found && !paced.told_of_its_way => paced.granted_bps.max(first_bps),
+                Some(auto) if is_found => auto.spread_bps(paced.session(), paced.granted_bps),
+                _ => {
                     let wanted_bps = paced.catch_up.told_bps(paced.granted_bps);
                     self.ways.spread_bps(paced.session(), wanted_bps, FIXED_LOOK)
                 }
             };
+            // Never so slow that it seems dead.
+            let told_bps = told_bps.max(LEAST_BPS.min(paced.granted_bps));
             if told_bps.abs_diff(paced.told_bps) as f64 > WORTH_CORRECTING * paced.told_bps as f64 {
                 changes.push((at, told_bps));
             }

@@ -8,7 +8,7 @@ use crate::arm::Repeat;
 use crate::progress::Progress;
 use crate::rig::RunOptions;
 use crate::run::{Stand, on_stand, rounds, summarise, write_outcome};
-use crate::scenario::{Arm, ExpectedFinding, Scenario, SearchPart};
+use crate::scenario::{Arm, BUILT_IN, ExpectedFinding, Scenario, SearchPart};
 use crate::wiredtiger;
 use backwater_model::Outcome;
 use descent::{Descent, Point};
@@ -60,9 +60,21 @@ pub fn search(
 }
 
 fn part(scenario: &Scenario) -> Result<&SearchPart, LabError> {
-    let none =
-        || LabError::Refused(format!("scenario '{}' has nothing to search for: it has no [search]", scenario.name));
+    let none = || {
+        let others: Vec<&str> = searchable().collect();
+        LabError::Refused(format!(
+            "scenario '{}' has nothing to search for: it has no [search]; there is one in {}",
+            scenario.name,
+            others.join(", ")
+        ))
+    };
     scenario.search.as_ref().ok_or_else(none)
+}
+
+/// The scenarios of the program's own in which there is something to search for.
+fn searchable() -> impl Iterator<Item = &'static str> {
+    let has_search = |name: &&str| Scenario::load(name).is_ok_and(|scenario| scenario.search.is_some());
+    BUILT_IN.iter().map(|(name, _)| *name).filter(has_search)
 }
 
 fn arm<'a>(scenario: &'a Scenario, name: &str) -> Result<&'a Arm, LabError> {
@@ -181,6 +193,12 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use backwater_model::ArmOutcome;
+
+    #[test]
+    fn a_scenario_without_a_search_names_those_that_have_one() {
+        let error = part(&Scenario::load("stampede").unwrap()).unwrap_err().to_string();
+        assert!(error.ends_with("it has no [search]; there is one in wt-stall"), "{error}");
+    }
 
     #[test]
     fn a_point_is_the_arm_with_its_knobs_turned() {

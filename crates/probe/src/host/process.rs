@@ -203,9 +203,9 @@ impl Processes {
         let Some(known) = self.known.get_mut(&pid).filter(|known| known.looks >= LOOKS_BEFORE_READING) else {
             return false;
         };
-        *sessions += 1;
-        let room = *sessions <= MOST_SESSIONS && (known.admitted || self.allowance.take(sink.at));
+        let room = *sessions < MOST_SESSIONS && (known.admitted || self.allowance.take(sink.at));
         known.admitted |= room;
+        *sessions += usize::from(room);
         if !room {
             let what = format!("I/O of some client backends of {}", server.target);
             let why = format!("only {MOST_SESSIONS} are read at once, {}", Allowance::why());

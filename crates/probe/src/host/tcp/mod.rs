@@ -28,6 +28,8 @@ pub(super) use wire::Socket;
 
 /// A host with very many sockets is asked more rarely, so that asking takes at most this share of one processor.
 const LARGEST_SHARE: f64 = 0.005;
+/// For so many looks connections of a server that cannot be looked at count as still there.
+const FORGIVEN_LOOKS: u32 = 5;
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Reads the connections of watched servers.
@@ -41,6 +43,8 @@ pub(super) struct Sockets {
     /// Sockets of server processes that are no TCP connection: while there are only such, nobody is asked.
     not_tcp: HashSet<u64>,
     admission: Admission,
+    /// Looks since a server's connections could be found the last time.
+    missed_looks: u32,
     /// Of the connections that are read, by inode and process.
     numbered: HashMap<(u64, i32), Numbered>,
     pace: Pace,
@@ -56,19 +60,19 @@ impl Sockets {
             namespaces: HashMap::new(),
             not_tcp: HashSet::new(),
             admission: Admission::default(),
+            missed_looks: 0,
             numbered: HashMap::new(),
             pace: Pace::new(LARGEST_SHARE, LONGEST_PAUSE),
         }
     }
 
     fn look(&mut self, sink: &mut Sink<'_>, servers: &[Server]) -> Result<(), ProbeError> {
-        let owners = self.find_owners(sink, servers);
+        let (owners, all_found) = self.find_owners(sink, servers);
         self.namespaces.retain(|namespace, _| owners.contains_key(namespace));
-        let present: HashSet<u64> = owners.values().flat_map(HashMap::keys).copied().collect();
-        self.admission.retain(&present);
-        self.not_tcp.retain(|inode| present.contains(inode));
-        let ended = self.numbered.extract_if(|(inode, _), _| !present.contains(inode));
-        ended.for_each(|(_, numbered)| numbered.leave(sink));
+        self.missed_looks = if all_found { 0 } else { self.missed_looks.saturating_add(1) };
+        if !(1..=FORGIVEN_LOOKS).contains(&self.missed_looks) {
+            self.forget_ended(sink, &owners.values().flat_map(HashMap::keys).copied().collect());
+        }
         for (namespace, owners) in &owners {
             if owners.keys().all(|inode| self.not_tcp.contains(inode)) {
                 continue;
@@ -82,17 +86,31 @@ impl Sockets {
         Ok(())
     }
 
-    /// The sockets of all servers' processes, by network namespace.
-    fn find_owners(&mut self, sink: &mut Sink<'_>, servers: &[Server]) -> HashMap<u64, HashMap<u64, Owner>> {
+    fn forget_ended(&mut self, sink: &Sink<'_>, present: &HashSet<u64>) {
+        self.admission.retain(present);
+        self.not_tcp.retain(|inode| present.contains(inode));
+        let ended = self.numbered.extract_if(|(inode, _), _| !present.contains(inode));
+        ended.for_each(|(_, numbered)| numbered.leave(sink));
+    }
+
+    /// The sockets of all servers' processes, by network namespace; and whether no server was missed.
+    fn find_owners(&mut self, sink: &mut Sink<'_>, servers: &[Server]) -> (HashMap<u64, HashMap<u64, Owner>>, bool) {
         let mut all: HashMap<u64, HashMap<u64, Owner>> = HashMap::new();
+        let mut all_found = true;
         for server in servers {
-            let Some(namespace) = self.enter(sink, server) else { continue };
+            let Some(namespace) = self.enter(sink, server) else {
+                all_found = false;
+                continue;
+            };
             match self.owners.of_server(&self.roots, server) {
                 Ok(found) => all.entry(namespace).or_default().extend(found),
-                Err(error) => file::tell_absent(sink, &format!("TCP connections of {}", server.target), &error, None),
+                Err(error) => {
+                    all_found = false;
+                    file::tell_absent(sink, &format!("TCP connections of {}", server.target), &error, None);
+                }
             }
         }
-        all
+        (all, all_found)
     }
 
     /// The server's network namespace, with a way to ask it.

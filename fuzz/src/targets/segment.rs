@@ -1,4 +1,3 @@
-#![no_main]
 //! A closed part of a recording. The foreign decoder may panic over it, which its reader turns into an error; so a panic counts
 //! here when it comes out.
 
@@ -13,4 +12,6 @@ static DIR: LazyLock<PathBuf> = LazyLock::new(|| {
     dir
 });
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| backwater_record::fuzzing::segment(&DIR, bytes));
+pub(crate) fn run(bytes: &[u8]) {
+    backwater_record::fuzzing::segment(&DIR, bytes);
+}

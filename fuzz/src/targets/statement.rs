@@ -1,9 +1,9 @@
-#![no_main]
 //! The console's statements: what is read can be printed and read back, and an error points into the text.
 
 use backwater_flow::statement::{Statement, parse};
 
-libfuzzer_sys::fuzz_target!(|text: &str| {
+pub(crate) fn run(bytes: &[u8]) {
+    let Some(text) = crate::taken::<&str>(bytes) else { return };
     match parse(text) {
         Ok(statements) => {
             // A password is printed as stars, and is another one when it is read back.
@@ -21,4 +21,4 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
         }
         Err(error) => assert!(error.position >= 1 && error.position <= text.chars().count() + 1),
     }
-});
+}

@@ -1,9 +1,8 @@
-#![no_main]
 //! A connection's first packet: what is read takes no more than there is, and a whole packet is read the same in pieces.
 
 use backwater_gate::wire::{Opening, read_opening};
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let Ok(Some((opening, length))) = read_opening(bytes) else { return };
     assert!(length <= bytes.len());
     if opening == Opening::DirectTls {
@@ -17,4 +16,4 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         assert!(!start.user().is_empty());
         let _ = (start.database(), start.is_replication(), start.option("backwater.pool"));
     }
-});
+}

@@ -1,9 +1,9 @@
-#![no_main]
 //! Both directions of a session: however the bytes are cut, the same heads are told.
 
 use backwater_gate::wire::{Heads, Side, Tracker};
 
-libfuzzer_sys::fuzz_target!(|input: (Vec<u8>, u8, bool)| {
+pub(crate) fn run(bytes: &[u8]) {
+    let Some(input) = crate::taken::<(Vec<u8>, u8, bool)>(bytes) else { return };
     let (bytes, cut, up) = input;
     let (mut whole, mut pieces) = (Vec::new(), Vec::new());
     let mut heads = Heads::new();
@@ -17,4 +17,4 @@ libfuzzer_sys::fuzz_target!(|input: (Vec<u8>, u8, bool)| {
         let _ = (tracker.statement(), tracker.is_quiet(), tracker.cancel_key());
     }
     assert_eq!(whole, pieces);
-});
+}

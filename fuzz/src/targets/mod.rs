@@ -1,0 +1,52 @@
+//! The targets, by name.
+
+mod config;
+mod conninfo;
+mod console;
+mod ftdc;
+mod greeting;
+mod journal;
+mod kernel;
+mod opening;
+mod proxy_header;
+mod relay;
+mod segment;
+mod server_log;
+mod socket;
+mod statement;
+mod tail;
+
+use std::sync::LazyLock;
+
+type Target = fn(&[u8]);
+
+/// That which is asked for by the environment.
+pub(crate) fn chosen() -> Target {
+    static CHOSEN: LazyLock<Target> = LazyLock::new(|| match std::env::var("BACKWATER_FUZZ_TARGET").as_deref() {
+        Ok(name) => named(name).unwrap_or_else(|| panic!("no target is called {name}")),
+        Err(_) => panic!("BACKWATER_FUZZ_TARGET names no target"),
+    });
+    *CHOSEN
+}
+
+fn named(name: &str) -> Option<Target> {
+    let target: Target = match name {
+        "config" => config::run,
+        "conninfo" => conninfo::run,
+        "console" => console::run,
+        "ftdc" => ftdc::run,
+        "greeting" => greeting::run,
+        "journal" => journal::run,
+        "kernel" => kernel::run,
+        "opening" => opening::run,
+        "proxy_header" => proxy_header::run,
+        "relay" => relay::run,
+        "segment" => segment::run,
+        "server_log" => server_log::run,
+        "socket" => socket::run,
+        "statement" => statement::run,
+        "tail" => tail::run,
+        _ => return None,
+    };
+    Some(target)
+}
