@@ -78,7 +78,10 @@ pub(crate) fn tests() -> anyhow::Result<()> {
     tally.skipped.extend(page::check()?);
     let promtool = promtool::find()?;
     run::step("build", "cargo", &["build", "--workspace", "--bins", "--examples", "--locked"])?;
-    let fuzzer = fuzz::build()?;
+    let fuzzer = on_path("c++").then(fuzz::build).transpose()?.map(fuzz::Fuzzer::beside_others);
+    if fuzzer.is_none() {
+        tally.skipped.push("the fuzz targets: need c++ (g++)".to_owned());
+    }
     let driver = driver::possible().then(driver::build).transpose()?;
     let promtool = promtool.as_ref().map(|path| path.display().to_string());
     let of_driver = driver.as_deref().map(|path| ("BACKWATER_WT_DRIVER", path));
@@ -90,7 +93,10 @@ pub(crate) fn tests() -> anyhow::Result<()> {
     if driver.is_some() {
         passed &= cargo_test(&mut tally, &driver::tests(), &[])?;
     }
-    let fuzzed = |_: &mut Tally| fuzzer.run(None, FUZZED_FOR_S, FUZZED_AT_ONCE).map(|()| true);
+    let fuzzed = |_: &mut Tally| match &fuzzer {
+        Some(fuzzer) => fuzzer.run(None, FUZZED_FOR_S, FUZZED_AT_ONCE).map(|()| true),
+        None => Ok(true),
+    };
     passed &= at_once(&mut tally, [&long, &on_every_major, &fuzzed])?;
     tally.told(passed)
 }

@@ -5,12 +5,13 @@
 //! everything else: cargo calls this program in the compiler's place for members of the workspace ([`compile`]).
 
 use crate::run;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 
 /// Counters of edges and compared values, which libFuzzer reads (cargo does not see them: after a change here, build anew), in code that is quickly built and panics where a number overflows.
 const COUNTERS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -18,8 +19,14 @@ const COUNTERS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-saniti
      -Cllvm-args=-sanitizer-coverage-trace-compares -Copt-level=1 -Cdebug-assertions=on -Coverflow-checks=on";
 /// What runs beside tests gives way to them.
 const NICE: [&str; 3] = ["nice", "-n", "19"];
-/// An input that takes longer, or more memory, is a finding too.
-const BOUNDS: [&str; 4] = ["-timeout=10", "-rss_limit_mb=1024", "-max_len=16384", "-print_final_stats=1"];
+/// An input that takes more memory is a finding too.
+const BOUNDS: [&str; 3] = ["-rss_limit_mb=1024", "-max_len=16384", "-print_final_stats=1"];
+/// And one that takes longer: by the clock, which beside tests says little of what was done.
+const TIMEOUT_S: u64 = 10;
+const TIMEOUT_BESIDE_OTHERS_S: u64 = 300;
+
+/// This program, as it was when it started: what lies at its path by now may have been linked anew.
+static OWN: LazyLock<std::io::Result<PathBuf>> = LazyLock::new(std::env::current_exe);
 
 /// The fuzzer, built, and where its files lie.
 pub(crate) struct Fuzzer {
@@ -28,11 +35,17 @@ pub(crate) struct Fuzzer {
     seeds: PathBuf,
     corpus: PathBuf,
     findings: PathBuf,
-    /// Where targets put files; removed at the end.
+    /// Where targets put files, and what they say; removed at the end.
     temporary: PathBuf,
+    timeout_s: u64,
 }
 
 impl Fuzzer {
+    /// As it runs beside others, which take what processors there are.
+    pub(crate) fn beside_others(self) -> Fuzzer {
+        Fuzzer { timeout_s: TIMEOUT_BESIDE_OTHERS_S, ..self }
+    }
+
     /// Fuzzes every target, or one, for so long each, so many at once. Says how many inputs were tried; an error where one of
     /// them broke something.
     #[allow(clippy::print_stdout)]
@@ -40,11 +53,12 @@ impl Fuzzer {
         let mut broken = Vec::new();
         for some in targets(&self.targets, only)?.chunks(at_once.max(1)) {
             let running: Vec<Child> = some.iter().map(|name| self.start(name, seconds)).collect::<Result<_, _>>()?;
-            for (name, child) in some.iter().zip(running) {
-                let output = child.wait_with_output().with_context(|| format!("cannot wait for {name}"))?;
-                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            for (name, mut child) in some.iter().zip(running) {
+                let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
+                let said = std::fs::read(self.said(name)).with_context(|| format!("cannot read what {name} said"))?;
+                let said = String::from_utf8_lossy(&said);
                 println!("{}", row(name, &said));
-                if !output.status.success() {
+                if !status.success() {
                     broken.push(format!("{name}: {}", last_lines(&said)));
                 }
             }
@@ -66,13 +80,19 @@ impl Fuzzer {
         let mut command = run::command(nice)?;
         command.args(arguments).arg(&self.program);
         command.env("BACKWATER_FUZZ_TARGET", name).env("TMPDIR", &self.temporary);
-        command.arg(format!("-max_total_time={seconds}")).args(BOUNDS);
+        command.arg(format!("-max_total_time={seconds}")).arg(format!("-timeout={}", self.timeout_s)).args(BOUNDS);
         command.arg(format!("-artifact_prefix={}/{name}-", self.findings.display())).arg(corpus);
         let seeds = self.seeds.join(name);
         if seeds.is_dir() {
             command.arg(seeds);
         }
-        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().with_context(|| format!("cannot start {name}"))
+        // Not a pipe: nobody would read it until the one before has ended.
+        let said = std::fs::File::create(self.said(name)).with_context(|| format!("cannot note what {name} says"))?;
+        command.stdout(Stdio::null()).stderr(said).spawn().with_context(|| format!("cannot start {name}"))
+    }
+
+    fn said(&self, name: &str) -> PathBuf {
+        self.temporary.join(format!("{name}.log"))
     }
 }
 
@@ -86,7 +106,8 @@ pub(crate) fn build() -> anyhow::Result<Fuzzer> {
     let workspace = run::workspace()?;
     let mut cargo = run::command("cargo")?;
     cargo.args(["build", "--workspace", "--bin", "fuzz", "--features", "backwater-fuzz/libfuzzer", "--locked"]);
-    cargo.env("RUSTC_WORKSPACE_WRAPPER", std::env::current_exe().context("cannot find this program")?);
+    let own = OWN.as_ref().map_err(|error| anyhow!("cannot find this program: {error}"))?;
+    cargo.env("RUSTC_WORKSPACE_WRAPPER", own);
     if !cargo.status().context("cannot start cargo")?.success() {
         bail!("the fuzz targets do not compile");
     }
@@ -94,7 +115,7 @@ pub(crate) fn build() -> anyhow::Result<Fuzzer> {
     std::fs::create_dir_all(&at).with_context(|| format!("cannot make {}", at.display()))?;
     // Out of the way of the next build, which has no counters.
     let program = at.join("fuzz");
-    std::fs::copy(workspace.join("target/debug/fuzz"), &program).context("cannot copy the fuzzer")?;
+    std::fs::copy(own.with_file_name("fuzz"), &program).context("cannot copy the fuzzer")?;
     Ok(Fuzzer {
         program,
         targets: workspace.join("fuzz/src/targets"),
@@ -102,11 +123,13 @@ pub(crate) fn build() -> anyhow::Result<Fuzzer> {
         corpus: at.join("corpus"),
         findings: at.join("findings"),
         temporary: at.join("temporary"),
+        timeout_s: TIMEOUT_S,
     })
 }
 
 /// Where cargo calls this program in the compiler's place: the compiler, and what it is to do.
 pub(crate) fn called_as_compiler() -> Option<(OsString, Vec<OsString>)> {
+    LazyLock::force(&OWN);
     std::env::var_os("RUSTC_WORKSPACE_WRAPPER")?;
     let mut arguments = std::env::args_os().skip(1);
     let compiler = arguments.next().filter(|first| Path::new(first).file_stem().is_some_and(|stem| stem == "rustc"))?;

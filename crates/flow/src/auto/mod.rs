@@ -148,7 +148,7 @@ pub struct Auto {
     /// What looked like a queue while the class was low, and so is not of its making; and the looks of this refresh.
     not_ours: Span,
     low_looks: Vec<Span>,
-    /// The most that the way gave the class lately, and together gave its sockets before they came to it.
+    /// The most that the way gave the class lately, or gave sockets that came together before they did.
     known: Most,
     joined_bps: f64,
     urgent: UrgentLatency,
@@ -251,6 +251,10 @@ impl Auto {
         self.ways.set_period(self.period(now));
         let Seen { told, joined, joined_bps } = self.ways.add(now, readings.sockets);
         if joined {
+            // Only what came together can have shared the way.
+            if self.joined_at.is_none_or(|at| now - at > JOINING) {
+                self.joined_bps = 0.0;
+            }
             self.joined_at = Some(now);
         }
         if self.starting {
@@ -348,6 +352,7 @@ impl Auto {
         if self.is_below_known() {
             // It was seen for long enough: the way gives no more now, whatever it gave before.
             self.known = Most::new(KNOWN_FOR);
+            self.joined_bps = 0.0;
             self.known.see(now, through);
         }
         self.rate_bps = (self.below * self.rate_bps.min(through)).clamp(self.floor_bps, MOST_BPS);
