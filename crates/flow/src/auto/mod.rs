@@ -16,7 +16,8 @@
 //!
 //! Every [`REFRESH_EVERY`] the class is put to its floor for [`REFRESH_FOR`] (to a quarter of its rate where it is paced), so
 //! that a queue of its own making cannot come to be taken for the way's length. The rate alone cannot bound a queue that
-//! builds faster than it is seen: the class's in-flight cap ([`crate::limiter::in_flight_bytes`]) does that where there is one, and is to be set from the same rate.
+//! builds faster than it is seen: the class's in-flight cap ([`crate::limiter::in_flight_bytes`]) does that where there is
+//! one, and is to be set from the same rate.
 //!
 //! A class of a few segments a tick shows no round trip but its receivers' delayed acknowledgements. While that is so, what
 //! it was allowed and delivered in full is what speaks: the rate grows on it until round trips can be told.

@@ -1,7 +1,7 @@
 //! What each process of a watched server read, wrote and computed: `/proc/PID/{io,stat}`.
 //!
 //! A server with short connections would make a new set of series a second, so a client's session counts only once it
-//! has been seen for a few looks, and only so many at once and in all.
+//! has been seen for a few looks, and only so many at once and over time.
 
 use super::allowance::Allowance;
 use super::file::KernelFile;
