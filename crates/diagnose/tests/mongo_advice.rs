@@ -118,6 +118,62 @@ fn a_disk_that_was_never_full_gives_no_figures_to_advise_from() {
 }
 
 #[test]
+fn updates_get_room_up_to_the_limit_of_all_that_is_dirty() {
+    let stalled = || Plant {
+        dirty: |s| if trouble(s) { 0.16 } else { 0.04 },
+        updates: |s| if trouble(s) { 0.15 } else { 0.02 },
+        busy: |s| if trouble(s) { 1.0 } else { 0.2 },
+        disk_mib: |s| if trouble(s) { 80.0 } else { 10.0 },
+        ..stalled()
+    };
+    let change = |plant: &Plant| {
+        advised(plant).changes.into_iter().find_map(|mut change| change.settings.remove("eviction_updates_trigger"))
+    };
+    // A tenth of 1 GiB was the limit; 15 % were seen, and a fifth more is under the limit of all that is dirty.
+    assert_eq!(change(&stalled()).as_deref(), Some("184MB"));
+    assert_eq!(
+        change(&Plant { updates: |s| if trouble(s) { 0.19 } else { 0.02 }, ..stalled() }).as_deref(),
+        Some("204MB")
+    );
+    let set = Plant {
+        settings: "eviction_updates_trigger=18",
+        updates: |s| if trouble(s) { 0.19 } else { 0.02 },
+        ..stalled()
+    };
+    assert_eq!(change(&set), None, "there is hardly any room left");
+}
+
+#[test]
+fn a_device_that_stops_at_one_rate_is_to_be_held_under_it() {
+    let stops = || Plant {
+        busy: |s| if trouble(s) && s % 10 < 4 { 1.0 } else { 0.3 },
+        disk_mib: |s| match (trouble(s), s % 10 < 4) {
+            (true, true) => 0.5,
+            (true, false) => 260.0,
+            _ if s > 96 => 260.0,
+            _ => 500.0,
+        },
+        ..stalled()
+    };
+    let remedy = |plant: Plant| {
+        let advice = advised(&plant);
+        advice.remedies.into_iter().find(|remedy| remedy.title.contains("stand still")).unwrap()
+    };
+    let held = remedy(stops());
+    assert!(held.runtime[2].contains(&format!("wbps={:.0}'", 260.0 * 0.8 * 1_048_576.0)), "{held:?}");
+    assert!(held.undo[0].contains("wbps=max") && held.title.contains("hold its writers"));
+    let any = remedy(Plant {
+        disk_mib: |s| match (trouble(s), s % 10 < 4) {
+            (true, true) => 0.5,
+            (true, false) => 100.0 * (1 + s / 10 % 3) as f64,
+            _ => 500.0,
+        },
+        ..stops()
+    });
+    assert!(any.undo.is_empty() && any.predicted.is_empty() && !any.title.contains("hold"), "{any:?}");
+}
+
+#[test]
 fn a_short_oplog_is_advised_the_size_for_the_time_away() {
     let short = Plant { oplog_s: |_| 2_000.0, ..healthy() };
     let advice = advised(&short);

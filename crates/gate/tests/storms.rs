@@ -283,6 +283,17 @@ fn a_peer_that_vanished_is_let_go_after_a_minute() {
         writeln!(says, "SET application_name = 'far away';").unwrap();
         let there = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'far away'";
         server.until(there, "1");
+        // What is on its way when the cable goes is sent again for a quarter of an hour.
+        let on_its_way = || {
+            let list =
+                Command::new("ss").args(["-Htn", "src", &format!("{}:{port}", Elsewhere::HERE)]).output().unwrap();
+            let list = String::from_utf8(list.stdout).unwrap();
+            let sent: Vec<u64> =
+                list.lines().map(|line| line.split_whitespace().nth(2).unwrap().parse().unwrap()).collect();
+            assert_eq!(sent.len(), 1, "{list}");
+            sent[0]
+        };
+        until("all that was said is acknowledged", Duration::from_secs(60), || on_its_way() == 0);
         elsewhere.cut();
         let begun = Instant::now();
         until("its session ends", Duration::from_secs(90), || server.value(there) == "0");

@@ -2,7 +2,7 @@
 
 use crate::LiveError;
 use backwater_diagnose::{Options, diagnose, warn};
-use backwater_model::{Batch, Finding, Meta, Moment, Registry, Span, Window};
+use backwater_model::{Batch, Finding, Meta, Moment, Span, Window};
 use backwater_probe::now;
 use backwater_probe::session::Session;
 use backwater_record::{EachSecond, Ring};
@@ -20,7 +20,6 @@ const LOOK: Duration = Duration::from_millis(200);
 pub struct Feed {
     ring: Arc<Mutex<Ring>>,
     meta: Arc<Meta>,
-    registry: Arc<Registry>,
     history_s: f64,
 }
 
@@ -28,9 +27,8 @@ impl Feed {
     /// A feed of a session's last `history_s` seconds. Nothing arrives before [`Feed::take`].
     pub fn of(session: &Session, history_s: f64) -> Feed {
         Feed {
-            ring: Arc::new(Mutex::new(Ring::new(history_s))),
+            ring: Arc::new(Mutex::new(Ring::new(history_s, Arc::clone(&session.registry)))),
             meta: Arc::new(session.meta.clone()),
-            registry: Arc::clone(&session.registry),
             history_s,
         }
     }
@@ -66,7 +64,7 @@ impl Feed {
         let (first, last) = ring.span().unwrap_or((now(), now()));
         let wanted = last - Span::from_seconds(last_s.min(self.history_s));
         let from = Moment::from_seconds(wanted.max(first).seconds().floor());
-        ring.window(Some(from), Some(last), &self.meta, &self.registry)
+        ring.window(Some(from), Some(last), &self.meta)
     }
 }
 

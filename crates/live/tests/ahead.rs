@@ -17,11 +17,12 @@ const CLIFF_S: f64 = (192.0 - 6.0) / 4.0;
 
 /// The first so many seconds.
 fn until(seconds: i64) -> Window {
-    let (registry, mut ring) = (Registry::new(), Ring::new(600.0));
+    let registry = Arc::new(Registry::new());
+    let mut ring = Ring::new(600.0, Arc::clone(&registry));
     for at in 0..=seconds {
         ring.push(common::second(at, &registry));
     }
-    ring.window(Some(Moment(0)), None, &Arc::new(planted::meta("sda")), &registry)
+    ring.window(Some(Moment(0)), None, &Arc::new(planted::meta("sda")))
 }
 
 fn approaching(list: Vec<Finding>) -> Option<Finding> {

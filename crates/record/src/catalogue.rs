@@ -75,6 +75,8 @@ pub(crate) struct CatalogueWriter {
     /// From the numbers of the run's registry to the recording's own.
     remap: HashMap<SeriesId, u32>,
     unwritten: Vec<u8>,
+    /// Whether it was said that it is full.
+    full: bool,
 }
 
 impl CatalogueWriter {
@@ -88,7 +90,7 @@ impl CatalogueWriter {
         let numbered = known.series.into_iter().enumerate();
         let ids = numbered.filter_map(|(id, series)| Some((series?, id as u32))).collect();
         let file = AppendFile::open(&dir.join(SERIES), known.complete_bytes, durable)?;
-        Ok(CatalogueWriter { file, ids, next_id, remap: HashMap::new(), unwritten: Vec::new() })
+        Ok(CatalogueWriter { file, ids, next_id, remap: HashMap::new(), unwritten: Vec::new(), full: false })
     }
 
     /// The recording's number for a series of the run; none if the registry does not know it.
@@ -119,6 +121,9 @@ impl CatalogueWriter {
     fn add(&mut self, series: Arc<Series>) -> Option<u32> {
         let id = self.next_id;
         if id as usize >= MOST_NAMED {
+            if !std::mem::replace(&mut self.full, true) {
+                tracing::warn!("the recording names {MOST_NAMED} series, and takes no new ones; begin another one");
+            }
             return None;
         }
         serde_json::to_writer(&mut self.unwritten, &Line { id, series: &*series }).ok()?;

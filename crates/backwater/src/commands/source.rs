@@ -72,7 +72,7 @@ fn watch(looked: &Looked, seconds: f64) -> anyhow::Result<Window> {
     };
     let (session, batches) = Session::start(setup)?;
     terminal::note(&format!("watching for {seconds:.0} s (Ctrl-C ends it early)"));
-    let mut ring = Ring::new(seconds + 5.0);
+    let mut ring = Ring::new(seconds + 5.0, Arc::clone(&session.registry));
     let from = now();
     while now().seconds_since(from) < seconds && !cancel.load(Ordering::SeqCst) {
         if let Ok(batch) = batches.recv_timeout(Duration::from_millis(200)) {
@@ -80,8 +80,7 @@ fn watch(looked: &Looked, seconds: f64) -> anyhow::Result<Window> {
         }
     }
     let meta = Arc::new(session.meta.clone());
-    let registry = Arc::clone(&session.registry);
     session.stop();
     let to: Moment = now();
-    Ok(ring.window(Some(from), Some(to), &meta, &registry))
+    Ok(ring.window(Some(from), Some(to), &meta))
 }

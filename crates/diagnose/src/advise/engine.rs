@@ -12,6 +12,7 @@ mod page_cache;
 
 use crate::figures::Figures;
 use crate::remedy::engine as remedy;
+use crate::rules::device_below_rating::{SAME_RATE, SAME_RATE_COUNT};
 use crate::rules::wt_evidence::{Engine, engines, rate};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
@@ -108,9 +109,7 @@ pub fn advise_engines(window: &Window, options: &EngineOptions) -> Vec<EngineAdv
 /// What answers one finding about an engine, with the aims of [`EngineOptions::default`].
 pub(crate) fn remedies(scene: &Scene<'_>, finding: &Finding) -> Vec<Remedy> {
     let all = engines(scene);
-    let Some(engine) = all.iter().find(|engine| finding.queue.ends_with(&format!("@{}", engine.name))) else {
-        return Vec::new();
-    };
+    let Some(engine) = all.iter().find(|engine| is_of(finding, engine)) else { return Vec::new() };
     let options = EngineOptions::default();
     let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
     let of_burst = ["wt-dirty-stall", "wt-cache-oversized", "checkpoint-burst"].contains(&finding.rule.as_str());
@@ -136,8 +135,7 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
         notes: Vec::new(),
         at_ease: false,
     };
-    let of = |finding: &&Finding| finding.queue.ends_with(&format!("@{}", engine.name));
-    let own: Vec<&Finding> = findings.iter().filter(of).collect();
+    let own: Vec<&Finding> = findings.iter().filter(|finding| is_of(finding, engine)).collect();
     if let Some(seen) = Measured::of(scene, engine) {
         advice.observed = observed(&seen);
         // What nobody counted is no proof of ease.
@@ -147,11 +145,19 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
         (advice.remedies, advice.changes) = changed.into_iter().unzip();
         advice.notes = notes;
     }
-    for finding in own {
+    for finding in &own {
         advice.remedies.extend(of_finding(scene, engine, target, finding, options));
     }
-    advice.remedies.extend(super::ttl::plan(scene, engine, options.ttl_per_s));
+    if !own.iter().any(|finding| finding.rule == "ttl-burst") {
+        advice.remedies.extend(super::ttl::plan(scene, engine, options.ttl_per_s));
+    }
     advice
+}
+
+/// Whether a finding is about this engine, or about the device that it lies on.
+fn is_of(finding: &Finding, engine: &Engine<'_>) -> bool {
+    let on_device = |dev: &str| finding.rule == "device-below-rating" && finding.queue == format!("host.disk@{dev}");
+    finding.queue.ends_with(&format!("@{}", engine.name)) || engine.device.is_some_and(|device| on_device(&device.dev))
 }
 
 fn observed(seen: &Measured) -> Vec<Figure> {
@@ -190,6 +196,8 @@ fn of_bursts(
     };
     let wanted = drain * options.burst_target_s;
     let stalls = own.iter().any(|finding| finding.rule == "wt-dirty-stall" && finding.cause == "dirty-trigger");
+    let updates = own.iter().find(|finding| finding.rule == "wt-dirty-stall" && finding.cause == "updates-trigger");
+    let updates = updates.and_then(|finding| updates_room(engine, target, seen, finding));
     let held = own.iter().any(|finding| finding.rule == "wt-dirty-stall");
     let larger = if held { larger_cache(scene, engine, target, seen) } else { None };
     if let Some(inflow) = seen.inflow.filter(|inflow| *inflow > drain) {
@@ -209,7 +217,8 @@ fn of_bursts(
         ));
         return (Vec::new(), notes);
     }
-    if seen.burst <= wanted && !stalls && larger.is_none() && pages_felt(scene, engine).is_none() {
+    let nothing_else = larger.is_none() && updates.is_none() && pages_felt(scene, engine).is_none();
+    if seen.burst <= wanted && !stalls && nothing_else {
         notes.push(format!(
             "What a checkpoint brings, {}, is written in {}: it serves the target.",
             Unit::Bytes.show(seen.burst),
@@ -223,6 +232,7 @@ fn of_bursts(
     remedies.extend(larger);
     remedies.extend(fewer_threads(scene, engine, target, seen, options));
     remedies.extend(eviction(engine, target, seen, drain, wanted, stalls));
+    remedies.extend(updates);
     remedies.extend(interval(engine, target, seen, drain, wanted));
     if remedies.is_empty() {
         let note = "What was seen leads to no setting: eviction begins as early and threads help as late as these figures ask for.";
@@ -337,6 +347,28 @@ fn eviction(
     Some((remedy::engine(target, title.to_owned(), &changes, predicted.list(), risk), change))
 }
 
+/// Room for updates that are not yet written, where threads stall below the limit of all that is dirty. Unless set, their limit is
+/// half of that one; above it, that one holds.
+fn updates_room(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured, finding: &Finding) -> Option<Changed> {
+    let now = engine.limits.updates_trigger * seen.cache;
+    let higher = (finding.figure("level_peak_ratio")? * seen.cache * ROOM).min(seen.trigger);
+    let (text, level) = remedy::level(target, higher, seen.cache);
+    // Where more comes than the disk writes, room is only filled.
+    if now > WORTH * level || seen.inflow? > seen.drain? {
+        return None;
+    }
+    let mut predicted = Figures::default();
+    predicted.add("updates_trigger_bytes", Some(level), Unit::Bytes, "updates from which on application threads evict");
+    predicted.add("updates_trigger_now_bytes", Some(now), Unit::Bytes, "the same as it is");
+    let back = format!("{:.0}", engine.limits.updates_trigger * 100.0);
+    let changes = [("eviction_updates_trigger", text.clone(), back)];
+    let title = "Let application threads help with updates later (relieves the cache's updates, up to the limit of all that is dirty)";
+    let risk = "A checkpoint finds more to write at once, and more is lost from the cache when the power fails: recovery takes longer.";
+    let settings = [("eviction_updates_trigger".to_owned(), text)].into();
+    let change = EngineChange { relieves: engine.queue(), settings, ..EngineChange::default() };
+    Some((remedy::engine(target, title.to_owned(), &changes, predicted.list(), risk), change))
+}
+
 /// A cache that keeps what is read back: random writes of more pages than it holds evict each page dirty and read it again, and
 /// both take what the disk has left. As large as it was full, with all that was read into it; or so
 /// that its trigger leaves room for what would stand, were no thread held. No larger than memory allows.
@@ -428,6 +460,19 @@ fn of_finding(
             (bytes < WORTH * now).then(|| remedy::cache_size(target, bytes, now, predicted))
         }
         ("connection-storm", _) => Some(remedy::pooling(target)),
+        // Where no day was seen, nothing is known of quiet hours.
+        ("ttl-burst", _) => super::ttl::plan(scene, engine, options.ttl_per_s)
+            .or_else(|| super::ttl::scatter(finding, options.ttl_per_s)),
+        ("device-below-rating", _) => {
+            let device = engine.device?;
+            Some(remedy::standing_device(target, &device.name, &device.whole, safe_rate(finding)))
+        }
+        ("tickets-exhausted", cause) => {
+            let (total, line) = (finding.figure("tickets_total_count")?, finding.figure("in_line_peak_count")?);
+            let held = finding.figure("waiting_threads_count").unwrap_or_default() >= HELD_THREADS;
+            let op = if cause == "read-tickets" { "Read" } else { "Write" };
+            Some(remedy::tickets(target, op, total, line, held))
+        }
         ("history-pinned", "slow-member") => Some(remedy::slow_member(target, slowest(scene, engine).as_deref())),
         ("history-pinned", "long-reader") => Some(remedy::long_reader(target, finding.figure("behind_peak_s")?)),
         ("flow-control-engaged", _) => Some(remedy::slow_member(target, slowest(scene, engine).as_deref())),
@@ -440,6 +485,13 @@ fn of_finding(
         }
         _ => None,
     }
+}
+
+/// What a device may be asked to write so that it does not stand still, where it always stops at about the same rate.
+fn safe_rate(finding: &Finding) -> Option<f64> {
+    let (least, most) = (finding.figure("before_least_bytes_per_s")?, finding.figure("before_most_bytes_per_s")?);
+    let often = finding.figure("standstills_count")? >= SAME_RATE_COUNT as f64;
+    (often && least > 0.0 && most <= SAME_RATE * least).then_some(WORTH * least)
 }
 
 /// The member that is furthest behind, where members go by their hosts.

@@ -6,7 +6,7 @@ use crate::figures::Figures;
 use crate::remedy::ttl as remedy;
 use crate::rules::wt_evidence::Engine;
 use crate::scene::Scene;
-use backwater_model::{Moment, Remedy, Unit, catalogue as cat};
+use backwater_model::{Finding, Moment, Remedy, Unit, catalogue as cat};
 
 const HOURS: usize = 24;
 const HOUR_S: f64 = 3_600.0;
@@ -50,6 +50,18 @@ pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f6
     let load = (0..HOURS).filter(|hour| quiet.has(*hour)).map(|hour| day.load[hour]).sum::<f64>() / quiet.hours as f64;
     predicted.add("load_quiet_per_s", Some(load), Unit::PerSecond, "operations of clients in these hours");
     Some(remedy::spread(quiet.first, quiet.hours, predicted.list()))
+}
+
+/// What is to be done about one burst: its documents, let expire over so much time that their deletes stay under a rate.
+pub(super) fn scatter(finding: &Finding, most_per_s: Option<f64>) -> Option<Remedy> {
+    let now = finding.figure("ttl_deleted_per_s")?;
+    let of_load = finding.figure("client_writes_per_s").map_or(FEW, |writes| (OF_LOAD * writes).max(FEW));
+    let rate = most_per_s.unwrap_or(of_load);
+    let seconds = now * finding.figure("burst_s")? / rate.max(f64::MIN_POSITIVE);
+    let mut predicted = Figures::default();
+    predicted.add("ttl_deleted_per_s", Some(rate), Unit::PerSecond, "deletes of the expired");
+    predicted.add("ttl_deleted_now_per_s", Some(now), Unit::PerSecond, "the same in this burst, as it is");
+    (rate <= WORTH * now).then(|| remedy::scatter(seconds, predicted.list()))
 }
 
 impl Quiet {

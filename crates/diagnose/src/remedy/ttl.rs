@@ -1,6 +1,6 @@
 //! What writers put into `expireAt` so that documents expire in quiet hours, spread evenly.
 
-use backwater_model::{Activation, Figure, Remedy};
+use backwater_model::{Activation, Figure, Remedy, Unit};
 
 /// Documents expire in these hours of UTC, of the day after their time.
 pub(crate) fn spread(first_hour: usize, hours: usize, predicted: Vec<Figure>) -> Remedy {
@@ -23,6 +23,28 @@ pub(crate) fn spread(first_hour: usize, hours: usize, predicted: Vec<Figure>) ->
         predicted,
         risk: "Documents stay up to a day longer, and take the room for it. Those that are there already expire when they say: the plan \
                holds from one life of a document on. Deletes reach the secondaries through the oplog in the same hours."
+            .to_owned(),
+    }
+}
+
+/// Documents of one burst expire over so many seconds.
+pub(crate) fn scatter(seconds: f64, predicted: Vec<Figure>) -> Remedy {
+    let whole = seconds.ceil();
+    Remedy {
+        title: format!(
+            "Let documents expire spread over {}, not at one moment (relieves the writes beside them)",
+            Unit::Seconds.show(whole)
+        ),
+        runtime: vec![
+            "// In the writers, instead of a fixed time; LIFE_MS is how long a document is needed at least.".to_owned(),
+            format!("document.expireAt = new Date(Date.now() + LIFE_MS + Math.random() * {whole:.0} * 1000);"),
+        ],
+        persistent: vec!["db.COLLECTION.createIndex({expireAt: 1}, {expireAfterSeconds: 0})".to_owned()],
+        activation: Activation::Immediate,
+        undo: vec!["document.expireAt = new Date(Date.now() + LIFE_MS);".to_owned()],
+        predicted,
+        risk: "Documents stay so much longer, and take the room for it. Those that are there already expire when they say. Which \
+               hours are quiet is told by a day of readings: `backwater advise` of a recording that long moves them there."
             .to_owned(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::able::{self, Facts};
 use super::class::LEAST_BPS;
-use super::message::{Answer, FoundSockets, Named, PutBack, Request, line};
+use super::message::{Answer, FoundSockets, Named, Pace, PutBack, Request, line};
 use crate::GateError;
 use backwater_socket::{Socket, SocketError, by_peer, by_pid};
 use backwater_undo::{Change, Entry, Journal, Recovered, UndoError, recover};
@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream as AsyncStream;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A request holds one socket; a list of readings some thousands of them.
+/// A request holds some thousands of sockets.
 const LONGEST_REQUEST: u64 = 16 << 20;
 /// A master that says nothing for so long may be held up itself.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -137,15 +137,16 @@ impl Held {
                 Err(error) => self.refused(&error),
             },
             Request::Read(sockets) => Answer::Readings(sockets.iter().map(|socket| socket.read().ok()).collect()),
-            Request::Pace { socket, rate_bps, lasting_bps } => self.pace(&socket, rate_bps, lasting_bps),
+            Request::Pace(orders) => Answer::Each(orders.iter().map(|order| self.pace(order)).collect()),
             Request::Release(socket) => self.release(&socket),
             Request::Finish => Answer::Done,
         }
     }
 
     /// The rate before is written down before it is changed.
-    fn pace(&mut self, socket: &Socket, rate_bps: u64, lasting_bps: u64) -> Answer {
-        if rate_bps < LEAST_BPS {
+    fn pace(&mut self, order: &Pace) -> Answer {
+        let Pace { socket, rate_bps, lasting_bps } = order;
+        if *rate_bps < LEAST_BPS {
             return Answer::Refused(format!("{rate_bps} bytes a second is no rate: the least is {LEAST_BPS}"));
         }
         if !self.entries.contains_key(&socket.cookie) {
@@ -171,9 +172,9 @@ impl Held {
                 Err(error) => return Answer::Refused(error.to_string()),
             };
         }
-        match socket.pace(Some(rate_bps)) {
+        match socket.pace(Some(*rate_bps)) {
             Ok(()) if rate_bps > lasting_bps => {
-                self.raised.insert(socket.cookie, (socket.clone(), lasting_bps));
+                self.raised.insert(socket.cookie, (socket.clone(), *lasting_bps));
                 Answer::Done
             }
             Ok(()) => {
@@ -277,8 +278,8 @@ mod tests {
         let ask = |request: &Request| (&master).write_all(line(request).unwrap().as_bytes()).unwrap();
         assert_eq!(answer(), Answer::Ready(PutBack::default()));
         let begun = Instant::now();
-        ask(&Request::Pace { socket, rate_bps: 1_250_000, lasting_bps: 1_000_000 });
-        assert_eq!((answer(), pacing_rate(&server).unwrap()), (Answer::Done, Some(1_250_000)));
+        ask(&Request::Pace(vec![Pace { socket, rate_bps: 1_250_000, lasting_bps: 1_000_000 }]));
+        assert_eq!((answer(), pacing_rate(&server).unwrap()), (Answer::Each(vec![Answer::Done]), Some(1_250_000)));
         while pacing_rate(&server).unwrap() != Some(1_000_000) {
             assert!(begun.elapsed() < Duration::from_secs(60), "it was never lowered");
             std::thread::sleep(Duration::from_millis(20));

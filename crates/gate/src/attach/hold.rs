@@ -4,7 +4,7 @@
 use super::catch_up::CatchUp;
 use super::class::{LEAST_BPS, Usage, divide};
 use super::master::{AttachError, Guardian};
-use super::message::{Named, PutBack};
+use super::message::{Named, Pace, PutBack};
 use backwater_flow::SessionId;
 use backwater_flow::auto::{Auto, FIRST_BPS, FLOOR_BPS, Readings, SocketReading, Ways};
 use backwater_model::{Moment, Span};
@@ -126,7 +126,8 @@ impl Hold {
         let granted_bps = grants.pop().unwrap_or_default();
         let told_bps = granted_bps.max(self.first_bps());
         self.tell(&grants)?;
-        self.guardian.pace(&named.socket, told_bps, told_bps)?;
+        let order = Pace { socket: named.socket.clone(), rate_bps: told_bps, lasting_bps: told_bps };
+        self.guardian.pace(vec![order])?.into_iter().collect::<Result<(), _>>()?;
         self.paced.push(Paced {
             named,
             granted_bps,
@@ -254,9 +255,16 @@ impl Hold {
             }
         }
         changes.sort_by_key(|(at, told)| (*told > self.paced[*at].told_bps, *at));
-        for (at, told_bps) in changes {
-            let Paced { named, granted_bps, .. } = &self.paced[at];
-            match self.guardian.pace(&named.socket, told_bps, *granted_bps) {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let order = |(at, rate_bps): &(usize, u64)| {
+            let Paced { named, granted_bps, .. } = &self.paced[*at];
+            Pace { socket: named.socket.clone(), rate_bps: *rate_bps, lasting_bps: *granted_bps }
+        };
+        let answers = self.guardian.pace(changes.iter().map(order).collect())?;
+        for ((at, told_bps), answer) in changes.into_iter().zip(answers) {
+            match answer {
                 Ok(()) => self.paced[at].told_bps = told_bps,
                 // The next look finds it gone.
                 Err(AttachError::Gone) => {}

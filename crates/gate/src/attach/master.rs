@@ -1,6 +1,6 @@
 //! The master's end: it asks and is answered. It needs no rights of its own.
 
-use super::message::{Answer, FoundSockets, PutBack, Request, line};
+use super::message::{Answer, FoundSockets, Pace, PutBack, Request, line};
 use backwater_socket::{Reading, Socket};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -107,13 +107,17 @@ impl Guardian {
         }
     }
 
-    /// Lets a socket send no more than so many bytes a second for now, and no more than `lasting_bps` where the guardian hears
-    /// nothing from its master for a second.
+    /// Lets sockets send no more than so much, one after the other: for each, in the same order, whether it may be paced, or
+    /// [`AttachError::Gone`]. All in one question: with a hundred sockets a question each takes milliseconds.
     ///
     /// # Errors
-    /// [`AttachError::Gone`], or why it may not be paced.
-    pub fn pace(&mut self, socket: &Socket, rate_bps: u64, lasting_bps: u64) -> Result<(), AttachError> {
-        self.done(&Request::Pace { socket: socket.clone(), rate_bps, lasting_bps })
+    /// The helper is gone.
+    pub fn pace(&mut self, orders: Vec<Pace>) -> Result<Vec<Result<(), AttachError>>, AttachError> {
+        let count = orders.len();
+        match self.ask(&Request::Pace(orders))? {
+            Answer::Each(answers) if answers.len() == count => Ok(answers.into_iter().map(done).collect()),
+            other => Err(unexpected(other)),
+        }
     }
 
     /// Gives a socket back what it had.
@@ -121,7 +125,7 @@ impl Guardian {
     /// # Errors
     /// It could not be put back.
     pub fn release(&mut self, socket: &Socket) -> Result<(), AttachError> {
-        self.done(&Request::Release(socket.clone()))
+        done(self.ask(&Request::Release(socket.clone()))?)
     }
 
     /// Puts everything back and ends the helper.
@@ -135,13 +139,6 @@ impl Guardian {
         };
         self.child.wait().map_err(|error| AttachError::Ended(error.to_string()))?;
         Ok(put_back)
-    }
-
-    fn done(&mut self, request: &Request) -> Result<(), AttachError> {
-        match self.ask(request)? {
-            Answer::Done => Ok(()),
-            other => Err(unexpected(other)),
-        }
     }
 
     fn ask(&mut self, request: &Request) -> Result<Answer, AttachError> {
@@ -170,6 +167,13 @@ impl Drop for Guardian {
         if let Err(error) = self.child.wait() {
             tracing::warn!(%error, "cannot wait for the guardian process");
         }
+    }
+}
+
+fn done(answer: Answer) -> Result<(), AttachError> {
+    match answer {
+        Answer::Done => Ok(()),
+        other => Err(unexpected(other)),
     }
 }
 

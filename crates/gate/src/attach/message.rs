@@ -31,6 +31,17 @@ pub struct PutBack {
     pub left: Vec<String>,
 }
 
+/// A rate for one socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// Which.
+    pub socket: Socket,
+    /// What it may send now, in bytes a second.
+    pub rate_bps: u64,
+    /// And where the guardian hears nothing from its master for a second.
+    pub lasting_bps: u64,
+}
+
 /// What a master asks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -41,8 +52,8 @@ pub(super) enum Request {
     FindPeer(SocketAddr),
     /// What is known of sockets now.
     Read(Vec<Socket>),
-    /// A socket may send so many bytes a second; and where nothing more is heard for a while, so many.
-    Pace { socket: Socket, rate_bps: u64, lasting_bps: u64 },
+    /// Sockets may send so much, set in this order.
+    Pace(Vec<Pace>),
     /// A socket gets back what it had.
     Release(Socket),
     /// All of them do, and the guardian ends.
@@ -59,6 +70,8 @@ pub(super) enum Answer {
     Found(FoundSockets),
     /// A reading a socket; None for one that is gone.
     Readings(Vec<Option<Reading>>),
+    /// An answer for each of several.
+    Each(Vec<Answer>),
     /// It is done.
     Done,
     /// The connection is gone: nothing was done, and nothing need be.

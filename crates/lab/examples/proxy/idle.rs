@@ -5,6 +5,7 @@ use crate::{Bench, Result};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 const SESSIONS: usize = 10_000;
 /// What they may take together.
@@ -12,7 +13,8 @@ const MOST_BYTES: f64 = 100e6;
 
 /// Opens them through each relay and prints the memory that they take.
 pub(crate) fn measure(bench: &Bench, program: &Path) -> Result<()> {
-    let server = greeting_server()?;
+    let greeted = Arc::new(Mutex::new(Vec::new()));
+    let server = greeting_server(Arc::clone(&greeted))?;
     // Two descriptors for each in a relay, two in this program, and some for themselves.
     let count = SESSIONS.min(usize::try_from(bench.descriptors.saturating_sub(400) / 2)?);
     println!("\n{count} idle sessions (a process may have {} descriptors here): resident memory", bench.descriptors);
@@ -30,23 +32,25 @@ pub(crate) fn measure(bench: &Bench, program: &Path) -> Result<()> {
             all / 1e6,
             if all < MOST_BYTES { "under" } else { "OVER" }
         );
+        // The next relay's need the descriptors.
+        drop(sessions);
+        greeted.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
     Ok(())
 }
 
 /// Takes connections and greets each: AuthenticationOk, ReadyForQuery. It ends with the program.
-fn greeting_server() -> Result<u16> {
+fn greeting_server(greeted: Arc<Mutex<Vec<TcpStream>>>) -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();
     std::thread::spawn(move || {
-        let mut kept = Vec::new();
         for mut stream in listener.incoming().flatten() {
             let mut opening = [0; 512];
             // Whoever only looked whether somebody listens says nothing.
             if stream.read(&mut opening).is_ok_and(|count| count > 8)
                 && stream.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").is_ok()
             {
-                kept.push(stream);
+                greeted.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
             }
         }
     });

@@ -25,7 +25,8 @@ impl Recorder {
     pub fn of(targets: Vec<String>) -> Recorder {
         let (session, batches) = Session::start(Setup { targets, ..Setup::default() }).unwrap();
         let meta = Arc::new(session.meta.clone());
-        Recorder { session, batches, ring: Ring::new(KEPT_S), meta }
+        let ring = Ring::new(KEPT_S, Arc::clone(&session.registry));
+        Recorder { session, batches, ring, meta }
     }
 
     /// The name of the server that was given in this place.
@@ -36,7 +37,7 @@ impl Recorder {
     /// Everything recorded so far.
     pub fn window(&mut self) -> Window {
         self.batches.try_iter().for_each(|batch| self.ring.push(batch));
-        self.ring.window(None, None, &self.meta, &self.session.registry)
+        self.ring.window(None, None, &self.meta)
     }
 
     /// Records until something is seen.

@@ -25,6 +25,9 @@ use tokio::runtime::Runtime;
 /// The control file of a standby without a receiver is read at every so many looks at who it is.
 const LOOKS_PER_CONTROL_FILE: u32 = 10;
 
+/// The server cuts statements at this many bytes or before: they need not be cut again.
+const LONGEST_TEXT_BYTES: u32 = 1_024;
+
 /// How a server is watched.
 #[derive(Clone, Debug)]
 pub struct PostgresOptions {
@@ -162,6 +165,10 @@ impl PostgresProbe {
         self.sessions.data_device.clone_from(&facts.target.data_device);
         self.sessions.statements.backslash_escapes =
             facts.target.settings.get("standard_conforming_strings").is_some_and(|value| value == "off");
+        let most = facts.target.settings.get("track_activity_query_size");
+        self.sessions.short_texts = most.is_some_and(|size| {
+            size == "1kB" || size.trim_end_matches('B').parse().is_ok_and(|bytes: u32| bytes <= LONGEST_TEXT_BYTES)
+        });
         self.sessions.forget_names();
         self.live = Some(Live { identity: live.identity.clone().after(&self.identity), ..live });
         self.told = false;

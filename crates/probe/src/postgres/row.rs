@@ -2,13 +2,9 @@
 
 use backwater_model::Span;
 use std::error::Error;
-use std::net::IpAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
-
-/// A client's address.
-pub(super) type Address = IpAddr;
 
 /// A moment of the server's clock (timestamptz: microseconds since 2000 as a big-endian number).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 use super::identity::{Identity, Privileges};
 use super::link::{Link, QueryError};
 use super::queues::{Asleep, Queues};
-use super::row::{Address, ServerTime, get};
+use super::row::{ServerTime, get};
 use super::running::{Running, Wanted, Whose};
 use super::texts::{Column, Interner, Statements};
 use super::waits;
@@ -18,17 +18,16 @@ use tokio_postgres::Row;
 /// loop, are left out, except those that carry WAL and pages: that they have nothing to do is what rules ask. A
 /// background worker between two jobs waits in `Extension`. Heartbeats are the probe's own. What most rows are is asked
 /// first, and values come as the server keeps them: with many sessions its part of a look is the dearest. Texts, and whose
-/// a session is, are sent once ([`Running`]), and of a session that is active not that it is.
+/// a session is, are sent once ([`Running`]), and of a session that is active not that it is. Of what the role may not see the
+/// begin is null.
 const SQL: &str = "SELECT a.pid, a.wait_event_type, a.wait_event, a.application_name, \
      CASE WHEN a.state IS NULL THEN '' WHEN a.state <> 'active' THEN a.state END, QUERY_TEXT, statement_timestamp(), \
-     a.query_start, a.xact_start, QUERY_ID, IS_NEW a.backend_type END, IS_NEW a.usesysid END, IS_NEW a.datid END, \
-     IS_NEW a.client_addr END, IS_NEW a.client_port END FROM pg_stat_get_activity(NULL) a \
+     a.query_start, a.xact_start, QUERY_ID, CASE WHEN (a.backend_start > $2) IS NOT FALSE THEN ARRAY[a.backend_type, \
+     a.usesysid::text, a.datid::text, host(a.client_addr), a.client_port::text] END FROM pg_stat_get_activity(NULL) a \
      WHERE a.pid <> pg_backend_pid() AND (\
      (ACTIVE AND a.wait_event_type IS DISTINCT FROM 'Activity' AND OURS_NOT) OR a.backend_type IN ('CARRIERS') \
      OR (a.state IS NULL AND a.backend_type <> 'client backend' AND a.wait_event_type NOT IN ('Activity', 'Extension') \
      AND OURS_NOT)IDLE_TOO)";
-/// Of what the role may not see the begin is null.
-const IS_NEW: &str = "CASE WHEN (a.backend_start > $2) IS NOT FALSE THEN";
 const OURS_NOT: &str = "a.application_name IS DISTINCT FROM 'backwater heartbeat'";
 const ACTIVE: &str = "a.state IN ('active', 'fastpath function call')";
 /// How often idle clients are counted, in the same look as the others: a look of their own would cost as much.
@@ -71,6 +70,8 @@ pub(super) struct Sessions {
     pub(super) data_device: Option<String>,
     /// Whether commits may be delayed on purpose (commit_delay), which no wait event says.
     pub(super) commit_delay: bool,
+    /// Whether the server itself keeps no more of a statement's text than is wanted.
+    pub(super) short_texts: bool,
     /// Whether the last look saw a walsender.
     pub(super) walsenders: bool,
     /// When idle clients are counted next.
@@ -99,10 +100,11 @@ impl Sessions {
             self.next_count = sink.at + COUNT_PERIOD;
         }
         let mut asked = crate::now();
-        let mut rows = ask(link, counts, self.running.wanted()).await?;
-        if rows.iter().any(|row| !is_new(row) && !self.running.knows(pid_of(row))) {
+        let wanted = self.running.wanted();
+        let mut rows = self.ask(link, counts, wanted).await?;
+        if rows.iter().any(|row| !self.running.knows(pid_of(row)) && Sent::of(row).is_none()) {
             asked = crate::now();
-            rows = ask(link, counts, Wanted::ALL).await?;
+            rows = self.ask(link, counts, Wanted::ALL).await?;
         }
         let answered = crate::now();
         let epoch = context.identity.epoch();
@@ -127,14 +129,28 @@ impl Sessions {
         Ok(())
     }
 
+    /// Asks for a look.
+    async fn ask(&self, link: &Link, with_idle: bool, wanted: Wanted) -> Result<Vec<Row>, QueryError> {
+        let what = match (with_idle, self.short_texts) {
+            (true, true) => "sessions and idle ones",
+            (true, false) => "sessions and idle ones, of long texts the beginning",
+            (false, true) => "sessions",
+            (false, false) => "sessions, of long texts the beginning",
+        };
+        let (statements, sessions) = (wanted.statements.as_parameter(), wanted.sessions.as_parameter());
+        link.rows_of(what, |major| sql(major, with_idle, self.short_texts), &[&statements, &sessions]).await
+    }
+
     /// A sample for each row but those of idle clients.
     fn put_samples(&mut self, rows: &[Row], at: Moment, target: &Text, sink: &mut Sink<'_>) -> Seen {
         let mut seen = Seen::default();
         self.waiting.values_mut().for_each(|count| *count = 0);
         self.walsenders = false;
         for row in rows {
-            let sent = is_new(row).then(|| self.whose(row));
-            let whose = self.running.whose(pid_of(row), sent, is_settled(row));
+            let sent = Sent::of(row);
+            let settled = sent.is_some_and(|sent| sent.is_settled());
+            let sent = sent.map(|sent| self.whose(sent));
+            let whose = self.running.whose(pid_of(row), sent, settled);
             let client = whose.backend_type.as_deref() == Some("client backend");
             // An active session's state is not sent.
             if client && !matches!(get(row, 4), None | Some("fastpath function call")) {
@@ -156,14 +172,14 @@ impl Sessions {
     }
 
     /// Whose a session is of which that was sent.
-    fn whose(&mut self, row: &Row) -> Whose {
+    fn whose(&mut self, sent: Sent<'_>) -> Whose {
         let name = |names: &HashMap<u32, Option<Text>>, oid: Option<u32>| names.get(&oid?).cloned().flatten();
         Whose {
-            backend_type: get::<&str>(row, 10).map(|kind| self.texts.get(kind)),
-            user: name(&self.roles, get(row, 11)),
-            database: name(&self.databases, get(row, 12)),
-            client_addr: get::<Address>(row, 13).map(|address| self.texts.get(&address.to_string())),
-            client_port: get::<i32>(row, 14).filter(|port| *port > 0),
+            backend_type: sent.backend_type.map(|kind| self.texts.get(kind)),
+            user: name(&self.roles, sent.role),
+            database: name(&self.databases, sent.database),
+            client_addr: sent.client_addr.map(|address| self.texts.get(address)),
+            client_port: sent.client_port.filter(|port| *port > 0),
         }
     }
 
@@ -205,11 +221,12 @@ impl Sessions {
 
     /// Asks for the names of roles and databases not met before.
     async fn learn_names(&mut self, link: &Link, rows: &[Row]) -> Result<(), QueryError> {
-        let unknown = |column: usize, known: &HashMap<u32, Option<Text>>| {
-            let oids = rows.iter().filter_map(|row| get::<u32>(row, column));
+        let unknown = |oid: fn(Sent<'_>) -> Option<u32>, known: &HashMap<u32, Option<Text>>| {
+            let oids = rows.iter().filter_map(|row| oid(Sent::of(row)?));
             oids.filter(|oid| !known.contains_key(oid)).collect::<Vec<_>>()
         };
-        let (roles, databases) = (unknown(11, &self.roles), unknown(12, &self.databases));
+        let roles = unknown(|sent| sent.role, &self.roles);
+        let databases = unknown(|sent| sent.database, &self.databases);
         if roles.is_empty() && databases.is_empty() {
             return Ok(());
         }
@@ -241,35 +258,47 @@ impl Sessions {
     }
 }
 
-/// Asks for a look.
-async fn ask(link: &Link, with_idle: bool, wanted: Wanted) -> Result<Vec<Row>, QueryError> {
-    let what = if with_idle { "sessions and idle ones" } else { "sessions" };
-    let (statements, sessions) = (wanted.statements.as_parameter(), wanted.sessions.as_parameter());
-    link.rows_of(what, |major| sql(major, with_idle), &[&statements, &sessions]).await
-}
-
 fn pid_of(row: &Row) -> i32 {
     get(row, 0).unwrap_or_default()
 }
 
-/// Whether the row says whose its session is: those of which this role may not see that have no row.
-fn is_new(row: &Row) -> bool {
-    get::<&str>(row, 10).is_some()
+/// Whose a session is, as it is sent of those that are new.
+#[derive(Clone, Copy, Debug)]
+struct Sent<'r> {
+    backend_type: Option<&'r str>,
+    role: Option<u32>,
+    database: Option<u32>,
+    client_addr: Option<&'r str>,
+    client_port: Option<i32>,
 }
 
-/// Whether a row that says whose its session is says it for good: since 18 a client is shown before it is authenticated,
-/// without its user and database.
-fn is_settled(row: &Row) -> bool {
-    get::<&str>(row, 10) != Some("client backend") || get::<u32>(row, 11).is_some()
+impl<'r> Sent<'r> {
+    fn of(row: &'r Row) -> Option<Sent<'r>> {
+        let words: Vec<Option<&str>> = get(row, 10)?;
+        let word = |place: usize| words.get(place).copied().flatten();
+        Some(Sent {
+            backend_type: word(0),
+            role: word(1).and_then(|oid| oid.parse().ok()),
+            database: word(2).and_then(|oid| oid.parse().ok()),
+            client_addr: word(3),
+            client_port: word(4).and_then(|port| port.parse().ok()),
+        })
+    }
+
+    /// Whether it is so for good: since 18 a client is shown before it is authenticated, without its user and database.
+    fn is_settled(&self) -> bool {
+        self.backend_type != Some("client backend") || self.role.is_some()
+    }
 }
 
-fn sql(major: i32, with_idle: bool) -> String {
+fn sql(major: i32, with_idle: bool, short_texts: bool) -> String {
     // Of idle clients only that they are there matters.
     let whose = if with_idle { "(ACTIVE OR a.backend_type <> 'client backend') AND " } else { "" };
-    let text = format!("CASE WHEN {whose}(a.query_start > $1) IS NOT FALSE THEN left(a.query, 1024) END");
+    // Counting the characters of every text takes the server as long as sending it.
+    let query = if short_texts { "a.query" } else { "left(a.query, 1024)" };
+    let text = format!("CASE WHEN {whose}(a.query_start > $1) IS NOT FALSE THEN {query} END");
     SQL.replace("QUERY_TEXT", &text)
         .replace("IDLE_TOO", if with_idle { " OR (a.backend_type = 'client backend' AND OURS_NOT)" } else { "" })
-        .replace("IS_NEW", IS_NEW)
         .replace("QUERY_ID", if major >= 14 { "a.query_id" } else { "NULL::int8" })
         .replace("CARRIERS", &CARRIERS.join("', '"))
         .replace("ACTIVE", ACTIVE)

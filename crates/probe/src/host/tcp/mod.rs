@@ -43,11 +43,19 @@ pub(super) struct Sockets {
     /// Sockets of server processes that are no TCP connection: while there are only such, nobody is asked.
     not_tcp: HashSet<u64>,
     admission: Admission,
-    /// Looks since a server's connections could be found the last time.
-    missed_looks: u32,
+    /// By server.
+    found: HashMap<String, Found>,
     /// Of the connections that are read, by inode and process.
     numbered: HashMap<(u64, i32), Numbered>,
     pace: Pace,
+}
+
+/// The sockets of a server's processes as they were found last.
+#[derive(Debug, Default)]
+struct Found {
+    inodes: HashSet<u64>,
+    /// Looks since then.
+    missed_looks: u32,
 }
 
 impl Sockets {
@@ -60,19 +68,16 @@ impl Sockets {
             namespaces: HashMap::new(),
             not_tcp: HashSet::new(),
             admission: Admission::default(),
-            missed_looks: 0,
+            found: HashMap::new(),
             numbered: HashMap::new(),
             pace: Pace::new(LARGEST_SHARE, LONGEST_PAUSE),
         }
     }
 
     fn look(&mut self, sink: &mut Sink<'_>, servers: &[Server]) -> Result<(), ProbeError> {
-        let (owners, all_found) = self.find_owners(sink, servers);
+        let owners = self.find_owners(sink, servers);
         self.namespaces.retain(|namespace, _| owners.contains_key(namespace));
-        self.missed_looks = if all_found { 0 } else { self.missed_looks.saturating_add(1) };
-        if !(1..=FORGIVEN_LOOKS).contains(&self.missed_looks) {
-            self.forget_ended(sink, &owners.values().flat_map(HashMap::keys).copied().collect());
-        }
+        self.forget_ended(sink, servers);
         for (namespace, owners) in &owners {
             if owners.keys().all(|inode| self.not_tcp.contains(inode)) {
                 continue;
@@ -86,31 +91,36 @@ impl Sockets {
         Ok(())
     }
 
-    fn forget_ended(&mut self, sink: &Sink<'_>, present: &HashSet<u64>) {
-        self.admission.retain(present);
+    fn forget_ended(&mut self, sink: &Sink<'_>, servers: &[Server]) {
+        self.found.retain(|target, found| {
+            found.missed_looks <= FORGIVEN_LOOKS && servers.iter().any(|server| server.target == *target)
+        });
+        let present: HashSet<u64> = self.found.values().flat_map(|found| &found.inodes).copied().collect();
+        self.admission.retain(&present);
         self.not_tcp.retain(|inode| present.contains(inode));
         let ended = self.numbered.extract_if(|(inode, _), _| !present.contains(inode));
         ended.for_each(|(_, numbered)| numbered.leave(sink));
     }
 
-    /// The sockets of all servers' processes, by network namespace; and whether no server was missed.
-    fn find_owners(&mut self, sink: &mut Sink<'_>, servers: &[Server]) -> (HashMap<u64, HashMap<u64, Owner>>, bool) {
+    /// The sockets of all servers' processes, by network namespace.
+    fn find_owners(&mut self, sink: &mut Sink<'_>, servers: &[Server]) -> HashMap<u64, HashMap<u64, Owner>> {
         let mut all: HashMap<u64, HashMap<u64, Owner>> = HashMap::new();
-        let mut all_found = true;
         for server in servers {
-            let Some(namespace) = self.enter(sink, server) else {
-                all_found = false;
-                continue;
-            };
-            match self.owners.of_server(&self.roots, server) {
-                Ok(found) => all.entry(namespace).or_default().extend(found),
-                Err(error) => {
-                    all_found = false;
+            let found = self.enter(sink, server).and_then(|namespace| {
+                let owners = self.owners.of_server(&self.roots, server).map_err(|error| {
                     file::tell_absent(sink, &format!("TCP connections of {}", server.target), &error, None);
-                }
+                });
+                Some((namespace, owners.ok()?))
+            });
+            if let Some((namespace, owners)) = found {
+                let inodes = owners.keys().copied().collect();
+                self.found.insert(server.target.clone(), Found { inodes, missed_looks: 0 });
+                all.entry(namespace).or_default().extend(owners);
+            } else if let Some(found) = self.found.get_mut(&server.target) {
+                found.missed_looks += 1;
             }
         }
-        (all, all_found)
+        all
     }
 
     /// The server's network namespace, with a way to ask it.

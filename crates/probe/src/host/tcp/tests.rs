@@ -87,3 +87,32 @@ fn a_server_that_is_gone_is_not_said_to_be_out_of_sight() {
     let look = Look::of(&mut Sockets::new(&Roots::default(), &watch));
     assert!(look.batch.points.is_empty() && look.batch.events.is_empty(), "{:?}", look.batch);
 }
+
+#[test]
+fn what_one_server_has_ended_is_forgotten_whatever_cannot_be_seen_of_another() {
+    let (mut child, _ours) = child_with_connection();
+    let pid = child.id() as i32;
+    let watch = Arc::new(Watch::new());
+    let server = |target: &str, postmaster_pid| Server { target: target.into(), postmaster_pid };
+    watch.add_server(server("me", std::process::id() as i32));
+    watch.add_server(server("never found", i32::MAX));
+    let mut probe = Sockets::new(&Roots::default(), &watch);
+    let mut known_after_looks = |times: usize| {
+        let mut look = Look::default();
+        for _ in 0..times {
+            probe.pace = Pace::new(1.0, Duration::ZERO);
+            look.again(&mut probe);
+        }
+        probe.numbered.keys().any(|(_, known)| *known == pid)
+    };
+    assert!(known_after_looks(4));
+    // It cannot be looked at for a while, and then for too long.
+    watch.add_server(server("me", i32::MAX));
+    assert!(known_after_looks(FORGIVEN_LOOKS as usize));
+    assert!(!known_after_looks(1));
+    watch.add_server(server("me", std::process::id() as i32));
+    assert!(known_after_looks(4));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(!known_after_looks(1), "it has ended, and its server says so");
+}
