@@ -53,6 +53,7 @@ fn sessions_locks_and_counters() {
         // It sleeps on its latch, of which the kernel knows nothing more.
         assert_eq!(nap.kernel_state, None);
         assert!(nap.query_age_ms.is_some_and(|age| (0..60_000).contains(&age)));
+        assert_eq!(nap.xact_age_ms, nap.query_age_ms, "its transaction began with it");
         assert_eq!(find("relation").query.as_deref(), Some("SELECT a FROM t WHERE a = ? AND ? <> ?"));
         // Idle sessions (the lock's holder) and the probe itself are no samples.
         assert!(looks.samples.iter().all(|sample| sample.state.as_deref() != Some("idle in transaction")));
@@ -65,6 +66,28 @@ fn sessions_locks_and_counters() {
         end_others(&server);
         waiter.join().unwrap();
         sleeper.join().unwrap();
+    });
+}
+
+#[test]
+fn the_beginning_is_kept_of_a_long_text_and_a_transaction_may_be_older_than_its_statement() {
+    on_each("the_beginning_is_kept_of_a_long_text", |bin| {
+        let server = Server::start(bin, &["track_activity_query_size=4kB"]);
+        let mut session = Session::open(&server.info()).unwrap();
+        session.run("BEGIN").unwrap();
+        server.sql("SELECT pg_sleep(0.3)");
+        let columns: Vec<String> = (0..200).map(|number| format!("1 AS column_{number}")).collect();
+        let running = session.spawn(format!("SELECT pg_sleep(3600), {}", columns.join(", ")));
+        let mut looks = Looks::connect(server.info());
+        let is_nap = |sample: &&Sample| sample.wait_event.as_deref() == Some("PgSleep");
+        looks.until("a sleeper", |looks| looks.samples.iter().any(|sample| is_nap(&sample)));
+        let nap = looks.samples.iter().find(is_nap).unwrap();
+        let text = nap.query.as_deref().unwrap();
+        assert!(text.starts_with("SELECT pg_sleep(?), ? AS column_0"), "{text}");
+        assert!((500..=1_024).contains(&text.len()), "{} of {text}", text.len());
+        assert!(nap.xact_age_ms.unwrap() - nap.query_age_ms.unwrap() >= 300, "{nap:?}");
+        end_others(&server);
+        running.join().unwrap();
     });
 }
 

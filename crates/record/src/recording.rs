@@ -292,21 +292,26 @@ impl Found {
     }
 
     fn window(mut self, meta: &Arc<Meta>, catalogue: &[Option<Arc<Series>>]) -> Window {
-        // A series that came back after its recorder had let it go has two numbers.
-        let mut places: HashMap<&Arc<Series>, usize> = HashMap::new();
-        let mut series: Vec<(Arc<Series>, Vec<Point>)> = Vec::new();
-        for (id, points) in self.points {
-            let Some(Some(named)) = catalogue.get(id as usize) else { continue };
-            match places.get(named).and_then(|place| series.get_mut(*place)) {
-                Some((_, known)) => known.extend(points),
-                None => {
-                    places.insert(named, series.len());
-                    series.push((Arc::clone(named), points));
-                }
-            }
-        }
+        let named = |(id, points): (u32, Vec<Point>)| Some((catalogue.get(id as usize)?.clone()?, points));
+        let series = joined(self.points.into_iter().filter_map(named));
         self.settings.sort_by_key(|event| event.at);
         let meta = settings_at(meta, &self.settings, self.from);
         Window::new(self.from, self.to, meta, series, self.samples, self.events)
     }
+}
+/// Series with their points, in order of their numbers. One that came back after it had been let go has two numbers, of which the
+/// later is larger.
+pub(crate) fn joined(numbered: impl IntoIterator<Item = (Arc<Series>, Vec<Point>)>) -> Vec<(Arc<Series>, Vec<Point>)> {
+    let mut places: HashMap<Arc<Series>, usize> = HashMap::new();
+    let mut list: Vec<(Arc<Series>, Vec<Point>)> = Vec::new();
+    for (series, points) in numbered {
+        match places.get(&series).and_then(|place| list.get_mut(*place)) {
+            Some((_, known)) => known.extend(points),
+            None => {
+                places.insert(Arc::clone(&series), list.len());
+                list.push((series, points));
+            }
+        }
+    }
+    list
 }

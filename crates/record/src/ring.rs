@@ -1,5 +1,6 @@
 //! The last seconds of a live run, in memory.
 
+use crate::recording::joined;
 use backwater_model::{Batch, Event, EventKind, Meta, Moment, Point, Registry, Series, SeriesId, Window, settings_at};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -119,7 +120,7 @@ impl Ring {
             events.extend(batch.events.iter().filter(told).cloned());
         }
         let named = |(id, points): (SeriesId, Vec<Point>)| Some((Arc::clone(&self.names.get(&id)?.series), points));
-        let series: Vec<(Arc<Series>, Vec<Point>)> = points.into_iter().filter_map(named).collect();
+        let series = joined(points.into_iter().filter_map(named));
         settings.sort_by_key(|event| event.at);
         Window::new(from, to, settings_at(meta, &settings, from), series, samples, events)
     }
@@ -202,8 +203,12 @@ mod tests {
             push(1, pid);
         }
         assert_eq!(registry.get(first), None);
-        let held = ring.window(None, None, &Arc::default()).tracks(TCP_ACKED.name, &[]).count();
-        assert_eq!(held, Registry::LIMIT + 1);
+        let again = push(2, 0);
+        assert!(again > first);
+        let window = ring.window(None, None, &Arc::default());
+        assert_eq!(window.tracks(TCP_ACKED.name, &[]).count(), Registry::LIMIT + 1);
+        let points = window.track(TCP_ACKED.name, &[("pid", "0")]).unwrap().points;
+        assert_eq!(points.iter().map(|point| point.at.seconds()).collect::<Vec<_>>(), [0.0, 2.0]);
         for pid in 0..2 * Registry::LIMIT {
             let at = Moment(30_000_000 + pid as i64 * 1_000);
             let point = Point { at, series: number(pid), epoch: Epoch(1), value: 0.0, as_of: None };

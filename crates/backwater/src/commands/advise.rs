@@ -30,8 +30,9 @@ pub(crate) struct Arguments {
     /// For MongoDB: how long the disk may take for what a checkpoint brings at once, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = when::some_seconds)]
     burst_target: f64,
-    /// For MongoDB: how many expired documents may be deleted each second; a day of readings gives the hours for it
-    #[arg(long, value_name = "N")]
+    /// For MongoDB: how many expired documents may be deleted each second; a day of readings gives the hours for it, less
+    /// the time over which documents shall expire
+    #[arg(long, value_name = "N", value_parser = some_each_second)]
     ttl_rate: Option<f64>,
     /// How long a standby, or a member of a replica set, may be away and still go on afterwards
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = when::some_seconds)]
@@ -51,6 +52,11 @@ struct All {
     advice: Advice,
     standbys: Vec<StandbyAdvice>,
     engines: Vec<EngineAdvice>,
+}
+
+fn some_each_second(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
+    rate.ok_or_else(|| "this is a number of documents each second, and more than none, such as 2000".to_owned())
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {

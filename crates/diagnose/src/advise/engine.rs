@@ -12,8 +12,7 @@ mod page_cache;
 
 use crate::figures::Figures;
 use crate::remedy::engine as remedy;
-use crate::rules::device_below_rating::{SAME_RATE, SAME_RATE_COUNT};
-use crate::rules::wt_evidence::{Engine, engines, rate};
+use crate::rules::wt_evidence::{Engine, configured, engines, rate};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
 use measured::{Measured, journal_sync_s, page_waiters};
@@ -95,6 +94,9 @@ const GIB: f64 = 1_073_741_824.0;
 /// Room over what was seen.
 const ROOM: f64 = 1.2;
 
+/// The rule about a device that no setting of an engine reaches.
+const STANDING: &str = "device-below-rating";
+
 /// What to set for the engines of a window. Empty where none is seen.
 pub fn advise_engines(window: &Window, options: &EngineOptions) -> Vec<EngineAdvice> {
     let scene = Scene::of(window);
@@ -141,9 +143,14 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
         // What nobody counted is no proof of ease.
         let counted = journal_sync_s(scene, engine).is_some();
         advice.at_ease = counted && own.is_empty() && !is_felt(scene, engine, options);
-        let (changed, notes) = of_bursts(scene, engine, target, &seen, &own, options);
-        (advice.remedies, advice.changes) = changed.into_iter().unzip();
-        advice.notes = notes;
+        if own.iter().any(|finding| finding.rule == STANDING) {
+            let note = "The device stood still by itself: nothing is reckoned for the cache from a drain that was measured then.";
+            advice.notes.push(note.to_owned());
+        } else {
+            let (changed, notes) = of_bursts(scene, engine, target, &seen, &own, options);
+            (advice.remedies, advice.changes) = changed.into_iter().unzip();
+            advice.notes = notes;
+        }
     }
     for finding in &own {
         advice.remedies.extend(of_finding(scene, engine, target, finding, options));
@@ -156,7 +163,7 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
 
 /// Whether a finding is about this engine, or about the device that it lies on.
 fn is_of(finding: &Finding, engine: &Engine<'_>) -> bool {
-    let on_device = |dev: &str| finding.rule == "device-below-rating" && finding.queue == format!("host.disk@{dev}");
+    let on_device = |dev: &str| finding.rule == STANDING && finding.queue == format!("host.disk@{dev}");
     finding.queue.ends_with(&format!("@{}", engine.name)) || engine.device.is_some_and(|device| on_device(&device.dev))
 }
 
@@ -196,8 +203,8 @@ fn of_bursts(
     };
     let wanted = drain * options.burst_target_s;
     let stalls = own.iter().any(|finding| finding.rule == "wt-dirty-stall" && finding.cause == "dirty-trigger");
-    let updates = own.iter().find(|finding| finding.rule == "wt-dirty-stall" && finding.cause == "updates-trigger");
-    let updates = updates.and_then(|finding| updates_room(engine, target, seen, finding));
+    let updates = own.iter().any(|finding| finding.rule == "wt-dirty-stall" && finding.cause == "updates-trigger");
+    let updates = if updates { updates_room(engine, target, seen) } else { None };
     let held = own.iter().any(|finding| finding.rule == "wt-dirty-stall");
     let larger = if held { larger_cache(scene, engine, target, seen) } else { None };
     if let Some(inflow) = seen.inflow.filter(|inflow| *inflow > drain) {
@@ -347,12 +354,11 @@ fn eviction(
     Some((remedy::engine(target, title.to_owned(), &changes, predicted.list(), risk), change))
 }
 
-/// Room for updates that are not yet written, where threads stall below the limit of all that is dirty. Unless set, their limit is
-/// half of that one; above it, that one holds.
-fn updates_room(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured, finding: &Finding) -> Option<Changed> {
+/// Room for updates that are not yet written, where threads stall at their limit, which holds them there: as much as all that is dirty
+/// may have. Unless set, their limit is half of that one.
+fn updates_room(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured) -> Option<Changed> {
     let now = engine.limits.updates_trigger * seen.cache;
-    let higher = (finding.figure("level_peak_ratio")? * seen.cache * ROOM).min(seen.trigger);
-    let (text, level) = remedy::level(target, higher, seen.cache);
+    let (text, level) = remedy::level(target, seen.trigger, seen.cache);
     // Where more comes than the disk writes, room is only filled.
     if now > WORTH * level || seen.inflow? > seen.drain? {
         return None;
@@ -360,13 +366,17 @@ fn updates_room(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured, f
     let mut predicted = Figures::default();
     predicted.add("updates_trigger_bytes", Some(level), Unit::Bytes, "updates from which on application threads evict");
     predicted.add("updates_trigger_now_bytes", Some(now), Unit::Bytes, "the same as it is");
-    let back = format!("{:.0}", engine.limits.updates_trigger * 100.0);
-    let changes = [("eviction_updates_trigger", text.clone(), back)];
+    // Unset it follows the other.
+    let name = "eviction_updates_trigger";
+    let back = configured(target, name).unwrap_or_else(|| "0".to_owned());
     let title = "Let application threads help with updates later (relieves the cache's updates, up to the limit of all that is dirty)";
     let risk = "A checkpoint finds more to write at once, and more is lost from the cache when the power fails: recovery takes longer.";
-    let settings = [("eviction_updates_trigger".to_owned(), text)].into();
-    let change = EngineChange { relieves: engine.queue(), settings, ..EngineChange::default() };
-    Some((remedy::engine(target, title.to_owned(), &changes, predicted.list(), risk), change))
+    let change = EngineChange {
+        relieves: engine.queue(),
+        settings: [(name.to_owned(), text.clone())].into(),
+        ..EngineChange::default()
+    };
+    Some((remedy::engine(target, title.to_owned(), &[(name, text, back)], predicted.list(), risk), change))
 }
 
 /// A cache that keeps what is read back: random writes of more pages than it holds evict each page dirty and read it again, and
@@ -460,19 +470,10 @@ fn of_finding(
             (bytes < WORTH * now).then(|| remedy::cache_size(target, bytes, now, predicted))
         }
         ("connection-storm", _) => Some(remedy::pooling(target)),
-        // Where no day was seen, nothing is known of quiet hours.
         ("ttl-burst", _) => super::ttl::plan(scene, engine, options.ttl_per_s)
-            .or_else(|| super::ttl::scatter(finding, options.ttl_per_s)),
-        ("device-below-rating", _) => {
-            let device = engine.device?;
-            Some(remedy::standing_device(target, &device.name, &device.whole, safe_rate(finding)))
-        }
-        ("tickets-exhausted", cause) => {
-            let (total, line) = (finding.figure("tickets_total_count")?, finding.figure("in_line_peak_count")?);
-            let held = finding.figure("waiting_threads_count").unwrap_or_default() >= HELD_THREADS;
-            let op = if cause == "read-tickets" { "Read" } else { "Write" };
-            Some(remedy::tickets(target, op, total, line, held))
-        }
+            .or_else(|| super::ttl::scatter(scene, engine, finding, options.ttl_per_s)),
+        (STANDING, _) => Some(remedy::standing_device(target, &engine.device?.name)),
+        ("tickets-exhausted", _) => Some(remedy::tickets(target, finding.figure("tickets_total_count")?)),
         ("history-pinned", "slow-member") => Some(remedy::slow_member(target, slowest(scene, engine).as_deref())),
         ("history-pinned", "long-reader") => Some(remedy::long_reader(target, finding.figure("behind_peak_s")?)),
         ("flow-control-engaged", _) => Some(remedy::slow_member(target, slowest(scene, engine).as_deref())),
@@ -485,13 +486,6 @@ fn of_finding(
         }
         _ => None,
     }
-}
-
-/// What a device may be asked to write so that it does not stand still, where it always stops at about the same rate.
-fn safe_rate(finding: &Finding) -> Option<f64> {
-    let (least, most) = (finding.figure("before_least_bytes_per_s")?, finding.figure("before_most_bytes_per_s")?);
-    let often = finding.figure("standstills_count")? >= SAME_RATE_COUNT as f64;
-    (often && least > 0.0 && most <= SAME_RATE * least).then_some(WORTH * least)
 }
 
 /// The member that is furthest behind, where members go by their hosts.

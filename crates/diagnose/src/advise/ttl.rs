@@ -16,6 +16,12 @@ const LEAST_HOURS: usize = 20;
 const FEW: f64 = 10.0;
 /// Unless a rate is stated, deletes shall be this share of the load of the day's busiest hour at most.
 const OF_LOAD: f64 = 0.1;
+/// Expired documents are looked for once a minute and then deleted as fast as can be: over less than some such minutes nothing is
+/// spread. Nor over more than a day: that is a matter of the day's hours.
+const LEAST_SPREAD_S: f64 = 600.0;
+const MOST_SPREAD_S: f64 = 86_400.0;
+/// One burst takes so many times as long as the longest stretch of it, at most.
+const SAME_BURST: f64 = 1.5;
 /// A plan is worth it where it takes this share off the deletes beside the busiest hours.
 const WORTH: f64 = 0.8;
 
@@ -52,16 +58,35 @@ pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f6
     Some(remedy::spread(quiet.first, quiet.hours, predicted.list()))
 }
 
-/// What is to be done about one burst: its documents, let expire over so much time that their deletes stay under a rate.
-pub(super) fn scatter(finding: &Finding, most_per_s: Option<f64>) -> Option<Remedy> {
+/// What is to be done about bursts where no day was seen, so that nothing is known of quiet hours: documents that expire over so
+/// much time that the deletes of the one burst stay under a rate. None where there are several, which would come to lie upon each
+/// other, or where so many are deleted at other times, too.
+pub(super) fn scatter(
+    scene: &Scene<'_>,
+    engine: &Engine<'_>,
+    finding: &Finding,
+    most_per_s: Option<f64>,
+) -> Option<Remedy> {
     let now = finding.figure("ttl_deleted_per_s")?;
     let of_load = finding.figure("client_writes_per_s").map_or(FEW, |writes| (OF_LOAD * writes).max(FEW));
     let rate = most_per_s.unwrap_or(of_load);
-    let seconds = now * finding.figure("burst_s")? / rate.max(f64::MIN_POSITIVE);
+    let burst_s = finding.to.seconds_since(finding.from);
+    let deletes = crate::rules::wt_evidence::rate(scene, &cat::MONGO_TTL_DELETED, &engine.name, None);
+    let other: Vec<f64> = (0..scene.grid.count)
+        .filter(|second| !(finding.from..=finding.to).contains(&scene.grid.start(*second)))
+        .filter_map(|second| deletes.get(second))
+        .collect();
+    let at_other_times = other.iter().sum::<f64>() / other.len().max(1) as f64;
+    let several = finding.figure("burst_s")? > SAME_BURST * burst_s;
+    let seconds = (now * burst_s / rate.max(f64::MIN_POSITIVE)).max(LEAST_SPREAD_S);
+    let too_long = seconds > MOST_SPREAD_S || rate > WORTH * now;
+    if several || at_other_times > rate || too_long || day(scene, engine).is_some() {
+        return None;
+    }
     let mut predicted = Figures::default();
-    predicted.add("ttl_deleted_per_s", Some(rate), Unit::PerSecond, "deletes of the expired");
+    predicted.add("ttl_deleted_per_s", Some(rate), Unit::PerSecond, "deletes of the expired, as a mean over minutes");
     predicted.add("ttl_deleted_now_per_s", Some(now), Unit::PerSecond, "the same in this burst, as it is");
-    (rate <= WORTH * now).then(|| remedy::scatter(seconds, predicted.list()))
+    Some(remedy::scatter(seconds, predicted.list()))
 }
 
 impl Quiet {

@@ -4,7 +4,7 @@
 //! Sources: MongoDB's manual (wiredTigerEngineRuntimeConfig, storage.syncPeriodSecs, replSetResizeOplog, replication
 //! .enableMajorityReadConcern), WiredTiger's `api_data.py` (limits in bytes since 3.1, which MongoDB 4.2 brought).
 
-use backwater_model::{Activation, Figure, Remedy, Target, Unit};
+use backwater_model::{Activation, Figure, Remedy, Target};
 
 /// Since here operations of idle sessions are listed, too.
 const IDLE_SINCE: i32 = 40_200;
@@ -307,9 +307,8 @@ pub(crate) fn long_reader(target: Option<&Target>, open_s: f64) -> Remedy {
     }
 }
 
-/// What is done about a device that stands still by itself, which no setting of a server reaches: its rate is held under the one at
-/// which it stops, where there is one, until whoever is at fault is replaced.
-pub(crate) fn standing_device(target: Option<&Target>, name: &str, dev: &str, safe_bps: Option<f64>) -> Remedy {
+/// What is done about a device that stands still by itself, which no setting of a server reaches.
+pub(crate) fn standing_device(target: Option<&Target>, name: &str) -> Remedy {
     let mut runtime = vec![
         format!(
             "uname -r; dmesg -T | grep -iE '{name}|reset|timeout|I/O error'   # what the kernel says of these seconds"
@@ -317,79 +316,53 @@ pub(crate) fn standing_device(target: Option<&Target>, name: &str, dev: &str, sa
         format!("smartctl -x /dev/{name}   # its firmware and its own log; of NVMe also: nvme smart-log /dev/{name}"),
     ];
     let mut undo = Vec::new();
-    if let Some(bps) = safe_bps {
-        runtime.push(format!(
-            "echo '{dev} wbps={bps:.0}' > /sys/fs/cgroup/GROUP/io.max   # the server's group (cgroup v2)"
-        ));
-        undo.push(format!("echo '{dev} wbps=max' > /sys/fs/cgroup/GROUP/io.max"));
-    }
-    if !bare(target) {
+    if setting(target, "replication.replSetName").is_some() {
         runtime.push(
-            "db.adminCommand({replSetStepDown: 120})   # where a member on another device can take the writes"
+            "cfg = rs.conf(); cfg.members[N].priority = 0; rs.reconfig(cfg)   # if this is the primary, and another member can take \
+             the writes; N is its place in cfg.members"
                 .to_owned(),
         );
+        undo.push("cfg = rs.conf(); cfg.members[N].priority = BEFORE; rs.reconfig(cfg)".to_owned());
     }
-    let held = safe_bps.map_or("", |_| ", and hold its writers under the rate at which it stops");
     Remedy {
         title: format!(
-            "Find which of kernel, driver, firmware and array lets {name} stand still{held} (relieves the device: nothing else is \
-             at fault)"
+            "Find which of kernel, driver, firmware and array lets {name} stand still, and replace it (relieves the device)"
         ),
         runtime,
         persistent: Vec::new(),
-        activation: Activation::Restart,
+        activation: Activation::Immediate,
         undo,
-        predicted: safe_bps
-            .map(|bps| Figure::new("write_bytes_per_s", bps, Unit::BytesPerSecond, "written at most: under where it stops"))
-            .into_iter()
-            .collect(),
-        risk: "Another kernel or firmware belongs on a secondary first: run the same load there and record it again. A limit on the \
-               group holds whatever the server writes, the journal included: what comes faster waits before it."
+        predicted: Vec::new(),
+        risk: "Another kernel or firmware belongs on a secondary first: run the same load there and record it again. Where the finding \
+               says at what rate the device stops, less than that keeps it going meanwhile."
             .to_owned(),
     }
 }
 
-/// Since here the server itself decides how many tickets it gives out.
+/// Since here the server itself decides how many tickets it gives out, and changes that number all the time.
 const TICKETS_BY_ITSELF_SINCE: i32 = 70_000;
-/// What older releases give out unless told otherwise.
-const TICKETS: f64 = 128.0;
 
-/// Tickets that were set lower than the server's own number, or else clients that ask for fewer at once. More than that number
-/// only puts more operations into the same engine.
-pub(crate) fn tickets(target: Option<&Target>, op: &str, total: f64, line_peak: f64, held_by_cache: bool) -> Remedy {
-    let lowered = version(target) < TICKETS_BY_ITSELF_SINCE && total < TICKETS && !held_by_cache;
-    let line = |label: &str, value| Figure::new("in_line_peak_count", value, Unit::Count, label);
-    if lowered {
-        let run = |count: f64| {
-            format!("db.adminCommand({{setParameter: 1, wiredTigerConcurrent{op}Transactions: {count:.0}}})")
-        };
-        let left = (line_peak - (TICKETS - total)).max(0.0);
-        return Remedy {
-            title: format!("Give out {TICKETS:.0} tickets again instead of {total:.0} (relieves the line before the engine)"),
-            runtime: vec![run(TICKETS)],
-            persistent: vec![format!("mongod.conf:  setParameter: {{wiredTigerConcurrent{op}Transactions: {TICKETS:.0}}}")],
-            activation: Activation::Immediate,
-            undo: vec![run(total)],
-            predicted: vec![line("operations in line at most, were as many there as now", left)],
-            risk: "Somebody set fewer, perhaps for a reason: more operations at once need more of the cache and of the disk. Watch \
-                   wt.dirty while it is tried."
-                .to_owned(),
-        };
-    }
+/// Clients that ask for fewer at once than there are tickets. More tickets only put more operations into the same engine.
+pub(crate) fn tickets(target: Option<&Target>, total: f64) -> Remedy {
+    let size = if version(target) < TICKETS_BY_ITSELF_SINCE {
+        format!("N = {total:.0} ÷ how many processes there are, and at least 1")
+    } else {
+        "N: the smallest that loses no throughput, and at least 1".to_owned()
+    };
     Remedy {
-        title: "Have clients ask for no more at once than there are tickets: pools, together no larger (relieves the line before the \
-                engine)"
+        title: "Find what holds tickets for long, and have clients ask for no more at once than there are (relieves the line before \
+                the engine)"
             .to_owned(),
         runtime: vec![
-            "db.currentOp({active: true, secs_running: {$gte: 1}})   # what holds tickets for long: an index may be missing".to_owned(),
-            format!("mongodb://HOST/?maxPoolSize=N   # in the clients; N = {total:.0} ÷ how many processes there are"),
+            "db.currentOp({active: true, secs_running: {$gte: 1}})   # an index may be missing".to_owned(),
+            format!("mongodb://HOST/?maxPoolSize=N   # in the clients; {size}"),
         ],
         persistent: Vec::new(),
-        activation: Activation::Restart,
-        undo: vec!["mongodb://HOST/ without maxPoolSize".to_owned()],
-        predicted: vec![line("operations in line in the server at most: the others wait in their clients", 0.0)],
-        risk: "Nobody is answered sooner by it: who waited in the server waits in its client, where it can be told to give up. More \
-               tickets (setParameter) are no remedy: operations inside the engine are slow, and there would be more of them."
+        activation: Activation::Immediate,
+        undo: vec!["mongodb://HOST/   # in the clients: 100 for each process again".to_owned()],
+        predicted: Vec::new(),
+        risk: "Nobody is answered sooner by smaller pools: who waited in the server waits in its client, where it can be told to give up \
+               (waitQueueTimeoutMS). More tickets are no remedy: operations inside the engine are slow, and there would be more of them."
             .to_owned(),
     }
 }
@@ -515,16 +488,19 @@ mod tests {
     }
 
     #[test]
-    fn tickets_are_given_back_and_otherwise_asked_for_by_fewer() {
-        let (v44, v70) = (target(40_429, &[]), target(70_012, &[]));
-        let back = tickets(Some(&v44), "Write", 32.0, 100.0, false);
-        assert_eq!(back.runtime, ["db.adminCommand({setParameter: 1, wiredTigerConcurrentWriteTransactions: 128})"]);
-        assert_eq!(back.undo, ["db.adminCommand({setParameter: 1, wiredTigerConcurrentWriteTransactions: 32})"]);
-        assert_eq!(back.predicted[0].value, 4.0);
-        let fewer = |target, total, held| tickets(Some(target), "Read", total, 100.0, held).runtime[1].clone();
-        assert!(fewer(&v44, 128.0, false).contains("maxPoolSize=N   # in the clients; N = 128 ÷"));
-        assert!(fewer(&v44, 32.0, true).contains("maxPoolSize"), "the cache has no room for more");
-        assert!(fewer(&v70, 12.0, false).contains("maxPoolSize"), "the server itself gives out so few");
+    fn pools_are_sized_by_tickets_only_where_their_number_stays() {
+        let pool = |version| tickets(Some(&target(version, &[])), 128.0).runtime[1].clone();
+        assert!(pool(40_429).contains("N = 128 ÷") && pool(40_429).contains("at least 1"));
+        assert!(!pool(70_012).contains("128"), "it is another number in a second");
+    }
+
+    #[test]
+    fn only_a_member_gives_its_writes_to_another() {
+        let member = target(70_012, &[("replication.replSetName", "rs0")]);
+        let found = standing_device(Some(&member), "nvme0n1");
+        assert!(found.runtime[2].contains("priority = 0") && found.undo[0].contains("priority = BEFORE"));
+        let alone = standing_device(Some(&target(70_012, &[])), "nvme0n1");
+        assert_eq!((alone.runtime.len(), alone.undo.len()), (2, 0));
     }
 
     #[test]

@@ -30,8 +30,8 @@ const BACK_S: usize = 5;
 /// What it was given when it stopped is looked at for so many seconds before; told as one rate where so many standstills, the
 /// least and the most of them, are no farther apart than so.
 const BEFORE_S: usize = 3;
-pub(crate) const SAME_RATE_COUNT: usize = 3;
-pub(crate) const SAME_RATE: f64 = 1.5;
+const SAME_RATE_COUNT: usize = 3;
+const SAME_RATE: f64 = 1.5;
 /// That rate is well under what the device can do up to this share of it.
 const WELL_UNDER: f64 = 0.8;
 /// Latency of writes inside ÷ outside from which they suffer, or work at most.

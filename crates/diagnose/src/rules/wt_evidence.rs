@@ -235,8 +235,7 @@ impl Limits {
         let empty = BTreeMap::new();
         let settings = target.map_or(&empty, |target| &target.settings);
         let texts: Vec<&str> = CONFIGS.iter().filter_map(|name| settings.get(*name)).map(String::as_str).collect();
-        // The engine by itself has its settings by name.
-        let alone = target.is_some_and(|target| target.kind == "wiredtiger");
+        let alone = is_alone(target);
         let own = |name: &str| settings.get(name).filter(|_| alone).and_then(|text| level(text));
         // What is set later in a text, and in a later text, wins, as in the engine.
         let value = |name: &str| texts.iter().rev().find_map(|text| number(text, name)).or_else(|| own(name));
@@ -261,14 +260,33 @@ impl Limits {
     }
 }
 
+/// Whether it is the engine by itself, which has its settings by name.
+fn is_alone(target: Option<&Target>) -> bool {
+    target.is_some_and(|target| target.kind == "wiredtiger")
+}
+
+/// One of the engine's settings as it is written where it is configured; none where it is not.
+pub(crate) fn configured(target: Option<&Target>, name: &str) -> Option<String> {
+    let settings = &target?.settings;
+    let own = settings.get(name).filter(|_| is_alone(target)).cloned();
+    own.or_else(|| {
+        CONFIGS.iter().rev().find_map(|text| words(settings.get(*text)?, name).next_back().map(str::to_owned))
+    })
+}
+
 /// Where the engine's configuration stands, the one that wins last.
 const CONFIGS: [&str; 2] =
     ["storage.wiredTiger.engineConfig.configString", "setParameter.wiredTigerEngineRuntimeConfig"];
 
 /// The last value of a name in a configuration text such as `eviction=(threads_min=8),eviction_dirty_trigger=25`.
 fn number(text: &str, name: &str) -> Option<f64> {
+    words(text, name).filter_map(level).next_back()
+}
+
+/// All values of a name in such a text.
+fn words<'t>(text: &'t str, name: &str) -> impl DoubleEndedIterator<Item = &'t str> {
     let parts = text.split([',', '(', ')']).filter_map(|part| part.split_once('='));
-    parts.filter(|(key, _)| key.trim() == name).filter_map(|(_, value)| level(value)).next_back()
+    parts.filter(move |(key, _)| key.trim() == name).map(|(_, value)| value.trim())
 }
 
 /// A value as the engine reads it: a plain number, or one with a unit of 2¹⁰, 2²⁰, 2³⁰ or 2⁴⁰ bytes (`config.c`).

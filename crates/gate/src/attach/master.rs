@@ -112,7 +112,7 @@ impl Guardian {
     ///
     /// # Errors
     /// The helper is gone.
-    pub fn pace(&mut self, orders: Vec<Pace>) -> Result<Vec<Result<(), AttachError>>, AttachError> {
+    pub(super) fn pace(&mut self, orders: Vec<Pace>) -> Result<Vec<Result<(), AttachError>>, AttachError> {
         let count = orders.len();
         match self.ask(&Request::Pace(orders))? {
             Answer::Each(answers) if answers.len() == count => Ok(answers.into_iter().map(done).collect()),

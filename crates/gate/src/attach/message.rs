@@ -33,13 +33,12 @@ pub struct PutBack {
 
 /// A rate for one socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pace {
-    /// Which.
-    pub socket: Socket,
+pub(super) struct Pace {
+    pub(super) socket: Socket,
     /// What it may send now, in bytes a second.
-    pub rate_bps: u64,
+    pub(super) rate_bps: u64,
     /// And where the guardian hears nothing from its master for a second.
-    pub lasting_bps: u64,
+    pub(super) lasting_bps: u64,
 }
 
 /// What a master asks.

@@ -3,8 +3,8 @@
 
 use backwater_model::Moment;
 
-/// Read before any has to wait. Of connections and of sessions together they have lines of about 36 MB.
-const AT_FIRST: f64 = 10_000.0;
+/// Read before any has to wait. Of connections and of sessions together they have lines of about 14 MB.
+const AT_FIRST: f64 = 4_000.0;
 /// After that, one in so many seconds: lines of about 5 MB a day.
 const SECONDS_EACH: f64 = 60.0;
 

@@ -8,7 +8,7 @@ use super::link::{Link, QueryError};
 use super::logs::Logs;
 use super::redo::Redo;
 use super::schedule::Entry;
-use super::sessions::{Context, Sessions};
+use super::sessions::{Context, Sessions, are_short};
 use super::settings;
 use super::target::{self, Facts};
 use super::tell;
@@ -24,9 +24,6 @@ use tokio::runtime::Runtime;
 
 /// The control file of a standby without a receiver is read at every so many looks at who it is.
 const LOOKS_PER_CONTROL_FILE: u32 = 10;
-
-/// The server cuts statements at this many bytes or before: they need not be cut again.
-const LONGEST_TEXT_BYTES: u32 = 1_024;
 
 /// How a server is watched.
 #[derive(Clone, Debug)]
@@ -165,10 +162,7 @@ impl PostgresProbe {
         self.sessions.data_device.clone_from(&facts.target.data_device);
         self.sessions.statements.backslash_escapes =
             facts.target.settings.get("standard_conforming_strings").is_some_and(|value| value == "off");
-        let most = facts.target.settings.get("track_activity_query_size");
-        self.sessions.short_texts = most.is_some_and(|size| {
-            size == "1kB" || size.trim_end_matches('B').parse().is_ok_and(|bytes: u32| bytes <= LONGEST_TEXT_BYTES)
-        });
+        self.sessions.short_texts = are_short(facts.target.settings.get("track_activity_query_size"));
         self.sessions.forget_names();
         self.live = Some(Live { identity: live.identity.clone().after(&self.identity), ..live });
         self.told = false;

@@ -262,6 +262,13 @@ fn pid_of(row: &Row) -> i32 {
     get(row, 0).unwrap_or_default()
 }
 
+/// Whether the server keeps no more of a text than is wanted, as this track_activity_query_size says: in bytes, or in kilobytes
+/// where it is whole ones.
+pub(super) fn are_short(size: Option<&String>) -> bool {
+    let bytes = size.and_then(|size| size.strip_suffix('B')).and_then(|size| size.parse::<u32>().ok());
+    size.is_some_and(|size| size == "1kB") || bytes.is_some_and(|bytes| bytes <= 1_024)
+}
+
 /// Whose a session is, as it is sent of those that are new.
 #[derive(Clone, Copy, Debug)]
 struct Sent<'r> {
@@ -303,4 +310,16 @@ fn sql(major: i32, with_idle: bool, short_texts: bool) -> String {
         .replace("CARRIERS", &CARRIERS.join("', '"))
         .replace("ACTIVE", ACTIVE)
         .replace("OURS_NOT", OURS_NOT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_where_the_server_keeps_longer_ones() {
+        let short = |size: &str| are_short(Some(&size.to_owned()));
+        assert!(short("1kB") && short("100B") && short("1023B"));
+        assert!(!short("1025B") && !short("4kB") && !short("1MB") && !short("") && !are_short(None));
+    }
 }

@@ -228,9 +228,10 @@ impl Session {
     }
 
     /// Runs a statement in a thread of its own, until it ends or its backend does.
-    pub fn spawn(mut self, sql: &'static str) -> std::thread::JoinHandle<()> {
+    pub fn spawn(mut self, sql: impl Into<String>) -> std::thread::JoinHandle<()> {
+        let sql = sql.into();
         std::thread::spawn(move || {
-            let _ = self.run(sql);
+            let _ = self.run(&sql);
         })
     }
 }
