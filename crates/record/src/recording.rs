@@ -299,6 +299,7 @@ impl Found {
         Window::new(self.from, self.to, meta, series, self.samples, self.events)
     }
 }
+
 /// Series with their points, in order of their numbers. One that came back after it had been let go has two numbers, of which the
 /// later is larger.
 pub(crate) fn joined(numbered: impl IntoIterator<Item = (Arc<Series>, Vec<Point>)>) -> Vec<(Arc<Series>, Vec<Point>)> {

@@ -143,14 +143,10 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
         // What nobody counted is no proof of ease.
         let counted = journal_sync_s(scene, engine).is_some();
         advice.at_ease = counted && own.is_empty() && !is_felt(scene, engine, options);
-        if own.iter().any(|finding| finding.rule == STANDING) {
-            let note = "The device stood still by itself: nothing is reckoned for the cache from a drain that was measured then.";
-            advice.notes.push(note.to_owned());
-        } else {
-            let (changed, notes) = of_bursts(scene, engine, target, &seen, &own, options);
-            (advice.remedies, advice.changes) = changed.into_iter().unzip();
-            advice.notes = notes;
-        }
+        let of_cache: Vec<&Finding> = own.iter().copied().filter(|finding| finding.rule != STANDING).collect();
+        let (changed, notes) = of_bursts(scene, engine, target, &seen, &of_cache, options);
+        (advice.remedies, advice.changes) = changed.into_iter().unzip();
+        advice.notes = notes;
     }
     for finding in &own {
         advice.remedies.extend(of_finding(scene, engine, target, finding, options));
@@ -315,9 +311,10 @@ fn eviction(
     let (text, level) = remedy::level(target, lower, seen.cache);
     let mut changes = Vec::new();
     let percent = |bytes: f64| format!("{:.0}", bytes / seen.cache * 100.0);
+    let before = |name: &str, bytes: f64| configured(target, name).unwrap_or_else(|| percent(bytes));
     let lowers = level <= WORTH * seen.target && level <= WORTH * seen.burst;
     if lowers {
-        changes.push(("eviction_dirty_target", text, percent(seen.target)));
+        changes.push(("eviction_dirty_target", text, before("eviction_dirty_target", seen.target)));
     }
     let begins = if lowers { level } else { seen.target };
     // Room for what would stand, and no more than leaves eviction clean pages to take.
@@ -327,7 +324,7 @@ fn eviction(
     let raises = higher.is_some();
     let higher = higher.unwrap_or(seen.trigger);
     if raises {
-        changes.push(("eviction_dirty_trigger", percent(higher), percent(seen.trigger)));
+        changes.push(("eviction_dirty_trigger", percent(higher), before("eviction_dirty_trigger", seen.trigger)));
     }
     if changes.is_empty() {
         return None;

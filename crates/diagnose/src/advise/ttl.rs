@@ -78,13 +78,16 @@ pub(super) fn scatter(
         .collect();
     let at_other_times = other.iter().sum::<f64>() / other.len().max(1) as f64;
     let several = finding.figure("burst_s")? > SAME_BURST * burst_s;
-    let seconds = (now * burst_s / rate.max(f64::MIN_POSITIVE)).max(LEAST_SPREAD_S);
-    let too_long = seconds > MOST_SPREAD_S || rate > WORTH * now;
-    if several || at_other_times > rate || too_long || day(scene, engine).is_some() {
+    let left = rate - at_other_times;
+    let documents = now * burst_s;
+    let seconds = (documents / left).max(LEAST_SPREAD_S);
+    let then = documents / seconds + at_other_times;
+    let too_long = seconds > MOST_SPREAD_S || then > WORTH * now;
+    if several || left <= 0.0 || too_long || day(scene, engine).is_some() {
         return None;
     }
     let mut predicted = Figures::default();
-    predicted.add("ttl_deleted_per_s", Some(rate), Unit::PerSecond, "deletes of the expired, as a mean over minutes");
+    predicted.add("ttl_deleted_per_s", Some(then), Unit::PerSecond, "deletes of the expired, as a mean over minutes");
     predicted.add("ttl_deleted_now_per_s", Some(now), Unit::PerSecond, "the same in this burst, as it is");
     Some(remedy::scatter(seconds, predicted.list()))
 }

@@ -29,6 +29,11 @@ fn setting<'t>(target: Option<&'t Target>, name: &str) -> Option<&'t str> {
     target.and_then(|target| target.settings.get(name)).map(String::as_str).filter(|value| !value.is_empty())
 }
 
+/// The replica set that a server belongs to: the command line has another name for it.
+pub(crate) fn replica_set(target: &Target) -> Option<&str> {
+    setting(Some(target), "replication.replSetName").or_else(|| setting(Some(target), "replication.replSet"))
+}
+
 /// Whether the engine runs by itself, under a program that is no MongoDB.
 fn bare(target: Option<&Target>) -> bool {
     target.is_some_and(|target| target.kind == "wiredtiger")
@@ -316,10 +321,11 @@ pub(crate) fn standing_device(target: Option<&Target>, name: &str) -> Remedy {
         format!("smartctl -x /dev/{name}   # its firmware and its own log; of NVMe also: nvme smart-log /dev/{name}"),
     ];
     let mut undo = Vec::new();
-    if setting(target, "replication.replSetName").is_some() {
+    if target.and_then(replica_set).is_some() {
+        // A primary may not have priority 0.
         runtime.push(
-            "cfg = rs.conf(); cfg.members[N].priority = 0; rs.reconfig(cfg)   # if this is the primary, and another member can take \
-             the writes; N is its place in cfg.members"
+            "cfg = rs.conf(); cfg.members[N].priority = 0.5; rs.reconfig(cfg)   # if this is the primary, and another member, of a \
+             higher priority, can take the writes; N is its place in cfg.members"
                 .to_owned(),
         );
         undo.push("cfg = rs.conf(); cfg.members[N].priority = BEFORE; rs.reconfig(cfg)".to_owned());
@@ -496,9 +502,10 @@ mod tests {
 
     #[test]
     fn only_a_member_gives_its_writes_to_another() {
-        let member = target(70_012, &[("replication.replSetName", "rs0")]);
-        let found = standing_device(Some(&member), "nvme0n1");
-        assert!(found.runtime[2].contains("priority = 0") && found.undo[0].contains("priority = BEFORE"));
+        for name in ["replication.replSetName", "replication.replSet"] {
+            let found = standing_device(Some(&target(70_012, &[(name, "rs0")])), "nvme0n1");
+            assert!(found.runtime[2].contains("priority = 0.5") && found.undo[0].contains("priority = BEFORE"));
+        }
         let alone = standing_device(Some(&target(70_012, &[])), "nvme0n1");
         assert_eq!((alone.runtime.len(), alone.undo.len()), (2, 0));
     }

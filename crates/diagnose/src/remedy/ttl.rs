@@ -43,7 +43,7 @@ pub(crate) fn scatter(seconds: f64, predicted: Vec<Figure>) -> Remedy {
         activation: Activation::Immediate,
         undo: vec!["document.expireAt = new Date(Date.now() + LIFE_MS);".to_owned()],
         predicted,
-        risk: "Documents stay so much longer, and take the room for it. Those that are there already expire when they say. Which \
+        risk: "It holds where the next such burst comes later than that. Documents stay so much longer, and take the room for it. Those that are there already expire when they say. Which \
                hours are quiet is told by a day of readings: `backwater advise` of a recording that long moves them there."
             .to_owned(),
     }

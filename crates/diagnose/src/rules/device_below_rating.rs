@@ -55,9 +55,20 @@ fn best(lane: &Lane, count: usize) -> Option<f64> {
     (values.len() >= LEAST_SECONDS).then(|| values[((values.len() - 1) as f64 * BEST) as usize])
 }
 
-fn of_device(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView) -> Option<Finding> {
-    let count = scene.grid.count;
-    let bytes = device.read_bytes.with(&device.written_bytes, |read, written| read + written);
+/// When a device stood still, and what it does at its best, in bytes and in requests a second.
+pub(crate) struct Standstills {
+    pub(crate) runs: Vec<Range<usize>>,
+    best: (f64, f64),
+}
+
+/// Bytes read and written, a second.
+fn moved(device: &DeviceView) -> Lane {
+    device.read_bytes.with(&device.written_bytes, |read, written| read + written)
+}
+
+/// The standstills of a device; none where there are too few to speak of.
+pub(crate) fn standstills(device: &DeviceView, count: usize) -> Option<Standstills> {
+    let bytes = moved(device);
     let ops = device.reads.with(&device.writes, |reads, writes| reads + writes);
     let (best_bytes, best_ops) = (best(&bytes, count)?, best(&ops, count)?);
     if best_bytes < LEAST_BYTES {
@@ -74,13 +85,17 @@ fn of_device(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView) -> Opt
     let mut runs = episodes(&stands, LEAST_S, 1);
     runs.retain(|run| run.len() <= MOST_S && returns(run));
     let long = runs.iter().any(|run| run.len() >= LONG_S);
-    if runs.is_empty() || (runs.len() < HABIT && !long) {
-        return None;
-    }
+    let enough = runs.len() >= HABIT || long;
+    enough.then_some(Standstills { runs, best: (best_bytes, best_ops) })
+}
+
+fn of_device(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView) -> Option<Finding> {
+    let count = scene.grid.count;
+    let Standstills { runs, best } = standstills(device, count)?;
     let inside = flags_of(&runs, count);
     let jumped = engine.latency(&inside).filter(|latency| latency.times() >= JUMP);
     let fell = engine.work(&inside).filter(|work| work.times() <= DIP);
-    Some(finding(scene, engine, device, &runs, (best_bytes, best_ops), (jumped, fell), &bytes))
+    Some(finding(scene, engine, device, &runs, best, (jumped, fell), &moved(device)))
 }
 
 /// What the device did just before its standstills: the least, the median and the most, in bytes a second.

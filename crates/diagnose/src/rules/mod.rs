@@ -7,7 +7,7 @@ pub(crate) mod client_streams;
 mod coincide;
 mod commit_too_small;
 mod connection_storm;
-mod device_below_rating;
+pub(crate) mod device_below_rating;
 mod device_saturated;
 mod dirty_evidence;
 mod dirty_throttle;

@@ -7,6 +7,7 @@ use super::draft::draft;
 use super::wt_evidence::{Engine, engines, gauge, rate};
 use crate::figures::Figures;
 use crate::grid::{Lane, episodes, longest, median};
+use crate::remedy::engine::replica_set;
 use crate::scene::Scene;
 use backwater_model::{Confidence, Finding, RuledOut, Severity, Target, Unit, catalogue as cat};
 use std::ops::Range;
@@ -49,7 +50,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
 fn set_of(target: &Target) -> Option<&str> {
     let setting = |name: &str| target.settings.get(name).map(String::as_str);
     setting("sharding.clusterRole").filter(|role| *role == "shardsvr")?;
-    setting("replication.replSetName").or_else(|| setting("replication.replSet"))?.split('/').next()
+    replica_set(target)?.split('/').next()
 }
 
 /// Each shard once: by the member that is primary for most of the window.

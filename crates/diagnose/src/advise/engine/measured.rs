@@ -1,6 +1,7 @@
 //! What is measured of an engine's queue of dirty pages: its room, its bursts, what comes in, and what the disk takes.
 
 use crate::grid::{Lane, both, episodes, median};
+use crate::rules::device_below_rating::standstills;
 use crate::rules::wt_evidence::{Engine, rate};
 use crate::scene::Scene;
 use backwater_model::catalogue as cat;
@@ -105,7 +106,7 @@ fn inflow(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
     written.with(&rise, |written, rise| (written + rise).max(0.0))
 }
 
-/// How fast the disk writes when it does all it can.
+/// How fast the disk writes when it does all it can, which it does not while it stands still by itself.
 fn drain(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
     let device = engine.device?;
     let full = device.busy.smooth(1).flags(|busy| busy >= BUSY);
@@ -113,8 +114,9 @@ fn drain(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
     let capped = held.iter().filter(|cap| cap.op != crate::caps::Op::Read).map(crate::caps::Cap::reached);
     let full = capped.fold(full, |full, cap| full.iter().zip(&cap).map(|(a, b)| *a || *b).collect());
     let writes = both(&full, &device.written_bytes.flags(|rate| rate > 0.0));
-    let rates: Vec<f64> =
-        (0..scene.grid.count).filter(|second| writes[*second]).filter_map(|s| device.written_bytes.get(s)).collect();
+    let stands = standstills(device, scene.grid.count).map_or_else(Vec::new, |found| found.runs);
+    let counts = |second: &usize| writes[*second] && !stands.iter().any(|run| run.contains(second));
+    let rates: Vec<f64> = (0..scene.grid.count).filter(counts).filter_map(|s| device.written_bytes.get(s)).collect();
     if rates.len() < LEAST_S { None } else { median(rates) }
 }
 
