@@ -161,7 +161,10 @@ fn measure(bench: &Bench, program: &Path, options: &Options) -> Result<()> {
         rounds::measure(bench, &ways, load, options.rounds, options.length)?;
     }
     let (idle_now, all_now) = idle_ticks()?;
-    println!("\n{:.0} % of the processors' time was idle meanwhile", (idle_now - idle) / (all_now - all) * 100.0);
+    // Of no load at all there is nothing to tell.
+    if all_now > all {
+        println!("\n{:.0} % of the processors' time was idle meanwhile", (idle_now - idle) / (all_now - all) * 100.0);
+    }
     for why in missing {
         println!("left out: {why}");
     }
