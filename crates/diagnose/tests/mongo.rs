@@ -8,7 +8,7 @@ use backwater_diagnose::{Options, gather};
 use backwater_model::catalogue as cat;
 use backwater_model::{Finding, Severity, Target, Window};
 use common::judged::diagnose;
-use common::mongo_plant::{Plant, SECONDS, T, bursting, healthy, oversized, stalled, trouble};
+use common::mongo_plant::{Plant, SECONDS, T, bursting, healthy, oversized, stalled, standing, stands, trouble};
 
 fn names(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|finding| format!("{} {}", finding.rule, finding.cause)).collect()
@@ -171,18 +171,7 @@ fn a_short_oplog_is_told_once_it_is_full() {
 
 #[test]
 fn a_device_that_stands_still_is_told_from_one_at_a_limit() {
-    // Twice for four seconds nothing moves, though the device is taken.
-    fn stands(s: usize) -> bool {
-        (100..104).contains(&s) || (130..134).contains(&s)
-    }
-    let stalls = Plant {
-        busy: |s| if stands(s) { 1.0 } else { 0.4 },
-        disk_mib: |s| if stands(s) { 0.5 } else { 60.0 },
-        writes: |s| if stands(s) { 10.0 } else { 5_000.0 },
-        write_ms: |s| if stands(s) { 2_000.0 } else { 1.0 },
-        checkpoint: |_| false,
-        ..healthy()
-    };
+    let stalls = standing();
     let found = stalls.found();
     assert_eq!(names(&found), ["device-below-rating standstill"]);
     let first = &found[0];

@@ -6,7 +6,7 @@ mod common;
 
 use backwater_diagnose::{EngineAdvice, EngineOptions, advise_engines};
 use backwater_model::Window;
-use common::mongo_plant::{Plant, healthy, oversized, stalled, trouble};
+use common::mongo_plant::{Plant, draining, healthy, oversized, standing, trouble};
 
 /// What is advised to the one server.
 fn advised(plant: &Plant) -> EngineAdvice {
@@ -26,6 +26,9 @@ fn advice_makes_the_burst_what_the_disk_takes_in_time() {
         "{eviction:?}"
     );
     assert!(eviction.undo[0].contains("eviction_dirty_target=5\""), "{eviction:?}");
+    let set = Plant { settings: "eviction_dirty_target=51MB", ..oversized() };
+    let back = &advised(&set).remedies[0].undo[0];
+    assert!(back.contains("eviction_dirty_target=51MB"), "as it was configured: {back}");
     let after = |name: &str| eviction.predicted.iter().find(|figure| figure.name == name).unwrap().value;
     assert!((after("drain_s") - 1.0).abs() < 0.1 && after("drain_now_s") > 4.0, "{eviction:?}");
     let titles: Vec<&str> = advice.remedies.iter().map(|remedy| remedy.title.as_str()).collect();
@@ -35,11 +38,7 @@ fn advice_makes_the_burst_what_the_disk_takes_in_time() {
 #[test]
 fn advice_gives_stalled_threads_room_unless_the_disk_cannot_keep_up() {
     // Dirty pages come to the trigger of 205 MiB while the disk, always busy then, writes 80 MiB a second.
-    let stalled = Plant {
-        busy: |s| if trouble(s) { 1.0 } else { 0.2 },
-        disk_mib: |s| if trouble(s) { 80.0 } else { 10.0 },
-        ..stalled()
-    };
+    let stalled = draining();
     let advice = advised(&stalled);
     // Were nobody held, 210 MiB and a quarter of a GiB more would stand: more than the bound of two fifths of the cache.
     let trigger =
@@ -77,12 +76,10 @@ fn advice_gives_stalled_threads_room_unless_the_disk_cannot_keep_up() {
 #[test]
 fn a_cache_that_reads_back_what_it_evicts_is_to_be_larger() {
     let thrashing = || Plant {
-        busy: |s| if trouble(s) { 1.0 } else { 0.2 },
-        disk_mib: |s| if trouble(s) { 80.0 } else { 10.0 },
         read_mib: |s| if trouble(s) { 20.0 } else { 0.0 },
         memory_gib: 8.0,
         memory_left: |_| 0.8,
-        ..stalled()
+        ..draining()
     };
     let no_larger =
         |plant: Plant| advised(&plant).changes.iter().all(|change| !change.settings.contains_key("cache_size"));
@@ -119,31 +116,24 @@ fn a_disk_that_was_never_full_gives_no_figures_to_advise_from() {
 
 #[test]
 fn updates_get_room_up_to_the_limit_of_all_that_is_dirty() {
-    let stalled = || Plant {
+    let held = || Plant {
         dirty: |s| if trouble(s) { 0.16 } else { 0.04 },
         updates: |s| if trouble(s) { 0.102 } else { 0.02 },
-        busy: |s| if trouble(s) { 1.0 } else { 0.2 },
-        disk_mib: |s| if trouble(s) { 80.0 } else { 10.0 },
-        ..stalled()
+        ..draining()
     };
     let change = |plant: &Plant| {
         advised(plant).changes.into_iter().find_map(|mut change| change.settings.remove("eviction_updates_trigger"))
     };
     // A tenth of 1 GiB was the limit, which holds updates there, and a fifth of it is that of all that is dirty.
-    assert_eq!(change(&stalled()).as_deref(), Some("204MB"));
+    assert_eq!(change(&held()).as_deref(), Some("204MB"));
     let undo = |plant: &Plant| {
         let list = advised(plant).remedies;
         list.into_iter()
             .find_map(|remedy| remedy.undo.into_iter().find(|line| line.contains("updates_trigger")))
             .unwrap()
     };
-    assert!(
-        undo(&stalled()).contains("eviction_updates_trigger=0\""),
-        "unset it follows the other: {}",
-        undo(&stalled())
-    );
-    let set =
-        |settings: &'static str| Plant { settings, updates: |s| if trouble(s) { 0.128 } else { 0.02 }, ..stalled() };
+    assert!(undo(&held()).contains("eviction_updates_trigger=0\""), "unset it follows the other: {}", undo(&held()));
+    let set = |settings: &'static str| Plant { settings, updates: |s| if trouble(s) { 0.128 } else { 0.02 }, ..held() };
     assert!(undo(&set("eviction_updates_trigger=128MB")).contains("eviction_updates_trigger=128MB"));
     let high = Plant { updates: |s| if trouble(s) { 0.18 } else { 0.02 }, ..set("eviction_updates_trigger=18") };
     assert_eq!(change(&high), None, "there is hardly any room left");
@@ -151,16 +141,7 @@ fn updates_get_room_up_to_the_limit_of_all_that_is_dirty() {
 
 #[test]
 fn nothing_is_reckoned_for_the_cache_from_a_device_that_stood_still() {
-    fn stands(s: usize) -> bool {
-        (60..64).contains(&s) || (120..124).contains(&s)
-    }
-    let standing = Plant {
-        busy: |s| if stands(s) { 1.0 } else { 0.4 },
-        disk_mib: |s| if stands(s) { 0.5 } else { 60.0 },
-        write_ms: |s| if stands(s) { 400.0 } else { 1.0 },
-        ..healthy()
-    };
-    let advice = advised(&standing);
+    let advice = advised(&standing());
     assert!(advice.changes.is_empty() && !advice.at_ease, "{advice:?}");
     assert!(advice.notes[0].contains("never seen to write all it can"), "{advice:?}");
     assert_eq!(advice.remedies.len(), 1, "{advice:?}");

@@ -11,7 +11,7 @@ mod measured;
 mod page_cache;
 
 use crate::figures::Figures;
-use crate::remedy::engine as remedy;
+use crate::remedy::{engine as remedy, mongod};
 use crate::rules::wt_evidence::{Engine, configured, engines, rate};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
@@ -466,20 +466,20 @@ fn of_finding(
             ];
             (bytes < WORTH * now).then(|| remedy::cache_size(target, bytes, now, predicted))
         }
-        ("connection-storm", _) => Some(remedy::pooling(target)),
+        ("connection-storm", _) => Some(mongod::pooling(target)),
         ("ttl-burst", _) => super::ttl::plan(scene, engine, options.ttl_per_s)
             .or_else(|| super::ttl::scatter(scene, engine, finding, options.ttl_per_s)),
-        (STANDING, _) => Some(remedy::standing_device(target, &engine.device?.name)),
-        ("tickets-exhausted", _) => Some(remedy::tickets(target, finding.figure("tickets_total_count")?)),
-        ("history-pinned", "slow-member") => Some(remedy::slow_member(target, slowest(scene, engine).as_deref())),
-        ("history-pinned", "long-reader") => Some(remedy::long_reader(target, finding.figure("behind_peak_s")?)),
-        ("flow-control-engaged", _) => Some(remedy::slow_member(target, slowest(scene, engine).as_deref())),
+        (STANDING, _) => Some(mongod::standing_device(target, &engine.device?.name)),
+        ("tickets-exhausted", _) => Some(mongod::tickets(target, finding.figure("tickets_total_count")?)),
+        ("history-pinned", "slow-member") => Some(mongod::slow_member(target, slowest(scene, engine).as_deref())),
+        ("history-pinned", "long-reader") => Some(mongod::long_reader(target, finding.figure("behind_peak_s")?)),
+        ("flow-control-engaged", _) => Some(mongod::slow_member(target, slowest(scene, engine).as_deref())),
         ("oplog-window", _) => {
             let (window_s, now) = (finding.figure("window_s")?, finding.figure("oplog_max_bytes")?);
             let away_s = options.survive_s.max(finding.figure("lag_peak_s").unwrap_or(0.0) * 2.0);
             let bytes = now / window_s * away_s * ROOM;
             let predicted = vec![Figure::new("window_s", bytes / now * window_s, Unit::Seconds, "time that it covers")];
-            (bytes > now).then(|| remedy::oplog_size(target, bytes, now, predicted))
+            (bytes > now).then(|| mongod::oplog_size(target, bytes, now, predicted))
         }
         _ => None,
     }

@@ -1,41 +1,31 @@
-//! Settings of MongoDB and its engine as exact lines for the server's own release; where a release does not have one, what to do
-//! instead.
+//! Settings of the engine as exact lines for the release of the server or of the engine by itself. What no setting of it reaches is in
+//! [`mongod`](super::mongod).
 //!
-//! Sources: MongoDB's manual (wiredTigerEngineRuntimeConfig, storage.syncPeriodSecs, replSetResizeOplog, replication
-//! .enableMajorityReadConcern), WiredTiger's `api_data.py` (limits in bytes since 3.1, which MongoDB 4.2 brought).
+//! Sources: MongoDB's manual (wiredTigerEngineRuntimeConfig, storage.syncPeriodSecs), WiredTiger's `api_data.py` (limits in bytes
+//! since 3.1, which MongoDB 4.2 brought).
 
 use backwater_model::{Activation, Figure, Remedy, Target};
 
-/// Since here operations of idle sessions are listed, too.
-const IDLE_SINCE: i32 = 40_200;
 /// Since here limits of eviction may be told in bytes; before, in whole percents alone. MongoDB's releases, and the engine's.
 const BYTES_SINCE: i32 = 40_200;
 const ENGINE_BYTES_SINCE: i32 = 30_100;
-/// Since here threads can no longer be shared among connections, and majority reads no longer be switched off.
-const POOLS_ONLY_SINCE: i32 = 40_400;
-const MAJORITY_ALWAYS_SINCE: i32 = 50_000;
 /// Up to here data files can pass by the page cache (WT-12501 took it out of the engine after 11.2).
 const DIRECT_IO_BEFORE: i32 = 80_000;
 const ENGINE_DIRECT_IO_BEFORE: i32 = 110_300;
 const CONFIG_STRING: &str = "storage.wiredTiger.engineConfig.configString";
-const MIB: f64 = 1_048_576.0;
+pub(super) const MIB: f64 = 1_048_576.0;
 const GIB: f64 = 1_073_741_824.0;
 
-fn version(target: Option<&Target>) -> i32 {
+pub(super) fn version(target: Option<&Target>) -> i32 {
     target.and_then(|target| target.version_num).unwrap_or(i32::MAX)
 }
 
-fn setting<'t>(target: Option<&'t Target>, name: &str) -> Option<&'t str> {
+pub(super) fn setting<'t>(target: Option<&'t Target>, name: &str) -> Option<&'t str> {
     target.and_then(|target| target.settings.get(name)).map(String::as_str).filter(|value| !value.is_empty())
 }
 
-/// The replica set that a server belongs to: the command line has another name for it.
-pub(crate) fn replica_set(target: &Target) -> Option<&str> {
-    setting(Some(target), "replication.replSetName").or_else(|| setting(Some(target), "replication.replSet"))
-}
-
 /// Whether the engine runs by itself, under a program that is no MongoDB.
-fn bare(target: Option<&Target>) -> bool {
+pub(super) fn bare(target: Option<&Target>) -> bool {
     target.is_some_and(|target| target.kind == "wiredtiger")
 }
 
@@ -226,180 +216,6 @@ pub(crate) fn fewer_threads(target: Option<&Target>, threads: f64, value: String
     engine(target, title, &[("eviction", value, back)], predicted, risk)
 }
 
-/// An oplog that covers more time.
-pub(crate) fn oplog_size(target: Option<&Target>, bytes: f64, now_bytes: f64, predicted: Vec<Figure>) -> Remedy {
-    // The server takes whole mebibytes, no fewer than 990.
-    let mib = |bytes: f64| (bytes / MIB).ceil().max(990.0);
-    let run = |bytes: f64| format!("db.adminCommand({{replSetResizeOplog: 1, size: Double({:.0})}})", mib(bytes));
-    let free = if version(target) >= 40_400 {
-        " Or keep a time whatever the size (4.4 and newer): db.adminCommand({replSetResizeOplog: 1, minRetentionHours: HOURS})."
-    } else {
-        ""
-    };
-    Remedy {
-        title: format!("Give the oplog {:.0} MB", mib(bytes)),
-        runtime: vec![run(bytes)],
-        persistent: vec![format!(
-            "mongod.conf:  replication: {{oplogSizeMB: {:.0}}}   # for members made anew",
-            mib(bytes)
-        )],
-        activation: Activation::Immediate,
-        undo: vec![run(now_bytes)],
-        predicted,
-        risk: format!(
-            "It takes that much more of the disk, on each member on which it is run; run it on every one.{free}"
-        ),
-    }
-}
-
-/// What lets a slow member no longer fill the primary's cache, by release.
-pub(crate) fn slow_member(target: Option<&Target>, member: Option<&str>) -> Remedy {
-    let who = member.map_or_else(|| "the slow member".to_owned(), |member| format!("member {member}"));
-    let repair =
-        format!("# find out what holds {who} back: backwater diagnose mongodb://{}/", member.unwrap_or("MEMBER"));
-    let (persistent, risk) = if version(target) < MAJORITY_ALWAYS_SINCE {
-        (
-            vec![
-                "mongod.conf:  replication: {enableMajorityReadConcern: false}   # then restart, each member"
-                    .to_owned(),
-            ],
-            "Without majority reads, change streams and (before 4.4) sharded transactions no longer work, and flow control is off. It \
-             takes the pressure from the cache and leaves the member as slow as it is.",
-        )
-    } else {
-        (
-            Vec::new(),
-            "Switching majority reads off is not available in this release (5.0 and newer): history goes to the disk instead. Only \
-             the member itself can be helped; a hidden member without a vote (votes: 0) no longer holds the majority back, and \
-             no longer counts for it.",
-        )
-    };
-    Remedy {
-        title: format!("Help {who}, behind which the majority waits"),
-        runtime: vec![repair],
-        persistent,
-        activation: Activation::Restart,
-        undo: vec!["mongod.conf:  replication: {enableMajorityReadConcern: true}".to_owned()],
-        predicted: Vec::new(),
-        risk: risk.to_owned(),
-    }
-}
-
-/// What ends a reader that keeps history from being dropped. Sources: MongoDB's manual ($currentOp, killOp).
-pub(crate) fn long_reader(target: Option<&Target>, open_s: f64) -> Remedy {
-    let seconds = (open_s / 2.0).floor().max(1.0);
-    let runtime = if bare(target) {
-        vec!["# not a setting: end the transaction or snapshot that has been open the longest".to_owned()]
-    } else {
-        let idle = if version(target) >= IDLE_SINCE { ", idleSessions: true" } else { "" };
-        let find = format!(
-            "db.getSiblingDB(\"admin\").aggregate([{{$currentOp: {{allUsers: true{idle}}}}}, {{$match: {{$or: \
-             [{{secs_running: {{$gte: {seconds:.0}}}}}, {{\"transaction.timeOpenMicros\": {{$gte: {:.0}}}}}]}}}}])",
-            seconds * 1e6
-        );
-        vec![find, "db.killOp(OPID)   # of the one that may be ended".to_owned()]
-    };
-    Remedy {
-        title: "End the reader that is open the longest (relieves the history that is kept for it)".to_owned(),
-        runtime,
-        persistent: Vec::new(),
-        activation: Activation::Immediate,
-        undo: Vec::new(),
-        predicted: Vec::new(),
-        risk: "What is ended fails at whoever asked for it, and asks again if it retries. No setting ends it: what reads so long \
-               belongs on a member that answers nobody else."
-            .to_owned(),
-    }
-}
-
-/// What is done about a device that stands still by itself, which no setting of a server reaches.
-pub(crate) fn standing_device(target: Option<&Target>, name: &str) -> Remedy {
-    let mut runtime = vec![
-        format!(
-            "uname -r; dmesg -T | grep -iE '{name}|reset|timeout|I/O error'   # what the kernel says of these seconds"
-        ),
-        format!("smartctl -x /dev/{name}   # its firmware and its own log; of NVMe also: nvme smart-log /dev/{name}"),
-    ];
-    let mut undo = Vec::new();
-    if target.and_then(replica_set).is_some() {
-        // A primary may not have priority 0.
-        runtime.push(
-            "cfg = rs.conf(); cfg.members[N].priority = 0.5; rs.reconfig(cfg)   # if this is the primary, and another member, of a \
-             higher priority, can take the writes; N is its place in cfg.members"
-                .to_owned(),
-        );
-        undo.push("cfg = rs.conf(); cfg.members[N].priority = BEFORE; rs.reconfig(cfg)".to_owned());
-    }
-    Remedy {
-        title: format!(
-            "Find which of kernel, driver, firmware and array lets {name} stand still, and replace it (relieves the device)"
-        ),
-        runtime,
-        persistent: Vec::new(),
-        activation: Activation::Immediate,
-        undo,
-        predicted: Vec::new(),
-        risk: "Another kernel or firmware belongs on a secondary first: run the same load there and record it again. Where the finding \
-               says at what rate the device stops, less than that keeps it going meanwhile."
-            .to_owned(),
-    }
-}
-
-/// Since here the server itself decides how many tickets it gives out, and changes that number all the time.
-const TICKETS_BY_ITSELF_SINCE: i32 = 70_000;
-
-/// Clients that ask for fewer at once than there are tickets. More tickets only put more operations into the same engine.
-pub(crate) fn tickets(target: Option<&Target>, total: f64) -> Remedy {
-    let size = if version(target) < TICKETS_BY_ITSELF_SINCE {
-        format!("N = {total:.0} ÷ how many processes there are, and at least 1")
-    } else {
-        "N: the smallest that loses no throughput, and at least 1".to_owned()
-    };
-    Remedy {
-        title: "Find what holds tickets for long, and have clients ask for no more at once than there are (relieves the line before \
-                the engine)"
-            .to_owned(),
-        runtime: vec![
-            "db.currentOp({active: true, secs_running: {$gte: 1}})   # an index may be missing".to_owned(),
-            format!("mongodb://HOST/?maxPoolSize=N   # in the clients; {size}"),
-        ],
-        persistent: Vec::new(),
-        activation: Activation::Immediate,
-        undo: vec!["mongodb://HOST/   # in the clients: 100 for each process again".to_owned()],
-        predicted: Vec::new(),
-        risk: "Nobody is answered sooner by smaller pools: who waited in the server waits in its client, where it can be told to give up \
-               (waitQueueTimeoutMS). More tickets are no remedy: operations inside the engine are slow, and there would be more of them."
-            .to_owned(),
-    }
-}
-
-/// Fewer connections opened and thrown away.
-pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
-    let shared = (30_600..POOLS_ONLY_SINCE).contains(&version(target));
-    let persistent = if shared {
-        vec!["mongod.conf:  net: {serviceExecutor: adaptive}   # then restart".to_owned()]
-    } else {
-        vec!["mongod.conf:  net: {maxIncomingConnections: N}   # N = pools × their size, and a tenth more".to_owned()]
-    };
-    let risk = if shared {
-        "The adaptive executor was marked experimental and is gone from later releases: pools in the clients are the lasting way."
-    } else {
-        "Sharing threads among connections (serviceExecutor: adaptive) is not available in this release; a limit turns clients away \
-         that have no pool, so give them one first."
-    };
-    Remedy {
-        title: "Have clients keep their connections: one pool a process, with a size and a least size".to_owned(),
-        runtime: vec![
-            "mongodb://HOST/?minPoolSize=10&maxPoolSize=100&maxIdleTimeMS=600000   # in the clients".to_owned(),
-        ],
-        persistent,
-        activation: Activation::Restart,
-        undo: vec!["mongod.conf:  net: {serviceExecutor: synchronous}, without maxIncomingConnections".to_owned()],
-        predicted: Vec::new(),
-        risk: risk.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -465,49 +281,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_release_does_not_have_is_not_advised() {
-        let (v36, v42, v70) = (target(30_623, &[]), target(40_212, &[]), target(70_012, &[]));
-        assert!(pooling(Some(&v36)).persistent[0].contains("adaptive"));
-        let new = pooling(Some(&v70));
-        assert!(!new.persistent[0].contains("adaptive") && new.risk.contains("not available in this release"));
-        assert!(slow_member(Some(&v42), None).persistent[0].contains("enableMajorityReadConcern: false"));
-        let new = slow_member(Some(&v70), Some("db2:27017"));
-        assert!(new.persistent.is_empty() && new.risk.contains("not available in this release"));
-        assert!(new.title.contains("db2:27017"));
-    }
-
-    #[test]
     fn what_else_is_set_of_checkpoints_stays() {
         let set = |text: &str| checkpoint_setting(Some(&target(30_201, &[("checkpoint", text)])), 5.0);
         assert_eq!(set("(wait=12,log_size=2GB)"), "(wait=5,log_size=2GB)");
         assert_eq!((set(""), set("(wait=60)")), ("(wait=5)".to_owned(), "(wait=5)".to_owned()));
-    }
-
-    #[test]
-    fn a_long_reader_is_found_and_ended_by_no_setting() {
-        let found = long_reader(Some(&target(70_012, &[])), 90.0);
-        assert!(found.runtime[0].contains("secs_running: {$gte: 45}") && found.runtime[0].contains("{$gte: 45000000}"));
-        assert!(!long_reader(Some(&target(30_623, &[])), 90.0).runtime[0].contains("idleSessions"));
-        assert!(found.runtime[1].starts_with("db.killOp(") && found.persistent.is_empty());
-        let alone = Target { kind: "wiredtiger".to_owned(), ..Target::default() };
-        assert!(long_reader(Some(&alone), 90.0).runtime[0].contains("not a setting"));
-    }
-
-    #[test]
-    fn pools_are_sized_by_tickets_only_where_their_number_stays() {
-        let pool = |version| tickets(Some(&target(version, &[])), 128.0).runtime[1].clone();
-        assert!(pool(40_429).contains("N = 128 ÷") && pool(40_429).contains("at least 1"));
-        assert!(!pool(70_012).contains("128"), "it is another number in a second");
-    }
-
-    #[test]
-    fn only_a_member_gives_its_writes_to_another() {
-        for name in ["replication.replSetName", "replication.replSet"] {
-            let found = standing_device(Some(&target(70_012, &[(name, "rs0")])), "nvme0n1");
-            assert!(found.runtime[2].contains("priority = 0.5") && found.undo[0].contains("priority = BEFORE"));
-        }
-        let alone = standing_device(Some(&target(70_012, &[])), "nvme0n1");
-        assert_eq!((alone.runtime.len(), alone.undo.len()), (2, 0));
     }
 
     #[test]

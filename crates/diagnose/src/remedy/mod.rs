@@ -5,6 +5,7 @@ pub(crate) mod commit;
 pub(crate) mod dirty;
 pub(crate) mod engine;
 pub(crate) mod iops;
+pub(crate) mod mongod;
 pub(crate) mod replication;
 pub(crate) mod retention;
 pub(crate) mod ttl;

@@ -7,7 +7,7 @@ use super::draft::draft;
 use super::wt_evidence::{Engine, engines, gauge, rate};
 use crate::figures::Figures;
 use crate::grid::{Lane, episodes, longest, median};
-use crate::remedy::engine::replica_set;
+use crate::remedy::mongod::replica_set;
 use crate::scene::Scene;
 use backwater_model::{Confidence, Finding, RuledOut, Severity, Target, Unit, catalogue as cat};
 use std::ops::Range;

@@ -193,6 +193,32 @@ pub fn stalled() -> Plant {
     }
 }
 
+/// The same before a disk that is full then, and writes 80 MiB a second.
+pub fn draining() -> Plant {
+    Plant {
+        busy: |s| if trouble(s) { 1.0 } else { 0.2 },
+        disk_mib: |s| if trouble(s) { 80.0 } else { 10.0 },
+        ..stalled()
+    }
+}
+
+/// Seconds in which a planted device stands still.
+pub fn stands(second: usize) -> bool {
+    (100..104).contains(&second) || (130..134).contains(&second)
+}
+
+/// Twice for four seconds nothing moves, though the device is taken.
+pub fn standing() -> Plant {
+    Plant {
+        busy: |s| if stands(s) { 1.0 } else { 0.4 },
+        disk_mib: |s| if stands(s) { 0.5 } else { 60.0 },
+        writes: |s| if stands(s) { 10.0 } else { 5_000.0 },
+        write_ms: |s| if stands(s) { 2_000.0 } else { 1.0 },
+        checkpoint: |_| false,
+        ..healthy()
+    }
+}
+
 /// A disk that only checkpoints fill, and writes that are slow then.
 pub fn bursting() -> Plant {
     Plant {
