@@ -147,6 +147,31 @@ fn commits_are_counted_by_the_ages_of_transactions() {
 }
 
 #[test]
+fn samples_are_held_against_the_processor_time_of_the_process() {
+    // Samples say that it waits for 60 % of the time. The process computed for so much of it.
+    let with = |computed: f64| {
+        let job = Job::local(60.0, 0.02, 240, 360);
+        let samples = job.samples();
+        let pid = samples[0].pid.to_string();
+        let mut readings = of(samples);
+        for second in 0..=60 {
+            let labels = [("target", "lab"), ("pid", pid.as_str()), ("what", "client backend")];
+            readings.put(&cat::PROC_CPU, &labels, 100.0 + f64::from(second), f64::from(second) * computed);
+        }
+        found(&readings.window(meta(), 100.0, 160.0))
+    };
+    let agreeing = with(0.4).remove(0);
+    assert!((agreeing.figure("commit_wait_ratio").unwrap() - 0.6).abs() < 0.02, "{agreeing:?}");
+    assert_eq!(agreeing.figure("sampled_wait_ratio"), None);
+    let truer = with(0.75).remove(0);
+    assert!((truer.figure("commit_wait_ratio").unwrap() - 0.25).abs() < 0.02, "{truer:?}");
+    assert!((truer.figure("sampled_wait_ratio").unwrap() - 0.6).abs() < 0.02, "{truer:?}");
+    assert!((truer.figure("cost_per_commit_ms").unwrap() / 5.0 - 1.0).abs() < 0.15, "{truer:?}");
+    assert!(truer.severity < agreeing.severity && truer.foreground_lost.unwrap() < 0.35);
+    assert_eq!(with(0.9), [], "a tenth of the time");
+}
+
+#[test]
 fn large_transactions_may_wait_for_wal() {
     silent(&Job::local(60.0, 30.0, 60, 540).window(), "WAL on a slow disk, half a minute a transaction");
     silent(&Job::local(60.0, 0.02, 540, 60).window(), "a tenth of the time");

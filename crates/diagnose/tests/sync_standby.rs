@@ -150,6 +150,26 @@ fn a_synchronous_standby_that_syncs_often_and_answers_soon_is_silent() {
 }
 
 #[test]
+fn procedures_that_commit_are_not_held_for_few_commits() {
+    // Eight sessions wait for it whenever one looks, each for a few milliseconds; the server counts 22 commits a second.
+    let plant = WalPlant { synchronous: true, ..WalPlant::default() };
+    let slow = |statement: &str| {
+        let mut planted = readings(&plant, |_| vec![(SYNC, 0.005); 8]);
+        planted.forget(cat::PG_XACT_COMMIT.name);
+        for second in 0..plant.seconds as i32 {
+            let labels = [("target", "primary"), ("database", "shop")];
+            planted.put(&cat::PG_XACT_COMMIT, &labels, START_S + f64::from(second), f64::from(second) * 22.0);
+        }
+        for sample in planted.samples.iter_mut().filter(|sample| sample.pid >= 40) {
+            sample.query = Some(statement.into());
+        }
+        judged(&plant, "*", planted).iter().any(|finding| finding.rule == "sync-standby-slow")
+    };
+    assert!(slow("COMMIT"), "22 commits a second of eight sessions are a third of a second each");
+    assert!(!slow("CALL my_insert(?, ?)"), "counted when the procedure ends");
+}
+
+#[test]
 fn what_lets_commits_go_is_offered_beside_the_cause() {
     let findings = found(&recorded::window(STOPPED, |_| true));
     for finding in &findings[..2] {

@@ -4,7 +4,7 @@
 mod common;
 
 use backwater_diagnose::{Holder, Options, replication_path, replication_queues, retention, warn};
-use backwater_model::{Event, EventKind, Finding, Moment, Severity, Window};
+use backwater_model::{Event, EventKind, Finding, Moment, Severity, Window, catalogue as cat};
 use common::judged::diagnose;
 use common::wal_plant::{Keep, MIB, START_S, State, WalPlant};
 
@@ -136,6 +136,70 @@ fn once_it_is_gone_that_comes_first() {
     assert!(first.remedies.iter().any(|remedy| remedy.persistent.iter().any(|line| line.contains("pg_basebackup"))));
     let gone = findings.iter().find(|finding| finding.rule == "standby-gone");
     assert!(gone.is_none_or(|finding| finding.severity == Severity::Info));
+}
+
+#[test]
+fn each_standby_that_lost_its_wal_is_named() {
+    let plant = WalPlant { link: None, away: Some((10.0, 1e9)), ..narrow() };
+    let (mut readings, states) = plant.run();
+    let removed = states.last().unwrap().removed_at.unwrap();
+    readings.adopt(plant.readings(), "b", 777);
+    let window = readings.window(plant.meta(), START_S, START_S + plant.seconds);
+    let findings = diagnose(&until(&window, removed + 12.0), &Options::default());
+    let gone: Vec<&str> = findings.iter().filter(|f| f.rule == "wal-removed").map(|f| f.queue.as_str()).collect();
+    assert_eq!(gone.len(), 2, "{gone:?}");
+    assert!(gone.contains(&format!("pg.wal.retained@{S}").as_str()) && gone[0] != gone[1], "{gone:?}");
+}
+
+#[test]
+fn why_a_slot_was_given_up_is_said_where_the_server_tells() {
+    let plant = WalPlant { keep: Keep::Slot(Some(256.0 * MIB)), link: None, away: Some((10.0, 1e9)), ..narrow() };
+    let told = |version: i32, code: Option<f64>| {
+        let (mut readings, states) = plant.run();
+        let end = states.last().unwrap().removed_at.unwrap() + 3.0;
+        if let Some(code) = code {
+            readings.put(
+                &cat::PG_SLOT_INVALIDATION,
+                &[("target", "primary"), ("slot", "s1")],
+                START_S + end - 1.0,
+                code,
+            );
+        }
+        let mut meta = plant.meta();
+        meta.targets[0].version_num = Some(version);
+        let window = readings.window(meta, START_S, START_S + end);
+        let first = diagnose(&window, &Options::default()).remove(0);
+        assert_eq!((first.rule.as_str(), first.cause.as_str()), ("wal-removed", "slot-lost"));
+        (first.summary, format!("{:?}", first.remedies))
+    };
+    assert!(told(150_004, None).0.contains("more than max_slot_wal_keep_size"));
+    assert!(told(180_001, Some(1.0)).0.contains("more than max_slot_wal_keep_size"));
+    let (unknown, _) = told(160_004, None);
+    assert!(!unknown.contains("max_slot_wal_keep_size") && unknown.contains("log"), "{unknown}");
+    let (idle, remedies) = told(180_001, Some(4.0));
+    assert!(idle.contains("idle_replication_slot_timeout") && remedies.contains("idle_replication_slot_timeout = '0'"));
+    assert!(!remedies.contains("max_slot_wal_keep_size = "), "{remedies}");
+    let (level, remedies) = told(170_004, Some(3.0));
+    assert!(level.contains("wal_level") && remedies.contains("CREATE SUBSCRIPTION"), "{level} {remedies}");
+    assert!(level.contains("with a new slot and a copy of its tables") && idle.contains("goes on with a new slot"));
+}
+
+#[test]
+fn an_idle_slot_is_given_up_by_time_where_that_comes_first() {
+    let plant = WalPlant { keep: Keep::Slot(None), link: None, away: Some((10.0, 1e9)), ..narrow() };
+    let idle = |timeout: &str| {
+        let mut meta = plant.meta();
+        meta.targets[0].settings.insert("idle_replication_slot_timeout".to_owned(), timeout.to_owned());
+        let window = plant.readings().window(meta, START_S, START_S + plant.seconds);
+        let findings = diagnose(&until(&window, 60.0), &Options::default());
+        findings.into_iter().find(|finding| finding.rule == "slot-inactive").unwrap()
+    };
+    let by_time = idle("2min");
+    assert_eq!(by_time.cause, "approaching-limit");
+    assert!(by_time.summary.contains("idle_replication_slot_timeout") && !by_time.summary.contains("full"));
+    for timeout in ["0", "30d"] {
+        assert!(idle(timeout).summary.contains("the volume of WAL is full"), "{timeout}");
+    }
 }
 
 #[test]

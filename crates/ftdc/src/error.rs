@@ -15,12 +15,19 @@ pub enum Damage {
         /// Bytes left in the file.
         left: u64,
     },
+    /// A file that was listed and is gone: servers remove their oldest while they run.
+    #[error("the file was removed meanwhile")]
+    Removed,
     /// A file without a byte in it, as a full disk leaves it behind.
     #[error("the file is empty")]
     Empty,
     /// Zeros where documents should be, as a crash leaves them behind a file that was being extended.
     #[error("{0} bytes of zeros instead of documents")]
     Zeros(u64),
+    /// Samples that lie before those that were read before them: the clock was set back, or the file is another
+    /// server's. Only where samples are wanted in order of time, and only these are left out.
+    #[error("{0} of its samples are older than those before them, and left out")]
+    Backwards(usize),
     /// Bytes that are no document of the recorder.
     #[error("no document of the flight recorder: {0}")]
     NotFtdc(&'static str),
@@ -60,16 +67,20 @@ pub enum Damage {
 
 /// Damage with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}, byte {offset}: {damage} ({lost_bytes} bytes skipped)", file.display())]
+#[error("{}, byte {offset}: {damage}{}", file.display(), skipped(*lost_bytes))]
 pub struct Fault {
     /// The file.
     pub file: Arc<Path>,
     /// Where the damaged document begins.
     pub offset: u64,
-    /// Bytes from there to the next document that can be read, or to the end.
+    /// Bytes from there to the next document that can be read, or to the end; 0 where all could be read.
     pub lost_bytes: u64,
     /// What is wrong.
     pub damage: Damage,
+}
+
+fn skipped(lost_bytes: u64) -> String {
+    if lost_bytes == 0 { String::new() } else { format!(" ({lost_bytes} bytes skipped)") }
 }
 
 /// Why something could not be read or written. After a [`Fault`] reading goes on with the next whole document.

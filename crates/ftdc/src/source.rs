@@ -1,7 +1,7 @@
 //! Where recordings lie: one file, or a directory (`diagnostic.data`) whose files are read in the order of time, the
 //! interim file last.
 
-use crate::{Document, DocumentKind, Documents, FtdcError, Limits};
+use crate::{Damage, Document, DocumentKind, Documents, Fault, FtdcError, Limits};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
@@ -108,8 +108,8 @@ impl Source {
     }
 
     /// Every document of every file, in order. A chunk of the interim file that has since been written to another file
-    /// is left out. A file that is gone by the time it is read is an error, an interim file is not: servers replace it
-    /// all the time.
+    /// is left out. A file that is gone by the time it is read is a fault, and the rest is read on: servers remove their oldest.
+    /// An interim file that is gone is none: servers replace it all the time.
     pub fn documents(&self) -> SourceDocuments {
         SourceDocuments {
             files: self.files.clone().into(),
@@ -152,8 +152,12 @@ fn files_in(dir: &Path) -> Result<Vec<SourceFile>, FtdcError> {
             Err(error) => return Err(FtdcError::read(&path, error)),
         }
     }
-    // Names hold the time at which the file was begun and sort by it; names that people gave come behind.
-    files.sort_by_cached_key(|file| (file.interim, !named_by_mongod(&file.path), file.path.to_path_buf()));
+    // Names hold the time at which the file was begun and sort by it; names that people gave come behind, by what is in them.
+    files.sort_by_cached_key(|file| {
+        let named = named_by_mongod(&file.path);
+        let first_ms = file.first_ms.filter(|_| !named);
+        (file.interim, !named, first_ms, file.path.to_path_buf())
+    });
     Ok(files)
 }
 
@@ -180,6 +184,10 @@ fn look_at(path: PathBuf) -> std::io::Result<SourceFile> {
     Ok(SourceFile { path: path.into(), bytes, interim, first_ms, metadata_first })
 }
 
+fn removed(file: SourceFile) -> Fault {
+    Fault { file: file.path, offset: 0, lost_bytes: file.bytes, damage: Damage::Removed }
+}
+
 /// The documents of every file of a source.
 #[derive(Debug)]
 pub struct SourceDocuments {
@@ -201,7 +209,11 @@ impl Iterator for SourceDocuments {
                         let documents = Documents::new(open, Arc::clone(&file.path), self.limits);
                         self.current = Some((documents, file.interim));
                     }
-                    Err(error) if file.interim && error.kind() == std::io::ErrorKind::NotFound => {}
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                        if !file.interim {
+                            return Some(Err(FtdcError::Damaged(removed(file))));
+                        }
+                    }
                     Err(error) => return Some(Err(FtdcError::read(&file.path, error))),
                 }
                 continue;

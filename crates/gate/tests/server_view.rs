@@ -86,6 +86,21 @@ fn temporary_files_are_those_that_the_server_tells_of() {
 }
 
 #[test]
+fn sessions_that_stay_in_their_pool_are_told() {
+    with_server("sessions_that_stay_in_their_pool_are_told", &[], |server| {
+        let held = proxy(server, "[pools.batch]\npriority = 'low'\n");
+        let mut sleeper = held.begin("sleeper", "SELECT pg_sleep(60)");
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
+        let told = held.console("CREATE USER postgres RESOURCE POOL 'batch'").output().unwrap();
+        let notices = String::from_utf8_lossy(&told.stderr);
+        assert!(told.status.success() && notices.contains("1 of postgres's sessions stay in the pool"), "{notices}");
+        assert!(held.told("SHOW SESSIONS").contains("|default|"), "{}", held.told("SHOW SESSIONS"));
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+    });
+}
+
+#[test]
 fn a_held_session_is_let_go_when_somebody_waits_for_its_lock() {
     with_server("a_held_session_is_let_go", &[], |server| {
         let held = proxy(

@@ -118,7 +118,7 @@ fn one(
     progress.say(&format!("arm {} #{number}: {} rows a commit", arm.name, spec.rows_per_commit));
     let load_start = watching.mark(&arm.name, number, "load");
     progress.begin("rows", spec.rows);
-    let run = bench.run(&spec, counters, &options.cancel, &|rows| progress.at(rows));
+    let run = bench.run(&spec, counters, &options.cancel, &|rows| progress.at(crate::load::of_round(rows, spec.rows)));
     progress.end();
     let run: CommitRun = run.map_err(ended)?;
     let load_end = watching.mark(&arm.name, number, "drain");

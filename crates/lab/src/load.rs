@@ -81,17 +81,22 @@ fn batches(part: &LoadPart, rig: &Rig, options: &RunOptions, progress: &dyn Prog
     let spec = batch_spec(part);
     let mut bench = Bench::create(info).map_err(ended)?;
     progress.begin("rows", spec.rows);
-    let run = bench.run(&spec, &rig.counters, &options.cancel, &|rows| progress.at(rows));
+    let run = bench.run(&spec, &rig.counters, &options.cancel, &|rows| progress.at(of_round(rows, spec.rows)));
     progress.end();
     let run = run.map_err(ended)?;
     bench.end().map_err(ended)?;
     Ok(Driven { figures: figures(&run), result: run.load, ..Driven::default() })
 }
 
+/// How far a round is, of so many rows each: the bar begins again with each.
+pub(crate) fn of_round(rows: u64, each: u64) -> u64 {
+    if rows == 0 { 0 } else { (rows - 1) % each + 1 }
+}
+
 /// What a load of commits in batches does in one arm.
 pub(crate) fn batch_spec(part: &LoadPart) -> BatchSpec {
-    let BatchesPart { rows, rows_per_commit, side, .. } = part.batches;
-    BatchSpec { rows, rows_per_commit, clients: part.clients, side }
+    let BatchesPart { rows, rows_per_commit, side, least_s, .. } = part.batches;
+    BatchSpec { rows, rows_per_commit, clients: part.clients, side, least: Duration::from_secs_f64(least_s) }
 }
 
 fn show(progress: &dyn Progress, done: &AtomicBool) {

@@ -229,6 +229,8 @@ catalogue! {
     PG_REPLAY_CONFLICTS "pg.replay.conflicts" Count Counter ["target" "kind"] "On a standby: queries cancelled so that replay could go on (pg_stat_database_conflicts)";
     PG_TIMELINE "pg.wal.timeline" Count Gauge ["target"] "Timeline of the last checkpoint";
     PG_SLOT_LOST "pg.slot.lost" Flag Gauge ["target" "slot"] "Whether the slot has lost WAL that its reader needs (wal_status lost, 13+)";
+    PG_SLOT_LOGICAL "pg.slot.logical" Flag Gauge ["target" "slot"] "Whether the slot is a logical one, of a subscription or another reader of changes";
+    PG_SLOT_INVALIDATION "pg.slot.invalidation" Count Gauge ["target" "slot"] "Why the slot was given up (invalidation_reason, 17+): 0 not, 1 WAL removed, 2 rows removed, 3 wal_level, 4 idle, 5 another";
     PG_SLOT_UNRESERVED "pg.slot.unreserved" Flag Gauge ["target" "slot"] "Whether the next checkpoint may remove WAL that the slot needs (wal_status unreserved, 13+)";
     PG_SLOT_RESTART "pg.slot.restart_bytes" Bytes Counter ["target" "slot"] "Oldest WAL the slot keeps";
     PG_SLOT_ACTIVE "pg.slot.active" Flag Gauge ["target" "slot"] "Whether somebody reads from the slot";

@@ -6,6 +6,8 @@ use backwater_model::{Event, EventKind, Moment, Span};
 
 /// How often it is told again. Shorter than the shortest history that anybody looks at, a minute.
 const AGAIN: Span = Span(30_000_000);
+/// Who looks at a terminal hears of it when it will last longer than this, which a server needs to restart.
+const RESTART: Span = Span(5_000_000);
 
 /// Whether something cannot be read, since when, and when that was told last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +17,7 @@ pub(crate) struct Failing(Option<Known>);
 struct Known {
     since: Moment,
     told: Moment,
+    said: bool,
 }
 
 /// What is to be told of a failure.
@@ -36,7 +39,7 @@ impl Failing {
     pub(crate) fn failed(&mut self, now: Moment) -> Option<Tell> {
         match &mut self.0 {
             None => {
-                self.0 = Some(Known { since: now, told: now });
+                self.0 = Some(Known { since: now, told: now, said: false });
                 Some(Tell::Begins)
             }
             Some(known) if now >= known.told + AGAIN => {
@@ -45,6 +48,12 @@ impl Failing {
             }
             Some(_) => None,
         }
+    }
+
+    /// Whether it is to be said at a terminal now, `next` being when it is tried again: once for a failure that lasts.
+    pub(crate) fn is_to_be_said(&mut self, next: Moment) -> bool {
+        let lasts = |known: &&mut Known| !known.said && next > known.since + RESTART;
+        self.0.as_mut().filter(lasts).map(|known| known.said = true).is_some()
     }
 
     /// Notes that it worked; since when it had failed before, if it had.
@@ -67,5 +76,22 @@ impl Tell {
                 Event::new(at, source, EventKind::Gap, message, &[probe, reason, ("failing_s", &lasted_s)])
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_lasts_longer_than_a_restart_is_said_and_once() {
+        let at = |seconds: f64| Moment::default() + Span::from_seconds(seconds);
+        let mut failing = Failing::default();
+        assert!(!failing.is_to_be_said(at(9.0)), "it has not failed");
+        failing.failed(at(1.0));
+        assert_eq!([2.0, 5.0, 7.0, 9.0].map(|next| failing.is_to_be_said(at(next))), [false, false, true, false]);
+        failing.worked();
+        failing.failed(at(20.0));
+        assert!(failing.is_to_be_said(at(3_600.0)), "tried again too late to wait for it");
     }
 }

@@ -272,14 +272,16 @@ impl Looker {
     fn failed(&mut self, at: Moment, error: &ProbeError, batch: &mut Batch) {
         let (name, period) = (self.probe.name(), self.probe.period());
         let told = self.failing.failed(at);
-        let wait = if told == Some(Tell::Begins) {
-            tracing::warn!(probe = name, %error, "a probe cannot read; it will be tried again");
-            period
-        } else {
-            (self.backoff.wait * 2).min(LONGEST_BACKOFF.max(period))
+        let wait = match told {
+            Some(Tell::Begins) => period,
+            _ => (self.backoff.wait * 2).min(LONGEST_BACKOFF.max(period)),
         };
+        let next = Moment(at.0 + wait.as_micros() as i64);
+        if self.failing.is_to_be_said(next) {
+            tracing::warn!(probe = name, %error, "a probe cannot read; it will be tried again");
+        }
         batch.events.extend(told.map(|tell| tell.event(at, "recorder", name, "cannot read", error)));
-        self.backoff = Backoff { wait, next: Moment(at.0 + wait.as_micros() as i64) };
+        self.backoff = Backoff { wait, next };
     }
 }
 

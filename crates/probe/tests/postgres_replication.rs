@@ -225,7 +225,8 @@ fn no_rate_is_negative(looks: &Looks) {
 #[test]
 fn a_slot_that_falls_behind_is_lost_and_one_that_is_dropped_ends() {
     on_each("a_slot_that_falls_behind_is_lost", |bin| {
-        if Server::empty(bin).major < 13 {
+        let major = Server::empty(bin).major;
+        if major < 13 {
             return;
         }
         let server = Server::start(bin, &["max_slot_wal_keep_size=1MB", "max_wal_size=32MB", "min_wal_size=32MB"]);
@@ -241,6 +242,7 @@ fn a_slot_that_falls_behind_is_lost_and_one_that_is_dropped_ends() {
         });
         server.sql("CHECKPOINT");
         looks.until("WAL lost", |looks| is(looks, "pg.slot.lost", 1.0));
+        assert_eq!(is(&looks, "pg.slot.invalidation", 1.0), major >= 17);
         looks.until("its log line", |looks| looks.event(EventKind::Log, "slot").is_some());
         assert!(last(&looks, "pg.wal.oldest_kept_bytes").is_some());
         server.sql("SELECT pg_drop_replication_slot('slow')");

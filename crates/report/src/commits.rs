@@ -65,10 +65,22 @@ pub(crate) fn commits(outcome: &Outcome, style: &Style) -> String {
     let headers: Vec<&str> = fixed.into_iter().chain(waits.iter().map(String::as_str)).collect();
     let rows: Vec<Vec<Cell>> = arms.iter().map(|arm| row(arm, &waits)).collect();
     page.ready(&cells(&headers, &rows, style), 0);
+    if let Some(most) = rounds(&arms) {
+        let text = format!(
+            "Elapsed time and commits are those of one round: rows that were in too soon to be diagnosed went in again, up to \
+             {most:.0} times. Samples are of all rounds."
+        );
+        page.paragraph(Tone::Faint, &text, 0);
+    }
     sessions(&mut page, &arms, style);
     costs(&mut page, outcome);
     gains(&mut page, outcome, style);
     page.finish()
+}
+
+/// How often the rows of an arm went in at most; none where once.
+fn rounds(arms: &[&ArmOutcome]) -> Option<f64> {
+    arms.iter().filter_map(|arm| arm.metrics.get("rounds").copied()).reduce(f64::max).filter(|rounds| *rounds >= 1.5)
 }
 
 fn size(arm: &ArmOutcome) -> Option<f64> {

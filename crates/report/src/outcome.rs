@@ -13,7 +13,7 @@ use crate::style::Tone;
 use crate::table::{Cell, cells};
 use crate::text::{clean, width};
 use backwater_model::{ArmOutcome, Bytes, HostFacts, Outcome};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The whole report of a run, beside the scenario's published table where there is one.
 pub fn outcome(outcome: &Outcome, style: &Style) -> String {
@@ -27,6 +27,11 @@ pub fn outcome_beside(outcome: &Outcome, published: Option<&Published>, style: &
     let mut page = Page::new(style);
     page.heading(&format!("Scenario {}", outcome.scenario), 0);
     page.paragraph(Tone::Faint, &format!("Machine: {}", machine(&outcome.machine)), 0);
+    let engines = outcome.arms.iter().filter_map(|arm| arm.labels.get("engine")).map(String::as_str);
+    let engines: Vec<&str> = engines.collect::<BTreeSet<_>>().into_iter().collect();
+    if !engines.is_empty() {
+        page.paragraph(Tone::Faint, &format!("Engine: {}", engines.join("; ")), 0);
+    }
     if let Some(published) = published {
         page.gap();
         page.ready(&beside(outcome, published, style), 0);

@@ -10,6 +10,7 @@ mod call;
 mod error;
 mod find;
 mod foreign;
+mod free_port;
 mod table;
 mod tcp_info;
 
@@ -27,4 +28,5 @@ pub use call::{pacing_rate, set_pacing_rate, unsent_and_unacked};
 pub use error::SocketError;
 pub use find::{Found, by_peer, by_pid};
 pub use foreign::{Reading, Socket, probe_duplicating};
+pub use free_port::free_port;
 pub use tcp_info::TcpInfo;

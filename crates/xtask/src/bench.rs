@@ -44,7 +44,7 @@ pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()
 fn example(package: &str, name: &str, arguments: &[String]) -> anyhow::Result<String> {
     let mut words = vec!["run", "--release", "-q", "-p", package, "--example", name, "--"];
     words.extend(arguments.iter().map(String::as_str));
-    run::output("cargo", &words)
+    run::output("cargo", &words, &[])
 }
 
 /// What the page of an hour and of a day costs to make, and then in a browser.
@@ -54,7 +54,7 @@ fn page_costs() -> anyhow::Result<String> {
     std::fs::create_dir_all(&dir)?;
     let made = example("backwater-live", "page", &[dir.display().to_string()])?;
     let pages = ["an-hour.html", "a-day.html"].map(|name| dir.join(name).display().to_string());
-    let shown = run::output("node", &["web/test/speed.mjs", &pages[0], &pages[1]])?;
+    let shown = run::output("node", &["web/test/speed.mjs", &pages[0], &pages[1]], &[])?;
     std::fs::remove_dir_all(&dir)?;
     Ok(format!("{made}\nIn Chromium, opened from disk, median of five:\n{shown}"))
 }
@@ -82,8 +82,8 @@ pub(crate) fn machine() -> anyhow::Result<String> {
         std::thread::available_parallelism()?,
         model.trim_start_matches([' ', '\t', ':']),
         kib / 1048576.0,
-        run::output("uname", &["-r"])?.trim(),
-        run::output("git", &["rev-parse", "--short", "HEAD"])?.trim()
+        run::output("uname", &["-r"], &[])?.trim(),
+        run::output("git", &["rev-parse", "--short", "HEAD"], &[])?.trim()
     ))
 }
 
@@ -103,7 +103,7 @@ fn prediction() -> anyhow::Result<String> {
         PREDICTION_RUNS,
         "--json",
     ];
-    let outcome: Value = serde_json::from_str(&run::output("cargo", &arguments)?)?;
+    let outcome: Value = serde_json::from_str(&run::output("cargo", &arguments, &[])?)?;
     let arm = &outcome["arms"][0];
     let mut text = format!("{PREDICTION_RUNS} runs of stampede's arm 'default'; median (least to most)\n\n");
     let names = [

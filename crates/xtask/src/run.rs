@@ -35,9 +35,9 @@ pub(crate) fn step(what: &str, program: &str, arguments: &[&str]) -> anyhow::Res
     Ok(())
 }
 
-/// What a program prints.
-pub(crate) fn output(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
-    let output = command(program)?.args(arguments).output();
+/// What a program prints, with these variables set.
+pub(crate) fn output(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<String> {
+    let output = command(program)?.args(arguments).envs(variables.iter().copied()).output();
     let output = output.with_context(|| format!("cannot start {program}"))?;
     if !output.status.success() {
         bail!("{program} {} failed: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));

@@ -69,7 +69,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
 
 /// Dependencies between crates that ARCHITECTURE.md does not draw.
 fn arrows() -> anyhow::Result<Vec<String>> {
-    let text = run::output("cargo", &["metadata", "--format-version", "1", "--no-deps", "--offline"])?;
+    let text = run::output("cargo", &["metadata", "--format-version", "1", "--no-deps", "--offline"], &[])?;
     let metadata: serde_json::Value = serde_json::from_str(&text)?;
     let allowed: BTreeMap<_, _> = ARROWS.iter().copied().collect();
     let mut faults = Vec::new();

@@ -3,7 +3,9 @@
 use super::source;
 use crate::args::Looked;
 use crate::terminal;
-use backwater_diagnose::commit::{CommitQueue, GroupBy, Tally, commit_queue, flavour_label, looks, over_time, tally};
+use backwater_diagnose::commit::{
+    CommitQueue, GroupBy, OnProcessors, Tally, commit_queue, flavour_label, looks, on_processors, over_time, tally,
+};
 use backwater_model::{Unit, Window};
 use backwater_report::{ash, ash_over_time};
 use clap::{Args, ValueEnum};
@@ -110,6 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
     }
     terminal::print(&in_commits(&commits))?;
+    terminal::print(&beside_accounts(&window))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -117,6 +120,26 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn count(window: &Window, by: &[GroupBy]) -> Tally {
     let most = window.meta.targets.iter().filter_map(|target| looks(window, &target.name)).max();
     tally(window.samples().iter(), most, by)
+}
+
+/// Processors from which on it is said that samples and accounts are apart, and how far apart they must be.
+const APART: f64 = 0.1;
+const TIMES: f64 = 1.5;
+
+/// A line for each server whose sessions computed much more than samples show.
+fn beside_accounts(window: &Window) -> String {
+    let of = |name: &str| {
+        let OnProcessors { sampled, accounted } = on_processors(window, name)?;
+        (accounted - sampled >= APART && accounted >= TIMES * sampled).then(|| {
+            format!(
+                "On {name} the kernel accounts for {} processors computing where samples show {}: looks came when sessions slept \
+                 (a look needs a processor too), so that waits are fewer than these shares.\n",
+                Unit::Count.show(accounted),
+                Unit::Count.show(sampled),
+            )
+        })
+    };
+    window.meta.targets.iter().filter_map(|target| of(&target.name)).collect()
 }
 
 /// The commit queue in a line each, where somebody waited in it.

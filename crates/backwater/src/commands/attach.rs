@@ -1,5 +1,6 @@
 //! `backwater attach`: slow a running query from outside, by the pacing rate of its server's own socket.
 
+mod looked;
 mod rules;
 mod server;
 mod told;

@@ -40,6 +40,9 @@ Examples:
   backwater top --count 60 --json > top.jsonl     a minute of it for programs, one line a second")]
 pub(crate) struct Arguments {
     /// A server on this host (postgres://…), `host` for every process, or the directory of a recording
+    ///
+    /// In a recording, devices are told by the kind of a process (WAL, data files, or both), and clients' sessions were read every
+    /// second, or every two where they stood idle or more than 64 worked.
     target: Option<String>,
     /// A process with its children: the postmaster of a server on this host
     #[arg(long, value_name = "PID", conflicts_with = "target")]

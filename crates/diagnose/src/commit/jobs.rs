@@ -47,6 +47,11 @@ impl Job<'_> {
         self.samples.last().map(|sample| sample.at).unwrap_or_default()
     }
 
+    /// Its looks: those at which it was at work, and those at which it rested.
+    pub(crate) fn looks(&self) -> f64 {
+        self.samples.len() as f64 / self.busy
+    }
+
     /// How long one of its transactions takes, in milliseconds, by their mean age (a moment chosen at random lies in the
     /// middle, on average); none where ages are not told.
     pub(crate) fn transaction_ms(&self) -> Option<f64> {

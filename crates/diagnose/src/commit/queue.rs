@@ -1,11 +1,13 @@
 //! `pg.commit` as a queue: who waits in it, and for how long by Little's law (J. D. C. Little, 1961: waiting = arrivals a
 //! second × time each waits), over writing commits only. A session that only reads commits without waiting, so it must not
-//! count among the arrivals: commits as the server counts them give no more than a lower bound of the time.
+//! count among the arrivals. The server counts those too, and commits of a procedure not until it ends: its count is no rate here.
 
+use super::sleep_ratio;
 use super::tally::contested_share;
 use crate::waits::foreground;
 use backwater_model::{CommitWait, Moment, Sample, Span, Track, Window, catalogue as cat};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Transactions shorter than this cannot be told by their age, which the server says in milliseconds.
 const SHORTEST_BY_AGE_MS: f64 = 10.0;
@@ -20,8 +22,6 @@ pub enum Counting {
     Clients,
     /// The ages of the transactions of sessions that write one after the other.
     TransactionAges,
-    /// The server, read-only commits included: an upper bound.
-    Server,
 }
 
 /// Writing commits a second.
@@ -66,7 +66,7 @@ pub struct CommitQueue {
     pub flavours: Vec<FlavourShare>,
     /// Writing commits a second: the queue's outflow.
     pub commits: Option<CommitRate>,
-    /// How long a commit waits by Little's law, in milliseconds. A lower bound where the server counted.
+    /// How long a commit waits by Little's law, in milliseconds; none where writing commits cannot be counted.
     pub residence_ms: Option<f64>,
     /// How long a commit took by the clients' own clocks, in milliseconds: what the residence is checked against.
     pub measured_ms: Option<f64>,
@@ -91,7 +91,7 @@ pub fn commit_queue(window: &Window, target: &str) -> Option<CommitQueue> {
     let mut flavours: Vec<FlavourShare> =
         CommitWait::ALL.into_iter().map(of).filter(|share| share.sessions > 0.0).collect();
     flavours.sort_by(|a, b| b.sessions.total_cmp(&a.sessions));
-    let commits = commit_rate(window, target, &samples, looks);
+    let commits = commit_rate(window, &samples, looks);
     Some(CommitQueue {
         target: target.to_owned(),
         looks,
@@ -99,10 +99,22 @@ pub fn commit_queue(window: &Window, target: &str) -> Option<CommitQueue> {
         session_time_ratio: waits.len() as f64 / samples.len() as f64,
         contested_ratio: contested_share(waits.iter().map(|(_, sample)| *sample), functions_seen),
         flavours,
-        residence_ms: commits.map(|rate| waiting / rate.per_s * 1e3),
+        residence_ms: commits.map(|rate| accounted(window, &waits, &samples) / looks as f64 / rate.per_s * 1e3),
         commits,
         measured_ms: measured_ms(window),
     })
+}
+
+/// Looks at which somebody waited for a commit, as far as the processor time of each leaves room for them ([`sleep_ratio`]).
+fn accounted(window: &Window, waits: &[(CommitWait, &Sample)], samples: &[&Sample]) -> f64 {
+    let mut sessions: BTreeMap<i32, (f64, Vec<&Sample>)> = BTreeMap::new();
+    waits.iter().for_each(|(_, sample)| sessions.entry(sample.pid).or_default().0 += 1.0);
+    for sample in samples {
+        if let Some((_, own)) = sessions.get_mut(&sample.pid) {
+            own.push(sample);
+        }
+    }
+    sessions.values().map(|(count, own)| count * sleep_ratio(window, own).unwrap_or(1.0)).sum()
 }
 
 /// How often a server's sessions were looked at in a window: once for each answer it gave; where that was not recorded, as
@@ -149,18 +161,12 @@ pub(super) fn expected_looks(moments: &[Moment]) -> Option<usize> {
 }
 
 /// Writing commits a second, by the surest count there is.
-fn commit_rate(window: &Window, target: &str, samples: &[&Sample], looks: usize) -> Option<CommitRate> {
+fn commit_rate(window: &Window, samples: &[&Sample], looks: usize) -> Option<CommitRate> {
     let rate = |per_s: f64, counting| (per_s > 0.0).then_some(CommitRate { per_s, counting });
-    let within = |track: Track<'_>| track.between(window.from, window.to).rate();
     if let Some(load) = window.track(cat::LOAD_COMPLETED.name, &[]) {
-        return rate(within(load)?, Counting::Clients);
+        return rate(load.between(window.from, window.to).rate()?, Counting::Clients);
     }
-    if let Some(per_s) = by_ages(samples, looks) {
-        return rate(per_s, Counting::TransactionAges);
-    }
-    let labels = [("target", target)];
-    let all = window.tracks(cat::PG_XACT_COMMIT.name, &labels).filter_map(within);
-    rate(all.reduce(|sum, rate| sum + rate)?, Counting::Server)
+    rate(by_ages(samples, looks)?, Counting::TransactionAges)
 }
 
 /// Commits a second of sessions that are in a transaction whenever they are looked at. A moment chosen at random lies on

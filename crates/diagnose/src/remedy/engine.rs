@@ -13,6 +13,7 @@ const ENGINE_BYTES_SINCE: i32 = 30_100;
 const DIRECT_IO_BEFORE: i32 = 80_000;
 const ENGINE_DIRECT_IO_BEFORE: i32 = 110_300;
 const CONFIG_STRING: &str = "storage.wiredTiger.engineConfig.configString";
+const RUNTIME_CONFIG: &str = "setParameter.wiredTigerEngineRuntimeConfig";
 pub(super) const MIB: f64 = 1_048_576.0;
 const GIB: f64 = 1_073_741_824.0;
 
@@ -85,7 +86,8 @@ pub(crate) fn sync_period(target: Option<&Target>, seconds: f64, now_s: f64, pre
             format!("db.adminCommand({{setParameter: 1, syncdelay: {seconds:.0}}})")
         }
     };
-    let set = setting(target, "storage.syncPeriodSecs").or(setting(target, "setParameter.syncdelay"));
+    // What is set while it runs wins.
+    let set = setting(target, "setParameter.syncdelay").or(setting(target, "storage.syncPeriodSecs"));
     let before = set.and_then(|text| text.parse::<f64>().ok()).unwrap_or_else(|| now_s.round());
     Remedy {
         title: format!("Begin a checkpoint {seconds:.0} s after the last, not {before:.0} s (relieves what a checkpoint brings at once)"),
@@ -195,9 +197,11 @@ pub(crate) fn page_in_memory_bytes(target: Option<&Target>) -> f64 {
 /// The least and the most eviction threads, as set, or as MongoDB and the engine have them by themselves; none where what is set
 /// cannot be read.
 pub(crate) fn eviction_threads(target: Option<&Target>) -> Option<[u32; 2]> {
-    let set = if bare(target) { setting(target, "eviction") } else { setting(target, CONFIG_STRING) };
+    // What is set while it runs wins.
+    let texts = if bare(target) { ["eviction", ""] } else { [CONFIG_STRING, RUNTIME_CONFIG] };
     let own = if bare(target) { [1, 8] } else { [4, 4] };
-    let read = |name: &str, unset: u32| match set.and_then(|text| text.split_once(name)) {
+    let last = |name: &str| texts.iter().rev().find_map(|text| setting(target, text)?.rsplit_once(name));
+    let read = |name: &str, unset: u32| match last(name) {
         Some((_, rest)) => rest.split([',', ')']).next()?.trim().parse().ok(),
         None => Some(unset),
     };
@@ -217,11 +221,12 @@ pub(crate) fn fewer_threads(target: Option<&Target>, threads: f64, value: String
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn target(version_num: i32, settings: &[(&str, &str)]) -> Target {
+    /// A MongoDB server of this release with these settings.
+    pub(in crate::remedy) fn target(version_num: i32, settings: &[(&str, &str)]) -> Target {
         let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Target { kind: "mongodb".to_owned(), version_num: Some(version_num), settings, ..Target::default() }
     }
@@ -258,6 +263,9 @@ mod tests {
         assert_eq!(eviction_threads(Some(&target(70_012, &[]))), Some([4, 4]));
         let set = target(70_012, &[(CONFIG_STRING, "eviction=(threads_max=12,threads_min=8),x=1")]);
         assert_eq!(eviction_threads(Some(&set)), Some([8, 12]));
+        let while_it_runs = (RUNTIME_CONFIG, "eviction=(threads_min=14,threads_max=18)");
+        let running = target(70_012, &[(CONFIG_STRING, "eviction=(threads_max=12)"), while_it_runs]);
+        assert_eq!(eviction_threads(Some(&running)), Some([14, 18]), "what is set while it runs wins");
         let fewer = fewer_threads(Some(&set), 2.0, "(threads_min=1,threads_max=2)".to_owned(), Vec::new());
         assert!(
             fewer.title.contains("at most 2 threads instead of 12")

@@ -9,7 +9,7 @@ use backwater_model::{Activation, Figure, Remedy, Target};
 /// Since here operations of idle sessions are listed, too.
 const IDLE_SINCE: i32 = 40_200;
 /// Since here threads can no longer be shared among connections, and majority reads no longer be switched off.
-const POOLS_ONLY_SINCE: i32 = 40_400;
+const POOLS_ONLY_SINCE: i32 = 50_000;
 const MAJORITY_ALWAYS_SINCE: i32 = 50_000;
 /// Since here the server itself decides how many tickets it gives out, and changes that number all the time.
 const TICKETS_BY_ITSELF_SINCE: i32 = 70_000;
@@ -50,29 +50,29 @@ pub(crate) fn slow_member(target: Option<&Target>, member: Option<&str>) -> Reme
     let who = member.map_or_else(|| "the slow member".to_owned(), |member| format!("member {member}"));
     let repair =
         format!("# find out what holds {who} back: backwater diagnose mongodb://{}/", member.unwrap_or("MEMBER"));
-    let (persistent, risk) = if version(target) < MAJORITY_ALWAYS_SINCE {
-        (
-            vec![
-                "mongod.conf:  replication: {enableMajorityReadConcern: false}   # then restart, each member"
-                    .to_owned(),
-            ],
-            "Without majority reads, change streams and (before 4.4) sharded transactions no longer work, and flow control is off. It \
-             takes the pressure from the cache and leaves the member as slow as it is.",
-        )
+    let majority = |on: bool| {
+        vec![format!("mongod.conf:  replication: {{enableMajorityReadConcern: {on}}}   # then restart, each member")]
+    };
+    let can_switch = version(target) < MAJORITY_ALWAYS_SINCE;
+    let (persistent, undo, activation) = if can_switch {
+        (majority(false), majority(true), Activation::Restart)
     } else {
-        (
-            Vec::new(),
-            "Switching majority reads off is not available in this release (5.0 and newer): history goes to the disk instead. Only \
-             the member itself can be helped; a hidden member without a vote (votes: 0) no longer holds the majority back, and \
-             no longer counts for it.",
-        )
+        (Vec::new(), Vec::new(), Activation::Immediate)
+    };
+    let risk = if can_switch {
+        "Without majority reads, change streams and (before 4.4) sharded transactions no longer work, and flow control is off. It takes \
+         the pressure from the cache and leaves the member as slow as it is."
+    } else {
+        "Switching majority reads off is not available in this release (5.0 and newer): history goes to the disk instead. Only the \
+         member itself can be helped; a hidden member without a vote (votes: 0) no longer holds the majority back, and no longer \
+         counts for it."
     };
     Remedy {
         title: format!("Help {who}, behind which the majority waits"),
         runtime: vec![repair],
         persistent,
-        activation: Activation::Restart,
-        undo: vec!["mongod.conf:  replication: {enableMajorityReadConcern: true}".to_owned()],
+        activation,
+        undo,
         predicted: Vec::new(),
         risk: risk.to_owned(),
     }
@@ -167,9 +167,12 @@ pub(crate) fn tickets(target: Option<&Target>, total: f64) -> Remedy {
 pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
     let shared = (30_600..POOLS_ONLY_SINCE).contains(&version(target));
     let persistent = if shared {
-        vec!["mongod.conf:  net: {serviceExecutor: adaptive}   # then restart".to_owned()]
+        vec!["mongod.conf:  net: {serviceExecutor: adaptive}   # then restart the server".to_owned()]
     } else {
-        vec!["mongod.conf:  net: {maxIncomingConnections: N}   # N = pools × their size, and a tenth more".to_owned()]
+        vec![
+            "mongod.conf:  net: {maxIncomingConnections: N}   # N = pools × their size, and a tenth more; then restart the server"
+                .to_owned(),
+        ]
     };
     let risk = if shared {
         "The adaptive executor was marked experimental and is gone from later releases: pools in the clients are the lasting way."
@@ -183,8 +186,13 @@ pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
             "mongodb://HOST/?minPoolSize=10&maxPoolSize=100&maxIdleTimeMS=600000   # in the clients".to_owned(),
         ],
         persistent,
-        activation: Activation::Restart,
-        undo: vec!["mongod.conf:  net: {serviceExecutor: synchronous}, without maxIncomingConnections".to_owned()],
+        // Pools are of the clients: no server need be restarted for them.
+        activation: Activation::Immediate,
+        undo: vec![
+            "mongodb://HOST/   # in the clients, as before".to_owned(),
+            "mongod.conf:  net: {serviceExecutor: synchronous}, without maxIncomingConnections   # then restart the server"
+                .to_owned(),
+        ],
         predicted: Vec::new(),
         risk: risk.to_owned(),
     }
@@ -193,22 +201,20 @@ pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::engine::tests::target;
     use super::*;
-
-    fn target(version_num: i32, settings: &[(&str, &str)]) -> Target {
-        let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        Target { kind: "mongodb".to_owned(), version_num: Some(version_num), settings, ..Target::default() }
-    }
 
     #[test]
     fn what_a_release_does_not_have_is_not_advised() {
         let (v36, v42, v70) = (target(30_623, &[]), target(40_212, &[]), target(70_012, &[]));
-        assert!(pooling(Some(&v36)).persistent[0].contains("adaptive"));
+        let v44 = target(40_429, &[]);
+        assert!([&v36, &v44].iter().all(|old| pooling(Some(old)).persistent[0].contains("adaptive")));
         let new = pooling(Some(&v70));
         assert!(!new.persistent[0].contains("adaptive") && new.risk.contains("not available in this release"));
         assert!(slow_member(Some(&v42), None).persistent[0].contains("enableMajorityReadConcern: false"));
         let new = slow_member(Some(&v70), Some("db2:27017"));
         assert!(new.persistent.is_empty() && new.risk.contains("not available in this release"));
+        assert!(new.undo.is_empty() && new.activation == Activation::Immediate, "no server is restarted for it");
         assert!(new.title.contains("db2:27017"));
     }
 

@@ -151,6 +151,36 @@ pub(crate) fn of_retention(scene: &Scene<'_>, primary: &str, standby: &str, kept
     }
 }
 
+/// A slot that was given up because nobody read from it.
+pub(crate) fn of_idle(scene: &Scene<'_>, primary: &str, slot: &str) -> Vec<Remedy> {
+    let mut list = of_removed(scene, primary, Some(slot), false);
+    list.truncate(2);
+    list.push(setting(
+        target(scene.window, primary).as_ref(),
+        "Give up no slot because nobody reads from it".to_owned(),
+        &[("idle_replication_slot_timeout", "0".to_owned())],
+        Vec::new(),
+        "A slot whose reader never comes back then keeps WAL for ever, or as much as max_slot_wal_keep_size allows.",
+    ));
+    list
+}
+
+/// A logical slot that was given up for what it needed of its server.
+pub(crate) fn of_logical(slot: &str) -> Remedy {
+    elsewhere(
+        format!("Make slot {slot} and its subscription anew"),
+        vec![
+            "on the subscriber: ALTER SUBSCRIPTION NAME DISABLE; ALTER SUBSCRIPTION NAME SET (slot_name = NONE); DROP SUBSCRIPTION NAME"
+                .to_owned(),
+            format!("on the server that had the slot: SELECT pg_drop_replication_slot('{slot}')"),
+            "on the subscriber: TRUNCATE the subscribed tables, then CREATE SUBSCRIPTION NAME … WITH (copy_data = true)".to_owned(),
+        ],
+        "none: what the slot kept is gone",
+        Vec::new(),
+        "All tables are emptied and copied again, and are not whole meanwhile; a reader of another kind begins by its own means. Before that, see what took it away: wal_level, and on a standby hot_standby_feedback.",
+    )
+}
+
 fn more_kept(settings: Option<&Target>, bytes: Option<f64>) -> Option<Remedy> {
     let now = keep_bytes(settings).unwrap_or(0.0);
     let bytes = bytes.unwrap_or((now * 4.0).max(1024.0 * MIB));

@@ -38,7 +38,8 @@ pub(crate) struct SyncWaits {
     pub(crate) lasting: Lane,
     /// The longest that one commit had been seen waiting, in seconds.
     pub(crate) longest: Lane,
-    /// Commits a second, read-only ones included.
+    /// Commits a second, read-only ones included; unknown while one of those that wait is a procedure's, which the server counts
+    /// when the procedure ends.
     pub(crate) commits: Lane,
 }
 
@@ -48,6 +49,7 @@ struct Counts {
     looks: u32,
     active: u32,
     standby: u32,
+    uncounted: u32,
     behind: u32,
     lasting: u32,
     longest_s: f64,
@@ -80,6 +82,7 @@ impl Stand {
     /// Age in seconds of what waits: a commit waits once in its transaction, for a row once or more in a statement.
     fn age_s(self, sample: &Sample) -> Option<f64> {
         let ages = match self {
+            Stand::Standby if is_many(sample) => [None, None],
             Stand::Standby => [sample.xact_age_ms, sample.query_age_ms],
             Stand::Head | Stand::Line => [sample.query_age_ms, sample.xact_age_ms],
         };
@@ -107,6 +110,7 @@ impl Runs {
             match stand {
                 Stand::Standby => {
                     counts.standby += 1;
+                    counts.uncounted += u32::from(is_inside(sample));
                     counts.lasting += u32::from(seen_s >= LONG_S);
                     counts.longest_s = counts.longest_s.max(seen_s);
                     oldest_s = oldest_s.into_iter().chain(age_s).reduce(f64::max);
@@ -149,13 +153,14 @@ impl SyncWaits {
             let share = |all: &Counts| (whole(all) > 0).then(|| f64::from(part(all)) / f64::from(whole(all)));
             Lane(seconds.iter().map(share).collect())
         };
+        let commits = commits(scene, server);
         SyncWaits {
             share: lane(|all| all.standby, |all| all.active),
             behind: lane(|all| all.behind, |all| all.active),
             waiting: lane(|all| all.standby, |all| all.looks),
             lasting: lane(|all| all.lasting, |all| all.standby),
             longest: Lane(seconds.iter().map(|all| (all.standby > 0).then_some(all.longest_s)).collect()),
-            commits: commits(scene, server),
+            commits: scene.grid.lane(|second| commits.get(second).filter(|_| seconds[second].uncounted == 0)),
         }
     }
 
@@ -178,6 +183,19 @@ impl SyncWaits {
     }
 }
 
+/// Whether a text is of several statements at once, which are one for the server: neither ages nor counts are of one of them.
+fn is_many(sample: &Sample) -> bool {
+    let text = sample.query.as_deref().unwrap_or_default().trim_end();
+    text.trim_end_matches(';').contains(';')
+}
+
+/// Whether a commit is one inside of a statement: of CALL or DO, of several at once, or of one that is older than its transaction.
+fn is_inside(sample: &Sample) -> bool {
+    let word = sample.query.as_deref().and_then(|text| text.split_whitespace().next()).unwrap_or_default();
+    let older = sample.query_age_ms.zip(sample.xact_age_ms).is_some_and(|(query, xact)| query > xact + 1);
+    older || is_many(sample) || ["CALL", "DO"].iter().any(|of| word.eq_ignore_ascii_case(of))
+}
+
 /// Commits of all databases of a server.
 fn commits(scene: &Scene<'_>, server: &str) -> Lane {
     let labels = [("target", server)];
@@ -191,6 +209,7 @@ impl Counts {
         self.looks += look.looks;
         self.active += look.active;
         self.standby += look.standby;
+        self.uncounted += look.uncounted;
         self.behind += look.behind;
         self.lasting += look.lasting;
         self.longest_s = self.longest_s.max(look.longest_s);
@@ -240,6 +259,19 @@ mod tests {
         ]);
         assert_eq!((counts.active, counts.standby, counts.behind, counts.lasting), (4, 1, 3, 1));
         assert!((counts.longest_s - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn commits_inside_of_a_statement_are_not_counted_as_they_come() {
+        let commit = |query: &str, query_age_ms| {
+            is_inside(&Sample { query: Some(query.into()), query_age_ms, ..session(0, 1, SYNC, Some(5)) })
+        };
+        assert!(commit("CALL my_insert(?, ?)", Some(5)) && commit("do $$ BEGIN COMMIT; END $$", Some(5)));
+        assert!(commit("/* batch */ CALL my_insert(?)", Some(900)), "older than its transaction");
+        assert!(
+            commit("BEGIN; INSERT INTO t VALUES (?); COMMIT; BEGIN; COMMIT;", Some(5)) && !commit("COMMIT;", Some(5))
+        );
+        assert!(!commit("COMMIT", Some(2)) && !commit("doit()", Some(5)) && !commit("INSERT INTO t VALUES (?)", None));
     }
 
     #[test]

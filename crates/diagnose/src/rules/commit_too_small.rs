@@ -6,7 +6,8 @@
 //! end of a segment. Those are told apart by how long a transaction takes and how much WAL it writes.
 
 use crate::commit::{
-    CommitQueue, Counting, Job, JobKind, StandbyLevel, commit_queue, contested_share, flavour_label, jobs,
+    CommitQueue, Counting, Job, JobKind, StandbyLevel, commit_queue, computed_share, contested_share, flavour_label,
+    jobs, sleep_ratio,
 };
 use crate::figures::Figures;
 use crate::remedy::commit::{self as remedy, Cost};
@@ -20,7 +21,7 @@ use std::collections::BTreeMap;
 
 /// Share of the job's time in commits from which it is worth saying, and from which it is a fault.
 const NOTED: f64 = 0.2;
-const COSTS: f64 = 0.35;
+const COSTS: f64 = 0.3;
 /// A transaction that takes longer than this is not small, in milliseconds.
 const LONG_MS: f64 = 1_000.0;
 /// Nor is one that writes more WAL than this, in bytes: then a commit waits for the bytes, not for being one.
@@ -53,8 +54,13 @@ struct Seen<'a> {
     /// Samples of all jobs, and how many of them by flavour; those counted that are the commits' own.
     samples: usize,
     flavours: BTreeMap<CommitWait, usize>,
-    /// Share of the jobs' time in commits.
+    /// Share of the jobs' time in commits, as far as their processor time leaves room for it; and of their samples.
     share: f64,
+    sampled: f64,
+    /// Share of their time that they computed, by the kernel's accounts; none where that is not known of all.
+    computed: Option<f64>,
+    /// Looks at which they waited for commits, reduced like the share.
+    waited: f64,
     /// Share of these commit waits in which the kernel says that the process runs, of those that it was asked about.
     contested: Option<f64>,
     transaction_ms: Option<f64>,
@@ -78,19 +84,22 @@ impl<'a> Seen<'a> {
             }
         }
         let waiting: usize = flavours.values().sum();
+        let accounted = Accounted::of(window, target, &jobs);
         let clients = window.samples().iter().filter(|s| *s.target == *target.name && foreground(s)).count();
-        let commits = queue.commits.filter(|rate| rate.counting != Counting::Server);
         let wal = window
             .track(cat::PG_WAL_FLUSH.name, &[("target", &target.name)])
             .and_then(|track| track.between(window.from, window.to).rate());
         Some(Seen {
             samples: own.len(),
-            share: waiting as f64 / own.len() as f64,
+            share: accounted.waited / accounted.active,
+            sampled: waiting as f64 / own.len() as f64,
+            computed: accounted.computed,
+            waited: accounted.waited,
             contested: contested_share(waits, functions_seen),
             transaction_ms: transaction_ms(&jobs, &queue),
-            wal_per_commit: wal.zip(commits).map(|(wal, rate)| wal / rate.per_s),
+            wal_per_commit: wal.zip(queue.commits).map(|(wal, rate)| wal / rate.per_s),
             rows_per_commit: rows_per_commit(window, target),
-            lost: (waiting as f64 / clients.max(1) as f64).min(1.0),
+            lost: (accounted.waited / clients.max(1) as f64).min(1.0),
             flavours,
             queue,
             jobs,
@@ -111,13 +120,43 @@ impl<'a> Seen<'a> {
 
     /// Commits a second where they are known to be the jobs' own.
     fn commits_per_s(&self) -> Option<f64> {
-        self.queue.commits.filter(|rate| rate.counting != Counting::Server).map(|rate| rate.per_s)
+        self.queue.commits.map(|rate| rate.per_s)
+    }
+
+    /// What shares of samples are to be multiplied by.
+    fn truer(&self) -> f64 {
+        if self.sampled > 0.0 { self.share / self.sampled } else { 1.0 }
     }
 
     /// How long a commit waits by Little's law, in milliseconds.
     fn residence_ms(&self) -> Option<f64> {
-        let level = self.flavours.values().sum::<usize>() as f64 / self.queue.looks as f64;
+        let level = self.waited / self.queue.looks as f64;
         self.commits_per_s().map(|rate| level / rate * 1e3)
+    }
+}
+
+/// What jobs' samples come to beside the processor time of their processes, as far as that is known.
+struct Accounted {
+    /// Looks at which they waited for commits, and at which they were at work.
+    waited: f64,
+    active: f64,
+    /// Share of their time that they computed; none where that is not known of all.
+    computed: Option<f64>,
+}
+
+impl Accounted {
+    fn of(window: &Window, target: &Target, jobs: &[Job<'_>]) -> Self {
+        let mut all = Accounted { waited: 0.0, active: 0.0, computed: Some(0.0) };
+        for job in jobs {
+            let ratio = sleep_ratio(window, &job.samples).unwrap_or(1.0);
+            let own = |sample: &&&Sample| CommitWait::of(sample).is_some_and(|wait| is_own(wait, target));
+            all.waited += job.samples.iter().filter(own).count() as f64 * ratio;
+            // Between its statements it sleeps as well.
+            all.active += job.looks() - (job.looks() - job.samples.len() as f64) * ratio;
+            let computed = job.samples.first().and_then(|first| computed_share(window, first));
+            all.computed = all.computed.zip(computed).map(|(sum, own)| sum + own / jobs.len() as f64);
+        }
+        all
     }
 }
 
@@ -163,7 +202,7 @@ fn finding(window: &Window, target: &Target, seen: &Seen<'_>) -> Finding {
     let sure = texts
         && seen.samples >= MANY
         && seen.transaction_ms.is_some()
-        && seen.contested.is_none_or(|share| share < 0.5);
+        && (seen.computed.is_some() || seen.contested.is_none_or(|share| share < 0.5));
     Finding {
         rule: "commit-too-small".to_owned(),
         cause: seen.cause().to_owned(),
@@ -198,7 +237,7 @@ fn cost(seen: &Seen<'_>) -> Cost {
     let count = |wait: CommitWait| seen.flavours.get(&wait).copied().unwrap_or(0);
     let local: usize = [CommitWait::WalSync, CommitWait::WalWrite, CommitWait::GroupCommit].map(count).iter().sum();
     Cost {
-        share: remedy::at_least(seen.flavours.values().sum(), seen.samples),
+        share: remedy::at_least(seen.flavours.values().sum(), seen.samples) * seen.truer(),
         rows_per_commit: seen.rows_per_commit,
         commits_per_s: seen.commits_per_s(),
         waiting: seen.queue.waiting,
@@ -241,8 +280,16 @@ fn summary(target: &Target, seen: &Seen<'_>, cost: &Cost) -> String {
 
 fn evidence(seen: &Seen<'_>, cost: &Cost) -> Vec<Figure> {
     let mut figures = Figures::default();
-    let of = |count: usize| count as f64 / seen.samples as f64;
+    let of = |count: usize| count as f64 / seen.samples as f64 * seen.truer();
     figures.add("commit_wait_ratio", Some(seen.share), Unit::Ratio, "share of the job's time spent in commits");
+    let more = Some(seen.sampled).filter(|sampled| sampled - seen.share > 0.01);
+    figures.add(
+        "sampled_wait_ratio",
+        more,
+        Unit::Ratio,
+        "of its samples: more than its processor time leaves room for",
+    );
+    figures.add("computed_ratio", seen.computed, Unit::Ratio, "of its time it computed, by the kernel's accounts");
     for (wait, count) in &seen.flavours {
         let name = format!("{}_ratio", wait.name().replace('-', "_"));
         figures.add(&name, Some(of(*count)), Unit::Ratio, &format!("of it: {}", flavour_label(*wait)));

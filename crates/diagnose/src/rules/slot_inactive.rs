@@ -6,7 +6,7 @@ use super::draft::draft;
 use super::wal_evidence::kept_figures;
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
-use crate::replication::{Holder, Retention, retention};
+use crate::replication::{Holder, Retention, retention, seconds, target};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::{Confidence, Finding, Severity, Track, Unit, catalogue as cat};
@@ -26,7 +26,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn of_slot(scene: &Scene<'_>, active: Track<'_>) -> Option<Finding> {
-    let (target, slot) = (active.series.labels.get("target")?, active.series.labels.get("slot")?);
+    let (server, slot) = (active.series.labels.get("target")?, active.series.labels.get("slot")?);
     let (window, last) = (scene.window, active.points.last()?);
     if window.to.seconds_since(last.at) > 3.0 {
         return None;
@@ -36,31 +36,38 @@ fn of_slot(scene: &Scene<'_>, active: Track<'_>) -> Option<Finding> {
     if last.at.seconds_since(since) < AWAY_S {
         return None;
     }
-    let lost = window.track(cat::PG_SLOT_LOST.name, &[("target", target), ("slot", slot)]);
+    let lost = window.track(cat::PG_SLOT_LOST.name, &[("target", server), ("slot", slot)]);
     if lost.and_then(Track::last) == Some(1.0) {
         // What it kept is gone: wal-removed says so.
         return None;
     }
-    let kept = retention(window, target, slot, window.to)?;
+    let kept = retention(window, server, slot, window.to)?;
     if kept.level_bytes < LEAST || kept.inflow_bytes_per_s <= 0.0 {
         return None;
     }
-    let left = kept.end_s().or(kept.earliest_s);
-    let cause = if kept.holder == Holder::Slot { "approaching-limit" } else { "retaining" };
+    let full = kept.end_s().or(kept.earliest_s);
+    let away_s = window.to.seconds_since(since);
+    // 18 gives a slot up by time: how long nobody had read from it before this window is not known.
+    let patience =
+        seconds(target(window, server).as_ref(), "idle_replication_slot_timeout").filter(|limit| *limit > 0.0);
+    let given_up = patience.map(|limit| (limit - away_s).max(0.0)).filter(|left| full.is_none_or(|full| *left < full));
+    let left = given_up.or(full);
+    let cause = if kept.holder == Holder::Slot || given_up.is_some() { "approaching-limit" } else { "retaining" };
     let mut finding = draft("slot-inactive", cause, format!("pg.wal.retained@{slot}"), (since, window.to));
-    finding.server = Some(target.to_owned());
+    finding.server = Some(server.to_owned());
     finding.severity = match left {
-        Some(left) if left <= SOON_S => Severity::Critical,
+        // What a time-out takes away was set to be taken away.
+        Some(left) if left <= SOON_S && given_up.is_none() => Severity::Critical,
         Some(left) if left <= DAY_S => Severity::Warning,
         _ => Severity::Info,
     };
     finding.confidence = Confidence::High;
-    finding.evidence = figures(&kept, window.to.seconds_since(since));
-    finding.summary = summary(slot, &kept, left);
+    finding.evidence = figures(&kept, away_s);
+    finding.summary = summary(slot, &kept, left, given_up.is_some());
     let mut missing = Missing::default();
     missing.unless(window, kept.limit_bytes.is_some(), &unseen::FREE_SPACE);
     finding.unseen = missing.list();
-    finding.remedies = remedy::of_slot(scene, target, slot, &kept);
+    finding.remedies = remedy::of_slot(scene, server, slot, &kept);
     Some(finding)
 }
 
@@ -72,7 +79,7 @@ fn figures(kept: &Retention, away_s: f64) -> Vec<backwater_model::Figure> {
     figures.list()
 }
 
-fn summary(slot: &str, kept: &Retention, left: Option<f64>) -> String {
+fn summary(slot: &str, kept: &Retention, left: Option<f64>, by_time: bool) -> String {
     let mut text = format!(
         "Nobody reads from slot {slot}: it keeps {} of WAL, and {} more is made.",
         Unit::Bytes.show(kept.level_bytes),
@@ -81,6 +88,9 @@ fn summary(slot: &str, kept: &Retention, left: Option<f64>) -> String {
     if let Some(left) = left {
         let left = Unit::Seconds.show(left);
         text.push_str(&match kept.holder {
+            _ if by_time => format!(
+                " In {left} at most it has idled for idle_replication_slot_timeout: the checkpoint after that gives it up."
+            ),
             Holder::Slot => format!(" In {left} the slot is lost, and its standby must be built anew."),
             _ => format!(" In {left} the volume of WAL is full, and the primary stops."),
         });

@@ -63,7 +63,9 @@ fn of_primary(scene: &Scene<'_>, behinds: &[Behind], name: &str) -> Option<Findi
     finding.severity = if held >= CRITICAL { Severity::Critical } else { Severity::Warning };
     finding.confidence = if commits.known() { Confidence::High } else { Confidence::Medium };
     let rate = commits.mean(&range);
-    let each_s = waits.waiting.mean(&range).zip(rate.filter(|rate| *rate > 0.0)).map(|(waiting, rate)| waiting / rate);
+    // Of the seconds in which commits are counted as they come.
+    let waiting = waits.waiting.with(commits, |waiting, _| waiting).mean(&range);
+    let each_s = waiting.zip(rate.filter(|rate| *rate > 0.0)).map(|(waiting, rate)| waiting / rate);
     let longest_s = waits.longest.max(&range).filter(|seconds| *seconds > 0.0);
     let mut figures = Figures::default();
     figures.add("sync_wait_ratio", lost, Unit::Ratio, "active sessions that wait for the synchronous standby");

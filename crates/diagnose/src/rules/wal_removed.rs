@@ -5,7 +5,7 @@ use super::draft::draft;
 use super::wal_evidence::{Behind, kept_figures};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
-use crate::replication::{Holder, Retention, retention, standby_row};
+use crate::replication::{Holder, Retention, retention, standby_row, target};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::{
@@ -25,22 +25,30 @@ const SOON_S: f64 = 300.0;
 const LOOK_S: f64 = 10.0;
 const PARTS: usize = 5;
 
-/// The findings of a window: at most one a standby, and one for a line whose standby is unknown.
+/// The findings of a window: at most one a standby, and one for a server whose log does not say which standby it was.
 pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Finding> {
     let mut list = slots(scene);
-    if let Some(finding) = removed(scene, behinds)
-        && list.iter().all(|other: &Finding| other.queue != finding.queue || !other.concerns(finding.server.as_deref()))
-    {
-        list.push(finding);
+    for finding in removed(scene, behinds) {
+        if !list.iter().any(|other| is_same(other, &finding)) {
+            list.push(finding);
+        }
     }
-    for behind in behinds {
-        if let Some(finding) = fell_behind(scene, behind)
-            && list.is_empty()
-        {
+    for finding in behinds.iter().filter_map(|behind| fell_behind(scene, behind)) {
+        // A lost slot, or a line without a name, may be this very standby's.
+        let unnamed = finding.server.as_deref().map(|primary| format!("pg.wal.retained@{primary}"));
+        let may_be = |other: &Finding| {
+            other.concerns(finding.server.as_deref())
+                && (other.cause == "slot-lost" || Some(&other.queue) == unnamed.as_ref())
+        };
+        if !list.iter().any(|other| is_same(other, &finding) || may_be(other)) {
             list.push(finding);
         }
     }
     list
+}
+
+fn is_same(one: &Finding, other: &Finding) -> bool {
+    one.queue == other.queue && one.concerns(other.server.as_deref())
 }
 
 fn critical(cause: &str, queue: String, span: (Moment, Moment)) -> Finding {
@@ -64,22 +72,38 @@ fn slots_gone(window: &Window) -> impl Iterator<Item = (&Event, &str)> {
 /// where nobody knows who asked.
 pub(crate) fn named_in_log(window: &Window) -> Vec<(String, String)> {
     let slots = slots_gone(window).map(|(event, slot)| (event.source.clone(), slot.to_owned()));
-    slots.chain(removed_lines(window).last().map(|line| (line.source.clone(), line.source.clone()))).collect()
+    slots.chain(removed_lines(window).iter().map(|line| (line.source.clone(), line.source.clone()))).collect()
 }
 
-/// The log's own line, if no standby has streamed since.
-fn removed(scene: &Scene<'_>, behinds: &[Behind]) -> Option<Finding> {
+/// What the logs themselves say, of each server's.
+fn removed(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Finding> {
+    let lines = removed_lines(scene.window);
+    let mut sources: Vec<&str> = lines.iter().map(|line| line.source.as_str()).collect();
+    sources.sort_unstable();
+    sources.dedup();
+    let of = |source| Some((source, removed_of(scene, behinds, &lines, source)?));
+    let list: Vec<(&str, Finding)> = sources.into_iter().filter_map(of).collect();
+    // A primary and its standby both say it: then it is known whose it was.
+    let primaries: Vec<String> = list.iter().filter_map(|(_, finding)| finding.server.clone()).collect();
+    let is_known = |source: &str| primaries.iter().any(|primary| primary == source);
+    let kept = list.into_iter().filter(|(source, finding)| finding.server.is_some() || !is_known(source));
+    kept.map(|(_, finding)| finding).collect()
+}
+
+/// The lines of one server's log, if no standby has streamed since.
+fn removed_of(scene: &Scene<'_>, behinds: &[Behind], all: &[&Event], source: &str) -> Option<Finding> {
     let window = scene.window;
-    let lines = removed_lines(window);
+    let lines: Vec<&Event> = all.iter().copied().filter(|line| line.source == source).collect();
     let (first, last) = (lines.first()?, lines.last()?);
     let of_source = behinds.iter().filter(|behind| {
         let own = behind.standby.peer.as_ref().is_some_and(|peer| peer.target == last.source);
         own || behind.standby.primary.as_deref() == Some(&last.source)
     });
-    // While it is away its primary does not know it: then the watched standby whose own log says the same.
+    // While it is away its primary does not know it: then the watched standby whose own log says the same, of the same segment.
     let says_so = |behind: &&Behind| {
         let peer = behind.standby.peer.as_ref().filter(|_| behind.standby.primary.is_none());
-        peer.is_some_and(|peer| lines.iter().any(|line| line.source == peer.target))
+        let same = |line: &&Event| lines.iter().any(|own| segment_of(own) == segment_of(line));
+        peer.is_some_and(|peer| all.iter().filter(|line| same(line)).any(|line| line.source == peer.target))
     };
     // Of several standbys, the one that is away.
     let standby = of_source.min_by_key(|behind| last_seen(window, behind));
@@ -93,7 +117,7 @@ fn removed(scene: &Scene<'_>, behinds: &[Behind]) -> Option<Finding> {
     let queue = format!("pg.wal.retained@{}", name.as_deref().unwrap_or(&last.source));
     let mut finding = critical("segment-removed", queue, (first.at, window.to));
     finding.server = standby.and_then(|standby| standby.primary.clone());
-    let segment = last.message.split_whitespace().skip_while(|word| *word != "segment").nth(1).unwrap_or("it needs");
+    let segment = segment_of(last).unwrap_or("it needs");
     finding.summary = format!(
         "{} asks for WAL segment {segment}, which {} has removed: replication is dead until that comes from an archive, or the \
          standby is built anew.",
@@ -115,6 +139,11 @@ fn removed(scene: &Scene<'_>, behinds: &[Behind]) -> Option<Finding> {
         false,
     );
     Some(finding)
+}
+
+/// The segment that a line names, whichever server's it is.
+fn segment_of(line: &Event) -> Option<&str> {
+    line.message.split_whitespace().skip_while(|word| *word != "segment").nth(1)
 }
 
 fn last_seen(window: &Window, behind: &Behind) -> i64 {
@@ -141,6 +170,60 @@ fn position_figures(scene: &Scene<'_>, primary: Option<&str>, standby: Option<&s
     figures.list()
 }
 
+/// Why a slot was given up: since 17 the server says so; before 16 there was one reason.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Invalidated {
+    Size,
+    Rows,
+    Level,
+    Idle,
+    Unknown,
+}
+
+impl Invalidated {
+    fn of(window: &Window, server: &str, slot: &str) -> Self {
+        let told = window.track(cat::PG_SLOT_INVALIDATION.name, &[("target", server), ("slot", slot)]);
+        let version = || target(window, server)?.version_num;
+        match told.and_then(Track::last).map(|code| code as i64) {
+            Some(1) => Invalidated::Size,
+            Some(2) => Invalidated::Rows,
+            Some(3) => Invalidated::Level,
+            Some(4) => Invalidated::Idle,
+            None if version().is_some_and(|version| version < 160_000) => Invalidated::Size,
+            _ => Invalidated::Unknown,
+        }
+    }
+
+    /// Whether it befalls logical slots alone.
+    fn of_logical_alone(self) -> bool {
+        matches!(self, Invalidated::Rows | Invalidated::Level)
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Invalidated::Size => {
+                "has lost WAL that its standby or reader needs, for it fell behind by more than max_slot_wal_keep_size"
+            }
+            Invalidated::Idle => "was given up, for nobody read from it for longer than idle_replication_slot_timeout",
+            Invalidated::Rows => "was given up, for rows that its reader still needed were removed",
+            Invalidated::Level => "was given up, for wal_level is no longer logical",
+            Invalidated::Unknown => "is lost (the server's log says why, in the DETAIL)",
+        }
+    }
+
+    /// What must be done then.
+    const THEN_LOGICAL: &str = "what reads from it must begin anew, with a new slot and a copy of its tables";
+
+    fn then_physical(self) -> &'static str {
+        match self {
+            Invalidated::Idle => {
+                "its standby goes on with a new slot while its WAL is still kept; else it must take that from an archive, or be built anew"
+            }
+            _ => "the standby must take what is missing from an archive, or be built anew",
+        }
+    }
+}
+
 /// Slots that have lost what their reader needs.
 fn slots(scene: &Scene<'_>) -> Vec<Finding> {
     let window = scene.window;
@@ -160,12 +243,17 @@ fn slots(scene: &Scene<'_>) -> Vec<Finding> {
     list.into_iter()
         .map(|(target, slot, since, _)| {
             let mut finding = critical("slot-lost", format!("pg.wal.retained@{slot}"), (since, window.to));
-            finding.server = Some(target.clone());
-            finding.summary = format!(
-                "Slot {slot} of {target} has lost WAL that its standby needs, for it fell behind by more than \
-                 max_slot_wal_keep_size: the standby must take that from an archive, or be built anew."
-            );
-            finding.remedies = remedy::of_removed(scene, &target, Some(&slot), true);
+            let why = Invalidated::of(window, &target, &slot);
+            let logical = window.track(cat::PG_SLOT_LOGICAL.name, &[("target", &target), ("slot", &slot)]);
+            let logical = why.of_logical_alone() || logical.and_then(Track::last) == Some(1.0);
+            let then = if logical { Invalidated::THEN_LOGICAL } else { why.then_physical() };
+            finding.summary = format!("Slot {slot} of {target} {}: {then}.", why.words());
+            finding.remedies = match why {
+                _ if logical => vec![remedy::of_logical(&slot)],
+                Invalidated::Idle => remedy::of_idle(scene, &target, &slot),
+                _ => remedy::of_removed(scene, &target, Some(&slot), true),
+            };
+            finding.server = Some(target);
             finding
         })
         .collect()

@@ -4,6 +4,7 @@
 use super::ProxyConfig;
 use super::config::enforceable;
 use super::control::Control;
+use super::live::Live;
 use super::outside;
 use super::server_view::{self, Made};
 use super::state_file;
@@ -88,10 +89,22 @@ impl Control {
             _ => None,
         };
         let mut notices: Vec<String> = statements.iter().filter_map(rule_of).collect();
-        if self.outside.is_some() {
-            notices.extend(outside::notices(statements, state));
+        match &self.outside {
+            Some(_) => notices.extend(outside::notices(statements, state)),
+            None => notices.extend(statements.iter().filter_map(|statement| self.stays(statement, state))),
         }
         notices
+    }
+
+    /// Sessions that stay in the pool in which they began, though their user is of another from now on.
+    fn stays(&self, statement: &Statement, state: &State) -> Option<String> {
+        let (Statement::CreateUser { user, .. } | Statement::AlterUser { user, .. }) = statement else { return None };
+        let pool = state.pool_of(user);
+        let stays = |live: &&Arc<Live>| live.identity.user == *user && live.pool.name != pool;
+        let count = self.sessions().iter().filter(stays).count();
+        let user = backwater_flow::quote(user);
+        (count > 0)
+            .then(|| format!("{count} of {user}'s sessions stay in the pool they began in, until they connect anew"))
     }
 
     /// Attributes in force that cannot be measured here. As all attributes of a rule must be over, it never matches then.

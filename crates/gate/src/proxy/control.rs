@@ -14,7 +14,7 @@ use backwater_flow::rule::Step;
 use backwater_flow::{SessionId, State};
 use backwater_model::{Event, EventKind};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc;
 
@@ -39,6 +39,8 @@ pub(crate) struct Control {
     pub(super) counters: Counters,
     /// One change at a time; held while the state is written down.
     pub(super) changing: tokio::sync::Mutex<()>,
+    /// Whether it was said that there are sessions of which nothing can be seen.
+    told_hidden: AtomicBool,
 }
 
 /// What a rule has done since the proxy began.
@@ -87,6 +89,7 @@ impl Control {
             acted: Mutex::default(),
             counters: Counters::default(),
             changing: tokio::sync::Mutex::new(()),
+            told_hidden: AtomicBool::new(false),
         };
         control.pools.apply(&config.state, &control.low_class);
         Arc::new(control)
@@ -129,8 +132,24 @@ impl Control {
         SessionId(self.next_session.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// A session of which nothing can be seen begins: that is said once.
+    pub(super) fn enter_hidden(self: &Arc<Self>, identity: Identity, pool: Arc<LivePool>) -> Entry {
+        if !self.told_hidden.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                peer = %identity.peer,
+                "a client encrypts through to the server: no rule, user's pool, max_active, idle or login time-out reaches such \
+                 sessions, which are all of the pool default; with a certificate in [tls] encryption ends here (this is said once)"
+            );
+        }
+        self.begin(identity, pool, true)
+    }
+
     /// A session begins.
-    pub(super) fn enter(self: &Arc<Self>, identity: Identity, pool: Arc<LivePool>, hidden: bool) -> Entry {
+    pub(super) fn enter(self: &Arc<Self>, identity: Identity, pool: Arc<LivePool>) -> Entry {
+        self.begin(identity, pool, false)
+    }
+
+    fn begin(self: &Arc<Self>, identity: Identity, pool: Arc<LivePool>, hidden: bool) -> Entry {
         self.counters.connections.fetch_add(1, Ordering::Relaxed);
         let live = Live::new(identity, pool, hidden);
         lock(&self.sessions).insert(live.identity.id, Arc::clone(&live));

@@ -67,11 +67,13 @@ impl Follow {
 
     /// Whether the client may say something now. Pending until its turn has come; the session is called then.
     fn poll_turn(&mut self, cx: &mut Context<'_>, client: &Stream) -> Poll<io::Result<()>> {
-        if self.live.doing() != Doing::Idle {
-            return Poll::Ready(Ok(()));
-        }
-        if self.live.is_cancelling() {
+        let doing = self.live.doing();
+        // Also within a transaction: a request that is on its way would hit the next statement.
+        if matches!(doing, Doing::Idle | Doing::Between) && self.live.is_cancelling() {
             return Poll::Pending;
+        }
+        if doing != Doing::Idle {
+            return Poll::Ready(Ok(()));
         }
         if self.waiting {
             return self.poll_waiting(cx, client);

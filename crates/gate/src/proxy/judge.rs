@@ -164,13 +164,13 @@ impl Bench {
                     live.pool.name
                 ),
             }),
-            (Action::Abort, Step::Began) => self.cancel(live),
+            (Action::Abort, Step::Began) => self.cancel(live, Some(decision.statement)),
             (Action::Abort, Step::Escalated) => {
                 live.end(Ending {
                     sqlstate: "57P01",
                     why: format!("terminating connection: rule {rule} cancelled its statement, and it went on"),
                 });
-                self.cancel(live);
+                self.cancel(live, None);
                 if let Some(pid) = live.server_pid() {
                     self.control.server_view.terminate(pid);
                 }
@@ -183,16 +183,22 @@ impl Bench {
         }
     }
 
-    /// Sends a cancel request. Until the server has taken it the session begins no other statement, which it might hit.
-    fn cancel(&self, live: &Arc<Live>) {
+    /// Sends a cancel request, for this statement or for whatever runs. Until the server has taken it the session begins no other
+    /// statement, which it might hit.
+    fn cancel(&self, live: &Arc<Live>, statement: Option<u64>) {
         let Some(key) = live.cancel_key() else {
             tracing::warn!(session = %live.identity.id, "its server gave no cancel key: its statement cannot be cancelled");
             return;
         };
         let (packet, live) = (cancel_request(key), Arc::clone(live));
         let terms = self.control.terms();
-        self.control.counters.cancels.fetch_add(1, Ordering::Relaxed);
         live.cancelling(true);
+        // From here on no other begins; one that began since the decision is left alone.
+        if statement.is_some() && live.glimpse(clock::now()).statement != statement {
+            live.cancelling(false);
+            return;
+        }
+        self.control.counters.cancels.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
             let sent = async {
                 let mut server = Stream::connect(&terms.server).await?;

@@ -281,7 +281,7 @@ impl Negotiation<'_> {
             Ok(server) => server,
             Err(why) => return self.refuse(client, "08006", &why).await,
         };
-        let entry = self.control.enter(self.identity(Some(start), &server), self.control.pools.get(pool), false);
+        let entry = self.control.enter(self.identity(Some(start), &server), self.control.pools.get(pool));
         let mut tracker = Tracker::new();
         tracker.pass(Side::Up, &heard[length..]);
         if server.secure().is_none() {
@@ -331,7 +331,7 @@ impl Negotiation<'_> {
                 return Ok(None);
             }
         };
-        let entry = self.control.enter(self.identity(None, &server), self.control.pools.get(DEFAULT_POOL), true);
+        let entry = self.control.enter_hidden(self.identity(None, &server), self.control.pools.get(DEFAULT_POOL));
         agree((client, server), (heard, &[]), Tracker::opaque(), entry, place).map(Some)
     }
 

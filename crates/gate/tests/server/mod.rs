@@ -63,7 +63,7 @@ impl Server {
         if let Some((uid, gid)) = ordinary_user() {
             std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
         }
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = backwater_socket::free_port().unwrap();
         let mut server = Server { dir, port, bin: bin.to_owned(), child: None };
         std::fs::write(server.dir.path().join("password"), PASSWORD).unwrap();
         let mut initdb = server.command("initdb");

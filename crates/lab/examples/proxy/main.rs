@@ -17,13 +17,13 @@ mod rounds;
 mod statistics;
 
 use backwater_lab::servers::{Postgres, PostgresSpec};
+use backwater_socket::free_port;
 use backwater_undo::Journal;
 use peers::Way;
 use pgbench::Load;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -103,7 +103,7 @@ impl Bench {
     fn start(state_dir: &Path, descriptors: u64) -> Result<Bench> {
         let (journal, work) = place::enter(state_dir, "bench proxy")?;
         let settings: BTreeMap<_, _> = SETTINGS.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = free_port()?;
         let spec = PostgresSpec {
             installed: place::installed()?,
             data_dir: work.join("data"),

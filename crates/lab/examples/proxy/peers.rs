@@ -2,8 +2,9 @@
 //! password; what is not installed is left out and said so.
 
 use crate::{Bench, Result};
+use backwater_socket::free_port;
 use backwater_undo::Stop;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -138,7 +139,7 @@ fn least(bench: &Bench, compiler: &Path, server: u16) -> Result<impl FnOnce(u16)
 
 /// Starts a relay on a free port and waits until it takes connections.
 fn relay(bench: &Bench, name: &'static str, command: impl FnOnce(u16) -> Result<Command>) -> Result<Way> {
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = free_port()?;
     let log = bench.work.join(format!("{}-{port}.log", name.replace(' ', "-")));
     let mut command = command(port)?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log)?);

@@ -6,7 +6,8 @@ use crate::arm::Repeat;
 use crate::scenario::{Arm, LoadKind};
 use crate::workloads::commit_batches::{BatchSpec, CommitRun, LOAD_NAME, Side};
 use backwater_diagnose::commit::{
-    BatchRun, GroupBy, WITHIN, commit_queue, contested_share, fit, knee, leave_one_out, looks, tally, wait_name,
+    BatchRun, GroupBy, WITHIN, commit_queue, computed_share, contested_share, fit, knee, leave_one_out, looks, tally,
+    wait_name,
 };
 use backwater_model::{ArmOutcome, BETWEEN_WORDS, CommitWait, Outcome, SESSION_SHARES, Sample};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,13 +23,16 @@ pub(crate) fn figures(run: &CommitRun) -> BTreeMap<String, f64> {
             figures.insert(name.to_owned(), value);
         }
     };
-    put("elapsed_s", Some(run.elapsed_s));
+    let once = run.batch_run(0);
+    put("elapsed_s", Some(once.elapsed_s));
     put("rows_per_s", Some(run.rows as f64 / run.elapsed_s));
-    put("rows", Some(run.rows as f64));
-    put("commits", Some(run.commits as f64));
+    put("rows", Some(once.rows as f64));
+    put("commits", Some(once.commits as f64));
+    put("rounds", Some(run.rounds));
     put("commit_latency_ms", run.commit_latency_ms());
-    put("rows_proved", run.proof.rows);
-    put("commits_proved", run.proof.commits);
+    // The server's own counts, of one round like the others.
+    put("rows_proved", run.proof.rows.map(|rows| rows / run.rounds));
+    put("commits_proved", run.proof.commits.map(|commits| commits / run.rounds));
     put("wal_per_commit_bytes", run.proof.wal_bytes.map(|bytes| bytes / run.commits as f64));
     figures
 }
@@ -47,6 +51,10 @@ pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
     let commits: Vec<&Sample> = samples.iter().copied().filter(|sample| CommitWait::of(sample).is_some()).collect();
     into.put("samples", Some(all));
     into.put("on_cpu_share", Some(counted.on_cpu as f64 / all));
+    // The same by the kernel's accounts of the sessions' processes, which no look disturbs.
+    let one_each: BTreeMap<i32, &Sample> = samples.iter().map(|sample| (sample.pid, *sample)).collect();
+    let computed: Option<Vec<f64>> = one_each.values().map(|sample| computed_share(&window, sample)).collect();
+    into.put("computed_share", computed.map(|shares| shares.iter().sum::<f64>() / shares.len() as f64));
     into.put("in_kernel_share", Some(counted.in_kernel as f64 / all));
     into.put("commit_wait_share", Some(commits.len() as f64 / all));
     into.put("contested_share", contested_share(commits.iter().copied(), functions_seen));
@@ -90,12 +98,7 @@ impl Measured {
     /// A repeat of an arm; none where it was of another load, or measured nothing.
     pub(crate) fn of(repeat: &Repeat, arm: &Arm) -> Option<Measured> {
         let part = repeat.part.batches;
-        let spec = BatchSpec {
-            rows: part.rows,
-            rows_per_commit: part.rows_per_commit,
-            clients: repeat.part.clients,
-            side: part.side,
-        };
+        let spec = crate::load::batch_spec(&repeat.part);
         let number = |name: &str| repeat.metrics.numbers.get(name).copied();
         let run = BatchRun {
             rows_per_commit: part.rows_per_commit,
@@ -181,9 +184,11 @@ fn gains(arms: &[ArmOutcome], runs: &[Measured]) -> BTreeMap<String, f64> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::time::Duration;
 
     fn measured(arm: &str, size: u64, plain: bool, elapsed_s: f64) -> Measured {
-        let spec = BatchSpec { rows: 10_000, rows_per_commit: size, clients: 1, side: Side::Server };
+        let spec =
+            BatchSpec { rows: 10_000, rows_per_commit: size, clients: 1, side: Side::Server, least: Duration::ZERO };
         let run = BatchRun { rows_per_commit: size, rows: 10_000, commits: 10_000_u64.div_ceil(size), elapsed_s };
         Measured { arm: arm.to_owned(), spec, plain, run }
     }

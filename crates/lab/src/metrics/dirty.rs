@@ -7,8 +7,9 @@ use backwater_model::{Span, Window, catalogue};
 pub(super) fn measure(seen: &Seen<'_>, device: &str, into: &mut Metrics) {
     let (window, phases) = (seen.window, seen.phases);
     into.put("dirty_peak_bytes", dirty_levels(window, device, phases).into_iter().reduce(f64::max));
-    // Where WAL lies on the volume too, or a standby is what the experiment is about, there is no drain to wait for.
-    if seen.standby.is_some() {
+    // Where WAL lies on the volume too, or a standby is what the experiment is about, there is no drain to wait for; and what an engine
+    // has to drain stands in its own cache.
+    if seen.standby.is_some() || super::engine::is_one(seen) {
         return;
     }
     let early = window.slice(window.from, phases.load_start + Span::from_seconds(SEEN_S));

@@ -2,13 +2,29 @@
 //! (latencies, stalls, evicting) comes with the load's own figures.
 
 use super::{Metrics, Seen};
+use backwater_diagnose::{EngineOptions, advise_engines};
 use backwater_model::catalogue;
+
+/// Whether it is an engine that was watched.
+pub(super) fn is_one(seen: &Seen<'_>) -> bool {
+    seen.window.track(catalogue::WT_CACHE_DIRTY.name, &[("target", seen.primary)]).is_some()
+}
+
+/// What a checkpoint brings, and how long the disk takes for that: as `backwater advise` reckons it.
+fn burst(seen: &Seen<'_>, into: &mut Metrics) {
+    let window = seen.window.slice(seen.phases.load_start, seen.phases.load_end);
+    let Some(advice) = advise_engines(&window, &EngineOptions::default()).into_iter().next() else { return };
+    for name in ["burst_bytes", "drain_s"] {
+        into.put(name, advice.observed.iter().find(|figure| figure.name == name).map(|figure| figure.value));
+    }
+}
 
 pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
     let (from, to) = (seen.phases.load_start, seen.phases.load_end);
     let of_engine =
         |def: &catalogue::Def| Some(seen.window.track(def.name, &[("target", seen.primary)])?.between(from, to).points);
     let Some(dirty) = of_engine(&catalogue::WT_CACHE_DIRTY) else { return };
+    burst(seen, into);
     let largest = |points: &[backwater_model::Point]| points.iter().map(|point| point.value).reduce(f64::max);
     let dirty_peak = largest(dirty);
     into.put("cache_dirty_peak_bytes", dirty_peak);

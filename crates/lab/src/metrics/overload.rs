@@ -117,8 +117,8 @@ pub(crate) fn conclude(outcome: &mut Outcome) {
         ];
         for (name, value) in figures {
             if let Some(value) = value.filter(|value| value.is_finite()) {
+                // Without a range: it is of medians, not of single runs.
                 arm.metrics.insert(name.to_owned(), value);
-                arm.spread.insert(name.to_owned(), [value; 2]);
             }
         }
     }

@@ -44,6 +44,10 @@ impl Scenario {
         if self.load.kind == LoadKind::CommitBatches && self.load.batches.rows == 0 {
             return wrong("batches.rows", "0".into(), "give at least 1");
         }
+        let least_s = self.load.batches.least_s;
+        if !(0.0..=MOST_LEAST_S).contains(&least_s) {
+            return wrong("batches.least_s", least_s.to_string(), "give 0 to 600 seconds");
+        }
         if !(1..=1_600).contains(&storm.columns) {
             return wrong("storm.columns", storm.columns.to_string(), "PostgreSQL takes 1 to 1600");
         }
@@ -243,6 +247,8 @@ impl Scenario {
     }
 }
 
+/// The longest that rows are inserted again and again.
+const MOST_LEAST_S: f64 = 600.0;
 /// A server that writes less than this does nothing else than wait.
 const LEAST_BYTES_PER_S: u64 = 64 << 10;
 

@@ -175,11 +175,14 @@ pub struct BatchesPart {
     pub rows_per_commit: u64,
     /// Where transactions are put together: `server` (a procedure) or `client` (a round trip for each row).
     pub side: Side,
+    /// The rows are inserted again until so many seconds have gone: on a fast disk they are in too soon to be diagnosed. Figures
+    /// are those of one round.
+    pub least_s: f64,
 }
 
 impl Default for BatchesPart {
     fn default() -> Self {
-        BatchesPart { rows: 200_000, quick_rows: 20_000, rows_per_commit: 1_000, side: Side::Server }
+        BatchesPart { rows: 200_000, quick_rows: 20_000, rows_per_commit: 1_000, side: Side::Server, least_s: 0.0 }
     }
 }
 

@@ -43,6 +43,8 @@ impl Scenario {
         }
         if let Some(rows) = sweep.rows {
             (self.load.batches.rows, self.load.batches.quick_rows) = (rows, rows);
+            // So many and no more.
+            self.load.batches.least_s = 0.0;
             for arm in &mut self.arms {
                 arm.load.batches.rows = None;
             }

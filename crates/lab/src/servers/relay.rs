@@ -105,6 +105,10 @@ fn accept(listener: &UnixListener, shared: &Arc<Shared>) {
         match listener.accept() {
             Ok((near, _)) => match relay(near, shared) {
                 Ok(ends) => open.extend(ends),
+                // While its server restarts, nobody listens there.
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+                    tracing::debug!(%error, "nobody to relay a connection to");
+                }
                 Err(error) => tracing::warn!(%error, "a connection could not be relayed"),
             },
             Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(LOOK),

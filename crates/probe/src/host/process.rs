@@ -11,8 +11,8 @@ use super::text::pairs;
 use super::title::{CLIENT, backend_type};
 use super::{Roots, SOURCE, Server, Watch, file};
 use crate::{Probe, ProbeError, Sink};
-use backwater_model::Epoch;
 use backwater_model::catalogue::{self, Def};
+use backwater_model::{Epoch, Moment};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,6 +31,9 @@ const MOST_BUSY: usize = 64;
 /// Of a client's session, `stat` is read at every so many of its readings: the kernel takes twice as long over that one line as
 /// over all I/O counters (4.4 and 2.2 µs with warm caches, Linux 6.18).
 const READINGS_PER_STAT: u32 = 5;
+/// At every one where it computes more than this share of the time: there cannot be many such, and how long they computed is what
+/// samples of their waits are held against.
+const COMPUTES: f64 = 0.1;
 /// What the process is called that begins all others of a server.
 const POSTMASTER: &str = "postmaster";
 /// The user a process runs as changes rarely: it is read with the `stat` that comes after so many readings.
@@ -77,6 +80,7 @@ struct Known {
     until_user: u32,
     until_stat: u32,
     cpu_ticks: u64,
+    stat_at: Moment,
     /// Whether it computed between the last two readings of `stat`.
     computed: bool,
     /// All its counters together, and whether that was more than at the reading before.
@@ -176,6 +180,7 @@ impl Processes {
             until_user: 0,
             until_stat: 0,
             cpu_ticks: 0,
+            stat_at: Moment::default(),
             computed: false,
             sum: 0.0,
             moved: false,
@@ -238,10 +243,14 @@ impl Processes {
             Err(_) => {}
         }
         if let Some(known) = self.known.get_mut(&pid) {
+            let ticks = stat.cpu_ticks.saturating_sub(known.cpu_ticks) as f64;
+            let passed_s = sink.at.seconds_since(known.stat_at);
+            let computes = ticks / self.ticks_per_s > COMPUTES * passed_s;
             // The second reading of a session has it again, so that one that soon ends had a rate.
-            known.until_stat = if what == CLIENT && known.sum > 0.0 { READINGS_PER_STAT - 1 } else { 0 };
-            known.computed = stat.cpu_ticks > known.cpu_ticks && known.sum > 0.0;
-            known.cpu_ticks = stat.cpu_ticks;
+            let again = what != CLIENT || known.sum == 0.0 || computes;
+            known.until_stat = if again { 0 } else { READINGS_PER_STAT - 1 };
+            known.computed = ticks > 0.0 && known.sum > 0.0;
+            (known.cpu_ticks, known.stat_at) = (stat.cpu_ticks, sink.at);
             known.adds_up_to(sum);
             known.numbered = Some(numbered);
         }

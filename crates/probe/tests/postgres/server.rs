@@ -88,7 +88,7 @@ impl Server {
         if let Some((uid, gid)) = ordinary_user() {
             std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
         }
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = backwater_socket::free_port().unwrap();
         let told = Command::new(bin.join("postgres")).arg("--version").output().unwrap();
         let told = String::from_utf8(told.stdout).unwrap();
         let number = told.split(|c: char| !c.is_ascii_digit()).find(|part| !part.is_empty()).unwrap();

@@ -6,7 +6,7 @@ use super::panels::{kept, labels};
 use super::shelf::Shelf;
 use super::sources::{level, quotient, rate};
 use backwater_model::catalogue as cat;
-use backwater_model::{Source, Unit};
+use backwater_model::{Source, Track, Unit};
 
 /// The charts of every server with an engine.
 pub(super) fn engines(shelf: &mut Shelf<'_>) {
@@ -38,7 +38,15 @@ fn engine(shelf: &mut Shelf<'_>, target: &str) {
     let curves = [(waiting, Line), (evicting, Line)];
     shelf.chart(&group, &format!("Application threads of {target}"), Unit::Count, &curves);
     let one = |def: &cat::Def, factor: f64| (def.name, vec![("target", target.to_owned())], factor);
-    let behind = Source::Sum(vec![one(&cat::MONGO_OPLOG_LAST, 1.0), one(&cat::MONGO_COMMITTED, -1.0)]);
+    // A recorder that does not ask for the oplog's ends still knows the member's own newest entry.
+    let is_self = |track: &Track<'_>| track.last() == Some(1.0);
+    let members = window.tracks(cat::MONGO_MEMBER_SELF.name, &of).filter(is_self);
+    let itself = members.filter_map(|track| track.series.labels.get("member").map(str::to_owned)).next();
+    let newest = match itself {
+        Some(member) => (cat::MONGO_MEMBER_OPTIME.name, vec![("target", target.to_owned()), ("member", member)], 1.0),
+        None => one(&cat::MONGO_OPLOG_LAST, 1.0),
+    };
+    let behind = Source::Sum(vec![newest, one(&cat::MONGO_COMMITTED, -1.0)]);
     let behind = shelf.keep("behind the primary", Unit::Seconds, level(&behind, window, &axis));
     shelf.chart(&group, &format!("Majority of {target}"), Unit::Seconds, &[(behind, Line)]);
     let slow = kept(shelf, "in the log", &cat::MONGO_SLOW_OPS, &of);

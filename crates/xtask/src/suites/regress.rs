@@ -28,7 +28,7 @@ pub(super) fn fetch(dir: &Path) -> anyhow::Result<Regress> {
     let mut sources = String::new();
     for kind in ["deb", "deb-src"] {
         let repository = format!("{kind} $(REPO_URI) $(RELEASE) $(COMPONENT)");
-        sources += &run::output("apt-get", &["indextargets", "--format", &repository, "Created-By: Packages"])?;
+        sources += &run::output("apt-get", &["indextargets", "--format", &repository, "Created-By: Packages"], &[])?;
     }
     std::fs::write(dir.join("sources.list"), sources)?;
     must(apt(dir, &["update"]))?;
@@ -45,11 +45,11 @@ pub(super) fn fetch(dir: &Path) -> anyhow::Result<Regress> {
 
 /// The source package of the server whose programs are taken, and its version.
 fn installed() -> anyhow::Result<[String; 2]> {
-    let bin = run::output("pg_config", &["--bindir"])?;
+    let bin = run::output("pg_config", &["--bindir"], &[])?;
     let postgres = format!("{}/postgres", bin.trim());
-    let owner = run::output("dpkg-query", &["-S", &postgres])?;
+    let owner = run::output("dpkg-query", &["-S", &postgres], &[])?;
     let owner = owner.split(':').next().unwrap_or_default();
-    let text = run::output("dpkg-query", &["-W", "-f", "${source:Package} ${source:Version}", owner])?;
+    let text = run::output("dpkg-query", &["-W", "-f", "${source:Package} ${source:Version}", owner], &[])?;
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     words.try_into().map_err(|_| anyhow::anyhow!("{postgres} belongs to no package that has a source: {text}"))
 }
@@ -99,13 +99,13 @@ fn downloaded(dir: &Path, part: &str) -> anyhow::Result<PathBuf> {
 /// The tests' own functions, and beside them those of the server's that the tests look for in the same place.
 fn compile(dir: &Path, source: &Path, libraries: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(libraries)?;
-    let installed = run::output("pg_config", &["--includedir-server"])?;
+    let installed = run::output("pg_config", &["--includedir-server"], &[])?;
     let include = dir.join("headers").join(installed.trim().trim_start_matches('/'));
     let mut cc = fetching(dir, "cc");
     cc.args(["-shared", "-fPIC", "-O2", "-fwrapv", "-I"]).arg(include).arg(source);
     cc.arg("-o").arg(libraries.join("regress.so"));
     must(cc)?;
-    let shipped = PathBuf::from(run::output("pg_config", &["--pkglibdir"])?.trim());
+    let shipped = PathBuf::from(run::output("pg_config", &["--pkglibdir"], &[])?.trim());
     for name in ["refint.so", "autoinc.so"] {
         let from = shipped.join(name);
         std::fs::copy(&from, libraries.join(name)).with_context(|| format!("cannot copy {}", from.display()))?;
@@ -126,7 +126,7 @@ impl Suite for Regress {
         let results = self.libraries.with_file_name(format!("results-{}", at.port));
         std::fs::create_dir_all(&results)?;
         hand_over(&results)?;
-        let library = run::output("pg_config", &["--pkglibdir"])?;
+        let library = run::output("pg_config", &["--pkglibdir"], &[])?;
         let program = format!("{}/pgxs/src/test/regress/pg_regress", library.trim());
         let mut command = bounded(LIMIT, &program);
         command.args(["--host=127.0.0.1", "--user=postgres", "--no-locale", "--encoding=UTF8"]);

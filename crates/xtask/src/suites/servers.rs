@@ -2,9 +2,10 @@
 
 use super::told::{bounded, must};
 use anyhow::{Context, bail};
+use backwater_socket::free_port;
 use std::fs::File;
 use std::io::Write;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -84,7 +85,8 @@ fn ordinary_user() -> anyhow::Result<Option<(u32, u32)>> {
     if !crate::ci::is_root()? {
         return Ok(None);
     }
-    let id = |what: &str| -> anyhow::Result<u32> { Ok(crate::run::output("id", &[what, "postgres"])?.trim().parse()?) };
+    let id =
+        |what: &str| -> anyhow::Result<u32> { Ok(crate::run::output("id", &[what, "postgres"], &[])?.trim().parse()?) };
     Ok(Some((id("-u")?, id("-g")?)))
 }
 
@@ -142,8 +144,8 @@ impl Servers {
             std::fs::set_permissions(&to, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
             hand_over(&to)?;
         }
-        let bin = PathBuf::from(crate::run::output("pg_config", &["--bindir"])?.trim());
-        let [port, other] = free_ports()?;
+        let bin = PathBuf::from(crate::run::output("pg_config", &["--bindir"], &[])?.trim());
+        let (port, other) = (free_port()?, free_port()?);
         let place = |port, socket_dir| Place { port, socket_dir, certificates: certificates.clone(), bin: bin.clone() };
         let direct = place(port, dir.clone());
         let through = place(other, dir.join("proxy"));
@@ -223,11 +225,6 @@ impl Servers {
         }
         Ok(())
     }
-}
-
-fn free_ports() -> anyhow::Result<[u16; 2]> {
-    let listeners = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
-    Ok([listeners[0].local_addr()?.port(), listeners[1].local_addr()?.port()])
 }
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
 //! Whoever a rule matches: looked at again and again, judged, slowed, and let go when the statement ends.
 
-use super::server::{Server, Session};
+use super::looked::{Looked, looked_key, release_all};
+use super::server::Server;
 use super::told::Told;
-use super::{Arguments, class_of, described, let_go, look, now, pause_looking, read_config};
+use super::{Arguments, class_of, look, now, pause_looking, read_config};
 use crate::{signals, terminal};
 use anyhow::bail;
-use backwater_flow::rule::{Action, Attribute, Decision, Rule, RuleOption, Step};
+use backwater_flow::rule::{Attribute, Decision, Rule, RuleOption};
 use backwater_flow::statement::{self, Statement};
 use backwater_flow::{Priority, SessionId, State};
-use backwater_gate::attach::{Activity, AttachError, Console, Hold, Named, OutsideSession, Seen, Watch};
+use backwater_gate::attach::{Console, Hold};
 use backwater_gate::proxy::ProxyConfig;
 use backwater_model::{Event, EventKind};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,9 +40,6 @@ pub(super) fn parse(text: &str) -> Result<(String, Rule), String> {
     Ok((name, rule))
 }
 
-/// Which session: process id and begin.
-type Key = (i32, i64);
-
 /// Looks, judges and acts until somebody wants to end.
 pub(super) fn run(
     arguments: &Arguments,
@@ -58,7 +56,7 @@ pub(super) fn run(
         _ => None,
     };
     let wanted = wanted(&server, &state)?;
-    let mut looked = Looked { server, wanted, sockets: HashMap::new(), watch: Watch::new(), low: HashSet::new() };
+    let mut looked = Looked::new(target.clone(), server, wanted);
     terminal::note(&format!("watching for {}; Ctrl-C puts everything back", words(&state)));
     let begun = Instant::now();
     while !arguments.is_over(begun, cancel) {
@@ -73,6 +71,9 @@ pub(super) fn run(
         }
         look(hold)?;
         let sessions = looked.sessions(arguments)?;
+        if looked.is_away() {
+            release_all(hold)?;
+        }
         let activities = looked.read(&sessions, &state, hold)?;
         for (key, decision) in looked.watch.look(now(), &activities, &state) {
             // As everywhere here a session is known by its process.
@@ -187,217 +188,11 @@ fn tell(decision: &Decision, arguments: &Arguments) -> anyhow::Result<()> {
     terminal::print(&format!("{} {decision}{dry}", super::stamp()))
 }
 
-fn looked_key(session: &Session) -> Key {
-    (session.activity.pid, session.activity.began_us)
-}
-
-/// The server and what is remembered of its sessions.
-struct Looked {
-    server: Server,
-    wanted: BTreeSet<Attribute>,
-    /// The socket of each session, or why there is none.
-    sockets: HashMap<Key, Result<Named, String>>,
-    watch: Watch,
-    /// Those of low-priority pools that are held.
-    low: HashSet<Key>,
-}
-
-impl Looked {
-    /// The sessions that the rules look at. Who waits for whom matters for all of them.
-    fn sessions(&mut self, arguments: &Arguments) -> anyhow::Result<Vec<Session>> {
-        let mut sessions = self.server.sessions(&self.wanted)?;
-        let is_meant = |wanted: &[String], found: &str| wanted.is_empty() || wanted.iter().any(|name| name == found);
-        sessions.retain(Session::is_clients);
-        for session in &mut sessions {
-            let meant = is_meant(&arguments.user, &session.activity.user)
-                && is_meant(&arguments.application, &session.application);
-            // One that is not meant has no statement that could be judged, and may still wait for one that has.
-            session.activity.active &= meant;
-        }
-        let here: HashSet<Key> = sessions.iter().map(looked_key).collect();
-        self.sockets.retain(|key, _| here.contains(key));
-        Ok(sessions)
-    }
-
-    /// Holds the sessions of low-priority pools from their first look on, and lets those go that block urgent work, or whose pool
-    /// is no longer low.
-    fn hold_low(
-        &mut self,
-        activities: &[(Activity, Seen)],
-        state: &State,
-        arguments: &Arguments,
-        hold: &mut Hold,
-        told: &mut Told,
-    ) -> anyhow::Result<()> {
-        let wanted = self.watch.low(activities, state);
-        if arguments.dry_run {
-            for key in wanted.difference(&self.low) {
-                super::note(&format!("would hold process {} for its pool (dry run: nothing is done)", key.0));
-            }
-            self.low = wanted;
-            return Ok(());
-        }
-        for (activity, _) in activities {
-            let key = (activity.pid, activity.began_us);
-            if !wanted.contains(&key) {
-                continue;
-            }
-            if let Some(cookie) = self.cookie(key) {
-                told.pooled(cookie, &activity.user, state.pool_of(&activity.user));
-            }
-            if self.low.contains(&key) {
-                continue;
-            }
-            match self.sockets.get(&key) {
-                Some(Ok(named)) => slow(named, None, hold)?,
-                Some(Err(why)) => super::note(&format!("cannot slow it: {why}")),
-                None => continue,
-            }
-            self.low.insert(key);
-        }
-        let over: Vec<Key> = self.low.difference(&wanted).copied().collect();
-        for key in over {
-            self.low.remove(&key);
-            if let Some(Ok(named)) = self.sockets.get(&key)
-                && !self.watch.is_penalised(key)
-                && let Some(paced) = hold.release(named.socket.cookie)?
-            {
-                super::note(&let_go(&paced));
-            }
-        }
-        Ok(())
-    }
-
-    /// What the host shows of those that are active or of a low-priority pool.
-    fn read(&mut self, sessions: &[Session], state: &State, hold: &mut Hold) -> anyhow::Result<Vec<(Activity, Seen)>> {
-        let mut asked = Vec::new();
-        for session in sessions.iter().filter(|session| session.activity.active || state.is_low(&session.activity.user))
-        {
-            let key = looked_key(session);
-            if let std::collections::hash_map::Entry::Vacant(place) = self.sockets.entry(key) {
-                let found = match session.socket(hold.guardian()) {
-                    Err(error) if matches!(error.downcast_ref(), Some(AttachError::Ended(_))) => return Err(error),
-                    found => found.map_err(|error| error.to_string()),
-                };
-                place.insert(found);
-            }
-            if let Some(Ok(named)) = self.sockets.get(&key) {
-                asked.push((key, named.socket.clone()));
-            }
-        }
-        let readings = hold.guardian().read(asked.iter().map(|(_, socket)| socket.clone()).collect())?;
-        let seen: HashMap<Key, Seen> = asked
-            .into_iter()
-            .zip(readings)
-            .map(|((key, socket), reading)| {
-                let process = process(socket.pid);
-                (key, Seen { acked_bytes: reading.and_then(|reading| reading.info.acked_bytes), ..process })
-            })
-            .collect();
-        let with = |session: &Session| {
-            let seen = seen.get(&looked_key(session)).copied().unwrap_or_default();
-            (session.activity.clone(), seen)
-        };
-        Ok(sessions.iter().map(with).collect())
-    }
-
-    /// The socket of a session, where it was found.
-    fn cookie(&self, key: Key) -> Option<u64> {
-        Some(self.sockets.get(&key)?.as_ref().ok()?.socket.cookie)
-    }
-
-    /// The sessions as the console shows them.
-    fn outside(&self, sessions: &[Session], hold: &Hold, told: &Told) -> Vec<OutsideSession> {
-        let held: HashMap<u64, u64> =
-            hold.paced().iter().map(|paced| (paced.named.socket.cookie, paced.sent_bytes)).collect();
-        let one = |session: &Session| {
-            let activity = &session.activity;
-            let cookie = self.cookie(looked_key(session)).filter(|cookie| held.contains_key(cookie));
-            OutsideSession {
-                pid: activity.pid,
-                user: activity.user.clone(),
-                application: session.application.clone(),
-                client: session.client.map(|client| client.to_string()).unwrap_or_default(),
-                active: activity.active,
-                for_s: activity.elapsed_s.filter(|_| activity.active),
-                sent_bytes: cookie.and_then(|cookie| held.get(&cookie).copied()),
-                held_by: cookie.map(|cookie| told.holder(cookie)),
-            }
-        };
-        sessions.iter().map(one).collect()
-    }
-
-    fn act(&mut self, key: Key, decision: &Decision, session: Option<&Session>, hold: &mut Hold) -> anyhow::Result<()> {
-        let socket = self.sockets.get(&key);
-        match (decision.action, decision.step) {
-            (Action::Penalty, Step::Began) => match socket {
-                Some(Ok(named)) => slow(named, session, hold)?,
-                Some(Err(why)) => super::note(&format!("cannot slow it: {why}")),
-                None => {}
-            },
-            (Action::Penalty, Step::Lifted(_)) => {
-                if let Some(Ok(named)) = socket
-                    && !self.low.contains(&key)
-                    && let Some(paced) = hold.release(named.socket.cookie)?
-                {
-                    super::note(&let_go(&paced));
-                }
-            }
-            (Action::Abort, Step::Began) => self.stop(key.0, false),
-            (Action::Abort, Step::Escalated) => self.stop(key.0, true),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Whom this role may not stop goes on, and so does the rest.
-    fn stop(&mut self, pid: i32, whole_session: bool) {
-        if let Err(error) = self.server.stop(pid, whole_session) {
-            super::note(&format!("process {pid} was not stopped: {error:#}"));
-        }
-    }
-}
-
-fn slow(named: &Named, session: Option<&Session>, hold: &mut Hold) -> anyhow::Result<()> {
-    if hold.paced().iter().any(|paced| paced.named.socket.cookie == named.socket.cookie) {
-        return Ok(());
-    }
-    match hold.add(now(), named.clone()) {
-        Ok(()) => {
-            let age = session.and_then(|session| session.snapshot_age);
-            let vacuum = age.map_or_else(String::new, |age| {
-                format!("; its snapshot, {age} transactions old, holds back vacuum meanwhile")
-            });
-            super::note(&format!("holding {}{vacuum}", described(named)));
-        }
-        Err(error @ AttachError::Ended(_)) => return Err(error.into()),
-        Err(error) => super::note(&format!("cannot slow {}: {error}", described(named))),
-    }
-    Ok(())
-}
-
-/// Processor time and private memory of a process of this host.
-fn process(pid: i32) -> Seen {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
-    let ticks = |text: String| {
-        let fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(11).take(2);
-        fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()
-    };
-    let memory = |text: String| {
-        let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-        line.trim().trim_end_matches(" kB").parse::<f64>().ok()
-    };
-    Seen {
-        acked_bytes: None,
-        cpu_s: read("stat").and_then(ticks).map(|ticks| ticks as f64 / rustix::param::clock_ticks_per_second() as f64),
-        memory_bytes: read("status").and_then(memory).map(|kib| kib * 1024.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use backwater_flow::rule::Action;
 
     #[test]
     fn a_rule_is_read_in_both_forms_and_never_ends_a_query_by_a_forgotten_word() {
@@ -409,12 +204,5 @@ mod tests {
         assert!(parse("bandwidth=-1, action='penalty'").unwrap_err().contains("never match"));
         assert!(parse("create resource pool p with (weight=1)").unwrap_err().contains("one rule"));
         assert!(parse("luck=7, action='abort'").unwrap_err().contains("unknown attribute 'luck'"));
-    }
-
-    #[test]
-    fn a_process_shows_what_it_used() {
-        let seen = process(i32::try_from(std::process::id()).unwrap());
-        assert!(seen.cpu_s.is_some() && seen.memory_bytes.unwrap() > 1e4, "{seen:?}");
-        assert_eq!(process(i32::MAX), Seen::default());
     }
 }

@@ -7,11 +7,17 @@ use backwater_probe::postgres::{ConnInfo, connect_client};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use tokio::runtime::Runtime;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
 /// The server's release, and what its role may.
 const ABOUT: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4, \
                      pg_catalog.has_function_privilege('pg_catalog.pg_ls_tmpdir()', 'execute')";
+
+/// What names a session and its statement.
+const SESSION_BEGAN_US: &str = "(extract(epoch FROM a.backend_start) * 1e6)::int8";
+const STATEMENT_BEGAN_US: &str = "(extract(epoch FROM a.query_start) * 1e6)::int8";
+const IS_ACTIVE: &str = "a.state IN ('active', 'fastpath function call')";
 
 /// A connection with the server.
 pub(super) struct Server {
@@ -73,11 +79,17 @@ impl Server {
         Ok(rows.iter().map(session).collect())
     }
 
-    /// Cancels the statement of a session, or ends the session.
-    pub(super) fn stop(&mut self, pid: i32, whole_session: bool) -> anyhow::Result<()> {
-        let sql = if whole_session { "SELECT pg_terminate_backend($1)" } else { "SELECT pg_cancel_backend($1)" };
-        self.runtime.block_on(self.client.query_one(sql, &[&pid])).context("the server does not stop the session")?;
-        Ok(())
+    /// Cancels the statement of a session, or ends the session: that statement and no later one, of no other session that has its
+    /// process id meanwhile. Whether it still ran.
+    pub(super) fn stop(&mut self, of: &Activity, whole_session: bool) -> anyhow::Result<bool> {
+        let act = if whole_session { "pg_terminate_backend" } else { "pg_cancel_backend" };
+        let sql = format!(
+            "SELECT pg_catalog.{act}(a.pid) FROM pg_catalog.pg_stat_get_activity($1) a WHERE {SESSION_BEGAN_US} = $2 AND \
+             {STATEMENT_BEGAN_US} = $3 AND {IS_ACTIVE} /* backwater */"
+        );
+        let parameters: [&(dyn ToSql + Sync); 3] = [&of.pid, &of.began_us, &of.statement_us];
+        let rows = self.runtime.block_on(self.client.query(&sql, &parameters));
+        Ok(!rows.context("the server does not stop the session")?.is_empty())
     }
 
     /// The socket of the session with this process id.
@@ -150,9 +162,8 @@ fn sql(spill: bool, wal: bool) -> String {
         false => "NULL::float8",
     };
     format!(
-        "SELECT a.pid, (extract(epoch FROM a.backend_start) * 1e6)::int8, a.usename::text, a.state IN ('active', 'fastpath \
-         function call'), (extract(epoch FROM a.query_start) * 1e6)::int8, extract(epoch FROM clock_timestamp() - \
-         a.query_start)::float8, CASE WHEN a.wait_event_type = 'Lock' THEN pg_catalog.pg_blocking_pids(a.pid) ELSE \
+        "SELECT a.pid, {SESSION_BEGAN_US}, a.usename::text, {IS_ACTIVE}, {STATEMENT_BEGAN_US}, \
+         extract(epoch FROM clock_timestamp() - a.query_start)::float8, CASE WHEN a.wait_event_type = 'Lock' THEN pg_catalog.pg_blocking_pids(a.pid) ELSE \
          '{{}}'::int4[] END, {spilled}, {wal}, a.application_name, host(a.client_addr), a.client_port, \
          age(a.backend_xmin)::int8, a.backend_type FROM pg_catalog.pg_stat_activity a WHERE a.pid <> pg_backend_pid() AND \
          coalesce(a.backend_type, 'client backend') IN ('client backend', 'walsender') /* backwater */"

@@ -123,7 +123,7 @@ impl Bench {
         let mut run = self.sessions(spec, counters, cancel, progress)?;
         run.proof = self.with(|control| self.runtime.block_on(Proof::since(control, before, run.rows)))?;
         let found = self.with(|control| self.runtime.block_on(Proof::rows_in(control, &self.schema)))??;
-        if found != spec.rows || run.rows != spec.rows {
+        if found != run.rows || run.rows < spec.rows {
             return Err(WorkloadError::Rows { table: "batch_rows", wanted: spec.rows, found });
         }
         Ok(run)
@@ -177,6 +177,7 @@ impl Bench {
                 _ if cancel.load(Ordering::Relaxed) => Err(WorkloadError::Cancelled),
                 Some(error) => Err(error),
                 None => {
+                    run.rounds = run.rows as f64 / spec.rows as f64;
                     run.load = LoadResult { seconds: run.elapsed_s, completed: run.commits, ..LoadResult::default() };
                     (run.load.latency, run.load.service) = (latency.clone(), latency);
                     Ok(run)
@@ -280,17 +281,32 @@ impl Shared<'_> {
             }
             let rows = self.spec.rows_of(number);
             let mut latencies = Latencies::new();
-            let done = match self.spec.side {
-                Side::Server => self.call(&client, rows, &heard).await?,
-                Side::Client => {
-                    let goes_on = || !self.stop.load(Ordering::Relaxed);
-                    let batch = (rows, self.spec.rows_per_commit);
-                    client_side::run(&client, &self.bench.schema, batch, self.counters, &mut latencies, &goes_on)
-                        .await?
+            let (mut done, began) = (Done::default(), Instant::now());
+            loop {
+                done.add(self.round(&client, rows, &heard, &mut latencies).await?);
+                if began.elapsed() >= self.spec.least {
+                    return Ok((done, latencies, Instant::now()));
                 }
-            };
-            Ok((done, latencies, Instant::now()))
+            }
         })
+    }
+
+    /// Inserts the session's rows once.
+    async fn round(
+        &self,
+        client: &Client,
+        rows: u64,
+        heard: &Mutex<Done>,
+        latencies: &mut Latencies,
+    ) -> Result<Done, WorkloadError> {
+        match self.spec.side {
+            Side::Server => self.call(client, rows, heard).await,
+            Side::Client => {
+                let goes_on = || !self.stop.load(Ordering::Relaxed);
+                let batch = (rows, self.spec.rows_per_commit);
+                client_side::run(client, &self.bench.schema, batch, self.counters, latencies, &goes_on).await
+            }
+        }
     }
 
     /// Calls the procedure, and counts what it tells of itself while it runs.
@@ -298,6 +314,7 @@ impl Shared<'_> {
         let text = format!("CALL {}.my_insert({rows}, {})", self.bench.schema, self.spec.rows_per_commit);
         let mut calling = std::pin::pin!(client.batch_execute(&text));
         let mut before = Done::default();
+        *heard.lock().unwrap_or_else(PoisonError::into_inner) = before;
         let _open = self.counters.begin();
         let mut count = || {
             let now = *heard.lock().unwrap_or_else(PoisonError::into_inner);

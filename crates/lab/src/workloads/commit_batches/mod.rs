@@ -47,6 +47,9 @@ pub struct BatchSpec {
     pub clients: usize,
     /// Where transactions are put together.
     pub side: Side,
+    /// The rows are inserted again, as often as it takes, until so much time has gone: what is over at once tells nothing of
+    /// where it waited.
+    pub least: Duration,
 }
 
 /// The most rows one run may insert.
@@ -79,6 +82,8 @@ impl BatchSpec {
 pub struct CommitRun {
     /// From the first session's start to the last one's end, in seconds.
     pub elapsed_s: f64,
+    /// How often the rows that were asked for went in.
+    pub rounds: f64,
     /// Rows inserted.
     pub rows: u64,
     /// Commits done.
@@ -97,9 +102,11 @@ impl CommitRun {
         (self.commits > 0).then(|| self.commit_s * 1e3 / self.commits as f64)
     }
 
-    /// The run as costs are fitted to.
+    /// One round, as costs are fitted to.
     pub fn batch_run(&self, rows_per_commit: u64) -> BatchRun {
-        BatchRun { rows_per_commit, rows: self.rows, commits: self.commits, elapsed_s: self.elapsed_s }
+        let of_one = |count: u64| (count as f64 / self.rounds).round() as u64;
+        let (rows, commits) = (of_one(self.rows), of_one(self.commits));
+        BatchRun { rows_per_commit, rows, commits, elapsed_s: self.elapsed_s / self.rounds }
     }
 
     fn add(&mut self, other: Done) {
@@ -118,6 +125,12 @@ struct Done {
 }
 
 impl Done {
+    fn add(&mut self, other: Done) {
+        self.rows += other.rows;
+        self.commits += other.commits;
+        self.in_commits += other.in_commits;
+    }
+
     /// Counts what was done since `before`. What was counted already stays counted, whatever a server says.
     fn count(self, before: Done, counters: &Counters) {
         let commits = self.commits.saturating_sub(before.commits);
@@ -134,7 +147,8 @@ mod tests {
 
     #[test]
     fn rows_are_shared_out_to_the_last_one() {
-        let spec = BatchSpec { rows: 1_003, rows_per_commit: 10, clients: 4, side: Side::Server };
+        let spec =
+            BatchSpec { rows: 1_003, rows_per_commit: 10, clients: 4, side: Side::Server, least: Duration::ZERO };
         assert!(spec.check().is_ok());
         assert_eq!((0..4).map(|client| spec.rows_of(client)).sum::<u64>(), 1_003);
         assert_eq!((spec.rows_of(0), spec.rows_of(3)), (251, 250));
@@ -142,7 +156,7 @@ mod tests {
 
     #[test]
     fn impossible_runs_are_refused() {
-        let fine = BatchSpec { rows: 10, rows_per_commit: 1, clients: 1, side: Side::Server };
+        let fine = BatchSpec { rows: 10, rows_per_commit: 1, clients: 1, side: Side::Server, least: Duration::ZERO };
         for wrong in [
             BatchSpec { rows: 0, ..fine },
             BatchSpec { rows_per_commit: 0, ..fine },

@@ -43,7 +43,7 @@ fn both_sides_insert_and_commit_what_they_say_and_leave_nothing() {
         (Side::Server, 3, 10_000, 3),
     ] {
         let (counters, most) = (Counters::default(), AtomicU64::new(0));
-        let spec = BatchSpec { rows: 3_000, rows_per_commit, clients, side };
+        let spec = BatchSpec { rows: 3_000, rows_per_commit, clients, side, least: Duration::ZERO };
         let run = bench
             .run(&spec, &counters, &NEVER, &|done| {
                 most.fetch_max(done, Relaxed);
@@ -59,6 +59,17 @@ fn both_sides_insert_and_commit_what_they_say_and_leave_nothing() {
         assert!(run.proof.wal_bytes.unwrap() > 3_000.0 * 50.0, "{run:?}");
         assert_eq!(run.load.latency.count(), if side == Side::Client { commits } else { 0 });
     }
+    for (side, clients) in [(Side::Server, 2), (Side::Client, 1)] {
+        let counters = Counters::default();
+        let least = Duration::from_millis(400);
+        let spec = BatchSpec { rows: 500, rows_per_commit: 50, clients, side, least };
+        let run = bench.run(&spec, &counters, &NEVER, &|_| ()).unwrap();
+        assert!(run.elapsed_s >= least.as_secs_f64() && run.rounds > 1.0 && run.rows.is_multiple_of(250), "{run:?}");
+        assert_eq!((counters.rows.into_inner(), counters.completed.into_inner()), (run.rows, run.commits));
+        let once = run.batch_run(50);
+        assert_eq!((once.rows, once.commits), (500, 10));
+        assert!((once.elapsed_s * run.rounds - run.elapsed_s).abs() < 1e-9, "{run:?}");
+    }
     bench.end().unwrap();
     assert_eq!(ask(&server, SCHEMAS), "0");
 }
@@ -70,7 +81,7 @@ fn a_run_can_be_cancelled_and_the_schema_goes_all_the_same() {
     for side in [Side::Server, Side::Client] {
         let mut bench = Bench::create(info(&server, "postgres")).unwrap();
         let (counters, cancel) = (Counters::default(), AtomicBool::new(false));
-        let spec = BatchSpec { rows: 500_000_000, rows_per_commit: 1_000_000, clients: 2, side };
+        let spec = BatchSpec { rows: 500_000_000, rows_per_commit: 1_000_000, clients: 2, side, least: Duration::ZERO };
         let stop = |_| cancel.store(true, Relaxed);
         assert!(matches!(bench.run(&spec, &counters, &cancel, &stop), Err(WorkloadError::Cancelled)));
         drop(bench);
@@ -88,7 +99,7 @@ fn a_role_that_may_not_make_the_procedure_is_told_and_its_client_side_works() {
     let _granted = ask(&server, "grant create on database postgres to limited");
     let mut bench = Bench::create(info(&server, "limited")).unwrap();
     assert!(bench.refused().unwrap().contains("plpgsql"), "{:?}", bench.refused());
-    let spec = BatchSpec { rows: 200, rows_per_commit: 10, clients: 1, side: Side::Server };
+    let spec = BatchSpec { rows: 200, rows_per_commit: 10, clients: 1, side: Side::Server, least: Duration::ZERO };
     let counters = Counters::default();
     let why = bench.run(&spec, &counters, &NEVER, &|_| ()).unwrap_err().to_string();
     assert!(why.contains("may not make the procedure") && why.contains("client"), "{why}");

@@ -39,14 +39,19 @@ pub fn servers(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<M
     let (text, secrets) = with_password(text, env(PASSWORD).filter(|password| !password.is_empty()));
     // Reading a connection string is async in the driver, but waits for nothing.
     let runtime = super::runtime::current_thread()?;
+    // The driver takes the two bytes after a percent sign for characters, and panics where they are not.
+    if text.split('%').skip(1).any(|part| part.len() >= 2 && !part.is_char_boundary(2)) {
+        return Err(unusable("a percent sign in a user's name or password is written %25, and what is no ASCII %XX"));
+    }
     let parsed = runtime.block_on(async { ClientOptions::parse(text.as_str()).await });
-    let options = parsed.map_err(|error| {
-        let why = secrets.scrub(&error.kind.to_string());
-        ProbeError::Connect(format!(
-            "this is no connection string that can be used: {why}. It looks like mongodb://USER@HOST:27017/?authSource=admin"
-        ))
-    })?;
+    let options = parsed.map_err(|error| unusable(&secrets.scrub(&error.kind.to_string())))?;
     Ok(options.hosts.iter().map(|host| MongoServer::of(host, &options, &secrets)).collect())
+}
+
+fn unusable(why: &str) -> ProbeError {
+    ProbeError::Connect(format!(
+        "this is no connection string that can be used: {why}. It looks like mongodb://USER@HOST:27017/?authSource=admin"
+    ))
 }
 
 /// What to do with a name whose servers stand in DNS: the driver would bring a DNS client of its own for it, for a question
@@ -206,7 +211,13 @@ mod tests {
         assert!(told.contains("mongodb://USER@HOST1") && !told.contains("hid"), "{told}");
         let told = error("mongodb+srv://u:hidden@c.example.net/app?w=1");
         assert!(told.contains("dig +short SRV _mongodb._tcp.c.example.net;") && !told.contains("hidden"), "{told}");
-        for text in ["mongodb://u:hid/den@a/", "mongodb://u:hidden@", "mongodb://u:hidden@a:99999/", "mongodb://"] {
+        for text in [
+            "mongodb://u:hidden%tß@a/",
+            "mongodb://u:hid/den@a/",
+            "mongodb://u:hidden@",
+            "mongodb://u:hidden@a:99999/",
+            "mongodb://",
+        ] {
             let error = error(text);
             assert!(error.starts_with("this is no connection string") && !error.contains("hidden"), "{text}: {error}");
             assert!(!error.contains("hid/den"), "{error}");

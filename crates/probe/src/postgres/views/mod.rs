@@ -164,6 +164,7 @@ mod tests {
             assert!(has(major, &c::PG_BACKEND_BUFFERS) && has(major, &c::PG_CHECKPOINT_SYNC_MS), "{major}");
             assert_eq!(has(major, &c::PG_SLOT_SAFE), major >= 13);
             assert_eq!(has(major, &c::PG_SLOT_LOST) && has(major, &c::PG_SLOT_UNRESERVED), major >= 13);
+            assert_eq!(has(major, &c::PG_SLOT_INVALIDATION), major >= 17);
             assert_eq!(has(major, &c::PG_RECEIVER_WRITTEN), major >= 13);
             assert_eq!(has(major, &c::PG_WAL_RECORDS), major >= 14);
             assert_eq!(has(major, &c::PG_WAL_SYNC_MS), major >= 14);

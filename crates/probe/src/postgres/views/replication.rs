@@ -45,15 +45,26 @@ pub(super) fn standbys() -> View {
     ])
 }
 
+/// Reasons as slot.c spells them; a new one of a later release is told from none.
+const INVALIDATION: &str = "CASE invalidation_reason WHEN 'wal_removed' THEN 1 WHEN 'rows_removed' THEN 2 \
+     WHEN 'wal_level_insufficient' THEN 3 WHEN 'idle_timeout' THEN 4 ELSE 5 * (invalidation_reason IS NOT NULL)::int END";
+
 /// A slot that was never used has no restart position and no status.
 pub(super) fn slots(major: i32) -> View {
-    let mut columns = vec![(&c::PG_SLOT_RESTART, "restart_lsn - '0/0'"), (&c::PG_SLOT_ACTIVE, "active::int")];
+    let mut columns = vec![
+        (&c::PG_SLOT_RESTART, "restart_lsn - '0/0'"),
+        (&c::PG_SLOT_ACTIVE, "active::int"),
+        (&c::PG_SLOT_LOGICAL, "(slot_type = 'logical')::int"),
+    ];
     if major >= 13 {
         columns.extend([
             (&c::PG_SLOT_SAFE, "safe_wal_size"),
             (&c::PG_SLOT_LOST, "(wal_status = 'lost')::int"),
             (&c::PG_SLOT_UNRESERVED, "(wal_status = 'unreserved')::int"),
         ]);
+    }
+    if major >= 17 {
+        columns.push((&c::PG_SLOT_INVALIDATION, INVALIDATION));
     }
     let from = "pg_replication_slots WHERE NOT temporary ORDER BY slot_name";
     let labels = &[("slot", "slot_name")];

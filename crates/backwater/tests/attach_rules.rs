@@ -1,0 +1,239 @@
+//! `backwater attach` by rules, pools and its console: whom they hold, end and let go.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
+
+mod attach_help;
+#[path = "../../gate/tests/server/mod.rs"]
+mod server;
+
+use attach_help::*;
+use rustix::process::{Pid, Signal, kill_process};
+use server::{Running, Server, complaint, psql, text, with_server};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+#[test]
+fn a_rule_slows_the_stream_and_not_the_others() {
+    const NAME: &str = "a_rule_slows_the_stream_and_not_the_others";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        let state = tempfile::tempdir().unwrap();
+        let (client, mut output) = flood(server, "stream");
+        let mut quiet = psql("127.0.0.1", server.port, "SELECT pg_sleep(60)");
+        let quiet = Running(quiet.env("PGAPPNAME", "quiet").stdout(Stdio::null()).spawn().unwrap());
+        server.until(&sessions("quiet", "count(*)", "AND state = 'active'"), "1");
+        let (stream, still) = (peer(server, "stream"), peer(server, "quiet"));
+        let reader = std::thread::spawn(move || {
+            let slowed = rate(&mut output, Duration::from_secs(9), Duration::from_secs(3));
+            (slowed, output)
+        });
+        let rule = "bandwidth=8, action='penalty'";
+        let master = attach(state.path(), &[&target(server), "--rule", rule, "--rate", "2MB", "--interval", "200ms"]);
+        assert!(is_held_at(stream, 2) && kernel_rate(still).is_none());
+        let (slowed, _output) = reader.join().unwrap();
+        assert!((1.8 * MIB..2.1 * MIB).contains(&slowed), "{slowed}");
+        // Its statement ends, its session stays or not: it is let go by itself.
+        let cancel = sessions("stream", "pg_cancel_backend(pid)", "");
+        server.value(&cancel);
+        drop(client);
+        drop((master, quiet));
+    });
+}
+
+#[test]
+fn a_rule_goes_on_when_the_server_is_back() {
+    const NAME: &str = "a_rule_goes_on_when_the_server_is_back";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        let state = tempfile::tempdir().unwrap();
+        let held = |server: &Server| {
+            let (client, mut output) = flood(server, "stream");
+            let peer = peer(server, "stream");
+            std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+            (client, peer)
+        };
+        let (before, _) = held(server);
+        let rule = "elapsedtime=0.5, action='penalty'";
+        let (master, told) =
+            attach_listening(state.path(), &[&target(server), "--rule", rule, "--rate", "2MB", "--interval", "200ms"]);
+        server.stop_at_once();
+        until("it says that the server is away", || {
+            told.try_iter().any(|line| line.contains("until it answers again"))
+        });
+        drop(before);
+        server.start_again(&[]);
+        let (_after, peer) = held(server);
+        until("it holds again", || is_held_at(peer, 2));
+        drop(master);
+    });
+}
+
+#[test]
+fn a_rule_that_aborts_cancels_the_statement_and_then_the_session() {
+    const NAME: &str = "a_rule_that_aborts_cancels_the_statement_and_then_the_session";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        let state = tempfile::tempdir().unwrap();
+        let run = |statements: &[&str]| {
+            let mut client = psql("127.0.0.1", server.port, "SELECT 1");
+            for statement in statements {
+                client.args(["-c", statement]);
+            }
+            client.env("PGAPPNAME", "long").output().unwrap()
+        };
+        let rule = "elapsedtime=0.5, action='abort'";
+        let (_master, _, told) = attach_until(
+            "watching",
+            state.path(),
+            &[&target(server), "--rule", rule, "--interval", "100ms", "--application", "long"],
+        );
+        let long = complaint(&run(&["SELECT pg_sleep(60)"]));
+        assert!(long.contains("canceling statement due to user request"), "{long}");
+        // Statement after statement, none of them long: those that follow one that ended are not hit.
+        text(&run(&["SELECT pg_sleep(0.3)"; 10]));
+        let said: Vec<String> = told.try_iter().collect();
+        assert!(said.iter().all(|line| !line.contains("was not stopped")), "{said:?}");
+    });
+}
+
+#[test]
+fn a_file_of_pools_holds_their_sessions_and_is_read_again() {
+    const NAME: &str = "a_file_of_pools_holds_their_sessions_and_is_read_again";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        server.value(&format!("CREATE ROLE etl LOGIN PASSWORD '{}'", server::PASSWORD));
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join("flow.toml");
+        let write = |bandwidth: &str, users: &str| {
+            let pool = "[pools.batch]\npriority = 'low'\n[rules.long]\nelapsedtime = 600\naction = 'penalty'\n";
+            let text = format!("low_priority_bandwidth = '{bandwidth}'\n{pool}[users]\n{users}\n");
+            std::fs::write(&file, text).unwrap();
+        };
+        write("2MB", "etl = 'batch'");
+        let (_urgent, _untouched) = flood(server, "urgent");
+        let mut low = psql("127.0.0.1", server.port, FLOOD);
+        let low = low.env("PGUSER", "etl").env("PGAPPNAME", "low").stdout(Stdio::piped());
+        let mut low = Running(low.spawn().unwrap());
+        let mut output = low.0.stdout.take().unwrap();
+        server.until(&sessions("low", "count(*)", "AND state = 'active'"), "1");
+        let (batch, urgent) = (peer(server, "low"), peer(server, "urgent"));
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let arguments = [&*target(server), "-c", file.to_str().unwrap(), "--interval", "100ms"];
+        let (master, told) = attach_listening(state.path(), &arguments);
+        assert!(is_held_at(batch, 2) && kernel_rate(urgent).is_none());
+        let read_again = || {
+            kill_process(Pid::from_child(&master.0), Signal::HUP).unwrap();
+        };
+        write("4MB", "etl = 'batch'");
+        read_again();
+        until("the other rate", || is_held_at(batch, 4));
+        // What cannot be changes nothing; the next that can does.
+        write("9MB", "etl = 'nowhere'");
+        read_again();
+        let refused = |line: &String| line.contains("was not taken over") && line.contains("nowhere");
+        until("it is refused", || told.recv_timeout(PATIENCE).is_ok_and(|line| refused(&line)));
+        assert!(is_held_at(batch, 4));
+        write("6MB", "etl = 'batch'");
+        read_again();
+        until("the rate of the next good file", || is_held_at(batch, 6));
+        write("6MB", "etl = 'batch'\npostgres = 'batch'");
+        read_again();
+        until("somebody more is held", || kernel_rate(urgent).is_some());
+        write("6MB", "postgres = 'batch'");
+        read_again();
+        until("who is no longer of the pool is let go", || kernel_rate(batch).is_none());
+        drop(master);
+        until("the rest is put back", || kernel_rate(urgent).is_none());
+    });
+}
+
+/// The console of `backwater attach -c FILE`, by psql.
+struct Console {
+    master: Running,
+    port: u16,
+}
+
+impl Console {
+    fn start(server: &Server, state: &Path, file: &Path) -> Console {
+        let arguments = [&*target(server), "-c", file.to_str().unwrap(), "--interval", "100ms"];
+        let (master, line, _) = attach_until("console at ", state, &arguments);
+        Console { master, port: line.rsplit(':').next().unwrap().parse().unwrap() }
+    }
+
+    fn ask(&self, sql: &str) -> std::process::Output {
+        let mut command = psql("127.0.0.1", self.port, sql);
+        command.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "open sesame");
+        command.output().unwrap()
+    }
+
+    fn shown(&self, sql: &str) -> String {
+        text(&self.ask(sql))
+    }
+}
+
+#[test]
+fn statements_on_its_console_hold_sessions_and_let_them_go() {
+    const NAME: &str = "statements_on_its_console_hold_sessions_and_let_them_go";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join("flow.toml");
+        let admin = "[admin]\nlisten = '127.0.0.1:0'\nusers = { dba = 'open sesame' }\n";
+        std::fs::write(&file, format!("state_file = 'state.toml'\n{admin}")).unwrap();
+        let (_client, mut output) = flood(server, "flood");
+        let flood = peer(server, "flood");
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let console = Console::start(server, state.path(), &file);
+        until("the session is seen", || console.shown("SHOW SESSIONS").contains("|flood|"));
+        assert_eq!(kernel_rate(flood), None);
+        // The article's statements, with smaller figures.
+        console.shown(
+            "CREATE EXCEPT RULE bandwidth_rule1 WITH (bandwidth=1, elapsedtime=1, action='penalty');
+             CREATE RESOURCE POOL rp1 WITH (except_rule='bandwidth_rule1');
+             ALTER USER postgres RESOURCE POOL 'rp1';
+             SET low_priority_bandwidth = '3MB';",
+        );
+        until("the rule holds it", || kernel_rate(flood).is_some_and(|rate| rate < 6 << 20));
+        until("who holds it is shown", || console.shown("SHOW SESSIONS").contains("|rp1|low|bandwidth_rule1|"));
+        assert!(console.shown("SHOW RULES").contains("|rp1|1|0|0|"), "{}", console.shown("SHOW RULES"));
+        let events = console.shown("SHOW EVENTS");
+        assert!(events.contains("dba changed: CREATE EXCEPT RULE bandwidth_rule1"), "{events}");
+        assert!(events.contains("|decision|"), "{events}");
+        for what in ["POOLS", "USERS", "STATS", "CONFIG", "QUEUES", "GOVERNOR"] {
+            console.shown(&format!("SHOW {what}"));
+        }
+        let noticed = console.ask("CREATE EXCEPT RULE r WITH (rows=5, action='abort')");
+        let noticed = String::from_utf8_lossy(&noticed.stderr).into_owned();
+        assert!(noticed.contains("rule r will never match: rows cannot be measured here"), "{noticed}");
+        let refused = complaint(&console.ask("ALTER RESOURCE POOL rp1 WITH (except_rule='r')"));
+        assert!(refused.contains("no rule of attach mode can look at rows here"), "{refused}");
+        let in_vain = console.ask("ALTER RESOURCE POOL rp1 WITH (max_active=4)");
+        let notice = String::from_utf8_lossy(&in_vain.stderr).into_owned();
+        assert!(notice.contains("max_active of pool rp1: not enforced from outside"), "{notice}");
+        // What was said is kept over its end, and the socket is put back at once.
+        let Console { master, .. } = console;
+        kill_process(Pid::from_child(&master.0), Signal::TERM).unwrap();
+        until("it is put back", || kernel_rate(flood).is_none());
+        drop(master);
+        let console = Console::start(server, state.path(), &file);
+        until("the rule holds it again", || kernel_rate(flood).is_some());
+        console.shown("ALTER USER postgres RESOURCE POOL default");
+        until("who is no longer of the pool is let go", || kernel_rate(flood).is_none());
+        assert!(
+            console.shown("SHOW EVENTS").contains("the rule no longer applies"),
+            "{}",
+            console.shown("SHOW EVENTS")
+        );
+    });
+}
