@@ -92,6 +92,11 @@ impl Cap {
         device.iter().zip(&group).map(|(device, group)| *device || *group).collect()
     }
 
+    /// Second by second, what passed as a share of the limit.
+    pub(crate) fn used(&self) -> Lane {
+        self.passing().with(&self.limit, |rate, limit| if limit > 0.0 { (rate / limit).min(1.0) } else { 0.0 })
+    }
+
     /// Whether what passed over a whole stretch is what the limit allows, for whoever waits for it without pause. Large writes
     /// pass in lumps of several seconds' worth (a sync of 8 MiB at 2 MiB a second shows nothing for four seconds, then all of
     /// it), so that no second is at the limit though the stretch is. Only for stretches of eight seconds or longer.

@@ -134,6 +134,24 @@ fn a_burst_that_the_disk_needs_seconds_for_comes_of_the_caches_size() {
 }
 
 #[test]
+fn a_disk_that_a_cap_holds_back_is_at_work_though_it_is_hardly_busy() {
+    let held = Plant { busy: |_| 0.1, ..oversized() };
+    assert!(
+        !names(&held.found()).iter().any(|name| name.starts_with("wt-cache")),
+        "nothing says that it does all it can"
+    );
+    let mut readings = held.readings();
+    for second in 0..=SECONDS {
+        let cap = [("cgroup", "/"), ("dev", "sda"), ("op", "write")];
+        readings.put(&cat::CGROUP_BPS_LIMIT, &cap, 1_000.0 + second as f64, 10.0 * 1_048_576.0);
+    }
+    let window = readings.window(held.meta(), 1_000.0, 1_000.0 + SECONDS as f64);
+    let found = diagnose(&window, &Options::default());
+    assert_eq!(names(&found)[0], "wt-cache-oversized burst-over-drain");
+    assert!(found[0].figure("device_busy_inside_ratio").unwrap() > 0.9, "{:?}", found[0]);
+}
+
+#[test]
 fn a_cache_that_leaves_no_memory_starves_the_page_cache() {
     let starved = Plant {
         memory_left: |s| if trouble(s) { 0.05 } else { 0.2 },

@@ -5,12 +5,22 @@
 mod common;
 
 use backwater_diagnose::{EngineAdvice, EngineOptions, advise_engines};
-use backwater_model::Window;
+use backwater_model::{Remedy, Window};
 use common::mongo_plant::{Plant, draining, healthy, oversized, standing, trouble};
 
-/// What is advised to the one server.
+/// What is advised to the one server. Whatever a setting of the cache does, it says what becomes of the burst and its drain.
 fn advised(plant: &Plant) -> EngineAdvice {
-    advise_engines(&plant.window(), &EngineOptions::default()).remove(0)
+    let advice = advise_engines(&plant.window(), &EngineOptions::default()).remove(0);
+    for (remedy, change) in advice.remedies.iter().zip(&advice.changes).filter(|pair| pair.1.relieves == "wt.dirty@m") {
+        for name in ["burst_bytes", "burst_now_bytes", "drain_s", "drain_now_s"] {
+            assert!(predicted(remedy, name).is_some_and(|value| value > 0.0), "{name} of {change:?}: {remedy:?}");
+        }
+    }
+    advice
+}
+
+fn predicted(remedy: &Remedy, name: &str) -> Option<f64> {
+    remedy.predicted.iter().find(|figure| figure.name == name).map(|figure| figure.value)
 }
 
 #[test]
@@ -29,7 +39,7 @@ fn advice_makes_the_burst_what_the_disk_takes_in_time() {
     let set = Plant { settings: "eviction_dirty_target=51MB", ..oversized() };
     let back = &advised(&set).remedies[0].undo[0];
     assert!(back.contains("eviction_dirty_target=51MB"), "as it was configured: {back}");
-    let after = |name: &str| eviction.predicted.iter().find(|figure| figure.name == name).unwrap().value;
+    let after = |name: &str| predicted(eviction, name).unwrap();
     assert!((after("drain_s") - 1.0).abs() < 0.1 && after("drain_now_s") > 4.0, "{eviction:?}");
     let titles: Vec<&str> = advice.remedies.iter().map(|remedy| remedy.title.as_str()).collect();
     assert!(titles.iter().all(|title| title.contains("relieves")), "{titles:?}");
@@ -99,6 +109,14 @@ fn a_cache_that_reads_back_what_it_evicts_is_to_be_larger() {
     assert!((megabytes(&short()) - (0.8 * 1_024.0 + 800.0) / 0.8).abs() < 30.0);
     // 442 MiB would stand in the long stall: a fifth more, under a trigger of a fifth of the cache.
     assert!((megabytes(&thrashing()) - 442.0 * 1.2 / 0.2).abs() < 30.0);
+    let remedy = &advised(&thrashing()).remedies[0];
+    let of = |name: &str| predicted(remedy, name).unwrap();
+    // Two and a half times the cache: eviction would leave so much more, but there are only 442 MiB; and it takes longer to the trigger.
+    assert!(
+        (of("burst_bytes") / 1_048_576.0 - 442.0).abs() < 1.0 && of("burst_now_bytes") < of("burst_bytes"),
+        "{remedy:?}"
+    );
+    assert!(of("to_trigger_s") > 2.0 * of("to_trigger_now_s"), "{remedy:?}");
     assert!(no_larger(Plant { read_mib: |_| 0.0, ..short() }), "nothing is read back");
     assert!(no_larger(Plant { used: |_| 0.5, ..short() }), "the cache has room");
     assert!(!no_larger(Plant { read_mib: |_| 0.0, ..thrashing() }), "more would stand than a trigger leaves room for");

@@ -78,8 +78,8 @@ impl Document {
 
     /// This damage, at this document's place.
     pub fn fault(&self, damage: Damage) -> FtdcError {
-        let (file, lost_bytes) = (Arc::clone(&self.file), self.bytes.len() as u64);
-        FtdcError::Damaged(Fault { file, offset: self.offset, lost_bytes, damage })
+        let lost_bytes = if matches!(damage, Damage::Backwards(_)) { 0 } else { self.bytes.len() as u64 };
+        FtdcError::Damaged(Fault { file: Arc::clone(&self.file), offset: self.offset, lost_bytes, damage })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Named metrics only: which ones, and their values batch by batch. Everything else is passed over without being put
 //! together, and chunks outside the stretch of time are not even inflated.
 
-use crate::{Decoder, Document, DocumentKind, FtdcError, Matrix, Metric, Schema, Source};
+use crate::{Damage, Decoder, Document, DocumentKind, FtdcError, Matrix, Metric, Schema, Source};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -87,14 +87,61 @@ impl Batch {
         &self.schema
     }
 
-    fn keep(&mut self, stretch: &Range<i64>) {
-        if self.times_ms.iter().all(|time| stretch.contains(time)) {
-            return;
+    /// Leaves out the samples whose times are not wanted; how many.
+    fn keep(&mut self, wanted: impl FnMut(&i64) -> bool) -> usize {
+        let kept: Vec<bool> = self.times_ms.iter().map(wanted).collect();
+        let left_out = kept.iter().filter(|kept| !**kept).count();
+        if left_out > 0 {
+            for column in self.columns.iter_mut().chain([&mut self.times_ms]) {
+                let mut keep = kept.iter();
+                column.retain(|_| keep.next().copied().unwrap_or(false));
+            }
         }
-        let kept: Vec<bool> = self.times_ms.iter().map(|time| stretch.contains(time)).collect();
-        for column in self.columns.iter_mut().chain([&mut self.times_ms]) {
-            let mut keep = kept.iter();
-            column.retain(|_| keep.next().copied().unwrap_or(false));
+        left_out
+    }
+}
+
+/// See [`Source::select_onwards`].
+struct Onwards<D> {
+    documents: D,
+    chooser: Chooser,
+    stretch: Range<i64>,
+    /// The latest time of any sample so far.
+    latest_ms: i64,
+    /// What is left of a chunk whose fault was told.
+    ready: Option<Batch>,
+}
+
+impl<D: Iterator<Item = Result<Document, FtdcError>>> Onwards<D> {
+    fn take(&mut self, document: &Document) -> Result<Option<Batch>, FtdcError> {
+        let Some(mut batch) = self.chooser.batch_within(document, &self.stretch)? else { return Ok(None) };
+        let latest_ms = &mut self.latest_ms;
+        let backwards = batch.keep(|time| {
+            let onwards = *time >= *latest_ms;
+            *latest_ms = (*latest_ms).max(*time);
+            onwards
+        });
+        let batch = Some(batch).filter(|batch| !batch.times_ms.is_empty());
+        if backwards == 0 {
+            return Ok(batch);
+        }
+        self.ready = batch;
+        Err(document.fault(Damage::Backwards(backwards)))
+    }
+}
+
+impl<D: Iterator<Item = Result<Document, FtdcError>>> Iterator for Onwards<D> {
+    type Item = Result<Batch, FtdcError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(ready) = self.ready.take() {
+            return Some(Ok(ready));
+        }
+        loop {
+            let document = self.documents.next()?;
+            if let Some(told) = document.and_then(|document| self.take(&document)).transpose() {
+                return Some(told);
+            }
         }
     }
 }
@@ -108,17 +155,22 @@ impl Source {
         stretch: Range<i64>,
     ) -> impl Iterator<Item = Result<Batch, FtdcError>> + use<> {
         let mut chooser = Chooser::new(self, selection.clone());
-        let within = stretch.clone();
-        self.documents_between(stretch).filter_map(move |document| {
-            let batch = document.and_then(|document| chooser.batch(&document));
-            let kept = batch.map(|batch| {
-                batch.and_then(|mut batch| {
-                    batch.keep(&within);
-                    (!batch.times_ms.is_empty()).then_some(batch)
-                })
-            });
-            kept.transpose()
+        let documents = self.documents_between(stretch.clone());
+        documents.filter_map(move |document| {
+            document.and_then(|document| chooser.batch_within(&document, &stretch)).transpose()
         })
+    }
+
+    /// As [`select`](Source::select), but times only go on: samples older than one that was given are left out. That is an error
+    /// in its place, before what is left of the chunk.
+    pub fn select_onwards(
+        &self,
+        selection: &Selection,
+        stretch: Range<i64>,
+    ) -> impl Iterator<Item = Result<Batch, FtdcError>> + use<> {
+        let chooser = Chooser::new(self, selection.clone());
+        let documents = self.documents_between(stretch.clone());
+        Onwards { documents, chooser, stretch, latest_ms: i64::MIN, ready: None }
     }
 }
 
@@ -136,6 +188,13 @@ struct Chooser {
 impl Chooser {
     fn new(source: &Source, selection: Selection) -> Self {
         Chooser { decoder: Decoder::new(source.limits()), selection, matrix: Matrix::default(), plans: Vec::new() }
+    }
+
+    /// The samples of a chunk that lie in a stretch of time, if it has any.
+    fn batch_within(&mut self, document: &Document, stretch: &Range<i64>) -> Result<Option<Batch>, FtdcError> {
+        let Some(mut batch) = self.batch(document)? else { return Ok(None) };
+        batch.keep(|time| stretch.contains(time));
+        Ok(Some(batch).filter(|batch| !batch.times_ms.is_empty()))
     }
 
     fn batch(&mut self, document: &Document) -> Result<Option<Batch>, FtdcError> {

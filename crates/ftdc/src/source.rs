@@ -127,7 +127,10 @@ impl Source {
         let wanted = |place: usize| {
             let begins_late = starts[place].is_some_and(|first| first >= stretch.end);
             let next = starts.get(place + 1).copied().flatten();
-            let ends_early = next.is_some_and(|next| next <= stretch.start) && !self.files[place].interim;
+            // Only one that goes on where this ends tells its end.
+            let goes_on = |next: i64| starts[place].is_none_or(|first| first <= next);
+            let ends_early =
+                next.is_some_and(|next| next <= stretch.start && goes_on(next)) && !self.files[place].interim;
             !begins_late && !ends_early
         };
         let files = (0..self.files.len()).filter(|place| wanted(*place)).map(|place| self.files[place].clone());
@@ -152,20 +155,24 @@ fn files_in(dir: &Path) -> Result<Vec<SourceFile>, FtdcError> {
             Err(error) => return Err(FtdcError::read(&path, error)),
         }
     }
-    // Names hold the time at which the file was begun and sort by it; names that people gave come behind, by what is in them.
+    // A file's name holds the time at which it was begun; of names that people gave, what is in the file tells it.
     files.sort_by_cached_key(|file| {
-        let named = named_by_mongod(&file.path);
-        let first_ms = file.first_ms.filter(|_| !named);
-        (file.interim, !named, first_ms, file.path.to_path_buf())
+        let begun_ms = begun_by_name(&file.path).or(file.first_ms);
+        (file.interim, begun_ms.is_none(), begun_ms, file.path.to_path_buf())
     });
     Ok(files)
 }
 
-/// `metrics.2021-03-15T02-21-47Z-00000`.
-fn named_by_mongod(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let time = name.strip_prefix(PREFIX).unwrap_or_default().as_bytes();
-    time.len() > 20 && time[4] == b'-' && time[10] == b'T' && time[19] == b'Z'
+/// The time in `metrics.2021-03-15T02-21-47Z-00000`, in milliseconds since 1970.
+fn begun_by_name(path: &Path) -> Option<i64> {
+    let time = path.file_name()?.to_str()?.strip_prefix(PREFIX)?.get(..20)?;
+    jiff::fmt::strtime::parse("%Y-%m-%dT%H-%M-%SZ", time)
+        .ok()?
+        .to_datetime()
+        .ok()?
+        .to_zoned(jiff::tz::TimeZone::UTC)
+        .ok()
+        .map(|time| time.timestamp().as_millisecond())
 }
 
 fn look_at(path: PathBuf) -> std::io::Result<SourceFile> {
@@ -258,7 +265,10 @@ impl Iterator for Between {
                 other => return other,
             };
             if document.at_ms() < self.stretch.start {
-                self.held = Some(document);
+                // Behind it may come older ones, of a clock that was set back or of another server.
+                if self.held.as_ref().is_none_or(|held| held.at_ms() <= document.at_ms()) {
+                    self.held = Some(document);
+                }
                 continue;
             }
             if document.at_ms() >= self.stretch.end && std::mem::replace(&mut self.past, true) {

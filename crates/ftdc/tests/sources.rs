@@ -73,6 +73,68 @@ fn an_interim_chunk_that_was_written_since_is_not_read_twice() {
 }
 
 #[test]
+fn files_that_people_named_are_read_in_the_order_of_time() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("metrics.tuesday"), common::file(60, 60, 9)).unwrap();
+    std::fs::write(dir.path().join("metrics.zz-monday"), common::file(0, 60, 9)).unwrap();
+    assert_eq!(times(&Source::open(dir.path()).unwrap(), i64::MIN..i64::MAX), seconds(0..120));
+}
+
+#[test]
+fn a_file_that_was_removed_meanwhile_is_a_fault_and_the_rest_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    directory(dir.path());
+    let source = Source::open(dir.path()).unwrap();
+    std::fs::remove_file(dir.path().join("metrics.2023-11-14T22-13-20Z-00000")).unwrap();
+    let all: Vec<_> = source.documents().collect();
+    let faults: Vec<&ftdc::Fault> = all
+        .iter()
+        .filter_map(|one| if let Err(FtdcError::Damaged(fault)) = one { Some(fault) } else { None })
+        .collect();
+    assert!(faults.len() == 1 && faults[0].damage == ftdc::Damage::Removed && faults[0].lost_bytes > 0, "{faults:?}");
+    assert_eq!(all.iter().filter(|one| one.is_err()).count(), 1);
+    let read = source.select(&Selection::all(), i64::MIN..i64::MAX).filter_map(Result::ok);
+    assert_eq!(read.flat_map(|batch| batch.times_ms().to_vec()).collect::<Vec<_>>(), seconds(60..130));
+}
+
+#[test]
+fn samples_whose_times_go_back_are_told_and_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("metrics.copy");
+    // The clock is set back by five seconds, and then what another server wrote at the beginning is put behind.
+    let whole = [common::file(0, 60, 9), common::file(55, 60, 9), common::file(0, 30, 9)].concat();
+    std::fs::write(&path, whole).unwrap();
+    let source = Source::open(&path).unwrap();
+    let (mut read, mut told) = (Vec::new(), Vec::new());
+    for batch in source.select_onwards(&Selection::all(), i64::MIN..i64::MAX) {
+        match batch {
+            Ok(batch) => {
+                assert!(batch.columns().all(|(_, values)| values.len() == batch.times_ms().len()));
+                read.extend_from_slice(batch.times_ms());
+            }
+            Err(FtdcError::Damaged(fault)) => told.push(fault.to_string()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(read, [seconds(0..60), seconds(59..115)].concat());
+    assert!(
+        !told.is_empty() && told.iter().all(|fault| fault.contains("samples older than those before them")),
+        "{told:?}"
+    );
+    assert!(told.iter().all(|fault| !fault.contains("skipped")), "{told:?}");
+    // Whoever wants what was recorded gets it.
+    assert_eq!(times(&source, i64::MIN..i64::MAX).len(), 60 + 60 + 30);
+    // A chunk that begins before the stretch is found, though older ones lie behind it.
+    assert_eq!(times(&source, START + 110_000..START + 115_000), seconds(110..115));
+    // Copies are read by what is in them, among files that the server named.
+    let both = tempfile::tempdir().unwrap();
+    std::fs::write(both.path().join("metrics.2023-11-14T22-14-20Z-00000"), common::file(60, 60, 9)).unwrap();
+    std::fs::write(both.path().join("metrics.monday"), common::file(0, 60, 9)).unwrap();
+    std::fs::write(both.path().join("metrics.wednesday"), common::file(120, 60, 9)).unwrap();
+    assert_eq!(times(&Source::open(both.path()).unwrap(), i64::MIN..i64::MAX), seconds(0..180));
+}
+
+#[test]
 fn any_stretch_of_time_is_found_and_little_else_is_opened() {
     let dir = tempfile::tempdir().unwrap();
     directory(dir.path());

@@ -1,5 +1,4 @@
-//! The probe of a live server, against a server of ours that plays documents back, and against a real one where `MONGOD_URI` names
-//! it.
+//! The probe of a live server, against a server of ours that plays documents back. Against a real one: `mongodb_real.rs`.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 #[path = "mongodb/documents.rs"]
@@ -350,27 +349,4 @@ fn a_recorded_server_gives_what_its_flight_recorder_gives() {
     }
     assert!(compared > 50, "{compared}");
     eprintln!("compared {compared} figures of {}", dir.display());
-}
-
-/// Against a real server: what can be claimed of any.
-#[test]
-fn a_real_server() {
-    let Ok(uri) = std::env::var("MONGOD_URI") else {
-        eprintln!("not asked for: a_real_server: it runs where MONGOD_URI names a server");
-        return;
-    };
-    let mut looks = Looks::connect(&uri);
-    for _ in 0..3 {
-        looks.look().unwrap();
-        std::thread::sleep(Duration::from_secs(1));
-    }
-    assert!(looks.target.version_num.unwrap() >= 40_400);
-    for name in ["mongo.uptime_ms", "mongo.connections.current", "wt.cache.max_bytes", "wt.cache.dirty_bytes"] {
-        assert!(looks.last(name, &[]).is_some(), "{name}");
-    }
-    for op in ["read", "write"] {
-        assert!(looks.last("mongo.tickets.out", &[("op", op)]).is_some(), "tickets {op}");
-    }
-    assert_eq!(looks.epochs("mongo.uptime_ms"), 1);
-    assert!(looks.last("mongo.uptime_ms", &[]).unwrap() > 0.0);
 }

@@ -12,10 +12,10 @@ mod page_cache;
 
 use crate::figures::Figures;
 use crate::remedy::{engine as remedy, mongod};
-use crate::rules::wt_evidence::{Engine, configured, engines, rate};
+use crate::rules::wt_evidence::{Engine, Limits, configured, engines, rate};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
-use measured::{Measured, journal_sync_s, page_waiters};
+use measured::{Measured, Outlook, journal_sync_s, page_waiters};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -236,7 +236,7 @@ fn of_bursts(
     remedies.extend(fewer_threads(scene, engine, target, seen, options));
     remedies.extend(eviction(engine, target, seen, drain, wanted, stalls));
     remedies.extend(updates);
-    remedies.extend(interval(engine, target, seen, drain, wanted));
+    remedies.extend(interval(engine, target, seen, wanted));
     if remedies.is_empty() {
         let note = "What was seen leads to no setting: eviction begins as early and threads help as late as these figures ask for.";
         notes.push(note.to_owned());
@@ -279,7 +279,7 @@ fn fewer_threads(
     if threads >= now {
         return None;
     }
-    let predicted = vec![
+    let mut predicted = vec![
         Figure::new(
             "page_waiters",
             waiting,
@@ -289,6 +289,8 @@ fn fewer_threads(
         Figure::new("page_evict_s", threads * page / left, Unit::Seconds, "time to evict a page at its largest"),
         Figure::new("page_evict_now_s", now * page / left, Unit::Seconds, "the same with all threads at it, as it is"),
     ];
+    // It is the disk that decides what is left for a checkpoint, not how many threads write to it.
+    predicted.extend(seen.predict(seen.now(), seen.now()));
     let value = format!("(threads_min=1,threads_max={threads:.0})");
     let change = EngineChange {
         relieves: engine.queue(),
@@ -329,14 +331,10 @@ fn eviction(
     if changes.is_empty() {
         return None;
     }
-    let burst = seen.burst.min(begins);
-    let mut predicted = Figures::default();
-    predicted.add("burst_bytes", Some(burst), Unit::Bytes, "left for a checkpoint");
-    predicted.add("drain_s", Some(burst / drain), Unit::Seconds, "its drain");
-    predicted.add("drain_now_s", Some(seen.burst / drain), Unit::Seconds, "the drain as it is");
-    let now = seen.to_trigger_s(seen.target.min(seen.burst), seen.trigger);
-    predicted.add("to_trigger_s", seen.to_trigger_s(burst, higher), Unit::Seconds, "until application threads evict");
-    predicted.add("to_trigger_now_s", now, Unit::Seconds, "the same as it is");
+    // Where only application threads help later, more is left than they left until now.
+    let burst = if lowers { seen.burst.min(begins) } else { seen.at_most(higher) };
+    let after = Outlook { burst, target: begins, trigger: higher };
+    let predicted = seen.predict(seen.now(), after);
     let title = match (lowers, raises) {
         (true, true) => {
             "Let eviction begin earlier, and application threads help later (relieves the cache's dirty pages)"
@@ -348,7 +346,7 @@ fn eviction(
                 is dirty when the power fails, and recovery takes longer.";
     let settings = changes.iter().map(|(name, value, _)| ((*name).to_owned(), value.clone())).collect();
     let change = EngineChange { relieves: engine.queue(), settings, ..EngineChange::default() };
-    Some((remedy::engine(target, title.to_owned(), &changes, predicted.list(), risk), change))
+    Some((remedy::engine(target, title.to_owned(), &changes, predicted, risk), change))
 }
 
 /// Room for updates that are not yet written, where threads stall at their limit, which holds them there: as much as all that is dirty
@@ -363,6 +361,10 @@ fn updates_room(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured) -
     let mut predicted = Figures::default();
     predicted.add("updates_trigger_bytes", Some(level), Unit::Bytes, "updates from which on application threads evict");
     predicted.add("updates_trigger_now_bytes", Some(now), Unit::Bytes, "the same as it is");
+    let outlook = seen.predict(seen.now(), Outlook { burst: seen.at_most(level), ..seen.now() });
+    // Until the limit of all that is dirty; how long until that of updates, nobody counted.
+    let of_burst = outlook.into_iter().filter(|figure| !figure.name.starts_with("to_trigger"));
+    let predicted = predicted.list().into_iter().chain(of_burst).collect();
     // Unset it follows the other.
     let name = "eviction_updates_trigger";
     let back = configured(target, name).unwrap_or_else(|| "0".to_owned());
@@ -373,7 +375,7 @@ fn updates_room(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured) -
         settings: [(name.to_owned(), text.clone())].into(),
         ..EngineChange::default()
     };
-    Some((remedy::engine(target, title.to_owned(), &[(name, text, back)], predicted.list(), risk), change))
+    Some((remedy::engine(target, title.to_owned(), &[(name, text, back)], predicted, risk), change))
 }
 
 /// A cache that keeps what is read back: random writes of more pages than it holds evict each page dirty and read it again, and
@@ -391,7 +393,9 @@ fn larger_cache(scene: &Scene<'_>, engine: &Engine<'_>, target: Option<&Target>,
     let kept = (used + read.values(&all).iter().sum::<f64>()) / engine.limits.cache_target;
     // More would stand than any trigger of this cache leaves room for.
     let stands = seen.unheld_peak.map(|peak| peak * ROOM).filter(|peak| *peak > HIGHEST_TRIGGER * seen.cache);
-    let room = stands.map(|peak| peak / engine.limits.dirty_trigger);
+    // A trigger in bytes does not grow with the cache.
+    let in_twice = Limits::of(target, Some(2.0 * seen.cache)).dirty_trigger;
+    let room = stands.filter(|_| in_twice == engine.limits.dirty_trigger).map(|peak| peak / in_twice);
     let wanted = Some(kept).filter(|_| reads_back).into_iter().chain(room).reduce(f64::max)?;
     let memory = scene.grid.gauge(scene.window.track(cat::MEM_TOTAL.name, &[])).median(&all)?;
     let free = scene.grid.gauge(scene.window.track(cat::MEM_AVAILABLE.name, &[])).values(&all);
@@ -406,20 +410,24 @@ fn larger_cache(scene: &Scene<'_>, engine: &Engine<'_>, target: Option<&Target>,
         Unit::BytesPerSecond,
         "read back while threads waited, as it is",
     );
-    let room = |cache: f64| (engine.limits.dirty_trigger - engine.limits.dirty_target) * cache;
-    predicted.add("room_bytes", Some(room(bytes)), Unit::Bytes, "between where eviction begins and where threads help");
-    predicted.add("room_now_bytes", Some(room(seen.cache)), Unit::Bytes, "the same as it is");
+    let limits = Limits::of(target, Some(bytes));
+    let room = |limits: &Limits, cache: f64| Some((limits.dirty_trigger - limits.dirty_target) * cache);
+    let words = "between where eviction begins and where threads help";
+    predicted.add("room_bytes", room(&limits, bytes), Unit::Bytes, words);
+    predicted.add("room_now_bytes", room(&engine.limits, seen.cache), Unit::Bytes, "the same as it is");
     let change = EngineChange {
         relieves: engine.queue(),
         settings: [("cache_size".to_owned(), remedy::mebibytes(bytes))].into(),
         ..EngineChange::default()
     };
-    let remedy = remedy::larger_cache(target, bytes, seen.cache, predicted.list());
+    let outlook = seen.predict(seen.now(), seen.in_cache(limits, bytes));
+    let predicted = predicted.list().into_iter().chain(outlook).collect();
+    let remedy = remedy::larger_cache(target, bytes, seen.cache, predicted);
     (seen.cache <= WORTH * bytes).then_some((remedy, change))
 }
 
 /// Checkpoints so often that each brings what the disk takes in time.
-fn interval(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured, drain: f64, wanted: f64) -> Option<Changed> {
+fn interval(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured, wanted: f64) -> Option<Changed> {
     let (inflow, now_s) = (seen.inflow.filter(|inflow| *inflow > 0.0)?, seen.interval_s?);
     // Above the target, eviction decides how much is left for a checkpoint, and not how long ago the last one was.
     let by_time = seen.burst <= seen.target * ROOM;
@@ -428,13 +436,10 @@ fn interval(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured, drain
         return None;
     }
     let burst = seen.burst.min(inflow * seconds);
-    let mut predicted = Figures::default();
-    predicted.add("burst_bytes", Some(burst), Unit::Bytes, "left for a checkpoint");
-    predicted.add("drain_s", Some(burst / drain), Unit::Seconds, "its drain");
-    predicted.add("drain_now_s", Some(seen.burst / drain), Unit::Seconds, "the drain as it is");
+    let predicted = seen.predict(seen.now(), Outlook { burst, ..seen.now() });
     let settings = [("checkpoint".to_owned(), remedy::checkpoint_setting(target, seconds))].into();
     let change = EngineChange { relieves: engine.queue(), settings, ..EngineChange::default() };
-    Some((remedy::sync_period(target, seconds, now_s, predicted.list()), change))
+    Some((remedy::sync_period(target, seconds, now_s, predicted), change))
 }
 
 /// What answers a finding beside the cache's own settings.
@@ -449,21 +454,15 @@ fn of_finding(
         ("wt-cache-oversized", "page-cache-starved") => {
             let (memory, now) = (finding.figure("memory_bytes")?, finding.figure("cache_max_bytes")?);
             let bytes = (OF_MEMORY * (memory - GIB)).max(GIB / 4.0);
-            let predicted = vec![
+            let limits = Limits::of(target, Some(bytes));
+            let (begins, trigger) = (limits.dirty_target * bytes, limits.dirty_trigger * bytes);
+            let mut predicted = vec![
                 Figure::new("cache_max_bytes", bytes, Unit::Bytes, "size of the cache"),
-                Figure::new(
-                    "dirty_target_bytes",
-                    engine.limits.dirty_target * bytes,
-                    Unit::Bytes,
-                    "where eviction begins",
-                ),
-                Figure::new(
-                    "dirty_trigger_bytes",
-                    engine.limits.dirty_trigger * bytes,
-                    Unit::Bytes,
-                    "where threads help",
-                ),
+                Figure::new("dirty_target_bytes", begins, Unit::Bytes, "where eviction begins"),
+                Figure::new("dirty_trigger_bytes", trigger, Unit::Bytes, "where threads help"),
             ];
+            let seen = Measured::of(scene, engine);
+            predicted.extend(seen.into_iter().flat_map(|seen| seen.predict(seen.now(), seen.in_cache(limits, bytes))));
             (bytes < WORTH * now).then(|| remedy::cache_size(target, bytes, now, predicted))
         }
         ("connection-storm", _) => Some(mongod::pooling(target)),

@@ -4,8 +4,10 @@
 
 use super::draft::draft;
 use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of, gauge};
+use crate::caps::{self, Cap, CapOwner, Op};
+use crate::device::DeviceView;
 use crate::figures::Figures;
-use crate::grid::{both, episodes, longest, median};
+use crate::grid::{Lane, both, episodes, longest, median};
 use crate::scene::Scene;
 use backwater_model::{Confidence, Finding, Severity, Unit, catalogue as cat};
 use std::ops::Range;
@@ -58,9 +60,23 @@ fn measured(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Burst> {
     let bytes = median(runs.iter().filter_map(before).collect())?;
     let drains = runs.iter().filter_map(|run| device.written_bytes.mean(run));
     let drain_bytes_per_s = median(drains.collect()).filter(|rate| *rate > 0.0)?;
-    let busy = contrast(&device.busy, &inside)?;
+    let busy = contrast(&at_work(scene, engine, device), &inside)?;
     let (latency, work) = (engine.latency(&inside), engine.work(&inside));
     Some(Burst { runs, bytes, drain_bytes_per_s, busy, latency, work })
+}
+
+/// What a device does of all that it may write: how busy it is, or how much of a cap on its writes is used, whatever is more. A cap
+/// holds requests back before they reach the device, which is then not busy with them.
+fn at_work(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView) -> Lane {
+    let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
+    let group = target.and_then(|target| target.io_cgroup.as_deref());
+    // A group that the server is not in may be at its own limit all day.
+    let binds = |cap: &Cap| match &cap.owner {
+        CapOwner::Cgroup(name) => !cap.of_some || Some(name.as_str()) == group,
+        CapOwner::Declared => true,
+    };
+    let writes = caps::of(scene, device).into_iter().filter(|cap| cap.op != Op::Read && binds(cap));
+    writes.fold(device.busy.clone(), |most, cap| most.with(&cap.used(), f64::max).or(&most))
 }
 
 fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
@@ -107,8 +123,18 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
         Unit::Ratio,
         "where background eviction begins",
     );
-    figures.add("device_busy_inside_ratio", Some(burst.busy.inside), Unit::Ratio, "device busy meanwhile");
-    figures.add("device_busy_outside_ratio", Some(burst.busy.outside), Unit::Ratio, "device busy otherwise");
+    figures.add(
+        "device_busy_inside_ratio",
+        Some(burst.busy.inside),
+        Unit::Ratio,
+        "device busy, or at its cap, meanwhile",
+    );
+    figures.add(
+        "device_busy_outside_ratio",
+        Some(burst.busy.outside),
+        Unit::Ratio,
+        "device busy, or at its cap, otherwise",
+    );
     figures.add("write_inside_ms", jumped.map(|l| l.inside), Unit::Milliseconds, "latency of a write meanwhile");
     figures.add("write_outside_ms", jumped.map(|l| l.outside), Unit::Milliseconds, "latency of a write otherwise");
     finding.evidence = figures.list();

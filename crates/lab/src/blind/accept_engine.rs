@@ -5,6 +5,10 @@ use backwater_model::{Span, catalogue};
 
 /// An operation that takes so long was held up, in milliseconds. With nothing in the way the slowest of a hundred take tens.
 const HELD_UP_MS: f64 = 500.0;
+/// What takes the volume so long, in seconds, is a burst.
+const LONG_BURST_S: f64 = 3.0;
+/// Checkpoints that make a habit.
+const HABIT: usize = 2;
 /// Share of the time of application threads that goes into eviction.
 const EVICTING: f64 = 0.1;
 /// Median latency, in times of what it was before; and the most that it may have been, in milliseconds: whoever is later than that
@@ -77,6 +81,30 @@ impl Look<'_> {
         );
         let room = between.is_some_and(|bytes| bytes < REACHED * cap);
         accepted(p99_ms >= HELD_UP_MS && done >= HELD && room, because)
+    }
+
+    /// The same, and what checkpoints find in the cache is what the volume needs seconds for.
+    pub(super) fn checkpoints_bring_long_bursts(&self) -> Accepted {
+        let waits = self.journal_waits_for_checkpoints();
+        let mut bursts = self.dirty_before_checkpoints();
+        bursts.sort_by(f64::total_cmp);
+        let burst = bursts.get(bursts.len() / 2).copied().unwrap_or(0.0);
+        let because = format!("{}, {} checkpoints find {} each", waits.because, bursts.len(), show(burst));
+        accepted(waits.happened && bursts.len() >= HABIT && burst >= LONG_BURST_S * self.cap(), because)
+    }
+
+    /// Bytes that are dirty in the cache whenever a checkpoint begins.
+    fn dirty_before_checkpoints(&self) -> Vec<f64> {
+        let labels = [("target", self.acted.primary.as_str())];
+        let track = |def: &catalogue::Def| self.window.track(def.name, &labels);
+        let (Some(running), Some(dirty)) =
+            (track(&catalogue::WT_CHECKPOINT_RUNNING), track(&catalogue::WT_CACHE_DIRTY))
+        else {
+            return Vec::new();
+        };
+        let running = running.between(self.acted.load_start, self.acted.to);
+        let begun = running.points.windows(2).filter(|pair| pair[0].value == 0.0 && pair[1].value > 0.0);
+        begun.filter_map(|pair| dirty.between(pair[0].at, pair[1].at).max()).collect()
     }
 
     /// The volume's dirty pages came near their limit, and operations wait long.

@@ -183,13 +183,12 @@ const KNOWN: [Known; 42] = [
     known(Deed::LargeBatches, "large-batches", Stage::Single, 2, &[]),
     known(Deed::LargeBatchesFar, "large-batches-far", Stage::Far, 1, &[]),
     known(Deed::EngineCheckpoint, "engine-checkpoint", Stage::Engine, 1, &[("checkpoint-burst", "engine-burst")]),
-    // Both say it, as in the arms of `wt-stall` with such a cache: what a checkpoint brings overruns what lies below.
     known(
         Deed::EngineCacheOversized,
         "engine-cache-oversized",
         Stage::Engine,
         1,
-        &[("wt-cache-oversized", "burst-over-drain"), ("checkpoint-burst", "engine-burst")],
+        &[("wt-cache-oversized", "burst-over-drain")],
     ),
     known(Deed::EngineDirtyStall, "engine-dirty-stall", Stage::Engine, 1, &[("wt-dirty-stall", "dirty-trigger")]),
     known(Deed::EngineExpiry, "engine-expiry", Stage::Engine, 1, &[("ttl-burst", "expiry-at-once")]),

@@ -19,11 +19,18 @@ const FREE_FROM: f64 = 10.0;
 const ENTRY_BYTES: f64 = 376.0;
 /// Bytes of the journal that an operation logs beside its document; and the room for what is logged where much expires at once.
 const LOGGED_BYTES: f64 = 120.0;
-const LOGGED_FROM: f64 = 2.0;
-const LOGGED_TO: f64 = 2.5;
+const LOGGED_FROM: f64 = 1.7;
+const LOGGED_TO: f64 = 2.1;
 /// Documents where bursts of data must outweigh the journal: what a sync adds to a small one is several times its size wherever
 /// syncs are so fast that each covers one operation.
 const LARGE_DOCUMENT_BYTES: u32 = 8_192;
+/// Seconds in which as much is gathered as the volume needs seconds for; room in the cache over that; and checkpoints in a run.
+const LONG_WAIT_S: f64 = 8.5;
+const LEFT_ALONE: f64 = 1.6;
+const BURSTS_SEEN: f64 = 3.2;
+/// Operations a second at most meanwhile: all of it must fit the volume. And the journal's share of the cap.
+const LONG_PER_S: f64 = 4_000.0;
+const LONG_JOURNAL_TO: f64 = 0.45;
 /// Threads that may live at once where each operation has its own.
 const THREADS: usize = 1_000;
 
@@ -37,8 +44,9 @@ fn asked(draw: &Draw, capacity: &Capacity) -> f64 {
         // Well under fifty a second, from which a rule may call it a storm.
         Deed::EngineFewThreads => between(5.0, 30.0, load),
         // Large documents, or many that expire: processors to spare for what these bring.
-        Deed::EngineCheckpoint | Deed::EngineCacheOversized | Deed::EngineExpiry => {
-            capacity.operations_per_s * between(0.05, 0.1, load)
+        Deed::EngineCheckpoint | Deed::EngineExpiry => capacity.operations_per_s * between(0.05, 0.1, load),
+        Deed::EngineCacheOversized => {
+            (capacity.operations_per_s * between(0.05, 0.1, load)).min(LONG_PER_S * between(0.8, 1.0, load))
         }
         // Threads cost processor time: it must be felt, and a pool must do it with ease.
         Deed::EngineThreads => capacity.operations_per_s * between(0.4, 0.55, load),
@@ -70,8 +78,12 @@ pub(super) fn engine(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
             made.arm.write_bytes_per_s = rate(room_between_bursts(capacity, hold));
         }
         Deed::EngineCacheOversized => {
-            made = made.checkpoint(between(5.0, 6.5, moment));
-            made.arm.write_bytes_per_s = rate(room_between_bursts(capacity, hold));
+            // A checkpoint begins so long after the last has ended, and takes nearly as long itself: see the cap. Eviction begins
+            // at more than it ever finds; and it takes several to see a habit. The cache is made before anything is measured.
+            let wait_s = between(LONG_WAIT_S, 1.3 * LONG_WAIT_S, moment);
+            made = made.cache(LEFT_ALONE * 2.0 * wait_s * dirtied / 0.2, (20.0, 80.0)).checkpoint(wait_s);
+            made.load.seconds = seconds.max(BURSTS_SEEN * 2.0 * wait_s);
+            made.arm.write_bytes_per_s = rate(room_for_half_the_time(capacity, hold));
         }
         Deed::EngineDirtyStall => {
             let trigger = between(1.5, 2.5, second) * dirtied;
@@ -83,7 +95,7 @@ pub(super) fn engine(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
             let from_s = seconds * between(0.58, 0.62, moment);
             // No checkpoint, whose burst would be felt as well; and room for what operations log, if not for each in a sync of
             // its own, but little for what the deletes log.
-            made = made.expiring(asked * between(60.0, 80.0, second), [from_s, from_s + 1.0]).checkpoint(60.0);
+            made = made.expiring(asked * between(75.0, 95.0, second), [from_s, from_s + 1.0]).checkpoint(60.0);
             let logged = asked * (f64::from(made.load.engine.document_bytes) + LOGGED_BYTES);
             made.arm.write_bytes_per_s = rate(logged * between(LOGGED_FROM, LOGGED_TO, hold));
         }
@@ -114,6 +126,12 @@ pub(super) fn engine(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
 fn room_between_bursts(capacity: &Capacity, hold: f64) -> f64 {
     let (journal, data) = (capacity.journal_bytes_per_s, capacity.data_bytes_per_s);
     (journal / between(JOURNAL_FROM, JOURNAL_TO, hold)).max((journal + data) / MEAN_TO)
+}
+
+/// A cap that takes the data, beside the journal, in half of the time.
+fn room_for_half_the_time(capacity: &Capacity, hold: f64) -> f64 {
+    let (journal, data) = (capacity.journal_bytes_per_s, capacity.data_bytes_per_s);
+    (journal + 2.0 * between(0.95, 1.1, hold) * data).max(journal / LONG_JOURNAL_TO)
 }
 
 /// What harms nobody.

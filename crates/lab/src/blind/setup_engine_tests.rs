@@ -40,7 +40,8 @@ proptest! {
         prop_assume!(BURSTS.contains(&deed));
         let cap = setup.arm.write_bytes_per_s.unwrap().0 as f64 + 1.0;
         let (journal, data) = (capacity.journal_bytes_per_s, capacity.data_bytes_per_s);
-        prop_assert!(journal <= JOURNAL_TO * cap && journal + data <= MEAN_TO * cap);
+        let most = if deed == Deed::EngineCacheOversized { LONG_JOURNAL_TO } else { JOURNAL_TO };
+        prop_assert!(journal <= most * cap && journal + data <= MEAN_TO * cap);
     }
 
     #[test]
@@ -70,9 +71,11 @@ proptest! {
     }
 
     #[test]
-    fn a_run_lasts_as_long_as_any_other((_, setup, _) in setups(false)) {
+    fn a_run_lasts_as_long_as_any_other_or_as_several_checkpoints((deed, setup, _) in setups(false)) {
         let calm_s = setup.calm.as_ref().map_or(0.0, |calm| calm.seconds);
-        prop_assert_eq!(setup.load.seconds + calm_s, 26.0);
+        let seconds = setup.load.seconds + calm_s;
+        let most = if deed == Deed::EngineCacheOversized { BURSTS_SEEN * 2.0 * 1.3 * LONG_WAIT_S } else { 26.0 };
+        prop_assert!((26.0..=most).contains(&seconds), "{seconds}");
         prop_assert_eq!(setup.arm.name.as_str(), "run");
     }
 }

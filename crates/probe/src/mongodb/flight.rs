@@ -130,7 +130,7 @@ impl Flight {
         let mut reader = self.reader(registry);
         let mut beside = Beside::new(self.log.as_ref(), self.name(), registry, from);
         let changes = self.changes_between(from, to);
-        let chunks = self.source.select(&reader.selection(), stretch(from, to)).map(move |chunk| {
+        let chunks = self.source.select_onwards(&reader.selection(), stretch(from, to)).map(move |chunk| {
             let chunk = chunk?;
             let taken = reader.take(&chunk);
             let (own, told) = last(&chunk).map(|last| beside.take(last.min(to))).unwrap_or_default();
@@ -160,7 +160,7 @@ impl Flight {
     pub fn windows(&self, from: Moment, to: Moment, seconds: f64) -> Windows<'_> {
         let registry = Arc::new(Registry::new());
         let reader = self.reader(&registry);
-        let chunks = Box::new(self.source.select(&reader.selection(), stretch(from, to)));
+        let chunks = Box::new(self.source.select_onwards(&reader.selection(), stretch(from, to)));
         let beside = Beside::new(self.log.as_ref(), self.name(), &registry, from);
         let length_us = (seconds * 1e6).min(i64::MAX as f64 / 4.0).max(1e6) as i64;
         Windows {

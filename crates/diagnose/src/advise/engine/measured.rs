@@ -1,15 +1,19 @@
 //! What is measured of an engine's queue of dirty pages: its room, its bursts, what comes in, and what the disk takes.
 
+use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, median};
 use crate::rules::device_below_rating::standstills;
-use crate::rules::wt_evidence::{Engine, rate};
+use crate::rules::wt_evidence::{Engine, Limits, rate};
 use crate::scene::Scene;
-use backwater_model::catalogue as cat;
+use backwater_model::{Figure, Unit, catalogue as cat};
 
 /// A device this busy does all it can.
 const BUSY: f64 = 0.9;
 /// Up to this share of what the disk does, what is read into the cache is hardly anything.
 const FEW_READS: f64 = 0.1;
+/// A burst of this share of where eviction begins is as large as eviction lets it be; of this, eviction does not hold it.
+const BY_EVICTION: f64 = 0.8;
+const OVER: f64 = 1.2;
 /// Seconds at full rate, at least, from which a rate can be told.
 const LEAST_S: usize = 3;
 
@@ -33,7 +37,54 @@ pub(super) struct Measured {
     pub(super) read: Option<f64>,
 }
 
+/// What settings leave of the queue, bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Outlook {
+    /// Left for a checkpoint.
+    pub(super) burst: f64,
+    /// Where background eviction begins.
+    pub(super) target: f64,
+    /// Where application threads must evict.
+    pub(super) trigger: f64,
+}
+
 impl Measured {
+    /// The queue as it was seen.
+    pub(super) fn now(&self) -> Outlook {
+        Outlook { burst: self.burst, target: self.target, trigger: self.trigger }
+    }
+
+    /// Burst, its drain, and how long from the level that eviction holds to the trigger at the highest inflow: after a change
+    /// and before it.
+    pub(super) fn predict(&self, before: Outlook, after: Outlook) -> Vec<Figure> {
+        let mut figures = Figures::default();
+        let drain_s = |burst: f64| self.drain.map(|drain| burst / drain);
+        let to_trigger_s = |of: Outlook| self.to_trigger_s(of.target.min(of.burst), of.trigger);
+        figures.add("burst_bytes", Some(after.burst), Unit::Bytes, "left for a checkpoint");
+        figures.add("burst_now_bytes", Some(before.burst), Unit::Bytes, "the same as it is");
+        figures.add("drain_s", drain_s(after.burst), Unit::Seconds, "its drain");
+        figures.add("drain_now_s", drain_s(before.burst), Unit::Seconds, "the drain as it is");
+        figures.add("to_trigger_s", to_trigger_s(after), Unit::Seconds, "until application threads evict");
+        figures.add("to_trigger_now_s", to_trigger_s(before), Unit::Seconds, "the same as it is");
+        figures.list()
+    }
+
+    /// What is left for a checkpoint where application threads help from this level on, and did so earlier until now: no more than
+    /// would stand if nobody were held, and no less than they left.
+    pub(super) fn at_most(&self, level: f64) -> f64 {
+        self.unheld_peak.unwrap_or(level).min(level).max(self.burst)
+    }
+
+    /// The queue in a cache of another size, whose limits are these. What holds the burst now holds it then: application threads
+    /// where it is over what eviction begins at, eviction where it comes to that, else time alone.
+    pub(super) fn in_cache(&self, limits: Limits, bytes: f64) -> Outlook {
+        let (target, trigger) = (limits.dirty_target * bytes, limits.dirty_trigger * bytes);
+        let holds = if self.burst > OVER * self.target { trigger } else { target };
+        let by_time = self.burst < BY_EVICTION * self.target;
+        let burst = if bytes < self.cache || by_time { self.burst.min(holds) } else { self.at_most(holds) };
+        Outlook { burst, target, trigger }
+    }
+
     pub(super) fn of(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Measured> {
         let all = 0..scene.grid.count;
         let cache = engine.max.median(&all)?;
