@@ -149,6 +149,30 @@ fn a_restart_is_a_new_epoch_and_no_rate_crosses_it() {
 }
 
 #[test]
+fn a_clock_that_once_ran_ahead_hides_nothing_behind_it() {
+    const DAYS_S: i64 = 7 * 86_400;
+    let dir = tempfile::tempdir().unwrap();
+    let mut bytes = metadata(BEGIN_MS, &about(1.0));
+    let mut encoder = Encoder::new(30);
+    for second in 0..120 {
+        let second = if (30..60).contains(&second) { second + DAYS_S } else { second };
+        let full = encoder.add(BEGIN_MS + second * 1_000, &sample(second, "4.2", 10 * DAYS_S)).unwrap();
+        bytes.extend(full.unwrap_or_default());
+    }
+    bytes.extend(encoder.finish().unwrap_or_default());
+    std::fs::write(dir.path().join("metrics.2023-11-14T22-13-20Z-00000"), bytes).unwrap();
+    let flight = Flight::open(dir.path()).unwrap();
+    assert_eq!(flight.span(), Some((at(0), at(119))));
+    let window = flight.window(at(0), at(119)).unwrap();
+    assert_eq!(window.track("mongo.ops", &[("op", "writes")]).unwrap().points.len(), 90);
+    assert!(
+        flight.warnings().iter().any(|warning| warning.contains("the clock was set back")),
+        "{:?}",
+        flight.warnings()
+    );
+}
+
+#[test]
 fn settings_of_a_window_are_those_in_force_when_it_begins() {
     let (_dir, flight) = flight("4.2", 1_000);
     let name = "storage.wiredTiger.engineConfig.cacheSizeGB";

@@ -7,7 +7,7 @@ use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of, gauge};
 use crate::caps::{self, Cap, CapOwner, Op};
 use crate::device::DeviceView;
 use crate::figures::Figures;
-use crate::grid::{Lane, both, episodes, longest, median};
+use crate::grid::{both, episodes, longest, median};
 use crate::scene::Scene;
 use backwater_model::{Confidence, Finding, Severity, Unit, catalogue as cat};
 use std::ops::Range;
@@ -60,14 +60,14 @@ fn measured(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Burst> {
     let bytes = median(runs.iter().filter_map(before).collect())?;
     let drains = runs.iter().filter_map(|run| device.written_bytes.mean(run));
     let drain_bytes_per_s = median(drains.collect()).filter(|rate| *rate > 0.0)?;
-    let busy = contrast(&at_work(scene, engine, device), &inside)?;
+    let busy = at_work(scene, engine, device, &inside)?;
     let (latency, work) = (engine.latency(&inside), engine.work(&inside));
     Some(Burst { runs, bytes, drain_bytes_per_s, busy, latency, work })
 }
 
-/// What a device does of all that it may write: how busy it is, or how much of a cap on its writes is used, whatever is more. A cap
-/// holds requests back before they reach the device, which is then not busy with them.
-fn at_work(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView) -> Lane {
+/// What is done of all that may be written: of a cap that a checkpoint comes to, which holds requests back before they reach the
+/// device; else how busy that is. One that is held back is hardly busy then, and busy with syncs of the journal when it is not.
+fn at_work(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView, inside: &[bool]) -> Option<Contrast> {
     let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
     let group = target.and_then(|target| target.io_cgroup.as_deref());
     // A group that the server is not in may be at its own limit all day.
@@ -75,8 +75,9 @@ fn at_work(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView) -> Lane 
         CapOwner::Cgroup(name) => !cap.of_some || Some(name.as_str()) == group,
         CapOwner::Declared => true,
     };
-    let writes = caps::of(scene, device).into_iter().filter(|cap| cap.op != Op::Read && binds(cap));
-    writes.fold(device.busy.clone(), |most, cap| most.with(&cap.used(), f64::max).or(&most))
+    let caps = caps::of(scene, device).into_iter().filter(|cap| cap.op != Op::Read && binds(cap));
+    let used = caps.filter_map(|cap| contrast(&cap.used(), inside)).find(|used| used.inside >= BUSY);
+    used.or_else(|| contrast(&device.busy, inside))
 }
 
 fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
@@ -127,13 +128,13 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
         "device_busy_inside_ratio",
         Some(burst.busy.inside),
         Unit::Ratio,
-        "device busy, or at its cap, meanwhile",
+        "of the device, or of its cap, used meanwhile",
     );
     figures.add(
         "device_busy_outside_ratio",
         Some(burst.busy.outside),
         Unit::Ratio,
-        "device busy, or at its cap, otherwise",
+        "of the device, or of its cap, used otherwise",
     );
     figures.add("write_inside_ms", jumped.map(|l| l.inside), Unit::Milliseconds, "latency of a write meanwhile");
     figures.add("write_outside_ms", jumped.map(|l| l.outside), Unit::Milliseconds, "latency of a write otherwise");

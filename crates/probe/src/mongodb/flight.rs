@@ -75,9 +75,13 @@ impl Flight {
         for document in source.documents() {
             match document {
                 Ok(document) => {
+                    let place = || format!("{}, byte {}", document.file().display(), document.offset());
+                    if told.goes_back(&document) {
+                        let why = "the clock was set back, or it is another server's";
+                        faults.note(format!("{}: what is older than what lies before it, or that ({why})", place()));
+                    }
                     if let Err(damage) = told.take(&document) {
-                        let (file, offset) = (document.file().display(), document.offset());
-                        faults.note(format!("{file}, byte {offset}: what the server said of itself: {damage}"));
+                        faults.note(format!("{}: what the server said of itself: {damage}", place()));
                     }
                 }
                 Err(FtdcError::Damaged(fault)) => faults.note(fault.to_string()),
@@ -213,11 +217,18 @@ struct Told {
 }
 
 impl Told {
+    /// Whether a chunk begins before the one before it.
+    fn goes_back(&self, document: &ftdc::Document) -> bool {
+        let before = self.chunks_ms.filter(|_| document.kind() == DocumentKind::Chunk);
+        before.is_some_and(|(_, last)| document.at_ms() < last)
+    }
+
     fn take(&mut self, document: &ftdc::Document) -> Result<(), Damage> {
         if document.kind() == DocumentKind::Chunk {
             let at = document.at_ms();
-            let (first, last) = self.chunks_ms.unwrap_or((at, at));
-            self.chunks_ms = Some((first.min(at), last.max(at)));
+            // What was written last is the end, whatever time a clock that ran ahead once had.
+            let first = self.chunks_ms.map_or(at, |(first, _)| first.min(at));
+            self.chunks_ms = Some((first, at));
             return Ok(());
         }
         self.metadata.take(document)?;
@@ -249,11 +260,11 @@ impl Told {
     }
 }
 
-/// Time of the last sample of the last chunk.
+/// Time of the last sample of the chunk that was written last.
 fn last_sample_ms(source: &Source, last_chunk_ms: i64) -> i64 {
     let nothing = Selection::default();
     let batches = source.select(&nothing, last_chunk_ms..i64::MAX).filter_map(Result::ok);
-    batches.filter_map(|batch| batch.times_ms().iter().max().copied()).max().unwrap_or(last_chunk_ms)
+    batches.last().and_then(|batch| batch.times_ms().last().copied()).unwrap_or(last_chunk_ms)
 }
 
 /// Names of the disks in the first chunk that can be read.
