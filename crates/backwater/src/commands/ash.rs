@@ -132,8 +132,8 @@ fn beside_accounts(window: &Window) -> String {
         let OnProcessors { sampled, accounted } = on_processors(window, name)?;
         (accounted - sampled >= APART && accounted >= TIMES * sampled).then(|| {
             format!(
-                "On {name} the kernel accounts for {} processors computing where samples show {}: looks came when sessions slept \
-                 (a look needs a processor too), so that waits are fewer than these shares.\n",
+                "On {name} the kernel accounts for {} processors computing where samples show {}: waits are fewer than these \
+                 shares. Looks came when sessions slept, probably because a look needs a processor too.\n",
                 Unit::Count.show(accounted),
                 Unit::Count.show(sampled),
             )
