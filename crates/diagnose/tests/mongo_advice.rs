@@ -8,10 +8,10 @@ use backwater_diagnose::{EngineAdvice, EngineOptions, advise_engines};
 use backwater_model::{Remedy, Window};
 use common::mongo_plant::{Plant, draining, healthy, oversized, standing, trouble};
 
-/// What is advised to the one server. Whatever a setting of the cache does, it says what becomes of the burst and its drain.
+/// What is advised to the one server. Whatever a setting does, it says what becomes of the burst and its drain.
 fn advised(plant: &Plant) -> EngineAdvice {
     let advice = advise_engines(&plant.window(), &EngineOptions::default()).remove(0);
-    for (remedy, change) in advice.remedies.iter().zip(&advice.changes).filter(|pair| pair.1.relieves == "wt.dirty@m") {
+    for (remedy, change) in advice.remedies.iter().zip(&advice.changes) {
         for name in ["burst_bytes", "burst_now_bytes", "drain_s", "drain_now_s"] {
             assert!(predicted(remedy, name).is_some_and(|value| value > 0.0), "{name} of {change:?}: {remedy:?}");
         }
@@ -111,9 +111,9 @@ fn a_cache_that_reads_back_what_it_evicts_is_to_be_larger() {
     assert!((megabytes(&thrashing()) - 442.0 * 1.2 / 0.2).abs() < 30.0);
     let remedy = &advised(&thrashing()).remedies[0];
     let of = |name: &str| predicted(remedy, name).unwrap();
-    // Two and a half times the cache: eviction would leave so much more, but there are only 442 MiB; and it takes longer to the trigger.
+    // 442 MiB, and as much more as eviction begins later in two and a half times the cache; and it takes longer to the trigger.
     assert!(
-        (of("burst_bytes") / 1_048_576.0 - 442.0).abs() < 1.0 && of("burst_now_bytes") < of("burst_bytes"),
+        (of("burst_bytes") / 1_048_576.0 - 523.0).abs() < 1.0 && of("burst_now_bytes") < of("burst_bytes"),
         "{remedy:?}"
     );
     assert!(of("to_trigger_s") > 2.0 * of("to_trigger_now_s"), "{remedy:?}");

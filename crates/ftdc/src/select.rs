@@ -61,6 +61,7 @@ pub struct Batch {
     places: Arc<[usize]>,
     times_ms: Vec<i64>,
     columns: Vec<Vec<i64>>,
+    reference: Vec<u8>,
 }
 
 impl Batch {
@@ -80,6 +81,11 @@ impl Batch {
         let place = self.schema.position(path)?;
         let column = self.places.binary_search(&place).ok()?;
         self.columns.get(column).map(Vec::as_slice)
+    }
+
+    /// The chunk's first sample as it was recorded, with its texts.
+    pub fn reference(&self) -> &[u8] {
+        &self.reference
     }
 
     /// The schema of the chunk it came from. Batches of chunks with the same metrics share it.
@@ -223,7 +229,7 @@ impl Chooser {
             None => vec![chunk.at_ms(); chunk.samples()],
         };
         self.matrix.shrink();
-        Ok(Some(Batch { schema, places, times_ms, columns }))
+        Ok(Some(Batch { reference: chunk.reference().to_vec(), schema, places, times_ms, columns }))
     }
 }
 

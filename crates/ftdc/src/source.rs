@@ -124,8 +124,10 @@ impl Source {
     pub fn documents_between(&self, stretch: Range<i64>) -> impl Iterator<Item = Result<Document, FtdcError>> + use<> {
         // Before MongoDB 4.2 a chunk's time is that of its end, so only metadata tells when a file begins.
         let starts: Vec<_> = self.files.iter().map(|file| file.first_ms.filter(|_| file.metadata_first)).collect();
+        let late = |place: usize| starts[place].is_some_and(|first| first >= stretch.end);
         let wanted = |place: usize| {
-            let begins_late = starts[place].is_some_and(|first| first >= stretch.end);
+            // A server that is started anew puts what it rescues of an interim file behind the first metadata of its next file.
+            let begins_late = late(place) && (place > 0 && late(place - 1));
             let next = starts.get(place + 1).copied().flatten();
             // Only one that goes on where this ends tells its end.
             let goes_on = |next: i64| starts[place].is_none_or(|first| first <= next);
@@ -232,7 +234,7 @@ impl Iterator for SourceDocuments {
                     if *interim && document.at_ms() <= self.last_chunk_ms {
                         continue;
                     }
-                    self.last_chunk_ms = self.last_chunk_ms.max(document.at_ms());
+                    self.last_chunk_ms = document.at_ms();
                     return Some(Ok(document));
                 }
                 other => return other,

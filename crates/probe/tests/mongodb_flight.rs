@@ -45,13 +45,20 @@ fn sample(second: i64, release: &str, restart: i64) -> Vec<u8> {
     };
     let members = |r: Builder| {
         r.array("members", |m| {
-            let member = |b: Builder, seconds: u32| {
-                b.int32("state", 2).document("optime", |o| o.timestamp("ts", seconds, 1).int64("t", 3))
+            let member = |b: Builder, name: &str, seconds: u32| {
+                b.string("name", name)
+                    .int32("state", 2)
+                    .document("optime", |o| o.timestamp("ts", seconds, 1).int64("t", 3))
             };
-            m.document("0", |b| member(b, 1_000)).document("1", |b| member(b, 990))
+            m.document("0", |b| member(b, "db1:27017", 1_000)).document("1", |b| member(b, "db2:27017", 990))
         })
     };
-    let whole = |b: Builder| b.document("serverStatus", status).document("replSetGetStatus", members);
+    let sizes = |b: Builder| b.int64("size", 900 << 20).int64("maxSize", 1_000 << 20);
+    let oplog = |b: Builder| if release == "8.0" { b.document("storageStats", sizes) } else { sizes(b) };
+    let whole = |b: Builder| {
+        let b = b.document("serverStatus", status).document("replSetGetStatus", members);
+        b.document("local.oplog.rs.stats", oplog)
+    };
     let b = Builder::new().date("start", unix_ms);
     let b = if release == "8.0" { b.document("shard", whole) } else { whole(b) };
     let b = b.document("systemMetrics", |m| {
@@ -112,7 +119,8 @@ fn old_and_new_places_give_the_same_series() {
         assert_eq!(window.track("wt.app.evicting_us", &[]).unwrap().rate().unwrap().round(), 10.0, "{release}");
         assert_eq!(window.track("mongo.ops", &[("op", "writes")]).unwrap().rate().unwrap().round(), 100.0);
         assert_eq!(last(&window, "wt.history.pinned_s", &[]), 30.0);
-        assert_eq!(last(&window, "mongo.member.optime_s", &[("member", "1")]), 990.0);
+        assert_eq!(last(&window, "mongo.member.optime_s", &[("member", "db2:27017")]), 990.0);
+        assert_eq!(last(&window, "mongo.oplog.max_bytes", &[]), f64::from(1_000 << 20), "{release}");
         assert_eq!(last(&window, "mongo.probe.response_us", &[]), 12_000.0);
         assert_eq!(window.track("host.disk.written_bytes", &[("dev", "sda")]).unwrap().rate().unwrap(), 1_048_576.0);
     }
@@ -150,13 +158,13 @@ fn a_restart_is_a_new_epoch_and_no_rate_crosses_it() {
 
 #[test]
 fn a_clock_that_once_ran_ahead_hides_nothing_behind_it() {
-    const DAYS_S: i64 = 7 * 86_400;
+    const YEARS_S: i64 = 200 * 365 * 86_400;
     let dir = tempfile::tempdir().unwrap();
     let mut bytes = metadata(BEGIN_MS, &about(1.0));
     let mut encoder = Encoder::new(30);
     for second in 0..120 {
-        let second = if (30..60).contains(&second) { second + DAYS_S } else { second };
-        let full = encoder.add(BEGIN_MS + second * 1_000, &sample(second, "4.2", 10 * DAYS_S)).unwrap();
+        let second = if (30..60).contains(&second) { second + YEARS_S } else { second };
+        let full = encoder.add(BEGIN_MS + second * 1_000, &sample(second, "4.2", 2 * YEARS_S)).unwrap();
         bytes.extend(full.unwrap_or_default());
     }
     bytes.extend(encoder.finish().unwrap_or_default());
@@ -165,11 +173,57 @@ fn a_clock_that_once_ran_ahead_hides_nothing_behind_it() {
     assert_eq!(flight.span(), Some((at(0), at(119))));
     let window = flight.window(at(0), at(119)).unwrap();
     assert_eq!(window.track("mongo.ops", &[("op", "writes")]).unwrap().points.len(), 90);
-    assert!(
-        flight.warnings().iter().any(|warning| warning.contains("the clock was set back")),
-        "{:?}",
-        flight.warnings()
-    );
+    assert!(flight.warnings().iter().any(|warning| warning.contains("has not come yet")), "{:?}", flight.warnings());
+}
+
+#[test]
+fn parameters_that_the_recorder_tells_are_settings() {
+    let dir = tempfile::tempdir().unwrap();
+    let told = |config: &str| {
+        let parameters =
+            |g: Builder| g.string("wiredTigerEngineRuntimeConfig", config).int32("syncdelay", 20).string("other", "x");
+        Builder::new()
+            .document("buildInfo", |b| b.string("version", "8.0.4"))
+            .document("getParameter", parameters)
+            .finish()
+    };
+    let mut bytes = metadata(BEGIN_MS, &told(""));
+    let mut encoder = Encoder::new(30);
+    for second in 0..60 {
+        if second == 30 {
+            bytes.extend(metadata(BEGIN_MS + 30_000, &told("eviction_dirty_trigger=30")));
+        }
+        let full = encoder.add(BEGIN_MS + second * 1_000, &sample(second, "8.0", 1_000)).unwrap();
+        bytes.extend(full.unwrap_or_default());
+    }
+    bytes.extend(encoder.finish().unwrap_or_default());
+    std::fs::write(dir.path().join("metrics.2023-11-14T22-13-20Z-00000"), bytes).unwrap();
+    let flight = Flight::open(dir.path()).unwrap();
+    let settings = &flight.meta().targets[0].settings;
+    assert_eq!(settings.get("setParameter.syncdelay").map(String::as_str), Some("20"));
+    assert!(!settings.keys().any(|name| name.contains("other")), "{settings:?}");
+    let window = flight.window(at(0), at(59)).unwrap();
+    let changes: Vec<&str> = window.events_of(EventKind::Setting).map(|event| event.message.as_ref()).collect();
+    assert_eq!(changes, ["setParameter.wiredTigerEngineRuntimeConfig is now 'eviction_dirty_trigger=30', was ''"]);
+    assert!(flight.warnings().is_empty(), "{:?}", flight.warnings());
+}
+
+#[test]
+fn a_release_or_an_engine_that_is_not_known_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let about = Builder::new().document("buildInfo", |b| b.string("version", "12.0.1")).finish();
+    let mut bytes = metadata(BEGIN_MS, &about);
+    let mut encoder = Encoder::new(30);
+    for second in 0..5 {
+        let status = |s: Builder| s.document("storageEngine", |e| e.string("name", "inMemory"));
+        let sample = Builder::new().date("start", BEGIN_MS + second * 1_000).document("serverStatus", status).finish();
+        bytes.extend(encoder.add(BEGIN_MS + second * 1_000, &sample).unwrap().unwrap_or_default());
+    }
+    bytes.extend(encoder.finish().unwrap_or_default());
+    std::fs::write(dir.path().join("metrics.2023-11-14T22-13-20Z-00000"), bytes).unwrap();
+    let warnings = Flight::open(dir.path()).unwrap().warnings();
+    assert!(warnings.iter().any(|told| told.contains("it runs 12.0.1, newer than")), "{warnings:?}");
+    assert!(warnings.iter().any(|told| told.contains("its storage engine is inMemory")), "{warnings:?}");
 }
 
 #[test]

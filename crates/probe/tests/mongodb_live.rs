@@ -93,8 +93,8 @@ fn a_live_server_gives_what_its_flight_recorder_gives() {
     let mut looks = Looks::connect(&replay.uri());
     looks.look().unwrap();
     let mut compared = 0;
-    for track in window.all_tracks().filter(|track| !track.series.name.starts_with("mongo.member")) {
-        let label = track.series.labels.get("op").map(|op| ("op", op));
+    for track in window.all_tracks() {
+        let label = ["op", "member"].into_iter().find_map(|name| Some((name, track.series.labels.get(name)?)));
         let live = looks.last(&track.series.name, label.as_slice());
         assert_eq!(live, track.last(), "{}", track.series.name);
         compared += 1;
@@ -158,6 +158,11 @@ fn a_slow_answer_is_a_reading() {
     looks.look().unwrap();
     let took_us = looks.last("mongo.probe.response_us", &[]).unwrap();
     assert!((700_000.0..5_000_000.0).contains(&took_us), "{took_us}");
+    // One that is not waited for any longer took at least that long.
+    replay.script().delays.insert("serverStatus".to_owned(), Duration::from_secs(60));
+    assert!(looks.look().unwrap_err().to_string().contains("serverStatus"));
+    let took_us = looks.last("mongo.probe.response_us", &[]).unwrap();
+    assert!((10_000_000.0..20_000_000.0).contains(&took_us), "{took_us}");
 }
 
 #[test]
@@ -334,14 +339,10 @@ fn a_recorded_server_gives_what_its_flight_recorder_gives() {
     let mut compared = 0;
     for track in window.all_tracks() {
         let name = track.series.name.as_ref();
-        if name.starts_with("host.")
-            || name.starts_with("mongo.member")
-            || name.contains("oplog")
-            || name.contains("probe")
-        {
+        if name.starts_with("host.") || name.contains("oplog") || name.contains("probe") {
             continue;
         }
-        let label = track.series.labels.get("op").map(|op| ("op", op));
+        let label = ["op", "member"].into_iter().find_map(|name| Some((name, track.series.labels.get(name)?)));
         let recorded = track.points.first().map(|point| point.value);
         // The recorder truncates doubles.
         assert_eq!(looks.last(name, label.as_slice()).map(f64::trunc), recorded.map(f64::trunc), "{name}");

@@ -12,7 +12,7 @@ mod page_cache;
 
 use crate::figures::Figures;
 use crate::remedy::{engine as remedy, mongod};
-use crate::rules::wt_evidence::{Engine, Limits, configured, engines, rate};
+use crate::rules::wt_evidence::{Engine, Limits, configured, engines, rate, servers};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
 use measured::{Measured, Outlook, journal_sync_s, page_waiters};
@@ -110,7 +110,8 @@ pub fn advise_engines(window: &Window, options: &EngineOptions) -> Vec<EngineAdv
 
 /// What answers one finding about an engine, with the aims of [`EngineOptions::default`].
 pub(crate) fn remedies(scene: &Scene<'_>, finding: &Finding) -> Vec<Remedy> {
-    let all = engines(scene);
+    // A router has no engine, but clients.
+    let all = servers(scene);
     let Some(engine) = all.iter().find(|engine| is_of(finding, engine)) else { return Vec::new() };
     let options = EngineOptions::default();
     let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
@@ -230,7 +231,8 @@ fn of_bursts(
         return (Vec::new(), notes);
     }
     // Where the page cache stands before the journal, no setting of the engine reaches the queue that breaks.
-    let mut remedies = page_cache::past_or_less(scene, engine, target, seen, wanted, own);
+    let (mut remedies, without) = page_cache::past_or_less(scene, engine, target, seen, wanted, own);
+    notes.extend(without);
     // Nor does it help to evict earlier what is read back at once.
     remedies.extend(larger);
     remedies.extend(fewer_threads(scene, engine, target, seen, options));
@@ -332,7 +334,7 @@ fn eviction(
         return None;
     }
     // Where only application threads help later, more is left than they left until now.
-    let burst = if lowers { seen.burst.min(begins) } else { seen.at_most(higher) };
+    let burst = if lowers { seen.burst.min(begins) } else { seen.at_most(higher, seen.target) };
     let after = Outlook { burst, target: begins, trigger: higher };
     let predicted = seen.predict(seen.now(), after);
     let title = match (lowers, raises) {
@@ -361,7 +363,7 @@ fn updates_room(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured) -
     let mut predicted = Figures::default();
     predicted.add("updates_trigger_bytes", Some(level), Unit::Bytes, "updates from which on application threads evict");
     predicted.add("updates_trigger_now_bytes", Some(now), Unit::Bytes, "the same as it is");
-    let outlook = seen.predict(seen.now(), Outlook { burst: seen.at_most(level), ..seen.now() });
+    let outlook = seen.predict(seen.now(), Outlook { burst: seen.at_most(level, seen.target), ..seen.now() });
     // Until the limit of all that is dirty; how long until that of updates, nobody counted.
     let of_burst = outlook.into_iter().filter(|figure| !figure.name.starts_with("to_trigger"));
     let predicted = predicted.list().into_iter().chain(of_burst).collect();

@@ -151,6 +151,12 @@ pub(crate) fn cache_size(target: Option<&Target>, bytes: f64, now_bytes: f64, pr
     remedy
 }
 
+/// Whether this release is known to let no data files pass by the page cache any more.
+pub(crate) fn direct_io_is_gone(target: Option<&Target>) -> bool {
+    let before = if bare(target) { ENGINE_DIRECT_IO_BEFORE } else { DIRECT_IO_BEFORE };
+    target.and_then(|target| target.version_num).is_some_and(|version| version >= before)
+}
+
 /// Data files that pass by the page cache; none where this release cannot, or they do already.
 pub(crate) fn direct_io(target: Option<&Target>, predicted: Vec<Figure>) -> Option<Remedy> {
     let before = if bare(target) { ENGINE_DIRECT_IO_BEFORE } else { DIRECT_IO_BEFORE };
@@ -248,6 +254,9 @@ pub(super) mod tests {
         assert!(remedy.persistent[0].contains("configString: \"eviction=(threads_min=8),direct_io=[data]\""));
         assert!(remedy.undo[0].contains("configString: \"eviction=(threads_min=8)\"") && remedy.runtime.is_empty());
         assert_eq!(direct_io(Some(&target(80_000, &[])), Vec::new()), None, "taken out");
+        assert!(
+            direct_io_is_gone(Some(&target(80_000, &[]))) && !direct_io_is_gone(Some(&set)) && !direct_io_is_gone(None)
+        );
         assert_eq!(direct_io(None, Vec::new()), None, "which release it is, is not known");
         assert_eq!(direct_io(Some(&target(70_012, &[(CONFIG_STRING, "direct_io=[data]")])), Vec::new()), None);
         let engine = |direct| Target { kind: "wiredtiger".to_owned(), ..target(30_201, &[("direct_io", direct)]) };

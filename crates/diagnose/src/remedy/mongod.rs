@@ -11,6 +11,8 @@ const IDLE_SINCE: i32 = 40_200;
 /// Since here threads can no longer be shared among connections, and majority reads no longer be switched off.
 const POOLS_ONLY_SINCE: i32 = 50_000;
 const MAJORITY_ALWAYS_SINCE: i32 = 50_000;
+/// Since here the shell is mongosh.
+const MONGOSH_SINCE: i32 = 50_000;
 /// Since here the server itself decides how many tickets it gives out, and changes that number all the time.
 const TICKETS_BY_ITSELF_SINCE: i32 = 70_000;
 
@@ -23,7 +25,12 @@ pub(crate) fn replica_set(target: &Target) -> Option<&str> {
 pub(crate) fn oplog_size(target: Option<&Target>, bytes: f64, now_bytes: f64, predicted: Vec<Figure>) -> Remedy {
     // The server takes whole mebibytes, no fewer than 990.
     let mib = |bytes: f64| (bytes / MIB).ceil().max(990.0);
-    let run = |bytes: f64| format!("db.adminCommand({{replSetResizeOplog: 1, size: Double({:.0})}})", mib(bytes));
+    // The shell of 5.0 and newer needs to be told that it is a double; the older one has no other numbers.
+    let size = |bytes: f64| match version(target) {
+        MONGOSH_SINCE.. => format!("Double({:.0})", mib(bytes)),
+        _ => format!("{:.0}", mib(bytes)),
+    };
+    let run = |bytes: f64| format!("db.adminCommand({{replSetResizeOplog: 1, size: {}}})", size(bytes));
     let free = if version(target) >= 40_400 {
         " Or keep a time whatever the size (4.4 and newer): db.adminCommand({replSetResizeOplog: 1, minRetentionHours: HOURS})."
     } else {
@@ -174,6 +181,11 @@ pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
                 .to_owned(),
         ]
     };
+    let server_undo = if shared {
+        "mongod.conf:  net: {serviceExecutor: synchronous}   # then restart the server"
+    } else {
+        "mongod.conf:  net: without maxIncomingConnections   # then restart the server"
+    };
     let risk = if shared {
         "The adaptive executor was marked experimental and is gone from later releases: pools in the clients are the lasting way."
     } else {
@@ -188,11 +200,7 @@ pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
         persistent,
         // Pools are of the clients: no server need be restarted for them.
         activation: Activation::Immediate,
-        undo: vec![
-            "mongodb://HOST/   # in the clients, as before".to_owned(),
-            "mongod.conf:  net: {serviceExecutor: synchronous}, without maxIncomingConnections   # then restart the server"
-                .to_owned(),
-        ],
+        undo: vec!["mongodb://HOST/   # in the clients, as before".to_owned(), server_undo.to_owned()],
         predicted: Vec::new(),
         risk: risk.to_owned(),
     }
@@ -211,6 +219,9 @@ mod tests {
         assert!([&v36, &v44].iter().all(|old| pooling(Some(old)).persistent[0].contains("adaptive")));
         let new = pooling(Some(&v70));
         assert!(!new.persistent[0].contains("adaptive") && new.risk.contains("not available in this release"));
+        assert!(!new.undo.iter().any(|line| line.contains("serviceExecutor")), "such a line keeps it from starting");
+        let oplog = |version| oplog_size(Some(&target(version, &[])), 2e9, 1e9, Vec::new()).runtime.remove(0);
+        assert!(oplog(70_012).contains("size: Double(1908)") && oplog(40_212).contains("size: 1908}"));
         assert!(slow_member(Some(&v42), None).persistent[0].contains("enableMajorityReadConcern: false"));
         let new = slow_member(Some(&v70), Some("db2:27017"));
         assert!(new.persistent.is_empty() && new.risk.contains("not available in this release"));

@@ -9,7 +9,7 @@ use super::wt_evidence::{Engine, engines, gauge, rate};
 use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, longest};
 use crate::scene::Scene;
-use backwater_model::{Confidence, Finding, RuledOut, Severity, Unit, catalogue as cat};
+use backwater_model::{Confidence, Finding, RuledOut, Severity, Unit, Unseen, catalogue as cat};
 use std::ops::Range;
 
 /// How far the majority must be behind, in seconds; or how much longer a reader than the server itself pins.
@@ -115,6 +115,10 @@ fn finding(
     figures.add("pinned_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
     finding.evidence = figures.list();
     finding.victims = vec![format!("wt.dirty@{}", engine.name)];
+    if busy.is_none() {
+        let (what, why) = ("how busy the data's device was", "its figures are not seen from here");
+        finding.unseen.push(Unseen { what: what.to_owned(), why: why.to_owned(), remedy: None });
+    }
     if let Some(busy) = busy {
         let because = format!("the primary's device was busy only {} of the time", Unit::Ratio.show(busy));
         finding.ruled_out.push(RuledOut { cause: "device-saturated".to_owned(), because });

@@ -7,8 +7,11 @@ use backwater_model::{Finding, Moment};
 /// What may be why a finding came about: the nearest to blame first. Symptoms of symptoms come first, so that what they bring
 /// with them is handed on.
 const REASONS: [(&str, &[&str]); 3] = [
-    ("tickets-exhausted", &["wt-dirty-stall", "checkpoint-burst", "device-below-rating", "ttl-burst"]),
-    ("checkpoint-burst", &["wt-cache-oversized", "ttl-burst"]),
+    (
+        "tickets-exhausted",
+        &["wt-dirty-stall", "checkpoint-burst", "device-below-rating", "ttl-burst", "connection-storm"],
+    ),
+    ("checkpoint-burst", &["device-below-rating", "wt-cache-oversized", "ttl-burst"]),
     ("wt-dirty-stall", &["device-below-rating", "history-pinned", "ttl-burst"]),
 ];
 /// A reason begins before what it brings about. Their moments are of different readings, some of them smoothed.

@@ -22,9 +22,13 @@ const LEFT_ALONE: f64 = 1.1;
 /// The disk must be busy while the burst drains, and have time otherwise: then writing earlier would have been free.
 const BUSY: f64 = 0.8;
 const IDLE: f64 = 0.6;
-/// Work inside ÷ outside at most; latency inside ÷ outside at least.
+/// A cap is what holds a checkpoint back if it is reached for this share of the seconds; and a device this busy otherwise is never idle.
+const REACHED: f64 = 0.5;
+const ALWAYS: f64 = 0.9;
+/// Work inside ÷ outside at most; latency inside ÷ outside at least, and how much more it must be in milliseconds.
 const DIP: f64 = 0.7;
 const JUMP: f64 = 2.0;
+const JUMP_MS: f64 = 10.0;
 
 /// Share of the memory that the cache takes, what is left, and faults a second that need the disk.
 const OF_MEMORY: f64 = 0.55;
@@ -65,19 +69,26 @@ fn measured(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Burst> {
     Some(Burst { runs, bytes, drain_bytes_per_s, busy, latency, work })
 }
 
-/// What is done of all that may be written: of a cap that a checkpoint comes to, which holds requests back before they reach the
-/// device; else how busy that is. One that is held back is hardly busy then, and busy with syncs of the journal when it is not.
+/// What is done of all that may be written: of a cap that holds checkpoints back before they reach the device, else how busy that is.
+/// One that is held back is hardly busy then, and busy with syncs of the journal when it is not. Of several caps the one that leaves
+/// the least between checkpoints.
 fn at_work(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView, inside: &[bool]) -> Option<Contrast> {
+    let busy = contrast(&device.busy, inside)?;
     let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
-    let group = target.and_then(|target| target.io_cgroup.as_deref());
+    let group = target.and_then(|target| target.io_cgroup.as_deref()).unwrap_or_default();
     // A group that the server is not in may be at its own limit all day.
     let binds = |cap: &Cap| match &cap.owner {
-        CapOwner::Cgroup(name) => !cap.of_some || Some(name.as_str()) == group,
+        CapOwner::Cgroup(name) => !cap.of_some || group == name || group.starts_with(&format!("{name}/")),
         CapOwner::Declared => true,
     };
-    let caps = caps::of(scene, device).into_iter().filter(|cap| cap.op != Op::Read && binds(cap));
-    let used = caps.filter_map(|cap| contrast(&cap.used(), inside)).find(|used| used.inside >= BUSY);
-    used.or_else(|| contrast(&device.busy, inside))
+    let comes_to = |cap: &Cap| {
+        let reached = both(&cap.reached(), inside).iter().filter(|both| **both).count();
+        reached as f64 >= REACHED * inside.iter().filter(|inside| **inside).count() as f64
+    };
+    let caps = caps::of(scene, device).into_iter().filter(|cap| cap.op != Op::Read && binds(cap) && comes_to(cap));
+    let used = caps.filter_map(|cap| contrast(&cap.used(), inside)).max_by(|a, b| a.outside.total_cmp(&b.outside));
+    // A device that is busy all the while has no time to spare, whatever a cap leaves.
+    Some(used.filter(|_| busy.outside < ALWAYS).unwrap_or(busy))
 }
 
 fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
@@ -86,7 +97,7 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let cache = engine.max.median(&all)?;
     let left_alone = burst.bytes <= LEFT_ALONE * engine.limits.dirty_target * cache;
     let drain_s = burst.bytes / burst.drain_bytes_per_s;
-    let jumped = burst.latency.filter(|latency| latency.times() >= JUMP);
+    let jumped = burst.latency.filter(|latency| latency.times() >= JUMP && latency.inside >= latency.outside + JUMP_MS);
     let fell = burst.work.filter(|work| work.times() <= DIP);
     let alternates = burst.busy.inside >= BUSY && burst.busy.outside <= IDLE;
     if drain_s < LEAST_DRAIN_S || !left_alone || !alternates || (jumped.is_none() && fell.is_none()) {

@@ -28,7 +28,9 @@ const LARGE_DOCUMENT_BYTES: u32 = 8_192;
 const LONG_WAIT_S: f64 = 8.5;
 const LEFT_ALONE: f64 = 1.6;
 const BURSTS_SEEN: f64 = 3.2;
-/// Operations a second at most meanwhile: all of it must fit the volume. And the journal's share of the cap.
+/// Operations a second at most with large documents, and while so much is gathered: all must fit the volume. And the journal's share
+/// of the cap meanwhile.
+const LARGE_PER_S: f64 = 12_000.0;
 const LONG_PER_S: f64 = 4_000.0;
 const LONG_JOURNAL_TO: f64 = 0.45;
 /// Threads that may live at once where each operation has its own.
@@ -44,7 +46,8 @@ fn asked(draw: &Draw, capacity: &Capacity) -> f64 {
         // Well under fifty a second, from which a rule may call it a storm.
         Deed::EngineFewThreads => between(5.0, 30.0, load),
         // Large documents, or many that expire: processors to spare for what these bring.
-        Deed::EngineCheckpoint | Deed::EngineExpiry => capacity.operations_per_s * between(0.05, 0.1, load),
+        Deed::EngineExpiry => capacity.operations_per_s * between(0.05, 0.1, load),
+        Deed::EngineCheckpoint => (capacity.operations_per_s * between(0.05, 0.1, load)).min(LARGE_PER_S),
         Deed::EngineCacheOversized => {
             (capacity.operations_per_s * between(0.05, 0.1, load)).min(LONG_PER_S * between(0.8, 1.0, load))
         }

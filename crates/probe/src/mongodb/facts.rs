@@ -22,6 +22,14 @@ impl Told for ftdc::Metadata {
     }
 }
 
+/// Something that a server, or its user's rights, keep from being told.
+#[derive(Clone, Debug)]
+pub(crate) struct Unseen {
+    pub(crate) what: &'static str,
+    pub(crate) why: String,
+    pub(crate) remedy: Option<String>,
+}
+
 /// Sections of the configuration that rules and advice read; nothing of `security`.
 const SECTIONS: [&str; 6] = ["storage.", "replication.", "sharding.", "setParameter.", "operationProfiling.", "net."];
 const DEFAULT_PORT: i64 = 27_017;
@@ -49,13 +57,34 @@ pub(crate) fn version_num(version: &str) -> Option<i32> {
     Some(major * 10_000 + minor.min(99) * 100 + parts.next().flatten().unwrap_or(0).min(99))
 }
 
-/// The configuration in force when the server was started, by its dotted names.
+/// Parameters that can be changed while the server runs, of those that rules and advice read.
+pub(crate) const PARAMETERS: [&str; 10] = [
+    "wiredTigerEngineRuntimeConfig",
+    "syncdelay",
+    "ttlMonitorEnabled",
+    "ttlMonitorSleepSecs",
+    "enableMajorityReadConcern",
+    "enableFlowControl",
+    "flowControlTargetLagSeconds",
+    "wiredTigerConcurrentReadTransactions",
+    "wiredTigerConcurrentWriteTransactions",
+    "storageEngineConcurrentWriteTransactions",
+];
+
+/// The configuration in force when the server was started, by its dotted names; and parameters as they are now, where they are
+/// told beside it, as flight recorders of newer releases do.
 fn settings(told: &impl Told) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     if let Some(parsed) = told.find(&["getCmdLineOpts", "parsed"]) {
         flatten(&parsed, "", 0, &mut settings);
     }
     settings.retain(|name, _| SECTIONS.iter().any(|section| name.starts_with(section)));
+    for name in PARAMETERS {
+        let value = told.find(&["getParameter", name]).and_then(|element| plain(&element));
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            settings.insert(format!("setParameter.{name}"), value);
+        }
+    }
     settings
 }
 
@@ -83,6 +112,31 @@ pub(super) fn plain(element: &Element<'_>) -> Option<String> {
         (0x08, bytes) => Some((bytes.first() != Some(&0)).to_string()),
         _ => element.text().map(|text| text.into_owned()).or_else(|| element.integer().map(|n| n.to_string())),
     }
+}
+
+/// The newest release that the table of figures was made from.
+const NEWEST: i32 = 80_300;
+
+/// What a release or an engine that is not known keeps from being understood.
+pub(crate) fn not_understood(target: &Target, told: &impl Told, engine: Option<&str>) -> Vec<Unseen> {
+    let mut unseen = Vec::new();
+    let spelled = told.text(&["buildInfo", "version"]);
+    let why = match (target.version_num, spelled) {
+        (None, Some(spelled)) => Some(format!("it calls its version '{spelled}'")),
+        (Some(version), Some(spelled)) if version >= NEWEST => {
+            Some(format!("it runs {spelled}, newer than the releases known here (3.6 to 8.2)"))
+        }
+        _ => None,
+    };
+    if let Some(why) = why {
+        let remedy = Some("look for a newer Backwater; what kept its name is read as before".to_owned());
+        unseen.push(Unseen { what: "figures that this release renamed", why, remedy });
+    }
+    if let Some(engine) = engine.filter(|engine| *engine != "wiredTiger") {
+        let why = format!("its storage engine is {engine}, not WiredTiger");
+        unseen.push(Unseen { what: "the engine's cache and checkpoints", why, remedy: None });
+    }
+    unseen
 }
 
 /// The host that the server runs on.

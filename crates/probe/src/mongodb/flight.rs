@@ -7,13 +7,18 @@ use super::beside::Beside;
 use super::facts;
 use super::faults::Faults;
 use super::log::History;
-use super::reader::Reader;
+use super::reader::{Reader, below_role};
 use crate::ProbeError;
 use backwater_model::{Batch, ClockAnchor, Event, EventKind, Meta, Moment, Registry, Target, Window};
 use ftdc::{Damage, DocumentKind, FtdcError, Metadata, Selection, Source};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// How far the clock of a recorded server may be ahead of this host's: a day, of other zones.
+const CLOCKS_APART_MS: i64 = 86_400_000;
+/// No chunk lasts longer: 300 samples, of which there is one a second unless diagnosticDataCollectionPeriodMillis says otherwise.
+const LONGEST_CHUNK_MS: i64 = 86_400_000;
 
 /// What a server's flight recorder wrote.
 #[derive(Debug)]
@@ -25,6 +30,8 @@ pub struct Flight {
     span: Option<(Moment, Moment)>,
     log: Option<History>,
     faults: Faults,
+    /// What is not understood of a release or an engine that is not known.
+    unseen: Vec<String>,
 }
 
 /// A time of the recorder as a moment.
@@ -72,13 +79,19 @@ impl Flight {
 
     fn of(source: Source) -> Result<Flight, ProbeError> {
         let (mut told, faults) = (Told::default(), Faults::default());
+        let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let now_ms = i64::try_from(now_ms.as_millis()).unwrap_or(i64::MAX).saturating_add(CLOCKS_APART_MS);
         for document in source.documents() {
             match document {
                 Ok(document) => {
                     let place = || format!("{}, byte {}", document.file().display(), document.offset());
-                    if told.goes_back(&document) {
-                        let why = "the clock was set back, or it is another server's";
-                        faults.note(format!("{}: what is older than what lies before it, or that ({why})", place()));
+                    let wrong = told.wrong_time(&document, now_ms);
+                    if let Some(what) = wrong {
+                        faults.note(format!("{}: {what}", place()));
+                    }
+                    // One such chunk would be the end of all, and hide what comes behind it.
+                    if document.kind() == DocumentKind::Chunk && document.at_ms() > now_ms {
+                        continue;
                     }
                     if let Err(damage) = told.take(&document) {
                         faults.note(format!("{}: what the server said of itself: {damage}", place()));
@@ -89,10 +102,13 @@ impl Flight {
             }
         }
         let span = told.chunks_ms.map(|(first, last)| (moment(first), moment(last_sample_ms(&source, last))));
-        let disks = disks(&source, told.chunks_ms);
+        let First { disks, engine } = First::of(&source, told.chunks_ms);
         let target = told.target.clone().unwrap_or_else(|| facts::target(&told.metadata, None));
         let meta = meta(&told.metadata, target, &disks, span);
-        Ok(Flight { meta, changes: told.changes, span, source, log: None, faults })
+        let unseen =
+            meta.targets.iter().flat_map(|target| facts::not_understood(target, &told.metadata, engine.as_deref()));
+        let unseen = unseen.map(|unseen| format!("{} are not seen: {}", unseen.what, unseen.why)).collect();
+        Ok(Flight { changes: told.changes, span, source, log: None, faults, unseen, meta })
     }
 
     /// Puts the server's log files beside it: their slow operations are then in every window and batch.
@@ -117,10 +133,10 @@ impl Flight {
         self.span
     }
 
-    /// What of it was damaged, as far as it was read: what was found as it was opened, and in each stretch that was read
-    /// since. Each is told once, and logged once however often it is opened.
+    /// What of it is not understood, or was damaged, as far as it was read: what was found as it was opened, and in each stretch
+    /// that was read since. Each is told once, and logged once however often it is opened.
     pub fn warnings(&self) -> Vec<String> {
-        self.faults.list()
+        self.unseen.iter().cloned().chain(self.faults.list()).collect()
     }
 
     /// The readings between two moments, a batch a chunk, each in order of time. Damage is an error in its place; the
@@ -217,18 +233,26 @@ struct Told {
 }
 
 impl Told {
-    /// Whether a chunk begins before the one before it.
-    fn goes_back(&self, document: &ftdc::Document) -> bool {
-        let before = self.chunks_ms.filter(|_| document.kind() == DocumentKind::Chunk);
-        before.is_some_and(|(_, last)| document.at_ms() < last)
+    /// What is wrong with the time of a chunk: that it begins before one before it, or has not come yet.
+    fn wrong_time(&self, document: &ftdc::Document, now_ms: i64) -> Option<&'static str> {
+        if document.kind() != DocumentKind::Chunk {
+            return None;
+        }
+        let goes_back = self.chunks_ms.is_some_and(|(_, last)| document.at_ms() < last);
+        if document.at_ms() > now_ms {
+            Some("it is of a time that has not come yet, by this host's clock")
+        } else {
+            goes_back.then_some(
+                "what is older than what lies before it, or that (the clock was set back, or it is another server's)",
+            )
+        }
     }
 
     fn take(&mut self, document: &ftdc::Document) -> Result<(), Damage> {
         if document.kind() == DocumentKind::Chunk {
             let at = document.at_ms();
-            // What was written last is the end, whatever time a clock that ran ahead once had.
-            let first = self.chunks_ms.map_or(at, |(first, _)| first.min(at));
-            self.chunks_ms = Some((first, at));
+            let (first, last) = self.chunks_ms.unwrap_or((at, at));
+            self.chunks_ms = Some((first.min(at), last.max(at)));
             return Ok(());
         }
         self.metadata.take(document)?;
@@ -260,23 +284,39 @@ impl Told {
     }
 }
 
-/// Time of the last sample of the chunk that was written last.
+/// Time of the last sample of the last chunk.
 fn last_sample_ms(source: &Source, last_chunk_ms: i64) -> i64 {
     let nothing = Selection::default();
     let batches = source.select(&nothing, last_chunk_ms..i64::MAX).filter_map(Result::ok);
-    batches.last().and_then(|batch| batch.times_ms().last().copied()).unwrap_or(last_chunk_ms)
+    let last =
+        batches.flat_map(|batch| batch.times_ms().to_vec()).filter(|time| *time <= last_chunk_ms + LONGEST_CHUNK_MS);
+    last.max().unwrap_or(last_chunk_ms)
 }
 
-/// Names of the disks in the first chunk that can be read.
-fn disks(source: &Source, chunks_ms: Option<(i64, i64)>) -> Vec<String> {
-    let Some((first, _)) = chunks_ms else { return Vec::new() };
-    let selection = Selection::of(["*systemMetrics.disks.*.writes"]);
-    let Some(batch) = source.select(&selection, first..i64::MAX).find_map(Result::ok) else { return Vec::new() };
-    let name = |path: &str| {
-        let path = super::plan::without_role(path);
-        Some(path.strip_prefix("systemMetrics.disks.")?.strip_suffix(".writes")?.to_owned())
-    };
-    batch.columns().filter_map(|(metric, _)| name(&metric.path)).collect()
+/// What the first chunk that can be read tells: names of the disks, and of the storage engine.
+#[derive(Default)]
+struct First {
+    disks: Vec<String>,
+    engine: Option<String>,
+}
+
+impl First {
+    fn of(source: &Source, chunks_ms: Option<(i64, i64)>) -> First {
+        let Some((first, _)) = chunks_ms else { return First::default() };
+        let selection = Selection::of(["*systemMetrics.disks.*.writes"]);
+        let Some(batch) = source.select(&selection, first..i64::MAX).find_map(Result::ok) else {
+            return First::default();
+        };
+        let name = |path: &str| {
+            let path = super::plan::without_role(path);
+            Some(path.strip_prefix("systemMetrics.disks.")?.strip_suffix(".writes")?.to_owned())
+        };
+        let engine = below_role(batch.reference(), &["serverStatus", "storageEngine", "name"]);
+        First {
+            disks: batch.columns().filter_map(|(metric, _)| name(&metric.path)).collect(),
+            engine: engine.and_then(|engine| Some(engine.text()?.into_owned())),
+        }
+    }
 }
 
 fn meta(told: &Metadata, target: Target, disks: &[String], span: Option<(Moment, Moment)>) -> Meta {

@@ -24,6 +24,11 @@ pub(crate) struct Belongs {
 }
 
 impl Life {
+    /// The life of the last reading.
+    pub(crate) fn epoch(&self) -> Option<Epoch> {
+        self.known.map(|known| known.epoch)
+    }
+
     /// The life of a reading. An uptime that went down, or another process id, is another life; without an uptime the
     /// life goes on.
     pub(crate) fn of(&mut self, target: &str, pid: Option<i64>, uptime_ms: Option<f64>, at: Moment) -> Belongs {

@@ -6,7 +6,8 @@ use super::plan::{Match, Planner};
 use super::table::{Row, rows};
 use backwater_model::catalogue as cat;
 use backwater_model::{Epoch, Event, EventKind, Moment, Point, Registry, SeriesId};
-use ftdc::{Schema, Selection};
+use ftdc::{Element, Schema, Selection};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Figures that are no series themselves, but tell lives apart and how long an answer took.
@@ -38,6 +39,8 @@ pub(super) struct Taken {
 
 /// Figures of one schema. Columns are counted among those chosen.
 struct Plan {
+    /// Hosts of the members of the replica set, by their number.
+    members: BTreeMap<String, String>,
     figures: Vec<(usize, SeriesId, &'static Row)>,
     response: Option<SeriesId>,
     /// Columns of [`PID`], [`UPTIME`], [`BEGUN`], [`ENDED`] and [`BOOT`].
@@ -66,7 +69,7 @@ impl Reader {
     pub(super) fn take(&mut self, chunk: &ftdc::Batch) -> Taken {
         let columns: Vec<(&str, &[i64])> =
             chunk.columns().map(|(metric, values)| (metric.path.as_str(), values)).collect();
-        let plan = self.plan(chunk.schema(), &columns);
+        let plan = self.plan(chunk.schema(), &columns, members(chunk.reference()));
         let times: Vec<Moment> = chunk.times_ms().iter().copied().map(moment).collect();
         let own = |which: usize| plan.own[which].map(|column| columns[column].1);
         let (epochs, events) = self.epochs(&times, own(0), own(1));
@@ -121,16 +124,23 @@ impl Reader {
         self.boot_s.map_or(Epoch::default(), |boot| Epoch::of(&["boot", &boot.to_string()]))
     }
 
-    fn plan(&mut self, schema: &Arc<Schema>, columns: &[(&str, &[i64])]) -> Arc<Plan> {
-        if let Some((_, plan)) = self.plans.iter().find(|(known, _)| Arc::ptr_eq(known, schema)) {
+    fn plan(
+        &mut self,
+        schema: &Arc<Schema>,
+        columns: &[(&str, &[i64])],
+        members: BTreeMap<String, String>,
+    ) -> Arc<Plan> {
+        let same = |known: &Arc<Schema>, plan: &Plan| Arc::ptr_eq(known, schema) && plan.members == members;
+        if let Some((_, plan)) = self.plans.iter().find(|(known, plan)| same(known, plan)) {
             return Arc::clone(plan);
         }
         let found = self.planner.plan(columns.iter().map(|(path, _)| *path));
         let own = [PID, UPTIME, BEGUN, ENDED, BOOT]
             .map(|wanted| columns.iter().position(|(path, _)| super::plan::without_role(path) == wanted));
-        let figures = found.iter().filter_map(|found| Some((found.place, self.series(found)?, found.row))).collect();
+        let series = |found: &Match| self.series(found, &members);
+        let figures = found.iter().filter_map(|found| Some((found.place, series(found)?, found.row))).collect();
         let response = self.registry.intern(cat::MONGO_PROBE_RESPONSE.series(&[("target", &self.target)]));
-        let plan = Arc::new(Plan { figures, response, own });
+        let plan = Arc::new(Plan { members, figures, response, own });
         if self.plans.len() == PLANS_KEPT {
             self.plans.remove(0);
         }
@@ -138,10 +148,31 @@ impl Reader {
         plan
     }
 
-    fn series(&self, found: &Match) -> Option<SeriesId> {
-        let labels = labels(found.row, &self.target, &found.part);
+    fn series(&self, found: &Match, members: &BTreeMap<String, String>) -> Option<SeriesId> {
+        let host = members.get(&found.part).filter(|_| found.row.def.labels.contains(&"member"));
+        let labels = labels(found.row, &self.target, host.unwrap_or(&found.part));
         self.registry.intern(found.row.def.series(&labels))
     }
+}
+
+/// Hosts of the members of the replica set, by their number, as a chunk's first sample tells them.
+fn members(reference: &[u8]) -> BTreeMap<String, String> {
+    below_role(reference, &["replSetGetStatus", "members"]).map(|list| hosts(&list)).unwrap_or_default()
+}
+
+/// What stands at a path of a sample, be it below a role of the server, as since MongoDB 8.0.
+pub(super) fn below_role<'d>(sample: &'d [u8], path: &[&str]) -> Option<Element<'d>> {
+    let below = |role: &str| ftdc::find_path(sample, &[&[role][..], path].concat());
+    ftdc::find_path(sample, path).or_else(|| ["common", "shard"].into_iter().find_map(below))
+}
+
+/// The host of each member, by its number in the list of replSetGetStatus.
+pub(super) fn hosts(list: &Element<'_>) -> BTreeMap<String, String> {
+    let host = |member: Element<'_>| {
+        let name = ftdc::find(member.value, "name")?.text()?.into_owned();
+        Some((String::from_utf8_lossy(member.key).into_owned(), name))
+    };
+    list.elements().into_iter().flatten().map_while(Result::ok).filter_map(host).collect()
 }
 
 /// The labels of a row's series: the target where it has one, and the row's own, which may be a part of the path.

@@ -151,16 +151,19 @@ const SERVER: &[Row] = &[
     row(&cat::MONGO_FLOW_SUSTAINER, &["serverStatus.flowControl.sustainerRate"]),
 ];
 
+/// By the places of one or more names for the same, the newest first.
 macro_rules! tickets {
-    ($def:ident, $key:literal) => {
-        [tickets!($def, $key, "read"), tickets!($def, $key, "write")]
+    ($def:ident, $($key:literal),+) => {
+        [tickets!(@ $def, "read", $($key),+), tickets!(@ $def, "write", $($key),+)]
     };
-    ($def:ident, $key:literal, $op:literal) => {
+    (@ $def:ident, $op:literal, $($key:literal),+) => {
         row(
             &cat::$def,
             &[
-                concat!("serverStatus.queues.execution.", $op, ".", $key),
-                concat!("serverStatus.wiredTiger.concurrentTransactions.", $op, ".", $key),
+                $(
+                    concat!("serverStatus.queues.execution.", $op, ".", $key),
+                    concat!("serverStatus.wiredTiger.concurrentTransactions.", $op, ".", $key),
+                )+
             ],
         )
         .of("op", $op)
@@ -170,8 +173,10 @@ macro_rules! tickets {
 const OUT: [Row; 2] = tickets!(MONGO_TICKETS_OUT, "out");
 const FREE: [Row; 2] = tickets!(MONGO_TICKETS_FREE, "available");
 const TOTAL: [Row; 2] = tickets!(MONGO_TICKETS_TOTAL, "totalTickets");
-const QUEUED: [Row; 2] = tickets!(MONGO_TICKETS_QUEUED, "normalPriority.queueLength");
-const QUEUED_US: [Row; 2] = tickets!(MONGO_TICKETS_QUEUED_US, "normalPriority.totalTimeQueuedMicros");
+// Some patch releases of 7.0 have one line for all, and tell of it beside the tickets.
+const QUEUED: [Row; 2] = tickets!(MONGO_TICKETS_QUEUED, "normalPriority.queueLength", "queueLength");
+const QUEUED_US: [Row; 2] =
+    tickets!(MONGO_TICKETS_QUEUED_US, "normalPriority.totalTimeQueuedMicros", "totalTimeQueuedMicros");
 
 /// Tickets into the engine.
 const TICKETS: &[Row] =
@@ -189,8 +194,8 @@ const REPLICATION: &[Row] = &[
     row(&cat::MONGO_MEMBER_OPTIME, &["replSetGetStatus.members.#.optime.ts", "replSetGetStatus.members.#.optime"])
         .of("member", ""),
     row(&cat::MONGO_MEMBER_SELF, &["replSetGetStatus.members.#.self"]).of("member", "").read_as(Reading::NotZero),
-    row(&cat::MONGO_OPLOG, &["local.oplog.rs.stats.size"]),
-    row(&cat::MONGO_OPLOG_MAX, &["local.oplog.rs.stats.maxSize"]),
+    row(&cat::MONGO_OPLOG, &["local.oplog.rs.stats.storageStats.size", "local.oplog.rs.stats.size"]),
+    row(&cat::MONGO_OPLOG_MAX, &["local.oplog.rs.stats.storageStats.maxSize", "local.oplog.rs.stats.maxSize"]),
     row(&cat::MONGO_OPLOG_FIRST, &["serverStatus.oplog.earliestOptime"]),
     row(&cat::MONGO_OPLOG_LAST, &["serverStatus.oplog.latestOptime"]),
 ];

@@ -74,7 +74,7 @@ pub(super) const ENGINE: &[Row] = &[
         "checkpoint.fsync duration after allocating the transaction ID (usecs)",
         "transaction.transaction fsync duration for checkpoint after allocating the transaction ID (usecs)"
     ),
-    wt!(WT_CHECKPOINTS, "transaction.transaction checkpoints"),
+    wt!(WT_CHECKPOINTS, "checkpoint.total succeed number of checkpoints", "transaction.transaction checkpoints"),
     wt!(WT_CHECKPOINT_LOCK_US, "lock.checkpoint lock application thread wait time (usecs)"),
     wt!(WT_PINNED, "transaction.transaction range of timestamps currently pinned").read_as(Reading::TimestampRange),
     wt!(WT_PINNED_OLDEST, "transaction.transaction range of timestamps pinned by the oldest timestamp")
@@ -85,7 +85,7 @@ pub(super) const ENGINE: &[Row] = &[
         "cache.bytes belonging to the history store table in the cache",
         "cache.bytes belonging to the cache overflow table in the cache"
     ),
-    wt!(WT_HISTORY_DISK, "cache.history store table on-disk size"),
+    wt!(WT_HISTORY_DISK, "cache.history store table on-disk size", "cache.cache overflow table on-disk size"),
     wt!(WT_HISTORY_INSERTS, "cache.history store table insert calls", "cache.cache overflow table insert calls"),
     wt!(WT_LOG_SYNCS, "log.log sync operations"),
     wt!(WT_LOG_SYNC_US, "log.log sync time duration (usecs)"),

@@ -69,10 +69,11 @@ impl Measured {
         figures.list()
     }
 
-    /// What is left for a checkpoint where application threads help from this level on, and did so earlier until now: no more than
-    /// would stand if nobody were held, and no less than they left.
-    pub(super) fn at_most(&self, level: f64) -> f64 {
-        self.unheld_peak.unwrap_or(level).min(level).max(self.burst)
+    /// What is left for a checkpoint at most, where it is held at this level and was at a lower one until now: no more than would
+    /// stand if nobody were held and eviction began where it then does, and no less than was left.
+    pub(super) fn at_most(&self, level: f64, target: f64) -> f64 {
+        let later = (target - self.target).max(0.0);
+        self.unheld_peak.map_or(level, |peak| peak + later).min(level).max(self.burst)
     }
 
     /// The queue in a cache of another size, whose limits are these. What holds the burst now holds it then: application threads
@@ -81,7 +82,7 @@ impl Measured {
         let (target, trigger) = (limits.dirty_target * bytes, limits.dirty_trigger * bytes);
         let holds = if self.burst > OVER * self.target { trigger } else { target };
         let by_time = self.burst < BY_EVICTION * self.target;
-        let burst = if bytes < self.cache || by_time { self.burst.min(holds) } else { self.at_most(holds) };
+        let burst = if bytes < self.cache || by_time { self.burst.min(holds) } else { self.at_most(holds, target) };
         Outlook { burst, target, trigger }
     }
 

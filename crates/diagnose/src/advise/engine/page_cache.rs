@@ -14,9 +14,14 @@ const MOST_WORKERS: f64 = 4.0;
 /// The least that a device's pages are limited to, and the pieces in which it is told.
 const LEAST_CAP_BYTES: f64 = 16.0 * MIB;
 const MIB: f64 = 1_048_576.0;
+/// Why a remedy is not there.
+const NOT_SEEN: &str = "How much of the device's pages is dirty is not seen here, so nothing is said of the page cache, which a checkpoint's \
+     sync empties before the journal is written: record on the server's host, as root.";
+const GONE: &str = "Data files that pass by the page cache (direct_io) are not available in this release (8.0 and newer): a limit on the \
+     device's dirty pages keeps what stands before the journal as small.";
 
 /// Where data files go through the page cache and their syncs stand before the journal: past it, where hardly anything is read
-/// back; and a limit on the device's dirty pages, which needs no restart.
+/// back; and a limit on the device's dirty pages, which needs no restart. With a note where one of them cannot be had.
 pub(super) fn past_or_less(
     scene: &Scene<'_>,
     engine: &Engine<'_>,
@@ -24,21 +29,24 @@ pub(super) fn past_or_less(
     seen: &Measured,
     wanted: f64,
     own: &[&Finding],
-) -> Vec<Changed> {
+) -> (Vec<Changed>, Option<String>) {
     let all = 0..scene.grid.count;
     let level = engine.device.and_then(|device| Some((device, device.level.max(&all)?)));
-    let Some(((device, peak), drain)) = level.zip(seen.drain) else { return Vec::new() };
     let felt = own.iter().any(|finding| ["checkpoint-burst", "wt-cache-oversized"].contains(&finding.rule.as_str()));
     // Where checkpoints run most of the time no finding compares with them; that the journal waits for as long is seen all the same.
     // Not where threads stall in the cache: then the journal waits for a disk that is busy with what they evict.
     let stalls = own.iter().any(|finding| finding.rule == "wt-dirty-stall");
+    let Some(((device, peak), drain)) = level.zip(seen.drain) else {
+        return (Vec::new(), (felt && level.is_none()).then(|| NOT_SEEN.to_owned()));
+    };
     let felt = felt || (!stalls && journal_sync_s(scene, engine).is_some_and(|longest| longest >= wanted / drain));
     let bytes = ((wanted / MIB).floor() * MIB).max(LEAST_CAP_BYTES);
     if !felt || peak <= bytes / WORTH {
-        return Vec::new();
+        return (Vec::new(), None);
     }
     let past = past_page_cache(scene, engine, target, (seen, drain), peak);
-    past.into_iter().chain([device_limit(scene, device, bytes, drain, peak)]).collect()
+    let gone = (past.is_none() && remedy::direct_io_is_gone(target)).then(|| GONE.to_owned());
+    (past.into_iter().chain([device_limit(scene, device, (seen, drain), bytes, peak)]).collect(), gone)
 }
 
 /// Data files with direct I/O: before the journal stands then what eviction and a checkpoint have under way, a page each.
@@ -53,7 +61,7 @@ fn past_page_cache(
     let read = seen.few_reads()?;
     let workers = gauge(scene, &cat::WT_EVICT_WORKERS, &engine.name, None).max(&all).unwrap_or(MOST_WORKERS);
     let left = (workers + 1.0) * PAGE_BYTES;
-    let predicted = vec![
+    let mut predicted = vec![
         Figure::new("read_back_bytes_per_s", read, Unit::BytesPerSecond, "read into the cache, on average"),
         Figure::new(
             "before_journal_bytes",
@@ -64,14 +72,22 @@ fn past_page_cache(
         Figure::new("whole_drain_s", left / drain, Unit::Seconds, "time to write that before the journal"),
         Figure::new("whole_drain_now_s", peak / drain, Unit::Seconds, "the same of all that stood in the page cache"),
     ];
+    // The cache gathers as much as before.
+    predicted.extend(seen.predict(seen.now(), seen.now()));
     let remedy = remedy::direct_io(target, predicted)?;
     let settings = [("direct_io".to_owned(), "[data]".to_owned())].into();
     let relieves = engine.device.map(|device| format!("host.dirty@{}", device.dev)).unwrap_or_default();
     Some((remedy, EngineChange { relieves, settings, ..EngineChange::default() }))
 }
 
-fn device_limit(scene: &Scene<'_>, device: &DeviceView, bytes: f64, drain: f64, peak: f64) -> Changed {
-    let predicted = vec![
+fn device_limit(
+    scene: &Scene<'_>,
+    device: &DeviceView,
+    (seen, drain): (&Measured, f64),
+    bytes: f64,
+    peak: f64,
+) -> Changed {
+    let mut predicted = vec![
         Figure::new("dirty_limit_bytes", bytes, Unit::Bytes, "the new limit"),
         Figure::new(
             "whole_drain_s",
@@ -81,6 +97,7 @@ fn device_limit(scene: &Scene<'_>, device: &DeviceView, bytes: f64, drain: f64, 
         ),
         Figure::new("whole_drain_now_s", peak / drain, Unit::Seconds, "the same at the highest level seen"),
     ];
+    predicted.extend(seen.predict(seen.now(), seen.now()));
     let mut remedy = dirty::set_limit(scene.window, &device.dev, bytes, predicted);
     remedy
         .title

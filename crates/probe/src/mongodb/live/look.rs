@@ -2,18 +2,18 @@
 
 use super::super::life::Belongs;
 use super::super::plan::Planner;
-use super::super::reader::labels;
+use super::super::reader::{hosts, labels};
 use super::super::table::rows;
 use super::figures;
 use crate::Sink;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Answers of one look, taken apart.
 #[derive(Default)]
 pub(super) struct Look {
     figures: Vec<(String, f64)>,
     /// Hosts of the members of the replica set, by their number in the answer.
-    members: HashMap<String, String>,
+    members: BTreeMap<String, String>,
 }
 
 /// Where the flight recorder puts the statistics of the oplog.
@@ -24,13 +24,7 @@ impl Look {
     /// Adds the answer to a command, whose name the table begins its paths with.
     pub(super) fn add(&mut self, command: &str, answer: &[u8]) {
         figures::add(command, answer, &mut self.figures);
-        let members = ftdc::find(answer, MEMBERS).and_then(|members| members.elements());
-        for member in members.into_iter().flatten().map_while(Result::ok) {
-            let host = ftdc::find(member.value, "name").and_then(|name| name.text().map(|text| text.into_owned()));
-            if let Some(host) = host {
-                self.members.insert(String::from_utf8_lossy(member.key).into_owned(), host);
-            }
-        }
+        self.members.extend(ftdc::find(answer, MEMBERS).iter().flat_map(hosts));
     }
 
     /// Puts down a point for each row of the table that has a figure.

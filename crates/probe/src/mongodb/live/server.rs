@@ -4,26 +4,13 @@ use super::link::{AskError, Link};
 use super::local;
 use crate::ProbeError;
 use crate::host::{self, Roots};
+pub(super) use crate::mongodb::facts::Unseen;
 use crate::mongodb::facts::{self, Told};
 use backwater_model::Target;
 use ftdc::Element;
 use mongodb::bson::{Document, doc};
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// Parameters that rules and advice read, of all releases: a server passes over those it does not know.
-const PARAMETERS: [&str; 10] = [
-    "wiredTigerEngineRuntimeConfig",
-    "syncdelay",
-    "ttlMonitorEnabled",
-    "ttlMonitorSleepSecs",
-    "enableMajorityReadConcern",
-    "enableFlowControl",
-    "flowControlTargetLagSeconds",
-    "wiredTigerConcurrentReadTransactions",
-    "wiredTigerConcurrentWriteTransactions",
-    "storageEngineConcurrentWriteTransactions",
-];
 
 /// What a server is in its deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,14 +21,6 @@ pub(super) enum Part {
     Member,
     /// A router (mongos), which has no engine.
     Router,
-}
-
-/// Something this user or server does not tell.
-#[derive(Clone, Debug)]
-pub(super) struct Unseen {
-    pub(super) what: &'static str,
-    pub(super) why: String,
-    pub(super) remedy: Option<String>,
 }
 
 /// Answers to commands, by the command.
@@ -98,7 +77,8 @@ pub(super) async fn meet(link: &Link, name: &str, roots: &Roots) -> Result<Facts
     let mut target = facts::target(&told, Some(name));
     add_parameters(link, &mut target).await?;
     let pid = add_host(&mut target, &told, roots);
-    unseen.extend(not_understood(&target, &told));
+    let engine = told.text(&["serverStatus", "storageEngine", "name"]);
+    unseen.extend(facts::not_understood(&target, &told, engine.as_deref()));
     let mut shards = Vec::new();
     if part == Part::Router {
         let (told, list) = behind(link).await?;
@@ -146,14 +126,14 @@ pub(super) fn refused(what: &'static str, error: AskError, link: &Link) -> Unsee
 /// Parameters go before the command line and the configuration file: they can be changed while the server runs.
 pub(super) async fn add_parameters(link: &Link, target: &mut Target) -> Result<(), ProbeError> {
     let mut asked = doc! {"getParameter": 1};
-    asked.extend(PARAMETERS.map(|name| (name.to_owned(), mongodb::bson::Bson::from(1))));
+    asked.extend(facts::PARAMETERS.map(|name| (name.to_owned(), mongodb::bson::Bson::from(1))));
     let answer = match link.ask("getParameter", "admin", asked).await {
         Ok(answer) => answer,
         Err(AskError::Lost(error)) => return Err(error),
         // What the configuration says is known all the same.
         Err(_) => return Ok(()),
     };
-    for name in PARAMETERS {
+    for name in facts::PARAMETERS {
         let value = ftdc::find(&answer, name).and_then(|element| facts::plain(&element));
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             target.settings.insert(format!("setParameter.{name}"), value);
@@ -188,32 +168,6 @@ fn add_host(target: &mut Target, told: &Answers, roots: &Roots) -> Option<i32> {
         target.io_cgroup = groups.io.map(|group| group.path);
     }
     Some(pid)
-}
-
-/// The newest release that the table of figures was made from.
-const NEWEST: i32 = 80_300;
-
-/// What a release or an engine that is not known keeps from being understood.
-fn not_understood(target: &Target, told: &Answers) -> Vec<Unseen> {
-    let mut unseen = Vec::new();
-    let spelled = told.text(&["buildInfo", "version"]);
-    let why = match (target.version_num, spelled) {
-        (None, Some(spelled)) => Some(format!("it calls its version '{spelled}'")),
-        (Some(version), Some(spelled)) if version >= NEWEST => {
-            Some(format!("it runs {spelled}, newer than the releases known here (3.6 to 8.2)"))
-        }
-        _ => None,
-    };
-    if let Some(why) = why {
-        let remedy = Some("look for a newer Backwater; what kept its name is read as before".to_owned());
-        unseen.push(Unseen { what: "figures that this release renamed", why, remedy });
-    }
-    let engine = told.text(&["serverStatus", "storageEngine", "name"]);
-    if let Some(engine) = engine.filter(|engine| engine != "wiredTiger") {
-        let why = format!("its storage engine is {engine}, not WiredTiger");
-        unseen.push(Unseen { what: "the engine's cache and checkpoints", why, remedy: None });
-    }
-    unseen
 }
 
 /// A router has no engine: the shards behind it have, and it knows their members' addresses.
