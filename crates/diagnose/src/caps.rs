@@ -94,7 +94,7 @@ impl Cap {
 
     /// Second by second, what passed as a share of the limit.
     pub(crate) fn used(&self) -> Lane {
-        self.passing().with(&self.limit, |rate, limit| rate / self.passes(limit).max(1.0))
+        self.passing().with(&self.limit, |rate, limit| (rate / limit).min(1.0))
     }
 
     /// Whether what passed over a whole stretch is what the limit allows, for whoever waits for it without pause. Large writes

@@ -3,10 +3,10 @@
 
 mod common;
 
-use ftdc::encode::Encoder;
+use ftdc::encode::{Encoder, metadata};
 use ftdc::export::Export;
 use ftdc::parallel::{Decoded, decode};
-use ftdc::{Decoder, DocumentKind, FtdcError, Limits, Selection, Source};
+use ftdc::{Builder, Decoder, DocumentKind, FtdcError, Limits, Selection, Source};
 use std::path::Path;
 
 const START: i64 = 1_700_000_000_000;
@@ -132,6 +132,27 @@ fn samples_whose_times_go_back_are_told_and_left_out() {
     std::fs::write(both.path().join("metrics.monday"), common::file(0, 60, 9)).unwrap();
     std::fs::write(both.path().join("metrics.wednesday"), common::file(120, 60, 9)).unwrap();
     assert_eq!(times(&Source::open(both.path()).unwrap(), i64::MIN..i64::MAX), seconds(0..180));
+}
+
+#[test]
+fn what_is_rescued_of_a_crash_lies_in_the_next_file() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("metrics.2023-11-14T22-13-20Z-00000"), common::file(0, 60, 9)).unwrap();
+    // Killed at 70 s, started anew at 400 s: first the metadata of that moment, then what the interim file had.
+    let build = Builder::new().document("buildInfo", |b| b.string("version", "7.0.0")).finish();
+    let mut bytes = metadata(START + 400_000, &build);
+    let mut encoder = Encoder::new(9);
+    for second in (60..70).chain(400..410) {
+        let full = encoder.add(START + second * 1_000, &common::sample(second, true)).unwrap();
+        bytes.extend(full.unwrap_or_default());
+    }
+    bytes.extend(encoder.finish().unwrap_or_default());
+    std::fs::write(dir.path().join("metrics.2023-11-14T22-20-00Z-00000"), bytes).unwrap();
+    std::fs::write(dir.path().join("metrics.2023-11-14T22-30-00Z-00000"), common::file(1_000, 60, 9)).unwrap();
+    let source = Source::open(dir.path()).unwrap();
+    assert_eq!(times(&source, START..START + 100_000), seconds(0..70));
+    assert_eq!(times(&source, START + 65_000..START + 405_000), [seconds(65..70), seconds(400..405)].concat());
+    assert_eq!(times(&source, i64::MIN..i64::MAX).len(), 60 + 10 + 10 + 60);
 }
 
 #[test]

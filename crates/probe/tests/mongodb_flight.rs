@@ -4,7 +4,7 @@
 
 use backwater_model::{EventKind, Moment, Registry, Window};
 use backwater_probe::mongodb::Flight;
-use ftdc::encode::{Encoder, metadata};
+use ftdc::encode::{Encoder, metadata, metadata_delta};
 use ftdc::{Builder, encode};
 use std::path::Path;
 use std::sync::Arc;
@@ -158,40 +158,44 @@ fn a_restart_is_a_new_epoch_and_no_rate_crosses_it() {
 
 #[test]
 fn a_clock_that_once_ran_ahead_hides_nothing_behind_it() {
-    const YEARS_S: i64 = 200 * 365 * 86_400;
+    const DAYS_S: i64 = 7 * 86_400;
     let dir = tempfile::tempdir().unwrap();
     let mut bytes = metadata(BEGIN_MS, &about(1.0));
-    let mut encoder = Encoder::new(30);
-    for second in 0..120 {
-        let second = if (30..60).contains(&second) { second + YEARS_S } else { second };
-        let full = encoder.add(BEGIN_MS + second * 1_000, &sample(second, "4.2", 2 * YEARS_S)).unwrap();
+    // Chunks of six seconds.
+    let mut encoder = Encoder::new(5);
+    for second in 0..240 {
+        let second = if (33..42).contains(&second) { second + DAYS_S } else { second };
+        let full = encoder.add(BEGIN_MS + second * 1_000, &sample(second, "4.2", 10 * DAYS_S)).unwrap();
         bytes.extend(full.unwrap_or_default());
     }
     bytes.extend(encoder.finish().unwrap_or_default());
     std::fs::write(dir.path().join("metrics.2023-11-14T22-13-20Z-00000"), bytes).unwrap();
     let flight = Flight::open(dir.path()).unwrap();
-    assert_eq!(flight.span(), Some((at(0), at(119))));
-    let window = flight.window(at(0), at(119)).unwrap();
-    assert_eq!(window.track("mongo.ops", &[("op", "writes")]).unwrap().points.len(), 90);
-    assert!(flight.warnings().iter().any(|warning| warning.contains("has not come yet")), "{:?}", flight.warnings());
+    assert_eq!(flight.span(), Some((at(0), at(239))));
+    let window = flight.window(at(0), at(239)).unwrap();
+    assert_eq!(window.track("mongo.ops", &[("op", "writes")]).unwrap().points.len(), 240 - 9);
+    assert!(
+        flight.warnings().iter().any(|warning| warning.contains("the clock was set back")),
+        "{:?}",
+        flight.warnings()
+    );
 }
 
 #[test]
 fn parameters_that_the_recorder_tells_are_settings() {
     let dir = tempfile::tempdir().unwrap();
-    let told = |config: &str| {
+    let told = |at_s: i64, config: &str| {
         let parameters =
             |g: Builder| g.string("wiredTigerEngineRuntimeConfig", config).int32("syncdelay", 20).string("other", "x");
-        Builder::new()
-            .document("buildInfo", |b| b.string("version", "8.0.4"))
-            .document("getParameter", parameters)
-            .finish()
+        metadata_delta(BEGIN_MS + at_s * 1_000, 0, &Builder::new().document("getParameter", parameters).finish())
     };
-    let mut bytes = metadata(BEGIN_MS, &told(""));
+    let mut bytes =
+        metadata(BEGIN_MS, &Builder::new().document("buildInfo", |b| b.string("version", "8.0.4")).finish());
     let mut encoder = Encoder::new(30);
     for second in 0..60 {
-        if second == 30 {
-            bytes.extend(metadata(BEGIN_MS + 30_000, &told("eviction_dirty_trigger=30")));
+        // As mongod does: behind the first sample, and when something has changed.
+        if [1, 30].contains(&second) {
+            bytes.extend(told(second, if second == 1 { "" } else { "eviction_dirty_trigger=30" }));
         }
         let full = encoder.add(BEGIN_MS + second * 1_000, &sample(second, "8.0", 1_000)).unwrap();
         bytes.extend(full.unwrap_or_default());

@@ -14,6 +14,8 @@ const TOOLS: &[(&str, &str)] = &[
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("linux.uml", "user-mode-linux"),
+    // Its loop devices are a module.
+    ("insmod", "kmod"),
     ("node", "nodejs"),
     ("npm", "npm"),
     ("chromium", "chromium"),

@@ -177,14 +177,14 @@ pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
         vec!["mongod.conf:  net: {serviceExecutor: adaptive}   # then restart the server".to_owned()]
     } else {
         vec![
-            "mongod.conf:  net: {maxIncomingConnections: N}   # N = pools × their size, and a tenth more; then restart the server"
+            "mongod.conf (of a router mongos.conf):  net: {maxIncomingConnections: N}   # N = pools × their size, and a tenth more; then restart the server"
                 .to_owned(),
         ]
     };
     let server_undo = if shared {
         "mongod.conf:  net: {serviceExecutor: synchronous}   # then restart the server"
     } else {
-        "mongod.conf:  net: without maxIncomingConnections   # then restart the server"
+        "mongod.conf (of a router mongos.conf):  net: without maxIncomingConnections   # then restart the server"
     };
     let risk = if shared {
         "The adaptive executor was marked experimental and is gone from later releases: pools in the clients are the lasting way."

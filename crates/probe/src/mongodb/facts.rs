@@ -80,8 +80,7 @@ fn settings(told: &impl Told) -> BTreeMap<String, String> {
     }
     settings.retain(|name, _| SECTIONS.iter().any(|section| name.starts_with(section)));
     for name in PARAMETERS {
-        let value = told.find(&["getParameter", name]).and_then(|element| plain(&element));
-        if let Some(value) = value.filter(|value| !value.is_empty()) {
+        if let Some(value) = told.find(&["getParameter", name]).and_then(|element| plain(&element)) {
             settings.insert(format!("setParameter.{name}"), value);
         }
     }
@@ -118,10 +117,10 @@ pub(super) fn plain(element: &Element<'_>) -> Option<String> {
 const NEWEST: i32 = 80_300;
 
 /// What a release or an engine that is not known keeps from being understood.
-pub(crate) fn not_understood(target: &Target, told: &impl Told, engine: Option<&str>) -> Vec<Unseen> {
+pub(crate) fn not_understood(told: &impl Told, engine: Option<&str>) -> Vec<Unseen> {
     let mut unseen = Vec::new();
     let spelled = told.text(&["buildInfo", "version"]);
-    let why = match (target.version_num, spelled) {
+    let why = match (spelled.as_deref().and_then(version_num), spelled) {
         (None, Some(spelled)) => Some(format!("it calls its version '{spelled}'")),
         (Some(version), Some(spelled)) if version >= NEWEST => {
             Some(format!("it runs {spelled}, newer than the releases known here (3.6 to 8.2)"))

@@ -25,9 +25,7 @@ struct Found {
 impl Faults {
     /// Keeps it, and logs what is new.
     pub(super) fn note(&self, fault: String) {
-        if is_new(&mut lock(&KNOWN), &fault, LOGGED) {
-            tracing::warn!("damaged: {fault}");
-        }
+        warn_once(&format!("damaged: {fault}"));
         let mut found = lock(&self.0);
         if found.list.contains(&fault) {
             return;
@@ -46,6 +44,13 @@ impl Faults {
             found.list.iter().map(|fault| format!("a part of the flight recorder is damaged and left out: {fault}"));
         let more = found.more.then(|| "more of the flight recorder is damaged than is told here".to_owned());
         lost.chain(more).collect()
+    }
+}
+
+/// Logs it, if it is new in this process.
+pub(super) fn warn_once(text: &str) {
+    if is_new(&mut lock(&KNOWN), text, LOGGED) {
+        tracing::warn!("{text}");
     }
 }
 

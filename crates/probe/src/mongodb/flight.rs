@@ -5,7 +5,7 @@
 
 use super::beside::Beside;
 use super::facts;
-use super::faults::Faults;
+use super::faults::{self, Faults};
 use super::log::History;
 use super::reader::{Reader, below_role};
 use crate::ProbeError;
@@ -15,10 +15,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How far the clock of a recorded server may be ahead of this host's: a day, of other zones.
-const CLOCKS_APART_MS: i64 = 86_400_000;
-/// No chunk lasts longer: 300 samples, of which there is one a second unless diagnosticDataCollectionPeriodMillis says otherwise.
-const LONGEST_CHUNK_MS: i64 = 86_400_000;
+/// Where so few of the chunks are later than the one that was written last, a clock ran ahead for a while.
+const AHEAD: f64 = 0.05;
 
 /// What a server's flight recorder wrote.
 #[derive(Debug)]
@@ -79,19 +77,13 @@ impl Flight {
 
     fn of(source: Source) -> Result<Flight, ProbeError> {
         let (mut told, faults) = (Told::default(), Faults::default());
-        let now_ms = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        let now_ms = i64::try_from(now_ms.as_millis()).unwrap_or(i64::MAX).saturating_add(CLOCKS_APART_MS);
         for document in source.documents() {
             match document {
                 Ok(document) => {
                     let place = || format!("{}, byte {}", document.file().display(), document.offset());
-                    let wrong = told.wrong_time(&document, now_ms);
-                    if let Some(what) = wrong {
-                        faults.note(format!("{}: {what}", place()));
-                    }
-                    // One such chunk would be the end of all, and hide what comes behind it.
-                    if document.kind() == DocumentKind::Chunk && document.at_ms() > now_ms {
-                        continue;
+                    if told.goes_back(&document) {
+                        let why = "the clock was set back, or it is another server's";
+                        faults.note(format!("{}: what is older than what lies before it, or that ({why})", place()));
                     }
                     if let Err(damage) = told.take(&document) {
                         faults.note(format!("{}: what the server said of itself: {damage}", place()));
@@ -101,13 +93,15 @@ impl Flight {
                 Err(error) => return Err(error.into()),
             }
         }
-        let span = told.chunks_ms.map(|(first, last)| (moment(first), moment(last_sample_ms(&source, last))));
-        let First { disks, engine } = First::of(&source, told.chunks_ms);
+        let ends = told.ends();
+        let span = ends.map(|ends| (moment(ends.first_ms), moment(last_sample_ms(&source, ends))));
+        let First { disks, engine } = First::of(&source, ends);
         let target = told.target.clone().unwrap_or_else(|| facts::target(&told.metadata, None));
         let meta = meta(&told.metadata, target, &disks, span);
-        let unseen =
-            meta.targets.iter().flat_map(|target| facts::not_understood(target, &told.metadata, engine.as_deref()));
-        let unseen = unseen.map(|unseen| format!("{} are not seen: {}", unseen.what, unseen.why)).collect();
+        let unseen = facts::not_understood(&told.metadata, engine.as_deref()).into_iter();
+        let unseen: Vec<String> =
+            unseen.map(|unseen| format!("{} are not seen: {}", unseen.what, unseen.why)).collect();
+        unseen.iter().for_each(|told| faults::warn_once(told));
         Ok(Flight { changes: told.changes, span, source, log: None, faults, unseen, meta })
     }
 
@@ -136,7 +130,7 @@ impl Flight {
     /// What of it is not understood, or was damaged, as far as it was read: what was found as it was opened, and in each stretch
     /// that was read since. Each is told once, and logged once however often it is opened.
     pub fn warnings(&self) -> Vec<String> {
-        self.unseen.iter().cloned().chain(self.faults.list()).collect()
+        self.faults.list().into_iter().chain(self.unseen.iter().cloned()).collect()
     }
 
     /// The readings between two moments, a batch a chunk, each in order of time. Damage is an error in its place; the
@@ -229,30 +223,38 @@ struct Told {
     target: Option<Target>,
     settings: std::collections::BTreeMap<String, String>,
     changes: Vec<Event>,
-    chunks_ms: Option<(i64, i64)>,
+    /// When each chunk begins, in the order in which they lie there.
+    chunks_ms: Vec<i64>,
+}
+
+/// The times of the first and the last chunk.
+#[derive(Clone, Copy)]
+struct Ends {
+    first_ms: i64,
+    last_ms: i64,
+    /// Whether the last is the one that was written last.
+    in_order: bool,
 }
 
 impl Told {
-    /// What is wrong with the time of a chunk: that it begins before one before it, or has not come yet.
-    fn wrong_time(&self, document: &ftdc::Document, now_ms: i64) -> Option<&'static str> {
-        if document.kind() != DocumentKind::Chunk {
-            return None;
-        }
-        let goes_back = self.chunks_ms.is_some_and(|(_, last)| document.at_ms() < last);
-        if document.at_ms() > now_ms {
-            Some("it is of a time that has not come yet, by this host's clock")
-        } else {
-            goes_back.then_some(
-                "what is older than what lies before it, or that (the clock was set back, or it is another server's)",
-            )
-        }
+    /// Whether a chunk begins before the one before it.
+    fn goes_back(&self, document: &ftdc::Document) -> bool {
+        let before = self.chunks_ms.last().filter(|_| document.kind() == DocumentKind::Chunk);
+        before.is_some_and(|before| document.at_ms() < *before)
+    }
+
+    /// The first and the last chunk.
+    fn ends(&self) -> Option<Ends> {
+        let (first_ms, written_last) = (*self.chunks_ms.iter().min()?, *self.chunks_ms.last()?);
+        let later = self.chunks_ms.iter().filter(|at| **at > written_last).count();
+        let in_order = (later as f64) <= AHEAD * self.chunks_ms.len() as f64;
+        let last_ms = if in_order { written_last } else { *self.chunks_ms.iter().max()? };
+        Some(Ends { first_ms, last_ms, in_order })
     }
 
     fn take(&mut self, document: &ftdc::Document) -> Result<(), Damage> {
         if document.kind() == DocumentKind::Chunk {
-            let at = document.at_ms();
-            let (first, last) = self.chunks_ms.unwrap_or((at, at));
-            self.chunks_ms = Some((first.min(at), last.max(at)));
+            self.chunks_ms.push(document.at_ms());
             return Ok(());
         }
         self.metadata.take(document)?;
@@ -274,6 +276,12 @@ impl Told {
             if before == after {
                 continue;
             }
+            // Parameters come behind the first samples: what they are when they are first told, they were before.
+            if let (None, Some(value), true) = (before, after, name.starts_with("setParameter.")) {
+                let target = self.target.iter_mut();
+                target.for_each(|target| drop(target.settings.insert(name.clone(), value.clone())));
+                continue;
+            }
             let text = |value: Option<&String>| value.cloned().unwrap_or_default();
             let (before, after) = (text(before), text(after));
             let fields = [("name", name.as_str()), ("before", &before), ("after", &after)];
@@ -285,12 +293,12 @@ impl Told {
 }
 
 /// Time of the last sample of the last chunk.
-fn last_sample_ms(source: &Source, last_chunk_ms: i64) -> i64 {
+fn last_sample_ms(source: &Source, ends: Ends) -> i64 {
     let nothing = Selection::default();
-    let batches = source.select(&nothing, last_chunk_ms..i64::MAX).filter_map(Result::ok);
-    let last =
-        batches.flat_map(|batch| batch.times_ms().to_vec()).filter(|time| *time <= last_chunk_ms + LONGEST_CHUNK_MS);
-    last.max().unwrap_or(last_chunk_ms)
+    let batches = source.select(&nothing, ends.last_ms..i64::MAX).filter_map(Result::ok);
+    let times = batches.filter_map(|batch| batch.times_ms().iter().max().copied());
+    let last = if ends.in_order { times.last() } else { times.max() };
+    last.unwrap_or(ends.last_ms)
 }
 
 /// What the first chunk that can be read tells: names of the disks, and of the storage engine.
@@ -301,10 +309,10 @@ struct First {
 }
 
 impl First {
-    fn of(source: &Source, chunks_ms: Option<(i64, i64)>) -> First {
-        let Some((first, _)) = chunks_ms else { return First::default() };
+    fn of(source: &Source, ends: Option<Ends>) -> First {
+        let Some(ends) = ends else { return First::default() };
         let selection = Selection::of(["*systemMetrics.disks.*.writes"]);
-        let Some(batch) = source.select(&selection, first..i64::MAX).find_map(Result::ok) else {
+        let Some(batch) = source.select(&selection, ends.first_ms..i64::MAX).find_map(Result::ok) else {
             return First::default();
         };
         let name = |path: &str| {

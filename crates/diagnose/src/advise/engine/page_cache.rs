@@ -17,7 +17,7 @@ const MIB: f64 = 1_048_576.0;
 /// Why a remedy is not there.
 const NOT_SEEN: &str = "How much of the device's pages is dirty is not seen here, so nothing is said of the page cache, which a checkpoint's \
      sync empties before the journal is written: record on the server's host, as root.";
-const GONE: &str = "Data files that pass by the page cache (direct_io) are not available in this release (8.0 and newer): a limit on the \
+const GONE: &str = "Data files that pass by the page cache (direct_io) are not available in this release (MongoDB 8.0, WiredTiger 11.3 and newer): a limit on the \
      device's dirty pages keeps what stands before the journal as small.";
 
 /// Where data files go through the page cache and their syncs stand before the journal: past it, where hardly anything is read

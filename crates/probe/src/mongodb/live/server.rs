@@ -78,7 +78,7 @@ pub(super) async fn meet(link: &Link, name: &str, roots: &Roots) -> Result<Facts
     add_parameters(link, &mut target).await?;
     let pid = add_host(&mut target, &told, roots);
     let engine = told.text(&["serverStatus", "storageEngine", "name"]);
-    unseen.extend(facts::not_understood(&target, &told, engine.as_deref()));
+    unseen.extend(facts::not_understood(&told, engine.as_deref()));
     let mut shards = Vec::new();
     if part == Part::Router {
         let (told, list) = behind(link).await?;
