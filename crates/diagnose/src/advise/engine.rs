@@ -8,6 +8,7 @@
 //! lies on the same disk.
 
 mod measured;
+mod members;
 mod page_cache;
 
 use crate::figures::Figures;
@@ -16,6 +17,7 @@ use crate::rules::wt_evidence::{Engine, Limits, configured, engines, rate, serve
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
 use measured::{Measured, Outlook, journal_sync_s, page_waiters};
+use members::slowest;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -93,8 +95,6 @@ const OF_MEMORY: f64 = 0.5;
 const GIB: f64 = 1_073_741_824.0;
 /// Room over what was seen.
 const ROOM: f64 = 1.2;
-/// A member of which nothing was told for so many seconds is no longer there.
-const GONE_S: f64 = 60.0;
 
 /// The rule about a device that no setting of an engine reaches.
 const STANDING: &str = "device-below-rating";
@@ -486,16 +486,4 @@ fn of_finding(
         }
         _ => None,
     }
-}
-
-/// The member that is furthest behind, where members go by their hosts.
-fn slowest(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<String> {
-    let label = [("target", engine.name.as_str())];
-    let tracks = scene.window.tracks(cat::MONGO_MEMBER_OPTIME.name, &label);
-    // One that left the set meanwhile is not to be helped.
-    let there =
-        tracks.filter(|track| track.points.last().is_some_and(|last| scene.window.to.seconds_since(last.at) <= GONE_S));
-    let last = there.filter_map(|track| Some((track.series.labels.get("member")?.to_owned(), track.last()?)));
-    let member = last.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(member, _)| member)?;
-    member.contains(':').then_some(member)
 }
