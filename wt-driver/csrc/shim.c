@@ -2,6 +2,8 @@
  * WiredTiger's methods as plain functions. A method table, not symbols, is the engine's ABI, and keys are passed by
  * variable arguments: both are only right when compiled against the installed header.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <wiredtiger.h>
 
@@ -53,6 +55,27 @@ int bw_session_close(WT_SESSION *s) { return (s->close(s, NULL)); }
 int bw_create(WT_SESSION *s, const char *uri, const char *config) { return (s->create(s, uri, config)); }
 int bw_begin(WT_SESSION *s) { return (s->begin_transaction(s, NULL)); }
 int bw_commit(WT_SESSION *s) { return (s->commit_transaction(s, NULL)); }
+
+/* The timestamp of what the open transaction writes. */
+int
+bw_stamp(WT_SESSION *s, uint64_t at)
+{
+	char config[64];
+
+	(void)snprintf(config, sizeof(config), "commit_timestamp=%" PRIx64, at);
+	return (s->timestamp_transaction(s, config));
+}
+
+/* No checkpoint writes what is newer than `stable`, and nothing that was in force at `oldest` may be forgotten. */
+int
+bw_confirm(WT_CONNECTION *c, uint64_t stable, uint64_t oldest)
+{
+	char config[128];
+
+	(void)snprintf(config, sizeof(config), "stable_timestamp=%" PRIx64 ",oldest_timestamp=%" PRIx64, stable, oldest);
+	return (c->set_timestamp(c, config));
+}
+
 int bw_rollback(WT_SESSION *s) { return (s->rollback_transaction(s, NULL)); }
 int bw_checkpoint(WT_SESSION *s) { return (s->checkpoint(s, NULL)); }
 int bw_log_flush(WT_SESSION *s, const char *config) { return (s->log_flush(s, config)); }

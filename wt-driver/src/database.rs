@@ -1,12 +1,14 @@
-//! An open database: how it is configured, its two tables, and the documents put into it before a load.
+//! An open database: how it is configured, its tables, and the documents put into it before a load.
 
-use crate::engine::{Connection, EngineError, Entry, version};
+use crate::engine::{Connection, EngineError, Entry, Session, version};
 use crate::protocol::{DirectIo, Fill, Open};
+use crate::replication::Replication;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 pub(crate) const DOCUMENTS: &str = "table:documents";
 pub(crate) const INDEX: &str = "table:documents_index";
+pub(crate) const OPLOG: &str = "table:oplog";
 /// As mongod makes its tables.
 const LIKE_MONGOD: &str = "memory_page_max=10m,split_pct=90,leaf_value_max=64MB,checksum=on";
 /// Documents of one transaction of a fill.
@@ -25,6 +27,8 @@ pub(crate) struct Database {
     pub(crate) journal: bool,
     /// The id of the next document; they begin with 1.
     pub(crate) next_id: AtomicI64,
+    /// What it takes to be a member of a replica set, where it is one.
+    pub(crate) replication: Option<Replication>,
 }
 
 impl Database {
@@ -40,9 +44,16 @@ impl Database {
         let (_, [major, ..]) = version();
         let config = config(how, major);
         let connection = Connection::open(&how.home, &config).map_err(|error| error.to_string())?;
-        let next_id = prepare(&connection).map_err(|error| error.to_string())?;
-        let journal = how.journal;
-        Ok(Database { connection, home: how.home.clone(), config, journal, next_id: AtomicI64::new(next_id) })
+        let next_id = prepare(&connection, how.replicated).map_err(|error| error.to_string())?;
+        let replication = how.replicated.then(|| next_entry(&connection).map(Replication::from)).transpose();
+        Ok(Database {
+            replication: replication.map_err(|error| error.to_string())?,
+            connection,
+            home: how.home.clone(),
+            config,
+            journal: how.journal,
+            next_id: AtomicI64::new(next_id),
+        })
     }
 
     /// Puts documents into it; how many. `cancel` ends it early.
@@ -148,12 +159,24 @@ fn config(how: &Open, major: i32) -> String {
     parts.join(",")
 }
 
-/// Makes the tables; the id that the next document gets.
-fn prepare(connection: &Connection) -> Result<i64, EngineError> {
+/// Makes the tables of documents; the id that the next one gets. In a replica set the oplog alone is journalled.
+fn prepare(connection: &Connection, replicated: bool) -> Result<i64, EngineError> {
     let session = connection.session()?;
-    session.create(DOCUMENTS, &format!("key_format=q,value_format=u,{LIKE_MONGOD}"))?;
-    session.create(INDEX, &format!("key_format=u,value_format=u,prefix_compression=true,{LIKE_MONGOD}"))?;
-    Ok(session.cursor(DOCUMENTS)?.last_document()?.map_or(1, |id| id + 1))
+    let like = if replicated { format!("{LIKE_MONGOD},log=(enabled=false)") } else { LIKE_MONGOD.to_owned() };
+    session.create(DOCUMENTS, &format!("key_format=q,value_format=u,{like}"))?;
+    session.create(INDEX, &format!("key_format=u,value_format=u,prefix_compression=true,{like}"))?;
+    next_of(&session, DOCUMENTS)
+}
+
+/// Makes the oplog; the number that its next entry gets.
+fn next_entry(connection: &Connection) -> Result<i64, EngineError> {
+    let session = connection.session()?;
+    session.create(OPLOG, &format!("key_format=q,value_format=u,{LIKE_MONGOD}"))?;
+    next_of(&session, OPLOG)
+}
+
+fn next_of(session: &Session<'_>, table: &str) -> Result<i64, EngineError> {
+    Ok(session.cursor(table)?.last_document()?.map_or(1, |id| id + 1))
 }
 
 #[cfg(test)]

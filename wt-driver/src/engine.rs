@@ -32,6 +32,11 @@ impl EngineError {
         self.code == unsafe { ffi::bw_code_rollback() }
     }
 
+    /// Something was told that is not allowed, such as a timestamp that is too old.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.code == rustix::io::Errno::INVAL.raw_os_error()
+    }
+
     /// There is no such key, or no next one.
     pub(crate) fn is_not_found(&self) -> bool {
         // SAFETY: a constant of the header.
@@ -114,6 +119,12 @@ impl Connection {
         check("reconfigure", unsafe { ffi::bw_reconfigure(self.raw, config.as_ptr()) })
     }
 
+    /// Up to where a majority has confirmed, and from where on history is kept: no checkpoint writes what is newer than the first.
+    pub(crate) fn confirm(&self, stable: u64, oldest: u64) -> Result<(), EngineError> {
+        // SAFETY: a valid handle.
+        check("set timestamps", unsafe { ffi::bw_confirm(self.raw, stable, oldest) })
+    }
+
     /// A session, for one thread at a time.
     pub(crate) fn session(&self) -> Result<Session<'_>, EngineError> {
         let mut raw = null_mut();
@@ -153,6 +164,12 @@ impl Session<'_> {
     pub(crate) fn commit(&self) -> Result<(), EngineError> {
         // SAFETY: a valid handle.
         check("commit", unsafe { ffi::bw_commit(self.raw) })
+    }
+
+    /// Gives the open transaction a timestamp, which must be newer than what a majority has confirmed.
+    pub(crate) fn stamp(&self, at: u64) -> Result<(), EngineError> {
+        // SAFETY: a valid handle.
+        check("set a timestamp", unsafe { ffi::bw_stamp(self.raw, at) })
     }
 
     pub(crate) fn rollback(&self) -> Result<(), EngineError> {

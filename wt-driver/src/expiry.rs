@@ -4,6 +4,7 @@ use crate::database::{DOCUMENTS, INDEX, entry, parts};
 use crate::engine::{Cursor, EngineError, Session};
 use crate::load::Running;
 use crate::operation::transact;
+use crate::replication;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ pub(crate) fn watch(run: &Running<'_>, session: &Session<'_>) {
 /// for a while, and need not be passed over each time.
 fn pass(run: &Running<'_>, session: &Session<'_>, last: &mut [u8; 16]) -> Result<(), EngineError> {
     let (documents, index) = (session.cursor(DOCUMENTS)?, session.cursor(INDEX)?);
+    let oplog = replication::oplog(run, session)?;
     let now_us = run.now_ns() / 1_000;
     while !run.is_over() {
         let next = match index.entry_after(*last) {
@@ -37,7 +39,7 @@ fn pass(run: &Running<'_>, session: &Session<'_>, last: &mut [u8; 16]) -> Result
         if expires_us > now_us {
             break;
         }
-        transact(run, session, || {
+        transact(run, session, oplog.as_ref().map(|oplog| (oplog, &next[..])), || {
             gone(documents.remove(id))?;
             gone(index.remove_entry(&next))
         })?;

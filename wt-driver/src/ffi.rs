@@ -39,6 +39,8 @@ unsafe extern "C" {
     pub(crate) fn bw_create(session: *mut RawSession, uri: *const c_char, config: *const c_char) -> c_int;
     pub(crate) fn bw_begin(session: *mut RawSession) -> c_int;
     pub(crate) fn bw_commit(session: *mut RawSession) -> c_int;
+    pub(crate) fn bw_stamp(session: *mut RawSession, at: u64) -> c_int;
+    pub(crate) fn bw_confirm(connection: *mut RawConnection, stable: u64, oldest: u64) -> c_int;
     pub(crate) fn bw_rollback(session: *mut RawSession) -> c_int;
     pub(crate) fn bw_checkpoint(session: *mut RawSession) -> c_int;
     pub(crate) fn bw_log_flush(session: *mut RawSession, config: *const c_char) -> c_int;

@@ -8,7 +8,7 @@ use crate::operation::Hands;
 use crate::protocol::{Done, Kind, Load, Output, ThreadModel};
 use crate::schedule::Schedule;
 use crate::tally::Tally;
-use crate::{expiry, statistics};
+use crate::{expiry, replication, statistics};
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -47,6 +47,11 @@ pub(crate) fn drive(database: &Database, load: &Load, output: &Output, cancel: &
     load.check()?;
     if load.done == Done::Journal && !database.journal {
         return Err("done = journal: the database was opened without a journal; give done = commit".to_owned());
+    }
+    if load.majority_stands_s.is_some() && database.replication.is_none() {
+        return Err(
+            "majority_stands_s: the database is no member of a replica set; open it with replicated = true".to_owned()
+        );
     }
     let mut random = load.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed);
     let schedule = Schedule::new(load.rate_per_s, load.seconds, load.arrivals, random.fork());
@@ -125,11 +130,18 @@ impl Running<'_> {
             // The first read takes the snapshot; whether there is such a document does not matter.
             let _ = snapshot.cursor(crate::database::DOCUMENTS)?.last_document()?;
         }
+        // From here on the engine knows that there is a majority, which has what is there.
+        if let Some(replication) = &self.database.replication {
+            replication.confirm(connection, Duration::ZERO)?;
+        }
         std::thread::scope(|scope| {
             // A session goes from thread to thread, never to two at once.
             let (journal, expiry) = (Sent(journal), Sent(expiry));
             let syncing = self.database.journal.then(|| scope.spawn(move || journal::sync(self, &journal.whole().0)));
             scope.spawn(|| self.look_on());
+            if let Some(replication) = &self.database.replication {
+                scope.spawn(move || replication::follow(self, replication));
+            }
             if self.load.statistics_ms > 0 {
                 scope.spawn(|| statistics::tell(self, self.output));
             }
@@ -148,11 +160,13 @@ impl Running<'_> {
             *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
             self.ended.notify_all();
         });
-        self.output.line(&self.tally.progress());
+        self.output.line(&self.progress());
         if self.load.hold_snapshot {
             snapshot.rollback()?;
         }
-        Ok(())
+        // Who stood still has caught up once nobody writes: what is dirty can be written.
+        let caught_up = self.database.replication.as_ref().map(|own| own.confirm(connection, Duration::ZERO));
+        caught_up.unwrap_or(Ok(()))
     }
 
     /// The next start, waited for; none when no more is to begin.
@@ -186,7 +200,7 @@ impl Running<'_> {
         }
     }
 
-    fn fork(&self) -> fastrand::Rng {
+    pub(crate) fn fork(&self) -> fastrand::Rng {
         self.random.lock().unwrap_or_else(PoisonError::into_inner).fork()
     }
 
@@ -196,7 +210,7 @@ impl Running<'_> {
             for _ in 0..self.load.threads {
                 let made = connection_thread().spawn_scoped(scope, || {
                     let worked = self.database.connection.session().and_then(|session| {
-                        let mut hands = Hands::new(&session, self.load.document_bytes, self.fork())?;
+                        let mut hands = Hands::new(self, &session)?;
                         while let Some(due_ns) = self.next_start() {
                             hands.work(self, due_ns);
                         }
@@ -248,7 +262,7 @@ impl Running<'_> {
     /// What one connection does.
     fn connection(&self, due_ns: u64) {
         let worked = self.database.connection.session().and_then(|session| {
-            Hands::new(&session, self.load.document_bytes, self.fork())?.work(self, due_ns);
+            Hands::new(self, &session)?.work(self, due_ns);
             Ok(())
         });
         if let Err(error) = worked {
@@ -257,11 +271,20 @@ impl Running<'_> {
         }
     }
 
+    /// Running totals, and how far a majority is.
+    fn progress(&self) -> Value {
+        let mut told = self.tally.progress();
+        if let Some(Value::Object(more)) = self.database.replication.as_ref().map(|own| own.told()) {
+            more.into_iter().for_each(|(name, value)| told[name] = value);
+        }
+        told
+    }
+
     /// Tells progress, and ends the load before the volume is full: the engine would give up.
     fn look_on(&self) {
         let mut looks = 0u32;
         self.every(PROGRESS, || {
-            self.output.line(&self.tally.progress());
+            self.output.line(&self.progress());
             let free = if looks.is_multiple_of(SPACE_EVERY) { self.database.free_bytes() } else { None };
             if let Some(free) = free.filter(|free| *free < self.load.least_free_bytes) {
                 self.fault(format!(

@@ -9,6 +9,7 @@ mod journal;
 mod load;
 mod operation;
 mod protocol;
+mod replication;
 mod schedule;
 mod statistics;
 mod tally;

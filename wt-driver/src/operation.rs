@@ -4,6 +4,7 @@ use crate::database::{DOCUMENTS, INDEX, entry};
 use crate::engine::{Cursor, EngineError, Session};
 use crate::load::Running;
 use crate::protocol::{Done, Kind};
+use crate::replication;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How often a transaction that was rolled back is tried.
@@ -16,18 +17,21 @@ pub(crate) struct Hands<'s> {
     session: &'s Session<'s>,
     documents: Cursor<'s>,
     index: Cursor<'s>,
+    oplog: Option<Cursor<'s>>,
     body: Vec<u8>,
     random: fastrand::Rng,
 }
 
 impl<'s> Hands<'s> {
-    pub(crate) fn new(
-        session: &'s Session<'s>,
-        document_bytes: u32,
-        random: fastrand::Rng,
-    ) -> Result<Hands<'s>, EngineError> {
-        let body = vec![0; document_bytes as usize];
-        Ok(Hands { session, documents: session.cursor(DOCUMENTS)?, index: session.cursor(INDEX)?, body, random })
+    pub(crate) fn new(run: &Running<'_>, session: &'s Session<'s>) -> Result<Hands<'s>, EngineError> {
+        Ok(Hands {
+            session,
+            documents: session.cursor(DOCUMENTS)?,
+            index: session.cursor(INDEX)?,
+            oplog: replication::oplog(run, session)?,
+            body: vec![0; run.load.document_bytes as usize],
+            random: run.fork(),
+        })
     }
 
     /// Does the operation that was to begin at `due_ns`, and counts it.
@@ -72,7 +76,7 @@ impl<'s> Hands<'s> {
             }
         };
         self.random.fill(&mut self.body);
-        transact(run, self.session, || {
+        transact(run, self.session, self.oplog.as_ref().map(|oplog| (oplog, &self.body[..])), || {
             self.documents.put(id, &self.body)?;
             order.map_or(Ok(()), |order| self.index.put_entry(&entry(order, id)))
         })?;
@@ -88,16 +92,23 @@ fn read(documents: &Cursor<'_>, id: i64) -> Result<(), EngineError> {
     }
 }
 
-/// Does this in a transaction, again where it is rolled back.
+/// Does this in a transaction, again where it is rolled back; `logged` goes into the oplog of a replica set.
 pub(crate) fn transact(
     run: &Running<'_>,
     session: &Session<'_>,
+    logged: Option<(&Cursor<'_>, &[u8])>,
     act: impl Fn() -> Result<(), EngineError>,
 ) -> Result<(), EngineError> {
+    let whole = || {
+        act()?;
+        let (Some(replication), Some((oplog, what))) = (&run.database.replication, logged) else { return Ok(()) };
+        replication.log(oplog, what)?;
+        replication.stamp(session)
+    };
     let mut attempt = 1;
     loop {
         session.begin()?;
-        let done = match act() {
+        let done = match whole() {
             // A commit that fails has rolled back by itself.
             Ok(()) => session.commit(),
             Err(error) => session.rollback().and(Err(error)),

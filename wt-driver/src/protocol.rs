@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Counts changes of these words, and of what a load does: whoever speaks them asks, so that a driver of another day is told by it
 /// and not by figures that differ.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// The longest command line that is read.
 const LONGEST_LINE: u64 = 1 << 20;
@@ -62,6 +62,9 @@ pub(crate) struct Open {
     /// Sessions there may be at once.
     #[serde(default = "sessions")]
     pub(crate) sessions: u32,
+    /// As a member of a replica set has it: operations have timestamps and an oplog, which alone is journalled.
+    #[serde(default)]
+    pub(crate) replicated: bool,
 }
 
 /// Files that can pass by the page cache. The journal cannot: the engine gives up when it is asked to.
@@ -109,6 +112,9 @@ pub(crate) struct Load {
     /// A snapshot is taken at the beginning and held until the end.
     #[serde(default)]
     pub(crate) hold_snapshot: bool,
+    /// From when to when no majority confirms anything, in seconds from the beginning.
+    #[serde(default)]
+    pub(crate) majority_stands_s: Option<[f64; 2]>,
     /// Of a `read-mixed` load: the share of reads.
     #[serde(default = "half")]
     pub(crate) read_share: f64,
@@ -227,6 +233,11 @@ impl Load {
         within("document_bytes", f64::from(self.document_bytes), 1.0, f64::from(1 << 20))?;
         within("read_share", self.read_share, 0.0, 1.0)?;
         within("ttl_period_s", self.ttl_period_s, 0.01, 3_600.0)?;
+        if let Some([from, to]) =
+            self.majority_stands_s.filter(|[from, to]| !(0.0 <= *from && from <= to && *to <= 1e9))
+        {
+            return Err(format!("majority_stands_s = [{from}, {to}]: give two moments in order, at least 0"));
+        }
         if self.statistics_ms > 0 {
             within("statistics_ms", f64::from(self.statistics_ms), 10.0, 60_000.0)?;
         }

@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 
 const DIRTY: &str = "cache: tracked dirty bytes in the cache";
 const PINNED: &str = "transaction: transaction range of IDs currently pinned";
+const PINNED_TIMESTAMPS: &str = "transaction: transaction range of timestamps currently pinned";
 
 struct Driver {
     child: Child,
@@ -167,6 +168,58 @@ fn a_snapshot_that_is_held_pins_history() {
 }
 
 #[test]
+fn a_majority_that_stands_still_pins_what_checkpoints_would_write() {
+    let loaded = |more: Value| {
+        let mut driver = Driver::start();
+        let home = driver.home.clone();
+        let open =
+            json!({"cmd": "open", "home": home, "checkpoint_s": 1, "replicated": true, "config": "cache_size=256MB"});
+        assert_eq!(driver.ask(open)["ok"], true);
+        let mut load = json!({"statistics": [DIRTY, PINNED_TIMESTAMPS], "seconds": 9, "done": "commit"});
+        more.as_object().unwrap().iter().for_each(|(name, value)| load[name] = value.clone());
+        let told = driver.run("write-heavy", load);
+        assert_eq!((&told["failed"], &told["never_started"]), (&json!(0), &json!(0)), "{told}");
+        let last = |name: &str| *driver.statistics(name).last().unwrap() as f64;
+        let (dirty, pinned_s) = (last(DIRTY), last(PINNED_TIMESTAMPS) / 2.0_f64.powi(32));
+        // The last line is told once everything is confirmed, the one before while the load runs.
+        let progress: Vec<_> = driver.events.iter().filter(|event| event["event"] == "progress").collect();
+        let behind = |event: &Value| number(&event["optime_s"]) - number(&event["majority_s"]);
+        let behind_s = progress.iter().map(|event| behind(event)).fold(0.0, f64::max);
+        let written = driver.ask(json!({"cmd": "checkpoint"}));
+        assert_eq!(written["ok"], true, "{written}");
+        (dirty, pinned_s, behind_s)
+    };
+    let (free, free_s, kept_up_s) = loaded(json!({}));
+    let (stood, stood_s, behind_s) = loaded(json!({"majority_stands_s": [1, 60]}));
+    assert!((0.0..2.0).contains(&free_s) && kept_up_s < 2.0, "{free_s} s pinned, {kept_up_s} s behind");
+    assert!(
+        (7.0..10.0).contains(&stood_s) && (7.0..10.0).contains(&behind_s),
+        "{stood_s} s pinned, {behind_s} s behind"
+    );
+    // Nine seconds' documents, whose checkpoints wrote none of the last eight; otherwise about one second's.
+    assert!(stood >= 16e6 && stood > 2.0 * free, "{stood} bytes dirty, {free} where a majority keeps up");
+}
+
+#[test]
+fn a_load_on_one_server_has_no_majority() {
+    let mut driver = Driver::opened("cache_size=64MB");
+    let load =
+        json!({"cmd": "run", "load": "write-heavy", "rate_per_s": 10, "seconds": 1, "majority_stands_s": [0, 1]});
+    let reply = driver.ask(load);
+    assert!(reply["error"].as_str().unwrap().contains("replicated = true"), "{reply}");
+}
+
+#[test]
+fn what_expires_in_a_replica_set_is_deleted_too() {
+    let mut driver = Driver::start();
+    let home = driver.home.clone();
+    driver.ask(json!({"cmd": "open", "home": home, "replicated": true, "config": "cache_size=64MB"}));
+    driver.ask(json!({"cmd": "fill", "documents": 1_000, "expire_s": [0.0, 0.5]}));
+    let told = driver.run("ttl-delete", json!({"rate_per_s": 200, "seconds": 3, "ttl_period_s": 0.1}));
+    assert_eq!((&told["deleted"], &told["failed"]), (&json!(1_000), &json!(0)), "{told}");
+}
+
+#[test]
 fn a_bad_command_gets_an_error_and_nothing_ends() {
     let mut driver = Driver::start();
     let home = driver.home.clone();
@@ -256,5 +309,5 @@ fn it_says_what_engine_it_drives() {
     let told = driver.ask(json!({"cmd": "version"}));
     assert!(told["engine"].as_str().unwrap().starts_with("WiredTiger"), "{told}");
     assert_eq!(told["version"].as_array().unwrap().len(), 3);
-    assert_eq!(told["protocol"], 2);
+    assert_eq!(told["protocol"], 3);
 }

@@ -31,6 +31,16 @@ fn left_on_host(process: u32) -> Vec<String> {
 }
 
 #[test]
+fn a_test_of_nothing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let none = ["--runs", "0", "--healthy", "0"];
+    let output = command(&dir.path().join("state"), &dir.path().join("blind")).args(none).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&output).contains("leaves nothing to test"), "{}", told(&output));
+    assert!(!dir.path().join("blind").exists());
+}
+
+#[test]
 fn an_interrupted_test_is_put_right_and_goes_on() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: an_interrupted_test_is_put_right_and_goes_on: needs root");

@@ -92,9 +92,9 @@ impl Cap {
         device.iter().zip(&group).map(|(device, group)| *device || *group).collect()
     }
 
-    /// Second by second, what passed as a share of the limit.
+    /// Second by second, what passed as a share of what the limit lets pass: more than 1 in a second in which a lump passes.
     pub(crate) fn used(&self) -> Lane {
-        self.passing().with(&self.limit, |rate, limit| (rate / limit).min(1.0))
+        self.passing().with(&self.limit, |rate, limit| rate / self.passes(limit))
     }
 
     /// Whether what passed over a whole stretch is what the limit allows, for whoever waits for it without pause. Large writes

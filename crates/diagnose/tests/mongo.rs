@@ -313,6 +313,11 @@ fn a_slow_member_fills_the_primarys_cache_while_its_disk_idles() {
     assert_eq!(names(&found), ["history-pinned slow-member"]);
     assert!(found[0].summary.contains("member 2"), "{}", found[0].summary);
     assert!(found[0].figure("dirty_peak_ratio").unwrap() > 0.15);
+    // It climbs by four thousandths of the cache a second, and has a few left.
+    assert!((found[0].figure("dirty_before_ratio").unwrap() - 0.04).abs() < 0.005);
+    let left_s = (0.2 - found[0].figure("dirty_peak_ratio").unwrap()) / 0.004;
+    let told_s = found[0].figure("trigger_in_s");
+    assert!(told_s.map_or(left_s <= 0.0, |told_s| (told_s - left_s).abs() < 2.0), "{told_s:?} for {left_s}");
     let busy = Plant { busy: |_| 0.95, ..pinned };
     assert!(
         !names(&busy.found()).contains(&"history-pinned slow-member".to_owned()),

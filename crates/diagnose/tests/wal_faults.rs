@@ -156,6 +156,21 @@ fn wal_comes_before_the_bare_device_and_data_alone_do_not() {
 }
 
 #[test]
+fn what_is_below_a_cascading_standby_is_told_as_below_a_primary() {
+    let cascading = WalPlant { cascading: true, see_standby: false, ..WalPlant::default() };
+    silent(&cascading, "a cascade in which all is well");
+    let gone = WalPlant { away: Some((10.0, 1e9)), keep: Keep::Size(512.0 * MIB), ..cascading.clone() };
+    assert_eq!(first(&gone), format!("standby-gone disconnected pg.wal.retained@{S}"));
+    let finding = found(&gone.window()).remove(0);
+    assert!(finding.figure("retained_bytes").is_some_and(|kept| kept > 8.0 * MIB), "{finding:?}");
+    // It has a restartpoint only where its own upstream had a checkpoint: when WAL is removed cannot be told.
+    assert!(finding.summary.contains("WAL that it needs may be removed in"), "{}", finding.summary);
+    let narrow = found(&WalPlant { link: Some(3.0 * MIB), ..cascading }.window()).remove(0);
+    assert_eq!(narrow.rule, "network-narrow");
+    assert!(narrow.figure("sent_delay_bytes").is_some_and(|behind| behind > MIB), "{narrow:?}");
+}
+
+#[test]
 fn a_standby_whose_clock_is_behind_is_not_behind_for_that() {
     for skew_s in [-30.0, 30.0, 900.0] {
         silent(&WalPlant { skew_s, ..WalPlant::default() }, "a clock that is off");

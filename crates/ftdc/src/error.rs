@@ -24,10 +24,10 @@ pub enum Damage {
     /// Zeros where documents should be, as a crash leaves them behind a file that was being extended.
     #[error("{0} bytes of zeros instead of documents")]
     Zeros(u64),
-    /// Samples that lie before those that were read before them: the clock was set back, or the file is another
-    /// server's. Only where samples are wanted in order of time, and only these are left out; how many. The words do not tell that,
-    /// so that the same fault has the same words whatever stretch is read.
-    #[error("samples older than those before them (the clock was set back, or it is another server's), left out")]
+    /// Samples of a chunk that are older than those before them, or later than the chunk behind: the clock was set. Only where samples
+    /// are wanted in order of time, and only these are left out; how many. The words do not tell that, so that the same fault has the
+    /// same words whatever stretch is read.
+    #[error("samples that do not fit those before and behind them in time (the clock was set), left out")]
     Backwards(usize),
     /// Bytes that are no document of the recorder.
     #[error("no document of the flight recorder: {0}")]

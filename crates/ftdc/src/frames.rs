@@ -137,8 +137,13 @@ impl<R: Read> Documents<R> {
     /// Reports the damage here and stands at the next document behind it, or at the end.
     fn skip(&mut self, damage: Damage) -> Result<Option<Document>, FtdcError> {
         let offset = self.offset;
+        // What does not begin like a document, and has none in it either, is no damaged recording.
+        let whole = !matches!(damage, Damage::CutShort { .. });
+        let foreign = offset == 0 && whole && !begins_like_one(self.left());
         self.advance(1);
         self.search()?;
+        let nothing_found = self.left().is_empty();
+        let damage = if foreign && nothing_found { Damage::NotFtdc(ANOTHER_KIND) } else { damage };
         let lost_bytes = self.offset - offset;
         Err(FtdcError::Damaged(Fault { file: Arc::clone(&self.file), offset, lost_bytes, damage }))
     }
@@ -162,6 +167,14 @@ impl<R: Read> Documents<R> {
             }
         }
     }
+}
+
+/// What is said of a file in which nothing looks like a document.
+const ANOTHER_KIND: &str = "nothing in this file looks like one, so it is a file of another kind";
+
+/// Whether a document's head stands at the beginning, whatever the length before it says.
+fn begins_like_one(bytes: &[u8]) -> bool {
+    bytes.get(4..).is_some_and(|head| head.starts_with(ID))
 }
 
 /// Where the first signature in these bytes begins; else how many bytes certainly begin none.
@@ -267,6 +280,18 @@ mod tests {
         bytes.extend(metadata(7));
         let (times, faults) = read(&bytes);
         assert_eq!((times, faults.len()), (vec![7], 1));
+    }
+
+    #[test]
+    fn a_file_of_another_kind_is_told_as_one() {
+        for bytes in [
+            &b"# HELP go_gc_duration_seconds A summary"[..],
+            &[0x89, b'P', b'N', b'G', 13, 10, 26, 10, 0, 0],
+            &[0xFF; 99],
+        ] {
+            let (_, faults) = read(bytes);
+            assert_eq!((faults.len(), &faults[0].damage), (1, &Damage::NotFtdc(ANOTHER_KIND)));
+        }
     }
 
     #[test]

@@ -54,6 +54,7 @@ mod schema;
 mod select;
 mod source;
 mod summary;
+mod timeline;
 
 pub use bson::{Element, Elements, elements, find, find_path};
 pub use build::Builder;
@@ -68,3 +69,4 @@ pub use schema::{Metric, MetricKind, Schema};
 pub use select::{Batch, Selection};
 pub use source::{Source, SourceDocuments, SourceFile};
 pub use summary::{GAP_MS, MetricSummary, Summary};
+pub use timeline::{Misplaced, Timeline, Times};

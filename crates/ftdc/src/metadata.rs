@@ -2,6 +2,7 @@
 
 use crate::bson::{Element, elements, find, find_path, kind};
 use crate::{Builder, Damage, Document, DocumentKind};
+use std::collections::{HashMap, VecDeque};
 
 /// Metadata as of the last document taken in.
 #[derive(Clone, Debug, Default)]
@@ -80,12 +81,14 @@ impl Metadata {
 /// `before` with the fields of `change` put in their places, `levels` deep; what is new comes last.
 fn merged(before: &[u8], change: &[u8], levels: usize) -> Result<Vec<u8>, Damage> {
     let changed: Vec<Element<'_>> = elements(change)?.collect::<Result<_, _>>()?;
+    // A key may be there more than once; each is used for one of the same name, in their order.
+    let mut places: HashMap<&[u8], VecDeque<usize>> = HashMap::new();
+    changed.iter().enumerate().for_each(|(place, new)| places.entry(new.key).or_default().push_back(place));
     let mut used = vec![false; changed.len()];
     let mut built = Builder::new();
     for element in elements(before)? {
         let element = element?;
-        let place = changed.iter().zip(&used).position(|(new, used)| !used && new.key == element.key);
-        let Some(place) = place else {
+        let Some(place) = places.get_mut(element.key).and_then(VecDeque::pop_front) else {
             built = built.element(&element);
             continue;
         };

@@ -1,7 +1,7 @@
 //! Named metrics only: which ones, and their values batch by batch. Everything else is passed over without being put
 //! together, and chunks outside the stretch of time are not even inflated.
 
-use crate::{Damage, Decoder, Document, DocumentKind, FtdcError, Matrix, Metric, Schema, Source};
+use crate::{Damage, Decoder, Document, DocumentKind, FtdcError, Matrix, Metric, Schema, Source, Timeline};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -111,8 +111,9 @@ impl Batch {
 struct Onwards<D> {
     documents: D,
     chooser: Chooser,
+    timeline: Arc<Timeline>,
     stretch: Range<i64>,
-    /// The latest time of any sample so far.
+    /// The time of the last sample that was given.
     latest_ms: i64,
     /// What is left of a chunk whose fault was told.
     ready: Option<Batch>,
@@ -120,11 +121,19 @@ struct Onwards<D> {
 
 impl<D: Iterator<Item = Result<Document, FtdcError>>> Onwards<D> {
     fn take(&mut self, document: &Document) -> Result<Option<Batch>, FtdcError> {
+        let around = Some(document).filter(|document| document.kind() == DocumentKind::Chunk);
+        let Some(around) = around.and_then(|chunk| self.timeline.around(chunk)) else { return Ok(None) };
+        if around.start >= self.stretch.end || around.end <= self.stretch.start {
+            return Ok(None);
+        }
         let Some(mut batch) = self.chooser.batch_within(document, &self.stretch)? else { return Ok(None) };
         let latest_ms = &mut self.latest_ms;
         let backwards = batch.keep(|time| {
-            let onwards = *time >= *latest_ms;
-            *latest_ms = (*latest_ms).max(*time);
+            // A clock that ran ahead within a chunk is told by the chunk behind it.
+            let onwards = *time >= *latest_ms && *time < around.end;
+            if onwards {
+                *latest_ms = *time;
+            }
             onwards
         });
         let batch = Some(batch).filter(|batch| !batch.times_ms.is_empty());
@@ -167,16 +176,18 @@ impl Source {
         })
     }
 
-    /// As [`select`](Source::select), but times only go on: samples older than one that was given are left out. That is an error
-    /// in its place, before what is left of the chunk.
+    /// As [`select`](Source::select), but times only go on. Chunks that do not fit the timeline are passed over: see
+    /// [`Timeline::misplaced`]. Samples that do not fit within the others are left out, which is an error in its place, before what is
+    /// left of their chunk.
     pub fn select_onwards(
         &self,
         selection: &Selection,
         stretch: Range<i64>,
+        timeline: &Arc<Timeline>,
     ) -> impl Iterator<Item = Result<Batch, FtdcError>> + use<> {
         let chooser = Chooser::new(self, selection.clone());
-        let documents = self.documents_between(stretch.clone());
-        Onwards { documents, chooser, stretch, latest_ms: i64::MIN, ready: None }
+        let documents = self.documents_along(timeline, &stretch);
+        Onwards { documents, chooser, timeline: Arc::clone(timeline), stretch, latest_ms: i64::MIN, ready: None }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where recordings lie: one file, or a directory (`diagnostic.data`) whose files are read in the order of time, the
 //! interim file last.
 
-use crate::{Damage, Document, DocumentKind, Documents, Fault, FtdcError, Limits};
+use crate::{Damage, Document, DocumentKind, Documents, Fault, FtdcError, Limits, Timeline};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
@@ -105,6 +105,28 @@ impl Source {
             self.files.drain(..place);
         }
         self
+    }
+
+    /// Puts the files in the order of these times, those without one last; the interim file stays behind all.
+    pub(crate) fn sort_by(&mut self, time: impl Fn(&SourceFile) -> Option<i64>) {
+        self.files.sort_by_cached_key(|file| {
+            let time = time(file);
+            (file.interim, time.is_none(), time)
+        });
+    }
+
+    /// The documents of the files that may have samples of a stretch of time.
+    pub(crate) fn documents_along(&self, timeline: &Timeline, stretch: &Range<i64>) -> SourceDocuments {
+        // What stands in the interim file is put behind the last whole one sooner or later.
+        let last = self.files.iter().rposition(|file| !file.interim);
+        let wants = |(place, file): &(usize, &SourceFile)| Some(*place) == last || timeline.wants(&file.path, stretch);
+        let wanted = self.files.iter().enumerate().filter(wants).map(|(_, file)| file);
+        SourceDocuments {
+            files: wanted.cloned().collect(),
+            limits: self.limits,
+            current: None,
+            last_chunk_ms: i64::MIN,
+        }
     }
 
     /// Every document of every file, in order. A chunk of the interim file that has since been written to another file

@@ -6,8 +6,9 @@ mod common;
 use ftdc::encode::{Encoder, metadata};
 use ftdc::export::Export;
 use ftdc::parallel::{Decoded, decode};
-use ftdc::{Builder, Decoder, DocumentKind, FtdcError, Limits, Selection, Source};
+use ftdc::{Builder, Decoder, DocumentKind, FtdcError, Limits, Selection, Source, Timeline, Times};
 use std::path::Path;
+use std::sync::Arc;
 
 const START: i64 = 1_700_000_000_000;
 
@@ -97,6 +98,33 @@ fn a_file_that_was_removed_meanwhile_is_a_fault_and_the_rest_is_read() {
     assert_eq!(read.flat_map(|batch| batch.times_ms().to_vec()).collect::<Vec<_>>(), seconds(60..130));
 }
 
+/// What follows what, as whoever opens a recording finds it.
+fn timeline(source: &mut Source) -> Arc<Timeline> {
+    let mut times = Times::default();
+    source.documents().filter_map(Result::ok).for_each(|document| times.take(&document));
+    Arc::new(times.settle(source))
+}
+
+#[test]
+fn a_file_that_was_begun_while_the_clock_was_wrong_lies_where_its_samples_do() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("metrics.2023-11-14T22-13-20Z-00000"), common::file(0, 60, 9)).unwrap();
+    // Ten samples of 2031, then the clock is set.
+    let mut bytes = common::file(240_000_000, 9, 9);
+    bytes.extend(common::file(60, 60, 9));
+    std::fs::write(dir.path().join("metrics.2031-06-25T16-53-20Z-00000"), bytes).unwrap();
+    std::fs::write(dir.path().join("metrics.2023-11-14T22-15-20Z-00000"), common::file(120, 60, 9)).unwrap();
+    let mut source = Source::open(dir.path()).unwrap();
+    let timeline = timeline(&mut source);
+    let read = |stretch: std::ops::Range<i64>| -> Vec<i64> {
+        let batches = source.select_onwards(&Selection::all(), stretch, &timeline);
+        batches.flat_map(|batch| batch.unwrap().times_ms().to_vec()).collect()
+    };
+    assert_eq!(read(i64::MIN..i64::MAX), seconds(0..180));
+    assert_eq!(read(START + 70_000..START + 130_000), seconds(70..130));
+    assert_eq!(timeline.misplaced().len(), 1, "{:?}", timeline.misplaced());
+}
+
 #[test]
 fn samples_whose_times_go_back_are_told_and_left_out() {
     let dir = tempfile::tempdir().unwrap();
@@ -104,9 +132,10 @@ fn samples_whose_times_go_back_are_told_and_left_out() {
     // The clock is set back by five seconds, and then what another server wrote at the beginning is put behind.
     let whole = [common::file(0, 60, 9), common::file(55, 60, 9), common::file(0, 30, 9)].concat();
     std::fs::write(&path, whole).unwrap();
-    let source = Source::open(&path).unwrap();
+    let mut source = Source::open(&path).unwrap();
+    let timeline = timeline(&mut source);
     let (mut read, mut told) = (Vec::new(), Vec::new());
-    for batch in source.select_onwards(&Selection::all(), i64::MIN..i64::MAX) {
+    for batch in source.select_onwards(&Selection::all(), i64::MIN..i64::MAX, &timeline) {
         match batch {
             Ok(batch) => {
                 assert!(batch.columns().all(|(_, values)| values.len() == batch.times_ms().len()));
@@ -116,11 +145,11 @@ fn samples_whose_times_go_back_are_told_and_left_out() {
             Err(error) => panic!("{error}"),
         }
     }
-    assert_eq!(read, [seconds(0..60), seconds(59..115)].concat());
-    assert!(
-        !told.is_empty() && told.iter().all(|fault| fault.contains("samples older than those before them")),
-        "{told:?}"
-    );
+    // Where both tell of the same seconds, those of the chunk that begins then are taken.
+    assert_eq!(read, seconds(0..115));
+    assert!(told.len() == 1 && told[0].contains("samples that do not fit"), "{told:?}");
+    let misplaced: Vec<String> = timeline.misplaced().iter().map(ToString::to_string).collect();
+    assert!(misplaced.len() == 1 && misplaced[0].contains("4 chunks of 2023-11-14"), "{misplaced:?}");
     assert!(told.iter().all(|fault| !fault.contains("skipped")), "{told:?}");
     // Whoever wants what was recorded gets it.
     assert_eq!(times(&source, i64::MIN..i64::MAX).len(), 60 + 60 + 30);

@@ -400,3 +400,22 @@ fn reloading_under_load_disturbs_nobody() {
         assert!(output.status.success() && told.contains("processed: 8000/8000"), "{told}");
     });
 }
+
+#[test]
+fn what_a_statement_spilled_is_not_held_against_the_next() {
+    with_server("what_a_statement_spilled_is_not_held_against_the_next", &[], |server| {
+        let account = format!("[server_account]\nuser = 'postgres'\npassword = '{}'\n", server::PASSWORD);
+        let rule = "[rules.seen]\nspillsize = 1\naction = 'dryrun'\n[pools.default]\nexcept_rule = 'seen'\n";
+        let held = proxy(server, &format!("{account}{rule}"));
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'backwater-proxy'", "1");
+        let spills = "SELECT count(*) FROM (SELECT md5(n::text) FROM generate_series(1, 1000000) n ORDER BY 1) s";
+        let mut command = psql("127.0.0.1", held.port, "SET work_mem = '64kB'");
+        // Each in its own message, of one session.
+        for _ in 0..5 {
+            command.args(["-c", spills, "-c", "SELECT pg_sleep(0.6)"]);
+        }
+        text(&command.output().unwrap());
+        let told: Vec<Event> = held.events.try_iter().filter(|event| event.kind == EventKind::Decision).collect();
+        assert_eq!(told.len(), 5, "one for each that spilled: {told:?}");
+    });
+}

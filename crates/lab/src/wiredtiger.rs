@@ -133,7 +133,8 @@ impl EngineRig {
         let mut settings = scenario.server.settings.clone();
         settings.extend(arm.settings.clone());
         let config: Vec<String> = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let opened = self.driver.renew(&self.journal, &config.join(","), (part.clients + MORE_SESSIONS) as u32)?;
+        let sessions = (part.clients + MORE_SESSIONS) as u32;
+        let opened = self.driver.renew(&self.journal, &config.join(","), sessions, part.engine.replicated)?;
         tracing::debug!(config = %opened["config"], cache_bytes = %opened["cache_bytes"], "opened");
         self.readings.renew();
         self.tell(settings);

@@ -174,11 +174,46 @@ fn a_clock_that_once_ran_ahead_hides_nothing_behind_it() {
     assert_eq!(flight.span(), Some((at(0), at(239))));
     let window = flight.window(at(0), at(239)).unwrap();
     assert_eq!(window.track("mongo.ops", &[("op", "writes")]).unwrap().points.len(), 240 - 9);
-    assert!(
-        flight.warnings().iter().any(|warning| warning.contains("the clock was set back")),
-        "{:?}",
-        flight.warnings()
-    );
+    assert!(flight.warnings().iter().any(|warning| warning.contains("the clock was set")), "{:?}", flight.warnings());
+}
+
+/// A recorder of one file, with chunks of six samples at these seconds.
+fn sampled(seconds: impl Iterator<Item = i64>) -> (tempfile::TempDir, Flight) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bytes = metadata(BEGIN_MS, &about(1.0));
+    let mut encoder = Encoder::new(5);
+    for second in seconds {
+        let full = encoder.add(BEGIN_MS + second * 1_000, &sample(second, "4.2", 1_000_000_000)).unwrap();
+        bytes.extend(full.unwrap_or_default());
+    }
+    bytes.extend(encoder.finish().unwrap_or_default());
+    std::fs::write(dir.path().join("metrics.2023-11-14T22-13-20Z-00000"), bytes).unwrap();
+    let flight = Flight::open(dir.path()).unwrap();
+    (dir, flight)
+}
+
+#[test]
+fn a_clock_that_was_wrong_costs_the_shorter_side_and_no_time_is_spent_on_years_without_readings() {
+    const YEARS_S: i64 = 10 * 365 * 86_400;
+    // Before the clock is set for the first time; while it is a few hours ahead; and a year's stop that is none of the clock's.
+    let wrong = |count: i64| match count {
+        0..6 => count - YEARS_S,
+        60..120 => count + 7_200,
+        180.. => count + 300 * 86_400,
+        _ => count,
+    };
+    let (_dir, flight) = sampled((0..240).map(wrong));
+    assert_eq!(flight.span(), Some((at(6), at(239 + 300 * 86_400))));
+    let (from, to) = flight.span().unwrap();
+    let windows: Vec<_> = flight.windows(from, to, 60.0).map(Result::unwrap).collect();
+    let read: usize = windows.iter().map(|w| w.track("mongo.ops", &[("op", "writes")]).unwrap().points.len()).sum();
+    // What lies on the edge of two windows is in both.
+    assert!((240 - 66..240 - 66 + 8).contains(&read), "{read} readings");
+    assert!(windows.len() <= 8, "{} windows", windows.len());
+    assert_eq!(flight.warnings().len(), 2, "{:?}", flight.warnings());
+    // Set back by an hour before the end: the longer side stays, to its end.
+    let (_dir, flight) = sampled((0..240).map(|count| if count < 200 { count } else { count - 100 }));
+    assert_eq!(flight.span(), Some((at(0), at(199))));
 }
 
 #[test]
@@ -210,6 +245,38 @@ fn parameters_that_the_recorder_tells_are_settings() {
     let changes: Vec<&str> = window.events_of(EventKind::Setting).map(|event| event.message.as_ref()).collect();
     assert_eq!(changes, ["setParameter.wiredTigerEngineRuntimeConfig is now 'eviction_dirty_trigger=30', was ''"]);
     assert!(flight.warnings().is_empty(), "{:?}", flight.warnings());
+}
+
+#[test]
+fn a_parameter_of_the_command_line_that_comes_with_a_restart_is_a_change() {
+    let dir = tempfile::tempdir().unwrap();
+    for (number, trigger) in [None, Some("30"), None].into_iter().enumerate() {
+        let options = |o: Builder| match trigger {
+            Some(trigger) => o.document("parsed", |p| {
+                p.document("setParameter", |s| s.string("wiredTigerEngineRuntimeConfig", trigger))
+            }),
+            None => o.document("parsed", |p| p),
+        };
+        let about = Builder::new()
+            .document("buildInfo", |b| b.string("version", "7.0.12"))
+            .document("getCmdLineOpts", options)
+            .finish();
+        let from = number as i64 * 30;
+        let mut bytes = metadata(BEGIN_MS + from * 1_000, &about);
+        let mut encoder = Encoder::new(30);
+        for second in from..from + 30 {
+            let full = encoder.add(BEGIN_MS + second * 1_000, &sample(second, "4.2", 1_000)).unwrap();
+            bytes.extend(full.unwrap_or_default());
+        }
+        bytes.extend(encoder.finish().unwrap_or_default());
+        std::fs::write(dir.path().join(format!("metrics.2023-11-14T22-13-2{number}Z-0000{number}")), bytes).unwrap();
+    }
+    let flight = Flight::open(dir.path()).unwrap();
+    let name = "setParameter.wiredTigerEngineRuntimeConfig";
+    assert!(!flight.meta().targets[0].settings.contains_key(name), "it came later");
+    let window = flight.window(at(0), at(89)).unwrap();
+    let changes: Vec<&str> = window.events_of(EventKind::Setting).map(|event| event.message.as_ref()).collect();
+    assert_eq!(changes, [format!("{name} is now '30', was ''"), format!("{name} is now '', was '30'")]);
 }
 
 #[test]

@@ -71,9 +71,10 @@ const ON_EVERY_MAJOR: [&str; 12] = [
 const BUILDS: &str = include_str!("../../lab/src/servers/builds.rs");
 
 /// Tests that take minutes, mostly of waiting: for processes that are killed one after the other, for a small machine of
-/// their own, for a peer that is gone and answers nothing, for a browser. They run beside those of every major version,
+/// their own, for a peer that is gone and answers nothing, for a browser; and those for which others must have downloaded a server of a
+/// newer version than the installed one. They run beside those of every major version,
 /// which wait for servers.
-const LONG: [&str; 9] = [
+const LONG: [&str; 11] = [
     "a_killed_run_is_put_right_by_clean",
     "a_killed_run_of_two_servers_in_namespaces_is_put_right_by_clean",
     "a_run_killed_with_its_namespaces_cable_or_caps_in_force_is_put_right_by_clean",
@@ -83,6 +84,8 @@ const LONG: [&str; 9] = [
     "one_run_does_not_undo_another",
     "limits_of_cgroup_v2_are_read_where_they_hold",
     "a_peer_that_vanished_is_let_go_after_a_minute",
+    "a_rate_of_wal_is_that_of_who_writes_in_attach_mode",
+    "a_rate_of_wal_is_that_of_who_writes_through_the_proxy",
 ];
 
 /// Every fuzz target has a minute, in what those tests leave of the processors.

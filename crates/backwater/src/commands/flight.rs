@@ -106,13 +106,15 @@ pub(crate) fn record(
     let (flight, from, to) = open(path, &Stretch::default(), beside)?;
     let registry = Arc::new(Registry::new());
     let mut writer = Writer::create(out, flight.meta().clone(), Arc::clone(&registry), options)?;
+    let mut damaged = Damaged::default();
     for batch in flight.batches(from, to, &registry) {
-        let Some(batch) = undamaged(batch)? else { continue };
+        let Some(batch) = damaged.without(batch)? else { continue };
         writer.write(&batch)?;
         if let Some(last) = batch.points.last() {
             writer.tick(last.at)?;
         }
     }
+    damaged.tell_the_rest();
     let summary = writer.close()?;
     terminal::note(&format!(
         "recorded {} points of {}: {} in all",
@@ -127,8 +129,9 @@ pub(crate) fn record(
 pub(crate) fn export(path: &Path, stretch: &Stretch, beside: &Beside, out: &mut dyn Write) -> anyhow::Result<()> {
     let (flight, from, to) = open(path, stretch, beside)?;
     let (registry, meta) = (Arc::new(Registry::new()), Arc::new(flight.meta().clone()));
+    let mut damaged = Damaged::default();
     for batch in flight.batches(from, to, &registry) {
-        let Some(batch) = undamaged(batch)? else { continue };
+        let Some(batch) = damaged.without(batch)? else { continue };
         let mut series: Vec<(Arc<Series>, Vec<Point>)> = Vec::new();
         for point in batch.points {
             let number = point.series.0 as usize;
@@ -143,16 +146,35 @@ pub(crate) fn export(path: &Path, stretch: &Stretch, beside: &Beside, out: &mut 
         let window = Window::new(from, to, Arc::clone(&meta), series, Vec::new(), batch.events);
         export_window(&window, out)?;
     }
+    damaged.tell_the_rest();
     Ok(())
 }
 
-/// What a chunk brought; none where it is damaged, which is said.
-fn undamaged(batch: Result<Batch, ProbeError>) -> anyhow::Result<Option<Batch>> {
-    match batch {
-        Err(error @ ProbeError::FlightRecorder(ftdc::FtdcError::Damaged(_))) => {
-            terminal::note(&format!("damaged: {error}"));
-            Ok(None)
+/// So many damaged places are told one by one.
+const TOLD: u64 = 20;
+
+/// Damaged places so far.
+#[derive(Default)]
+struct Damaged(u64);
+
+impl Damaged {
+    /// What a chunk brought; none where it is damaged, which is said.
+    fn without(&mut self, batch: Result<Batch, ProbeError>) -> anyhow::Result<Option<Batch>> {
+        match batch {
+            Err(error @ ProbeError::FlightRecorder(ftdc::FtdcError::Damaged(_))) => {
+                self.0 += 1;
+                if self.0 <= TOLD {
+                    terminal::note(&format!("damaged: {error}"));
+                }
+                Ok(None)
+            }
+            other => Ok(Some(other?)),
         }
-        other => Ok(Some(other?)),
+    }
+
+    fn tell_the_rest(&self) {
+        if let more @ 1.. = self.0.saturating_sub(TOLD) {
+            terminal::note(&format!("damaged: {more} more places"));
+        }
     }
 }

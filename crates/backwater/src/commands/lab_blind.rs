@@ -2,7 +2,7 @@
 
 use super::lab::{Bar, put_right, state_dir};
 use crate::{signals, terminal, when};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use backwater_lab::blind::{BlindOptions, Diagnoser, Summary, run as run_blind};
 use backwater_lab::scenario::ServerKind;
 use backwater_model::Finding;
@@ -82,6 +82,9 @@ fn enough_seconds(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: &BlindArguments) -> anyhow::Result<ExitCode> {
+    if !arguments.resume && arguments.runs + arguments.healthy == 0 {
+        bail!("--runs 0 --healthy 0 leaves nothing to test: give at least one run");
+    }
     let state_dir = state_dir()?;
     put_right(&state_dir)?;
     let options = BlindOptions {

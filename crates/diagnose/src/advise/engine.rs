@@ -9,6 +9,7 @@
 
 mod measured;
 mod members;
+mod notes;
 mod page_cache;
 
 use crate::figures::Figures;
@@ -154,9 +155,13 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
     for finding in &own {
         advice.remedies.extend(of_finding(scene, engine, target, finding, options));
     }
-    if !own.iter().any(|finding| finding.rule == "ttl-burst") {
-        advice.remedies.extend(super::ttl::plan(scene, engine, options.ttl_per_s));
+    let burst = own.iter().any(|finding| finding.rule == "ttl-burst");
+    let plan = super::ttl::plan(scene, engine, options.ttl_per_s);
+    if plan.is_none() {
+        advice.notes.extend(super::ttl::without(scene, engine, burst, options.ttl_per_s));
     }
+    // With the finding it was added above.
+    advice.remedies.extend(plan.filter(|_| !burst));
     advice
 }
 
@@ -241,6 +246,8 @@ fn of_bursts(
     remedies.extend(eviction(engine, target, seen, drain, wanted, stalls));
     remedies.extend(updates);
     remedies.extend(interval(engine, target, seen, wanted));
+    notes.extend(notes::least_burst(target, seen, drain, wanted));
+    notes.extend(notes::never_filled(seen));
     if remedies.is_empty() {
         let note = "What was seen leads to no setting: eviction begins as early and threads help as late as these figures ask for.";
         notes.push(note.to_owned());
@@ -474,9 +481,11 @@ fn of_finding(
             .or_else(|| super::ttl::scatter(scene, engine, finding, options.ttl_per_s)),
         (STANDING, _) => Some(mongod::standing_device(target, &engine.device?.name)),
         ("tickets-exhausted", _) => Some(mongod::tickets(target, finding.figure("tickets_total_count")?)),
-        ("history-pinned", "slow-member") => Some(mongod::slow_member(target, slowest(scene, engine).as_deref())),
+        ("history-pinned", "slow-member") => {
+            Some(mongod::slow_member(target, slowest(scene, engine).as_deref(), members::kept_up(finding)))
+        }
         ("history-pinned", "long-reader") => Some(mongod::long_reader(target, finding.figure("behind_peak_s")?)),
-        ("flow-control-engaged", _) => Some(mongod::slow_member(target, slowest(scene, engine).as_deref())),
+        ("flow-control-engaged", _) => Some(mongod::slow_member(target, slowest(scene, engine).as_deref(), Vec::new())),
         ("oplog-window", _) => {
             let (window_s, now) = (finding.figure("window_s")?, finding.figure("oplog_max_bytes")?);
             let away_s = options.survive_s.max(finding.figure("lag_peak_s").unwrap_or(0.0) * 2.0);

@@ -41,8 +41,7 @@ struct Quiet {
 /// The plan for one server, where a day was seen in which its deletes are many and stand beside its load.
 pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f64>) -> Option<Remedy> {
     let day = day(scene, engine)?;
-    let most = most_per_s.unwrap_or_else(|| OF_LOAD * day.load.iter().copied().fold(0.0, f64::max));
-    let quiet = quiet(&day, most)?;
+    let quiet = quiet(&day, most_rate(&day, most_per_s))?;
     let peak = day.deletes.iter().copied().fold(0.0, f64::max);
     let rate = total(&day) / (quiet.hours as f64 * HOUR_S);
     let (now, then) =
@@ -56,6 +55,29 @@ pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f6
     let load = (0..HOURS).filter(|hour| quiet.has(*hour)).map(|hour| day.load[hour]).sum::<f64>() / quiet.hours as f64;
     predicted.add("load_quiet_per_s", Some(load), Unit::PerSecond, "operations of clients in these hours");
     Some(remedy::spread(quiet.first, quiet.hours, predicted.list()))
+}
+
+/// Why there is no plan, where somebody would look for one.
+pub(super) fn without(scene: &Scene<'_>, engine: &Engine<'_>, burst: bool, most_per_s: Option<f64>) -> Option<String> {
+    let Some(day) = day(scene, engine) else {
+        let note =
+            format!("No plan of hours for what expires: of a day's hours at least {LEAST_HOURS} must be recorded.");
+        return burst.then_some(note);
+    };
+    let most = most_rate(&day, most_per_s);
+    let many = day.deletes.iter().any(|deletes| *deletes >= FEW);
+    (many && quiet(&day, most).is_none()).then(|| {
+        format!(
+            "No plan for what expires: a day's deletes, {}, do not fit into fewer than {HOURS} hours at {}. State a higher rate \
+             (--ttl-rate), or have less expire.",
+            Unit::Count.show(total(&day)),
+            Unit::PerSecond.show(most)
+        )
+    })
+}
+
+fn most_rate(day: &Day, stated_per_s: Option<f64>) -> f64 {
+    stated_per_s.unwrap_or_else(|| OF_LOAD * day.load.iter().copied().fold(0.0, f64::max))
 }
 
 /// What is to be done about bursts where no day was seen, so that nothing is known of quiet hours: documents that expire over so

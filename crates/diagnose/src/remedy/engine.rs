@@ -101,7 +101,8 @@ pub(crate) fn sync_period(target: Option<&Target>, seconds: f64, now_s: f64, pre
         undo: vec![run(before)],
         predicted,
         risk: "Pages that are changed again and again are written once in each checkpoint: the disk writes more in all. Recovery \
-               after a crash becomes shorter."
+               after a crash becomes shorter. mongod has a thread of its own for checkpoints: the engine's checkpoint=(wait=…) is not \
+               the way there."
             .to_owned(),
     }
 }

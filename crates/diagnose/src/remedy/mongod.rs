@@ -37,7 +37,10 @@ pub(crate) fn oplog_size(target: Option<&Target>, bytes: f64, now_bytes: f64, pr
         ""
     };
     Remedy {
-        title: format!("Give the oplog {:.0} MB", mib(bytes)),
+        title: format!(
+            "Give the oplog {:.0} MB (relieves the oplog, from which members go on that were away)",
+            mib(bytes)
+        ),
         runtime: vec![run(bytes)],
         persistent: vec![format!(
             "mongod.conf:  replication: {{oplogSizeMB: {:.0}}}   # for members made anew",
@@ -53,7 +56,7 @@ pub(crate) fn oplog_size(target: Option<&Target>, bytes: f64, now_bytes: f64, pr
 }
 
 /// What lets a slow member no longer fill the primary's cache, by release.
-pub(crate) fn slow_member(target: Option<&Target>, member: Option<&str>) -> Remedy {
+pub(crate) fn slow_member(target: Option<&Target>, member: Option<&str>, predicted: Vec<Figure>) -> Remedy {
     let who = member.map_or_else(|| "the slow member".to_owned(), |member| format!("member {member}"));
     let repair =
         format!("# find out what holds {who} back: backwater diagnose mongodb://{}/", member.unwrap_or("MEMBER"));
@@ -75,12 +78,12 @@ pub(crate) fn slow_member(target: Option<&Target>, member: Option<&str>) -> Reme
          counts for it."
     };
     Remedy {
-        title: format!("Help {who}, behind which the majority waits"),
+        title: format!("Help {who}, behind which the majority waits (relieves the history that the cache keeps)"),
         runtime: vec![repair],
         persistent,
         activation,
         undo,
-        predicted: Vec::new(),
+        predicted,
         risk: risk.to_owned(),
     }
 }
@@ -193,7 +196,8 @@ pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
          that have no pool, so give them one first."
     };
     Remedy {
-        title: "Have clients keep their connections: one pool a process, with a size and a least size".to_owned(),
+        title: "Have clients keep their connections: one pool a process, with a size and a least size (relieves threads and sessions)"
+            .to_owned(),
         runtime: vec![
             "mongodb://HOST/?minPoolSize=10&maxPoolSize=100&maxIdleTimeMS=600000   # in the clients".to_owned(),
         ],
@@ -222,8 +226,8 @@ mod tests {
         assert!(!new.undo.iter().any(|line| line.contains("serviceExecutor")), "such a line keeps it from starting");
         let oplog = |version| oplog_size(Some(&target(version, &[])), 2e9, 1e9, Vec::new()).runtime.remove(0);
         assert!(oplog(70_012).contains("size: Double(1908)") && oplog(40_212).contains("size: 1908}"));
-        assert!(slow_member(Some(&v42), None).persistent[0].contains("enableMajorityReadConcern: false"));
-        let new = slow_member(Some(&v70), Some("db2:27017"));
+        assert!(slow_member(Some(&v42), None, Vec::new()).persistent[0].contains("enableMajorityReadConcern: false"));
+        let new = slow_member(Some(&v70), Some("db2:27017"), Vec::new());
         assert!(new.persistent.is_empty() && new.risk.contains("not available in this release"));
         assert!(new.undo.is_empty() && new.activation == Activation::Immediate, "no server is restarted for it");
         assert!(new.title.contains("db2:27017"));

@@ -78,6 +78,7 @@ impl Hops {
         // A cascading standby has no WAL of its own making: what it has received is its head.
         let flushed = head(cat::PG_WAL_FLUSH.name).or_else(|| head(cat::PG_WAL_RECEIVE.name));
         let inserted = head(cat::PG_WAL_INSERT.name).or(flushed);
+        let written_here = head(cat::PG_WAL_WRITE.name).or(flushed);
         let (sent, written) = (row(cat::PG_REPL_SENT.name), row(cat::PG_REPL_WRITE.name));
         let (received, replayed) = (row(cat::PG_REPL_FLUSH.name), row(cat::PG_REPL_REPLAY.name));
         let send = local(grid, flushed, sent);
@@ -100,8 +101,8 @@ impl Hops {
         };
         Hops {
             generated: rate(inserted),
-            buffers: local(grid, inserted, head(cat::PG_WAL_WRITE.name)),
-            local_flush: local(grid, head(cat::PG_WAL_WRITE.name), head(cat::PG_WAL_FLUSH.name)),
+            buffers: local(grid, inserted, written_here),
+            local_flush: local(grid, written_here, flushed),
             flushed_rate: rate(flushed),
             stream,
             send,

@@ -114,6 +114,14 @@ pub(crate) fn standby_row<'a>(window: &'a Window, def: &Def, primary: &str, stan
     window.track(def.name, &[("target", primary), ("standby", standby)])
 }
 
+/// The series that tells how far a server's WAL goes. A cascading standby makes none: what it has received is its head.
+pub(crate) fn head_series(window: &Window, server: &str) -> &'static str {
+    let told =
+        |name: &'static str| window.track(name, &[("target", server)]).is_some_and(|track| !track.points.is_empty());
+    let (made, received) = (cat::PG_WAL_INSERT.name, cat::PG_WAL_RECEIVE.name);
+    if !told(made) && told(received) { received } else { made }
+}
+
 /// A target's own words about itself, its settings being those in force at a moment.
 pub(crate) fn target_at(window: &Window, name: &str, at: Moment) -> Option<Target> {
     let mut meta = Meta { targets: vec![known(window, name)?.clone()], ..Meta::default() };

@@ -1,7 +1,7 @@
 //! The queues of WAL on its way to standbys, as views over series. The levels are in bytes; how long what stands takes to leave
 //! (`Queue::residence_s`) and until a limit is reached (`Queue::time_to_limit_s`) follow from them.
 
-use super::{names, peer, primaries, retention::Keeping, target};
+use super::{head_series, names, peer, primaries, retention::Keeping, target};
 use crate::rules::named_in_log;
 use backwater_model::{QueueSpec, Source, Term, Track, Unit, Window, catalogue as cat};
 
@@ -113,12 +113,13 @@ pub fn retained_queue(window: &Window, primary: &str, standby: &str) -> QueueSpe
         ([("target", primary)], [("target", primary), ("slot", standby)], [("target", primary), ("standby", standby)]);
     let has_slot = window.tracks(cat::PG_SLOT_RESTART.name, &slot).any(|track: Track<'_>| !track.points.is_empty());
     let needed = if has_slot { (cat::PG_SLOT_RESTART.name, &slot) } else { (cat::PG_REPL_SENT.name, &row) };
-    let level = vec![term(cat::PG_WAL_INSERT.name, &head, 1.0), term(needed.0, needed.1, -1.0)];
+    let made = head_series(window, primary);
+    let level = vec![term(made, &head, 1.0), term(needed.0, needed.1, -1.0)];
     let settings = target(window, primary);
     let keeping = Keeping::of(window, settings.as_ref(), primary, standby, has_slot);
     let limit = keeping.source(&level, &term(needed.0, needed.1, 1.0));
     QueueSpec {
-        inflow: Source::series(cat::PG_WAL_INSERT.name, &head),
+        inflow: Source::series(made, &head),
         outflow: Source::series(needed.0, needed.1),
         level: Source::Sum(level),
         hard_limit: limit,

@@ -7,7 +7,7 @@
 
 use super::checkpoints::{Checkpoints, bytes, segment};
 use super::queues::term;
-use super::{standby_row, target_at};
+use super::{head_series, standby_row, target_at};
 use backwater_model::{Moment, Point, Source, Span, Target, Term, Track, Window, catalogue as cat};
 use serde::Serialize;
 
@@ -230,7 +230,7 @@ fn positions(
     moment: Now,
 ) -> Option<Positions> {
     let (size, at) = (segment(settings), moment.at);
-    let head = window.track(cat::PG_WAL_INSERT.name, &[("target", primary)])?;
+    let head = window.track(head_series(window, primary), &[("target", primary)])?;
     let now = head.at(at, GONE_S)?;
     let inflow = rate(head, moment)?;
     let slot = window.track(cat::PG_SLOT_RESTART.name, &[("target", primary), ("slot", standby)]);

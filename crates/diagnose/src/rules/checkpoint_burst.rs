@@ -233,7 +233,10 @@ fn too_frequent(scene: &Scene<'_>, server: &Server<'_>) -> Option<Finding> {
     finding.ruled_out = checkpoint_others::ruled_out(scene, &range.collect::<Vec<_>>());
     // Its cost is more WAL, and how much of the waits for WAL that makes is not known: a larger max_wal_size may change nothing of them.
     finding.severity = Severity::Info;
-    let every = spacing.map_or_else(String::new, |seconds| format!(", one every {}", Unit::Seconds.show(seconds)));
+    // What the log tells is not what was counted.
+    let every = spacing
+        .filter(|_| counted)
+        .map_or_else(String::new, |seconds| format!(", one every {}", Unit::Seconds.show(seconds)));
     finding.summary = format!(
         "WAL filled max_wal_size and forced {} checkpoints{every}. Each makes the next write of every page a full page.",
         if counted { forced.len() } else { warnings },

@@ -5,7 +5,7 @@
 
 use super::draft::draft;
 use super::oplog_window::members;
-use super::wt_evidence::{Engine, engines, gauge, rate};
+use super::wt_evidence::{Engine, engines, gauge, own_member, rate};
 use crate::figures::Figures;
 use crate::grid::{Lane, episodes, longest};
 use crate::scene::Scene;
@@ -64,11 +64,7 @@ pub(super) fn slowest_lag(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
 }
 
 fn own_optime(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
-    let window = scene.window;
-    let label = [("target", engine.name.as_str())];
-    let selves = window.tracks(cat::MONGO_MEMBER_SELF.name, &label).filter(|track| track.last() == Some(1.0));
-    let own = selves.filter_map(|track| track.series.labels.get("member")).next();
-    let Some(member) = own else { return scene.grid.unknown() };
-    let labels = [("target", engine.name.as_str()), ("member", member)];
-    scene.grid.gauge(window.track(cat::MONGO_MEMBER_OPTIME.name, &labels))
+    let Some(member) = own_member(scene, engine) else { return scene.grid.unknown() };
+    let labels = [("target", engine.name.as_str()), ("member", &*member)];
+    scene.grid.gauge(scene.window.track(cat::MONGO_MEMBER_OPTIME.name, &labels))
 }

@@ -5,7 +5,7 @@
 
 use super::draft::draft;
 use super::flow_control::majority_lag;
-use super::wt_evidence::{Engine, engines, gauge, rate};
+use super::wt_evidence::{Engine, engines, gauge, own_member, rate};
 use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, longest};
 use crate::scene::Scene;
@@ -15,6 +15,8 @@ use std::ops::Range;
 /// How far the majority must be behind, in seconds; or how much longer a reader than the server itself pins.
 const BEHIND_S: f64 = 5.0;
 const READER_S: f64 = 60.0;
+/// Up to so many seconds nobody is behind.
+const EASE_S: f64 = 2.0;
 /// Seconds it must last, and seconds of another mind that do not end it.
 const LEAST_S: usize = 10;
 const BRIDGE_S: usize = 5;
@@ -44,30 +46,64 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let causes = [("slow-member", slow, &lag), ("long-reader", reader.flags(|s| s >= READER_S), &reader)];
     causes.into_iter().find_map(|(cause, flags, by)| {
         let (range, seconds) = longest(&episodes(&both(&flags, &idle), LEAST_S, BRIDGE_S))?;
-        suffers(scene, engine, &range).then(|| finding(scene, engine, cause, (&range, seconds), (by, &pinned)))
+        suffers(scene, engine, by, &range).then(|| finding(scene, engine, cause, (&range, seconds), (by, &pinned)))
     })
 }
 
 /// Whether the cache fills, or history is written out, in this stretch.
-fn suffers(scene: &Scene<'_>, engine: &Engine<'_>, range: &Range<usize>) -> bool {
-    let dirty = engine.dirty_share();
-    let first = dirty.mean(&(range.start.saturating_sub(10)..range.start + 2));
-    let grows = dirty
-        .max(range)
-        .zip(first)
-        .is_some_and(|(most, first)| most >= GROWS * first && most >= OF_TRIGGER * engine.limits.dirty_trigger);
+fn suffers(scene: &Scene<'_>, engine: &Engine<'_>, by: &Lane, range: &Range<usize>) -> bool {
+    let grows = Climb::of(engine, by, range)
+        .is_some_and(|climb| climb.to >= GROWS * climb.from && climb.to >= OF_TRIGGER * engine.limits.dirty_trigger);
     let history = rate(scene, &cat::WT_HISTORY_INSERTS, &engine.name, None).mean(range);
     grows || history.is_some_and(|per_s| per_s >= HISTORY_PER_S)
 }
 
-/// The member with the oldest optime, where members are seen.
+/// How the dirty share of a cache grows.
+struct Climb {
+    /// On average before anybody was behind, where that is seen, else when it is seen first; and at its highest.
+    from: f64,
+    from_is_before: bool,
+    to: f64,
+    /// A second.
+    by: f64,
+}
+
+impl Climb {
+    /// `by` is what holds history, in seconds.
+    fn of(engine: &Engine<'_>, by: &Lane, range: &Range<usize>) -> Option<Climb> {
+        let dirty = engine.dirty_share();
+        let held = |second: &usize| by.get(*second).is_some_and(|s| s >= EASE_S);
+        let onset = (0..range.start).rev().take_while(held).last().unwrap_or(range.start);
+        let before = dirty.mean(&(onset.saturating_sub(LEAST_S)..onset));
+        let from = before.or_else(|| dirty.mean(&(range.start..range.start + 2)))?;
+        let all = range.clone().filter_map(|second| Some((second, dirty.get(second)?)));
+        let (top, to) = all.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(Climb {
+            from,
+            from_is_before: before.is_some(),
+            to,
+            by: (to - from).max(0.0) / (top - onset).max(1) as f64,
+        })
+    }
+
+    /// Seconds until application threads must evict, if it goes on from its highest as it came there; none where they must already,
+    /// or never will.
+    fn trigger_in_s(&self, trigger: f64) -> Option<f64> {
+        (self.by > 0.0 && self.to < trigger).then(|| (trigger - self.to) / self.by)
+    }
+}
+
+/// The member with the oldest optime that is not the one that says so, where members are seen.
 fn slowest(scene: &Scene<'_>, engine: &Engine<'_>, range: &Range<usize>) -> Option<String> {
     let label = [("target", engine.name.as_str())];
+    let own = own_member(scene, engine);
     let tracks = scene.window.tracks(cat::MONGO_MEMBER_OPTIME.name, &label);
+    let others = tracks.filter(|track| track.series.labels.get("member") != own.as_deref());
     let (from, to) = scene.grid.span(range);
-    let last = tracks
+    let last = others
         .filter_map(|track| Some((track.series.labels.get("member")?.to_owned(), track.between(from, to).last()?)));
-    last.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(member, _)| member)
+    // An optime of 0 is told of one that does not answer, and of one that has none, such as an arbiter.
+    last.filter(|(_, optime)| *optime > 0.0).min_by(|a, b| a.1.total_cmp(&b.1)).map(|(member, _)| member)
 }
 
 fn finding(
@@ -109,6 +145,12 @@ fn finding(
         Unit::Ratio,
         "where application threads must evict",
     );
+    if let Some(climb) = Climb::of(engine, by, range).filter(|climb| climb.from_is_before) {
+        let label = "dirty share of the cache before, on average";
+        figures.add("dirty_before_ratio", Some(climb.from), Unit::Ratio, label);
+        let label = "until application threads must evict, if it goes on like this";
+        figures.add("trigger_in_s", climb.trigger_in_s(engine.limits.dirty_trigger), Unit::Seconds, label);
+    }
     let history = rate(scene, &cat::WT_HISTORY_INSERTS, &engine.name, None).mean(range);
     figures.add("history_inserts_per_s", history, Unit::PerSecond, "old versions written to the history store");
     figures.add("device_busy_ratio", busy, Unit::Ratio, "the data's device busy");

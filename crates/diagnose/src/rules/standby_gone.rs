@@ -60,6 +60,7 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby) -> Option<Finding> {
         let left = Unit::Seconds.show(left);
         finding.summary.push_str(&match kept.holder {
             Holder::Disk => format!(" In {left} at this rate the volume of WAL is full, and the primary stops."),
+            _ if kept.end_s().is_none() => format!(" WAL that it needs may be removed in {left} at this rate."),
             _ => format!(" WAL that it needs will be removed in {left} at this rate."),
         });
     }
@@ -76,7 +77,9 @@ fn disconnected(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
     let row = standby_row(window, &cat::PG_REPL_SENT, primary, name)
         .or_else(|| standby_row(window, &cat::PG_REPL_STREAMING, primary, name))?;
     let (first, last) = (row.points.first()?, row.points.last()?);
-    let head = window.track(cat::PG_WAL_FLUSH.name, &[("target", primary)])?;
+    let own = [("target", primary)];
+    // A cascading standby makes no WAL: what it has received is read in the same breath.
+    let head = window.track(cat::PG_WAL_FLUSH.name, &own).or_else(|| window.track(cat::PG_WAL_RECEIVE.name, &own))?;
     let after = head.points.iter().filter(|point| point.at > last.at);
     // Every few seconds a reading of the server: what is missing in them is missing.
     let known = after.clone().take_while(|point| point.epoch == last.epoch).count();

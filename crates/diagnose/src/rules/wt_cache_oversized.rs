@@ -47,7 +47,7 @@ struct Burst {
     runs: Vec<Range<usize>>,
     bytes: f64,
     drain_bytes_per_s: f64,
-    busy: Contrast,
+    at_work: AtWork,
     latency: Option<Contrast>,
     work: Option<Contrast>,
 }
@@ -64,15 +64,15 @@ fn measured(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Burst> {
     let bytes = median(runs.iter().filter_map(before).collect())?;
     let drains = runs.iter().filter_map(|run| device.written_bytes.mean(run));
     let drain_bytes_per_s = median(drains.collect()).filter(|rate| *rate > 0.0)?;
-    let busy = at_work(scene, engine, device, &inside)?;
+    let at_work = at_work(scene, engine, device, &inside)?;
     let (latency, work) = (engine.latency(&inside), engine.work(&inside));
-    Some(Burst { runs, bytes, drain_bytes_per_s, busy, latency, work })
+    Some(Burst { runs, bytes, drain_bytes_per_s, at_work, latency, work })
 }
 
 /// What is done of all that may be written: of a cap that holds checkpoints back before they reach the device, else how busy that is.
 /// One that is held back is hardly busy then, and busy with syncs of the journal when it is not. Of several caps the one that leaves
 /// the least between checkpoints.
-fn at_work(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView, inside: &[bool]) -> Option<Contrast> {
+fn at_work(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView, inside: &[bool]) -> Option<AtWork> {
     let busy = contrast(&device.busy, inside)?;
     let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
     let group = target.and_then(|target| target.io_cgroup.as_deref()).unwrap_or_default();
@@ -88,7 +88,19 @@ fn at_work(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView, inside: 
     let caps = caps::of(scene, device).into_iter().filter(|cap| cap.op != Op::Read && binds(cap) && comes_to(cap));
     let used = caps.filter_map(|cap| contrast(&cap.used(), inside)).max_by(|a, b| a.outside.total_cmp(&b.outside));
     // A device that is busy all the while has no time to spare, whatever a cap leaves.
-    Some(used.filter(|_| busy.outside < ALWAYS).unwrap_or(busy))
+    let used = used.filter(|_| busy.outside < ALWAYS);
+    Some(used.map_or(AtWork { of: "the disk", used: busy }, |used| {
+        // What passes in lumps is more than the limit in some seconds.
+        let used = Contrast { inside: used.inside.min(1.0), outside: used.outside.min(1.0) };
+        AtWork { of: "the cap on the disk", used }
+    }))
+}
+
+/// How much of what is used while checkpoints run, and otherwise.
+#[derive(Clone, Copy)]
+struct AtWork {
+    of: &'static str,
+    used: Contrast,
 }
 
 fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
@@ -99,7 +111,8 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let drain_s = burst.bytes / burst.drain_bytes_per_s;
     let jumped = burst.latency.filter(|latency| latency.times() >= JUMP && latency.inside >= latency.outside + JUMP_MS);
     let fell = burst.work.filter(|work| work.times() <= DIP);
-    let alternates = burst.busy.inside >= BUSY && burst.busy.outside <= IDLE;
+    let AtWork { of, used } = burst.at_work;
+    let alternates = used.inside >= BUSY && used.outside <= IDLE;
     if drain_s < LEAST_DRAIN_S || !left_alone || !alternates || (jumped.is_none() && fell.is_none()) {
         return None;
     }
@@ -112,12 +125,14 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let target = engine.limits.dirty_target * cache;
     finding.summary = format!(
         "Each checkpoint brings {} at once, for which the disk needs {}: background eviction leaves alone what is below {} \
-         ({} of a cache of {}), so the disk idles between checkpoints and is overrun by each.",
+         ({} of a cache of {}), so between checkpoints {} of {of} is used, and {} during each.",
         Unit::Bytes.show(burst.bytes),
         Unit::Seconds.show(drain_s),
         Unit::Bytes.show(target),
         Unit::Ratio.show(engine.limits.dirty_target),
         Unit::Bytes.show(cache),
+        Unit::Ratio.show(used.outside),
+        Unit::Ratio.show(used.inside),
     );
     let mut figures = Figures::default();
     figures.add("burst_bytes", Some(burst.bytes), Unit::Bytes, "dirty in the cache when a checkpoint begins");
@@ -135,23 +150,13 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
         Unit::Ratio,
         "where background eviction begins",
     );
-    figures.add(
-        "device_busy_inside_ratio",
-        Some(burst.busy.inside),
-        Unit::Ratio,
-        "of the device, or of its cap, used meanwhile",
-    );
-    figures.add(
-        "device_busy_outside_ratio",
-        Some(burst.busy.outside),
-        Unit::Ratio,
-        "of the device, or of its cap, used otherwise",
-    );
+    figures.add("device_busy_inside_ratio", Some(used.inside), Unit::Ratio, &format!("of {of} used meanwhile"));
+    figures.add("device_busy_outside_ratio", Some(used.outside), Unit::Ratio, &format!("of {of} used otherwise"));
     figures.add("write_inside_ms", jumped.map(|l| l.inside), Unit::Milliseconds, "latency of a write meanwhile");
     figures.add("write_outside_ms", jumped.map(|l| l.outside), Unit::Milliseconds, "latency of a write otherwise");
     finding.evidence = figures.list();
     finding.victims = vec![format!("wt.checkpoint@{}", engine.name), format!("mongo.writes@{}", engine.name)];
-    finding.unseen.push(engine.unseen());
+    finding.unseen.extend(engine.unseen(scene));
     Some(finding)
 }
 

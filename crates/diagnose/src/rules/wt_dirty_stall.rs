@@ -155,6 +155,6 @@ fn finding(
         let because = format!("the device was busy {} of the time", Unit::Ratio.show(busy));
         finding.ruled_out.push(RuledOut { cause: "device-saturated".to_owned(), because });
     }
-    finding.unseen.push(engine.unseen());
+    finding.unseen.extend(engine.unseen(scene));
     finding
 }

@@ -180,14 +180,25 @@ impl Engine<'_> {
         self.writes.map(|writes| writes.min(usual))
     }
 
-    /// What of the engine's settings cannot be known: they may be changed while the server runs.
-    pub(crate) fn unseen(&self) -> backwater_model::Unseen {
-        backwater_model::Unseen {
+    /// What of the engine's settings cannot be known where a server's parameters are not read: they may be changed while it runs.
+    pub(crate) fn unseen(&self, scene: &Scene<'_>) -> Option<backwater_model::Unseen> {
+        let target = scene.window.meta.targets.iter().find(|target| target.name == self.name);
+        // Every server has this parameter, and hardly anybody sets it on the command line.
+        let read = target
+            .is_some_and(|target| is_alone(Some(target)) || target.settings.contains_key("setParameter.syncdelay"));
+        (!read).then(|| backwater_model::Unseen {
             what: "eviction settings that were changed while the server ran".to_owned(),
             why: "the server tells only those it was started with".to_owned(),
             remedy: Some("db.adminCommand({getParameter: 1, wiredTigerEngineRuntimeConfig: 1})".to_owned()),
-        }
+        })
     }
+}
+
+/// What this server is called among the members of its set, where it said which of them it is.
+pub(crate) fn own_member(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<String> {
+    let label = [("target", engine.name.as_str())];
+    let selves = scene.window.tracks(cat::MONGO_MEMBER_SELF.name, &label).filter(|track| track.last() == Some(1.0));
+    selves.filter_map(|track| track.series.labels.get("member").map(str::to_owned)).next()
 }
 
 /// Where only MongoDB was watched, remedies that speak to PostgreSQL are left out, and who suffers goes by its name here.

@@ -1,5 +1,6 @@
 //! What a rule can look at: the attributes of the product that the statements come from, as far as stock PostgreSQL and
-//! Linux can measure them, and four more.
+//! Linux can measure them, and three more. WAL of the statement that runs is not among them: PostgreSQL 18 tells a session's WAL
+//! when a statement has ended, so that no rule could act on the one that wrote it.
 
 use crate::literal::{Literal, ValueError};
 use crate::word::words;
@@ -21,10 +22,8 @@ words! {
         SpillSize = "spillsize",
         /// MB of private memory.
         MemSize = "memsize",
-        /// MB of WAL a second, mean of the last five seconds.
+        /// MB of WAL a second of its session, mean of the last five seconds; a server tells it when a statement has ended.
         WalRate = "walrate",
-        /// MB of WAL that the statement wrote.
-        WalSize = "walsize",
         /// Rows sent to or changed by the client.
         Rows = "rows",
     }
@@ -37,7 +36,7 @@ impl Attribute {
             Attribute::ElapsedTime | Attribute::BlockTime | Attribute::CpuTime => "s",
             Attribute::Bandwidth | Attribute::WalRate => "MB/s",
             Attribute::CpuAvgPercent => "%",
-            Attribute::SpillSize | Attribute::MemSize | Attribute::WalSize => "MB",
+            Attribute::SpillSize | Attribute::MemSize => "MB",
             Attribute::Rows => "rows",
         }
     }
@@ -55,9 +54,9 @@ impl Attribute {
             Attribute::SpillSize => "its temporary files; the proxy needs a server_account",
             Attribute::MemSize => "private memory of its process; the server must be on this host",
             Attribute::WalRate => {
-                "WAL that it writes, mean of five seconds; PostgreSQL 18, the proxy needs a server_account"
+                "WAL of its session, mean of five seconds, told when a statement has ended: of jobs of many statements, not of one large one; \
+                 PostgreSQL 18, the proxy needs a server_account"
             }
-            Attribute::WalSize => "WAL that it wrote; PostgreSQL 18, the proxy needs a server_account",
             Attribute::Rows => "rows that it sent to its client so far, by COPY too; in the proxy only",
         }
     }

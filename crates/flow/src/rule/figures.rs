@@ -21,10 +21,8 @@ pub struct Figures {
     pub spill_mb: Option<f64>,
     /// MB of private memory.
     pub memory_mb: Option<f64>,
-    /// MB of WAL a second, mean of [`MEAN_OVER`].
+    /// MB of WAL a second of its session, mean of [`MEAN_OVER`]: a server tells it when a statement has ended.
     pub wal_mb_per_s: Option<f64>,
-    /// MB of WAL.
-    pub wal_mb: Option<f64>,
     /// Rows.
     pub rows: Option<f64>,
 }
@@ -41,7 +39,6 @@ impl Figures {
             Attribute::SpillSize => self.spill_mb,
             Attribute::MemSize => self.memory_mb,
             Attribute::WalRate => self.wal_mb_per_s,
-            Attribute::WalSize => self.wal_mb,
             Attribute::Rows => self.rows,
         }
     }

@@ -201,10 +201,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_seen_is_not_punished_but_said() {
-        let rule = rule(&[("walsize", 1.0), ("elapsedtime", 1.0)]);
+        let rule = rule(&[("walrate", 1.0), ("elapsedtime", 1.0)]);
         let figures = Figures { elapsed_s: Some(100.0), ..Figures::default() };
         assert_eq!(rule.matches(&figures), None);
-        assert_eq!(rule.unseen(&figures), [Attribute::WalSize]);
+        assert_eq!(rule.unseen(&figures), [Attribute::WalRate]);
     }
 
     #[test]

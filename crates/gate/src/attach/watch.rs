@@ -61,7 +61,6 @@ struct Session {
     blocked_s: f64,
     /// Figures of the process when the statement was first seen.
     cpu_began_s: Option<f64>,
-    wal_began: Option<f64>,
     acked: Option<u64>,
     sent: MeanRate,
     wal: Option<f64>,
@@ -156,7 +155,6 @@ impl Session {
             last_look: None,
             blocked_s: 0.0,
             cpu_began_s: None,
-            wal_began: None,
             acked: None,
             sent: MeanRate::default(),
             wal: None,
@@ -164,7 +162,7 @@ impl Session {
         }
     }
 
-    /// CPU and WAL of a statement are counted from its first look: what it used before is not held against it.
+    /// CPU of a statement is counted from its first look: what it used before is not held against it.
     fn figures(&mut self, now: Moment, activity: &Activity, seen: &Seen) -> Figures {
         let passed_s = self.last_look.map_or(0.0, |last| now.seconds_since(last).max(0.0));
         self.last_look = Some(now);
@@ -172,7 +170,7 @@ impl Session {
             self.statement += 1;
             self.statement_us = activity.statement_us;
             self.blocked_s = 0.0;
-            (self.cpu_began_s, self.wal_began) = (seen.cpu_s, activity.wal_bytes);
+            self.cpu_began_s = seen.cpu_s;
         } else if activity.active && !activity.blocked_by.is_empty() {
             self.blocked_s += passed_s;
         }
@@ -198,7 +196,6 @@ impl Session {
             spill_mb: activity.spill_bytes.map(|bytes| bytes / MB),
             memory_mb: seen.memory_bytes.map(|bytes| bytes / MB),
             wal_mb_per_s: self.wal.map(|_| self.wal_rate.bytes_per_second(now) / MB),
-            wal_mb: since(activity.wal_bytes, self.wal_began).map(|bytes| bytes / MB),
             rows: None,
         }
     }

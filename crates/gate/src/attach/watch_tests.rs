@@ -92,13 +92,13 @@ fn cpu_wal_and_waits_are_of_the_statement_not_of_the_session() {
     let seen = |cpu_s| Seen { cpu_s: Some(cpu_s), ..Seen::default() };
     let mut activity = Activity { wal_bytes: Some(100.0 * MB), ..running(1, 0.0) };
     let first = session.figures(at(0.0), &activity, &seen(50.0));
-    assert_eq!((first.cpu_s, first.wal_mb, first.cpu_percent), (Some(0.0), Some(0.0), None));
+    assert_eq!((first.cpu_s, first.cpu_percent), (Some(0.0), None));
     activity.blocked_by = vec![9];
     activity.elapsed_s = Some(2.0);
     activity.wal_bytes = Some(130.0 * MB);
     let second = session.figures(at(2.0), &activity, &seen(51.0));
     assert_eq!((second.cpu_s, second.cpu_percent, second.blocked_s), (Some(1.0), Some(50.0), Some(2.0)));
-    assert_eq!((second.wal_mb, second.wal_mb_per_s), (Some(30.0), Some(6.0)));
+    assert_eq!(second.wal_mb_per_s, Some(6.0));
     activity.statement_us = Some(9_000_000);
     let next = session.figures(at(3.0), &activity, &seen(51.5));
     assert_eq!((next.cpu_s, next.blocked_s, session.statement), (Some(0.0), Some(0.0), 2));
@@ -107,7 +107,7 @@ fn cpu_wal_and_waits_are_of_the_statement_not_of_the_session() {
 #[test]
 fn what_cannot_be_seen_convicts_nobody() {
     let mut watch = Watch::new();
-    let rules = rule("bandwidth=1, cputime=1, walsize=1, action='penalty'");
+    let rules = rule("bandwidth=1, cputime=1, walrate=1, action='penalty'");
     for tick in 0..100 {
         let now = f64::from(tick);
         assert_eq!(steps(&watch.look(at(now), &[(running(1, now), Seen::default())], &rules)), []);

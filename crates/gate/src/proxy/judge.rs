@@ -44,8 +44,7 @@ struct Watched {
     /// Seconds that it waited for locks, and when it was last looked at.
     locked_s: f64,
     looked_at: Option<Moment>,
-    /// WAL that the session had written when the statement was first seen, and at the last look.
-    wal_before: Option<f64>,
+    /// WAL that the session had written at the last look.
     wal: Option<f64>,
     wal_rate: MeanRate,
     seen: bool,
@@ -217,17 +216,14 @@ impl Bench {
 }
 
 impl Watched {
-    /// Takes what the server told. Locks and WAL of a statement are counted from its first look: what was before is not held
-    /// against it.
-    fn take(&mut self, now: Moment, statement: u64, told: Option<&Told>) {
+    /// Takes what the server told. Locks of a statement are counted from its first look: what was before is not held against it.
+    fn take(&mut self, now: Moment, statement: u64, wal: Option<f64>, told: Option<&Told>) {
         let passed_s = self.looked_at.replace(now).map_or(0.0, |last| now.seconds_since(last));
-        let wal = told.and_then(|told| told.wal_bytes);
         if self.statement != Some(statement) {
-            (self.locked_s, self.wal_before) = (0.0, wal);
+            self.locked_s = 0.0;
         } else if told.is_some_and(|told| !told.blocked_by.is_empty()) {
             self.locked_s += passed_s;
         }
-        self.wal_before = self.wal_before.or(wal);
         if let (Some(before), Some(now_bytes)) = (self.wal, wal) {
             self.wal_rate.add(now, (now_bytes - before).max(0.0) as u64);
         }
@@ -246,7 +242,9 @@ impl Watched {
         self.mean.add(now, glimpse.down_bytes.saturating_sub(self.down_bytes));
         self.down_bytes = glimpse.down_bytes;
         let Some(statement) = glimpse.statement else { return Figures::default() };
-        self.take(now, statement, told);
+        // What the server said of the statement before is not held against this one.
+        let of_it = told.filter(|told| told.asked_at >= glimpse.since);
+        self.take(now, statement, told.and_then(|told| told.wal_bytes), of_it);
         let blocked_s = Some(glimpse.waited.seconds() + self.locked_s);
         if glimpse.is_waiting {
             return Figures { blocked_s, ..Figures::default() };
@@ -267,9 +265,8 @@ impl Watched {
             cpu_s: self.process.cpu_s(),
             cpu_percent: self.process.cpu_percent(),
             memory_mb: self.process.private_mb(),
-            spill_mb: told.and_then(|told| told.spill_bytes).map(|bytes| bytes / MB as f64),
+            spill_mb: of_it.and_then(|told| told.spill_bytes).map(|bytes| bytes / MB as f64),
             wal_mb_per_s: self.wal.map(|_| self.wal_rate.bytes_per_second(now) / MB as f64),
-            wal_mb: self.wal.zip(self.wal_before).map(|(now, before)| (now - before).max(0.0) / MB as f64),
         }
     }
 }

@@ -53,6 +53,8 @@ impl std::fmt::Debug for ServerAccount {
 /// What the server said of one session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Told {
+    /// When it was asked: what it says may be of the statement that ran then.
+    pub(super) asked_at: Moment,
     /// Process ids of those that hold what it waits for.
     pub(super) blocked_by: Vec<i32>,
     pub(super) spill_bytes: Option<f64>,
@@ -160,7 +162,7 @@ impl ServerView {
 pub(super) fn tells(attribute: Attribute, version: Option<i32>) -> bool {
     match attribute {
         Attribute::SpillSize => version.is_some(),
-        Attribute::WalRate | Attribute::WalSize => version.is_some_and(|version| version >= TELLS_WAL),
+        Attribute::WalRate => version.is_some_and(|version| version >= TELLS_WAL),
         _ => false,
     }
 }
@@ -259,10 +261,11 @@ async fn serve(
                     }
                     continue;
                 }
+                let asked_at = clock::now();
                 match tokio::time::timeout(ANSWER_WITHIN, client.query(&sql(wanted), &[])).await {
                     Ok(Ok(rows)) => {
                         let mut inner = control.server_view.lock();
-                        inner.told = rows.iter().filter_map(told).collect();
+                        inner.told = rows.iter().filter_map(|row| told(row, asked_at)).collect();
                         inner.told_at = Some(clock::now());
                     }
                     Ok(Err(error)) => return reason(&error),
@@ -283,7 +286,7 @@ fn wanted(control: &Control, version: i32) -> Wanted {
     Wanted {
         locks: any(Attribute::BlockTime) || blocks,
         spill: any(Attribute::SpillSize),
-        wal: version >= TELLS_WAL && (any(Attribute::WalRate) || any(Attribute::WalSize)),
+        wal: version >= TELLS_WAL && any(Attribute::WalRate),
     }
 }
 
@@ -312,9 +315,13 @@ fn sql(wanted: Wanted) -> String {
     )
 }
 
-fn told(row: &Row) -> Option<(i32, Told)> {
-    let told =
-        Told { blocked_by: row.try_get(1).ok()?, spill_bytes: row.try_get(2).ok()?, wal_bytes: row.try_get(3).ok()? };
+fn told(row: &Row, asked_at: Moment) -> Option<(i32, Told)> {
+    let told = Told {
+        asked_at,
+        blocked_by: row.try_get(1).ok()?,
+        spill_bytes: row.try_get(2).ok()?,
+        wal_bytes: row.try_get(3).ok()?,
+    };
     Some((row.try_get(0).ok()?, told))
 }
 

@@ -65,6 +65,7 @@ pub(super) fn accept(deed: Deed, setup: &Setup, acted: &Acted, window: &Window) 
         Deed::EngineThreads => seen.threads_are_felt(),
         Deed::EngineCapped => seen.volume_is_full(),
         Deed::EngineDirtyLimit => seen.volume_is_dirty(),
+        Deed::EngineSlowMember => seen.dirty_pages_stay(),
         _ => seen.load_is_served(),
     }
 }

@@ -15,6 +15,10 @@ const EVICTING: f64 = 0.1;
 /// was held up by something else, so that what came then was not what made the load slow.
 const FELT: f64 = 2.0;
 const QUIET_MS: f64 = 100.0;
+/// Dirty bytes in the cache at their highest, in times of what they were before; and as a share of what must be evicted by the threads
+/// of applications.
+const GREW: f64 = 2.0;
+const NEAR_TRIGGER: f64 = 0.5;
 /// Share of the time in which a device that stands still has a request in it.
 const BUSY: f64 = 0.8;
 
@@ -117,6 +121,25 @@ impl Look<'_> {
         let p99_ms = self.p99_ms();
         let because = format!("{} dirty of {} allowed, p99 {p99_ms:.0} ms", show(level), show(limit));
         accepted(level >= 0.5 * limit && p99_ms >= HELD_UP_MS, because)
+    }
+
+    /// What is dirty in the cache grows from when no majority confirms, until it is a burden.
+    pub(super) fn dirty_pages_stay(&self) -> Accepted {
+        let Some([stands_s, _]) = self.setup.load.engine.majority_stands_s else {
+            return accepted(false, "a majority confirmed all the time".to_owned());
+        };
+        let stands = self.acted.load_start + Span::from_seconds(stands_s);
+        let labels = [("target", self.acted.primary.as_str())];
+        let track = |def: &catalogue::Def| self.window.track(def.name, &labels);
+        let most =
+            |from, to| track(&catalogue::WT_CACHE_DIRTY).and_then(|dirty| dirty.between(from, to).max()).unwrap_or(0.0);
+        let (before, after) = (most(self.acted.load_start, stands), most(stands, self.acted.to));
+        let size = track(&catalogue::WT_CACHE_MAX).and_then(|size| size.max()).unwrap_or(0.0);
+        let percent = self.setup.arm.settings.get("eviction_dirty_trigger").and_then(|text| text.parse::<f64>().ok());
+        let trigger = size * percent.unwrap_or(20.0) / 1e2;
+        let because =
+            format!("{} dirty before, {} after, of {} at the trigger", show(before), show(after), show(trigger));
+        accepted(before > 0.0 && after >= GREW * before && after >= NEAR_TRIGGER * trigger, because)
     }
 
     pub(super) fn applications_evict(&self) -> Accepted {

@@ -30,7 +30,9 @@ pub(super) fn page(summary: &Summary, runs: &[Judged], machine: &HostFacts) -> S
         );
     };
     line("injected causes named by the first finding", &summary.injected);
-    line("healthy runs without a finding", &summary.healthy);
+    line("healthy runs without a finding of warning or worse", &summary.healthy);
+    let noted = runs.iter().filter(|run| !run.noted.is_empty()).count();
+    text.push_str(&format!("- runs with something that was only worth knowing (info), counted for nothing: {noted}\n"));
     text.push_str(&format!("- not reproduced, so counted for nothing: {}\n", summary.not_reproduced.len()));
     text.push_str(&confusion(summary));
     text.push_str(&listed("Wrong", &summary.wrong));
@@ -127,7 +129,7 @@ mod tests {
         let text = page(&summary, &runs, &HostFacts::default());
         for part in [
             "**injected causes named by the first finding: 1 of 2** (50.0 %, 95 % interval 9.5 % to 90.5 %, Wilson)",
-            "**healthy runs without a finding: 1 of 1**",
+            "**healthy runs without a finding of warning or worse: 1 of 1**",
             "| network-narrow | network-narrow/shaper | network-narrow/shaper × 1, standby-disk/slow × 1 |",
             "- run 2, network-narrow (network 2 MiB a second; 2 MiB/s arrived): found standby-disk/slow, network-narrow/shaper; recording runs/002",
             "## Not reproduced\n- run 4, standby-capped",

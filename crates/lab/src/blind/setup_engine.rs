@@ -33,6 +33,11 @@ const BURSTS_SEEN: f64 = 3.2;
 const LARGE_PER_S: f64 = 12_000.0;
 const LONG_PER_S: f64 = 4_000.0;
 const LONG_JOURNAL_TO: f64 = 0.45;
+/// When no majority confirms any more, in shares of a run; and the room below the trigger, in seconds of what is made dirty: some
+/// runs come to the trigger, others to more than half of it.
+const STANDS_FROM: f64 = 0.2;
+const ROOM_FROM_S: f64 = 0.55;
+const ROOM_TO_S: f64 = 1.2;
 /// Threads that may live at once where each operation has its own.
 const THREADS: usize = 1_000;
 
@@ -120,8 +125,22 @@ pub(super) fn engine(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
             made.dirty_limit_bytes = Some(limit);
             made.arm.dirty_limit = DirtyLimit::Bytes(Bytes(limit));
         }
+        Deed::EngineSlowMember => made = slow_member(made, draw, dirtied, free),
         _ => made = harmless(made, draw),
     }
+    made
+}
+
+/// A majority that stands still from some moment on, on a volume that takes everything, and a cache with room for most of what is made
+/// dirty then.
+fn slow_member(setup: Setup, draw: &Draw, dirtied: f64, free: Option<Bytes>) -> Setup {
+    let Dice { second, moment, .. } = draw.dice;
+    let seconds = setup.load.seconds;
+    let stands_s = seconds * between(STANDS_FROM, 1.3 * STANDS_FROM, moment);
+    let room_s = (seconds - stands_s) * between(ROOM_FROM_S, ROOM_TO_S, second);
+    let mut made = setup.cache(room_s * dirtied / 0.2, (5.0, 20.0)).checkpoint(between(3.0, 6.0, moment)).replicated();
+    made.load.engine.majority_stands_s = Some([stands_s, 2.0 * seconds]);
+    made.arm.write_bytes_per_s = free;
     made
 }
 
@@ -154,6 +173,7 @@ fn harmless(setup: Setup, draw: &Draw) -> Setup {
         Deed::EngineScatteredExpiry => {
             made = made.expiring(asked * seconds * between(0.1, 0.3, second), [2.5, 2.0 * seconds]);
         }
+        Deed::EngineMembersKeepUp => made = made.checkpoint(between(3.0, 6.0, moment)).replicated(),
         Deed::EngineFewThreads => {
             made.load.clients = THREADS;
             made.load.engine.thread_per_operation = true;
@@ -187,6 +207,13 @@ impl Setup {
         self.set("direct_io", "[data]".to_owned())
     }
 
+    /// As the primary of a set, whose clients do not wait for its journal.
+    fn replicated(mut self) -> Setup {
+        self.load.engine.replicated = true;
+        self.load.engine.journalled = false;
+        self
+    }
+
     fn expiring(mut self, documents: f64, between_s: [f64; 2]) -> Setup {
         self.load.engine.kind = EngineKind::TtlDelete;
         self.load.engine.documents = documents as u64;
@@ -218,6 +245,12 @@ pub(super) fn words(setup: &Setup) -> String {
     }
     if let Some([from, to]) = engine.expire_s {
         words.push_str(&format!(", {} documents expire from {from:.0} s to {to:.0} s", engine.documents));
+    }
+    if engine.replicated {
+        words.push_str(", as in a replica set");
+    }
+    if let Some([from, _]) = engine.majority_stands_s {
+        words.push_str(&format!(", no majority confirms from {from:.0} s on"));
     }
     if let Some(calm) = &setup.calm {
         let (seconds, rate) = (calm.seconds, calm.rate_per_s.unwrap_or(0.0));

@@ -55,6 +55,13 @@ proptest! {
             Deed::EngineExpiry => {
                 LOGGED_TO * (f64::from(setup.load.engine.document_bytes) + LOGGED_BYTES) / capacity.operation_bytes
             }
+            Deed::EngineSlowMember => {
+                let [from, to] = setup.load.engine.majority_stands_s.unwrap();
+                prop_assert!(from >= STANDS_FROM * 26.0 && from + 15.0 <= 26.0 && to > 26.0 && setup.load.engine.replicated);
+                // Nothing else binds.
+                prop_assert!(cap.unwrap() + 0.1 >= FREE_FROM);
+                return Ok(());
+            }
             Deed::EngineThreads => { prop_assert!(cap.is_none() && setup.load.engine.thread_per_operation); return Ok(()); }
             _ => 2.0,
         };

@@ -4,7 +4,7 @@
 use super::{Metrics, Seen};
 use crate::arm::Repeat;
 use crate::scenario::{Arm, LoadKind};
-use crate::workloads::commit_batches::{BatchSpec, CommitRun, LOAD_NAME, Side};
+use crate::workloads::commit_batches::{BatchSpec, CommitRun, LOAD_NAME, Side, any_bench};
 use backwater_diagnose::commit::{
     BatchRun, GroupBy, WITHIN, commit_queue, computed_share, contested_share, fit, knee, leave_one_out, looks, tally,
     wait_name,
@@ -72,13 +72,13 @@ pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
     into.shares.insert(SESSION_SHARES.to_owned(), by_session(&samples));
 }
 
-/// Shares of all samples of the sessions, those in no statement included, by state, wait and statement.
+/// Shares of the samples of the sessions, taken of those that are active, by state, wait and statement.
 fn by_session(samples: &[&Sample]) -> BTreeMap<String, f64> {
     let mut counts: BTreeMap<String, f64> = BTreeMap::new();
     for sample in samples {
         let state = sample.state.as_deref().unwrap_or("(not told)");
         let query = sample.query.as_deref().unwrap_or("(text not visible)");
-        let words = [state, &wait_name(sample), query].join(BETWEEN_WORDS);
+        let words = [state, &wait_name(sample), &any_bench(query)].join(BETWEEN_WORDS);
         *counts.entry(words).or_default() += 1.0 / samples.len() as f64;
     }
     counts

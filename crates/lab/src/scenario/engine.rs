@@ -45,6 +45,10 @@ pub struct EnginePart {
     pub thread_per_operation: bool,
     /// A snapshot held open from the beginning of the load to its end: history is pinned.
     pub hold_snapshot: bool,
+    /// As a member of a replica set has it: operations have timestamps and an oplog, which alone is journalled.
+    pub replicated: bool,
+    /// There: from when to when no majority confirms anything, in seconds from the beginning of the load.
+    pub majority_stands_s: Option<[f64; 2]>,
     /// Whether an operation is done when the journal's sync covers it (`j: true`), not when its commit returns (`w: 1`).
     pub journalled: bool,
 }
@@ -60,6 +64,8 @@ impl Default for EnginePart {
             ttl_period_s: 1.0,
             thread_per_operation: false,
             hold_snapshot: false,
+            replicated: false,
+            majority_stands_s: None,
             journalled: true,
         }
     }
@@ -84,9 +90,14 @@ impl EnginePart {
         if !(0.01..=3_600.0).contains(&self.ttl_period_s) {
             return wrong("ttl_period_s", self.ttl_period_s.to_string(), "give 0.01 seconds to an hour");
         }
-        match self.expire_s {
-            Some([from, to]) if !(0.0 <= from && from <= to && to <= 1e9) => {
-                wrong("expire_s", format!("[{from}, {to}]"), "give two moments in order, at least 0")
+        for (field, between) in [("expire_s", self.expire_s), ("majority_stands_s", self.majority_stands_s)] {
+            if let Some([from, to]) = between.filter(|[from, to]| !(0.0 <= *from && from <= to && *to <= 1e9)) {
+                return wrong(field, format!("[{from}, {to}]"), "give two moments in order, at least 0");
+            }
+        }
+        match self.majority_stands_s {
+            Some([from, to]) if !self.replicated => {
+                wrong("majority_stands_s", format!("[{from}, {to}]"), "there is no majority without replicated = true")
             }
             _ => Ok(()),
         }
@@ -107,6 +118,10 @@ pub struct EngineArm {
     pub thread_per_operation: Option<bool>,
     /// A snapshot held open.
     pub hold_snapshot: Option<bool>,
+    /// As a member of a replica set has it.
+    pub replicated: Option<bool>,
+    /// From when to when no majority confirms anything.
+    pub majority_stands_s: Option<[f64; 2]>,
     /// Whether an operation waits for the journal.
     pub journalled: Option<bool>,
 }
@@ -120,6 +135,8 @@ impl EngineArm {
             expire_s: self.expire_s.or(part.expire_s),
             thread_per_operation: self.thread_per_operation.unwrap_or(part.thread_per_operation),
             hold_snapshot: self.hold_snapshot.unwrap_or(part.hold_snapshot),
+            replicated: self.replicated.unwrap_or(part.replicated),
+            majority_stands_s: self.majority_stands_s.or(part.majority_stands_s),
             journalled: self.journalled.unwrap_or(part.journalled),
             ..part
         }
@@ -137,6 +154,8 @@ impl EngineArm {
             expire,
             yes(self.thread_per_operation, "a thread and session for each operation"),
             yes(self.hold_snapshot, "a snapshot held open throughout"),
+            yes(self.replicated, "as in a replica set"),
+            self.majority_stands_s.map(|[from, to]| format!("no majority confirms from {from} s to {to} s")),
             (self.journalled == Some(false)).then(|| "done when the commit returns".to_owned()),
         ]
         .into_iter()
@@ -153,6 +172,8 @@ impl EngineArm {
             ("expire_s", self.expire_s.map(|[from, to]| format!("{from} to {to}"))),
             ("thread per operation", flag(self.thread_per_operation)),
             ("snapshot held", flag(self.hold_snapshot)),
+            ("replicated", flag(self.replicated)),
+            ("majority_stands_s", self.majority_stands_s.map(|[from, to]| format!("{from} to {to}"))),
             ("journalled", flag(self.journalled)),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()

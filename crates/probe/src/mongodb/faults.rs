@@ -23,17 +23,17 @@ struct Found {
 }
 
 impl Faults {
-    /// Keeps it, and logs what is new.
+    /// Keeps it, and logs what is new, as far as it is told one by one.
     pub(super) fn note(&self, fault: String) {
-        warn_once(&format!("damaged: {fault}"));
         let mut found = lock(&self.0);
         if found.list.contains(&fault) {
             return;
         }
         if found.list.len() < TOLD {
+            warn_once(&format!("damaged: {fault}"));
             found.list.push(fault);
-        } else {
-            found.more = true;
+        } else if !std::mem::replace(&mut found.more, true) {
+            warn_once("damaged: more places than are told here");
         }
     }
 

@@ -10,18 +10,17 @@ use super::log::History;
 use super::reader::{Reader, below_role};
 use crate::ProbeError;
 use backwater_model::{Batch, ClockAnchor, Event, EventKind, Meta, Moment, Registry, Target, Window};
-use ftdc::{Damage, DocumentKind, FtdcError, Metadata, Selection, Source};
+use ftdc::{Damage, DocumentKind, FtdcError, Metadata, Selection, Source, Timeline, Times};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Where so few of the chunks are later than the one that was written last, a clock ran ahead for a while.
-const AHEAD: f64 = 0.05;
 
 /// What a server's flight recorder wrote.
 #[derive(Debug)]
 pub struct Flight {
     source: Source,
+    /// Which of its chunks follow one another.
+    timeline: Arc<Timeline>,
     meta: Meta,
     /// Settings that changed from one start to the next.
     changes: Vec<Event>,
@@ -75,34 +74,32 @@ impl Flight {
         Flight::of(Source::open(path)?.tail((last_s * 1e3).ceil() as i64))
     }
 
-    fn of(source: Source) -> Result<Flight, ProbeError> {
-        let (mut told, faults) = (Told::default(), Faults::default());
+    fn of(mut source: Source) -> Result<Flight, ProbeError> {
+        let (mut told, mut times, faults) = (Told::default(), Times::default(), Faults::default());
         for document in source.documents() {
             match document {
                 Ok(document) => {
-                    let place = || format!("{}, byte {}", document.file().display(), document.offset());
-                    if told.goes_back(&document) {
-                        let why = "the clock was set back, or it is another server's";
-                        faults.note(format!("{}: what is older than what lies before it, or that ({why})", place()));
-                    }
+                    times.take(&document);
                     if let Err(damage) = told.take(&document) {
-                        faults.note(format!("{}: what the server said of itself: {damage}", place()));
+                        let (file, byte) = (document.file().display(), document.offset());
+                        faults.note(format!("{file}, byte {byte}: what the server said of itself: {damage}"));
                     }
                 }
                 Err(FtdcError::Damaged(fault)) => faults.note(fault.to_string()),
                 Err(error) => return Err(error.into()),
             }
         }
-        let ends = told.ends();
-        let span = ends.map(|ends| (moment(ends.first_ms), moment(last_sample_ms(&source, ends))));
-        let First { disks, engine } = First::of(&source, ends);
+        let timeline = Arc::new(times.settle(&mut source));
+        timeline.misplaced().iter().for_each(|chunks| faults.note(chunks.to_string()));
+        let span = span(&source, &timeline);
+        let First { disks, engine } = First::of(&source, &timeline);
         let target = told.target.clone().unwrap_or_else(|| facts::target(&told.metadata, None));
         let meta = meta(&told.metadata, target, &disks, span);
         let unseen = facts::not_understood(&told.metadata, engine.as_deref()).into_iter();
         let unseen: Vec<String> =
             unseen.map(|unseen| format!("{} are not seen: {}", unseen.what, unseen.why)).collect();
         unseen.iter().for_each(|told| faults::warn_once(told));
-        Ok(Flight { changes: told.changes, span, source, log: None, faults, unseen, meta })
+        Ok(Flight { changes: told.changes, span, source, timeline, log: None, faults, unseen, meta })
     }
 
     /// Puts the server's log files beside it: their slow operations are then in every window and batch.
@@ -144,7 +141,7 @@ impl Flight {
         let mut reader = self.reader(registry);
         let mut beside = Beside::new(self.log.as_ref(), self.name(), registry, from);
         let changes = self.changes_between(from, to);
-        let chunks = self.source.select_onwards(&reader.selection(), stretch(from, to)).map(move |chunk| {
+        let chunks = self.chunks(&reader, from, to).map(move |chunk| {
             let chunk = chunk?;
             let taken = reader.take(&chunk);
             let (own, told) = last(&chunk).map(|last| beside.take(last.min(to))).unwrap_or_default();
@@ -174,7 +171,7 @@ impl Flight {
     pub fn windows(&self, from: Moment, to: Moment, seconds: f64) -> Windows<'_> {
         let registry = Arc::new(Registry::new());
         let reader = self.reader(&registry);
-        let chunks = Box::new(self.source.select_onwards(&reader.selection(), stretch(from, to)));
+        let chunks = Box::new(self.chunks(&reader, from, to));
         let beside = Beside::new(self.log.as_ref(), self.name(), &registry, from);
         let length_us = (seconds * 1e6).min(i64::MAX as f64 / 4.0).max(1e6) as i64;
         Windows {
@@ -196,6 +193,16 @@ impl Flight {
     /// The server's name.
     fn name(&self) -> &str {
         self.meta.targets.first().map_or("mongod", |target| target.name.as_str())
+    }
+
+    /// What its chunks hold between two moments of what is read.
+    fn chunks(
+        &self,
+        reader: &Reader,
+        from: Moment,
+        to: Moment,
+    ) -> impl Iterator<Item = Result<ftdc::Batch, FtdcError>> + use<> {
+        self.source.select_onwards(&reader.selection(), stretch(from, to), &self.timeline)
     }
 
     fn reader(&self, registry: &Arc<Registry>) -> Reader {
@@ -223,40 +230,14 @@ struct Told {
     target: Option<Target>,
     settings: std::collections::BTreeMap<String, String>,
     changes: Vec<Event>,
-    /// When each chunk begins, in the order in which they lie there.
-    chunks_ms: Vec<i64>,
-}
-
-/// The times of the first and the last chunk.
-#[derive(Clone, Copy)]
-struct Ends {
-    first_ms: i64,
-    last_ms: i64,
-    /// Whether the last is the one that was written last.
-    in_order: bool,
 }
 
 impl Told {
-    /// Whether a chunk begins before the one before it.
-    fn goes_back(&self, document: &ftdc::Document) -> bool {
-        let before = self.chunks_ms.last().filter(|_| document.kind() == DocumentKind::Chunk);
-        before.is_some_and(|before| document.at_ms() < *before)
-    }
-
-    /// The first and the last chunk.
-    fn ends(&self) -> Option<Ends> {
-        let (first_ms, written_last) = (*self.chunks_ms.iter().min()?, *self.chunks_ms.last()?);
-        let later = self.chunks_ms.iter().filter(|at| **at > written_last).count();
-        let in_order = (later as f64) <= AHEAD * self.chunks_ms.len() as f64;
-        let last_ms = if in_order { written_last } else { *self.chunks_ms.iter().max()? };
-        Some(Ends { first_ms, last_ms, in_order })
-    }
-
     fn take(&mut self, document: &ftdc::Document) -> Result<(), Damage> {
         if document.kind() == DocumentKind::Chunk {
-            self.chunks_ms.push(document.at_ms());
             return Ok(());
         }
+        let first = document.kind() == DocumentKind::MetadataDelta && self.metadata.periodic().is_none();
         self.metadata.take(document)?;
         let target = facts::target(&self.metadata, self.target.as_ref().map(|known| known.name.as_str()));
         if self.target.is_none() {
@@ -264,8 +245,26 @@ impl Told {
             self.target = Some(target);
             return Ok(());
         }
+        if document.kind() == DocumentKind::MetadataDelta {
+            self.note_parameters(&target, first);
+        }
         self.note_changes(document.at_ms(), &target);
         Ok(())
+    }
+
+    /// Parameters come behind the first samples: what they are when they are first told, they were before, however the command line spells
+    /// them; but for those of which a change was seen.
+    fn note_parameters(&mut self, now: &Target, first: bool) {
+        for (name, value) in now.settings.iter().filter(|(name, _)| name.starts_with("setParameter.")) {
+            if !first && self.settings.contains_key(name) {
+                continue;
+            }
+            let changed = self.changes.iter().any(|event| event.fields.get("name") == Some(name));
+            if let Some(target) = self.target.as_mut().filter(|_| !changed) {
+                target.settings.insert(name.clone(), value.clone());
+            }
+            self.settings.insert(name.clone(), value.clone());
+        }
     }
 
     /// Settings that are not what they were before the server was started anew.
@@ -274,12 +273,6 @@ impl Told {
         for name in names {
             let (before, after) = (self.settings.get(name), now.settings.get(name));
             if before == after {
-                continue;
-            }
-            // Parameters come behind the first samples: what they are when they are first told, they were before.
-            if let (None, Some(value), true) = (before, after, name.starts_with("setParameter.")) {
-                let target = self.target.iter_mut();
-                target.for_each(|target| drop(target.settings.insert(name.clone(), value.clone())));
                 continue;
             }
             let text = |value: Option<&String>| value.cloned().unwrap_or_default();
@@ -292,13 +285,19 @@ impl Told {
     }
 }
 
-/// Time of the last sample of the last chunk.
-fn last_sample_ms(source: &Source, ends: Ends) -> i64 {
-    let nothing = Selection::default();
-    let batches = source.select(&nothing, ends.last_ms..i64::MAX).filter_map(Result::ok);
-    let times = batches.filter_map(|batch| batch.times_ms().iter().max().copied());
-    let last = if ends.in_order { times.last() } else { times.max() };
-    last.unwrap_or(ends.last_ms)
+/// The first and the last sample, by their own times: those of their chunks are of one end or the other. Only the chunks at the ends
+/// are inflated.
+fn span(source: &Source, timeline: &Arc<Timeline>) -> Option<(Moment, Moment)> {
+    let times = timeline.times_ms();
+    let (first_ms, last_ms) = (*times.first()?, *times.last()?);
+    let before_last_ms = times.iter().rev().nth(1).copied().unwrap_or(i64::MIN);
+    let samples = |from_ms: i64| {
+        let batches = source.select_onwards(&Selection::default(), from_ms..i64::MAX, timeline).filter_map(Result::ok);
+        batches.filter_map(|batch| Some((*batch.times_ms().first()?, *batch.times_ms().last()?)))
+    };
+    let first = samples(i64::MIN).next().map_or(first_ms, |(first, _)| first);
+    let last = samples(before_last_ms).last().map_or(last_ms, |(_, last)| last);
+    Some((moment(first), moment(last)))
 }
 
 /// What the first chunk that can be read tells: names of the disks, and of the storage engine.
@@ -309,12 +308,10 @@ struct First {
 }
 
 impl First {
-    fn of(source: &Source, ends: Option<Ends>) -> First {
-        let Some(ends) = ends else { return First::default() };
+    fn of(source: &Source, timeline: &Arc<Timeline>) -> First {
         let selection = Selection::of(["*systemMetrics.disks.*.writes"]);
-        let Some(batch) = source.select(&selection, ends.first_ms..i64::MAX).find_map(Result::ok) else {
-            return First::default();
-        };
+        let mut batches = source.select_onwards(&selection, i64::MIN..i64::MAX, timeline);
+        let Some(batch) = batches.find_map(Result::ok) else { return First::default() };
         let name = |path: &str| {
             let path = super::plan::without_role(path);
             Some(path.strip_prefix("systemMetrics.disks.")?.strip_suffix(".writes")?.to_owned())
@@ -377,7 +374,7 @@ impl Windows<'_> {
     /// second between two stretches is lost.
     fn cut(&mut self) -> Option<Window> {
         let (from, to) = self.next;
-        self.next = (to, Moment(to.0.saturating_add(self.length_us).min(self.to.0)));
+        self.begin_at(to);
         let mut series = Vec::new();
         for (number, points) in self.tracks.iter_mut().enumerate() {
             let end = points.partition_point(|point| point.at < to);
@@ -393,7 +390,31 @@ impl Windows<'_> {
         let flight = self.flight;
         let events = past.into_iter().chain(flight.changes_between(from, to)).collect();
         let meta = backwater_model::settings_at(&Arc::new(flight.meta.clone()), &flight.changes, from);
-        (!series.is_empty()).then(|| Window::new(from, to, meta, series, Vec::new(), events))
+        if series.is_empty() {
+            self.pass_over_nothing();
+            return None;
+        }
+        Some(Window::new(from, to, meta, series, Vec::new(), events))
+    }
+
+    fn begin_at(&mut self, from: Moment) {
+        self.next = (from, Moment(from.0.saturating_add(self.length_us).min(self.to.0)));
+    }
+
+    /// Goes to the stretch in which readings go on: a recorder may have stood for months.
+    fn pass_over_nothing(&mut self) {
+        let first = self.tracks.iter().filter_map(|points| points.first()).map(|point| point.at).min();
+        let from = self.next.0;
+        match first {
+            Some(first) if first > from => {
+                let stretches = (first.0.saturating_sub(from.0)) / self.length_us;
+                let from = Moment(from.0.saturating_add(stretches.saturating_mul(self.length_us)));
+                self.events.retain(|event| event.at >= from);
+                self.begin_at(from);
+            }
+            None if self.ended => self.begin_at(self.to),
+            _ => {}
+        }
     }
 }
 

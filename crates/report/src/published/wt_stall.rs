@@ -36,7 +36,7 @@ pub(super) const TABLE: Published = Published {
         PublishedRow {
             set: &["50 GB", "30", "8/12", "25 s, 1 GB of journal"],
             seen: "a slow member pins history: dirty surges to 50 %, once thousands of ms",
-            arm: "pinned-history",
+            arm: "slow-member",
         },
     ],
     caution: "Ours is the engine alone on a capped disk, with times scaled by five and one setting changed at a time where the \

@@ -58,7 +58,7 @@ impl Server {
     /// Why an attribute cannot be judged on this server; None where it can.
     pub(super) fn unseen(&self, attribute: Attribute) -> Option<String> {
         match attribute {
-            Attribute::WalRate | Attribute::WalSize if self.version < 180_000 => {
+            Attribute::WalRate if self.version < 180_000 => {
                 Some("a server tells the WAL of a session from PostgreSQL 18 on".to_owned())
             }
             Attribute::SpillSize if !self.lists_files => {
@@ -73,7 +73,7 @@ impl Server {
 
     /// Everybody's sessions but this program's own; figures that cost more only where a rule asks for them.
     pub(super) fn sessions(&mut self, wanted: &BTreeSet<Attribute>) -> anyhow::Result<Vec<Session>> {
-        let wal = wanted.contains(&Attribute::WalRate) || wanted.contains(&Attribute::WalSize);
+        let wal = wanted.contains(&Attribute::WalRate);
         let sql = sql(wanted.contains(&Attribute::SpillSize), wal);
         let rows = self.runtime.block_on(self.client.query(&sql, &[])).context("the server does not answer")?;
         Ok(rows.iter().map(session).collect())

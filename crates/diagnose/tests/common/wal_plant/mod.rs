@@ -68,6 +68,8 @@ pub struct WalPlant {
     pub max_wal: f64,
     pub checkpoint_timeout_s: f64,
     pub see_standby: bool,
+    /// Whether the upstream is a standby itself: it makes no WAL, and passes on what it has received.
+    pub cascading: bool,
     pub see_tcp: bool,
     /// Whether commits wait for the standby.
     pub synchronous: bool,
@@ -100,6 +102,7 @@ impl Default for WalPlant {
             free: 20.0 * 1024.0 * MIB,
             max_wal: 1024.0 * MIB,
             checkpoint_timeout_s: 300.0,
+            cascading: false,
             see_standby: true,
             see_tcp: true,
             synchronous: false,

@@ -8,9 +8,14 @@ impl WalPlant {
     pub(super) fn read(&self, to: &mut Readings, state: &mut State, now: f64) {
         let at = START_S + now;
         let own = [("target", "primary")];
-        to.put(&cat::PG_WAL_INSERT, &own, at, state.insert);
-        to.put(&cat::PG_WAL_WRITE, &own, at, state.flush + (state.insert - state.flush) * 0.7);
-        to.put(&cat::PG_WAL_FLUSH, &own, at, state.flush);
+        if self.cascading {
+            to.put(&cat::PG_WAL_RECEIVE, &own, at, state.flush);
+            to.put(&cat::PG_WAL_REPLAY, &own, at, state.flush);
+        } else {
+            to.put(&cat::PG_WAL_INSERT, &own, at, state.insert);
+            to.put(&cat::PG_WAL_WRITE, &own, at, state.flush + (state.insert - state.flush) * 0.7);
+            to.put(&cat::PG_WAL_FLUSH, &own, at, state.flush);
+        }
         to.put(&cat::PG_CHECKPOINT_REDO, &own, at, state.redo);
         to.put(&cat::PG_WAL_OLDEST_KEPT, &own, at, state.oldest);
         to.put(&cat::PG_XACT_COMMIT, &[("target", "primary"), ("database", "shop")], at, state.commits);

@@ -42,7 +42,7 @@ pub struct WiredTigerSpec {
 }
 
 /// The words that this program speaks: `VERSION` of wt-driver/src/protocol.rs.
-const PROTOCOL: u64 = 2;
+const PROTOCOL: u64 = 3;
 
 /// Refuses a driver of another day: it might take every word and load the engine otherwise.
 fn speaks(told: &Value, program: &Path) -> Result<(), ServerError> {
@@ -128,16 +128,28 @@ impl WiredTiger {
         &self.home
     }
 
-    /// Opens a new database in place of the one before.
-    pub fn renew(&mut self, journal: &Journal, config: &str, sessions: u32) -> Result<Value, ServerError> {
+    /// Opens a new database in place of the one before, as a member of a replica set has it or as a single server has.
+    pub fn renew(
+        &mut self,
+        journal: &Journal,
+        config: &str,
+        sessions: u32,
+        replicated: bool,
+    ) -> Result<Value, ServerError> {
         // There may be none open: that is as good.
         let _ = self.ask(&json!({"cmd": "close"}), None);
         if self.home.exists() {
             std::fs::remove_dir_all(&self.home).map_err(ServerError::file("remove", &self.home))?;
         }
         place::private(journal, &self.home, self.user)?;
-        let open =
-            json!({"cmd": "open", "home": self.home, "checkpoint_s": 60, "sessions": sessions, "config": config});
+        let open = json!({
+            "cmd": "open",
+            "home": self.home,
+            "checkpoint_s": 60,
+            "sessions": sessions,
+            "replicated": replicated,
+            "config": config,
+        });
         self.ask(&open, None)
     }
 

@@ -40,13 +40,13 @@ fn it_loads_a_new_database_again_and_again_and_leaves_nothing() {
     let Some(mut driver) = started(name, dir.path(), &journal, &events) else { return };
     assert!(driver.engine.starts_with("WiredTiger") && driver.version_num >= 30_000);
     for _ in 0..2 {
-        let opened = driver.renew(&journal, "cache_size=64MB", 300).unwrap();
+        let opened = driver.renew(&journal, "cache_size=64MB", 300, false).unwrap();
         assert_eq!((&opened["next_id"], &opened["cache_bytes"]), (&json!(1), &json!(64 << 20)));
         let run = json!({"cmd": "run", "load": "write-heavy", "rate_per_s": 500, "seconds": 0.5});
         assert!(driver.ask(&run, None).unwrap()["completed"].as_u64() > Some(100));
     }
     assert!(events.0.load(Ordering::SeqCst) > 4);
-    let refused = driver.renew(&journal, "cache_sise=64MB", 300).unwrap_err().to_string();
+    let refused = driver.renew(&journal, "cache_sise=64MB", 300, false).unwrap_err().to_string();
     assert!(refused.contains("cache_sise"), "{refused}");
     driver.stop(&journal).unwrap();
     journal.finish().unwrap();
@@ -59,7 +59,7 @@ fn a_wish_to_end_stops_the_load_and_an_end_is_told_with_its_reason() {
     let journal = Journal::begin(state.path(), "test").unwrap();
     let name = "a_wish_to_end_stops_the_load_and_an_end_is_told_with_its_reason";
     let Some(mut driver) = started(name, dir.path(), &journal, &Arc::default()) else { return };
-    driver.renew(&journal, "cache_size=64MB", 300).unwrap();
+    driver.renew(&journal, "cache_size=64MB", 300, false).unwrap();
     let run = json!({"cmd": "run", "load": "write-heavy", "rate_per_s": 100, "seconds": 3600});
     let told = driver.ask(&run, Some(&AtomicBool::new(true))).unwrap();
     assert_eq!(told["stopped"], true);

@@ -20,6 +20,21 @@ const CONTROL_NAME: &str = "backwater-control";
 /// The beginning of the names of schemas made for this.
 const PREFIX: &str = "backwater_commit_wait";
 
+/// A statement without the number of the schema that it names: each repeat has a schema of its own, and they do the same.
+pub(crate) fn any_bench(query: &str) -> String {
+    let mut text = String::with_capacity(query.len());
+    let mut rest = query;
+    while let Some(at) = rest.find(PREFIX) {
+        let (before, name) = rest.split_at(at + PREFIX.len());
+        text.push_str(before);
+        let number = name.strip_prefix('_').and_then(|digits| digits.get(..8));
+        let own = number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        rest = if own { &name[9..] } else { name };
+    }
+    text.push_str(rest);
+    text
+}
+
 /// A schema for runs on one server. Dropping it drops the schema, as far as the server can be reached.
 pub struct Bench {
     info: ConnInfo,
@@ -351,5 +366,22 @@ impl Shared<'_> {
             self.bench.runtime.block_on(limited)
         });
         tracing::debug!(?asked, "the sessions of the run were told to end");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeats_have_the_same_statements() {
+        let call = |number: &str| any_bench(&format!("CALL {PREFIX}{number}.insert_rows(1, {PREFIX}{number}.x)"));
+        assert_eq!(call("_0a1b2c3d"), call("_ffffffff"));
+        assert_eq!(call("_0a1b2c3d"), format!("CALL {PREFIX}.insert_rows(1, {PREFIX}.x)"));
+        for own in
+            ["COMMIT", "SELECT backwater_commit_wait_é1234567", "backwater_commit_wait", "backwater_commit_wait_12"]
+        {
+            assert_eq!(any_bench(own), own);
+        }
     }
 }

@@ -14,6 +14,7 @@ mod proof;
 mod real_tests;
 
 pub use bench::Bench;
+pub(crate) use bench::any_bench;
 pub use proof::Proof;
 
 use super::result::LoadResult;

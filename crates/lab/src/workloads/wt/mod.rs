@@ -43,6 +43,7 @@ pub(crate) fn run(part: &LoadPart, seconds: f64) -> Value {
         "document_bytes": engine.document_bytes,
         "done": if engine.journalled { "journal" } else { "commit" },
         "hold_snapshot": engine.hold_snapshot,
+        "majority_stands_s": engine.majority_stands_s,
         "read_share": engine.read_share,
         "ttl_period_s": engine.ttl_period_s,
         "statistics": wired_tiger_descriptions(),

@@ -104,6 +104,9 @@ impl EngineProbe {
     }
 }
 
+/// The driver's own number in the set whose primary it plays.
+const SELF: &str = "0";
+
 /// What the driver does in mongod's place, so that the engine does not tell it: it deletes what has expired, and has a thread
 /// and a session for each connection.
 const OF_DRIVER: [(&Def, &str); 3] = [
@@ -142,6 +145,12 @@ impl Probe for EngineProbe {
                     if let Some(value) = reading[name].as_f64() {
                         sink.put(def, &[("target", &self.target)], of_load, value);
                     }
+                }
+                if let (Some(own), Some(majority)) = (reading["optime_s"].as_f64(), reading["majority_s"].as_f64()) {
+                    let member = [("target", &*self.target), ("member", SELF)];
+                    sink.put(&cat::MONGO_MEMBER_SELF, &member, of_load, 1.0);
+                    sink.put(&cat::MONGO_MEMBER_OPTIME, &member, of_load, own);
+                    sink.put(&cat::MONGO_COMMITTED, &[("target", &self.target)], of_load, majority);
                 }
                 continue;
             }
@@ -212,6 +221,20 @@ mod tests {
         let [made, alive] =
             [&catalogue::MONGO_CONNECTIONS_CREATED, &catalogue::MONGO_CONNECTIONS].map(|def| def.name.to_owned());
         assert_eq!(found, [(made, 90.0), (alive, 8.0)]);
+    }
+
+    #[test]
+    fn a_driver_in_a_replica_set_tells_how_far_a_majority_is() {
+        let readings = Arc::new(Readings::default());
+        let mut probe = EngineProbe::new(Arc::clone(&readings), "wiredtiger", NOBODY);
+        readings.event(&json!({"event": "progress", "at_us": 70, "optime_s": 1000.5, "majority_s": 994.0}));
+        let (registry, mut batch, mut absences) = (Registry::new(), Batch::default(), HashSet::new());
+        probe.read(&mut Sink::new(Moment(99), &registry, &mut batch, &mut absences)).unwrap();
+        let named = |point: &backwater_model::Point| registry.get(point.series).unwrap().name.to_string();
+        let found: Vec<_> = batch.points.iter().map(|point| (named(point), point.value)).collect();
+        let told = [(&catalogue::MONGO_MEMBER_SELF, 1.0), (&catalogue::MONGO_MEMBER_OPTIME, 1000.5)];
+        let told = told.into_iter().chain([(&catalogue::MONGO_COMMITTED, 994.0)]);
+        assert_eq!(found, told.map(|(def, value)| (def.name.to_owned(), value)).collect::<Vec<_>>());
     }
 
     #[test]

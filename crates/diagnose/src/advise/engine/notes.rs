@@ -1,0 +1,35 @@
+//! What advice leaves open, and why: in words beside the settings.
+
+use super::LEAST_SHARE;
+use super::measured::Measured;
+use crate::remedy::engine as remedy;
+use backwater_model::{Target, Unit};
+
+/// A level this many times over what is wanted misses it.
+const OVER_WANTED: f64 = 1.1;
+
+/// That eviction cannot begin as early as what the disk takes in time.
+pub(super) fn least_burst(target: Option<&Target>, seen: &Measured, drain: f64, wanted: f64) -> Option<String> {
+    let (_, level) = remedy::level(target, wanted.max(LEAST_SHARE * seen.cache), seen.cache);
+    (level > OVER_WANTED * wanted && seen.burst > wanted).then(|| {
+        format!(
+            "Eviction begins at {} of the cache at the least, which is {} of this one and takes the disk {}: less is left only where the \
+             cache itself is smaller, if what is read fits into that.",
+            Unit::Ratio.show(level / seen.cache),
+            Unit::Bytes.show(level),
+            Unit::Seconds.show(level / drain)
+        )
+    })
+}
+
+/// That the trigger is never reached, so that no time to it is told.
+pub(super) fn never_filled(seen: &Measured) -> Option<String> {
+    let (inflow, left) = (seen.inflow_peak?, seen.drain? - seen.journal);
+    (inflow <= left).then(|| {
+        format!(
+            "The time until application threads must evict is not told: at its most {} is made dirty, and the disk takes {}.",
+            Unit::BytesPerSecond.show(inflow),
+            Unit::BytesPerSecond.show(left)
+        )
+    })
+}

@@ -1,0 +1,274 @@
+//! How sessions begin and end where it is not as usual: passwords by md5, clients' certificates, logins that are never
+//! done, and statements that do not let themselves be cancelled.
+#![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
+
+mod server;
+
+use backwater_gate::proxy::{Proxy, ProxyConfig};
+use backwater_model::{Event, EventKind};
+use server::{PASSWORD, Server, complaint, psql, text, with_server};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio_postgres::{Client, NoTls};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Held {
+    port: u16,
+    events: Receiver<Event>,
+    proxy: Proxy,
+}
+
+fn proxy(server: &Server, more: &str) -> Held {
+    let written = format!("listen = '127.0.0.1:0'\nserver = '{}'\n{more}", server.address());
+    let (tell, events) = std::sync::mpsc::channel();
+    let tell = Mutex::new(tell);
+    let tell = Arc::new(move |event| drop(tell.lock().unwrap().send(event)));
+    let config = ProxyConfig::parse(&written, Path::new("test.toml")).unwrap();
+    let proxy = Proxy::start_telling(&config, tell).unwrap();
+    let port = proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
+    Held { port, events, proxy }
+}
+
+impl Held {
+    /// The next decision.
+    fn decision(&self) -> Event {
+        let event = self.events.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(event.kind, EventKind::Decision);
+        event
+    }
+}
+
+/// Waits until it is so.
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !so() {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A session that says something now and then.
+struct Session {
+    client: Client,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Session {
+    fn open(port: u16) -> Session {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut config = tokio_postgres::Config::new();
+        config.host("127.0.0.1").port(port).user("postgres").password(PASSWORD);
+        let (client, connection) = runtime.block_on(config.connect(NoTls)).unwrap();
+        runtime.spawn(connection);
+        Session { client, runtime }
+    }
+
+    /// What comes of it, which it must in time.
+    fn wait<T>(&self, what: impl Future<Output = T>) -> T {
+        self.runtime.block_on(async { tokio::time::timeout(PATIENCE, what).await }).unwrap()
+    }
+
+    /// The server's process.
+    fn pid(&self) -> i32 {
+        self.wait(self.client.query_one("SELECT pg_backend_pid()", &[])).unwrap().get(0)
+    }
+}
+
+/// Puts a line before the server's own on who may log in how. It is in force a moment later.
+fn allow(server: &Server, line: &str) {
+    let path = server.data().join("pg_hba.conf");
+    let before = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{line}\n{before}")).unwrap();
+    server.value("SELECT pg_reload_conf()");
+}
+
+fn openssl(dir: &Path, arguments: &str) -> bool {
+    let mut command = Command::new("openssl");
+    command.current_dir(dir).args(arguments.split_whitespace()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Keys and certificates: the server's, an authority's with one for the role `certified`, and one for the same name of
+/// which the authority knows nothing. False where there is no openssl.
+fn make_certificates(dir: &Path) -> bool {
+    let by_itself = |(name, subject): &(&str, &str)| {
+        let key = format!("-nodes -newkey rsa:2048 -keyout {name}.key");
+        let named = format!("-subj /CN={subject} -addext subjectAltName=DNS:{subject}");
+        openssl(dir, &format!("req -new -x509 -days 2 {named} {key} -out {name}.crt"))
+    };
+    let own = [("server", "localhost"), ("authority", "authority"), ("stranger", "certified")];
+    own.iter().all(by_itself)
+        && openssl(dir, "req -new -nodes -newkey rsa:2048 -subj /CN=certified -keyout known.key -out known.csr")
+        && openssl(
+            dir,
+            "x509 -req -days 2 -in known.csr -CA authority.crt -CAkey authority.key -CAcreateserial -out known.crt",
+        )
+}
+
+/// Switches encryption on at the server, and has it believe the authority.
+fn encrypt(server: &Server, certificates: &Path) {
+    let owner = std::fs::metadata(server.data()).unwrap();
+    for name in ["server.key", "server.crt", "authority.crt"] {
+        let path = server.data().join(name);
+        std::fs::copy(certificates.join(name), &path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid())).unwrap();
+    }
+    server.value("ALTER SYSTEM SET ssl_ca_file = 'authority.crt'");
+    server.value("ALTER SYSTEM SET ssl = on");
+    server.value("SELECT pg_reload_conf()");
+    server.until("SHOW ssl", "on");
+}
+
+const WHO: &str = "SELECT current_user, ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+
+#[test]
+fn a_password_that_is_kept_by_md5_is_asked_for_by_md5() {
+    with_server("a_password_that_is_kept_by_md5_is_asked_for_by_md5", &[], |server| {
+        server.value("SET password_encryption = 'md5'; CREATE ROLE hashed LOGIN PASSWORD 'a secret'");
+        assert_eq!(server.value("SELECT rolpassword LIKE 'md5%' FROM pg_authid WHERE rolname = 'hashed'"), "t");
+        allow(server, "host all hashed all md5");
+        let login = |port: u16, password: &str| {
+            let mut command = psql("127.0.0.1", port, WHO);
+            command.env("PGUSER", "hashed").env("PGPASSWORD", password).env("PGSSLMODE", "disable");
+            command.output().unwrap()
+        };
+        until("the server takes it", || login(server.port, "a secret").status.success());
+        let held = proxy(server, "");
+        assert_eq!(text(&login(held.port, "a secret")), "hashed|f");
+        let wrong = complaint(&login(held.port, "another"));
+        assert!(wrong.contains("password authentication failed"), "{wrong}");
+
+        // Where the proxy encrypts to the server it reads the server's first words, and passes these on as they are.
+        let dir = tempfile::tempdir().unwrap();
+        if !make_certificates(dir.path()) {
+            return eprintln!("skipped: a_password_that_is_kept_by_md5_is_asked_for_by_md5, encrypted: needs openssl");
+        }
+        encrypt(server, dir.path());
+        let held = proxy(server, "[server_tls]\nmode = 'require'\n");
+        assert_eq!(text(&login(held.port, "a secret")), "hashed|t");
+        let wrong = complaint(&login(held.port, "another"));
+        assert!(wrong.contains("password authentication failed"), "{wrong}");
+    });
+}
+
+#[test]
+fn a_clients_certificate_is_shown_to_the_server() {
+    with_server("a_clients_certificate_is_shown_to_the_server", &[], |server| {
+        let dir = tempfile::tempdir().unwrap();
+        if !make_certificates(dir.path()) {
+            return eprintln!("skipped: a_clients_certificate_is_shown_to_the_server: needs openssl");
+        }
+        server.value("CREATE ROLE certified LOGIN");
+        encrypt(server, dir.path());
+        allow(server, "hostssl all certified all cert");
+        let login = |port: u16, certificate: &str| {
+            let file = |name: String| dir.path().join(name);
+            let mut command = psql("localhost", port, WHO);
+            command.env("PGUSER", "certified").env("PGSSLMODE", "verify-full");
+            command.env("PGSSLROOTCERT", file("server.crt".to_owned()));
+            command.env("PGSSLCERT", file(format!("{certificate}.crt")));
+            command.env("PGSSLKEY", file(format!("{certificate}.key")));
+            command.output().unwrap()
+        };
+        until("the server takes it", || login(server.port, "known").status.success());
+        let held = proxy(server, "");
+        // Each has verified the other: nothing in between ended the encryption.
+        assert_eq!(text(&login(held.port, "known")), "certified|t");
+        let without = complaint(&login(held.port, "none"));
+        assert!(without.contains("valid client certificate"), "{without}");
+        // What a client hears of a handshake that the server broke off is another thing in each release.
+        complaint(&login(held.port, "stranger"));
+        assert_eq!(text(&login(held.port, "known")), "certified|t");
+    });
+}
+
+/// What is heard by a client that says this and nothing more, and when it is closed.
+fn until_closed(port: u16, says: &[u8]) -> (Vec<u8>, Duration) {
+    let begun = Instant::now();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(says).unwrap();
+    let mut heard = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut heard) {
+        // A reset instead of an end is as good.
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "it is still open");
+    }
+    (heard, begun.elapsed())
+}
+
+#[test]
+fn a_login_that_is_not_done_in_time_is_ended_and_nobody_else() {
+    with_server("a_login_that_is_not_done_in_time_is_ended_and_nobody_else", &[], |server| {
+        let held = proxy(server, "[limits]\nlogin_timeout_s = 1.0\n");
+        let port = held.port;
+        let idle = Session::open(port);
+        let before = idle.pid();
+        let mut busy = psql("127.0.0.1", port, "SELECT 'slept' FROM pg_sleep(3)");
+        let busy = busy.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
+
+        // Nothing; half a start-up message; a request for encryption, which this server declines; a whole start-up
+        // message, and then no answer when the server asks for the password.
+        let says: [&[u8]; 4] = [
+            b"",
+            b"\0\0\0\x2a\0\x03\0\0user\0nob",
+            b"\0\0\0\x08\x04\xd2\x16\x2f",
+            b"\0\0\0\x29\0\x03\0\0user\0postgres\0database\0postgres\0\0",
+        ];
+        let heard: Vec<(Vec<u8>, Duration)> = std::thread::scope(|scope| {
+            let clients: Vec<_> = says.iter().map(|says| scope.spawn(move || until_closed(port, says))).collect();
+            clients.into_iter().map(|client| client.join().unwrap()).collect()
+        });
+        for (says, (heard, after)) in says.iter().zip(&heard) {
+            let (says, heard) = (String::from_utf8_lossy(says), String::from_utf8_lossy(heard));
+            assert!((0.9..5.0).contains(&after.as_secs_f64()), "{says:?} is closed after {after:?}, told {heard:?}");
+        }
+        let words: Vec<_> = heard.iter().map(|(heard, _)| String::from_utf8_lossy(heard)).collect();
+        assert_eq!(words[..3], ["", "", "N"]);
+        assert!(words[3].contains("the login took longer than the proxy's login_timeout_s"), "{words:?}");
+
+        assert_eq!(text(&busy.wait_with_output().unwrap()), "slept");
+        assert_eq!(idle.pid(), before, "the same session goes on");
+        let mut glance = held.proxy.glance();
+        let mut sessions = || glance.look().pools.iter().map(|pool| pool.sessions).sum::<u64>();
+        until("the idle session alone is left", || sessions() == 1);
+    });
+}
+
+#[test]
+fn what_ignores_a_cancel_is_terminated_by_the_server() {
+    with_server("what_ignores_a_cancel_is_terminated_by_the_server", &[], |server| {
+        let account = format!("[server_account]\nuser = 'postgres'\npassword = '{PASSWORD}'\n");
+        let rule = "[rules.stop]\nelapsedtime = 1\naction = 'abort'\n[pools.default]\nexcept_rule = 'stop'\n";
+        let held = proxy(server, &format!("{account}{rule}"));
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'backwater-proxy'", "1");
+        let session = Session::open(held.port);
+        let pid = session.pid();
+        // Ten minutes: it does not end by itself while this test waits, nor does the server see that its client left.
+        let stubborn = "DO $$ BEGIN FOR i IN 1..600 LOOP BEGIN PERFORM pg_sleep(1); \
+                        EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$";
+        let error = session.wait(session.client.batch_execute(stubborn)).unwrap_err();
+        let told = error.as_db_error().map_or_else(|| error.to_string(), |said| said.message().to_owned());
+        // The server may be quicker to say it than the proxy.
+        let said = ["rule stop cancelled its statement, and it went on", "administrator command"];
+        assert!(said.iter().any(|said| told.contains(said)), "{told}");
+        server.until(&format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}"), "0");
+        let (began, escalated) = (held.decision(), held.decision());
+        assert_eq!((began.fields["step"].as_str(), began.fields["action"].as_str()), ("began", "abort"));
+        assert_eq!((escalated.fields["step"].as_str(), escalated.fields["pool"].as_str()), ("escalated", "default"));
+        assert_eq!(escalated.fields["session"], began.fields["session"]);
+        assert!(escalated.message.contains("its statement was cancelled and still runs"), "{escalated:?}");
+        let log = std::fs::read_to_string(server.dir.path().join("log")).unwrap();
+        let of_it = format!("[{pid}] FATAL:  terminating connection due to administrator command");
+        assert!(log.lines().any(|line| line.contains(&of_it)), "{log}");
+        assert_eq!(text(&psql("127.0.0.1", held.port, "SELECT 1").output().unwrap()), "1");
+    });
+}
