@@ -6,22 +6,23 @@
 mod attach_help;
 #[path = "attach_help/decisions.rs"]
 mod decisions;
+#[path = "../../gate/tests/held/mod.rs"]
+mod held;
 #[path = "../../probe/tests/postgres/server.rs"]
 mod majors;
 #[path = "../../gate/tests/server/mod.rs"]
 mod server;
 
-use attach_help::{PATIENCE, is_root, until};
-use backwater_gate::proxy::{Proxy, ProxyConfig};
+use attach_help::{is_root, until};
 use backwater_lab::servers::{Installed, cache_dir, cached, find};
 use backwater_model::{Event, EventKind};
 use decisions::Deciding;
+use held::{Held, before};
 use majors::{Server, Session, conninfo};
 use server::PASSWORD;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// The release from which a server tells it.
@@ -94,37 +95,14 @@ fn attach(server: &Server, state: &Path, rule: &str) -> Deciding {
 }
 
 /// A proxy that has an account on its server, with one rule for everybody.
-struct Through {
-    port: u16,
-    events: Receiver<Event>,
-    _proxy: Proxy,
-}
-
-fn proxy(server: &Server, rule: &str) -> Through {
-    let written = format!(
-        "listen = '127.0.0.1:0'\nserver = '127.0.0.1:{}'\n[server_account]\nuser = 'postgres'\n\
-         password = '{PASSWORD}'\n[rules.wal]\n{rule}\n[pools.default]\nexcept_rule = 'wal'\n",
-        server.port
-    );
-    let (tell, events) = std::sync::mpsc::channel();
-    let tell = Mutex::new(tell);
-    let tell = Arc::new(move |event| drop(tell.lock().unwrap().send(event)));
-    let config = ProxyConfig::parse(&written, Path::new("test.toml")).unwrap();
-    let proxy = Proxy::start_telling(&config, tell).unwrap();
-    let port = proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
+fn proxy(server: &Server, rule: &str) -> Held {
+    let account = format!("[server_account]\nuser = 'postgres'\npassword = '{PASSWORD}'\n");
+    let rule = format!("[rules.wal]\n{rule}\n[pools.default]\nexcept_rule = 'wal'\n");
+    let held = before(&format!("127.0.0.1:{}", server.port), &(account + &rule));
     let mut asking = Session::open(&server.info()).unwrap();
     let account = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'backwater-proxy'";
     until("the proxy's own connection", || asking.run(account).unwrap().as_deref() == Some("1"));
-    Through { port, events, _proxy: proxy }
-}
-
-impl Through {
-    /// The next decision.
-    fn decision(&self) -> Event {
-        let event = self.events.recv_timeout(PATIENCE).unwrap();
-        assert_eq!(event.kind, EventKind::Decision);
-        event
-    }
+    held
 }
 
 /// Whether the figure, which is told to three decimals, is over what is allowed.

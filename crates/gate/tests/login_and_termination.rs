@@ -2,84 +2,17 @@
 //! done, and statements that do not let themselves be cancelled.
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
+mod held;
 mod server;
 
-use backwater_gate::proxy::{Proxy, ProxyConfig};
-use backwater_model::{Event, EventKind};
+use held::{PATIENCE, Session, proxy, until};
 use server::{PASSWORD, Server, complaint, psql, text, with_server};
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio_postgres::{Client, NoTls};
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-struct Held {
-    port: u16,
-    events: Receiver<Event>,
-    proxy: Proxy,
-}
-
-fn proxy(server: &Server, more: &str) -> Held {
-    let written = format!("listen = '127.0.0.1:0'\nserver = '{}'\n{more}", server.address());
-    let (tell, events) = std::sync::mpsc::channel();
-    let tell = Mutex::new(tell);
-    let tell = Arc::new(move |event| drop(tell.lock().unwrap().send(event)));
-    let config = ProxyConfig::parse(&written, Path::new("test.toml")).unwrap();
-    let proxy = Proxy::start_telling(&config, tell).unwrap();
-    let port = proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
-    Held { port, events, proxy }
-}
-
-impl Held {
-    /// The next decision.
-    fn decision(&self) -> Event {
-        let event = self.events.recv_timeout(PATIENCE).unwrap();
-        assert_eq!(event.kind, EventKind::Decision);
-        event
-    }
-}
-
-/// Waits until it is so.
-fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// A session that says something now and then.
-struct Session {
-    client: Client,
-    runtime: tokio::runtime::Runtime,
-}
-
-impl Session {
-    fn open(port: u16) -> Session {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let mut config = tokio_postgres::Config::new();
-        config.host("127.0.0.1").port(port).user("postgres").password(PASSWORD);
-        let (client, connection) = runtime.block_on(config.connect(NoTls)).unwrap();
-        runtime.spawn(connection);
-        Session { client, runtime }
-    }
-
-    /// What comes of it, which it must in time.
-    fn wait<T>(&self, what: impl Future<Output = T>) -> T {
-        self.runtime.block_on(async { tokio::time::timeout(PATIENCE, what).await }).unwrap()
-    }
-
-    /// The server's process.
-    fn pid(&self) -> i32 {
-        self.wait(self.client.query_one("SELECT pg_backend_pid()", &[])).unwrap().get(0)
-    }
-}
 
 /// Puts a line before the server's own on who may log in how. It is in force a moment later.
 fn allow(server: &Server, line: &str) {

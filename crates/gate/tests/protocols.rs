@@ -1,25 +1,21 @@
 //! What programs speak beside single statements comes through whole: base backups, pipelines and large objects.
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
+mod held;
 mod server;
 
-use backwater_gate::proxy::{Proxy, ProxyConfig};
-use backwater_model::{Event, EventKind, FlowState};
-use server::{PASSWORD, Server, text, with_server};
+use backwater_model::{EventKind, FlowState};
+use held::{PATIENCE, Session, proxy, until};
+use server::{Server, text, with_server};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::future::poll_fn;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::time::{Duration, Instant};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage, Statement};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use tokio_postgres::{Client, Error, SimpleQueryMessage, Statement};
 
 /// Ways in which a session is relayed: as an urgent one, as one that waits for turns, and by the low class.
 const RELAYED: [&str; 3] = [
@@ -28,53 +24,7 @@ const RELAYED: [&str; 3] = [
     "low_priority_bandwidth = '20MB'\n[pools.batch]\npriority = 'low'\n[users]\npostgres = 'batch'\n",
 ];
 
-struct Held {
-    port: u16,
-    events: Receiver<Event>,
-    proxy: Proxy,
-}
-
-fn proxy(server: &Server, more: &str) -> Held {
-    let written = format!("listen = '127.0.0.1:0'\nserver = '{}'\n{more}", server.address());
-    let (tell, events) = std::sync::mpsc::channel();
-    let tell = Mutex::new(tell);
-    let tell = Arc::new(move |event| drop(tell.lock().unwrap().send(event)));
-    let config = ProxyConfig::parse(&written, Path::new("test.toml")).unwrap();
-    let proxy = Proxy::start_telling(&config, tell).unwrap();
-    let port = proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
-    Held { port, events, proxy }
-}
-
-/// Waits until it is so.
-fn until(what: &str, mut so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !so() {
-        assert!(begun.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// A session of a client that can say several things before it hears an answer.
-struct Session {
-    client: Client,
-    runtime: tokio::runtime::Runtime,
-}
-
 impl Session {
-    fn open(port: u16) -> Session {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let mut config = tokio_postgres::Config::new();
-        config.host("127.0.0.1").port(port).user("postgres").password(PASSWORD);
-        let (client, connection) = runtime.block_on(config.connect(NoTls)).unwrap();
-        runtime.spawn(connection);
-        Session { client, runtime }
-    }
-
-    /// What comes of it, which it must in time.
-    fn wait<T>(&self, what: impl Future<Output = T>) -> T {
-        self.runtime.block_on(async { tokio::time::timeout(PATIENCE, what).await }).unwrap()
-    }
-
     fn prepare(&self, sql: &str) -> Statement {
         self.wait(self.client.prepare(sql)).unwrap()
     }

@@ -1,53 +1,20 @@
 //! Rules carried out on real sessions: a penalty's rate measured, an abort, a dry run, and turns.
 #![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs, dead_code)]
 
+mod held;
 mod server;
 
-use backwater_gate::proxy::{Proxy, ProxyConfig};
+use backwater_gate::proxy::ProxyConfig;
 use backwater_model::{Event, EventKind, FlowState};
-use server::{Server, complaint, psql, text, with_server};
+use held::proxy;
+use server::{complaint, psql, text, with_server};
 use std::io::Read;
 use std::path::Path;
 use std::pin::pin;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(30);
-
-struct Held {
-    port: u16,
-    events: Receiver<Event>,
-    proxy: Proxy,
-}
-
-fn proxy(server: &Server, more: &str) -> Held {
-    let written = format!("listen = '127.0.0.1:0'\nserver = '{}'\n{more}", server.address());
-    let (tell, events) = std::sync::mpsc::channel();
-    let tell = Mutex::new(tell);
-    let tell = Arc::new(move |event| drop(tell.lock().unwrap().send(event)));
-    let config = ProxyConfig::parse(&written, Path::new("test.toml")).unwrap();
-    let proxy = Proxy::start_telling(&config, tell).unwrap();
-    let port = proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
-    Held { port, events, proxy }
-}
-
-impl Held {
-    /// The next decision.
-    fn decision(&self) -> Event {
-        let event = self.events.recv_timeout(PATIENCE).unwrap();
-        assert_eq!(event.kind, EventKind::Decision);
-        event
-    }
-
-    /// The next decision of this step; changes of settings are passed over.
-    fn decision_of(&self, step: &str) -> Event {
-        let mut events = std::iter::from_fn(|| self.events.recv_timeout(PATIENCE).ok());
-        events.find(|event| event.kind == EventKind::Decision && event.fields["step"] == step).unwrap()
-    }
-}
 
 fn run(port: u16, sql: &str) -> String {
     text(&psql("127.0.0.1", port, sql).output().unwrap())

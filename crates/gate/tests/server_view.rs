@@ -1,49 +1,23 @@
 //! What only the server can tell and do, by the proxy's own connection with it.
 #![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs, dead_code)]
 
+mod held;
 mod server;
 
-use backwater_gate::proxy::{Proxy, ProxyConfig};
-use backwater_model::{Event, EventKind};
+use held::{Held, PATIENCE};
 use server::{PASSWORD, Server, complaint, psql, text, with_server};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(30);
-
-struct Held {
-    port: u16,
-    events: Receiver<Event>,
-    _proxy: Proxy,
-}
+use std::time::Instant;
 
 /// A proxy that is the server's superuser, and has a console.
 fn proxy(server: &Server, more: &str) -> Held {
-    let written = format!(
-        "listen = '127.0.0.1:0'\nserver = '{}'\n[server_account]\nuser = 'postgres'\npassword = '{PASSWORD}'\n\
-         [admin]\nusers = {{ dba = 'secret' }}\n{more}",
-        server.address()
-    );
-    let (tell, events) = std::sync::mpsc::channel();
-    let tell = Mutex::new(tell);
-    let tell = Arc::new(move |event| drop(tell.lock().unwrap().send(event)));
-    let config = ProxyConfig::parse(&written, Path::new("test.toml")).unwrap();
-    let proxy = Proxy::start_telling(&config, tell).unwrap();
-    let port = proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
+    let account = format!("[server_account]\nuser = 'postgres'\npassword = '{PASSWORD}'\n");
+    let held = held::proxy(server, &format!("{account}[admin]\nusers = {{ dba = 'secret' }}\n{more}"));
     server.until("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'backwater-proxy'", "1");
-    Held { port, events, _proxy: proxy }
+    held
 }
 
 impl Held {
-    /// The next decision of this step.
-    fn decision_of(&self, step: &str) -> Event {
-        let mut events = std::iter::from_fn(|| self.events.recv_timeout(PATIENCE).ok());
-        events.find(|event| event.kind == EventKind::Decision && event.fields["step"] == step).unwrap()
-    }
-
     fn console(&self, sql: &str) -> Command {
         let mut command = psql("127.0.0.1", self.port, sql);
         command.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "secret");
