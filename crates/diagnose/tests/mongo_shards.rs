@@ -7,7 +7,7 @@ use backwater_diagnose::Options;
 use backwater_model::catalogue as cat;
 use backwater_model::{Finding, Meta, Severity, Target};
 use common::Readings;
-use common::judged::diagnose;
+use common::judged::{diagnose, names};
 
 const GIB: f64 = 1_073_741_824.0;
 const SECONDS: usize = 180;
@@ -59,10 +59,6 @@ fn found_as(shards: &[Shard], role: &str) -> Vec<Finding> {
 
 fn found(shards: &[Shard]) -> Vec<Finding> {
     found_as(shards, "shardsvr")
-}
-
-fn names(findings: &[Finding]) -> Vec<String> {
-    findings.iter().map(|finding| format!("{} {} {}", finding.rule, finding.cause, finding.queue)).collect()
 }
 
 fn slow(second: usize) -> f64 {

@@ -6,7 +6,7 @@ mod common;
 
 use backwater_diagnose::Options;
 use backwater_model::{Finding, Meta, Sample, Severity, Target, Window, catalogue as cat};
-use common::judged::diagnose;
+use common::judged::{causes, diagnose};
 use common::wal_plant::{MIB, Replay, START_S, WalPlant};
 use common::{Readings, recorded, session};
 
@@ -27,12 +27,8 @@ fn found(window: &Window) -> Vec<Finding> {
     diagnose(window, &Options::default())
 }
 
-fn names(findings: &[Finding]) -> Vec<String> {
-    findings.iter().map(|finding| format!("{} {}", finding.rule, finding.cause)).collect()
-}
-
 fn of<'a>(findings: &'a [Finding], rule: &str) -> &'a Finding {
-    findings.iter().find(|finding| finding.rule == rule).unwrap_or_else(|| panic!("{rule}: {:?}", names(findings)))
+    findings.iter().find(|finding| finding.rule == rule).unwrap_or_else(|| panic!("{rule}: {:?}", causes(findings)))
 }
 
 /// The plant's readings with other clients from [`FROM_S`] on, of whom `look` tells at each look, by seconds since then.
@@ -93,7 +89,7 @@ fn a_stopped_synchronous_standby_of_a_real_server_is_told_first() {
     for keep in [|_: &str| true, |word: &str| !word.contains("localhost:5433") && !word.contains("dev=7:1")] {
         let findings = found(&recorded::window(STOPPED, keep));
         let expected = ["standby-gone disconnected", "sync-standby-slow standby-missing", "heartbeat-at-risk missed"];
-        assert_eq!(names(&findings), expected);
+        assert_eq!(causes(&findings), expected);
         let severities: Vec<Severity> = findings.iter().map(|finding| finding.severity).collect();
         assert_eq!(severities, [Severity::Critical, Severity::Warning, Severity::Warning]);
         assert!(findings[0].summary.contains("Commits need its answer"), "{}", findings[0].summary);
@@ -115,7 +111,7 @@ fn a_stopped_synchronous_standby_of_a_real_server_is_told_first() {
 fn a_capped_synchronous_standby_is_told_before_what_waits_for_it() {
     let findings = found(&recorded::window(CAPPED, |_| true));
     assert_eq!(
-        names(&findings),
+        causes(&findings),
         ["standby-disk cgroup-cap", "sync-standby-slow standby-behind", "io-capped cgroup-cap"],
     );
     let disk = &findings[0];
@@ -127,15 +123,15 @@ fn a_capped_synchronous_standby_is_told_before_what_waits_for_it() {
     assert!(findings[1].summary.contains("likely standby-disk"), "{}", findings[1].summary);
     let off = |word: &str| word.contains("localhost:5433") || word.contains("dev=7:1");
     // Without the standby's own side nobody knows why; that commits wait for it stays.
-    assert_eq!(names(&found(&recorded::window(CAPPED, |word| !off(word)))), ["sync-standby-slow standby-behind"]);
+    assert_eq!(causes(&found(&recorded::window(CAPPED, |word| !off(word)))), ["sync-standby-slow standby-behind"]);
     // Looked at half as often no commit is seen waiting for long: the cap that its standby stands at remains, and it alone.
     let seldom = |word: &str| {
         let at = word.split(' ').next().and_then(|at| at.parse::<f64>().ok());
         at.is_none_or(|at| (at * 10.0).floor() as i64 % 2 == 0)
     };
     let findings = found(&recorded::window(CAPPED, seldom));
-    assert_eq!(names(&findings), ["standby-disk cgroup-cap", "io-capped cgroup-cap"]);
-    assert_eq!(names(&found(&recorded::window(CAPPED, |word| seldom(word) && !off(word)))), Vec::<String>::new());
+    assert_eq!(causes(&findings), ["standby-disk cgroup-cap", "io-capped cgroup-cap"]);
+    assert_eq!(causes(&found(&recorded::window(CAPPED, |word| seldom(word) && !off(word)))), Vec::<String>::new());
 }
 
 #[test]
@@ -146,7 +142,7 @@ fn a_synchronous_standby_that_syncs_often_and_answers_soon_is_silent() {
     for sample in planted.samples.iter_mut().filter(|sample| sample.backend_type.as_deref() == Some("walreceiver")) {
         (sample.wait_event_type, sample.wait_event) = (Some("IO".into()), Some("WALSync".into()));
     }
-    assert_eq!(names(&judged(&plant, "*", planted)), Vec::<String>::new());
+    assert_eq!(causes(&judged(&plant, "*", planted)), Vec::<String>::new());
 }
 
 #[test]
@@ -186,7 +182,7 @@ fn sessions_in_line_behind_commits_that_wait_are_counted() {
     miss_heartbeats(&mut planted, "primary");
     let findings = judged(&gone(), "*", planted);
     let expected = ["standby-gone disconnected", "sync-standby-slow standby-missing", "heartbeat-at-risk missed"];
-    assert_eq!(names(&findings), expected);
+    assert_eq!(causes(&findings), expected);
     assert_eq!((findings[0].severity, findings[1].severity), (Severity::Critical, Severity::Warning));
     assert!((findings[1].figure("row_wait_behind_ratio").unwrap() - 7.0 / 9.0).abs() < 0.05);
 }
@@ -209,12 +205,12 @@ fn row_locks_by_themselves_are_silent() {
     };
     for (synchronous, setting) in [(false, ""), (false, "*"), (true, "*")] {
         let plant = WalPlant { synchronous, ..WalPlant::default() };
-        assert_eq!(names(&judged(&plant, setting, readings(&plant, contended))), Vec::<String>::new(), "{setting:?}");
+        assert_eq!(causes(&judged(&plant, setting, readings(&plant, contended))), Vec::<String>::new(), "{setting:?}");
     }
     // An asynchronous standby that goes away meanwhile is told, and not blamed.
     let plant = WalPlant { synchronous: false, ..gone() };
     let findings = judged(&plant, "", readings(&plant, contended));
-    assert_eq!(names(&findings), ["standby-gone disconnected"]);
+    assert_eq!(causes(&findings), ["standby-gone disconnected"]);
     assert!(findings[0].victims.is_empty() && !findings[0].summary.contains("Commits"), "{findings:?}");
 }
 
@@ -227,7 +223,7 @@ fn a_hot_row_with_a_standby_that_keeps_up_is_silent() {
         clients
     };
     let plant = WalPlant { synchronous: true, ..WalPlant::default() };
-    assert_eq!(names(&judged(&plant, "*", readings(&plant, busy))), Vec::<String>::new());
+    assert_eq!(causes(&judged(&plant, "*", readings(&plant, busy))), Vec::<String>::new());
 }
 
 #[test]
@@ -239,7 +235,7 @@ fn lines_behind_something_else_are_not_laid_on_the_standby() {
         clients
     };
     let plant = WalPlant { synchronous: true, ..WalPlant::default() };
-    assert_eq!(names(&judged(&plant, "*", readings(&plant, elsewhere))), Vec::<String>::new());
+    assert_eq!(causes(&judged(&plant, "*", readings(&plant, elsewhere))), Vec::<String>::new());
 }
 
 /// A second standby, of a run in which nothing is away.
@@ -253,7 +249,7 @@ fn with_second(setting: &str) -> Vec<Finding> {
 #[test]
 fn as_many_must_be_connected_as_must_answer() {
     let two = with_second("ANY 2 (walreceiver, b)");
-    assert_eq!(names(&two)[..2], ["standby-gone disconnected", "sync-standby-slow standby-missing"]);
+    assert_eq!(causes(&two)[..2], ["standby-gone disconnected", "sync-standby-slow standby-missing"]);
     assert!(two[1].summary.contains("2 must answer, 1 connected"), "{}", two[1].summary);
     // The other answers for both: whatever commits wait for, it is not the one that is away.
     let one = with_second("ANY 1 (walreceiver, b)");
@@ -286,7 +282,7 @@ fn heartbeats_are_not_laid_on_a_standby_that_commits_do_without() {
         miss_heartbeats(&mut planted, "primary");
         let findings = judged(&plant, "", planted);
         let heartbeat = of(&findings, "heartbeat-at-risk");
-        assert!(findings.len() >= 2 && heartbeat.severity == Severity::Critical, "{:?}", names(&findings));
+        assert!(findings.len() >= 2 && heartbeat.severity == Severity::Critical, "{:?}", causes(&findings));
         assert!(!heartbeat.summary.contains("reason"), "{}", heartbeat.summary);
     }
 }
@@ -300,7 +296,7 @@ fn heartbeats_are_laid_on_their_own_server() {
         let mut meta = meta(&plant, "");
         meta.targets.push(Target { name: "other".into(), kind: "postgres".into(), ..Target::default() });
         let findings = found(&planted.window(meta, START_S, START_S + plant.seconds));
-        assert_eq!(findings[0].rule, first, "{:?}", names(&findings));
+        assert_eq!(findings[0].rule, first, "{:?}", causes(&findings));
         let heartbeat = of(&findings, "heartbeat-at-risk");
         assert_eq!(heartbeat.summary.contains("io-capped"), server == "primary", "{}", heartbeat.summary);
     }

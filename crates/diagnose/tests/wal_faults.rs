@@ -6,15 +6,11 @@ mod common;
 use backwater_diagnose::Options;
 use backwater_model::{Confidence, Epoch, Finding, Severity, Window};
 use common::Readings;
-use common::judged::diagnose;
+use common::judged::{diagnose, names};
 use common::wal_plant::{Keep, MIB, Replay, START_S, WalPlant};
 
 fn found(window: &Window) -> Vec<Finding> {
     diagnose(window, &Options::default())
-}
-
-fn names(findings: &[Finding]) -> Vec<String> {
-    findings.iter().map(|finding| format!("{} {} {}", finding.rule, finding.cause, finding.queue)).collect()
 }
 
 fn first(plant: &WalPlant) -> String {

@@ -7,6 +7,7 @@ use crate::run::Stand;
 use crate::scenario::{Aim, Arm, DirtyLimit, Scenario, ServerKind};
 use backwater_diagnose::{AdviseOptions, EngineChange, EngineOptions, advise, advise_engines};
 use backwater_model::{Advised, AimOutcome, ArmOutcome, Bytes, Figure, Remedy, Window};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// What came of advice so far.
@@ -28,12 +29,7 @@ struct Choice {
 }
 
 impl Advisers {
-    /// How many recordings must be there before this arm can run.
-    pub(crate) fn waits_for(&self, scenario: &Scenario, arm: &Arm) -> usize {
-        if self.chosen.contains_key(&arm.name) { 0 } else { scenario.sources(arm).count() }
-    }
-
-    /// The arm as it runs: what was advised from its source's first repeat is set. Or why nothing was.
+    /// The arm as it runs: what was advised from the worst of its source's repeats is set. Or why nothing was.
     pub(crate) fn resolve(
         &mut self,
         stand: &dyn Stand,
@@ -45,7 +41,7 @@ impl Advisers {
         if let Some((chosen, _)) = self.chosen.get(&arm.name) {
             return Ok(Ok(chosen.clone()));
         }
-        let Some(before) = done.iter().find(|repeat| repeat.arm == *source) else {
+        let Some(before) = worst(done.iter().filter(|repeat| repeat.arm == *source)) else {
             if self.without.contains_key(source) {
                 return Ok(Err(format!(
                     "arm '{source}', from whose recording it is advised, could not be advised itself"
@@ -91,6 +87,17 @@ impl Advisers {
             outcomes[place].aim = aim;
         }
     }
+}
+
+/// The repeat that its clients would remember: most seconds stalled, then the highest latency. Advice of a lucky one would leave
+/// the others as they are.
+fn worst<'a>(repeats: impl Iterator<Item = &'a Repeat>) -> Option<&'a Repeat> {
+    let badness = |repeat: &Repeat| {
+        ["stall_s", "latency_p99_ms"].map(|name| repeat.metrics.numbers.get(name).copied().unwrap_or_default())
+    };
+    let worse = |one: &&Repeat, other: &&Repeat| badness(one).partial_cmp(&badness(other)).unwrap_or(Ordering::Equal);
+    // Of equals the first.
+    repeats.reduce(|one, other| if worse(&other, &one) == Ordering::Greater { other } else { one })
 }
 
 /// An arm with its source's settings, its own, and what was advised.
@@ -158,6 +165,8 @@ fn aimed(aim: &Aim, arm: &ArmOutcome, against: Option<&ArmOutcome>) -> Option<Ai
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::metrics::Phases;
+    use backwater_model::Moment;
 
     fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -189,6 +198,23 @@ mod tests {
         let met = |p99, stalls| aimed(&aim, &arm(p99, stalls), Some(&arm(3_000.0, 8.0))).unwrap().met;
         assert!(met(900.0, 0.0) && !met(900.0, 1.0) && !met(1_500.0, 0.0));
         assert!(aimed(&aim, &arm(900.0, 0.0), None).is_none(), "not run beside it");
+    }
+
+    #[test]
+    fn advice_is_made_of_the_worst_repeat() {
+        let scenario = Scenario::load("wt-stall").unwrap();
+        let repeat = |stall_s: f64, p99_ms: f64| {
+            let moment = Moment::from_seconds(1.0);
+            let phases = Phases { load_start: moment, load_end: moment, end: moment };
+            let mut repeat = Repeat::new(&Arm::default(), None, scenario.load.clone(), phases);
+            let numbers = [("stall_s", stall_s), ("latency_p99_ms", p99_ms)];
+            repeat.metrics.numbers.extend(numbers.map(|(name, value)| (name.to_owned(), value)));
+            repeat
+        };
+        let p99 = |repeats: &[Repeat]| worst(repeats.iter()).unwrap().metrics.numbers["latency_p99_ms"];
+        assert_eq!(p99(&[repeat(0.0, 84.0), repeat(0.0, 1_952.0), repeat(3.0, 1_661.0), repeat(1.0, 9.0)]), 1_661.0);
+        assert_eq!(p99(&[repeat(0.0, 84.0), repeat(0.0, 1_952.0), repeat(0.0, 1_661.0)]), 1_952.0);
+        assert!(worst([].iter()).is_none());
     }
 
     #[test]

@@ -179,8 +179,9 @@ impl Stand for Rig {
     }
 }
 
-/// Runs every arm in each round, in random order. An arm whose source showed nothing to be advised from is left out, with the
-/// reason: what the others showed is told all the same.
+/// Runs every arm in each round, in random order; arms that are advised when all repeats that they are advised from are done,
+/// since the worst of these is what counts. An arm whose source showed nothing to be advised from is left out, with the reason:
+/// what the others showed is told all the same.
 fn run_arms(
     stand: &mut dyn Stand,
     scenario: &Scenario,
@@ -190,23 +191,32 @@ fn run_arms(
     progress: &dyn Progress,
 ) -> Result<Vec<Repeat>, LabError> {
     let mut done: Vec<Repeat> = Vec::new();
-    for round in 1..=rounds(scenario, options) {
-        let mut order: Vec<&Arm> = arms.to_vec();
-        order.shuffle(&mut rand::rng());
-        // Advice needs a recording to be made from; the rest of the order stays random.
-        order.sort_by_key(|arm| advisers.waits_for(scenario, arm));
-        order.retain(|arm| !advisers.without.contains_key(&arm.name));
-        for arm in order {
-            match advisers.resolve(stand, scenario, arm, &done)? {
-                Ok(arm) => done.push(stand.repeat(scenario, options, &arm, round, progress)?),
-                Err(why) => {
-                    progress.say(&format!("arm {} is left out: {why}", arm.name));
-                    advisers.without.insert(arm.name.clone(), why);
+    for stage in stages(scenario, arms) {
+        for round in 1..=rounds(scenario, options) {
+            let mut order: Vec<&Arm> = stage.clone();
+            order.shuffle(&mut rand::rng());
+            order.retain(|arm| !advisers.without.contains_key(&arm.name));
+            for arm in order {
+                match advisers.resolve(stand, scenario, arm, &done)? {
+                    Ok(arm) => done.push(stand.repeat(scenario, options, &arm, round, progress)?),
+                    Err(why) => {
+                        progress.say(&format!("arm {} is left out: {why}", arm.name));
+                        advisers.without.insert(arm.name.clone(), why);
+                    }
                 }
             }
         }
     }
     Ok(done)
+}
+
+/// Arms by how many recordings must be there before they can run.
+fn stages<'a>(scenario: &Scenario, arms: &[&'a Arm]) -> impl Iterator<Item = Vec<&'a Arm>> {
+    let mut stages: BTreeMap<usize, Vec<&Arm>> = BTreeMap::new();
+    for arm in arms {
+        stages.entry(scenario.sources(arm).count()).or_default().push(arm);
+    }
+    stages.into_values()
 }
 
 /// How often every arm runs.

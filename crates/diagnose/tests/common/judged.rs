@@ -32,6 +32,11 @@ pub fn names(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|finding| format!("{} {} {}", finding.rule, finding.cause, finding.queue)).collect()
 }
 
+/// Without the queues.
+pub fn causes(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(|finding| format!("{} {}", finding.rule, finding.cause)).collect()
+}
+
 pub fn silent(window: &Window, what: &str) {
     assert_eq!(names(&found(window)), Vec::<String>::new(), "{what}");
 }

@@ -50,8 +50,10 @@ fn asked(draw: &Draw, capacity: &Capacity) -> f64 {
         Deed::EngineIdle => between(10.0, 60.0, load),
         // Well under fifty a second, from which a rule may call it a storm.
         Deed::EngineFewThreads => between(5.0, 30.0, load),
-        // Large documents, or many that expire: processors to spare for what these bring.
-        Deed::EngineExpiry => capacity.operations_per_s * between(0.05, 0.1, load),
+        // Large documents, many that expire, or an oplog beside them: processors to spare for what these bring.
+        Deed::EngineExpiry | Deed::EngineSlowMember | Deed::EngineMembersKeepUp => {
+            capacity.operations_per_s * between(0.05, 0.1, load)
+        }
         Deed::EngineCheckpoint => (capacity.operations_per_s * between(0.05, 0.1, load)).min(LARGE_PER_S),
         Deed::EngineCacheOversized => {
             (capacity.operations_per_s * between(0.05, 0.1, load)).min(LONG_PER_S * between(0.8, 1.0, load))
