@@ -4,7 +4,7 @@
 mod common;
 
 use backwater_diagnose::Options;
-use backwater_diagnose::commit::{Counting, GroupBy, commit_queue, tally};
+use backwater_diagnose::commit::{Counting, GroupBy, commit_queue, looks, tally};
 use backwater_model::{CommitWait, Confidence, Finding, Meta, Sample, Severity, Window, catalogue as cat};
 use common::judged::diagnose;
 use common::{Readings, meta, session};
@@ -312,4 +312,18 @@ fn sessions_are_counted_by_several_things_at_once() {
     assert_eq!(tally.groups[0].names, ["IO:XactSync", CALL, "app"]);
     assert!((tally.share("on CPU") - 249.0 / 1049.0).abs() < 1e-9);
     assert!((tally.groups[0].wait_ratio - 776.0 / 800.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_look_that_began_before_the_window_counts_where_its_sessions_do() {
+    let mut readings = Readings::default();
+    for look in 0..30 {
+        let at = 10.0 + f64::from(look) * 0.1;
+        readings.put(&cat::PG_PROBE_RESPONSE, &[("target", "lab")], at, 900.0);
+        // Sessions are put down when the answer has come.
+        readings.samples.push(session(at + 0.001, 7, "active", None, None));
+    }
+    let window = readings.window(meta(), 10.0005, 13.0);
+    assert_eq!(window.samples().len(), 30);
+    assert_eq!(looks(&window, "lab"), Some(30), "no session is active for more than all of the time");
 }

@@ -312,6 +312,7 @@ fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcom
             met: own.iter().all(|repeat| repeat.meets(arm, options)),
         },
         advised: None,
+        beside: arm.beside.clone().or_else(|| arm.advised_from.clone()),
         aim: None,
     }
 }
@@ -355,13 +356,15 @@ fn all_findings(arms: &[&Arm], repeats: &[Repeat]) -> Vec<Finding> {
 }
 
 /// Metrics that are compared between arms.
-const COMPARED: [&str; 10] = [
+const COMPARED: [&str; 12] = [
     "tps_mean",
     "tps_peak",
     "tps_least",
     "drain_s",
     "dirty_peak_bytes",
     "latency_p99_ms",
+    "elapsed_s",
+    "commit_latency_ms",
     "wal_generated_kb_per_s",
     "sent_delay_kb",
     "replay_delay_kb",

@@ -97,6 +97,9 @@ pub struct ArmOutcome {
     /// What was advised for it, where it runs with that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advised: Option<Advised>,
+    /// The arm with which its queues are compared: as it, without its setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beside: Option<String>,
     /// What it came to beside another arm, where it was to reach something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aim: Option<AimOutcome>,

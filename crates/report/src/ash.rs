@@ -29,7 +29,12 @@ const MOST_COLUMNS: usize = 100;
 pub fn ash(tally: &Tally, most: usize, style: &Style) -> String {
     let mut page = Page::new(style);
     if tally.samples == 0 {
-        page.paragraph(Tone::Plain, &format!("No session was active in {} looks.", tally.looks), 0);
+        // That nobody looked says nothing of sessions.
+        let text = match tally.looks {
+            0 => "Sessions were not looked at here: give a PostgreSQL server, or a recording of one.".to_owned(),
+            looks => format!("No session was active in {looks} looks."),
+        };
+        page.paragraph(Tone::Plain, &text, 0);
         return page.finish();
     }
     let titles: Vec<&str> = tally.by.iter().map(|by| by.title()).collect();
@@ -272,6 +277,8 @@ mod tests {
     fn no_samples_are_no_error() {
         let none = tally([].iter(), Some(7), &[GroupBy::User]);
         assert_eq!(ash(&none, MOST, &Style::plain(80)), "No session was active in 7 looks.\n");
+        let blind = tally([].iter(), Some(0), &[GroupBy::User]);
+        assert!(ash(&blind, MOST, &Style::plain(80)).starts_with("Sessions were not looked at"));
         assert_eq!(ash_over_time(&[], &Style::plain(80)), "");
         assert_eq!(ash_over_time(&[Slice { at_s: 0.0, sessions: None }], &Style::plain(80)), "");
     }

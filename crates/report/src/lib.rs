@@ -25,6 +25,7 @@ mod page;
 mod plot;
 mod published;
 mod queues;
+mod relief;
 mod remedies;
 mod scale;
 mod side_by_side;

@@ -9,6 +9,7 @@ use crate::metric::{self, PREDICTED};
 use crate::overload;
 use crate::page::Page;
 use crate::published::{Published, PublishedRow, published};
+use crate::relief;
 use crate::style::Tone;
 use crate::table::{Cell, cells};
 use crate::text::{clean, width};
@@ -52,6 +53,7 @@ pub fn outcome_beside(outcome: &Outcome, published: Option<&Published>, style: &
     metrics(&mut page, outcome, style);
     predictions(&mut page, outcome, style);
     figures(&mut page, outcome, style);
+    relief::told(&mut page, outcome, style);
     advised::told(&mut page, outcome, style);
     expectations(&mut page, outcome, style);
     skipped(&mut page, outcome);

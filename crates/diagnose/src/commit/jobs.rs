@@ -3,7 +3,7 @@
 //! things, or that rest between their transactions, are the users of an application, whose commits are as small as their
 //! business.
 
-use super::queue::{expected_looks, looks};
+use super::queue::expected_looks;
 use crate::waits::foreground;
 use backwater_model::{Moment, Sample, Text, Track, Window, catalogue as cat};
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ fn look_rate(window: &Window, target: &str) -> Option<f64> {
     let track = window.track(cat::PG_PROBE_RESPONSE.name, &[("target", target)])?;
     let points = track.between(window.from, window.to).points;
     let seconds = points.last()?.at.seconds_since(points.first()?.at);
-    (seconds > 0.0).then(|| (looks(window, target).unwrap_or(points.len()) - 1) as f64 / seconds)
+    (seconds > 0.0).then(|| (points.len() - 1) as f64 / seconds)
 }
 
 fn job<'a>(

@@ -122,7 +122,12 @@ fn accounted(window: &Window, waits: &[(CommitWait, &Sample)], samples: &[&Sampl
 /// nobody looked.
 pub fn looks(window: &Window, target: &str) -> Option<usize> {
     match answers(window, target) {
-        Some(track) => Some(track.points.len()),
+        Some(track) => {
+            // Sessions are put down when the answer came, a moment after the look began, which may lie before the window.
+            let first = window.samples().iter().find(|sample| *sample.target == *target);
+            let before = first.is_some_and(|sample| track.points.first().is_some_and(|look| sample.at < look.at));
+            Some(track.points.len() + usize::from(before))
+        }
         None => expected_looks(&look_moments(window, target)),
     }
 }

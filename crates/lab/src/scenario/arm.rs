@@ -39,6 +39,8 @@ pub struct Arm {
     pub published: Option<String>,
     /// For the A/A arm: the arm it repeats, whose difference from it is the noise floor.
     pub same_as: Option<String>,
+    /// The arm with which its queues are compared: as it, without its setting. For an advised arm the one that it follows.
+    pub beside: Option<String>,
     /// Dirty limit of the volume: `384MiB`, `advised`, `system`.
     #[serde(default, deserialize_with = "dirty_limit")]
     pub dirty_limit: DirtyLimit,

@@ -146,10 +146,10 @@ impl Scenario {
             self.check_parts(arm)?;
         }
         let accepted = self.acceptance.iter().map(|acceptance| &acceptance.arm);
-        let repeated = self.arms.iter().filter_map(|arm| arm.same_as.as_ref());
+        let repeated = self.arms.iter().flat_map(|arm| arm.same_as.iter().chain(&arm.beside));
         let mut named = self.quick.arms.iter().chain(accepted).chain(repeated);
         if let Some(name) = named.find(|name| !names.contains(name.as_str())) {
-            let field = "quick.arms, acceptance.arm or same_as".into();
+            let field = "quick.arms, acceptance.arm, same_as or beside".into();
             return Err((field, name.clone(), "there is no arm of this name"));
         }
         self.search.as_ref().map_or(Ok(()), |search| search.check(self))
