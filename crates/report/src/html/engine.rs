@@ -24,15 +24,6 @@ fn engine(shelf: &mut Shelf<'_>, target: &str) {
         (shelf.keep(op, Unit::Milliseconds, lane), Line)
     });
     shelf.chart(&group, &format!("Mean latency of {target}"), Unit::Milliseconds, &latency);
-    let one = |def: &cat::Def, factor: f64| (def.name, vec![("target", target.to_owned())], factor);
-    // Where eviction begins, and where application threads must help, are shares of the cache.
-    let shares = [("dirty", &cat::WT_CACHE_DIRTY), ("updates", &cat::WT_CACHE_UPDATES)].map(|(label, def)| {
-        let parts = [def, &cat::WT_CACHE_MAX].map(|def| Source::Sum(vec![one(def, 1.0)]));
-        let [part, whole] = parts;
-        let share = Source::Share(Box::new([Source::Fixed(1.0), part, whole]));
-        (shelf.keep(label, Unit::Ratio, level(&share, window, &axis)), Line)
-    });
-    shelf.chart(&group, &format!("Dirty share of the cache of {target}"), Unit::Ratio, &shares);
     let dirty = kept(shelf, "dirty", &cat::WT_CACHE_DIRTY, &of);
     let updates = kept(shelf, "updates", &cat::WT_CACHE_UPDATES, &of);
     let used = kept(shelf, "used", &cat::WT_CACHE_USED, &of);
@@ -46,6 +37,7 @@ fn engine(shelf: &mut Shelf<'_>, target: &str) {
     let evicting = shelf.keep("evict themselves", Unit::Count, evicting);
     let curves = [(waiting, Line), (evicting, Line)];
     shelf.chart(&group, &format!("Application threads of {target}"), Unit::Count, &curves);
+    let one = |def: &cat::Def, factor: f64| (def.name, vec![("target", target.to_owned())], factor);
     // A recorder that does not ask for the oplog's ends still knows the member's own newest entry.
     let is_self = |track: &Track<'_>| track.last() == Some(1.0);
     let members = window.tracks(cat::MONGO_MEMBER_SELF.name, &of).filter(is_self);
