@@ -1,5 +1,5 @@
-//! A whole run: arms in random order, repeated, each diagnosed; medians and spread; what was expected and whether it
-//! was met.
+//! A whole run: arms in random order, repeated (advised ones after those that they follow), each diagnosed; medians and
+//! spread; what was expected and whether it was met.
 
 use crate::LabError;
 use crate::advised::Advisers;
