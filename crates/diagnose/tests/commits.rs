@@ -326,4 +326,8 @@ fn a_look_that_began_before_the_window_counts_where_its_sessions_do() {
     let window = readings.window(meta(), 10.0005, 13.0);
     assert_eq!(window.samples().len(), 30);
     assert_eq!(looks(&window, "lab"), Some(30), "no session is active for more than all of the time");
+    // Nor for less, where the last look was answered after the window.
+    let window = window.slice(window.from, backwater_model::Moment::from_seconds(12.9005));
+    assert_eq!(window.samples().len(), 29);
+    assert_eq!(looks(&window, "lab"), Some(29));
 }

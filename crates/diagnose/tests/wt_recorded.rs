@@ -21,6 +21,12 @@ const LUMPS: &str = include_str!("runs/wt/capped-in-lumps.txt");
 const DIRTY_LIMIT: &str = include_str!("runs/wt/dirty-limit.txt");
 /// Blind `engine-expiry`: what was deleted in three seconds stands before everybody, so that nothing is answered for longer.
 const EXPIRY: &str = include_str!("runs/wt/expiry-stands.txt");
+/// Blind `engine-cache-oversized`: a cache that gathers 489 MiB for a disk that takes 45 MiB/s beside the journal.
+const OVERSIZED: &str = include_str!("runs/wt/cache-oversized.txt");
+/// Blind `engine-threads`: a thread and a session for each operation from the middle on, a pool before that.
+const CHURN: &str = include_str!("runs/wt/connection-churn.txt");
+/// Blind `engine-slow-member`: no majority confirms from the sixth second on, and the disk has room for everything.
+const SLOW_MEMBER: &str = include_str!("runs/wt/slow-member.txt");
 /// Arms `quiet-hours` and `direct-quiet-hours`: an eighth of the load.
 const QUIET: [&str; 2] = [include_str!("runs/wt/quiet-hours.txt"), include_str!("runs/wt/direct-quiet-hours.txt")];
 
@@ -39,6 +45,9 @@ fn what_was_set_up_comes_first() {
         (LUMPS, "io-capped cgroup-cap"),
         (DIRTY_LIMIT, "dirty-throttle device-limit"),
         (EXPIRY, "ttl-burst expiry-at-once"),
+        (OVERSIZED, "wt-cache-oversized burst-over-drain"),
+        (CHURN, "connection-storm churn"),
+        (SLOW_MEMBER, "history-pinned slow-member"),
     ];
     for (text, expected) in cases {
         let findings = found(text, |_| true);
@@ -114,8 +123,22 @@ fn a_disk_that_takes_what_is_asked_of_it_gives_no_finding() {
 }
 
 #[test]
+fn what_was_not_read_accuses_nobody() {
+    for (text, unread, rule) in [
+        (CHURN, &["mongo.connections."][..], "connection-storm"),
+        (SLOW_MEMBER, &["mongo.repl.committed_s"], "history-pinned"),
+        // Either of the two shows that the cache suffers from it.
+        (SLOW_MEMBER, &["wt.cache.dirty_bytes", "wt.history.inserts"], "history-pinned"),
+        (OVERSIZED, &["host.disk."], "wt-cache-oversized"),
+    ] {
+        let findings = found(text, |word| !unread.iter().any(|name| word.starts_with(name)));
+        assert!(findings.iter().all(|finding| finding.rule != rule), "{unread:?}: {findings:?}");
+    }
+}
+
+#[test]
 fn without_the_engines_own_figures_it_is_not_accused() {
-    for text in [BURST, STALL] {
+    for text in [BURST, STALL, OVERSIZED, SLOW_MEMBER] {
         let findings = found(text, |word| !word.starts_with("wt."));
         assert!(findings.iter().all(|finding| !finding.queue.starts_with("wt.")), "{findings:?}");
     }

@@ -41,7 +41,7 @@ impl Advisers {
         if let Some((chosen, _)) = self.chosen.get(&arm.name) {
             return Ok(Ok(chosen.clone()));
         }
-        let Some(before) = worst(done.iter().filter(|repeat| repeat.arm == *source)) else {
+        let Some((number, before)) = worst(done.iter().filter(|repeat| repeat.arm == *source)) else {
             if self.without.contains_key(source) {
                 return Ok(Err(format!(
                     "arm '{source}', from whose recording it is advised, could not be advised itself"
@@ -62,6 +62,7 @@ impl Advisers {
         let own = with(arm, base.as_ref(), &choice.change);
         let told = Advised {
             from: source.clone(),
+            repeat: number,
             relieves: choice.change.relieves,
             remedy: choice.remedy,
             observed: choice.observed,
@@ -89,15 +90,15 @@ impl Advisers {
     }
 }
 
-/// The repeat that its clients would remember: most seconds stalled, then the highest latency. Advice of a lucky one would leave
-/// the others as they are.
-fn worst<'a>(repeats: impl Iterator<Item = &'a Repeat>) -> Option<&'a Repeat> {
+/// The repeat that its clients would remember, and its number: most seconds stalled, then the highest latency. Advice of a lucky
+/// one would leave the others as they are.
+fn worst<'a>(repeats: impl Iterator<Item = &'a Repeat>) -> Option<(usize, &'a Repeat)> {
     let badness = |repeat: &Repeat| {
         ["stall_s", "latency_p99_ms"].map(|name| repeat.metrics.numbers.get(name).copied().unwrap_or_default())
     };
-    let worse = |one: &&Repeat, other: &&Repeat| badness(one).partial_cmp(&badness(other)).unwrap_or(Ordering::Equal);
+    let worse = |one: &Repeat, other: &Repeat| badness(one).partial_cmp(&badness(other)).unwrap_or(Ordering::Equal);
     // Of equals the first.
-    repeats.reduce(|one, other| if worse(&other, &one) == Ordering::Greater { other } else { one })
+    (1..).zip(repeats).reduce(|one, other| if worse(other.1, one.1) == Ordering::Greater { other } else { one })
 }
 
 /// An arm with its source's settings, its own, and what was advised.
@@ -211,9 +212,14 @@ mod tests {
             repeat.metrics.numbers.extend(numbers.map(|(name, value)| (name.to_owned(), value)));
             repeat
         };
-        let p99 = |repeats: &[Repeat]| worst(repeats.iter()).unwrap().metrics.numbers["latency_p99_ms"];
-        assert_eq!(p99(&[repeat(0.0, 84.0), repeat(0.0, 1_952.0), repeat(3.0, 1_661.0), repeat(1.0, 9.0)]), 1_661.0);
-        assert_eq!(p99(&[repeat(0.0, 84.0), repeat(0.0, 1_952.0), repeat(0.0, 1_661.0)]), 1_952.0);
+        let p99 = |repeats: &[Repeat]| {
+            let (number, worst) = worst(repeats.iter()).unwrap();
+            (number, worst.metrics.numbers["latency_p99_ms"])
+        };
+        let stalled = [repeat(0.0, 84.0), repeat(0.0, 1_952.0), repeat(3.0, 1_661.0), repeat(1.0, 9.0)];
+        assert_eq!(p99(&stalled), (3, 1_661.0));
+        assert_eq!(p99(&[repeat(0.0, 84.0), repeat(0.0, 1_952.0), repeat(0.0, 1_661.0)]), (2, 1_952.0));
+        assert_eq!(p99(&[repeat(0.0, 84.0), repeat(0.0, 84.0)]).0, 1, "of equals the first");
         assert!(worst([].iter()).is_none());
     }
 

@@ -18,7 +18,7 @@ pub fn describe(scenario: &Scenario) -> String {
     list("Server", settings(scenario));
     list("Load", load(scenario));
     list(
-        &format!("Arms ({} repeats each, in random order)", scenario.run.repeats),
+        &format!("Arms ({} repeats each, in random order{})", scenario.run.repeats, last(scenario)),
         scenario.arms.iter().map(arm).collect(),
     );
     let much = match scenario.load.kind {
@@ -32,6 +32,12 @@ pub fn describe(scenario: &Scenario) -> String {
         list(&title, search.knobs.iter().map(|knob| format!("{}: {}", knob.name, knob.values.join(", "))).collect());
     }
     text
+}
+
+/// What is said of the order where some arms wait for others' recordings.
+fn last(scenario: &Scenario) -> &'static str {
+    let advised = scenario.arms.iter().any(|arm| arm.advised_from.is_some());
+    if advised { ", those that are advised after those that they follow" } else { "" }
 }
 
 /// Rows of the longest arm of the short form.

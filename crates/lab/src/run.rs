@@ -392,3 +392,29 @@ fn comparisons(arms: &[&Arm], outcomes: &[ArmOutcome]) -> BTreeMap<String, f64> 
     }
     figures
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_runs_after_all_that_its_advice_is_made_from() {
+        let arm = |name: &str, from: Option<&str>| Arm {
+            name: name.to_owned(),
+            advised_from: from.map(str::to_owned),
+            ..Arm::default()
+        };
+        let arms =
+            vec![arm("again", Some("advised")), arm("plain", None), arm("advised", Some("plain")), arm("other", None)];
+        let scenario = Scenario { arms, ..Scenario::load("stampede").expect("it is built in") };
+        let all: Vec<&Arm> = scenario.arms.iter().collect();
+        let names = |arms: &[&Arm]| -> Vec<Vec<String>> {
+            let stages = stages(&scenario, arms);
+            stages.map(|stage| stage.iter().map(|arm| arm.name.clone()).collect()).collect()
+        };
+        assert_eq!(names(&all), [vec!["plain", "other"], vec!["advised"], vec!["again"]]);
+        // What was not asked for leaves no stage empty.
+        assert_eq!(names(&[all[0], all[1]]), [vec!["plain"], vec!["again"]]);
+        assert!(names(&[]).is_empty());
+    }
+}

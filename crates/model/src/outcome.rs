@@ -42,6 +42,9 @@ pub struct ArmTable {
 pub struct Advised {
     /// The arm that was recorded.
     pub from: String,
+    /// Which of its repeats it was, from 1: the worst.
+    #[serde(default = "first")]
+    pub repeat: usize,
     /// The queue that it relieves; empty where nothing was to be changed.
     pub relieves: String,
     /// What was set; none where it ran as the recorded arm did, since nobody was seen to wait there.
@@ -51,6 +54,11 @@ pub struct Advised {
     pub notes: Vec<String>,
     /// The figures of that recording from which it follows.
     pub observed: Vec<Figure>,
+}
+
+/// Outcomes that were kept before repeats were told apart were advised from the first.
+fn first() -> usize {
+    1
 }
 
 /// What an arm came to of what it was to reach beside another.

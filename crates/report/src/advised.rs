@@ -26,10 +26,14 @@ pub(crate) fn told(page: &mut Page<'_>, outcome: &Outcome, style: &Style) {
 }
 
 fn choice(page: &mut Page<'_>, advised: &Advised) {
-    let Advised { from, relieves, remedy, observed, notes } = advised;
+    let Advised { from, repeat, relieves, remedy, observed, notes } = advised;
     let set = match remedy {
-        Some(remedy) => format!("From the recording of {from}, for the queue {relieves}: {}.", remedy.title),
-        None => format!("From the recording of {from}: nothing is to be changed, so it ran as {from} does."),
+        Some(remedy) => {
+            format!("From the recording of {from} (its repeat {repeat}), for the queue {relieves}: {}.", remedy.title)
+        }
+        None => format!(
+            "From the recording of {from} (its repeat {repeat}): nothing is to be changed, so it ran as {from} does."
+        ),
     };
     page.paragraph(Tone::Plain, &set, 4);
     page.commands(remedy.as_ref().map_or(&[], |remedy| &remedy.runtime), 6);
@@ -73,6 +77,7 @@ mod tests {
     fn what_was_set_and_what_it_came_to_is_told() {
         let advised = Advised {
             from: "last-round".to_owned(),
+            repeat: 2,
             relieves: "host.dirty@7:0".to_owned(),
             remedy: Some(remedy()),
             observed: vec![Figure::new("drain_s", 2.5, Unit::Seconds, "burst ÷ drain")],
@@ -95,7 +100,9 @@ mod tests {
             page.finish()
         };
         let shown = text(&Outcome { arms: vec![arm], ..Outcome::default() });
-        for part in ["host.dirty@7:0", "drain 2.50 s", "MISSED: latency p99 is 0.50", "(at most 0.33)"] {
+        for part in
+            ["(its repeat 2)", "host.dirty@7:0", "drain 2.50 s", "MISSED: latency p99 is 0.50", "(at most 0.33)"]
+        {
             assert!(shown.contains(part), "{part}: {shown}");
         }
         assert_eq!(text(&Outcome { arms: vec![ArmOutcome::default()], ..Outcome::default() }).trim(), "");

@@ -1,4 +1,4 @@
-//! What takes long: whole scenarios, every arm repeated in random order, the blind test, and other people's test suites
+//! What takes long: whole scenarios, every arm repeated, the blind test, and other people's test suites
 //! through the proxy. What the last run of each came to is kept under docs/nightly/, also where it did not come out as expected.
 
 use crate::{bench, run, suites};

@@ -220,7 +220,7 @@ fn print_outcome(scenario: &Scenario, outcome: &Outcome, out: &Path, without_lim
         terminal::print(&seen.plots(outcome, &style))?;
     }
     terminal::print(&seen.findings(outcome, &style))?;
-    if let Some(advice) = seen.advice(scenario) {
+    if let Some(advice) = seen.advice(scenario, outcome) {
         terminal::print(&backwater_report::advice(&advice, &style))?;
     }
     terminal::print(&backwater_report::outcome(outcome, &style))?;

@@ -25,7 +25,7 @@ impl Seen {
     pub(crate) fn plots(&self, outcome: &Outcome, style: &Style) -> String {
         let mut text = String::new();
         for arm in &outcome.arms {
-            let Some(phases) = phases_of(&self.window, &arm.name) else { continue };
+            let Some(phases) = phases_of(&self.window, &arm.name, 1) else { continue };
             let part = self.window.slice(phases.load_start, phases.end);
             let mut shown = vec![transactions(&part, phases)];
             shown.extend(self.device.as_deref().map(|device| dirty(&part, device, phases)));
@@ -64,10 +64,13 @@ impl Seen {
         last.and_then(|event| event.fields.get("arm")).is_some_and(|of| of == arm)
     }
 
-    /// What `advise` says of the arm that the advised one was made from.
-    pub(crate) fn advice(&self, scenario: &Scenario) -> Option<Advice> {
+    /// What `advise` says of the repeat that the advised arm was set by.
+    pub(crate) fn advice(&self, scenario: &Scenario, outcome: &Outcome) -> Option<Advice> {
         let advised = scenario.arms.iter().find(|arm| arm.dirty_limit == DirtyLimit::Advised)?;
-        let phases = phases_of(&self.window, advised.advised_from.as_deref()?)?;
+        let ran = outcome.arms.iter().find(|arm| arm.name == advised.name).and_then(|arm| arm.advised.as_ref());
+        // What was not run is advised all the same.
+        let repeat = ran.map_or(1, |ran| ran.repeat);
+        let phases = phases_of(&self.window, advised.advised_from.as_deref()?, repeat)?;
         let options = AdviseOptions { drain_target_s: scenario.run.drain_target_s, ..AdviseOptions::default() };
         Some(advise(&self.window.slice(phases.load_start, phases.load_end), &options))
     }
@@ -125,11 +128,15 @@ fn change(before: &ArmOutcome, after: &ArmOutcome, target_s: f64) -> Option<Stri
     ))
 }
 
-fn phases_of(window: &Window, arm: &str) -> Option<Phases> {
+fn phases_of(window: &Window, arm: &str, repeat: usize) -> Option<Phases> {
+    let repeat = repeat.to_string();
     let at = |phase: &str| -> Option<Moment> {
         let mut marks = window.events_of(EventKind::Mark);
-        let field = |event: &backwater_model::Event, name: &str| event.fields.get(name).cloned().unwrap_or_default();
-        marks.find(|event| field(event, "arm") == arm && field(event, "phase") == phase).map(|event| event.at)
+        let wanted = [("arm", arm), ("repeat", &repeat), ("phase", phase)];
+        let is = |event: &backwater_model::Event, name: &str, value: &str| {
+            event.fields.get(name).is_some_and(|own| own == value)
+        };
+        marks.find(|event| wanted.iter().all(|(name, value)| is(event, name, value))).map(|event| event.at)
     };
     Some(Phases { load_start: at("load")?, load_end: at("drain")?, end: at("end")? })
 }

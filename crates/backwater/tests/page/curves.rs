@@ -102,6 +102,9 @@ impl Reader<'_> {
         put("Dirty pages", "updates", self.read(&cat::WT_CACHE_UPDATES, &of));
         put("Cache", "used", self.read(&cat::WT_CACHE_USED, &of));
         put("Cache", "size", self.read(&cat::WT_CACHE_MAX, &of));
+        let parts = [&cat::WT_CACHE_DIRTY, &cat::WT_CACHE_MAX].map(|def| Source::series(def.name, &of));
+        let [dirty, whole] = parts;
+        put("Dirty share", "of the cache", self.gauge(&Source::Share(Box::new([Source::Fixed(1.0), dirty, whole]))));
         put("Application threads", "wait for room in the cache", self.scaled(&cat::WT_APP_WAIT_US, &of, 1e-6));
         put("Application threads", "evict themselves", self.scaled(&cat::WT_APP_EVICT_US, &of, 1e-6));
         let behind = Source::difference(cat::MONGO_OPLOG_LAST.name, cat::MONGO_COMMITTED.name, &of);

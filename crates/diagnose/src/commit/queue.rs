@@ -5,7 +5,7 @@
 use super::sleep_ratio;
 use super::tally::contested_share;
 use crate::waits::foreground;
-use backwater_model::{CommitWait, Moment, Sample, Span, Track, Window, catalogue as cat};
+use backwater_model::{CommitWait, Moment, Point, Sample, Span, Track, Window, catalogue as cat};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -123,10 +123,14 @@ fn accounted(window: &Window, waits: &[(CommitWait, &Sample)], samples: &[&Sampl
 pub fn looks(window: &Window, target: &str) -> Option<usize> {
     match answers(window, target) {
         Some(track) => {
-            // Sessions are put down when the answer came, a moment after the look began, which may lie before the window.
+            // Sessions are put down when the answer came, a moment after the look began: the first may have begun before the window,
+            // and the last have been answered after it.
             let first = window.samples().iter().find(|sample| *sample.target == *target);
             let before = first.is_some_and(|sample| track.points.first().is_some_and(|look| sample.at < look.at));
-            Some(track.points.len() + usize::from(before))
+            let answered = |look: &Point| look.at + Span::from_seconds(look.value * 1e-6);
+            let is_timed = track.series.name == cat::PG_PROBE_RESPONSE.name;
+            let after = is_timed && track.points.last().is_some_and(|look| answered(look) > window.to);
+            Some(track.points.len() + usize::from(before) - usize::from(after))
         }
         None => expected_looks(&look_moments(window, target)),
     }

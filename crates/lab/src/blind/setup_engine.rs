@@ -50,10 +50,10 @@ fn asked(draw: &Draw, capacity: &Capacity) -> f64 {
         Deed::EngineIdle => between(10.0, 60.0, load),
         // Well under fifty a second, from which a rule may call it a storm.
         Deed::EngineFewThreads => between(5.0, 30.0, load),
-        // Large documents, many that expire, or an oplog beside them: processors to spare for what these bring.
-        Deed::EngineExpiry | Deed::EngineSlowMember | Deed::EngineMembersKeepUp => {
-            capacity.operations_per_s * between(0.05, 0.1, load)
-        }
+        // The room that is left for what deletes log grows with this, and what they log does not.
+        Deed::EngineExpiry => capacity.operations_per_s * between(0.03, 0.06, load),
+        // An oplog beside them: processors to spare for what that brings.
+        Deed::EngineSlowMember | Deed::EngineMembersKeepUp => capacity.operations_per_s * between(0.05, 0.1, load),
         Deed::EngineCheckpoint => (capacity.operations_per_s * between(0.05, 0.1, load)).min(LARGE_PER_S),
         Deed::EngineCacheOversized => {
             (capacity.operations_per_s * between(0.05, 0.1, load)).min(LONG_PER_S * between(0.8, 1.0, load))
@@ -105,7 +105,7 @@ pub(super) fn engine(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
             let from_s = seconds * between(0.58, 0.62, moment);
             // No checkpoint, whose burst would be felt as well; and room for what operations log, if not for each in a sync of
             // its own, but little for what the deletes log.
-            made = made.expiring(asked * between(75.0, 95.0, second), [from_s, from_s + 1.0]).checkpoint(60.0);
+            made = made.expiring(asked * between(110.0, 140.0, second), [from_s, from_s + 1.0]).checkpoint(60.0);
             let logged = asked * (f64::from(made.load.engine.document_bytes) + LOGGED_BYTES);
             made.arm.write_bytes_per_s = rate(logged * between(LOGGED_FROM, LOGGED_TO, hold));
         }

@@ -152,6 +152,10 @@ impl Scenario {
             let field = "quick.arms, acceptance.arm, same_as or beside".into();
             return Err((field, name.clone(), "there is no arm of this name"));
         }
+        if let Some(arm) = self.arms.iter().find(|arm| arm.beside.as_ref() == Some(&arm.name)) {
+            let field = format!("arm '{}': beside", arm.name);
+            return Err((field, arm.name.clone(), "an arm is compared with another one"));
+        }
         self.search.as_ref().map_or(Ok(()), |search| search.check(self))
     }
 

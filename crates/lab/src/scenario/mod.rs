@@ -211,6 +211,19 @@ mod tests {
     }
 
     #[test]
+    fn an_arm_is_compared_with_another_that_there_is() {
+        let text = BUILT_IN.iter().find(|(name, _)| *name == "wt-stall").unwrap().1;
+        let error = |other: &str| {
+            let text = text.replacen("name = \"cache\"\nbeside = \"defaults\"", other, 1);
+            Scenario::parse(&text, "x.toml").unwrap_err().to_string()
+        };
+        let unknown = error("name = \"cache\"\nbeside = \"default\"");
+        assert!(unknown.contains("beside = default: there is no arm of this name"), "{unknown}");
+        let itself = error("name = \"cache\"\nbeside = \"cache\"");
+        assert!(itself.contains("arm 'cache': beside = cache: an arm is compared with another one"), "{itself}");
+    }
+
+    #[test]
     fn an_unknown_name_lists_what_there_is() {
         let error = Scenario::load("stampeed").unwrap_err().to_string();
         assert!(error.contains("stampede"), "{error}");

@@ -4,7 +4,7 @@
 use super::document::CurveRole::{HardLimit, Line};
 use super::panels::{kept, labels};
 use super::shelf::Shelf;
-use super::sources::{level, quotient, rate};
+use super::sources::{gauge, level, quotient, rate};
 use backwater_model::catalogue as cat;
 use backwater_model::{Source, Track, Unit};
 
@@ -30,6 +30,12 @@ fn engine(shelf: &mut Shelf<'_>, target: &str) {
     let max = kept(shelf, "size", &cat::WT_CACHE_MAX, &of);
     shelf.chart(&group, &format!("Dirty pages of {target}"), Unit::Bytes, &[(dirty, Line), (updates, Line)]);
     shelf.chart(&group, &format!("Cache of {target}"), Unit::Bytes, &[(used, Line), (max, HardLimit)]);
+    // As the engine's own targets and triggers are told.
+    let dirty = Source::series(cat::WT_CACHE_DIRTY.name, &of);
+    let whole = Source::series(cat::WT_CACHE_MAX.name, &of);
+    let share = gauge(&Source::Share(Box::new([Source::Fixed(1.0), dirty, whole])), window, &axis);
+    let share = shelf.keep("of the cache", Unit::Ratio, share);
+    shelf.chart(&group, &format!("Dirty share of {target}"), Unit::Ratio, &[(share, Line)]);
     let threads = |def: &cat::Def| Source::Sum(vec![(def.name, vec![("target", target.to_owned())], 1e-6)]);
     let waiting = rate(&threads(&cat::WT_APP_WAIT_US), window, &axis);
     let waiting = shelf.keep("wait for room in the cache", Unit::Count, waiting);
