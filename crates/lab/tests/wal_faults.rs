@@ -111,6 +111,37 @@ fn a_primary_fails_over_to_a_standby_that_another_one_follows() {
     });
 }
 
+/// Of the servers only the one in the middle is looked at, which makes no WAL itself.
+#[test]
+fn a_standby_of_a_standby_that_goes_is_named() {
+    on_each("a_standby_of_a_standby_that_goes_is_named", |bin| {
+        let mut primary = Server::start(bin, &[]);
+        primary.sql("CREATE TABLE t (a int)");
+        let mut middle = primary.standby("s1", &[], &[]);
+        middle.sql("SELECT pg_create_physical_replication_slot('s2', true)");
+        middle.stop();
+        let mut lowest = middle.copy();
+        middle.follow(&primary, "s1", &[]);
+        lowest.follow(&middle, "s2", &[]);
+        let mut recorder = Recorder::of(vec![middle.socket()]);
+        let here = recorder.name(0);
+        let load = Load::on(&[&primary]);
+        grew(&mut recorder, "replay here", "pg.wal.replay_bytes", &here);
+        recorder.until("replay below", |window| {
+            let below = window.track("pg.replication.replay_bytes", &[("target", &here), ("standby", "s2")]);
+            below.is_some_and(|track| track.rise(window.from, window.to) > Some(0.0))
+        });
+        recorder.go_on(6.0);
+        assert_eq!(found(&recorder.window()), NOTHING);
+        lowest.stop();
+        recorder.go_on(14.0);
+        drop(load);
+        let findings = found(&recorder.end());
+        assert!(findings[0].starts_with("standby-gone disconnected pg.wal.retained@s2"), "{findings:#?}");
+        assert!(findings.iter().all(|finding| finding.contains("s2")), "{findings:#?}");
+    });
+}
+
 #[test]
 fn a_standby_that_restarts_and_a_slot_that_is_dropped_accuse_nobody() {
     on_each("a_standby_that_restarts_and_a_slot_that_is_dropped_accuse_nobody", |bin| {
