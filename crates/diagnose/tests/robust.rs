@@ -17,6 +17,18 @@ fn readings() -> impl Strategy<Value = Vec<(usize, f64, f64)>> {
     vec((0..catalogue::ALL.len(), 0.0..30.0_f64, value), 0..400)
 }
 
+/// A few series that are read every second: what a rule needs, without what usually comes with it.
+fn few() -> impl Strategy<Value = Vec<(usize, f64, f64)>> {
+    let slope = prop_oneof![Just(0.0), Just(1.0), 0.0..1e9_f64];
+    let base = prop_oneof![Just(0.0), Just(1.0), 0.0..1e12_f64];
+    vec((0..catalogue::ALL.len(), base, slope), 1..12).prop_map(|series| {
+        let of_one = |(series, base, slope): (usize, f64, f64)| {
+            (0..30).map(move |second| (series, f64::from(second), base + slope * f64::from(second)))
+        };
+        series.into_iter().flat_map(of_one).collect()
+    })
+}
+
 fn label(def: &Def) -> Vec<(&'static str, &'static str)> {
     let value = |name: &str| match name {
         "dev" => "7:0",
@@ -50,7 +62,8 @@ fn window(list: &[(usize, f64, f64)], waits: &[(f64, usize)], meta: Meta) -> Win
 proptest! {
     #[test]
     fn nothing_panics_and_every_figure_is_a_number(
-        list in readings(), waits in vec((0.0..30.0_f64, 0_usize..4), 0..60), known in any::<bool>(), at in -5.0..40.0_f64,
+        list in prop_oneof![readings(), few()],
+        waits in vec((0.0..30.0_f64, 0_usize..4), 0..60), known in any::<bool>(), at in -5.0..40.0_f64,
     ) {
         let window = window(&list, &waits, if known { meta() } else { Meta::default() });
         for finding in diagnose(&window, &Options::default()).iter().chain(&warn(&window, 30.0)) {

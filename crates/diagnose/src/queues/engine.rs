@@ -5,7 +5,7 @@
 //! stay unknown. Lags are seconds between optimes, as `replSetGetStatus` and the oplog's own ends tell them.
 
 use super::in_force;
-use crate::rules::wt_evidence::Limits;
+use crate::rules::wt_evidence::{Limits, SERVERS, targets_with};
 use backwater_model::{QueueSpec, Source, Target, Term, Track, Unit, Window, catalogue as cat};
 
 /// A lag of more is that of a member whose optime is nothing, counted from 1970: it has none, or does not answer.
@@ -33,14 +33,9 @@ fn less(more: &'static str, of: Labels<'_>, fewer: &'static str, other: Labels<'
 
 /// The queues of every server with an engine that a window knows of.
 pub(super) fn engines(window: &Window) -> Vec<QueueSpec> {
-    let mut names: Vec<String> =
-        window.meta.targets.iter().filter(|target| target.is_engine()).map(|target| target.name.clone()).collect();
-    for def in [cat::WT_CACHE_MAX, cat::MONGO_UPTIME, cat::MONGO_OPS] {
-        let tracks = window.tracks(def.name, &[]).filter(|track| !track.points.is_empty());
-        names.extend(tracks.filter_map(|track| track.series.labels.get("target").map(str::to_owned)));
-    }
-    names.sort();
-    names.dedup();
+    let told = [&SERVERS[..], &[&cat::MONGO_UPTIME, &cat::MONGO_OPS]].concat();
+    let mut names = targets_with(window, &told);
+    names.extend(window.meta.targets.iter().filter(|target| target.is_engine()).map(|target| target.name.clone()));
     names.iter().flat_map(|name| in_force(window, name, |target| of(window, target, name))).collect()
 }
 

@@ -4,8 +4,8 @@ use crate::device::DeviceView;
 use crate::grid::Lane;
 use crate::scene::Scene;
 use backwater_model::catalogue::{self as cat, Def};
-use backwater_model::{Finding, Target};
-use std::collections::BTreeMap;
+use backwater_model::{Finding, Target, Window};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// One server, a value a second.
@@ -35,19 +35,22 @@ pub(crate) fn engines<'a>(scene: &'a Scene<'_>) -> Vec<Engine<'a>> {
     with_readings(scene, &[&cat::WT_CACHE_MAX])
 }
 
-/// Every server that clients connect with: those with an engine, and routers (mongos), which have none.
+/// What tells that there is a server that clients connect with: those with an engine, and routers (mongos), which have none.
+pub(crate) const SERVERS: [&Def; 2] = [&cat::WT_CACHE_MAX, &cat::MONGO_CONNECTIONS];
+
 pub(crate) fn servers<'a>(scene: &'a Scene<'_>) -> Vec<Engine<'a>> {
-    with_readings(scene, &[&cat::WT_CACHE_MAX, &cat::MONGO_CONNECTIONS])
+    with_readings(scene, &SERVERS)
 }
 
 fn with_readings<'a>(scene: &'a Scene<'_>, any_of: &[&Def]) -> Vec<Engine<'a>> {
-    let tracks = any_of.iter().flat_map(|def| scene.window.tracks(def.name, &[]));
+    targets_with(scene.window, any_of).into_iter().map(|name| engine(scene, name)).collect()
+}
+
+/// The targets with a reading of any of these.
+pub(crate) fn targets_with(window: &Window, any_of: &[&Def]) -> BTreeSet<String> {
+    let tracks = any_of.iter().flat_map(|def| window.tracks(def.name, &[]));
     let tracks = tracks.filter(|track| !track.points.is_empty());
-    let mut names: Vec<String> =
-        tracks.filter_map(|track| track.series.labels.get("target").map(str::to_owned)).collect();
-    names.sort();
-    names.dedup();
-    names.into_iter().map(|name| engine(scene, name)).collect()
+    tracks.filter_map(|track| track.series.labels.get("target").map(str::to_owned)).collect()
 }
 
 fn engine<'a>(scene: &'a Scene<'_>, name: String) -> Engine<'a> {
