@@ -123,7 +123,7 @@ fn tests_beside(other: Tests<'_>) -> anyhow::Result<()> {
         passed &= cargo_test(&mut tally, &driver::tests(), &[])?;
     }
     let fuzzed = |_: &mut Tally| match &fuzzer {
-        Some(fuzzer) => fuzzer.run(None, FUZZED_FOR_S, FUZZED_AT_ONCE).map(|()| true),
+        Some(fuzzer) => fuzzer.run(None, FUZZED_FOR_S, FUZZED_AT_ONCE)?.stood().map(|()| true),
         None => Ok(true),
     };
     passed &= at_once(&mut tally, [&long(LONG[0]), &long(LONG[1]), &on_every_major, &fuzzed, other])?;

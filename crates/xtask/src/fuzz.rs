@@ -4,14 +4,14 @@
 //! The workspace's own crates are built with a fuzzer's counters, and what they depend on is taken as it is built for
 //! everything else: cargo calls this program in the compiler's place for members of the workspace ([`compile`]).
 
-use crate::run;
+use crate::{bench, run};
 use anyhow::{Context, anyhow, bail};
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 /// Counters of edges and compared values, which libFuzzer reads (cargo does not see them: after a change here, build anew), in code that is quickly built and panics where a number overflows.
 const COUNTERS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -46,29 +46,24 @@ impl Fuzzer {
         Fuzzer { timeout_s: TIMEOUT_BESIDE_OTHERS_S, ..self }
     }
 
-    /// Fuzzes every target, or one, for so long each, so many at once. Says how many inputs were tried; an error where one of
-    /// them broke something.
+    /// Fuzzes every target, or one, for so long each, so many at once, and says what each came to as it ends.
     #[allow(clippy::print_stdout)]
-    pub(crate) fn run(&self, only: Option<&str>, seconds: u64, at_once: usize) -> anyhow::Result<()> {
-        let mut broken = Vec::new();
+    pub(crate) fn run(&self, only: Option<&str>, seconds: u64, at_once: usize) -> anyhow::Result<Fuzzed> {
+        let mut rows = Vec::new();
         for some in targets(&self.targets, only)?.chunks(at_once.max(1)) {
+            let begun = Instant::now();
             let running: Vec<Child> = some.iter().map(|name| self.start(name, seconds)).collect::<Result<_, _>>()?;
             for (name, mut child) in some.iter().zip(running) {
                 let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
                 let said = std::fs::read(self.said(name)).with_context(|| format!("cannot read what {name} said"))?;
-                let said = String::from_utf8_lossy(&said);
-                println!("{}", row(name, &said));
-                if !status.success() {
-                    broken.push(format!("{name}: {}", last_lines(&said)));
-                }
+                let row = Row::new(name, &String::from_utf8_lossy(&said), begun.elapsed(), status.success());
+                println!("{row}");
+                rows.push(row);
             }
         }
         // A target ends at once, and leaves its files.
         std::fs::remove_dir_all(&self.temporary)?;
-        if !broken.is_empty() {
-            bail!("inputs that break something are in {}:\n{}", self.findings.display(), broken.join("\n"));
-        }
-        Ok(())
+        Ok(Fuzzed { rows, findings: self.findings.clone() })
     }
 
     fn start(&self, name: &str, seconds: u64) -> anyhow::Result<Child> {
@@ -98,7 +93,22 @@ impl Fuzzer {
 
 /// Fuzzes as many targets at once as there are processors.
 pub(crate) fn run(only: Option<&str>, seconds: u64) -> anyhow::Result<()> {
-    build()?.run(only, seconds, std::thread::available_parallelism().map_or(1, usize::from))
+    build()?.run(only, seconds, processors())?.stood()
+}
+
+/// Fuzzes every target for so long each, and keeps what that came to, also where an input broke something. What else runs
+/// on this machine goes first, so that an input's time by the clock says little.
+pub(crate) fn nightly(seconds: u64) -> anyhow::Result<()> {
+    let at_once = processors();
+    let fuzzed = build()?.beside_others().run(None, seconds, at_once)?;
+    let path = run::workspace()?.join("docs/nightly/fuzz.md");
+    let page = fuzzed.page(seconds, at_once, &bench::machine()?);
+    std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    fuzzed.stood()
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Builds the fuzzer.
@@ -161,15 +171,77 @@ fn targets(dir: &Path, only: Option<&str>) -> anyhow::Result<Vec<String>> {
     Ok(chosen)
 }
 
-/// One target's line: inputs tried, and edges that they reached.
-fn row(name: &str, said: &str) -> String {
-    let tried =
-        said.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:")).unwrap_or("?").trim();
-    let reached = said.lines().rev().find_map(|line| line.split_once("cov: ")?.1.split(' ').next()).unwrap_or("?");
-    let mut row = String::new();
-    // Writing into a text cannot fail.
-    let _ = write!(row, "{name:<14} {tried:>12} inputs, {reached:>6} edges");
-    row
+/// What a run came to.
+pub(crate) struct Fuzzed {
+    rows: Vec<Row>,
+    /// Where inputs lie that break something.
+    findings: PathBuf,
+}
+
+impl Fuzzed {
+    /// An error where an input broke something.
+    pub(crate) fn stood(&self) -> anyhow::Result<()> {
+        let broken = self.rows.iter().filter_map(|row| Some(format!("{}: {}", row.target, row.broken.as_ref()?)));
+        let broken: Vec<String> = broken.collect();
+        if !broken.is_empty() {
+            bail!("inputs that break something are in {}:\n{}", self.findings.display(), broken.join("\n"));
+        }
+        Ok(())
+    }
+
+    fn page(&self, seconds: u64, at_once: usize, machine: &str) -> String {
+        let mut page = format!(
+            "# fuzz\n\n`cargo xtask nightly fuzz --seconds {seconds}`, {machine}\n\nEvery parser of foreign bytes under \
+             libFuzzer, {at_once} at once at the lowest priority. A run goes on from the inputs that earlier ones kept \
+             in target/fuzz/corpus, where they are still there: the first column counts them, and the seeds. An input \
+             that panics, overflows a number, takes 1 GiB of memory or {TIMEOUT_BESIDE_OTHERS_S} s breaks its target.\n\n\
+             | target | inputs it began with | inputs tried | edges reached | seconds | |\n|---|---|---|---|---|---|\n"
+        );
+        for row in &self.rows {
+            let Row { target, began_with, tried, edges, seconds, broken } = row;
+            let came_to = match broken {
+                None => "stood",
+                Some(said) if said.contains("Test unit written to") => "**an input breaks it**",
+                Some(_) => "**ended early, for no input**",
+            };
+            page += &format!("| {target} | {began_with} | {tried} | {edges} | {seconds} | {came_to} |\n");
+        }
+        page
+    }
+}
+
+/// What one target came to; '?' for a figure that the fuzzer did not tell.
+struct Row {
+    target: String,
+    began_with: String,
+    tried: String,
+    edges: String,
+    seconds: u64,
+    /// The last that it said, where an input broke it.
+    broken: Option<String>,
+}
+
+impl Row {
+    fn new(target: &str, said: &str, took: Duration, stood: bool) -> Row {
+        let word =
+            |after: Option<&str>| after.and_then(|text| text.split_whitespace().next()).unwrap_or("?").to_owned();
+        let after = |what| said.lines().find_map(|line| Some(line.split_once(what)?.1));
+        let last_after = |what| said.lines().rev().find_map(|line| Some(line.split_once(what)?.1));
+        Row {
+            target: target.to_owned(),
+            began_with: word(after("seed corpus: files: ")),
+            tried: word(after("stat::number_of_executed_units:")),
+            edges: word(last_after("cov: ")),
+            seconds: took.as_secs(),
+            broken: (!stood).then(|| last_lines(said)),
+        }
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:<14} {:>12} inputs, {:>6} edges", self.target, self.tried, self.edges)
+    }
 }
 
 fn last_lines(said: &str) -> String {
@@ -181,10 +253,27 @@ fn last_lines(said: &str) -> String {
 mod tests {
     use super::*;
 
+    const SAID: &str = "INFO: seed corpus: files: 7 min: 1b max: 4b total: 20b rss: 30Mb\n#1 INITED cov: 12 ft: 13\n\
+         #9 DONE   cov: 345 ft: 1 corp: 2\nstat::number_of_executed_units: 99\n";
+
     #[test]
     fn what_a_fuzzer_says_becomes_a_line() {
-        let said = "#1 INITED cov: 12 ft: 13\n#9 DONE   cov: 345 ft: 1 corp: 2\nstat::number_of_executed_units: 99\n";
-        assert_eq!(row("opening", said), "opening                  99 inputs,    345 edges");
-        assert_eq!(row("opening", ""), "opening                   ? inputs,      ? edges");
+        let line = |said| Row::new("opening", said, Duration::from_secs(60), true).to_string();
+        assert_eq!(line(SAID), "opening                  99 inputs,    345 edges");
+        assert_eq!(line(""), "opening                   ? inputs,      ? edges");
+    }
+
+    #[test]
+    fn a_run_becomes_a_page_and_an_error_where_something_broke() {
+        let said = format!("{SAID}Test unit written to found/relay-crash-1\n");
+        let row = |target, stood| Row::new(target, &said, Duration::from_millis(900_700), stood);
+        let fuzzed = |rows| Fuzzed { rows, findings: PathBuf::from("found") };
+        let page = fuzzed(vec![row("opening", true), row("relay", false)]).page(900, 2, "on 2 x A");
+        assert!(page.contains("`cargo xtask nightly fuzz --seconds 900`, on 2 x A\n"), "{page}");
+        assert!(page.contains("\n| opening | 7 | 99 | 345 | 900 | stood |\n"), "{page}");
+        assert!(page.ends_with("\n| relay | 7 | 99 | 345 | 900 | **an input breaks it** |\n"), "{page}");
+        assert!(fuzzed(vec![row("opening", true)]).stood().is_ok());
+        let error = fuzzed(vec![row("opening", true), row("relay", false)]).stood().unwrap_err().to_string();
+        assert!(error.contains("are in found:\nrelay: INFO") && !error.contains("opening:"), "{error}");
     }
 }

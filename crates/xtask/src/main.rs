@@ -31,12 +31,15 @@ enum Command {
     Test,
     /// Only style: arrows between crates, long functions, long files
     Tidy,
-    /// What takes long: whole scenarios, repeated and shuffled, the blind test, and other people's test suites through the
-    /// proxy; run before an issue is resolved. What the last run of each came to is kept under docs/nightly/
+    /// What takes long: whole scenarios, repeated and shuffled, the blind test, other people's test suites through the
+    /// proxy, and every fuzz target; run before an issue is resolved. What the last run of each came to is kept under docs/nightly/
     Nightly {
         /// Only this one: stampede, wal-lag, commit-wait, commit-standby, net-overload, wt-stall, blind, blind-wiredtiger,
-        /// suites
+        /// suites, fuzz
         name: Option<String>,
+        /// How long each fuzz target
+        #[arg(long, default_value_t = 900)]
+        seconds: u64,
         /// Run nothing, but keep the table of a blind test that was run in pieces (`backwater lab blind --for`) in this
         /// directory
         #[arg(long, value_name = "DIR")]
@@ -71,7 +74,7 @@ fn main() -> anyhow::Result<()> {
         Command::Tidy => tidy::check(),
         Command::Fuzz { target, seconds } => fuzz::run(target.as_deref(), seconds),
         Command::Nightly { keep_blind: Some(dir), .. } => nightly::keep_blind(&dir),
-        Command::Nightly { name, .. } => nightly::run(name.as_deref()),
+        Command::Nightly { name, seconds, .. } => nightly::run(name.as_deref(), seconds),
         Command::Bench { name, arguments } => bench::run(name.as_deref(), &arguments),
     }
 }

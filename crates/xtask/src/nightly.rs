@@ -1,7 +1,7 @@
-//! What takes long: whole scenarios, every arm repeated, the blind test, and other people's test suites
-//! through the proxy. What the last run of each came to is kept under docs/nightly/, also where it did not come out as expected.
+//! What takes long: whole scenarios, every arm repeated, the blind test, other people's test suites through the proxy, and
+//! every fuzz target. What the last run of each came to is kept under docs/nightly/, also where it did not come out as expected.
 
-use crate::{bench, run, suites};
+use crate::{bench, fuzz, run, suites};
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::path::Path;
@@ -20,18 +20,21 @@ const RUNS: [(&str, &[&str]); 9] = [
     ("blind-wiredtiger", &["lab", "blind", "--engine", "wiredtiger", "--seconds", "26"]),
 ];
 
-/// The run that is none of the program's own.
+/// The runs that are none of the program's own.
 const SUITES: &str = "suites";
+const FUZZ: &str = "fuzz";
 
-/// Runs all of them, or one.
-pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
-    if name == Some(SUITES) {
-        return suites::all();
+/// Runs all of them, or one; every fuzz target for so many seconds.
+pub(crate) fn run(name: Option<&str>, fuzz_s: u64) -> anyhow::Result<()> {
+    match name {
+        Some(SUITES) => return suites::all(),
+        Some(FUZZ) => return fuzz::nightly(fuzz_s),
+        _ => {}
     }
     let chosen: Vec<_> = RUNS.into_iter().filter(|(known, _)| name.is_none_or(|name| name == *known)).collect();
     if chosen.is_empty() {
         let all = RUNS.map(|(known, _)| known).join(", ");
-        bail!("there is no nightly run '{}'; there are: {all}, {SUITES}", name.unwrap_or_default());
+        bail!("there is no nightly run '{}'; there are: {all}, {SUITES}, {FUZZ}", name.unwrap_or_default());
     }
     run::step("the program itself", "cargo", &["build", "--release", "-p", "backwater"])?;
     let mut unlike = Vec::new();
@@ -43,7 +46,11 @@ pub(crate) fn run(name: Option<&str>) -> anyhow::Result<()> {
     if !unlike.is_empty() {
         bail!("not as expected: {}; see docs/nightly", unlike.join(", "));
     }
-    if name.is_none() { suites::all() } else { Ok(()) }
+    if name.is_some() {
+        return Ok(());
+    }
+    suites::all()?;
+    fuzz::nightly(fuzz_s)
 }
 
 /// One run; its recordings stay in target/nightly. Whether it came out as expected.
