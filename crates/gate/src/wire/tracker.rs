@@ -32,7 +32,7 @@ pub struct Tracker {
     down: Heads,
     transaction: Option<Transaction>,
     /// What the client said and the server has not answered yet. A copy's end never stands first.
-    asked: VecDeque<Asked>,
+    asked: VecDeque<Run>,
     /// The server takes data for COPY, and the client has not said their end.
     copies: bool,
     statements: u64,
@@ -52,6 +52,24 @@ enum Asked {
     /// CopyDone or CopyFail.
     CopyEnd,
 }
+
+impl Asked {
+    /// Whether a ReadyForQuery answers it.
+    fn is_answered(self) -> bool {
+        matches!(self, Asked::Query | Asked::Sync)
+    }
+}
+
+/// The same said so many times in a row.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    what: Asked,
+    times: u32,
+}
+
+/// A client that says more than so many runs before the server answers is not followed any longer, or it could have this
+/// program remember without end. Any number of statements of one protocol, each with its Sync, is one run.
+const MOST_RUNS: usize = 4_096;
 
 /// BackendKeyData: the process's number and the key that a cancel request needs.
 const BACKEND_KEY_DATA: u8 = b'K';
@@ -99,6 +117,9 @@ impl Tracker {
                 let mut heads = std::mem::take(&mut self.up);
                 heads.feed(bytes, |head| self.client_said(head));
                 self.up = heads;
+                if self.asked.len() > MOST_RUNS {
+                    self.lose();
+                }
             }
             Side::Down => {
                 let mut heads = std::mem::take(&mut self.down);
@@ -153,15 +174,34 @@ impl Tracker {
         !self.asked.is_empty()
     }
 
+    /// Follows it no longer. What was known stays known.
+    fn lose(&mut self) {
+        (self.up, self.down) = (Heads::opaque(), Heads::opaque());
+        self.asked = VecDeque::new();
+    }
+
     fn ask(&mut self, what: Asked) {
         if !self.is_busy() {
             self.statements += 1;
             self.rows = 0;
         }
-        // A run of these is one.
-        if what != Asked::Extended || self.asked.back() != Some(&Asked::Extended) {
-            self.asked.push_back(what);
+        let last = self.asked.back().map(|run| run.what);
+        match what {
+            // One after the last query or Sync is as good as many.
+            Asked::Extended if self.unanswered().any(|what| what == Asked::Extended) => return,
+            // The Sync stands for what it ends.
+            Asked::Sync if last == Some(Asked::Extended) => self.asked.truncate(self.asked.len() - 1),
+            _ => {}
         }
+        match self.asked.back_mut() {
+            Some(run) if run.what == what => run.times = run.times.saturating_add(1),
+            _ => self.asked.push_back(Run { what, times: 1 }),
+        }
+    }
+
+    /// What was said after the last that a ReadyForQuery answers: ends of copies and one of the extended protocol at most.
+    fn unanswered(&self) -> impl Iterator<Item = Asked> {
+        self.asked.iter().rev().map(|run| run.what).take_while(|what| !what.is_answered())
     }
 
     fn client_said(&mut self, head: Head) {
@@ -205,22 +245,37 @@ impl Tracker {
     /// What the client said first begins to copy. Syncs that it sent before the data's end, if it has said that already, are
     /// ignored.
     fn copy_began(&mut self) {
-        let end = self.asked.iter().position(|asked| *asked == Asked::CopyEnd);
-        let later = self.asked.split_off(end.unwrap_or(self.asked.len()));
-        self.asked.retain(|asked| *asked != Asked::Sync);
-        self.asked.extend(later.into_iter().skip(1));
+        let end = self.asked.iter().position(|run| run.what == Asked::CopyEnd);
+        let mut later = self.asked.split_off(end.unwrap_or(self.asked.len()));
+        let was_asked = self.is_busy();
+        self.asked.retain(|run| run.what != Asked::Sync);
+        if was_asked && self.asked.is_empty() {
+            // What those Syncs stood for goes on.
+            self.asked.push_back(Run { what: Asked::Extended, times: 1 });
+        }
+        take_one(&mut later);
+        self.asked.append(&mut later);
         self.copies = end.is_none();
     }
 
     /// The server is ready for what comes after the first Sync or query.
     fn answered(&mut self) {
         self.copies = false;
-        let answers = |asked: &Asked| matches!(asked, Asked::Query | Asked::Sync);
-        let first = self.asked.iter().position(answers).map_or(self.asked.len(), |at| at + 1);
-        self.asked.drain(..first);
-        while self.asked.front() == Some(&Asked::CopyEnd) {
+        while self.asked.front().is_some_and(|run| !run.what.is_answered()) {
             self.asked.pop_front();
         }
+        take_one(&mut self.asked);
+        while self.asked.front().is_some_and(|run| run.what == Asked::CopyEnd) {
+            self.asked.pop_front();
+        }
+    }
+}
+
+/// Takes one of what stands first.
+fn take_one(runs: &mut VecDeque<Run>) {
+    match runs.front_mut() {
+        Some(run) if run.times > 1 => run.times -= 1,
+        _ => drop(runs.pop_front()),
     }
 }
 
@@ -333,7 +388,101 @@ mod tests {
         assert!(tracker.is_opaque() && !tracker.is_quiet() && tracker.statement().is_none());
     }
 
+    #[test]
+    fn a_long_pipeline_is_counted_whole() {
+        let mut tracker = after("");
+        for _ in 0..10_000 {
+            pass(&mut tracker, Side::Up, "PBES");
+        }
+        for _ in 0..10_000 {
+            pass(&mut tracker, Side::Up, "Q");
+        }
+        assert_eq!((tracker.statement(), tracker.asked.len()), (Some(1), 2));
+        for _ in 1..20_000 {
+            ready(&mut tracker, b'I');
+            assert_eq!(tracker.statement(), Some(1));
+        }
+        ready(&mut tracker, b'I');
+        assert!(tracker.is_quiet());
+        pass(&mut tracker, Side::Up, "Q");
+        assert_eq!(tracker.statement(), Some(2));
+    }
+
+    #[test]
+    fn ends_of_copies_without_end_are_remembered_as_one() {
+        for said in ["c", "Hc", "cfH"] {
+            let mut tracker = after("P");
+            for _ in 0..100_000 {
+                pass(&mut tracker, Side::Up, said);
+            }
+            assert_eq!((tracker.asked.len(), tracker.statement()), (2, Some(1)), "{said}");
+            ready(&mut tracker, b'I');
+            assert!(tracker.is_quiet(), "{said}");
+        }
+        // As many as there are copies in one query are all its own.
+        let copies = |ends: usize| after(&format!("Q{} Q <GCGCGC", "dc".repeat(ends)));
+        assert!(!copies(3).copies && copies(2).copies, "of two ends, the third is still to come");
+        assert!(after(&format!("Q{} Q <GCGCGC <Z <Z", "dc".repeat(3))).is_quiet());
+    }
+
+    #[test]
+    fn who_says_too_much_unanswered_is_not_followed_any_longer() {
+        let mut tracker = after("Q <T");
+        for _ in 0..MOST_RUNS {
+            pass(&mut tracker, Side::Up, "cQ");
+        }
+        assert!(tracker.is_opaque() && tracker.asked.capacity() == 0, "{:?}", tracker.asked.len());
+        assert_eq!(
+            (tracker.statement(), tracker.statements(), tracker.transaction()),
+            (None, 1, Some(Transaction::Idle))
+        );
+        ready(&mut tracker, b'I');
+        assert!(!tracker.is_quiet());
+    }
+
+    /// What an honest client sends at once, and what its server answers before it says for the last time that it is ready.
+    const HONEST: [(&str, &str); 7] = [
+        ("Q", "TDC"),
+        ("PBES", "12C"),
+        ("PBEPBEHS", "1212CC"),
+        ("S", ""),
+        ("PBESdcS", "12GC"),
+        ("Qddc", "GC"),
+        ("QdcdcS", "GCGCZ"),
+    ];
+
     proptest! {
+        /// However far ahead of the server an honest client is, a statement runs until the last one is answered.
+        #[test]
+        fn an_honest_pipeline_runs_until_its_last_answer(units in prop::collection::vec(0..HONEST.len(), 1..60), ahead in 1..60usize) {
+            let mut tracker = after("");
+            let (mut said, mut answered) = (0, 0);
+            while answered < units.len() {
+                while said < units.len() && said - answered < ahead {
+                    pass(&mut tracker, Side::Up, HONEST[units[said]].0);
+                    said += 1;
+                }
+                for kind in HONEST[units[answered]].1.bytes() {
+                    prop_assert!(tracker.statement().is_some());
+                    match kind { b'Z' => ready(&mut tracker, b'I'), kind => tracker.pass(Side::Down, &[kind, 0, 0, 0, 4]) }
+                }
+                prop_assert!(tracker.statement().is_some());
+                ready(&mut tracker, b'I');
+                answered += 1;
+                prop_assert_eq!(tracker.statement().is_some(), answered < said, "{} of {}", answered, said);
+            }
+            prop_assert!(tracker.is_quiet());
+        }
+
+        #[test]
+        fn no_client_has_it_remember_without_end(kinds in prop::collection::vec(prop::sample::select(b"QFSPHcfd".to_vec()), 1..20), copies in any::<bool>()) {
+            let mut tracker = after(if copies { "Q <G" } else { "P" });
+            for kind in kinds.iter().cycle().take(3 * MOST_RUNS) {
+                tracker.pass(Side::Up, &[*kind, 0, 0, 0, 4]);
+                prop_assert!(tracker.asked.capacity() <= 2 * MOST_RUNS);
+            }
+        }
+
         #[test]
         fn any_bytes_are_survived(pieces in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..100)), 0..30)) {
             let mut tracker = Tracker::new();
