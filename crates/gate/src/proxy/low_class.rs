@@ -6,7 +6,8 @@
 //! goes back. From its first ask until a session finds that there is nothing more, the class wants what accrues: whatever makes
 //! it late then (this thread's wake-up, a way that is full, another program on the processor), it catches up, a tenth of a second
 //! at most. Beside the rate, what of the class is on its way is bounded, and how fast it may catch up ([`super::sockets`]); and
-//! where the rate is to be found, [`LowClass::tend`] finds it.
+//! where the rate is to be found, [`LowClass::tend`] finds it. What is found is what a link has left: a session whose client came
+//! by a Unix socket uses none, and is held to its pool's bandwidth alone then.
 
 use super::buffers::QUANTUM;
 use super::direction::Pacer;
@@ -90,7 +91,24 @@ impl PoolQueue {
 
 struct Waiting {
     waker: Waker,
-    granted: bool,
+    uses_link: bool,
+    granted: Option<Paid>,
+}
+
+impl Waiting {
+    fn grant(&mut self, paid: Paid) {
+        self.granted = Some(paid);
+        self.waker.wake_by_ref();
+    }
+}
+
+/// Who paid for what was granted: to whom goes back what is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Paid {
+    /// The session's pool, where it has a bandwidth, and the class.
+    PoolAndClass,
+    /// The pool alone.
+    Pool,
 }
 
 impl LowClass {
@@ -136,7 +154,7 @@ impl LowClass {
     /// The rate in force, in bytes a second, and the sessions that wait for some of it.
     pub(super) fn pressure(&self) -> (u64, usize) {
         let inner = self.lock();
-        (inner.class.rate_bps(), inner.waiting.values().filter(|waiting| !waiting.granted).count())
+        (inner.class.rate_bps(), inner.waiting.values().filter(|waiting| waiting.granted.is_none()).count())
     }
 
     /// What the rate was last found from; None where it is fixed.
@@ -149,11 +167,12 @@ impl LowClass {
     pub(super) fn open(&self, session: SessionId, pool: PoolId, socket: Option<OwnedFd>) -> LowSession {
         let mut inner = self.lock();
         inner.scheduler.place(session, pool, Priority::Low);
+        let uses_link = socket.is_some();
         if let Some(socket) = socket {
             inner.sockets.add(session, socket);
             self.opened.notify_one();
         }
-        LowSession { class: self.clone(), session, pool, asked: false, dry: true }
+        LowSession { class: self.clone(), session, pool, uses_link, paid: Paid::PoolAndClass, asked: false, dry: true }
     }
 
     /// Grants credit as it comes, for as long as it is polled. Ends only if the timer fails.
@@ -247,8 +266,7 @@ impl Inner {
             if let Some(turn) = self.scheduler.next(QUANTUM_BYTES, QUANTUM_BYTES)
                 && let Some(waiting) = self.waiting.get_mut(&turn.session)
             {
-                waiting.granted = true;
-                waiting.waker.wake_by_ref();
+                waiting.grant(Paid::PoolAndClass);
                 self.sockets.granted(turn.session, QUANTUM_BYTES);
             }
         }
@@ -292,23 +310,26 @@ impl Inner {
                     break;
                 }
                 queue.sessions.pop_front();
-                self.scheduler.offer(session, QUANTUM_BYTES);
+                match self.waiting.get_mut(&session).filter(|waiting| self.auto.is_some() && !waiting.uses_link) {
+                    Some(waiting) => waiting.grant(Paid::Pool),
+                    None => self.scheduler.offer(session, QUANTUM_BYTES),
+                }
             }
         }
         next
     }
 
-    fn ask(&mut self, session: SessionId, pool: PoolId, waker: &Waker) {
-        self.waiting.insert(session, Waiting { waker: waker.clone(), granted: false });
-        match self.pools.get_mut(&pool) {
-            Some(queue) => queue.sessions.push_back(session),
-            // A pool that the class was not told of has no bandwidth of its own.
-            None => self.scheduler.offer(session, QUANTUM_BYTES),
-        }
+    fn ask(&mut self, asking: &LowSession) {
+        let LowSession { session, pool, uses_link, .. } = *asking;
+        self.waiting.insert(session, Waiting { waker: Waker::noop().clone(), uses_link, granted: None });
+        // A pool that the class was not told of has no bandwidth of its own.
+        self.pools.entry(pool).or_default().sessions.push_back(session);
     }
 
-    fn give_back(&mut self, pool: PoolId, bytes: u64) {
-        self.class.give_back(bytes);
+    fn give_back(&mut self, pool: PoolId, paid: Paid, bytes: u64) {
+        if paid == Paid::PoolAndClass {
+            self.class.give_back(bytes);
+        }
         if let Some(bucket) = self.pools.get_mut(&pool).and_then(|queue| queue.bucket.as_mut()) {
             bucket.give_back(bytes);
         }
@@ -320,6 +341,10 @@ pub(super) struct LowSession {
     class: LowClass,
     session: SessionId,
     pool: PoolId,
+    /// Its client came by a network.
+    uses_link: bool,
+    /// Who paid for what it was granted last.
+    paid: Paid,
     asked: bool,
     /// Its server had nothing for it when it last looked.
     dry: bool,
@@ -342,7 +367,7 @@ impl Pacer for LowSession {
         if !self.asked {
             // Nobody may be before this one: then it goes at once, and need not be woken. The driver hears only of those
             // that must wait, and only if it would sleep past them.
-            inner.ask(self.session, self.pool, Waker::noop());
+            inner.ask(self);
             self.asked = true;
             let next = inner.grant(clock::now());
             if next.is_some_and(|next| inner.driver_until.is_none_or(|until| next < until)) {
@@ -350,18 +375,18 @@ impl Pacer for LowSession {
             }
         }
         let Some(waiting) = inner.waiting.get_mut(&self.session) else { return Poll::Ready(Ok(QUANTUM)) };
-        if !waiting.granted {
+        let Some(paid) = waiting.granted else {
             waiting.waker.clone_from(cx.waker());
             return Poll::Pending;
-        }
+        };
         inner.waiting.remove(&self.session);
-        self.asked = false;
+        (self.asked, self.paid) = (false, paid);
         Poll::Ready(Ok(QUANTUM))
     }
 
     fn unused(&mut self, bytes: usize) {
         if bytes > 0 {
-            self.class.lock().give_back(self.pool, bytes as u64);
+            self.class.lock().give_back(self.pool, self.paid, bytes as u64);
         }
     }
 
@@ -373,12 +398,12 @@ impl Drop for LowSession {
         let mut inner = self.class.lock();
         inner.sockets.remove(self.session);
         let in_scheduler = inner.scheduler.close(self.session);
-        let granted = inner.waiting.remove(&self.session).is_some_and(|waiting| waiting.granted);
+        let granted = inner.waiting.remove(&self.session).and_then(|waiting| waiting.granted);
         if let Some(queue) = inner.pools.get_mut(&self.pool) {
             queue.sessions.retain(|other| *other != self.session);
         }
-        if granted {
-            inner.give_back(self.pool, QUANTUM_BYTES);
+        if let Some(paid) = granted {
+            inner.give_back(self.pool, paid, QUANTUM_BYTES);
         } else if in_scheduler > 0
             && let Some(bucket) = inner.pools.get_mut(&self.pool).and_then(|queue| queue.bucket.as_mut())
         {

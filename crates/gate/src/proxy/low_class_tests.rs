@@ -20,7 +20,15 @@ fn class(pools: &[(u32, u32, Option<u64>)]) -> LowClass {
     )
 }
 
+/// A session as of a network, but with no socket to look at.
 fn open(class: &LowClass, session: u64, pool: u32) -> LowSession {
+    let mut session = local(class, session, pool);
+    session.uses_link = true;
+    session
+}
+
+/// A session whose client came by a Unix socket.
+fn local(class: &LowClass, session: u64, pool: u32) -> LowSession {
     class.open(SessionId(session), PoolId(pool), None)
 }
 
@@ -35,15 +43,15 @@ fn drive_from(class: &LowClass, sessions: &[LowSession], begun: Moment) -> Vec<u
     let mut now = begun;
     while now < begun + Span::from_millis(1_000) {
         for (number, session) in sessions.iter().enumerate() {
-            let granted = inner.waiting.get(&session.session).is_none_or(|waiting| waiting.granted);
+            let granted = inner.waiting.get(&session.session).is_none_or(|waiting| waiting.granted.is_some());
             if granted {
                 sent[number] += if inner.waiting.contains_key(&session.session) { QUANTUM_BYTES } else { 0 };
-                inner.ask(session.session, session.pool, Waker::noop());
+                inner.ask(session);
             }
         }
         let next = inner.grant(now);
         // Whoever was granted something asks again before time goes on.
-        if !inner.waiting.values().any(|waiting| waiting.granted) {
+        if !inner.waiting.values().any(|waiting| waiting.granted.is_some()) {
             now = next.unwrap().max(now + Span(1));
         }
     }
@@ -75,7 +83,7 @@ fn a_session_that_leaves_takes_nothing_with_it() {
     let class = class(&[(1, 1, Some(RATE))]);
     let before = class.lock().class.available(clock::now());
     let session = open(&class, 1, 1);
-    class.lock().ask(session.session, PoolId(1), Waker::noop());
+    class.lock().ask(&session);
     class.lock().grant(clock::now());
     drop(session);
     let inner = class.lock();
@@ -97,7 +105,7 @@ fn a_way_that_is_full_costs_no_credit_and_nobody_saves_any_up() {
     let mut inner = class.lock();
     // A bound that the peer's first window fills by itself.
     inner.sockets.bound(1 << 20, Some(Span(0)));
-    inner.ask(session.session, session.pool, Waker::noop());
+    inner.ask(&session);
     assert_eq!(inner.grant(now), Some(now + ROOM_LOOK));
     let worth = |span: Span| RATE * span.0.unsigned_abs() / 1_000_000;
     let (late, long) = (Span::from_millis(50), Span::from_millis(1_000));
@@ -134,4 +142,41 @@ fn a_rate_that_is_found_begins_at_the_floor_and_a_fixed_one_takes_its_place() {
     class.set(LowPriorityBandwidth::Auto, []);
     class.set(LowPriorityBandwidth::Fixed(RATE), []);
     assert_eq!((class.pressure().0, class.found()), (RATE, None));
+}
+
+#[test]
+fn a_rate_that_is_found_holds_nobody_who_uses_no_link() {
+    let class = class(&[(1, 1, None), (2, 1, Some(50 << 20))]);
+    class.set(LowPriorityBandwidth::Auto, [LowPool { id: PoolId(2), weight: 1, bandwidth_bps: Some(50 << 20) }]);
+    // A client of the network that is idle: the rate is looked for, and nothing of it is delivered.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let server = listener.accept().unwrap().0;
+    let _idle = class.open(SessionId(9), PoolId(1), Some(server.as_fd().try_clone_to_owned().unwrap()));
+    class.lock().look(clock::now());
+    let before = class.lock().class.available(clock::now());
+    // One that no bandwidth holds is granted all that it asks for.
+    let free = local(&class, 1, 1);
+    for _ in 0..10_000 {
+        let mut inner = class.lock();
+        inner.ask(&free);
+        inner.grant(clock::now());
+        assert_eq!(inner.waiting.remove(&free.session).unwrap().granted, Some(Paid::Pool));
+    }
+    // Its pool's own bandwidth holds another, and one of the network has the class's rate as ever.
+    let sessions = [local(&class, 2, 2), open(&class, 3, 1)];
+    let sent = drive(&class, &sessions);
+    assert!(sent[0].abs_diff(50 << 20) < 1 << 20 && sent[1].abs_diff(FLOOR_BPS) < 1 << 18, "{sent:?}");
+    // What a local one does not use goes back to its pool, not to a class that did not pay.
+    let mut inner = class.lock();
+    assert!(inner.class.available(clock::now()) <= before);
+    let left = inner.class.available(clock::now());
+    inner.give_back(PoolId(1), Paid::Pool, 1 << 30);
+    assert!(inner.class.available(clock::now()) < left + (1 << 20));
+    drop(inner);
+    // A rate that is given is for all of the class.
+    class.set(LowPriorityBandwidth::Fixed(RATE), []);
+    let total: u64 = drive_from(&class, &sessions, clock::now() + Span::from_millis(4_000)).iter().sum();
+    // With what it was late by before: a tenth of a second's worth.
+    assert!(total.abs_diff(RATE) < RATE / 8, "{total}");
 }
