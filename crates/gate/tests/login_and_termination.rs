@@ -8,7 +8,7 @@ mod server;
 use held::{PATIENCE, Session, proxy, until};
 use server::{PASSWORD, Server, complaint, psql, text, with_server};
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -174,6 +174,42 @@ fn a_login_that_is_not_done_in_time_is_ended_and_nobody_else() {
         let mut sessions = || glance.look().pools.iter().map(|pool| pool.sessions).sum::<u64>();
         until("the idle session alone is left", || sessions() == 1);
     });
+}
+
+#[test]
+fn a_server_that_declines_another_encryption_is_still_asked_for_tls() {
+    const REQUESTS: [&[u8; 8]; 2] = [b"\0\0\0\x08\x04\xd2\x16\x30", b"\0\0\0\x08\x04\xd2\x16\x2f"];
+    let [gss, tls] = REQUESTS;
+    // What a client asks for in turn, before it goes on without, and what the server is asked for.
+    for (asks, asked) in
+        [(&[gss][..], &[gss, tls][..]), (&[gss, tls], &[gss, tls]), (&[tls, gss], &[tls, gss]), (&[], &[tls])]
+    {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = std::thread::spawn(move || {
+            let (mut stream, mut heard) = (listener.accept().unwrap().0, Vec::new());
+            let mut request = [0; 8];
+            while stream.read_exact(&mut request).is_ok() {
+                heard.push(request);
+                stream.write_all(b"N").unwrap();
+            }
+            heard
+        });
+        let held = held::before(&address, "[server_tls]\nmode = 'require'\n");
+        let mut client = TcpStream::connect(("127.0.0.1", held.port)).unwrap();
+        for request in asks {
+            client.write_all(&request[..]).unwrap();
+            let mut answer = [0];
+            client.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"N");
+        }
+        client.write_all(b"\0\0\0\x10\0\x03\0\0user\0u\0\0").unwrap();
+        let mut words = Vec::new();
+        client.read_to_end(&mut words).unwrap();
+        let words = String::from_utf8_lossy(&words);
+        assert!(words.contains("it takes no encryption, which server_tls asks for"), "{words}");
+        assert_eq!(server.join().unwrap().iter().collect::<Vec<_>>(), asked);
+    }
 }
 
 #[test]

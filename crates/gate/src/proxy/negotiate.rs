@@ -21,7 +21,7 @@ use super::tls::{ClientTls, ServerTls};
 use super::{Address, Limits, ProxyConfig};
 use crate::clock;
 use crate::wire::{
-    MOST_OPENING_BYTES, Opening, Side, StartUp, Tracker, read_opening, read_proxy_header, refusal,
+    MOST_OPENING_BYTES, Opening, SSL_REQUEST, Side, StartUp, Tracker, read_opening, read_proxy_header, refusal,
     without_channel_binding,
 };
 use backwater_flow::{DEFAULT_POOL, Priority, State, StateForm};
@@ -40,6 +40,13 @@ const TLS_HANDSHAKE: u8 = 0x16;
 const OPENING_READ: usize = 1024;
 /// A cancel request that the server does not take in this time is given up.
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
+
+/// A connection with the server on which a client's requests for encryption were passed on.
+struct Asked {
+    server: Stream,
+    /// It declined TLS: of another kind of encryption that says nothing.
+    declined: bool,
+}
 
 /// What negotiations need to know.
 #[derive(Clone)]
@@ -162,7 +169,7 @@ impl Negotiation<'_> {
     }
 
     async fn open(&self, mut client: Stream, mut heard: Vec<u8>) -> io::Result<Option<Agreed>> {
-        let mut server: Option<Stream> = None;
+        let mut asked: Option<Asked> = None;
         let mut unreachable: Option<String> = None;
         loop {
             let (opening, length) = match read_whole(&mut client, &mut heard).await? {
@@ -206,12 +213,12 @@ impl Negotiation<'_> {
                 }
                 Opening::StartUp(start) => match unreachable {
                     Some(why) => return self.refuse(client, "08006", &why).await,
-                    None => return self.start(client, server, &heard, length, &start).await,
+                    None => return self.start(client, asked, &heard, length, &start).await,
                 },
-                Opening::DirectTls => return self.start_hidden(client, server, &heard).await,
+                Opening::DirectTls => return self.start_hidden(client, asked, &heard).await,
                 Opening::Ssl | Opening::Gss => {
                     let request = heard.drain(..length).collect::<Vec<_>>();
-                    let answer = match self.ask_for_encryption(&mut server, &request).await {
+                    let answer = match self.ask_for_encryption(&mut asked, &request).await {
                         Ok(Some(answer)) => answer,
                         Ok(None) => return Ok(None),
                         // Clients do not show an error in answer to this request. They show one to what they ask next.
@@ -223,7 +230,7 @@ impl Negotiation<'_> {
                     };
                     client.write_all(&[answer]).await?;
                     if answer != NO_ENCRYPTION {
-                        return self.start_hidden(client, server, &heard).await;
+                        return self.start_hidden(client, asked, &heard).await;
                     }
                 }
             }
@@ -232,15 +239,16 @@ impl Negotiation<'_> {
 
     /// Passes a request for encryption to the server, connecting to it first. Returns its answer of one byte, none where
     /// the server left; as an error why it cannot be reached.
-    async fn ask_for_encryption(&self, server: &mut Option<Stream>, request: &[u8]) -> Result<Option<u8>, String> {
+    async fn ask_for_encryption(&self, asked: &mut Option<Asked>, request: &[u8]) -> Result<Option<u8>, String> {
         let unreachable = |error| self.unreachable(&error);
-        let stream = match server {
-            Some(stream) => stream,
-            None => server.insert(connect(&self.terms).await.map_err(unreachable)?),
+        let Asked { server, declined } = match asked {
+            Some(asked) => asked,
+            None => asked.insert(Asked { server: connect(&self.terms).await.map_err(unreachable)?, declined: false }),
         };
-        stream.write_all(request).await.map_err(unreachable)?;
+        server.write_all(request).await.map_err(unreachable)?;
         let mut answer = [0];
-        let count = stream.read(&mut answer).await.map_err(unreachable)?;
+        let count = server.read(&mut answer).await.map_err(unreachable)?;
+        *declined |= request == SSL_REQUEST && answer[0] == NO_ENCRYPTION;
         Ok((count > 0).then_some(answer[0]))
     }
 
@@ -261,7 +269,7 @@ impl Negotiation<'_> {
     async fn start(
         &self,
         client: Stream,
-        server: Option<Stream>,
+        asked: Option<Asked>,
         heard: &[u8],
         length: usize,
         start: &StartUp,
@@ -277,7 +285,7 @@ impl Negotiation<'_> {
             Ok(place) => place,
             Err(full) => return self.refuse(client, "53300", &full.to_string()).await,
         };
-        let mut server = match self.take_server(server).await {
+        let mut server = match self.take_server(asked).await {
             Ok(server) => server,
             Err(why) => return self.refuse(client, "08006", &why).await,
         };
@@ -320,11 +328,11 @@ impl Negotiation<'_> {
     }
 
     /// A session of which nothing can be seen.
-    async fn start_hidden(&self, client: Stream, server: Option<Stream>, heard: &[u8]) -> io::Result<Option<Agreed>> {
+    async fn start_hidden(&self, client: Stream, asked: Option<Asked>, heard: &[u8]) -> io::Result<Option<Agreed>> {
         self.place.said_who();
         // Nothing can be said to a client that has begun to encrypt.
         let Ok(place) = self.terms.admission.admit(DEFAULT_POOL, self.most_of(DEFAULT_POOL)) else { return Ok(None) };
-        let server = match self.take_bare_server(server).await {
+        let server = match self.take_bare_server(asked).await {
             Ok(server) => server,
             Err(why) => {
                 tracing::warn!(peer = %self.peer, "{why}");
@@ -355,18 +363,18 @@ impl Negotiation<'_> {
     }
 
     /// The connection there is, or a new one; as an error what the client is told if there can be none.
-    async fn take_bare_server(&self, known: Option<Stream>) -> Result<Stream, String> {
-        match known {
-            Some(server) => Ok(server),
+    async fn take_bare_server(&self, asked: Option<Asked>) -> Result<Stream, String> {
+        match asked {
+            Some(Asked { server, .. }) => Ok(server),
             None => connect(&self.terms).await.map_err(|error| self.unreachable(&error)),
         }
     }
 
     /// The same, encrypted as the configuration has it.
-    async fn take_server(&self, known: Option<Stream>) -> Result<Stream, String> {
-        // One that was asked on behalf of its client has said no already.
-        let declined = known.is_some();
-        let server = self.take_bare_server(known).await?;
+    async fn take_server(&self, asked: Option<Asked>) -> Result<Stream, String> {
+        // One that was asked on behalf of its client may have said no already.
+        let declined = asked.as_ref().is_some_and(|asked| asked.declined);
+        let server = self.take_bare_server(asked).await?;
         encrypted(&self.terms, server, declined).await.map_err(|error| self.unreachable(&error))
     }
 
