@@ -29,7 +29,7 @@ pub(crate) struct Control {
     pub(super) server_view: ServerView,
     /// What is held is held from outside, by somebody else; None: by this proxy.
     pub(super) outside: Option<Outside>,
-    sessions: Mutex<BTreeMap<SessionId, Arc<Live>>>,
+    sessions: Mutex<Sessions>,
     next_session: AtomicU64,
     visits: mpsc::UnboundedSender<Visit>,
     tell: Tell,
@@ -41,6 +41,14 @@ pub(crate) struct Control {
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Whether it was said that there are sessions of which nothing can be seen.
     told_hidden: AtomicBool,
+}
+
+/// The living sessions, by number, and the list that was made of them last, if it still holds: those who judge them look at
+/// all of them fifty times a second.
+#[derive(Default)]
+struct Sessions {
+    by_number: BTreeMap<SessionId, Arc<Live>>,
+    listed: Option<Arc<[Arc<Live>]>>,
 }
 
 /// What a rule has done since the proxy began.
@@ -152,13 +160,18 @@ impl Control {
     fn begin(self: &Arc<Self>, identity: Identity, pool: Arc<LivePool>, hidden: bool) -> Entry {
         self.counters.connections.fetch_add(1, Ordering::Relaxed);
         let live = Live::new(identity, pool, hidden);
-        lock(&self.sessions).insert(live.identity.id, Arc::clone(&live));
+        let mut sessions = lock(&self.sessions);
+        sessions.by_number.insert(live.identity.id, Arc::clone(&live));
+        sessions.listed = None;
+        drop(sessions);
         Entry { control: Arc::clone(self), live }
     }
 
-    /// The living sessions, by number.
-    pub(super) fn sessions(&self) -> Vec<Arc<Live>> {
-        lock(&self.sessions).values().cloned().collect()
+    /// The living sessions, by number. Made anew only where one came or went.
+    pub(super) fn sessions(&self) -> Arc<[Arc<Live>]> {
+        let mut sessions = lock(&self.sessions);
+        let Sessions { by_number, listed } = &mut *sessions;
+        Arc::clone(listed.get_or_insert_with(|| by_number.values().cloned().collect()))
     }
 
     /// A decision was made: it is logged, kept and told.
@@ -225,7 +238,10 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        lock(&self.control.sessions).remove(&self.live.identity.id);
+        let mut sessions = lock(&self.control.sessions);
+        sessions.by_number.remove(&self.live.identity.id);
+        sessions.listed = None;
+        drop(sessions);
         let bytes = self.live.glimpse(clock::now()).down_bytes;
         self.live.pool.gone_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -240,4 +256,36 @@ impl std::fmt::Debug for Entry {
 /// A panic elsewhere leaves these whole: they are changed in single steps.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::Moment;
+
+    fn enter(control: &Arc<Control>) -> Entry {
+        let text = String::new;
+        let (user, database, application, peer, server_mark) = (text(), text(), text(), text(), text());
+        let (id, began, is_exempt) = (control.number(), Moment(0), false);
+        let identity = Identity { id, user, database, application, peer, server_mark, began, is_exempt };
+        control.enter(identity, control.pools.get("p"))
+    }
+
+    #[test]
+    fn sessions_are_listed_anew_only_when_one_comes_or_goes() {
+        let config = ProxyConfig::plain("127.0.0.1:0".parse().unwrap(), "127.0.0.1:1".parse().unwrap());
+        let (visits, _visited) = mpsc::unbounded_channel();
+        let control = Control::new(&config, Arc::new(|_| ()), visits, ServerView::new().0, None);
+        let listed = || control.sessions().iter().map(|live| live.identity.id.0).collect::<Vec<_>>();
+        let (first, second) = (enter(&control), enter(&control));
+        assert_eq!(listed(), [1, 2]);
+        assert!(Arc::ptr_eq(&control.sessions(), &control.sessions()));
+        drop(first);
+        assert_eq!(listed(), [2]);
+        let third = enter(&control);
+        assert_eq!(listed(), [2, 3]);
+        drop((second, third));
+        assert!(listed().is_empty());
+    }
 }

@@ -39,7 +39,7 @@ impl Glance {
             terms.state.pools().iter().map(|(name, pool)| self.pool(name, pool, &sessions, now)).collect();
         let mut held = Vec::new();
         let mut seen = HashMap::new();
-        for live in &sessions {
+        for live in sessions.iter() {
             let sent = live.glimpse(now).down_bytes;
             let before = self.before.get(&live.identity.id).copied();
             seen.insert(live.identity.id, (now, sent));

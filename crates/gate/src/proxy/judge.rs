@@ -85,7 +85,8 @@ impl Bench {
     fn look(&mut self, now: Moment) {
         let control = Arc::clone(&self.control);
         let terms = control.terms();
-        for live in control.sessions() {
+        let sessions = control.sessions();
+        for live in sessions.iter() {
             let glimpse = live.glimpse(now);
             if glimpse.is_waiting {
                 // It looks whether its client is still there.
@@ -104,21 +105,20 @@ impl Bench {
             let watched = self.watched.entry(id).or_default();
             watched.seen = true;
             let told = live.server_pid().and_then(|pid| control.server_view.told(pid, now));
-            let figures = watched.figures((&live, &glimpse), now, &rules, terms.server_is_here, told.as_ref());
+            let figures = watched.figures((live, &glimpse), now, &rules, terms.server_is_here, told.as_ref());
             let subject =
                 Subject { session: id, user: &live.identity.user, pool: &live.pool.name, statement: glimpse.statement };
             for decision in self.judge.look(now, subject, rules, &figures) {
-                self.carry_out(&decision, &live, &glimpse);
+                self.carry_out(&decision, live, &glimpse);
             }
             live.want(live.belongs_low() || self.judge.is_penalised(id));
         }
-        self.free_blockers(&control, now);
+        self.free_blockers(&control, &sessions, now);
         self.forget(now);
     }
 
     /// A session of the low class, by its pool or by a rule, is let go at once while somebody waits for its lock who is urgent.
-    fn free_blockers(&mut self, control: &Control, now: Moment) {
-        let sessions = control.sessions();
+    fn free_blockers(&mut self, control: &Control, sessions: &[Arc<Live>], now: Moment) {
         let held: Vec<_> = sessions.iter().filter(|live| live.is_low()).collect();
         if held.is_empty() {
             return;

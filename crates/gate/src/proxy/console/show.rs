@@ -135,7 +135,7 @@ fn pools(control: &Control) -> Vec<Vec<Value>> {
     let terms = control.terms();
     let mut sent: BTreeMap<&str, u64> = BTreeMap::new();
     let (sessions, now) = (control.sessions(), clock::now());
-    for live in &sessions {
+    for live in sessions.iter() {
         *sent.entry(&live.pool.name).or_default() += live.glimpse(now).down_bytes;
     }
     let row = |(name, pool): (&String, &backwater_flow::Pool)| {
