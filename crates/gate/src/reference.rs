@@ -45,7 +45,8 @@ const SECTIONS: &[Section] = &[
             (
                 "login_timeout_s",
                 "",
-                "seconds in which a client must have said who it is, and again in which its login must be done",
+                "seconds in which a client must have said who it is, again in which its login must be done, and in which a \
+                 message that is begun outside a transaction must have come",
             ),
             ("connect_timeout_s", "", "seconds in which the server must have taken a connection"),
             ("drain_timeout_s", "", "seconds that sessions have to come to a good end when the proxy stops"),

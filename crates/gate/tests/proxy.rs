@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A proxy in front of a server on a free port, with more of a configuration.
 fn proxy(server: &Server, more: &str) -> (Proxy, u16) {
@@ -208,24 +208,39 @@ fn a_server_that_is_away_is_named_and_comes_back() {
 
 /// A logged-in session of which nothing is read but what is read here. Its segments are short, as on a network.
 fn open_door(server: &Server, port: u16, options: &str) -> TcpStream {
+    make_open_door(server);
+    enter(port, options)
+}
+
+/// Makes a role that needs no password.
+fn make_open_door(server: &Server) {
     server.value("CREATE ROLE open_door LOGIN");
     let hba = std::fs::read_to_string(server.data().join("pg_hba.conf")).unwrap();
     std::fs::write(server.data().join("pg_hba.conf"), format!("host all open_door all trust\n{hba}")).unwrap();
     server.value("SELECT pg_reload_conf()");
+}
+
+fn enter(port: u16, options: &str) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_tcp_mss(1_448).unwrap();
     socket.connect(&SocketAddr::from(([127, 0, 0, 1], port)).into()).unwrap();
     let mut raw = TcpStream::from(socket);
     let said = format!("\0\u{3}\0\0user\0open_door\0database\0postgres\0options\0{options}\0\0");
     raw.write_all(&[&(said.len() as u32 + 4).to_be_bytes(), said.as_bytes()].concat()).unwrap();
-    let mut greeting = Vec::new();
-    while !greeting.ends_with(b"Z\0\0\0\x05I") {
+    until_ready(&mut raw, b'I');
+    raw
+}
+
+/// Reads until the server is ready, with this state of the transaction. Returns what was heard.
+fn until_ready(raw: &mut TcpStream, state: u8) -> Vec<u8> {
+    let mut heard = Vec::new();
+    while !heard.ends_with(&[b'Z', 0, 0, 0, 5, state]) {
         let mut some = [0; 512];
         let count = raw.read(&mut some).unwrap();
-        assert!(count > 0, "{}", String::from_utf8_lossy(&greeting));
-        greeting.extend_from_slice(&some[..count]);
+        assert!(count > 0, "{}", String::from_utf8_lossy(&heard));
+        heard.extend_from_slice(&some[..count]);
     }
-    raw
+    heard
 }
 
 /// Sends a query.
@@ -253,6 +268,31 @@ fn a_low_client_that_never_reads_does_not_hold_the_others() {
         assert!((1.9..5.0).contains(&seconds), "{seconds}");
         // It is there all the while, and goes on when it reads.
         asleep.read_exact(&mut vec![0; 1 << 20]).unwrap();
+    });
+}
+
+#[test]
+fn a_message_that_is_begun_and_not_ended_holds_no_turn_for_ever() {
+    with_server("a_message_that_is_begun_and_not_ended", &[], |server| {
+        let more = "[limits]\nlogin_timeout_s = 1.0\n[pools.default]\nmax_active = 1\n";
+        let (_proxy, port) = proxy(server, more);
+        make_open_door(server);
+        // What is in a transaction has all the time that it likes.
+        let mut in_transaction = enter(port, "");
+        ask(&mut in_transaction, "BEGIN");
+        until_ready(&mut in_transaction, b'T');
+        in_transaction.write_all(b"Q").unwrap();
+        let mut begun = enter(port, "");
+        begun.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        begun.write_all(b"Q").unwrap();
+        let waiting = psql("127.0.0.1", port, "SELECT 'its turn'").stdout(Stdio::piped()).spawn().unwrap();
+        let mut words = Vec::new();
+        begun.read_to_end(&mut words).unwrap();
+        let words = String::from_utf8_lossy(&words);
+        assert!(words.contains("a message was begun and not ended within the proxy's login_timeout_s"), "{words}");
+        assert_eq!(text(&waiting.wait_with_output().unwrap()), "its turn");
+        in_transaction.write_all(b"\0\0\0\x0dSELECT 1\0").unwrap();
+        until_ready(&mut in_transaction, b'T');
     });
 }
 

@@ -67,7 +67,8 @@ pub struct ProxyConfig {
 pub struct Limits {
     /// Sessions at once, in all pools.
     pub max_connections: u32,
-    /// Seconds in which a client must have said who it is, and again in which its login must be done.
+    /// Seconds in which a client must have said who it is, again in which its login must be done, and in which a message outside
+    /// a transaction must have been said.
     pub login_timeout_s: f64,
     /// Seconds in which the server must have taken a connection.
     pub connect_timeout_s: f64,
@@ -106,7 +107,7 @@ impl Limits {
         seconds(self.drain_timeout_s)
     }
 
-    /// Ends a session that logs in for too long, or does nothing for too long.
+    /// Ends a session that logs in for too long, or does nothing for too long, or does not end what it began to say.
     pub(super) fn overstayed(&self, doing: Doing, since: Moment, now: Moment) -> Option<Ending> {
         let for_s = now.seconds_since(since);
         let told = |sqlstate, why: &str| Some(Ending { sqlstate, why: why.to_owned() });
@@ -114,6 +115,10 @@ impl Limits {
             Doing::LoggingIn if for_s >= self.login_timeout_s => {
                 told("57014", "terminating connection: the login took longer than the proxy's login_timeout_s")
             }
+            Doing::Speaking if for_s >= self.login_timeout_s => told(
+                "57P05",
+                "terminating connection: a message was begun and not ended within the proxy's login_timeout_s",
+            ),
             Doing::Idle if self.idle_timeout_s > 0.0 && for_s >= self.idle_timeout_s => {
                 told("57P05", "terminating connection due to the proxy's idle_timeout_s")
             }

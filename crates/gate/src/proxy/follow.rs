@@ -37,9 +37,14 @@ impl Follow {
 
     /// Bytes pass. What is returned is the statement that they end.
     fn pass(&mut self, side: Side, bytes: &[u8]) -> Option<UrgentStatement> {
+        let messages = self.tracker.messages();
         self.tracker.pass(side, bytes);
         let changed_at = self.live.passed(side, bytes.len(), &self.tracker);
-        self.take_turn(side);
+        self.take_turn(side, self.tracker.messages() != messages);
+        if changed_at.is_some() && self.live.doing() == Doing::Hidden {
+            let (session, user) = (self.live.identity.id, &self.live.identity.user);
+            tracing::warn!(%session, %user, "it can no longer be followed: no rule or max_active reaches it");
+        }
         if self.live.doing() != Doing::Running {
             let (began, ended) = (self.asked_at.take()?, changed_at?);
             return Some(UrgentStatement { began, ended });
@@ -51,12 +56,17 @@ impl Follow {
         None
     }
 
-    /// Takes a turn for what runs, and gives back that of what does not.
-    fn take_turn(&mut self, side: Side) {
+    /// Takes a turn for what runs, and gives back that of what does not. `told`: it is known now of a message what it is.
+    fn take_turn(&mut self, side: Side, told: bool) {
         match self.live.doing() {
             // Ready, or a message that needed no turn.
             Doing::Idle | Doing::Hidden => self.turn = None,
-            Doing::Between if side == Side::Down => self.turn = None,
+            Doing::Between | Doing::Speaking if side == Side::Down => self.turn = None,
+            // Data of a copy that has failed already, as some clients send them to the end: each message has its time.
+            Doing::Speaking if told => {
+                self.turn = None;
+                self.live.begins_anew();
+            }
             // In a transaction nobody waits, but who runs is counted.
             Doing::Running if self.turn.is_none() && self.live.needs_turns() => {
                 self.turn = Some(self.live.pool.turns.take());
@@ -69,7 +79,7 @@ impl Follow {
     fn poll_turn(&mut self, cx: &mut Context<'_>, client: &Stream) -> Poll<io::Result<()>> {
         let doing = self.live.doing();
         // Also within a transaction: a request that is on its way would hit the next statement.
-        if matches!(doing, Doing::Idle | Doing::Between) && self.live.is_cancelling() {
+        if matches!(doing, Doing::Idle | Doing::Between | Doing::Speaking) && self.live.is_cancelling() {
             return Poll::Pending;
         }
         if doing != Doing::Idle {
@@ -125,7 +135,12 @@ impl Pacer for Upward<'_> {
         self.0.poll_turn(cx, from).map_ok(|()| QUANTUM)
     }
 
-    fn unused(&mut self, _: usize) {}
+    fn unused(&mut self, bytes: usize) {
+        if bytes == QUANTUM && self.0.live.doing() == Doing::Idle {
+            // It had nothing to say after all: no more than a part of what its encryption makes of a message.
+            self.0.turn = None;
+        }
+    }
 
     fn seen(&mut self, bytes: &[u8]) {
         // What a client says ends no statement.
@@ -149,5 +164,60 @@ impl<P: Pacer> Pacer for Downward<'_, P> {
         if let Some(statement) = self.0.pass(Side::Down, bytes) {
             self.1.answered(statement);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::live::Identity;
+    use super::super::pools::LivePool;
+    use super::*;
+    use backwater_flow::{PoolId, SessionId};
+
+    /// A session that is logged in, with the turn of a pool that has one.
+    fn with_turn() -> Follow {
+        let text = String::new;
+        let (user, database, application, peer, server_mark) = (text(), text(), text(), text(), text());
+        let (id, began, is_exempt) = (SessionId(1), Moment(0), false);
+        let identity = Identity { id, user, database, application, peer, server_mark, began, is_exempt };
+        let pool = LivePool::new("one", PoolId(0));
+        pool.turns.limit(Some(1));
+        let mut follow = Follow::new(Tracker::new(), Live::new(identity, pool, false));
+        follow.pass(Side::Down, b"Z\0\0\0\x05I");
+        follow.turn = follow.live.pool.turns.ask(&follow.live);
+        assert_eq!(follow.live.pool.turns.counts(), (1, 0));
+        follow
+    }
+
+    fn active(follow: &Follow) -> u32 {
+        follow.live.pool.turns.counts().0
+    }
+
+    #[test]
+    fn a_turn_goes_back_where_nothing_is_said_after_all() {
+        let mut follow = with_turn();
+        Upward(&mut follow).unused(QUANTUM);
+        assert_eq!(active(&follow), 0);
+    }
+
+    #[test]
+    fn a_turn_is_kept_by_what_may_become_a_statement_and_by_nothing_else() {
+        let mut follow = with_turn();
+        follow.pass(Side::Up, b"Q\0\0");
+        Upward(&mut follow).unused(QUANTUM);
+        assert_eq!((follow.live.doing(), active(&follow)), (Doing::Speaking, 1));
+        follow.pass(Side::Up, b"\0\x0dSELECT 1\0");
+        assert_eq!((follow.live.doing(), active(&follow)), (Doing::Running, 1));
+
+        // Data of a copy that nobody takes any more, message after message, none of which ends with what was read.
+        let mut follow = with_turn();
+        follow.pass(Side::Up, b"d\0\0");
+        let since = follow.live.glimpse(clock::now()).since;
+        follow.pass(Side::Up, b"\0\x05xd\0\0");
+        assert_eq!((follow.live.doing(), active(&follow)), (Doing::Speaking, 0));
+        while clock::now() == since {}
+        follow.pass(Side::Up, b"\0\x05xd\0\0");
+        assert!(follow.live.glimpse(clock::now()).since > since, "each has its time");
     }
 }

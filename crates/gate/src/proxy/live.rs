@@ -17,8 +17,10 @@ pub(super) enum Doing {
     LoggingIn,
     /// Nothing, outside a transaction, at the end of a message.
     Idle,
-    /// Nothing yet, but a transaction is open or a message has begun.
+    /// Nothing yet, but a transaction is open.
     Between,
+    /// Nothing yet, and outside a transaction, but a message has begun.
+    Speaking,
     /// A statement runs.
     Running,
     /// Nobody can say: it is encrypted.
@@ -101,7 +103,8 @@ pub(super) struct Glimpse {
 }
 
 impl Doing {
-    const ALL: [Doing; 5] = [Doing::LoggingIn, Doing::Idle, Doing::Between, Doing::Running, Doing::Hidden];
+    const ALL: [Doing; 6] =
+        [Doing::LoggingIn, Doing::Idle, Doing::Between, Doing::Speaking, Doing::Running, Doing::Hidden];
 
     fn of(tracker: &Tracker) -> Doing {
         use crate::wire::Transaction;
@@ -110,6 +113,7 @@ impl Doing {
             (None, _) => Doing::LoggingIn,
             (_, Some(_)) => Doing::Running,
             (Some(Transaction::Idle), None) if tracker.at_boundary(Side::Up) => Doing::Idle,
+            (Some(Transaction::Idle), None) => Doing::Speaking,
             _ => Doing::Between,
         }
     }
@@ -120,6 +124,7 @@ impl Doing {
             Doing::LoggingIn => "logging in",
             Doing::Idle => "idle",
             Doing::Between => "in transaction",
+            Doing::Speaking => "in a message",
             Doing::Running => "active",
             Doing::Hidden => "encrypted",
         }
@@ -183,6 +188,11 @@ impl Live {
         self.statements.store(statements, Ordering::Relaxed);
         self.doing.store(doing as u8, Ordering::Release);
         Some(now)
+    }
+
+    /// What it does, it does anew.
+    pub(super) fn begins_anew(&self) {
+        self.since_us.store(clock::now().0, Ordering::Relaxed);
     }
 
     /// What is known now.

@@ -20,6 +20,7 @@ pub struct Heads {
     /// Bytes of the body that are still to come.
     left: u64,
     opaque: bool,
+    told: u64,
     /// The kind whose bodies are kept.
     keep: Option<u8>,
     /// The last such body, or what has come of it.
@@ -62,6 +63,11 @@ impl Heads {
         !self.opaque && self.have == 0 && self.left == 0
     }
 
+    /// How many heads were told.
+    pub fn told(&self) -> u64 {
+        self.told
+    }
+
     /// Takes the next bytes of the stream and tells each head in them.
     pub fn feed(&mut self, bytes: &[u8], mut tell: impl FnMut(Head)) {
         let mut rest = bytes;
@@ -99,6 +105,7 @@ impl Heads {
         let first = (body_bytes > 0).then_some(first);
         self.have = 0;
         self.left = body_bytes.saturating_sub(1);
+        self.told += 1;
         if self.keep == Some(kind) && body_bytes <= MOST_KEPT_BYTES {
             self.kept.clear();
             self.kept.extend(first);

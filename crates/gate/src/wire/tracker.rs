@@ -109,6 +109,11 @@ impl Tracker {
         self.statements
     }
 
+    /// The number of messages of which the client has said enough to know what they are.
+    pub fn messages(&self) -> u64 {
+        self.up.told()
+    }
+
     /// Bytes pass.
     pub fn pass(&mut self, side: Side, bytes: &[u8]) {
         // The reader is taken out for as long as it tells, since what it tells changes the rest.
