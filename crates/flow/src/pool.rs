@@ -102,7 +102,9 @@ impl PoolOption {
     pub fn about(name: &str) -> &'static str {
         match name {
             "except_rule" => "names of exception rules, such as 'a, b'; any that matches acts",
-            "weight" => "its share among the low pools while they all have something to send",
+            "weight" => {
+                "its share among the low pools while they all have something to send; of a high pool: for its sessions that a penalty holds"
+            }
             "priority" => "'high': never slowed; 'low': in the low class from the beginning",
             "max_connections" => "sessions at once; the next is refused",
             "max_active" => "statements at once; the next waits in front of the server, first come, first served",

@@ -5,7 +5,9 @@ mod server;
 
 use backwater_gate::proxy::{Proxy, ProxyConfig};
 use server::{complaint, psql, text};
-use std::path::PathBuf;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 
@@ -119,6 +121,41 @@ fn strangers_and_wrong_passwords_are_refused() {
     let none = console("");
     let other = complaint(&ask(none.port, "SHOW POOLS").output().unwrap());
     assert!(other.contains("the server at 127.0.0.1:1 cannot be reached"), "a database like any other: {other}");
+}
+
+/// What a statement on a console of its own says beside its answer.
+fn notices(proxy: &Proxy, sql: &str) -> String {
+    let told = ask(port_of(&proxy.console_addresses()[0]), sql).output().unwrap();
+    assert!(told.status.success(), "{told:?}");
+    String::from_utf8_lossy(&told.stderr).into_owned()
+}
+
+#[test]
+fn what_is_asked_for_in_vain_is_told() {
+    if !has_psql() {
+        return;
+    }
+    // A server that takes connections and says nothing, and a client that encrypts from its first byte on.
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = server.local_addr().unwrap();
+    let written = format!("listen = '127.0.0.1:0'\nserver = '{to}'\n{ADMIN}");
+    let proxy = Proxy::start(&ProxyConfig::parse(&written, Path::new("proxy.toml")).unwrap()).unwrap();
+    let mut client = TcpStream::connect(("127.0.0.1", port_of(&proxy.addresses()[0]))).unwrap();
+    client.write_all(b"\x16\x03\x01\0\x05hello").unwrap();
+    let mut at_server = server.accept().unwrap().0;
+    at_server.read_exact(&mut [0; 10]).unwrap();
+
+    let hidden = "no rule or max_active reaches 1 of pool default's sessions";
+    let told = notices(&proxy, "CREATE EXCEPT RULE r WITH (elapsedtime = 5, action = 'abort')");
+    assert!(!told.contains("sessions"), "{told}");
+    let told = notices(&proxy, "ALTER RESOURCE POOL \"default\" WITH (except_rule = 'r')");
+    assert!(told.contains(hidden), "{told}");
+    let told = notices(&proxy, "ALTER EXCEPT RULE r WITH (elapsedtime = 6)");
+    assert!(told.contains(hidden), "{told}");
+    let told = notices(&proxy, "CREATE RESOURCE POOL p WITH (weight = 5, except_rule = 'r')");
+    assert!(told.contains("weight of pool p shares nothing") && !told.contains(hidden), "{told}");
+    let told = notices(&proxy, "ALTER RESOURCE POOL p WITH (priority = 'low')");
+    assert!(!told.contains("weight"), "{told}");
 }
 
 fn connect(console: &Console) -> (tokio::runtime::Runtime, tokio_postgres::Client) {

@@ -2,9 +2,9 @@
 //! nothing, kept before it is in force, and told.
 
 use super::ProxyConfig;
-use super::config::enforceable;
+use super::config::{enforceable, idle_weight};
 use super::control::Control;
-use super::live::Live;
+use super::live::{Doing, Live};
 use super::outside;
 use super::server_view::{self, Made};
 use super::state_file;
@@ -12,6 +12,7 @@ use crate::GateError;
 use backwater_flow::rule::{Attribute, Rule};
 use backwater_flow::statement::Statement;
 use backwater_flow::{State, StateError};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -91,9 +92,31 @@ impl Control {
         let mut notices: Vec<String> = statements.iter().filter_map(rule_of).collect();
         match &self.outside {
             Some(_) => notices.extend(outside::notices(statements, state)),
-            None => notices.extend(statements.iter().filter_map(|statement| self.stays(statement, state))),
+            None => {
+                notices.extend(statements.iter().filter_map(|statement| self.stays(statement, state)));
+                let pools = pools_of(statements, state);
+                notices.extend(pools.iter().filter_map(|pool| idle_weight(state, pool)));
+                notices.extend(pools.iter().filter_map(|pool| self.hidden(state, pool)));
+            }
         }
         notices
+    }
+
+    /// Sessions of which nothing can be seen, in a pool that asks for more than to hold bytes.
+    fn hidden(&self, state: &State, pool: &str) -> Option<String> {
+        let limited = state.pools().get(pool).is_some_and(|pool| pool.max_active.is_some());
+        if !limited && state.rules_of(pool).next().is_none() {
+            return None;
+        }
+        let hidden = |live: &&Arc<Live>| live.pool.name == pool && live.doing() == Doing::Hidden;
+        let count = self.sessions().iter().filter(hidden).count();
+        let pool = backwater_flow::quote(pool);
+        (count > 0).then(|| {
+            format!(
+                "no rule or max_active reaches {count} of pool {pool}'s sessions: they are encrypted through to the server, or cannot be \
+                 followed for another reason; with a certificate in [tls] encryption ends here"
+            )
+        })
     }
 
     /// Sessions that stay in the pool in which they began, though their user is of another from now on.
@@ -169,6 +192,21 @@ impl Control {
         self.changed("the configuration was read again", &[]);
         Ok(later)
     }
+}
+
+/// The pools that statements change, themselves or by a rule that they have.
+fn pools_of<'s>(statements: &'s [Statement], state: &'s State) -> BTreeSet<&'s str> {
+    let has = |pool: &str, rule: &str| state.rules_of(pool).any(|(name, _)| name == rule);
+    let of = |statement: &'s Statement| -> Vec<&'s str> {
+        match statement {
+            Statement::CreatePool { name, .. } | Statement::AlterPool { name, .. } => vec![name.as_str()],
+            Statement::CreateRule { name, .. } | Statement::AlterRule { name, .. } => {
+                state.pools().keys().map(String::as_str).filter(|pool| has(pool, name)).collect()
+            }
+            _ => Vec::new(),
+        }
+    };
+    statements.iter().flat_map(of).collect()
 }
 
 /// The password that a statement gives to a role.

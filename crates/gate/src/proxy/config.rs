@@ -27,7 +27,8 @@ use super::sources::Network;
 use super::state_file;
 use super::tls::{ClientTls, ServerTls, WrittenClientTls, WrittenServerTls};
 use crate::GateError;
-use backwater_flow::{Priority, State, StateForm};
+use backwater_flow::rule::Action;
+use backwater_flow::{Pool, Priority, State, StateForm};
 use backwater_model::Moment;
 use serde::{Deserialize, de};
 use std::path::{Path, PathBuf};
@@ -334,13 +335,24 @@ impl ProxyConfig {
 
 /// Whether all of a state can be carried out. The console asks too, before it changes anything.
 pub(super) fn enforceable(state: &State) -> Result<(), GateError> {
-    let held = |pool: &backwater_flow::Pool| pool.priority == Priority::High && pool.bandwidth_bps.is_some();
+    let held = |pool: &Pool| pool.priority == Priority::High && pool.bandwidth_bps.is_some();
     if state.pools().values().any(held) {
         return Err(GateError::Unsupported(
             "a pool's bandwidth holds only low-priority pools: urgent work is never slowed. Set priority = 'low' too",
         ));
     }
     Ok(())
+}
+
+/// What is to be said of a pool's weight that shares nothing: only what is of the low class is shared.
+pub(super) fn idle_weight(state: &State, pool: &str) -> Option<String> {
+    let of_pool = state.pools().get(pool)?;
+    let holds = state.rules_of(pool).any(|(_, rule)| rule.action == Action::Penalty);
+    let is_idle = of_pool.weight != Pool::default().weight && of_pool.priority == Priority::High && !holds;
+    let name = backwater_flow::quote(pool);
+    is_idle.then(|| {
+        format!("weight of pool {name} shares nothing: its priority is high, and no rule of it has the action penalty")
+    })
 }
 
 #[cfg(test)]
@@ -376,6 +388,22 @@ mod tests {
         assert!(parse("listen = 'a'\nserver = 'b:2'").is_err());
         assert!(parse("listen = 'a:1'").unwrap_err().to_string().contains("missing field `server`"));
         assert!(matches!(parse("listen = []\nserver = 'b:2'"), Err(GateError::NoListener)));
+    }
+
+    #[test]
+    fn a_weight_that_shares_nothing_is_told() {
+        let told = |text: &str| {
+            let config = parse(&format!("listen = 'a:1'\nserver = 'b:2'\n{text}")).unwrap();
+            idle_weight(&config.state, "p")
+        };
+        assert!(told("[pools.p]\nweight = 5").unwrap().contains("weight of pool p shares nothing"));
+        assert_eq!(told("[pools.p]\nmax_active = 5"), None);
+        assert_eq!(told("[pools.p]\nweight = 5\npriority = 'low'"), None);
+        let with_rule = |action: &str| {
+            told(&format!("[rules.r]\nelapsedtime = 5\naction = '{action}'\n[pools.p]\nweight = 5\nexcept_rule = 'r'"))
+        };
+        assert_eq!(with_rule("penalty"), None, "the sessions that it holds are shared with");
+        assert!(with_rule("abort").is_some());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What governs the sessions and what they are governed by: the configuration in force, the living sessions and their
 //! pools, the low class, and whoever is told of decisions. One for a proxy; everything that changes goes through it.
 
+use super::config::idle_weight;
 use super::console::Visit;
 use super::live::{Identity, Live};
 use super::low_class::LowClass;
@@ -100,6 +101,7 @@ impl Control {
             told_hidden: AtomicBool::new(false),
         };
         control.pools.apply(&config.state, &control.low_class);
+        control.warn_of(&config.state);
         Arc::new(control)
     }
 
@@ -127,6 +129,15 @@ impl Control {
         let next = Terms::new(config, Some(&terms.admission));
         self.pools.apply(&next.state, &self.low_class);
         *terms = next;
+        self.warn_of(&config.state);
+    }
+
+    /// Logs what a configuration asks for in vain. In attach mode its own notices say so.
+    fn warn_of(&self, state: &State) {
+        if self.outside.is_none() {
+            let told = state.pools().keys().filter_map(|pool| idle_weight(state, pool));
+            told.for_each(|told| tracing::warn!("{told}"));
+        }
     }
 
     /// Somebody wants to speak to the console.
