@@ -41,11 +41,10 @@ const COLUMNS: [(&str, &str); 9] = [
     ("left_used_ratio", "of the rest"),
 ];
 
-/// What holding the flow is to reach, beside ten large results: the urgent query at most so many times as slow as alone, and the
+/// What holding the flow is to reach, beside any number of large results: the urgent query at most so many times as slow as alone, and the
 /// background at least this share of what it leaves of the link.
 const MOST_TIMES: f64 = 1.5;
 const LEAST_LEFT: f64 = 0.85;
-const GOAL_STREAMS: f64 = 10.0;
 
 /// Whether a run is of an urgent query beside large results.
 pub(crate) fn is_of_overload(outcome: &Outcome) -> bool {
@@ -91,7 +90,7 @@ pub(crate) fn overload(outcome: &Outcome, style: &Style) -> String {
     page.paragraph(
         Tone::Faint,
         &format!(
-            "Goal, beside ten results and with a control that holds them: at most {MOST_TIMES} × alone, and at least {:.0} % of \
+            "Goal, with a control that holds the results beside the query: at most {MOST_TIMES} × alone, and at least {:.0} % of \
              the rest for the background.",
             LEAST_LEFT * 100.0
         ),
@@ -115,8 +114,8 @@ fn row(arm: &ArmOutcome) -> Vec<Cell> {
 /// aborted leaves nothing that could fill the link.
 fn reaches(arm: &ArmOutcome) -> Option<bool> {
     let Some(ParamValue::Text(mode)) = arm.params.get("mode") else { return None };
-    let held = !matches!(mode.as_str(), "none" | "demoted-only");
-    if !held || arm.params.get("background_streams") != Some(&ParamValue::Number(GOAL_STREAMS)) {
+    let Some(ParamValue::Number(streams)) = arm.params.get("background_streams") else { return None };
+    if matches!(mode.as_str(), "none" | "demoted-only") || *streams < 1.0 {
         return None;
     }
     let quick = *arm.metrics.get("ratio_to_alone")? <= MOST_TIMES;
@@ -200,6 +199,11 @@ mod tests {
         assert!(text.contains("21.5 MB/s"), "{text}");
         assert!(text.contains("met") && !text.contains("MISSED"), "{text}");
         assert_eq!(reaches(&outcome.arms[1]), None, "nothing was held");
+        assert_eq!(reaches(&arm("proxy-0", "proxy-fixed", 0.0, 5.0)), None, "nothing was there to hold");
+        for streams in [1.0, 3.0, 5.0, 10.0] {
+            assert_eq!(reaches(&arm("met", "proxy-auto", streams, 7.0)), Some(true), "{streams}");
+            assert_eq!(reaches(&arm("missed", "proxy-auto", streams, 8.0)), Some(false), "{streams}");
+        }
         let mut slow = arm("proxy-10", "proxy-fixed", 10.0, 8.0);
         assert_eq!(reaches(&slow), Some(false), "1.6 times");
         slow.params.insert("mode".to_owned(), ParamValue::Text("abort".to_owned()));
