@@ -216,6 +216,11 @@ pub(crate) fn both(a: &[bool], b: &[bool]) -> Vec<bool> {
     a.iter().zip(b).map(|(a, b)| *a && *b).collect()
 }
 
+/// Either flag.
+pub(crate) fn either(a: &[bool], b: &[bool]) -> Vec<bool> {
+    a.iter().zip(b).map(|(a, b)| *a || *b).collect()
+}
+
 /// Stretches in which a flag holds in at least `least` seconds, bridging up to `bridge` seconds in which it does not.
 pub(crate) fn episodes(flags: &[bool], least: usize, bridge: usize) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();

@@ -484,7 +484,11 @@ fn of_finding(
         ("history-pinned", "slow-member") => {
             Some(mongod::slow_member(target, slowest(scene, engine).as_deref(), members::kept_up(finding)))
         }
-        ("history-pinned", "long-reader") => Some(mongod::long_reader(target, finding.figure("behind_peak_s")?)),
+        ("history-pinned", "long-reader") => {
+            // What was seen of its age is certain: an older one is found by that, too.
+            let seen_s = finding.figure("behind_peak_s")?.min(finding.figure("pinned_s")?);
+            Some(mongod::long_reader(target, seen_s))
+        }
         ("flow-control-engaged", _) => Some(mongod::slow_member(target, slowest(scene, engine).as_deref(), Vec::new())),
         ("oplog-window", _) => {
             let (window_s, now) = (finding.figure("window_s")?, finding.figure("oplog_max_bytes")?);

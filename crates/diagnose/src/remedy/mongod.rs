@@ -6,8 +6,10 @@
 use super::engine::{MIB, bare, setting, version};
 use backwater_model::{Activation, Figure, Remedy, Target};
 
-/// Since here operations of idle sessions are listed, too.
+/// Since here operations of idle sessions, and idle cursors, are listed, too.
 const IDLE_SINCE: i32 = 40_200;
+/// Since here there are transactions of several statements, and a limit to how long they live.
+const TRANSACTIONS_SINCE: i32 = 40_000;
 /// Since here threads can no longer be shared among connections, and majority reads no longer be switched off.
 const POOLS_ONLY_SINCE: i32 = 50_000;
 const MAJORITY_ALWAYS_SINCE: i32 = 50_000;
@@ -88,19 +90,17 @@ pub(crate) fn slow_member(target: Option<&Target>, member: Option<&str>, predict
     }
 }
 
-/// What ends a reader that keeps history from being dropped. Sources: MongoDB's manual ($currentOp, killOp).
+/// What ends a reader that keeps history from being dropped. Sources: MongoDB's manual ($currentOp, killOp, killSessions,
+/// transactionLifetimeLimitSeconds, noCursorTimeout).
 pub(crate) fn long_reader(target: Option<&Target>, open_s: f64) -> Remedy {
-    let seconds = (open_s / 2.0).floor().max(1.0);
     let runtime = if bare(target) {
         vec!["# not a setting: end the transaction or snapshot that has been open the longest".to_owned()]
     } else {
-        let idle = if version(target) >= IDLE_SINCE { ", idleSessions: true" } else { "" };
-        let find = format!(
-            "db.getSiblingDB(\"admin\").aggregate([{{$currentOp: {{allUsers: true{idle}}}}}, {{$match: {{$or: \
-             [{{secs_running: {{$gte: {seconds:.0}}}}}, {{\"transaction.timeOpenMicros\": {{$gte: {:.0}}}}}]}}}}])",
-            seconds * 1e6
-        );
-        vec![find, "db.killOp(OPID)   # of the one that may be ended".to_owned()]
+        let mut lines = vec![find_readers(target, (open_s / 2.0).floor().max(1.0)), END_OPERATION.to_owned()];
+        if version(target) >= TRANSACTIONS_SINCE {
+            lines.extend([END_TRANSACTION, TRANSACTION_LIMIT].map(str::to_owned));
+        }
+        lines
     };
     Remedy {
         title: "End the reader that is open the longest (relieves the history that is kept for it)".to_owned(),
@@ -109,10 +109,31 @@ pub(crate) fn long_reader(target: Option<&Target>, open_s: f64) -> Remedy {
         activation: Activation::Immediate,
         undo: Vec::new(),
         predicted: Vec::new(),
-        risk: "What is ended fails at whoever asked for it, and asks again if it retries. No setting ends it: what reads so long \
-               belongs on a member that answers nobody else."
+        risk: "What is ended fails at whoever asked for it, and asks again if it retries. Transactions alone are ended by a setting \
+               (transactionLifetimeLimitSeconds); a lower one ends every transaction that takes longer, the good ones too. A cursor \
+               with noCursorTimeout stays until its client or somebody here closes it. What reads so long belongs on a member that \
+               answers nobody else."
             .to_owned(),
     }
+}
+
+const END_OPERATION: &str = "db.killOp(OPID)   # of the one that may be ended";
+const END_TRANSACTION: &str =
+    "db.adminCommand({killSessions: [LSID]})   # of a transaction that does nothing now and so has no opid";
+const TRANSACTION_LIMIT: &str = "db.adminCommand({getParameter: 1, transactionLifetimeLimitSeconds: 1})   # the server ends older \
+                                 transactions by itself: 60 unless somebody changed it";
+
+/// Lists what has been open for so many seconds: operations, transactions, and cursors that no timeout ends.
+fn find_readers(target: Option<&Target>, seconds: f64) -> String {
+    let (idle, cursors) = match version(target) {
+        IDLE_SINCE.. => (", idleSessions: true, idleCursors: true", ", {\"cursor.noCursorTimeout\": true}"),
+        _ => ("", ""),
+    };
+    format!(
+        "db.getSiblingDB(\"admin\").aggregate([{{$currentOp: {{allUsers: true{idle}}}}}, {{$match: {{$or: \
+         [{{secs_running: {{$gte: {seconds:.0}}}}}, {{\"transaction.timeOpenMicros\": {{$gte: {:.0}}}}}{cursors}]}}}}])",
+        seconds * 1e6
+    )
 }
 
 /// What is done about a device that stands still by itself, which no setting of a server reaches.
@@ -234,10 +255,16 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reader_is_found_and_ended_by_no_setting() {
+    fn a_long_reader_is_found_and_ended_in_the_words_of_its_release() {
         let found = long_reader(Some(&target(70_012, &[])), 90.0);
         assert!(found.runtime[0].contains("secs_running: {$gte: 45}") && found.runtime[0].contains("{$gte: 45000000}"));
-        assert!(!long_reader(Some(&target(30_623, &[])), 90.0).runtime[0].contains("idleSessions"));
+        assert!(found.runtime[0].contains("idleCursors: true") && found.runtime[0].contains("noCursorTimeout"));
+        assert!(
+            found.runtime[2].contains("killSessions") && found.runtime[3].contains("transactionLifetimeLimitSeconds")
+        );
+        let old = long_reader(Some(&target(30_623, &[])), 90.0).runtime;
+        assert!(!old[0].contains("idleSessions") && !old[0].contains("noCursorTimeout"));
+        assert_eq!(old.len(), 2, "there are no transactions to end");
         assert!(found.runtime[1].starts_with("db.killOp(") && found.persistent.is_empty());
         let alone = Target { kind: "wiredtiger".to_owned(), ..Target::default() };
         assert!(long_reader(Some(&alone), 90.0).runtime[0].contains("not a setting"));

@@ -1,15 +1,19 @@
-//! history-pinned: something keeps old versions alive in the primary's cache, which fills though the disk is idle.
+//! history-pinned: something keeps old versions alive in the primary's cache, which fills with them.
 //!
 //! With majority read concern the engine may not forget what a majority has not yet confirmed; a slow member therefore
-//! fills the primary's cache. From 4.4 on, old versions go to the history store on disk instead, and it grows.
+//! fills the primary's cache though the disk is idle. So does a reader that keeps its snapshot open, whatever the disk does: what
+//! it may still read cannot be evicted for good, and who tries keeps the disk busy. From 4.4 on, old versions go to the history
+//! store on disk instead, and it grows.
 
 use super::draft::draft;
 use super::flow_control::majority_lag;
-use super::wt_evidence::{Engine, engines, gauge, own_member, rate};
+use super::held_snapshot::{age, pinned_ids};
+use super::wt_evidence::{Engine, contrast, engines, flags_of, gauge, own_member, rate};
+use crate::caps::Cap;
 use crate::figures::Figures;
-use crate::grid::{Lane, both, episodes, longest};
+use crate::grid::{Lane, both, either, episodes, longest};
 use crate::scene::Scene;
-use backwater_model::{Confidence, Finding, RuledOut, Severity, Unit, Unseen, catalogue as cat};
+use backwater_model::{Confidence, Figure, Finding, RuledOut, Severity, Unit, Unseen, catalogue as cat};
 use std::ops::Range;
 
 /// How far the majority must be behind, in seconds; or how much longer a reader than the server itself pins.
@@ -24,8 +28,27 @@ const BRIDGE_S: usize = 5;
 const GROWS: f64 = 1.5;
 const OF_TRIGGER: f64 = 0.5;
 const HISTORY_PER_S: f64 = 100.0;
+/// A reader is to blame for what comes to so many times what it comes to without one.
+const ABOVE: f64 = 1.2;
 /// A disk busy for less than this share of the time is no reason for the cache to fill.
 const IDLE: f64 = 0.5;
+/// An age this many times what was seen of it is told apart from that.
+const LONGER: f64 = 1.2;
+
+/// What may hold history: the cause that it is, when it does, and for how long it has, in seconds.
+struct Holder {
+    cause: &'static str,
+    when: Vec<bool>,
+    by: Lane,
+    /// What of that was not seen is told by the rate of new transactions.
+    by_rate: bool,
+}
+
+impl Holder {
+    fn is_reader(&self) -> bool {
+        self.cause == "long-reader"
+    }
+}
 
 /// The findings of a window: at most one a server.
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
@@ -33,29 +56,67 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
-    let pinned = gauge(scene, &cat::WT_PINNED, &engine.name, None);
-    let by_oldest = gauge(scene, &cat::WT_PINNED_OLDEST, &engine.name, None);
-    let lag = majority_lag(scene, engine);
-    let idle = match engine.device {
-        Some(device) if device.busy.known() => device.busy.smooth(2).flags(|busy| busy < IDLE),
-        _ => vec![true; scene.grid.count],
-    };
-    // What the server keeps on purpose (since 4.4 five minutes) is pinned by the oldest timestamp; a reader pins more.
-    let reader = pinned.with(&by_oldest, |pinned, oldest| (pinned - oldest).max(0.0));
-    let slow = both(&lag.flags(|lag| lag >= BEHIND_S), &pinned.flags(|pinned| pinned >= BEHIND_S));
-    let causes = [("slow-member", slow, &lag), ("long-reader", reader.flags(|s| s >= READER_S), &reader)];
-    causes.into_iter().find_map(|(cause, flags, by)| {
-        let (range, seconds) = longest(&episodes(&both(&flags, &idle), LEAST_S, BRIDGE_S))?;
-        suffers(scene, engine, by, &range).then(|| finding(scene, engine, cause, (&range, seconds), (by, &pinned)))
+    holders(scene, engine).iter().find_map(|holder| {
+        let (range, seconds) = longest(&episodes(&holder.when, LEAST_S, BRIDGE_S))?;
+        suffers(scene, engine, holder, &range).then(|| finding(scene, engine, holder, (&range, seconds)))
     })
 }
 
+fn holders(scene: &Scene<'_>, engine: &Engine<'_>) -> [Holder; 3] {
+    let pinned = gauge(scene, &cat::WT_PINNED, &engine.name, None);
+    let by_oldest = gauge(scene, &cat::WT_PINNED_OLDEST, &engine.name, None);
+    let lag = majority_lag(scene, engine);
+    let behind = both(&lag.flags(|lag| lag >= BEHIND_S), &pinned.flags(|pinned| pinned >= BEHIND_S));
+    // What the server keeps on purpose (since 4.4 five minutes) is pinned by the oldest timestamp; a reader pins more.
+    let reader = pinned.with(&by_oldest, |pinned, oldest| (pinned - oldest).max(0.0));
+    let snapshot = age(scene, engine);
+    [
+        Holder { cause: "slow-member", when: both(&behind, &idle(scene, engine)), by: lag, by_rate: false },
+        Holder { cause: "long-reader", when: reader.flags(|s| s >= READER_S), by: reader, by_rate: false },
+        Holder { cause: "long-reader", when: snapshot.flags(|_| true), by: snapshot, by_rate: true },
+    ]
+}
+
+/// Seconds in which the disk of the data has room, as far as is seen: it is hardly busy, and for no ceiling on what it writes, which
+/// keeps requests from reaching it.
+fn idle(scene: &Scene<'_>, engine: &Engine<'_>) -> Vec<bool> {
+    let all = 0..scene.grid.count;
+    let quiet = match engine.device {
+        Some(device) if device.busy.known() => device.busy.smooth(2).flags(|busy| busy < IDLE),
+        _ => vec![true; all.len()],
+    };
+    let held = |cap: &Cap| {
+        let lumps = cap.held_in_lumps(&all).unwrap_or_default();
+        either(&cap.reached(), &flags_of(&[lumps], all.len()))
+    };
+    let without =
+        |quiet: Vec<bool>, cap: &Cap| quiet.iter().zip(held(cap)).map(|(quiet, held)| *quiet && !held).collect();
+    engine.write_caps(scene).iter().fold(quiet, without)
+}
+
 /// Whether the cache fills, or history is written out, in this stretch.
-fn suffers(scene: &Scene<'_>, engine: &Engine<'_>, by: &Lane, range: &Range<usize>) -> bool {
-    let grows = Climb::of(engine, by, range)
+fn suffers(scene: &Scene<'_>, engine: &Engine<'_>, holder: &Holder, range: &Range<usize>) -> bool {
+    let grows = Climb::of(engine, &holder.by, range)
         .is_some_and(|climb| climb.to >= GROWS * climb.from && climb.to >= OF_TRIGGER * engine.limits.dirty_trigger);
-    let history = rate(scene, &cat::WT_HISTORY_INSERTS, &engine.name, None).mean(range);
-    grows || history.is_some_and(|per_s| per_s >= HISTORY_PER_S)
+    let history = rate(scene, &cat::WT_HISTORY_INSERTS, &engine.name, None);
+    let written = history.mean(range).is_some_and(|per_s| per_s >= HISTORY_PER_S);
+    if !holder.is_reader() {
+        return grows || written;
+    }
+    // Under a busy disk these may have other reasons, which then show without a reader as well.
+    let usual = contrast(&history, &holder.when);
+    let dirtier = most_without(&engine.dirty_share(), &holder.when)
+        .zip(engine.dirty_share().max(range))
+        .is_none_or(|(without, with)| with >= ABOVE * without);
+    (grows && dirtier) || (written && usual.is_none_or(|usual| usual.inside >= GROWS * usual.outside))
+}
+
+/// What a lane comes to while nobody holds history, and has not for some seconds; none where there is too little of that.
+fn most_without(lane: &Lane, when: &[bool]) -> Option<f64> {
+    let free = |second: usize| !when[second.saturating_sub(LEAST_S)..=second].contains(&true);
+    let values: Vec<f64> =
+        (0..when.len()).filter(|second| free(*second)).filter_map(|second| lane.get(second)).collect();
+    if values.len() < LEAST_S { None } else { values.into_iter().reduce(f64::max) }
 }
 
 /// How the dirty share of a cache grows.
@@ -109,61 +170,108 @@ fn slowest(scene: &Scene<'_>, engine: &Engine<'_>, range: &Range<usize>) -> Opti
 fn finding(
     scene: &Scene<'_>,
     engine: &Engine<'_>,
-    cause: &str,
+    holder: &Holder,
     (range, seconds): (&Range<usize>, usize),
-    (by, pinned): (&Lane, &Lane),
 ) -> Finding {
-    let mut finding = draft("history-pinned", cause, format!("wt.history@{}", engine.name), scene.grid.span(range));
+    let span = scene.grid.span(range);
+    let mut finding = draft("history-pinned", holder.cause, format!("wt.history@{}", engine.name), span);
     let dirty = engine.dirty_share().max(range);
-    let busy = engine.device.and_then(|device| device.busy.mean(range));
     let at_trigger = dirty.is_some_and(|dirty| dirty >= engine.limits.dirty_trigger * 0.95);
     finding.severity = if at_trigger { Severity::Critical } else { Severity::Warning };
-    finding.confidence = if busy.is_some() { Confidence::High } else { Confidence::Medium };
-    let longest_s = Unit::Seconds.show(by.max(range).unwrap_or_default());
-    let member = (cause == "slow-member").then(|| slowest(scene, engine, range)).flatten();
-    let who = match (cause, &member) {
-        ("slow-member", Some(member)) => format!("A majority is {longest_s} behind (slowest: member {member})"),
-        ("slow-member", None) => format!("A majority is {longest_s} behind"),
-        _ => format!("A reader has held its snapshot for {longest_s}"),
-    };
+    let disk = Disk::of(scene, engine, range);
+    finding.confidence = if matches!(disk, Disk::Idle(_)) { Confidence::High } else { Confidence::Medium };
     finding.summary = format!(
-        "{who}, so old versions stay in the cache: dirty pages came to {} of it{}.",
+        "{}, so old versions stay in the cache: dirty pages came to {} of it{}.",
+        who(scene, engine, holder, range),
         dirty.map_or("an unknown share".to_owned(), |dirty| Unit::Ratio.show(dirty)),
-        busy.map_or(String::new(), |busy| format!(
-            " while the disk was busy only {} of the time",
-            Unit::Ratio.show(busy)
-        )),
+        disk.words(),
     );
+    finding.evidence = evidence(scene, engine, holder, (range, seconds));
+    finding.victims = vec![format!("wt.dirty@{}", engine.name)];
+    match disk {
+        Disk::Idle(busy) => {
+            let because = format!("the primary's device was busy only {} of the time", Unit::Ratio.show(busy));
+            finding.ruled_out.push(RuledOut { cause: "device-saturated".to_owned(), because });
+        }
+        Disk::Unseen => {
+            let (what, why) = ("how busy the data's device was", "its figures are not seen from here");
+            finding.unseen.push(Unseen { what: what.to_owned(), why: why.to_owned(), remedy: None });
+        }
+        Disk::AtWork => {}
+    }
+    finding
+}
+
+/// What the disk of the data did meanwhile.
+enum Disk {
+    /// It had room all the while; busy for this share of the time.
+    Idle(f64),
+    /// It was busy, or a ceiling on it was reached: that may be the reader's doing, whose pages are written again and again, or not.
+    AtWork,
+    Unseen,
+}
+
+impl Disk {
+    fn of(scene: &Scene<'_>, engine: &Engine<'_>, range: &Range<usize>) -> Disk {
+        let idle = idle(scene, engine)[range.clone()].iter().filter(|idle| **idle).count();
+        match engine.device.and_then(|device| device.busy.mean(range)) {
+            _ if idle + BRIDGE_S < range.len() => Disk::AtWork,
+            Some(busy) => Disk::Idle(busy),
+            None => Disk::Unseen,
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Disk::Idle(busy) => format!(" while the disk was busy only {} of the time", Unit::Ratio.show(*busy)),
+            Disk::AtWork => "; how much of the disk's work meanwhile is of it is not told".to_owned(),
+            Disk::Unseen => String::new(),
+        }
+    }
+}
+
+/// Who holds history, and for how long.
+fn who(scene: &Scene<'_>, engine: &Engine<'_>, holder: &Holder, range: &Range<usize>) -> String {
+    let most_s = holder.by.max(range).unwrap_or_default();
+    let longest_s = Unit::Seconds.show(most_s);
+    if !holder.is_reader() {
+        let slowest = slowest(scene, engine, range).map_or(String::new(), |name| format!(" (slowest: member {name})"));
+        return format!("A majority is {longest_s} behind{slowest}");
+    }
+    let seen_s = range.len() as f64;
+    let seen = match holder.by_rate && most_s > LONGER * seen_s {
+        true => format!(" by the rate of new transactions ({} of it seen)", Unit::Seconds.show(seen_s)),
+        false => String::new(),
+    };
+    format!("A reader has held its snapshot for {longest_s}{seen}")
+}
+
+fn evidence(
+    scene: &Scene<'_>,
+    engine: &Engine<'_>,
+    holder: &Holder,
+    (range, seconds): (&Range<usize>, usize),
+) -> Vec<Figure> {
     let mut figures = Figures::default();
-    figures.add("pinned_peak_s", pinned.max(range), Unit::Seconds, "timestamps pinned, at most");
-    let label = if cause == "slow-member" { "majority behind, at most" } else { "age of the oldest reader, at most" };
-    figures.add("behind_peak_s", by.max(range), Unit::Seconds, label);
-    figures.add("dirty_peak_ratio", dirty, Unit::Ratio, "dirty share of the cache, at most");
-    figures.add(
-        "dirty_trigger_ratio",
-        Some(engine.limits.dirty_trigger),
-        Unit::Ratio,
-        "where application threads must evict",
-    );
-    if let Some(climb) = Climb::of(engine, by, range).filter(|climb| climb.from_is_before) {
+    let pinned = gauge(scene, &cat::WT_PINNED, &engine.name, None).max(range);
+    figures.add("pinned_peak_s", pinned, Unit::Seconds, "timestamps pinned, at most");
+    let ids = pinned_ids(scene, engine).max(range).filter(|_| holder.is_reader());
+    figures.add("pinned_ids_peak_count", ids, Unit::Count, "transaction IDs pinned, at most");
+    let label = if holder.is_reader() { "age of the oldest reader, at most" } else { "majority behind, at most" };
+    figures.add("behind_peak_s", holder.by.max(range), Unit::Seconds, label);
+    figures.add("dirty_peak_ratio", engine.dirty_share().max(range), Unit::Ratio, "dirty share of the cache, at most");
+    let trigger = engine.limits.dirty_trigger;
+    figures.add("dirty_trigger_ratio", Some(trigger), Unit::Ratio, "where application threads must evict");
+    if let Some(climb) = Climb::of(engine, &holder.by, range).filter(|climb| climb.from_is_before) {
         let label = "dirty share of the cache before, on average";
         figures.add("dirty_before_ratio", Some(climb.from), Unit::Ratio, label);
         let label = "until application threads must evict, if it goes on like this";
-        figures.add("trigger_in_s", climb.trigger_in_s(engine.limits.dirty_trigger), Unit::Seconds, label);
+        figures.add("trigger_in_s", climb.trigger_in_s(trigger), Unit::Seconds, label);
     }
     let history = rate(scene, &cat::WT_HISTORY_INSERTS, &engine.name, None).mean(range);
     figures.add("history_inserts_per_s", history, Unit::PerSecond, "old versions written to the history store");
+    let busy = engine.device.and_then(|device| device.busy.mean(range));
     figures.add("device_busy_ratio", busy, Unit::Ratio, "the data's device busy");
     figures.add("pinned_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
-    finding.evidence = figures.list();
-    finding.victims = vec![format!("wt.dirty@{}", engine.name)];
-    if busy.is_none() {
-        let (what, why) = ("how busy the data's device was", "its figures are not seen from here");
-        finding.unseen.push(Unseen { what: what.to_owned(), why: why.to_owned(), remedy: None });
-    }
-    if let Some(busy) = busy {
-        let because = format!("the primary's device was busy only {} of the time", Unit::Ratio.show(busy));
-        finding.ruled_out.push(RuledOut { cause: "device-saturated".to_owned(), because });
-    }
-    finding
+    figures.list()
 }

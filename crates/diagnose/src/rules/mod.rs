@@ -14,6 +14,7 @@ mod dirty_throttle;
 mod draft;
 mod flow_control;
 mod heartbeat_at_risk;
+mod held_snapshot;
 mod history_pinned;
 mod io_capped;
 mod net_overload;
@@ -186,7 +187,7 @@ pub const RULES: &[RuleInfo] = &[
         name: "history-pinned",
         causes: &["slow-member", "long-reader"],
         queues: &["wt.history"],
-        summary: "Old versions stay in the primary's cache, which fills though the disk is idle.",
+        summary: "Old versions stay in the primary's cache, which fills with them, for a slow member or a reader.",
         page: include_str!("../../../../docs/rules/history-pinned.md"),
     },
     RuleInfo {

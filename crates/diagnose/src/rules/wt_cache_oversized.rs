@@ -4,7 +4,7 @@
 
 use super::draft::draft;
 use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of, gauge};
-use crate::caps::{self, Cap, CapOwner, Op};
+use crate::caps::Cap;
 use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::{both, episodes, longest, median};
@@ -74,18 +74,11 @@ fn measured(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Burst> {
 /// the least between checkpoints.
 fn at_work(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView, inside: &[bool]) -> Option<AtWork> {
     let busy = contrast(&device.busy, inside)?;
-    let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
-    let group = target.and_then(|target| target.io_cgroup.as_deref()).unwrap_or_default();
-    // A group that the server is not in may be at its own limit all day.
-    let binds = |cap: &Cap| match &cap.owner {
-        CapOwner::Cgroup(name) => !cap.of_some || group == name || group.starts_with(&format!("{name}/")),
-        CapOwner::Declared => true,
-    };
     let comes_to = |cap: &Cap| {
         let reached = both(&cap.reached(), inside).iter().filter(|both| **both).count();
         reached as f64 >= REACHED * inside.iter().filter(|inside| **inside).count() as f64
     };
-    let caps = caps::of(scene, device).into_iter().filter(|cap| cap.op != Op::Read && binds(cap) && comes_to(cap));
+    let caps = engine.write_caps(scene).into_iter().filter(comes_to);
     let used = caps.filter_map(|cap| contrast(&cap.used(), inside)).max_by(|a, b| a.outside.total_cmp(&b.outside));
     // A device that is busy all the while has no time to spare, whatever a cap leaves.
     let used = used.filter(|_| busy.outside < ALWAYS);

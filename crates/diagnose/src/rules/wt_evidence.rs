@@ -1,5 +1,6 @@
 //! A MongoDB server with its engine as rules see it: the cache, its limits, who evicts, checkpoints, what clients feel.
 
+use crate::caps::{self, Cap, CapOwner, Op};
 use crate::device::DeviceView;
 use crate::grid::Lane;
 use crate::scene::Scene;
@@ -181,6 +182,20 @@ impl Engine<'_> {
     /// Writes a second, of which more than so many count as so many.
     pub(crate) fn writes_up_to(&self, usual: f64) -> Lane {
         self.writes.map(|writes| writes.min(usual))
+    }
+
+    /// Ceilings on what is written to its device that hold this server.
+    pub(crate) fn write_caps(&self, scene: &Scene<'_>) -> Vec<Cap> {
+        let target = scene.window.meta.targets.iter().find(|target| target.name == self.name);
+        let group = target.and_then(|target| target.io_cgroup.as_deref());
+        let within = |name: &str| group.is_none_or(|own| own == name || own.starts_with(&format!("{name}/")));
+        // A group that the server is not in may be at its own limit all day.
+        let binds = |cap: &Cap| match &cap.owner {
+            CapOwner::Cgroup(name) => !cap.of_some || within(name),
+            CapOwner::Declared => true,
+        };
+        let caps = self.device.map_or_else(Vec::new, |device| caps::of(scene, device));
+        caps.into_iter().filter(|cap| cap.op != Op::Read && binds(cap)).collect()
     }
 
     /// What of the engine's settings cannot be known where a server's parameters are not read: they may be changed while it runs.

@@ -30,6 +30,7 @@ pub struct Plant {
     pub majority_lag: fn(usize) -> f64,
     pub pinned: fn(usize) -> f64,
     pub pinned_by_oldest: fn(usize) -> f64,
+    pub pinned_ids: fn(usize) -> f64,
     pub busy: fn(usize) -> f64,
     pub disk_mib: fn(usize) -> f64,
     /// Time that the oplog covers, in seconds, and how much of its size it takes.
@@ -64,6 +65,7 @@ pub fn healthy() -> Plant {
         majority_lag: |_| 1.0,
         pinned: |_| 300.0,
         pinned_by_oldest: |_| 300.0,
+        pinned_ids: |s| if s % 60 < 8 { 5_000.0 * (s % 60) as f64 } else { 80.0 + 7.0 * (s % 5) as f64 },
         busy: |s| if s % 60 < 8 { 0.6 } else { 0.2 },
         disk_mib: |s| if s % 60 < 8 { 80.0 } else { 30.0 },
         oplog_s: |_| 100_000.0,
@@ -95,6 +97,7 @@ impl Plant {
                 (&cat::MONGO_FLOW_LIMIT, 1_000.0),
                 (&cat::WT_PINNED, (self.pinned)(second)),
                 (&cat::WT_PINNED_OLDEST, (self.pinned_by_oldest)(second)),
+                (&cat::WT_PINNED_IDS, (self.pinned_ids)(second)),
                 (&cat::MONGO_COMMITTED, 1e9 + at - (self.majority_lag)(second)),
                 (&cat::MONGO_STATE, 1.0),
                 (&cat::MONGO_OPLOG_LAST, 1e9 + at),

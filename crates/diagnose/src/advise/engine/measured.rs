@@ -1,7 +1,8 @@
 //! What is measured of an engine's queue of dirty pages: its room, its bursts, what comes in, and what the disk takes.
 
+use crate::caps::Cap;
 use crate::figures::Figures;
-use crate::grid::{Lane, both, episodes, median};
+use crate::grid::{Lane, both, either, episodes, median};
 use crate::rules::device_below_rating::standstills;
 use crate::rules::wt_evidence::{Engine, Limits, rate};
 use crate::scene::Scene;
@@ -162,9 +163,8 @@ fn inflow(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
 fn drain(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
     let device = engine.device?;
     let full = device.busy.smooth(1).flags(|busy| busy >= BUSY);
-    let held = crate::caps::of(scene, device);
-    let capped = held.iter().filter(|cap| cap.op != crate::caps::Op::Read).map(crate::caps::Cap::reached);
-    let full = capped.fold(full, |full, cap| full.iter().zip(&cap).map(|(a, b)| *a || *b).collect());
+    let caps = engine.write_caps(scene);
+    let full = caps.iter().map(Cap::reached).fold(full, |full, capped| either(&full, &capped));
     let writes = both(&full, &device.written_bytes.flags(|rate| rate > 0.0));
     let stands = standstills(device, scene.grid.count).map_or_else(Vec::new, |found| found.runs);
     let counts = |second: &usize| writes[*second] && !stands.iter().any(|run| run.contains(second));
