@@ -204,6 +204,25 @@ fn a_device_that_stands_still_is_told_from_one_at_a_limit() {
 }
 
 #[test]
+fn the_rate_at_which_a_device_stops_is_told_where_it_is_one() {
+    // It takes 500 MiB/s at other times, and stops four times at 260.
+    let stops = Plant {
+        busy: |s| if trouble(s) && s % 10 < 4 { 1.0 } else { 0.3 },
+        disk_mib: |s| match (trouble(s), s % 10 < 4) {
+            (true, true) => 0.5,
+            (true, false) => 260.0,
+            _ if s > 96 => 260.0,
+            _ => 500.0,
+        },
+        ..stalled()
+    };
+    let found = stops.found();
+    assert_eq!(causes(&found)[0], "device-below-rating standstill");
+    assert!(found[0].summary.contains("It stops at 260 MiB/s"), "{}", found[0].summary);
+    assert!(found[0].summary.contains("52.0 % of its best"), "{}", found[0].summary);
+}
+
+#[test]
 fn deletes_of_the_expired_that_are_felt_are_a_burst() {
     let burst = Plant {
         ttl: |s| if trouble(s) { 4_000.0 } else { 50.0 },
@@ -294,74 +313,6 @@ fn flow_control_is_told_when_it_holds_somebody() {
     assert_eq!(found[0].severity, Severity::Critical);
 }
 
-/// The findings' names, and that each but the first says that the first is its reason.
-fn chain(plant: &Plant) -> Vec<String> {
-    let found = plant.found();
-    let (first, rest) = found.split_first().unwrap();
-    assert_eq!(first.severity, Severity::Critical, "{first:?}");
-    for symptom in rest {
-        let told = format!("The reason is likely {} ({}, {})", first.rule, first.cause, first.queue);
-        assert!(symptom.summary.contains(&told) && symptom.severity == Severity::Warning, "{symptom:?}");
-        assert!(first.victims.contains(&symptom.queue), "{first:?}");
-    }
-    causes(&found)
-}
-
-#[test]
-fn a_full_cache_comes_after_what_filled_it() {
-    let pinned = Plant {
-        dirty: |s| if trouble(s) { 0.04 + 0.0045 * (s - 100) as f64 } else { 0.04 },
-        waiting: |s| if (130..140).contains(&s) { 12.0 } else { 0.0 },
-        write_ms: |s| if (130..140).contains(&s) { 40.0 } else { 1.0 },
-        majority_lag: |s| if trouble(s) { (s - 100) as f64 } else { 1.0 },
-        pinned: |s| if trouble(s) { (s - 100) as f64 } else { 1.0 },
-        pinned_by_oldest: |s| if trouble(s) { (s - 100) as f64 } else { 1.0 },
-        busy: |_| 0.1,
-        ..stalled()
-    };
-    assert_eq!(chain(&pinned), ["history-pinned slow-member", "wt-dirty-stall dirty-trigger"]);
-    let expiring = Plant { ttl: |s| if trouble(s) { 5_000.0 } else { 50.0 }, ..stalled() };
-    assert_eq!(chain(&expiring), ["ttl-burst expiry-at-once", "wt-dirty-stall dirty-trigger"]);
-    // Expiry that begins long after the cache was full did not fill it.
-    let later = Plant { ttl: |s| if (125..150).contains(&s) { 5_000.0 } else { 50.0 }, ..stalled() };
-    assert!(later.found().iter().all(|finding| !finding.summary.contains("The reason is likely")));
-}
-
-#[test]
-fn a_full_cache_comes_after_the_device_that_stood_still() {
-    let standing = Plant {
-        busy: |s| if trouble(s) && s % 10 < 4 { 1.0 } else { 0.3 },
-        disk_mib: |s| if trouble(s) && s % 10 < 4 { 0.5 } else { 80.0 },
-        ..stalled()
-    };
-    assert_eq!(chain(&standing), ["device-below-rating standstill", "wt-dirty-stall dirty-trigger"]);
-    let found = standing.found();
-    assert!((found[0].figure("before_bytes_per_s").unwrap() / 1_048_576.0 - 80.0).abs() < 1.0, "{:?}", found[0]);
-    assert!(!found[0].summary.contains("It stops at"), "it stops at its best: {}", found[0].summary);
-    // What it did then is no drain.
-    let of_cache = found[1].remedies.iter().find(|remedy| remedy.runtime.iter().any(|line| line.contains("eviction")));
-    assert_eq!(of_cache, None);
-}
-
-#[test]
-fn the_rate_at_which_a_device_stops_is_told_where_it_is_one() {
-    // It takes 500 MiB/s at other times, and stops four times at 260.
-    let stops = Plant {
-        busy: |s| if trouble(s) && s % 10 < 4 { 1.0 } else { 0.3 },
-        disk_mib: |s| match (trouble(s), s % 10 < 4) {
-            (true, true) => 0.5,
-            (true, false) => 260.0,
-            _ if s > 96 => 260.0,
-            _ => 500.0,
-        },
-        ..stalled()
-    };
-    let found = stops.found();
-    assert_eq!(causes(&found)[0], "device-below-rating standstill");
-    assert!(found[0].summary.contains("It stops at 260 MiB/s"), "{}", found[0].summary);
-    assert!(found[0].summary.contains("52.0 % of its best"), "{}", found[0].summary);
-}
-
 #[test]
 fn a_router_has_connections_though_it_has_no_engine() {
     let told = Target { name: "router".into(), kind: "mongodb".into(), ..Target::default() };
@@ -379,24 +330,6 @@ fn a_router_has_connections_though_it_has_no_engine() {
         assert_eq!(causes(&found), ["connection-storm limit"]);
         assert_eq!(found[0].queue, "mongo.connections@router");
     }
-}
-
-#[test]
-fn operations_in_line_come_after_the_cache_that_holds_those_inside() {
-    let crowded = || Plant {
-        tickets_out: |s| if trouble(s) { 128.0 } else { 10.0 },
-        in_line: |s| if trouble(s) { 300.0 } else { 0.0 },
-        ..stalled()
-    };
-    assert_eq!(chain(&crowded()), ["wt-dirty-stall dirty-trigger", "tickets-exhausted write-tickets"]);
-    // Each link names the one before it.
-    let expiring = Plant { ttl: |s| if trouble(s) { 5_000.0 } else { 50.0 }, ..crowded() };
-    let found = expiring.found();
-    assert_eq!(
-        causes(&found),
-        ["ttl-burst expiry-at-once", "wt-dirty-stall dirty-trigger", "tickets-exhausted write-tickets"]
-    );
-    assert!(found[1].summary.contains("likely ttl-burst") && found[2].summary.contains("likely wt-dirty-stall"));
 }
 
 #[test]
