@@ -162,6 +162,32 @@ fn a_cache_that_leaves_no_memory_starves_the_page_cache() {
 }
 
 #[test]
+fn the_memory_that_was_read_is_of_the_one_engine_on_this_host() {
+    let starved = Plant { memory_left: |_| 0.05, faults: |_| 900.0, ..healthy() };
+    // Another member of the set, or a router, with this host's or another's engine beside it.
+    let beside = |own_is_here: bool, name: &str, is_here: bool, has_engine: bool| {
+        let found = starved.found_with(|readings, meta| {
+            meta.targets[0].local = own_is_here;
+            meta.targets.push(Target {
+                name: name.into(),
+                kind: "mongodb".into(),
+                local: is_here,
+                ..Target::default()
+            });
+            let (other, def) =
+                (("target", name), if has_engine { &cat::WT_CACHE_MAX } else { &cat::MONGO_CONNECTIONS });
+            (0..=SECONDS).for_each(|second| readings.put(def, &[other], 1_000.0 + second as f64, 100.0));
+        });
+        causes(&found).contains(&"wt-cache-oversized page-cache-starved".to_owned())
+    };
+    assert!(beside(true, "member", false, true) && beside(true, "router", true, false));
+    assert!(!beside(true, "member", true, true), "both caches leave what is left");
+    assert!(!beside(false, "member", false, true) && !beside(false, "router", true, false));
+    let elsewhere = starved.found_with(|_, meta| meta.targets[0].local = false);
+    assert_eq!(causes(&elsewhere), [""; 0], "the memory that was read is of the recorder's host");
+}
+
+#[test]
 fn a_lag_that_uses_the_oplog_up_is_told_with_the_time_that_is_left() {
     // Member 2 is 500 s behind; the window shrinks from 1,100 s by 2 s each second.
     let behind = Plant { oplog_s: |s| 1_100.0 - 2.0 * s as f64, ..healthy() };

@@ -71,7 +71,7 @@ pub struct Target {
     pub kind: String,
     /// 150018 and the like.
     pub version_num: Option<i32>,
-    /// Whether it runs on this host, so that its processes and devices are seen.
+    /// Whether it runs on the host whose figures are read beside it: this one, or that of a flight recorder.
     pub local: bool,
     /// data_directory.
     pub data_directory: Option<String>,

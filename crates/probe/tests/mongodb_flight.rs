@@ -141,6 +141,7 @@ fn the_server_its_host_and_its_disk_are_told() {
         ("db1:27017", "mongodb", Some(70_012))
     );
     assert_eq!((meta.host.cpus, target.data_device.as_deref()), (Some(4), Some("sda")));
+    assert!(target.local, "the host whose figures it recorded is its own");
     assert_eq!(flight.span(), Some((at(0), at(199))));
     assert_eq!(meta.unix_us(at(5)), Some(at(5).0), "moments are wall-clock times");
 }

@@ -14,7 +14,7 @@ mod page_cache;
 
 use crate::figures::Figures;
 use crate::remedy::{engine as remedy, mongod};
-use crate::rules::wt_evidence::{Engine, Limits, configured, engines, rate, servers};
+use crate::rules::wt_evidence::{Engine, Limits, configured, engines, host_memory, rate, servers};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
 use measured::{Measured, Outlook, journal_sync_s, page_waiters};
@@ -408,9 +408,8 @@ fn larger_cache(scene: &Scene<'_>, engine: &Engine<'_>, target: Option<&Target>,
     let in_twice = Limits::of(target, Some(2.0 * seen.cache)).dirty_trigger;
     let room = stands.filter(|_| in_twice == engine.limits.dirty_trigger).map(|peak| peak / in_twice);
     let wanted = Some(kept).filter(|_| reads_back).into_iter().chain(room).reduce(f64::max)?;
-    let memory = scene.grid.gauge(scene.window.track(cat::MEM_TOTAL.name, &[])).median(&all)?;
-    let free = scene.grid.gauge(scene.window.track(cat::MEM_AVAILABLE.name, &[])).values(&all);
-    let free = free.into_iter().reduce(f64::min)?;
+    let (memory, available) = host_memory(scene, engine);
+    let (memory, free) = (memory.median(&all)?, available.values(&all).into_iter().reduce(f64::min)?);
     let most = (OF_MEMORY * (memory - GIB)).min(seen.cache + OF_MEMORY * free);
     let bytes = wanted.min(most);
     let mut predicted = Figures::default();

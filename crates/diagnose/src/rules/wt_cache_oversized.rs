@@ -3,7 +3,7 @@
 //! page cache, through which the data files are read, no memory.
 
 use super::draft::draft;
-use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of, gauge};
+use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of, gauge, host_memory, is_here, rate};
 use crate::caps::Cap;
 use crate::device::DeviceView;
 use crate::figures::Figures;
@@ -39,7 +39,11 @@ const BRIDGE_S: usize = 5;
 
 /// The findings of a window: at most one a server.
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
-    engines(scene).iter().filter_map(|engine| burst(scene, engine).or_else(|| starved(scene, engine))).collect()
+    let all = engines(scene);
+    // Several caches on one host leave it too little memory together.
+    let alone = all.iter().filter(|engine| is_here(scene, engine)).count() == 1;
+    let of = |engine| burst(scene, engine).or_else(|| starved(scene, engine).filter(|_| alone));
+    all.iter().filter_map(of).collect()
 }
 
 /// What a checkpoint brings, in bytes, and how fast the disk takes it.
@@ -154,16 +158,13 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
 }
 
 fn starved(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
-    let host = |def: &cat::Def| scene.grid.gauge(scene.window.track(def.name, &[]));
-    let (total, available) = (host(&cat::MEM_TOTAL), host(&cat::MEM_AVAILABLE));
-    // The memory read is this host's: with several servers, some may run elsewhere.
-    let alone = scene.window.meta.targets.len() <= 1;
-    let faults = super::wt_evidence::rate(scene, &cat::MONGO_PAGE_FAULTS, &engine.name, None);
+    let (total, available) = host_memory(scene, engine);
+    let faults = rate(scene, &cat::MONGO_PAGE_FAULTS, &engine.name, None);
     let large = engine.max.with(&total, |cache, total| cache / total);
     let left = available.with(&total, |available, total| available / total);
     let low = both(&large.flags(|share| share >= OF_MEMORY), &left.flags(|share| share <= LEFT));
     let found = episodes(&both(&low, &faults.flags(|rate| rate >= FAULTS_PER_S)), LEAST_S, BRIDGE_S);
-    let (range, _) = longest(&found).filter(|_| alone)?;
+    let (range, _) = longest(&found)?;
     let queue = format!("wt.cache@{}", engine.name);
     let mut finding = draft("wt-cache-oversized", "page-cache-starved", queue, scene.grid.span(&range));
     finding.confidence = Confidence::Medium;

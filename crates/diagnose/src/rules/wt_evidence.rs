@@ -212,6 +212,18 @@ impl Engine<'_> {
     }
 }
 
+/// Whether a server runs on the host whose processors and memory were read beside it.
+pub(crate) fn is_here(scene: &Scene<'_>, engine: &Engine<'_>) -> bool {
+    scene.window.meta.targets.iter().any(|target| target.local && target.name == engine.name)
+}
+
+/// Memory of the host that a server runs on, and what of it is available, in bytes; unknown where another host's was read.
+pub(crate) fn host_memory(scene: &Scene<'_>, engine: &Engine<'_>) -> (Lane, Lane) {
+    let here = is_here(scene, engine);
+    let of = |def: &Def| scene.grid.gauge(scene.window.track(def.name, &[]).filter(|_| here));
+    (of(&cat::MEM_TOTAL), of(&cat::MEM_AVAILABLE))
+}
+
 /// What this server is called among the members of its set, where it said which of them it is.
 pub(crate) fn own_member(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<String> {
     let label = [("target", engine.name.as_str())];

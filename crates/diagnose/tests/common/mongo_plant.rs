@@ -158,6 +158,7 @@ impl Plant {
         let target = Target {
             name: "m".into(),
             kind: "mongodb".into(),
+            local: true,
             data_device: Some("sda".into()),
             settings: settings.into(),
             ..Target::default()
@@ -177,6 +178,13 @@ impl Plant {
 
     pub fn found(&self) -> Vec<Finding> {
         diagnose(&self.window(), &Options::default())
+    }
+
+    /// The same after something was read besides, or was not.
+    pub fn found_with(&self, change: impl FnOnce(&mut Readings, &mut Meta)) -> Vec<Finding> {
+        let (mut readings, mut meta) = (self.readings(), self.meta());
+        change(&mut readings, &mut meta);
+        diagnose(&readings.window(meta, 1_000.0, 1_000.0 + SECONDS as f64), &Options::default())
     }
 }
 

@@ -330,7 +330,8 @@ fn meta(told: &Metadata, target: Target, disks: &[String], span: Option<(Moment,
     Meta {
         host: facts::host(told),
         anchors: vec![ClockAnchor { boot, unix_us: boot.0 }],
-        targets: vec![Target { data_device: device.as_ref().map(|device| device.dev.clone()), ..target }],
+        // The host whose figures it recorded is the server's own.
+        targets: vec![Target { local: true, data_device: device.as_ref().map(|device| device.dev.clone()), ..target }],
         devices: device.into_iter().collect(),
         written_by: told.version().map_or_else(|| "MongoDB".to_owned(), |version| format!("MongoDB {version}")),
         ..Meta::default()
