@@ -6,7 +6,7 @@ mod common;
 
 use backwater_diagnose::{Options, gather};
 use backwater_model::catalogue as cat;
-use backwater_model::{Severity, Target, Window};
+use backwater_model::{DeclaredVolume, Severity, Target, Window};
 use common::judged::{causes, diagnose};
 use common::mongo_plant::{Plant, SECONDS, T, bursting, healthy, oversized, stalled, standing, stands, trouble};
 
@@ -246,6 +246,36 @@ fn the_rate_at_which_a_device_stops_is_told_where_it_is_one() {
     assert_eq!(causes(&found)[0], "device-below-rating standstill");
     assert!(found[0].summary.contains("It stops at 260 MiB/s"), "{}", found[0].summary);
     assert!(found[0].summary.contains("52.0 % of its best"), "{}", found[0].summary);
+}
+
+#[test]
+fn what_a_device_is_rated_for_is_told_beside_the_rate_at_which_it_stops() {
+    // It never does more than 210 MiB/s, and stops four times at 200.
+    let stops = Plant {
+        busy: |s| if trouble(s) && s % 10 < 4 { 1.0 } else { 0.3 },
+        disk_mib: |s| match (trouble(s), s % 10 < 4) {
+            (true, true) => 0.5,
+            (true, false) => 200.0,
+            _ if s > 96 => 200.0,
+            _ => 210.0,
+        },
+        ..stalled()
+    };
+    assert!(!stops.found()[0].summary.contains("It stops at"), "it is near its best");
+    let rating = 500.0 * 1_048_576.0;
+    let read = stops.found_with(|readings, _| {
+        (0..=SECONDS).for_each(|s| readings.put(&cat::VOLUME_BPS, &[("dev", "sda")], 1_000.0 + s as f64, rating));
+    });
+    // Of a recording without such readings, what its user said is enough.
+    let said = stops.found_with(|_, meta| {
+        let device = Some("/dev/sda".to_owned());
+        meta.declared_volumes = vec![DeclaredVolume { device, bytes_per_s: Some(rating), ..DeclaredVolume::default() }];
+    });
+    for found in [read, said] {
+        let first = &found[0];
+        assert_eq!((first.rule.as_str(), first.figure("declared_bytes_per_s")), ("device-below-rating", Some(rating)));
+        assert!(first.summary.contains("It stops at 200 MiB/s, 40.0 % of what it is rated for."), "{}", first.summary);
+    }
 }
 
 #[test]

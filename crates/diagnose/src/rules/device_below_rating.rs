@@ -154,8 +154,7 @@ fn finding(
         meanwhile.map_or("nearly nothing".to_owned(), |rate| Unit::BytesPerSecond.show(rate)),
         Unit::BytesPerSecond.show(best_bytes),
     );
-    let declared = scene.window.track(backwater_model::catalogue::VOLUME_BPS.name, &[("dev", device.dev.as_str())]);
-    let declared = declared.and_then(|track| track.last()).filter(|rate| *rate > 0.0);
+    let [_, declared, _] = crate::caps::ratings(scene.window, device);
     let before = Before::of(bytes, runs);
     finding.summary.push_str(&before.as_ref().and_then(|rate| rate.says(best_bytes, declared)).unwrap_or_default());
     if let Some(jumped) = jumped {
