@@ -325,24 +325,6 @@ fn deletes_of_the_expired_that_are_felt_are_a_burst() {
 }
 
 #[test]
-fn storms_of_connections_are_told_from_pools_and_from_limits() {
-    let storm = Plant {
-        opened: |s| if trouble(s) { 800.0 } else { 1.0 },
-        write_ms: |s| if trouble(s) { 5.0 } else { 1.0 },
-        checkpoint: |_| false,
-        ..healthy()
-    };
-    let found = storm.found();
-    assert_eq!(causes(&found), ["connection-storm churn"]);
-    assert!((found[0].figure("life_s").unwrap() - 500.0 / 800.0).abs() < 0.3, "{found:?}");
-    let rollout =
-        Plant { opened: |s| if trouble(s) { 800.0 } else { 1.0 }, connections: |s| 500.0 + 800.0 * s as f64, ..storm };
-    assert_eq!(causes(&rollout.found()), [""; 0], "connections that stay are no churn");
-    let full = Plant { free: |s| if trouble(s) { 3.0 } else { 500.0 }, ..healthy() };
-    assert_eq!(causes(&full.found()), ["connection-storm limit"]);
-}
-
-#[test]
 fn tickets_count_only_with_a_line_before_them() {
     let line = Plant {
         tickets_out: |s| if trouble(s) { 128.0 } else { 10.0 },
@@ -367,25 +349,6 @@ fn flow_control_is_told_when_it_holds_somebody() {
     assert_eq!(causes(&found), ["flow-control-engaged majority-behind"]);
     assert!((found[0].figure("majority_lag_peak_s").unwrap() - 12.0).abs() < 0.5);
     assert_eq!(found[0].severity, Severity::Critical);
-}
-
-#[test]
-fn a_router_has_connections_though_it_has_no_engine() {
-    let told = Target { name: "router".into(), kind: "mongodb".into(), ..Target::default() };
-    // Also where the recording does not tell what the target is: its readings do.
-    for router in [Some(told), None] {
-        let mut readings = healthy().readings();
-        for second in 0..=SECONDS {
-            let (at, router) = (1_000.0 + second as f64, ("target", "router"));
-            readings.put(&cat::MONGO_CONNECTIONS, &[router], at, 9_900.0);
-            readings.put(&cat::MONGO_CONNECTIONS_FREE, &[router], at, 100.0);
-        }
-        let mut meta = healthy().meta();
-        meta.targets.extend(router);
-        let found = diagnose(&readings.window(meta, 1_000.0, 1_000.0 + SECONDS as f64), &Options::default());
-        assert_eq!(causes(&found), ["connection-storm limit"]);
-        assert_eq!(found[0].queue, "mongo.connections@router");
-    }
 }
 
 #[test]

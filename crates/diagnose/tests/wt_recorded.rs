@@ -5,7 +5,7 @@
 mod common;
 
 use backwater_diagnose::{EngineChange, EngineOptions, Options, advise_engines};
-use backwater_model::{Confidence, Finding, Severity};
+use backwater_model::{Confidence, Finding, Moment, Severity};
 use common::judged::diagnose;
 use common::recorded;
 
@@ -120,6 +120,22 @@ fn a_disk_that_takes_what_is_asked_of_it_gives_no_finding() {
     for text in QUIET {
         assert_eq!(found(text, |_| true), []);
     }
+}
+
+#[test]
+fn a_storm_that_fills_the_window_is_told_by_what_is_left_of_the_processors() {
+    // From the middle on, where a thread is made for each operation.
+    let storm = |text: &str| {
+        let window = recorded::window(text, |_| true);
+        let mut found = diagnose(&window.slice(Moment::from_seconds(16.0), window.to), &Options::default());
+        found.retain(|finding| finding.rule == "connection-storm");
+        found.remove(0)
+    };
+    let found = storm(CHURN);
+    assert_eq!((found.cause.as_str(), found.severity), ("churn", Severity::Warning));
+    assert!(found.figure("write_outside_ms").is_none() && found.figure("life_s").unwrap() < 2.0, "{found:?}");
+    assert!(found.figure("idle_processors_ratio").unwrap() < 0.2, "{found:?}");
+    assert_eq!(storm(&CHURN.replace("\"local\":true", "\"local\":false")).severity, Severity::Info);
 }
 
 #[test]

@@ -166,10 +166,14 @@ impl Engine<'_> {
         share(&self.dirty, &self.max)
     }
 
-    /// Write latency inside some seconds against the others, where there are enough writes to speak of.
+    /// Write latency in milliseconds, where there are enough writes to speak of.
+    pub(crate) fn felt_ms(&self) -> Lane {
+        self.write_ms.with(&self.writes.at_least(FEW_WRITES), |ms, _| ms)
+    }
+
+    /// The same inside some seconds against the others.
     pub(crate) fn latency(&self, inside: &[bool]) -> Option<Contrast> {
-        let enough = self.writes.at_least(FEW_WRITES);
-        contrast(&self.write_ms.with(&enough, |ms, _| ms), inside)
+        contrast(&self.felt_ms(), inside)
     }
 
     /// Writes a second inside some seconds against the others. What is caught up when something lets go makes no stall before it
@@ -222,6 +226,32 @@ pub(crate) fn host_memory(scene: &Scene<'_>, engine: &Engine<'_>) -> (Lane, Lane
     let here = is_here(scene, engine);
     let of = |def: &Def| scene.grid.gauge(scene.window.track(def.name, &[]).filter(|_| here));
     (of(&cat::MEM_TOTAL), of(&cat::MEM_AVAILABLE))
+}
+
+/// Processors of the host that a server runs on.
+pub(crate) fn processors(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
+    let meta = &scene.window.meta;
+    let elsewhere = || {
+        let target = meta.targets.iter().find(|target| target.name == engine.name)?;
+        target.settings.get("hostInfo.system.numCores")?.parse().ok()
+    };
+    if is_here(scene, engine) { meta.host.cpus.map(f64::from) } else { elsewhere() }.filter(|count| *count > 0.0)
+}
+
+/// Share of the time in which that host's processors have nothing to run, be it for the disk; unknown where another host's were read.
+pub(crate) fn idle_processors(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
+    let here = is_here(scene, engine);
+    let of = |def: &Def| scene.grid.rate(scene.window.track(def.name, &[]).filter(|_| here));
+    let (user, system) = (of(&cat::CPU_USER), of(&cat::CPU_SYSTEM));
+    // Not every kernel, and not every release of a flight recorder, tells of these.
+    let told = |def| {
+        let lane = of(def);
+        if lane.known() { lane } else { user.map(|_| 0.0) }
+    };
+    let sum = |a: f64, b: f64| a + b;
+    let idle = of(&cat::CPU_IDLE).with(&told(&cat::CPU_IOWAIT), sum);
+    let taken = user.with(&system, sum).with(&told(&cat::CPU_STEAL), sum);
+    share(&idle, &idle.with(&taken, sum))
 }
 
 /// What this server is called among the members of its set, where it said which of them it is.

@@ -3,7 +3,7 @@
 use super::Readings;
 use super::judged::diagnose;
 use backwater_diagnose::Options;
-use backwater_model::catalogue as cat;
+use backwater_model::catalogue::{self as cat, Def};
 use backwater_model::{Device, Finding, Meta, Role, Target, Window};
 
 pub const GIB: f64 = 1_073_741_824.0;
@@ -185,6 +185,15 @@ impl Plant {
         let (mut readings, mut meta) = (self.readings(), self.meta());
         change(&mut readings, &mut meta);
         diagnose(&readings.window(meta, 1_000.0, 1_000.0 + SECONDS as f64), &Options::default())
+    }
+}
+
+/// A counter of a server, from what it counts in each second.
+pub fn count(r: &mut Readings, def: &Def, labels: &[(&'static str, &str)], per_s: impl Fn(usize) -> f64) {
+    let mut sum = 0.0;
+    for second in 0..=SECONDS {
+        r.put(def, labels, 1_000.0 + second as f64, sum);
+        sum += per_s(second);
     }
 }
 
