@@ -269,11 +269,19 @@ impl Matrix {
         }
     }
 
-    fn shape(&mut self, columns: usize, samples: usize) -> impl Iterator<Item = &mut [i64]> {
+    /// Values that it has memory for.
+    pub(crate) fn room(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Makes room for so many columns of so many samples, and gives them, with whatever was there before.
+    pub(crate) fn shape(&mut self, columns: usize, samples: usize) -> impl Iterator<Item = &mut [i64]> {
         (self.columns, self.samples) = (columns, samples);
         let need = columns.saturating_mul(samples);
         if self.values.len() < need {
-            self.values.resize(need, 0);
+            // What was there gives way first, and there is no more than is needed.
+            self.values = Vec::new();
+            self.values = vec![0; need];
         }
         self.values.chunks_exact_mut(samples.max(1)).take(columns)
     }
