@@ -52,6 +52,16 @@ fn deletes_at_noon_are_moved_into_the_night() {
 }
 
 #[test]
+fn hours_of_which_nothing_is_known_are_not_taken_for_quiet() {
+    // From midnight on: the last four hours of the day were not recorded.
+    let plan = plan(20, noon, Some(1_000.0)).unwrap();
+    assert!(plan.title.contains("between 00:00 and 03:00 UTC"), "{plan:?}");
+    let load = plan.predicted.iter().find(|figure| figure.name == "load_quiet_per_s").unwrap().value;
+    assert!((load - 1_000.0).abs() < 50.0, "{plan:?}");
+    assert!(plan.risk.contains("the hours from 20:00, 21:00, 22:00, 23:00 UTC"), "{plan:?}");
+}
+
+#[test]
 fn what_lies_well_what_is_little_and_what_is_less_than_a_day_is_left_alone() {
     assert!(plan(24, |hour| if hour == 2 { 3_000.0 } else { 0.0 }, None).is_none(), "already in the night");
     assert!(plan(24, |hour| noon(hour) / 1_000.0, None).is_none(), "three a second");

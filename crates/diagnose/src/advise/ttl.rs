@@ -10,7 +10,7 @@ use backwater_model::{Finding, Moment, Remedy, Unit, catalogue as cat};
 
 const HOURS: usize = 24;
 const HOUR_S: f64 = 3_600.0;
-/// Hours of the day of which at least half must be known: a plan for a day needs the day.
+/// Hours of the day that must be known, at least: a plan for a day needs the day. An hour is known from half of it on.
 const LEAST_HOURS: usize = 20;
 /// Deletes in the busiest hour below which nothing needs to be moved, a second.
 const FEW: f64 = 10.0;
@@ -25,11 +25,15 @@ const SAME_BURST: f64 = 1.5;
 /// A plan is worth it where it takes this share off the deletes beside the busiest hours.
 const WORTH: f64 = 0.8;
 
-/// A day, an hour each, in units a second; by the hour of UTC.
-struct Day {
-    load: [f64; HOURS],
-    deletes: [f64; HOURS],
+/// One hour of the day, in units a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Hour {
+    load: f64,
+    deletes: f64,
 }
+
+/// A day by the hour of UTC; none where an hour was not seen, of which nobody knows how quiet it is.
+struct Day([Option<Hour>; HOURS]);
 
 /// Hours of the day into which deletes shall go: the first, and how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,19 +46,21 @@ struct Quiet {
 pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f64>) -> Option<Remedy> {
     let day = day(scene, engine)?;
     let quiet = quiet(&day, most_rate(&day, most_per_s))?;
-    let peak = day.deletes.iter().copied().fold(0.0, f64::max);
-    let rate = total(&day) / (quiet.hours as f64 * HOUR_S);
-    let (now, then) =
-        (beside(&day, |hour| day.deletes[hour]), beside(&day, |hour| if quiet.has(hour) { rate } else { 0.0 }));
+    let peak = day.most(|hour| hour.deletes);
+    let rate = day.deletes() / (quiet.hours as f64 * HOUR_S);
+    // Deletes beside the load: each hour's deletes weighed by its load.
+    let now: f64 = day.seen().map(|(_, hour)| hour.deletes * hour.load).sum();
+    let load = day.load(quiet)?;
+    let then = rate * load;
     if peak < FEW || now <= 0.0 || then > WORTH * now {
         return None;
     }
     let mut predicted = Figures::default();
     predicted.add("ttl_deleted_peak_per_s", Some(rate), Unit::PerSecond, "deletes of the expired, in the quiet hours");
     predicted.add("ttl_deleted_peak_now_per_s", Some(peak), Unit::PerSecond, "deletes in their busiest hour, as it is");
-    let load = (0..HOURS).filter(|hour| quiet.has(*hour)).map(|hour| day.load[hour]).sum::<f64>() / quiet.hours as f64;
-    predicted.add("load_quiet_per_s", Some(load), Unit::PerSecond, "operations of clients in these hours");
-    Some(remedy::spread(quiet.first, quiet.hours, predicted.list()))
+    let mean = load / quiet.hours as f64;
+    predicted.add("load_quiet_per_s", Some(mean), Unit::PerSecond, "operations of clients in these hours");
+    Some(remedy::spread(quiet.first, quiet.hours, &day.unseen(), predicted.list()))
 }
 
 /// Why there is no plan, where somebody would look for one.
@@ -65,19 +71,22 @@ pub(super) fn without(scene: &Scene<'_>, engine: &Engine<'_>, burst: bool, most_
         return burst.then_some(note);
     };
     let most = most_rate(&day, most_per_s);
-    let many = day.deletes.iter().any(|deletes| *deletes >= FEW);
+    let many = day.most(|hour| hour.deletes) >= FEW;
     (many && quiet(&day, most).is_none()).then(|| {
+        let unseen = day.unseen();
+        let seen = if unseen.is_empty() { "" } else { " that were all recorded" };
         format!(
-            "No plan for what expires: a day's deletes, {}, do not fit into fewer than {HOURS} hours at {}. State a higher rate \
-             (--ttl-rate), or have less expire.",
-            Unit::Count.show(total(&day)),
-            Unit::PerSecond.show(most)
+            "No plan for what expires: a day's deletes, {}, do not fit into fewer than {HOURS} hours in a row{seen} at {}. State a \
+             higher rate (--ttl-rate), or have less expire.{}",
+            Unit::Count.show(day.deletes()),
+            Unit::PerSecond.show(most),
+            remedy::not_recorded(&unseen)
         )
     })
 }
 
 fn most_rate(day: &Day, stated_per_s: Option<f64>) -> f64 {
-    stated_per_s.unwrap_or_else(|| OF_LOAD * day.load.iter().copied().fold(0.0, f64::max))
+    stated_per_s.unwrap_or_else(|| OF_LOAD * day.most(|hour| hour.load))
 }
 
 /// What is to be done about bursts where no day was seen, so that nothing is known of quiet hours: documents that expire over so
@@ -120,44 +129,60 @@ impl Quiet {
     }
 }
 
-fn total(day: &Day) -> f64 {
-    day.deletes.iter().sum::<f64>() * HOUR_S
+impl Day {
+    /// The hours that were seen, each with its place in the day.
+    fn seen(&self) -> impl Iterator<Item = (usize, Hour)> + '_ {
+        self.0.iter().enumerate().filter_map(|(place, hour)| Some((place, (*hour)?)))
+    }
+
+    fn unseen(&self) -> Vec<usize> {
+        (0..HOURS).filter(|hour| self.0[*hour].is_none()).collect()
+    }
+
+    /// Deletes of all hours that were seen.
+    fn deletes(&self) -> f64 {
+        self.seen().map(|(_, hour)| hour.deletes * HOUR_S).sum()
+    }
+
+    fn most(&self, of: impl Fn(Hour) -> f64) -> f64 {
+        self.seen().map(|(_, hour)| of(hour)).fold(0.0, f64::max)
+    }
+
+    /// The load of these hours together; none where one of them was not seen.
+    fn load(&self, quiet: Quiet) -> Option<f64> {
+        (0..HOURS).filter(|hour| quiet.has(*hour)).map(|hour| Some(self.0[hour]?.load)).sum()
+    }
 }
 
-/// Deletes beside the load: each hour's deletes weighed by its load.
-fn beside(day: &Day, deletes: impl Fn(usize) -> f64) -> f64 {
-    (0..HOURS).map(|hour| deletes(hour) * day.load[hour]).sum()
-}
-
-/// The fewest neighbouring hours in which a day's deletes stay under a rate, of those the ones with the least load.
+/// The fewest neighbouring hours in which a day's deletes stay under a rate, of those that were seen the ones with the least load.
 fn quiet(day: &Day, most_per_s: f64) -> Option<Quiet> {
-    let hours = (total(day) / HOUR_S / most_per_s.max(f64::MIN_POSITIVE)).ceil().max(1.0) as usize;
+    let hours = (day.deletes() / HOUR_S / most_per_s.max(f64::MIN_POSITIVE)).ceil().max(1.0) as usize;
     if hours >= HOURS {
         return None;
     }
-    let load = |quiet: &Quiet| (0..HOURS).filter(|hour| quiet.has(*hour)).map(|hour| day.load[hour]).sum::<f64>();
     let choices = (0..HOURS).map(|first| Quiet { first, hours });
-    choices.min_by(|a, b| load(a).total_cmp(&load(b)))
+    let seen = choices.filter_map(|quiet| Some((day.load(quiet)?, quiet)));
+    seen.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, quiet)| quiet)
 }
 
 /// Means of each hour of UTC; none unless most of a day is known.
 fn day(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Day> {
     let rate = |def: &cat::Def, op: Option<&str>| crate::rules::wt_evidence::rate(scene, def, &engine.name, op);
     let deletes = rate(&cat::MONGO_TTL_DELETED, None);
-    let lanes: Vec<_> =
-        ["insert", "query", "update", "delete"].map(|op| rate(&cat::MONGO_OPCOUNTERS, Some(op))).into_iter().collect();
-    let mut sums = [[0.0; 3]; HOURS];
+    let lanes = ["insert", "query", "update", "delete"].map(|op| rate(&cat::MONGO_OPCOUNTERS, Some(op)));
+    let mut sums = [(0.0, Hour { load: 0.0, deletes: 0.0 }); HOURS];
     for second in 0..scene.grid.count {
+        let load = lanes.iter().filter_map(|lane| lane.get(second)).reduce(|a, b| a + b);
+        let Some((load, deletes)) = load.zip(deletes.get(second)) else { continue };
         let Some(hour) = hour_of(scene, scene.grid.start(second)) else { continue };
-        let load: f64 = lanes.iter().filter_map(|lane| lane.get(second)).sum();
-        if let Some(deletes) = deletes.get(second) {
-            let sum = &mut sums[hour];
-            (sum[0], sum[1], sum[2]) = (sum[0] + 1.0, sum[1] + load, sum[2] + deletes);
-        }
+        let (seconds, sum) = &mut sums[hour];
+        (*seconds, sum.load, sum.deletes) = (*seconds + 1.0, sum.load + load, sum.deletes + deletes);
     }
-    let known = sums.iter().filter(|sum| sum[0] >= HOUR_S / 2.0).count();
-    let mean = |what: usize| sums.map(|sum| if sum[0] > 0.0 { sum[what] / sum[0] } else { 0.0 });
-    (known >= LEAST_HOURS).then(|| Day { load: mean(1), deletes: mean(2) })
+    let day = Day(sums.map(|(seconds, sum)| {
+        let seen = seconds >= HOUR_S / 2.0;
+        seen.then(|| Hour { load: sum.load / seconds, deletes: sum.deletes / seconds })
+    }));
+    (day.seen().count() >= LEAST_HOURS).then_some(day)
 }
 
 fn hour_of(scene: &Scene<'_>, at: Moment) -> Option<usize> {
@@ -172,9 +197,10 @@ mod tests {
 
     /// Load by day, deletes at noon.
     fn example() -> Day {
-        let load = std::array::from_fn(|hour| if (8..20).contains(&hour) { 10_000.0 } else { 500.0 + hour as f64 });
-        let deletes = std::array::from_fn(|hour| if (11..14).contains(&hour) { 1_000.0 } else { 0.0 });
-        Day { load, deletes }
+        Day(std::array::from_fn(|hour| {
+            let load = if (8..20).contains(&hour) { 10_000.0 } else { 500.0 + hour as f64 };
+            Some(Hour { load, deletes: if (11..14).contains(&hour) { 1_000.0 } else { 0.0 } })
+        }))
     }
 
     #[test]
@@ -185,8 +211,17 @@ mod tests {
         // 3,000 h⁻¹ in all at 300 a second: ten of the twelve quiet hours, across midnight.
         let wide = quiet(&day, 300.0).unwrap();
         assert_eq!(wide.hours, 10);
-        assert!((0..HOURS).filter(|hour| wide.has(*hour)).all(|hour| day.load[hour] < 1_000.0), "{wide:?}");
+        assert!((0..HOURS).filter(|hour| wide.has(*hour)).all(|hour| day.0[hour].unwrap().load < 1_000.0), "{wide:?}");
         assert_eq!(quiet(&day, 100.0), None, "more than a day can take");
+    }
+
+    #[test]
+    fn hours_that_nobody_saw_are_not_quiet() {
+        let mut day = example();
+        day.0[1..4].fill(None);
+        assert_eq!(quiet(&day, 1_000.0), Some(Quiet { first: 4, hours: 3 }));
+        assert_eq!((quiet(&day, 150.0), day.unseen()), (Some(Quiet { first: 5, hours: 20 }), vec![1, 2, 3]));
+        assert_eq!(quiet(&day, 140.0), None, "22 hours in a row were not seen");
     }
 
     #[test]

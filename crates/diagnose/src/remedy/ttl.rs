@@ -2,8 +2,8 @@
 
 use backwater_model::{Activation, Figure, Remedy, Unit};
 
-/// Documents expire in these hours of UTC, of the day after their time.
-pub(crate) fn spread(first_hour: usize, hours: usize, predicted: Vec<Figure>) -> Remedy {
+/// Documents expire in these hours of UTC, of the day after their time; of the unseen ones it is told that they were not to choose.
+pub(crate) fn spread(first_hour: usize, hours: usize, unseen: &[usize], predicted: Vec<Figure>) -> Remedy {
     let last = (first_hour + hours) % 24;
     Remedy {
         title: format!(
@@ -21,10 +21,21 @@ pub(crate) fn spread(first_hour: usize, hours: usize, predicted: Vec<Figure>) ->
         activation: Activation::Immediate,
         undo: vec!["document.expireAt = new Date(Date.now() + LIFE_MS);".to_owned()],
         predicted,
-        risk: "Documents stay up to a day longer, and take the room for it. Those that are there already expire when they say: the plan \
-               holds from one life of a document on. Deletes reach the secondaries through the oplog in the same hours."
-            .to_owned(),
+        risk: format!(
+            "Documents stay up to a day longer, and take the room for it. Those that are there already expire when they say: the plan \
+             holds from one life of a document on. Deletes reach the secondaries through the oplog in the same hours.{}",
+            not_recorded(unseen)
+        ),
     }
+}
+
+/// Which hours of UTC nothing is known of, as a sentence that may follow another; empty where all are known.
+pub(crate) fn not_recorded(unseen: &[usize]) -> String {
+    if unseen.is_empty() {
+        return String::new();
+    }
+    let hours: Vec<String> = unseen.iter().map(|hour| format!("{hour:02}:00")).collect();
+    format!(" Not recorded, and so neither chosen nor counted: the hours from {} UTC.", hours.join(", "))
 }
 
 /// Documents of one burst expire over so many seconds.
@@ -55,8 +66,10 @@ mod tests {
 
     #[test]
     fn the_hours_stand_in_the_title_and_in_the_code() {
-        let remedy = spread(22, 4, Vec::new());
+        let remedy = spread(22, 4, &[], Vec::new());
         assert!(remedy.title.contains("between 22:00 and 02:00 UTC"), "{}", remedy.title);
         assert!(remedy.runtime.iter().any(|line| line.contains("Math.random() * 4 * 3600")));
+        assert!(!remedy.risk.contains("recorded"), "{}", remedy.risk);
+        assert!(spread(22, 4, &[5, 6], Vec::new()).risk.ends_with("the hours from 05:00, 06:00 UTC."));
     }
 }
