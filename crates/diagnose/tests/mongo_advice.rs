@@ -8,13 +8,22 @@ use backwater_diagnose::{EngineAdvice, EngineOptions, advise_engines};
 use backwater_model::{Remedy, Window};
 use common::mongo_plant::{Plant, draining, healthy, oversized, standing, trouble};
 
-/// What is advised to the one server. Whatever a setting does, it says what becomes of the burst and its drain.
+/// Settings that move a level at which threads must evict, or where eviction begins below it.
+const MOVES_A_TRIGGER: [&str; 4] =
+    ["eviction_dirty_target", "eviction_dirty_trigger", "eviction_updates_trigger", "cache_size"];
+
+/// What is advised to the one server. Whatever a setting does, it says what becomes of the burst and its drain; one that moves a
+/// trigger also how long until threads must evict, or that is said not to be known.
 fn advised(plant: &Plant) -> EngineAdvice {
     let advice = advise_engines(&plant.window(), &EngineOptions::default()).remove(0);
     for (remedy, change) in advice.remedies.iter().zip(&advice.changes) {
         for name in ["burst_bytes", "burst_now_bytes", "drain_s", "drain_now_s"] {
             assert!(predicted(remedy, name).is_some_and(|value| value > 0.0), "{name} of {change:?}: {remedy:?}");
         }
+        let moves = change.settings.keys().any(|name| MOVES_A_TRIGGER.contains(&name.as_str()));
+        let told = ["to_trigger_s", "to_trigger_now_s"].map(|name| predicted(remedy, name));
+        let why = advice.notes.iter().any(|note| note.contains("must evict") && note.contains("is not told"));
+        assert!(!moves || why || told.iter().all(Option::is_some), "{change:?}: {remedy:?} {:?}", advice.notes);
     }
     advice
 }
@@ -153,6 +162,18 @@ fn updates_get_room_up_to_the_limit_of_all_that_is_dirty() {
     assert!(undo(&held()).contains("eviction_updates_trigger=0\""), "unset it follows the other: {}", undo(&held()));
     let set = |settings: &'static str| Plant { settings, updates: |s| if trouble(s) { 0.128 } else { 0.02 }, ..held() };
     assert!(undo(&set("eviction_updates_trigger=128MB")).contains("eviction_updates_trigger=128MB"));
+    // They came from 0.02 to 0.102 GiB in a second, which is told as a mean over five; eviction of updates begins at 0.025 GiB.
+    let time = |plant: &Plant| {
+        let list = advised(plant).remedies;
+        let of =
+            |name| list.iter().find(|one| one.title.contains("updates later")).and_then(|one| predicted(one, name));
+        (of("to_trigger_now_s"), of("to_trigger_s"))
+    };
+    let (now, then) = time(&held());
+    let seconds = |limit: f64| (limit - 0.02) / (0.082 / 5.0);
+    assert!((now.unwrap() - seconds(0.1)).abs() < 0.1 && (then.unwrap() - seconds(204.0 / 1_024.0)).abs() < 0.1);
+    let always = Plant { updates: |_| 0.102, ..held() };
+    assert_eq!((change(&always).as_deref(), time(&always)), (Some("204MB"), (None, None)), "nobody saw them rise");
     let high = Plant { updates: |s| if trouble(s) { 0.18 } else { 0.02 }, ..set("eviction_updates_trigger=18") };
     assert_eq!(change(&high), None, "there is hardly any room left");
 }

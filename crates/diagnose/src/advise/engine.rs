@@ -11,6 +11,7 @@ mod measured;
 mod members;
 mod notes;
 mod page_cache;
+mod updates;
 
 use crate::figures::Figures;
 use crate::remedy::{engine as remedy, mongod};
@@ -208,7 +209,7 @@ fn of_bursts(
     let wanted = drain * options.burst_target_s;
     let stalls = own.iter().any(|finding| finding.rule == "wt-dirty-stall" && finding.cause == "dirty-trigger");
     let updates = own.iter().any(|finding| finding.rule == "wt-dirty-stall" && finding.cause == "updates-trigger");
-    let updates = if updates { updates_room(engine, target, seen) } else { None };
+    let updates = if updates { updates::room(scene, engine, target, seen) } else { None };
     let held = own.iter().any(|finding| finding.rule == "wt-dirty-stall");
     let larger = if held { larger_cache(scene, engine, target, seen) } else { None };
     if let Some(inflow) = seen.inflow.filter(|inflow| *inflow > drain) {
@@ -244,6 +245,7 @@ fn of_bursts(
     remedies.extend(larger);
     remedies.extend(fewer_threads(scene, engine, target, seen, options));
     remedies.extend(eviction(engine, target, seen, drain, wanted, stalls));
+    notes.extend(updates.as_ref().and_then(updates::never_rose));
     remedies.extend(updates);
     remedies.extend(interval(engine, target, seen, wanted));
     notes.extend(notes::least_burst(target, seen, drain, wanted));
@@ -358,35 +360,6 @@ fn eviction(
     let settings = changes.iter().map(|(name, value, _)| ((*name).to_owned(), value.clone())).collect();
     let change = EngineChange { relieves: engine.queue(), settings, ..EngineChange::default() };
     Some((remedy::engine(target, title.to_owned(), &changes, predicted, risk), change))
-}
-
-/// Room for updates that are not yet written, where threads stall at their limit, which holds them there: as much as all that is dirty
-/// may have. Unless set, their limit is half of that one.
-fn updates_room(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured) -> Option<Changed> {
-    let now = engine.limits.updates_trigger * seen.cache;
-    let (text, level) = remedy::level(target, seen.trigger, seen.cache);
-    // Where more comes than the disk writes, room is only filled.
-    if now > WORTH * level || seen.inflow? > seen.drain? {
-        return None;
-    }
-    let mut predicted = Figures::default();
-    predicted.add("updates_trigger_bytes", Some(level), Unit::Bytes, "updates from which on application threads evict");
-    predicted.add("updates_trigger_now_bytes", Some(now), Unit::Bytes, "the same as it is");
-    let outlook = seen.predict(seen.now(), Outlook { burst: seen.at_most(level, seen.target), ..seen.now() });
-    // Until the limit of all that is dirty; how long until that of updates, nobody counted.
-    let of_burst = outlook.into_iter().filter(|figure| !figure.name.starts_with("to_trigger"));
-    let predicted = predicted.list().into_iter().chain(of_burst).collect();
-    // Unset it follows the other.
-    let name = "eviction_updates_trigger";
-    let back = configured(target, name).unwrap_or_else(|| "0".to_owned());
-    let title = "Let application threads help with updates later (relieves the cache's updates, up to the limit of all that is dirty)";
-    let risk = "A checkpoint finds more to write at once, and more is lost from the cache when the power fails: recovery takes longer.";
-    let change = EngineChange {
-        relieves: engine.queue(),
-        settings: [(name.to_owned(), text.clone())].into(),
-        ..EngineChange::default()
-    };
-    Some((remedy::engine(target, title.to_owned(), &[(name, text, back)], predicted, risk), change))
 }
 
 /// A cache that keeps what is read back: random writes of more pages than it holds evict each page dirty and read it again, and

@@ -295,6 +295,7 @@ pub(crate) fn flags_of(ranges: &[Range<usize>], count: usize) -> Vec<bool> {
 pub(crate) struct Limits {
     pub(crate) dirty_target: f64,
     pub(crate) dirty_trigger: f64,
+    pub(crate) updates_target: f64,
     pub(crate) updates_trigger: f64,
     pub(crate) cache_target: f64,
     pub(crate) cache_trigger: f64,
@@ -320,10 +321,12 @@ impl Limits {
             });
             share.filter(|share| *share <= 1.0).unwrap_or(default / 100.0)
         };
+        let dirty_target = share("eviction_dirty_target", 5.0);
         let dirty_trigger = share("eviction_dirty_trigger", 20.0);
         Limits {
-            dirty_target: share("eviction_dirty_target", 5.0),
+            dirty_target,
             dirty_trigger,
+            updates_target: share("eviction_updates_target", dirty_target * 50.0),
             updates_trigger: share("eviction_updates_trigger", dirty_trigger * 50.0),
             cache_target: share("eviction_target", 80.0),
             cache_trigger: share("eviction_trigger", 95.0),
@@ -394,7 +397,8 @@ mod tests {
             (CONFIGS[0], "eviction_dirty_trigger=25,eviction=(threads_min=8),eviction_dirty_target = 3"),
             (CONFIGS[1], "eviction_dirty_trigger=30"),
         ]);
-        assert_eq!((set.dirty_target, set.dirty_trigger, set.updates_trigger), (0.03, 0.3, 0.15));
+        assert_eq!((set.dirty_target, set.dirty_trigger), (0.03, 0.3));
+        assert_eq!((set.updates_target, set.updates_trigger), (0.015, 0.15));
         let bytes = limits(&[(CONFIGS[1], "eviction_dirty_trigger=2147483648,eviction_dirty_target=x,,=(")]);
         assert_eq!(bytes.dirty_trigger, 0.2);
     }
