@@ -281,6 +281,13 @@ pub const RULES: &[RuleInfo] = &[
         summary: "A failover manager's check comes close to its time-out.",
         page: include_str!("../../../../docs/rules/heartbeat-at-risk.md"),
     },
+    RuleInfo {
+        name: "slow-writes",
+        causes: &["coincidence"],
+        queues: &["mongo.writes"],
+        summary: "Writes were slow and no other rule says why; what rose with them, and what did not.",
+        page: include_str!("../../../../docs/rules/slow-writes.md"),
+    },
 ];
 
 /// The rule of this name.
