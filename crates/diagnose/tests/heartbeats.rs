@@ -10,12 +10,17 @@ use common::{Readings, meta};
 
 /// A minute of beats, the last twenty of them answered after so many seconds.
 fn window(slow_s: f64, timeout_s: Option<f64>) -> Window {
+    beats(|second| if second < 40 { 2e-3 } else { slow_s }, timeout_s)
+}
+
+/// A minute of beats, each answered after so many seconds.
+fn beats(answered_s: impl Fn(u32) -> f64, timeout_s: Option<f64>) -> Window {
     let (of, mut readings) = ([("target", "lab")], Readings::default());
     for second in 0..60 {
         let at = f64::from(second);
         readings.put(&cat::PG_HEARTBEATS, &of, at, at);
         readings.put(&cat::PG_HEARTBEATS_MISSED, &of, at, 0.0);
-        readings.put(&cat::PG_HEARTBEAT, &of, at, if second < 40 { 2e3 } else { slow_s * 1e6 });
+        readings.put(&cat::PG_HEARTBEAT, &of, at, answered_s(second) * 1e6);
     }
     let mut meta = meta();
     meta.targets[0].heartbeat_timeout_s = timeout_s;
@@ -32,6 +37,20 @@ fn a_beat_is_slow_by_the_time_out_of_its_own_run() {
     assert_eq!((finding.cause.as_str(), finding.figure("heartbeat_timeout_ms")), ("climbing", Some(1_000.0)));
     assert_eq!(climbing(&window(0.7, Some(10.0))), None);
     assert!(climbing(&window(7.0, Some(10.0))).unwrap().summary.contains("given up after 10.0 s"));
+}
+
+#[test]
+fn beats_that_are_all_slow_are_at_risk_and_slow_ones_far_from_the_time_out_are_not() {
+    let all = |seconds: f64| climbing(&beats(|_| seconds, Some(1.0)));
+    let finding = all(0.9).unwrap();
+    assert_eq!((finding.cause.as_str(), finding.figure("heartbeat_missed")), ("climbing", Some(0.0)));
+    assert_eq!(finding.figure("heartbeat_usual_ms"), Some(900.0));
+    // What is usual, and leaves time: a server far away, or a slow disk.
+    for usual in [0.002, 0.3, 0.6] {
+        assert_eq!(all(usual), None, "{usual}");
+    }
+    // Beats that double and stay below four fifths are no three times as slow.
+    assert_eq!(climbing(&beats(|second| if second < 40 { 0.35 } else { 0.7 }, Some(1.0))), None);
 }
 
 #[test]

@@ -13,8 +13,10 @@ use backwater_model::{Activation, Confidence, Finding, Moment, Remedy, Severity,
 const CLOSE: f64 = 0.5;
 /// Beats that must be that slow: one is an accident.
 const SLOW_BEATS: usize = 3;
-/// They must also be so many times slower than the usual beat of the calm part of the window, where there is one.
+/// They must also be so many times slower than the usual beat of the calm part of the window, where there is one …
 const SLOWER: f64 = 3.0;
+/// … or take this share of the time-out, whatever is usual: where all beats are that slow no part of the window is calm.
+const NEAR: f64 = 0.8;
 /// Missed beats from which it is told.
 const MISSED: f64 = 1.0;
 
@@ -45,7 +47,8 @@ fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
     let usual = sorted.get(sorted.len() / 4).copied();
     // What is slow is known by the time-out of these very beats alone.
     let timeout = known(scene.window, target).and_then(|target| target.heartbeat_timeout_s);
-    let limit = timeout.map(|timeout| (CLOSE * timeout).max(SLOWER * usual.unwrap_or_default()));
+    let slower = SLOWER * usual.unwrap_or_default();
+    let limit = timeout.map(|timeout| (CLOSE * timeout).max(slower.min(NEAR * timeout)));
     let is_slow = |(_, seconds): &Beat| limit.is_some_and(|limit| *seconds >= limit);
     let slow: Vec<Beat> = beats.iter().copied().filter(is_slow).collect();
     let cause = if missed >= MISSED {
