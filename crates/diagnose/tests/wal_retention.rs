@@ -74,14 +74,18 @@ fn lumps_are_counted_down_until_ten_seconds_before() {
         let keep = Keep::Size(208.0 * MIB);
         let plant = WalPlant { seed, seconds: 100.0, rate: 0.0, bursts, keep, max_wal: 96.0 * MIB, ..narrow() };
         let (window, states) = run(&plant);
-        let earliest = truly(&plant, &states);
+        let (earliest, removed) = (truly(&plant, &states), states.last().unwrap().removed_at.unwrap());
         let moments = (22..).map(f64::from).take_while(|second| earliest - second >= 10.0);
-        let error = |second: f64| {
+        let off = |second: f64| {
             let told = retention(&until(&window, second), "primary", S, at(second)).unwrap();
-            (told.earliest_s.unwrap() / (earliest - second) - 1.0).abs()
+            let interval = told.checkpoint_interval_s.unwrap();
+            assert!((5.4..6.6).contains(&interval), "seed {seed} at {second}: three segments take 6 s, not {interval}");
+            let earliest = (told.earliest_s.unwrap() / (earliest - second) - 1.0).abs();
+            (earliest, (told.removal_s.unwrap() - (removed - second)).abs() / interval)
         };
-        let errors: Vec<f64> = moments.map(error).collect();
-        assert!(errors.len() >= 5 && errors.iter().all(|error| *error <= 0.2), "seed {seed}: {errors:?}");
+        let off: Vec<(f64, f64)> = moments.map(off).collect();
+        let close = off.iter().all(|(earliest, checkpoints)| *earliest <= 0.2 && *checkpoints <= 1.0);
+        assert!(off.len() >= 5 && close, "seed {seed}: {off:?}");
     }
 }
 

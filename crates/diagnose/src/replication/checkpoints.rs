@@ -1,11 +1,13 @@
 //! When checkpoints will complete: WAL is removed at the end of one, never in between.
 //!
 //! Source: PostgreSQL `CreateCheckPoint`, `CheckpointerMain`, `CalculateCheckpointSegments` and `XLogCheckpointNeeded`
-//! (xlog.c, checkpointer.c): one starts after checkpoint_timeout since the last start, or when WAL since its redo position
-//! reaches max_wal_size ÷ (1 + checkpoint_completion_target), less a segment; it is spread over checkpoint_completion_target of
-//! that interval, and removes what lies before its own redo position.
+//! (xlog.c, checkpointer.c): one starts after checkpoint_timeout since the last start, or when so many segments are full,
+//! counted from the one with the last redo position on, as max_wal_size ÷ (1 + checkpoint_completion_target) holds. A redo
+//! position lies where the head stands when a checkpoint starts, thus at the beginning of a segment where WAL forces one after
+//! the other: these lie as many whole segments apart, or more where one runs longer than that. Each is spread over
+//! checkpoint_completion_target of the interval, and removes what lies before its own redo position.
 
-use backwater_model::{Bytes, Moment, Target, Track, Window, catalogue as cat};
+use backwater_model::{Bytes, Moment, Point, Target, Track, Window, catalogue as cat};
 
 /// PostgreSQL's defaults, where a setting is unknown.
 const TIMEOUT_S: f64 = 300.0;
@@ -13,6 +15,13 @@ const MAX_WAL: f64 = 1024.0 * 1_048_576.0;
 pub(super) const SEGMENT: f64 = 16.0 * 1_048_576.0;
 /// A checkpoint that is late completes within so many seconds.
 const LATE_S: f64 = 1.0;
+/// The distance between checkpoints is the mean of the last steps of the redo position; fewer tell less than the settings do.
+const MOST_STEPS: usize = 5;
+const LEAST_STEPS: usize = 2;
+/// Where readings lie further apart than so many seconds, more than one checkpoint may lie between them.
+const GAP_S: f64 = 3.0;
+/// A checkpoint this near to checkpoint_timeout after the one before was begun by the clock.
+const BY_CLOCK: f64 = 0.9;
 
 /// A size setting in bytes; none where it is unknown, or is −1.
 pub(crate) fn bytes(target: Option<&Target>, name: &str) -> Option<f64> {
@@ -48,47 +57,86 @@ pub(crate) struct Checkpoints {
     pub(crate) interval_s: f64,
     /// From a start to its completion.
     pub(crate) duration_s: f64,
-    /// When the last completed one started; negative.
-    pub(crate) started_s: f64,
+    /// When the next one starts; negative where it has begun.
+    pub(crate) next_s: f64,
 }
 
 impl Checkpoints {
     /// Those of a target, seen from `at`, with `inflow` bytes of WAL a second; none where its redo position is unknown.
     pub(crate) fn of(window: &Window, target: &str, at: Moment, inflow: f64) -> Option<Self> {
         let settings = super::target_at(window, target, at);
-        let settings = settings.as_ref();
+        let pace = Pace::of(settings.as_ref());
         let own = [("target", target)];
         let redo = window.track(cat::PG_CHECKPOINT_REDO.name, &own)?;
         let head = window.track(cat::PG_WAL_INSERT.name, &own)?;
         let past = redo.between(window.from, at);
         let last = past.points.last()?;
-        let share = number(settings, "checkpoint_completion_target").unwrap_or(0.9).clamp(0.0, 1.0);
-        let interval_s = interval(settings, share, inflow);
-        let started_s = -since(head, at, last.value, inflow)?;
+        let steps = pace.seen_bytes(past);
+        let interval_s = pace.seconds(steps.unwrap_or(pace.segments * pace.segment), inflow);
+        let first_s = pace.seconds(steps.unwrap_or(pace.next_bytes(last.value)), inflow);
+        let next_s = first_s - since(head, at, last.value, inflow)?;
         let seen = seen_duration(past, head).map(|duration| duration.min(interval_s));
-        Some(Checkpoints { interval_s, duration_s: seen.unwrap_or(share * interval_s), started_s })
+        Some(Checkpoints { interval_s, duration_s: seen.unwrap_or(pace.share * interval_s), next_s })
     }
 
     /// Start and completion of the checkpoints to come, in seconds from now. One that has begun has a start in the past.
     pub(crate) fn coming(self) -> impl Iterator<Item = (f64, f64)> {
         let late = move |start: f64| (start + self.duration_s).max(LATE_S.min(self.duration_s));
         // A clock that says that several were missed is wrong: the next one is due now.
-        let first = (self.started_s + self.interval_s).max(-self.duration_s);
+        let first = self.next_s.max(-self.duration_s);
         (0..1_000).map(move |n| first + f64::from(n) * self.interval_s).map(move |start| (start, late(start)))
+    }
+}
+
+/// What begins checkpoints, by the settings.
+struct Pace {
+    timeout_s: f64,
+    /// checkpoint_completion_target.
+    share: f64,
+    /// Size of a segment in bytes, and how many must be full.
+    segment: f64,
+    segments: f64,
+}
+
+impl Pace {
+    fn of(settings: Option<&Target>) -> Self {
+        let share = number(settings, "checkpoint_completion_target").unwrap_or(0.9).clamp(0.0, 1.0);
+        let segment = segment(settings);
+        // In whole segments already before it is divided.
+        let most = (bytes(settings, "max_wal_size").unwrap_or(MAX_WAL) / segment).floor();
+        let timeout_s = seconds(settings, "checkpoint_timeout").unwrap_or(TIMEOUT_S).max(1.0);
+        Pace { timeout_s, share, segment, segments: (most / (1.0 + share)).floor().max(1.0) }
+    }
+
+    /// From a redo position to where the head forces the next checkpoint, in bytes.
+    fn next_bytes(&self, redo: f64) -> f64 {
+        self.segments * self.segment - redo.rem_euclid(self.segment)
+    }
+
+    /// How long so many bytes of WAL take, or the clock.
+    fn seconds(&self, distance: f64, inflow: f64) -> f64 {
+        if inflow > 0.0 { self.timeout_s.min(distance / inflow) } else { self.timeout_s }
+    }
+
+    /// Mean WAL between the last checkpoints that WAL forced, in bytes, as the redo position went; none where too few were seen.
+    /// One that the clock began, or a command sooner than WAL can, says nothing of it.
+    fn seen_bytes(&self, redo: Track<'_>) -> Option<f64> {
+        let moved = |pair: &&[Point]| pair[1].epoch == pair[0].epoch && pair[1].value > pair[0].value;
+        let moves: Vec<&[Point]> = redo.points.windows(2).filter(moved).collect();
+        let step = |pair: &[&[Point]]| {
+            let (before, after) = (pair[0], pair[1]);
+            let seen = after[1].at.seconds_since(after[0].at) <= GAP_S && before[1].epoch == after[0].epoch;
+            let by_clock = after[1].at.seconds_since(before[1].at) >= BY_CLOCK * self.timeout_s;
+            let bytes = after[1].value - after[0].value;
+            (seen && !by_clock && bytes >= (self.segments - 1.0) * self.segment).then_some(bytes)
+        };
+        let steps: Vec<f64> = moves.windows(2).rev().filter_map(step).take(MOST_STEPS).collect();
+        (steps.len() >= LEAST_STEPS).then(|| steps.iter().sum::<f64>() / steps.len() as f64)
     }
 }
 
 fn number(target: Option<&Target>, name: &str) -> Option<f64> {
     target?.settings.get(name)?.trim().parse().ok()
-}
-
-fn interval(settings: Option<&Target>, share: f64, inflow: f64) -> f64 {
-    let timeout = seconds(settings, "checkpoint_timeout").unwrap_or(TIMEOUT_S).max(1.0);
-    let (size, segment) = (bytes(settings, "max_wal_size").unwrap_or(MAX_WAL), segment(settings));
-    let segments = (size / (1.0 + share) / segment).floor().max(1.0);
-    // Looked at when a segment is full: on average half a one later.
-    let distance = (segments - 0.5).max(0.5) * segment;
-    if inflow > 0.0 { timeout.min(distance / inflow) } else { timeout }
 }
 
 /// Seconds since the head of WAL passed a position.
@@ -120,6 +168,7 @@ fn seen_duration(redo: Track<'_>, head: Track<'_>) -> Option<f64> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use backwater_model::{Epoch, SeriesId};
 
     fn target(settings: &[(&str, &str)]) -> Target {
         let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -141,21 +190,83 @@ mod tests {
         assert_eq!((seconds(target, "f"), seconds(target, "c"), bytes(None, "b")), (None, None, None));
     }
 
+    const MB: f64 = 1_048_576.0;
+
+    fn pace(max_wal_size: &str) -> Pace {
+        Pace::of(Some(&target(&[("max_wal_size", max_wal_size), ("checkpoint_timeout", "1h")])))
+    }
+
     #[test]
     fn wal_forces_a_checkpoint_where_it_was_seen_to() {
-        // Seen: 121 MB after the redo position at max_wal_size 256 MB.
-        let settings = target(&[("max_wal_size", "256MB"), ("checkpoint_timeout", "1h")]);
-        let distance = interval(Some(&settings), 0.9, 1_048_576.0);
-        assert!((115.0..125.0).contains(&distance), "{distance}");
-        assert_eq!(interval(Some(&settings), 0.9, 0.0), 3600.0);
+        // Seen: 121 MB after a redo position within a segment, at max_wal_size 256 MB.
+        let pace = pace("256MB");
+        assert_eq!((pace.segments, pace.next_bytes(1_607.0 * MB)), (8.0, 121.0 * MB));
+        assert_eq!((pace.seconds(121.0 * MB, MB), pace.seconds(121.0 * MB, 0.0)), (121.0, 3600.0));
+        // 127 MB are seven segments, of which three make a checkpoint.
+        assert_eq!([self::pace("127MB").segments, self::pace("32MB").segments], [3.0, 1.0]);
+    }
+
+    /// Readings of a redo position, once a second: when it moved, and to what, in MB.
+    fn redo(moves: &[(f64, f64)]) -> Vec<Point> {
+        let value = |at: f64| moves.iter().rev().find(|(moved, _)| *moved <= at).unwrap().1 * MB;
+        let point = |at: f64| Point {
+            at: Moment::from_seconds(at),
+            series: SeriesId(0),
+            epoch: Epoch(1),
+            value: value(at),
+            as_of: None,
+        };
+        (0..60).map(|second| point(f64::from(second))).collect()
+    }
+
+    fn seen_mb(pace: &Pace, points: &[Point]) -> Option<f64> {
+        let series = cat::PG_CHECKPOINT_REDO.series(&[("target", "p")]);
+        pace.seen_bytes(Track { series: &series, points }).map(|bytes| bytes / MB)
+    }
+
+    #[test]
+    fn how_far_apart_they_were_seen_counts_before_the_settings() {
+        let pace = pace("96MB");
+        let steady = redo(&[(0.0, 0.0), (7.0, 20.0), (14.0, 70.0), (21.0, 120.0), (28.0, 172.0)]);
+        assert_eq!(seen_mb(&pace, &steady), Some((50.0 + 50.0 + 52.0) / 3.0));
+        // The first is not known to be one step, and one more says little.
+        assert_eq!(seen_mb(&pace, &steady[..20]), None);
+        // A command began that of 28 s.
+        let asked = redo(&[(0.0, 0.0), (7.0, 20.0), (14.0, 70.0), (21.0, 120.0), (28.0, 130.0)]);
+        assert_eq!(seen_mb(&pace, &asked), Some(50.0));
+        // Two may lie in a gap.
+        let gap: Vec<Point> = [&steady[..22], &steady[29..]].concat();
+        assert_eq!(seen_mb(&pace, &gap), Some(50.0));
+        let clock = Pace { timeout_s: 7.0, ..pace };
+        assert_eq!(seen_mb(&clock, &steady), None);
+    }
+
+    /// The redo positions of runs/wal/retention-exceeded.txt, in segments: with so small a max_wal_size a checkpoint is due before
+    /// the one before it is done.
+    #[test]
+    fn where_one_runs_into_the_next_they_lie_further_apart() {
+        let steps = [
+            (0.0, 17.415),
+            (4.0, 18.319),
+            (7.0, 20.198),
+            (10.0, 21.452),
+            (13.0, 23.274),
+            (17.0, 25.299),
+            (19.0, 26.294),
+        ];
+        let points = redo(&steps.map(|(at, segments)| (at, 16.0 * segments)));
+        let (pace, inflow) = (pace("32MB"), 8.4e6 / MB);
+        let apart = seen_mb(&pace, &points).unwrap() / inflow;
+        assert!((2.6..3.6).contains(&apart), "seen: 2.0 to 4.2 s apart, told {apart}");
+        assert!(pace.seconds(pace.segments * pace.segment, 8.4e6) < 2.1, "the settings tell less");
     }
 
     #[test]
     fn checkpoints_come_one_after_the_other_and_never_in_the_past() {
-        let checkpoints = Checkpoints { interval_s: 10.0, duration_s: 9.0, started_s: -15.0 };
+        let checkpoints = Checkpoints { interval_s: 10.0, duration_s: 9.0, next_s: -5.0 };
         let first: Vec<(f64, f64)> = checkpoints.coming().take(2).collect();
         assert_eq!(first, [(-5.0, 4.0), (5.0, 14.0)]);
-        let overdue = Checkpoints { interval_s: 10.0, duration_s: 1.0, started_s: -500.0 };
+        let overdue = Checkpoints { interval_s: 10.0, duration_s: 1.0, next_s: -490.0 };
         assert_eq!(overdue.coming().next(), Some((-1.0, 1.0)));
     }
 }

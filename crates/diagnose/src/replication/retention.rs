@@ -135,15 +135,14 @@ pub(crate) fn retention_since(
     let positions = positions(window, settings, primary, standby, now)?;
     let keeping = Keeping::of(window, settings, primary, standby, positions.slot);
     let Limit { holder, bytes: limit } = keeping.limit(window, settings, &positions, at);
+    let own = limit.filter(|_| holder != Holder::Disk);
+    let places = own.map_or_else(Vec::new, |limit| places(&positions, limit, size));
     let earliest_s = match holder {
         Holder::Disk => free(window, settings, at).and_then(|free| full(free, positions.filling(size))),
-        _ => limit.and_then(|limit| earliest(&positions, limit, size)),
+        _ => earliest(&places),
     };
     let checkpoints = Checkpoints::of(window, primary, at, positions.inflow);
-    let removal_s = match holder {
-        Holder::Disk => None,
-        _ => earliest_s.zip(checkpoints).and_then(|(earliest, next)| removal(&positions, earliest, next, size)),
-    };
+    let removal_s = checkpoints.and_then(|next| removal(&positions, &places, next, size));
     Some(Retention {
         holder,
         level_bytes: positions.level(),
@@ -190,20 +189,38 @@ fn full(free: f64, filling: f64) -> Option<f64> {
     (filling > 0.0).then(|| free / filling)
 }
 
-/// Seconds until the level passes its limit; none where it does not grow. Where segments decide and the standby is about to
-/// leave one just then, a moment tells which: so the mean is taken over where it may read, a second of its way sooner or later.
-fn earliest(positions: &Positions, limit: f64, size: f64) -> Option<f64> {
+/// Seconds until the level passes its limit; none where it does not grow.
+fn earliest(places: &[Place]) -> Option<f64> {
+    mean(places.iter().map(|place| Some(place.lost_s)))
+}
+
+/// Mean of all; none where there is none, or one of them is unknown.
+fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let all: Vec<f64> = values.collect::<Option<_>>()?;
+    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
+}
+
+/// Where the standby may read, and the seconds until what it reads then is no longer kept.
+struct Place {
+    needed: f64,
+    lost_s: f64,
+}
+
+/// Where segments decide and the standby is about to leave one just then, a moment tells which: so all is told as the mean over
+/// these places where it may read, a second of its way sooner or later. Empty where the level does not grow.
+fn places(positions: &Positions, limit: f64, size: f64) -> Vec<Place> {
     let room = limit - positions.level();
     let growth = positions.inflow - positions.outflow;
-    if room <= 0.0 || growth <= 0.0 {
-        return (room <= 0.0).then_some(0.0);
+    if room > 0.0 && growth <= 0.0 {
+        return Vec::new();
     }
     let kept = ((positions.needed + limit) / size).round() - (positions.needed / size).floor();
-    let from = |step: f64| positions.needed + UNSURE_S * positions.outflow * (step / STEPS - 1.0);
-    let at = |step: u32| segment_lost(positions, from(f64::from(step)), kept, size).unwrap_or(room / growth);
-    let steps = 0..=2 * STEPS as u32;
-    let count = steps.clone().count() as f64;
-    Some(steps.map(at).sum::<f64>() / count)
+    let place = |step: u32| {
+        let needed = positions.needed + UNSURE_S * positions.outflow * (f64::from(step) / STEPS - 1.0);
+        let lost = || segment_lost(positions, needed, kept, size).unwrap_or(room / growth);
+        Place { needed, lost_s: if room > 0.0 { lost() } else { 0.0 } }
+    };
+    (0..=2 * STEPS as u32).map(place).collect()
 }
 
 /// Seconds until the head enters the first segment from which the one that is needed then is no longer kept, where so many are
@@ -385,14 +402,17 @@ pub(crate) fn free(window: &Window, settings: Option<&Target>, at: Moment) -> Op
     window.track(cat::VOLUME_FREE.name, &[("dev", dev)])?.at(at, FREE_S).map(|point| point.value)
 }
 
-/// The completion of the first checkpoint, at or after the earliest moment, whose redo position lies past what is needed.
-fn removal(positions: &Positions, earliest_s: f64, checkpoints: Checkpoints, size: f64) -> Option<f64> {
-    let removes = |(start, end): &(f64, f64)| {
-        let redo = positions.head + positions.inflow * start;
-        let needed = positions.needed + positions.outflow * end.max(0.0);
-        *end >= earliest_s && (redo / size).floor() > (needed / size).floor()
+/// The completion of the first checkpoint, once what is needed is no longer kept, whose redo position lies past that.
+fn removal(positions: &Positions, places: &[Place], checkpoints: Checkpoints, size: f64) -> Option<f64> {
+    let removed = |place: &Place| {
+        let removes = |(start, end): &(f64, f64)| {
+            let redo = positions.head + positions.inflow * start;
+            let needed = place.needed + positions.outflow * end.max(0.0);
+            *end >= place.lost_s && (redo / size).floor() > (needed / size).floor()
+        };
+        checkpoints.coming().find(removes).map(|(_, end)| end)
     };
-    checkpoints.coming().find(removes).map(|(_, end)| end)
+    mean(places.iter().map(removed))
 }
 
 #[cfg(test)]
@@ -427,7 +447,7 @@ mod tests {
             let (told, truly) = (segment_lost(&positions, needed, 14.0, SIZE).unwrap(), comes(&positions, 13.0));
             assert!((told - truly).abs() < 0.01, "{head} {needed}: {told} for {truly}");
             // One segment of the head takes two seconds, and nothing is told that lies further off.
-            let mean = earliest(&positions, limit, SIZE).unwrap();
+            let mean = earliest(&places(&positions, limit, SIZE)).unwrap();
             assert!((mean - truly).abs() < 2.0, "{head} {needed}: {mean} for {truly}");
         }
     }
@@ -435,12 +455,25 @@ mod tests {
     #[test]
     fn what_does_not_grow_never_comes_and_what_is_past_has_come() {
         let even = Positions { outflow: 8.0, ..at(100.0, 0.0) };
-        assert_eq!((earliest(&even, 224.0, SIZE), earliest(&even, 99.0, SIZE)), (None, Some(0.0)));
+        let told = |positions: &Positions, limit: f64| earliest(&places(positions, limit, SIZE));
+        assert_eq!((told(&even, 224.0), told(&even, 99.0)), (None, Some(0.0)));
         // A disk has no segments; far ahead the straight line is good enough.
         assert_eq!((full(500.0, 5.0), full(500.0, 0.0)), (Some(100.0), None));
         let slow = Positions { outflow: 8.0 - 1e-6, ..at(100.0, 0.0) };
-        let (told, line) = (earliest(&slow, 224.0, SIZE).unwrap(), 124.0 / 1e-6);
+        let (told, line) = (told(&slow, 224.0).unwrap(), 124.0 / 1e-6);
         assert!((told / line - 1.0).abs() < 0.2, "{told} for {line}");
+    }
+
+    #[test]
+    fn between_two_checkpoints_the_mean_is_told() {
+        let next = Checkpoints { interval_s: 6.0, duration_s: 5.0, next_s: -2.0 };
+        let told = |lost_s: [f64; 2]| {
+            let places = lost_s.map(|lost_s| Place { needed: 0.0, lost_s });
+            removal(&at(100.0, 0.0), &places, next, SIZE)
+        };
+        // They complete after 3, 9 and 15 s.
+        assert_eq!((told([8.0, 8.9]), told([8.9, 9.1]), told([9.1, 12.0])), (Some(9.0), Some(12.0), Some(15.0)));
+        assert_eq!(removal(&at(100.0, 0.0), &[], next, SIZE), None);
     }
 
     #[test]

@@ -133,7 +133,8 @@ pub struct State {
     device_busy_ms: [f64; 2],
     device_ms: [f64; 2],
     pub redo: f64,
-    pub checkpoint: Option<(f64, f64)>,
+    /// Redo position of the checkpoint that runs.
+    pub checkpoint: Option<f64>,
     checkpoint_start: f64,
     pub oldest: f64,
     pub archived: f64,
@@ -366,26 +367,28 @@ impl WalPlant {
         let done = (state.received - state.replayed).min(most);
         state.replayed += done;
         let share = if most > 0.0 { done / most } else { 0.0 };
-        state.startup_cpu += STEP * if matches!(self.replay, Replay::Reads(_)) { share * 0.2 } else { share };
+        let reads = matches!(self.replay, Replay::Reads(_));
+        state.startup_cpu += STEP * if reads { share * 0.2 } else { share };
+        state.reading_ms += STEP * 1e3 * if reads { share * 0.8 } else { 0.0 };
     }
 
+    /// As the server does it: WAL forces one once so many segments are full, counted from that of the last redo position, and
+    /// it is paced to take nine tenths of as much WAL, or of the time.
     fn checkpoints(&self, readings: &mut Readings, state: &mut State, now: f64) {
-        let distance = ((self.max_wal / 1.9 / SEGMENT).floor() - 1.0) * SEGMENT;
-        if let Some((redo, done)) = state.checkpoint
-            && now >= done
+        let segment = |position: f64| (position / SEGMENT).floor();
+        let segments = (self.max_wal / SEGMENT / 1.9).floor().max(1.0);
+        let since_s = now - state.checkpoint_start;
+        if let Some(redo) = state.checkpoint
+            && (state.insert - redo >= 0.9 * segments * SEGMENT || since_s >= 0.9 * self.checkpoint_timeout_s)
         {
             state.redo = redo;
             state.checkpoint = None;
             self.remove(readings, state, now);
         }
-        // A checkpoint that runs over starts the next one at once.
-        let since = state.checkpoint.map_or(state.redo, |(redo, _)| redo);
-        let due = now - state.checkpoint_start >= self.checkpoint_timeout_s
-            || (state.insert / SEGMENT).floor() - (since / SEGMENT).floor() >= distance / SEGMENT;
-        if due && state.checkpoint.is_none() {
-            let rate = self.rate.max(1.0);
-            let interval = self.checkpoint_timeout_s.min(distance / rate);
-            state.checkpoint = Some((state.insert, now + 0.9 * interval));
+        let full = segment(state.insert) >= segment(state.redo) + segments;
+        // One that is due while another runs begins when that ends.
+        if state.checkpoint.is_none() && (full || since_s >= self.checkpoint_timeout_s) {
+            state.checkpoint = Some(state.insert);
             state.checkpoint_start = now;
         }
     }
