@@ -4,9 +4,9 @@
 mod common;
 
 use backwater_diagnose::{Holder, Options, replication_path, replication_queues, retention, warn};
-use backwater_model::{Event, EventKind, Finding, Moment, Severity, Window, catalogue as cat};
+use backwater_model::{Event, EventKind, Finding, Moment, Path, Severity, Window, catalogue as cat};
 use common::judged::diagnose;
-use common::wal_plant::{Keep, MIB, START_S, State, WalPlant};
+use common::wal_plant::{Keep, MIB, Replay, START_S, State, WalPlant};
 
 const S: &str = "walreceiver@10.0.0.2";
 
@@ -399,6 +399,31 @@ fn the_path_names_the_binding_hop() {
         let binding = replication_path(&plant.window(), "primary", S, 20.0).binding();
         let found = binding.as_ref().map(|binding| binding.stage.clone());
         assert_eq!(found, stage.map(|stage| format!("{stage}{S}")), "{binding:?}");
+    }
+}
+
+/// Replay that waits for reads is held by their device, where that is not its WAL's; the stream before it is not touched.
+#[test]
+fn the_device_of_the_standbys_data_is_a_hop_of_its_own() {
+    let reads = WalPlant { replay: Replay::Reads(3.0 * MIB), data_apart: true, ..WalPlant::default() };
+    let path = |plant: &WalPlant| replication_path(&plant.window(), "primary", S, 20.0);
+    let stage = |path: &Path, name: &str| path.stages.iter().find(|stage| stage.name == name).cloned();
+    let apart = path(&reads);
+    let (startup, device) =
+        (stage(&apart, &format!("startup@{S}")).unwrap(), stage(&apart, "data-device@standby").unwrap());
+    assert_eq!((startup.to.as_deref(), device.from.as_deref()), (Some("host.disk@8:1"), Some("host.disk@8:1")));
+    assert!(startup.shares.blocked.unwrap() > 0.9 && device.shares.busy.unwrap() > 0.7, "{apart:?}");
+    let binding = apart.binding().unwrap();
+    assert_eq!(binding.stage, "data-device@standby");
+    assert!(binding.victims.contains(&format!("pg.wal.standby_replay@{S}")), "{binding:?}");
+    // On one device the time is replay's own, as before.
+    let one = path(&WalPlant { data_apart: false, ..reads.clone() });
+    assert_eq!((stage(&one, "data-device@standby"), one.binding().unwrap().stage), (None, format!("startup@{S}")));
+    // Whom a query holds up does not wait for the disk, however busy that is; and a healthy one waits for nothing.
+    for replay in [Replay::Conflict("IPC", "RecoveryConflictSnapshot"), Replay::Paused, Replay::Rate(150.0 * MIB)] {
+        let other = path(&WalPlant { replay, ..reads.clone() });
+        assert_eq!(stage(&other, &format!("startup@{S}")).unwrap().to, None, "{replay:?}");
+        assert!(other.binding().is_none_or(|binding| binding.stage != "data-device@standby"), "{replay:?}");
     }
 }
 

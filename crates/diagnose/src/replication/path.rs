@@ -42,7 +42,12 @@ pub(crate) fn whole(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) 
         receives.for_each(|stage| (stage.to, stage.resource) = (device.from.clone(), None));
         stages.push(device);
     }
-    stages.push(startup(scene, standby, range));
+    let data = data_device(scene, standby, range);
+    stages.push(startup(scene, standby, data.as_ref().map(|(queue, _)| queue), range));
+    if let Some((queue, device)) = data {
+        queues.push(queue);
+        stages.push(device);
+    }
     Path { queues, stages }
 }
 
@@ -153,17 +158,22 @@ fn walreceiver(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> St
     stage
 }
 
-fn startup(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Stage {
+/// Replay. What it waits for data files is its own time, unless their device, with the queue before it, is a stage as well: then
+/// that holds it.
+fn startup(scene: &Scene<'_>, standby: &Standby, disk: Option<&Queue>, range: &Range<usize>) -> Stage {
     let seen =
         standby.peer.as_ref().map(|peer| activity(scene.window, &scene.grid, &peer.target, "startup", None, range));
-    let held = |doing: &Doing| matches!(doing, Doing::Paused | Doing::Conflict(_) | Doing::Delayed);
-    let blocked = seen.as_ref().and_then(|seen| seen.share(held));
-    let busy = seen.as_ref().and_then(|seen| seen.share(|doing| matches!(doing, Doing::Running | Doing::Data)));
-    let starved =
-        seen.and_then(|seen| seen.share(|doing| *doing == Doing::Idle)).or(empty(&standby.hops.replay, range));
+    let share = |test: &dyn Fn(&Doing) -> bool| seen.as_ref().and_then(|seen| seen.share(test));
+    let stopped = share(&|doing| matches!(doing, Doing::Paused | Doing::Conflict(_) | Doing::Delayed));
+    let (runs, waits) = (share(&|doing| *doing == Doing::Running), share(&|doing| *doing == Doing::Data));
+    let both = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
+    let (busy, blocked) = if disk.is_some() { (runs, both(stopped, waits)) } else { (both(runs, waits), stopped) };
+    // Whom a query or a command holds up is not held up by the disk.
+    let to = disk.filter(|_| waits > stopped).map(|disk| disk.name.clone());
+    let starved = share(&|doing| *doing == Doing::Idle).or(empty(&standby.hops.replay, range));
     let rate = standby.hops.replayed_rate.mean(range);
     let shares = Shares { busy, blocked, starved };
-    stage(format!("startup@{}", standby.name), standby.queue("standby_replay"), None, shares, rate)
+    stage(format!("startup@{}", standby.name), standby.queue("standby_replay"), to, shares, rate)
 }
 
 /// The device that the primary's WAL is flushed to.
@@ -181,6 +191,26 @@ fn standby_device(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) ->
     let between = (standby.queue("standby_flush"), standby.queue("standby_replay"));
     let lanes = (&standby.hops.standby_flush, &standby.hops.received_rate);
     Some(flush(scene, &peer.target, peer.wal_device.clone(), between, lanes, range))
+}
+
+/// The device of the standby's data files and the queue before it, where that is another than its WAL's and its readings are
+/// known. It is starved while no request is in it.
+fn data_device(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Option<(Queue, Stage)> {
+    let peer = standby.peer.as_ref()?;
+    let (data, wal) = (peer.data_device.as_ref()?, peer.wal_device.as_ref()?);
+    let whole = |dev| crate::device::whole(&scene.window.meta, dev);
+    let device = scene.devices.iter().find(|device| device.dev == *data && whole(data) != whole(wal))?;
+    let rate = device.reads.with(&device.writes, |reads, writes| reads + writes).mean(range)?;
+    let queue = Queue {
+        level: Some(device.in_flight.mean(range)?),
+        outflow_per_s: Some(rate),
+        ..Queue::unknown(format!("host.disk@{data}"), Unit::Count)
+    };
+    let busy = device.busy.mean(range)?;
+    let shares = Shares { busy: Some(busy), blocked: Some(0.0), starved: Some(1.0 - busy) };
+    let mut stage = stage(format!("data-device@{}", peer.target), queue.name.clone(), None, shares, Some(rate));
+    stage.resource = Some(format!("disk {data}"));
+    Some((queue, stage))
 }
 
 /// A device to which WAL is flushed: nothing stands behind it that could block it.

@@ -68,6 +68,8 @@ pub struct WalPlant {
     pub max_wal: f64,
     pub checkpoint_timeout_s: f64,
     pub see_standby: bool,
+    /// Whether the standby's data lie on another device (8:1) than its WAL.
+    pub data_apart: bool,
     /// Whether the upstream is a standby itself: it makes no WAL, and passes on what it has received.
     pub cascading: bool,
     pub see_tcp: bool,
@@ -104,6 +106,7 @@ impl Default for WalPlant {
             checkpoint_timeout_s: 300.0,
             cascading: false,
             see_standby: true,
+            data_apart: false,
             see_tcp: true,
             synchronous: false,
             clients: 4,
@@ -145,6 +148,8 @@ pub struct State {
     waiting_sync: f64,
     commits: f64,
     startup_cpu: f64,
+    /// Time in which replay waited for a read.
+    reading_ms: f64,
     connected: bool,
     connection: u64,
     random: u64,
@@ -216,7 +221,8 @@ impl WalPlant {
         meta.targets = vec![target("primary", "7:0", wal_device, false)];
         if self.see_standby {
             meta.devices.push(device("7:1", "loop1", "standby", Role::Data));
-            meta.targets.push(target("standby", "7:1", "7:1", true));
+            let data = if self.data_apart { "8:1" } else { "7:1" };
+            meta.targets.push(target("standby", data, "7:1", true));
         }
         meta
     }

@@ -44,6 +44,9 @@ impl WalPlant {
         if self.see_standby {
             self.read_standby(to, state, at);
         }
+        if self.see_standby && self.data_apart {
+            self.read_data_device(to, state, at);
+        }
     }
 
     fn read_heartbeat(&self, to: &mut Readings, state: &mut State, at: f64) {
@@ -118,6 +121,19 @@ impl WalPlant {
                 to.put(&cat::CGROUP_BPS_LIMIT, &[("cgroup", "/"), ("dev", dev), ("op", "write")], at, cap);
             }
         }
+    }
+
+    /// The device of the standby's data alone: replay has one read in it while it waits.
+    fn read_data_device(&self, to: &mut Readings, state: &State, at: f64) {
+        let values = [
+            (&cat::DISK_READS, state.reading_ms / 4.0),
+            (&cat::DISK_READ_MS, state.reading_ms),
+            (&cat::DISK_WRITES, 0.0),
+            (&cat::DISK_WRITE_MS, 0.0),
+            (&cat::DISK_WEIGHTED_MS, state.reading_ms),
+            (&cat::DISK_BUSY_MS, state.reading_ms),
+        ];
+        values.into_iter().for_each(|(def, value)| to.put(def, &[("dev", "8:1")], at, value));
     }
 
     fn read_standby(&self, to: &mut Readings, state: &State, at: f64) {
