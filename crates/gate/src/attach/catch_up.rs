@@ -3,7 +3,7 @@
 //! `tcp_update_skb_after_send`); what a busy processor takes beyond that would be lost to the rate.
 
 use super::class::LEAST_BPS;
-use backwater_model::Moment;
+use backwater_model::{Moment, Span};
 use backwater_socket::TcpInfo;
 
 /// What is owed is paid back within this time, if it is not lost again. Much longer than a look takes to come again, so that nobody
@@ -15,9 +15,11 @@ const MOST_OWED_S: f64 = 0.1;
 const MOST_AHEAD_S: f64 = 1.0;
 /// What is acknowledged comes in pieces of up to 64 KiB: so little is owed at one look and too much at the next.
 const PIECES_BYTES: f64 = 131_072.0;
-/// A round trip longer than twice the shortest and this meets a queue: there it is the way that holds a socket back, and to go faster
-/// would only lengthen what others wait in.
+/// A round trip longer than twice the shortest and this may meet a queue: there it is the way that holds a socket back, and to go
+/// faster would only lengthen what others wait in. But a busy processor answers late too, now and then.
 const QUEUE_US: u32 = 1_000;
+/// What is met at every look for so long is a queue, which stands: three looks in a row.
+const STANDS: Span = Span::from_millis(200);
 
 /// One socket's account.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +27,8 @@ pub struct CatchUp {
     last: Option<(Moment, TcpInfo)>,
     /// Bytes; less than nothing where it is ahead.
     owed_bytes: f64,
+    /// Since when every look has met what may be a queue.
+    slow_since: Option<Moment>,
 }
 
 impl CatchUp {
@@ -37,28 +41,31 @@ impl CatchUp {
         // A kernel that does not count them (before 4.10) is left to itself.
         let sent = since(|info| info.sent_bytes.or(info.acked_bytes));
         let (Some(sent), Some(wanted_s)) = (sent, wanted_s()) else { return };
+        self.slow_since = is_slow(info).then(|| self.slow_since.unwrap_or(now));
         let (rate, seconds) = (rate_bps as f64, now.seconds_since(then));
         let wanted_s = wanted_s.clamp(0.0, seconds);
         let owed = self.owed_bytes + rate * wanted_s - sent;
         let owed = match owed {
             ahead if ahead < 0.0 => (ahead + rate * (seconds - wanted_s)).min(0.0),
-            _ if meets_a_queue(info) => 0.0,
+            _ if self.slow_since.is_some_and(|since| now - since >= STANDS) => 0.0,
             owed => owed,
         };
         self.owed_bytes = owed.clamp(-rate * MOST_AHEAD_S, rate * MOST_OWED_S);
     }
 
-    /// What the kernel is to be told, so that in the mean it becomes `rate_bps`.
+    /// What the kernel is to be told, so that in the mean it becomes `rate_bps`. What is owed waits while there may be a queue.
     pub fn told_bps(&self, rate_bps: u64) -> u64 {
         let rate = rate_bps as f64;
+        let due_bytes = if self.slow_since.is_some() { self.owed_bytes.min(0.0) } else { self.owed_bytes };
         // Never so slow that it seems dead.
         let most = rate * MOST_OWED_S / REPAID_WITHIN_S;
-        let beyond_pieces = (self.owed_bytes.abs() - PIECES_BYTES).max(0.0).copysign(self.owed_bytes);
+        let beyond_pieces = (due_bytes.abs() - PIECES_BYTES).max(0.0).copysign(due_bytes);
         ((rate + (beyond_pieces / REPAID_WITHIN_S).clamp(-rate / 2.0, most)) as u64).max(LEAST_BPS.min(rate_bps))
     }
 }
 
-fn meets_a_queue(info: &TcpInfo) -> bool {
+/// Whether what it sends may meet a queue.
+fn is_slow(info: &TcpInfo) -> bool {
     let (Some(now), Some(least)) = (info.rtt_us, info.min_rtt_us) else { return false };
     now > least.saturating_mul(2).saturating_add(QUEUE_US)
 }
@@ -139,6 +146,38 @@ mod tests {
             catch_up.see(kernel.at, &kernel.info, RATE);
             assert_eq!(catch_up.told_bps(RATE), RATE);
         }
+    }
+
+    /// A busy processor: it answers late at most looks, and never at three in a row.
+    #[test]
+    fn what_a_busy_processor_costs_is_made_good_though_it_answers_late() {
+        let (mut kernel, mut catch_up) = (Kernel::new(), CatchUp::default());
+        kernel.info.min_rtt_us = Some(400);
+        catch_up.see(kernel.at, &kernel.info, RATE);
+        for look in 0..120 {
+            let is_late = look % 3 != 2;
+            kernel.info.rtt_us = Some(if is_late { 7_000 } else { 500 });
+            kernel.run(LOOK_US, 1.0, catch_up.told_bps(RATE), 0.96);
+            catch_up.see(kernel.at, &kernel.info, RATE);
+            assert!(!is_late || catch_up.told_bps(RATE) == RATE, "while it may be a queue nothing goes faster");
+        }
+        let mean = kernel.acked() / kernel.at.seconds();
+        assert!((mean / RATE as f64 - 1.0).abs() < 0.01, "{mean}");
+    }
+
+    #[test]
+    fn what_a_queue_held_back_is_forgotten_when_it_is_gone() {
+        let (mut kernel, mut catch_up) = (Kernel::new(), CatchUp::default());
+        (kernel.info.rtt_us, kernel.info.min_rtt_us) = (Some(7_000), Some(400));
+        catch_up.see(kernel.at, &kernel.info, RATE);
+        for _ in 0..3 {
+            kernel.run(LOOK_US, 1.0, RATE, 0.5);
+            catch_up.see(kernel.at, &kernel.info, RATE);
+        }
+        kernel.info.rtt_us = Some(500);
+        kernel.run(LOOK_US, 1.0, RATE, 1.0);
+        catch_up.see(kernel.at, &kernel.info, RATE);
+        assert_eq!(catch_up.told_bps(RATE), RATE);
     }
 
     #[test]
