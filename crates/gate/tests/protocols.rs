@@ -2,15 +2,18 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
 mod held;
+mod raw;
 mod server;
 
 use backwater_model::{EventKind, FlowState};
-use held::{PATIENCE, Session, proxy, until};
+use held::{PATIENCE, Session, before, proxy, until};
+use raw::{ask, body, say, until_ready};
 use server::{Server, text, with_server};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::future::poll_fn;
 use std::io::Read;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::task::Poll;
@@ -203,12 +206,18 @@ const LARGE_OBJECT_BYTES: usize = 8 << 20;
 /// What is read of it at once. No multiple of the 2 KiB in which the server keeps it, nor of the proxy's buffers.
 const PIECE_BYTES: i32 = 300_007;
 
+/// Bytes of one, and their digest as the server tells it.
+fn large_object() -> (Vec<u8>, String) {
+    let mut bytes = vec![0; LARGE_OBJECT_BYTES];
+    File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
+    let digest = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    (bytes, digest)
+}
+
 #[test]
 fn a_large_object_comes_back_as_it_was_sent() {
     with_server("a_large_object_comes_back_as_it_was_sent", &[], |server| {
-        let mut sent = vec![0; LARGE_OBJECT_BYTES];
-        File::open("/dev/urandom").unwrap().read_exact(&mut sent).unwrap();
-        let digest: String = Sha256::digest(&sent).iter().map(|byte| format!("{byte:02x}")).collect();
+        let (sent, digest) = large_object();
         for more in RELAYED {
             let held = proxy(server, more);
             let session = Session::open(held.port);
@@ -226,6 +235,69 @@ fn a_large_object_comes_back_as_it_was_sent() {
                 read.extend_from_slice(part);
             }
             assert!(read == sent, "{more:?}: it comes back as another one");
+        }
+    });
+}
+
+/// Functions of the server that libpq's lo_* call by their numbers (pg_proc.dat).
+const LO_CREAT: u32 = 957;
+const LO_OPEN: u32 = 952;
+const LO_WRITE: u32 = 955;
+const LO_LSEEK: u32 = 956;
+const LO_READ: u32 = 954;
+/// For reading and writing (libpq-fs.h).
+const INV_READ_WRITE: i32 = 0x60000;
+
+/// Calls one by the protocol's own message for that, as libpq does: arguments and result are binary.
+fn call(stream: &mut TcpStream, function: u32, arguments: &[&[u8]]) -> Vec<u8> {
+    let mut said = function.to_be_bytes().to_vec();
+    said.extend_from_slice(&[0, 1, 0, 1]);
+    said.extend_from_slice(&(arguments.len() as u16).to_be_bytes());
+    for argument in arguments {
+        said.extend_from_slice(&(argument.len() as u32).to_be_bytes());
+        said.extend_from_slice(argument);
+    }
+    said.extend_from_slice(&[0, 1]);
+    say(stream, b'F', &said);
+    let answer = until_ready(stream);
+    // Its length, and the result.
+    body(&answer, b'V')[4..].to_vec()
+}
+
+#[test]
+fn a_large_object_comes_through_by_function_calls() {
+    with_server("a_large_object_comes_through_by_function_calls", &[], |server| {
+        let (sent, digest) = large_object();
+        // Who comes by the server's socket is asked for no password.
+        let address = format!("{}/.s.PGSQL.{}", server.dir.path().display(), server.port);
+        for more in RELAYED {
+            let held = before(&address, more);
+            let (mut stream, _) = raw::open(held.port, 0, "postgres");
+            ask(&mut stream, "BEGIN");
+            until_ready(&mut stream);
+            let mode = INV_READ_WRITE.to_be_bytes();
+            let id = call(&mut stream, LO_CREAT, &[&mode]);
+            let object = call(&mut stream, LO_OPEN, &[&id, &mode]);
+            for piece in sent.chunks(PIECE_BYTES as usize) {
+                let written = call(&mut stream, LO_WRITE, &[&object, piece]);
+                assert_eq!(written, (piece.len() as i32).to_be_bytes(), "{more:?}");
+            }
+            assert_eq!(call(&mut stream, LO_LSEEK, &[&object, &[0; 4], &[0; 4]]), [0; 4]);
+            let mut read = Vec::new();
+            while read.len() < LARGE_OBJECT_BYTES {
+                let piece = call(&mut stream, LO_READ, &[&object, &PIECE_BYTES.to_be_bytes()]);
+                assert!(!piece.is_empty(), "{more:?}: it ends after {} bytes", read.len());
+                read.extend_from_slice(&piece);
+            }
+            assert!(read == sent, "{more:?}: it comes back as another one");
+            ask(&mut stream, "COMMIT");
+            until_ready(&mut stream);
+            let id = u32::from_be_bytes(id.try_into().unwrap());
+            assert_eq!(server.value(&format!("SELECT encode(sha256(lo_get({id})), 'hex')")), digest, "{more:?}");
+            // A call is a statement like any other, which gives its turn back.
+            let (mut other, _) = raw::open(held.port, 0, "postgres");
+            ask(&mut other, "SELECT 1");
+            assert_eq!(body(&until_ready(&mut other), b'D')[6..], *b"1", "{more:?}");
         }
     });
 }

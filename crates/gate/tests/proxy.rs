@@ -1,10 +1,12 @@
 //! The proxy between real clients and a real server.
 #![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs)]
 
+mod raw;
 mod server;
 
 use backwater_gate::proxy::{Address, Drained, Proxy, ProxyConfig};
 use backwater_model::FlowState;
+use raw::ask;
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Running, Server, client, complaint, psql, resident_kb, text, with_server};
 use std::io::{Read, Write};
@@ -206,7 +208,7 @@ fn a_server_that_is_away_is_named_and_comes_back() {
     });
 }
 
-/// A logged-in session of which nothing is read but what is read here. Its segments are short, as on a network.
+/// A session that is logged in without a password. Its segments are short, as on a network.
 fn open_door(server: &Server, port: u16, options: &str) -> TcpStream {
     make_open_door(server);
     enter(port, options)
@@ -224,29 +226,9 @@ fn enter(port: u16, options: &str) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_tcp_mss(1_448).unwrap();
     socket.connect(&SocketAddr::from(([127, 0, 0, 1], port)).into()).unwrap();
-    let mut raw = TcpStream::from(socket);
-    let said = format!("\0\u{3}\0\0user\0open_door\0database\0postgres\0options\0{options}\0\0");
-    raw.write_all(&[&(said.len() as u32 + 4).to_be_bytes(), said.as_bytes()].concat()).unwrap();
-    until_ready(&mut raw, b'I');
-    raw
-}
-
-/// Reads until the server is ready, with this state of the transaction. Returns what was heard.
-fn until_ready(raw: &mut TcpStream, state: u8) -> Vec<u8> {
-    let mut heard = Vec::new();
-    while !heard.ends_with(&[b'Z', 0, 0, 0, 5, state]) {
-        let mut some = [0; 512];
-        let count = raw.read(&mut some).unwrap();
-        assert!(count > 0, "{}", String::from_utf8_lossy(&heard));
-        heard.extend_from_slice(&some[..count]);
-    }
-    heard
-}
-
-/// Sends a query.
-fn ask(raw: &mut TcpStream, sql: &str) {
-    let length = (sql.len() as u32 + 5).to_be_bytes();
-    raw.write_all(&[b"Q", &length[..], sql.as_bytes(), b"\0"].concat()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    raw::log_in(&mut stream, 0, "open_door", options);
+    stream
 }
 
 #[test]
@@ -280,7 +262,7 @@ fn a_message_that_is_begun_and_not_ended_holds_no_turn_for_ever() {
         // What is in a transaction has all the time that it likes.
         let mut in_transaction = enter(port, "");
         ask(&mut in_transaction, "BEGIN");
-        until_ready(&mut in_transaction, b'T');
+        assert_eq!(raw::body(&raw::until_ready(&mut in_transaction), b'Z'), b"T");
         in_transaction.write_all(b"Q").unwrap();
         let mut begun = enter(port, "");
         begun.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -292,7 +274,7 @@ fn a_message_that_is_begun_and_not_ended_holds_no_turn_for_ever() {
         assert!(words.contains("a message was begun and not ended within the proxy's login_timeout_s"), "{words}");
         assert_eq!(text(&waiting.wait_with_output().unwrap()), "its turn");
         in_transaction.write_all(b"\0\0\0\x0dSELECT 1\0").unwrap();
-        until_ready(&mut in_transaction, b'T');
+        assert_eq!(raw::body(&raw::until_ready(&mut in_transaction), b'Z'), b"T");
     });
 }
 
