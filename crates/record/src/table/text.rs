@@ -1,6 +1,7 @@
 //! Texts as numbers: a session's user or query is the same at every look.
 //!
-//! Who looks shares equal texts between rows, so most rows have in a column the very text of the row before.
+//! Who looks shares equal texts between rows, so most rows have in a column the very text of the row before, and most others
+//! one that a row had not long ago.
 
 use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, StringArray};
@@ -14,6 +15,9 @@ pub(crate) struct Interner {
     numbers: HashMap<Arc<str>, i32>,
     list: Vec<Arc<str>>,
     last: Option<(Arc<str>, i32)>,
+    /// Those of the list that are shared, by address: to be found by what it says a long query would have to be read. While the
+    /// list keeps them, no other text has their addresses.
+    places: HashMap<usize, i32>,
     bytes: usize,
     values: Option<ArrayRef>,
 }
@@ -27,15 +31,20 @@ impl Interner {
         }
     }
 
-    /// The number of a shared text, which is found without reading it where it is the same as the last one.
+    /// The number of a shared text, which is found without reading it where it is one that was numbered before.
     pub(crate) fn number_of_shared(&mut self, text: &Arc<str>) -> i32 {
         if let Some((last, number)) = &self.last
             && Arc::ptr_eq(last, text)
         {
             return *number;
         }
-        let known = self.numbers.get(text).copied();
-        let number = known.unwrap_or_else(|| self.add(Arc::clone(text)));
+        let place = text.as_ptr() as usize;
+        let known = self.places.get(&place).or_else(|| self.numbers.get(text)).copied();
+        let number = known.unwrap_or_else(|| {
+            let number = self.add(Arc::clone(text));
+            self.places.insert(place, number);
+            number
+        });
         self.last = Some((Arc::clone(text), number));
         number
     }
@@ -101,6 +110,20 @@ mod tests {
     use super::*;
     use arrow_array::Array;
     use arrow_array::cast::AsArray;
+
+    #[test]
+    fn a_shared_text_is_found_where_it_lies_and_another_at_its_place_is_not_taken_for_it() {
+        let mut texts = Interner::default();
+        let (one, other): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        assert_eq!([&one, &other, &one].map(|text| texts.number_of_shared(text)), [0, 1, 0]);
+        assert_eq!(texts.places.len(), 2);
+        for number in 2..1_000 {
+            // Each is let go of at once: what the list did not keep would leave its place to the next.
+            assert_eq!(texts.number_of_shared(&Arc::from(format!("text {number}"))), number);
+        }
+        let again = (2..1_000).map(|number| texts.number_of_shared(&Arc::from(format!("text {number}"))));
+        assert!(again.eq(2..1_000));
+    }
 
     #[test]
     fn shared_texts_have_the_numbers_of_equal_ones() {
