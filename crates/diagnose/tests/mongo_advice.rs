@@ -7,6 +7,7 @@ mod common;
 use backwater_diagnose::{EngineAdvice, EngineOptions, advise_engines};
 use backwater_model::{Remedy, Window};
 use common::mongo_plant::{Plant, draining, healthy, oversized, standing, trouble};
+use std::sync::Arc;
 
 /// Settings that move a level at which threads must evict, or where eviction begins below it.
 const MOVES_A_TRIGGER: [&str; 4] =
@@ -52,6 +53,18 @@ fn advice_makes_the_burst_what_the_disk_takes_in_time() {
     assert!((after("drain_s") - 1.0).abs() < 0.1 && after("drain_now_s") > 4.0, "{eviction:?}");
     let titles: Vec<&str> = advice.remedies.iter().map(|remedy| remedy.title.as_str()).collect();
     assert!(titles.iter().all(|title| title.contains("relieves")), "{titles:?}");
+}
+
+#[test]
+fn without_the_release_nothing_is_advised_that_an_old_one_refuses() {
+    let mut window = oversized().window();
+    let targets = &mut Arc::make_mut(&mut window.meta).targets;
+    targets.iter_mut().for_each(|target| target.version_num = None);
+    let advice = advise_engines(&window, &EngineOptions::default()).remove(0);
+    let line = &advice.remedies[0].runtime[0];
+    assert!(line.contains("wiredTigerEngineRuntimeConfig: \"eviction_dirty_target=1\""), "percents, not bytes: {line}");
+    assert!(advice.notes.iter().any(|note| note.starts_with("Which release this is, is not known")), "{advice:?}");
+    assert!(!advised(&oversized()).notes.iter().any(|note| note.contains("is not known")));
 }
 
 #[test]

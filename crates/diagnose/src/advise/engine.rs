@@ -163,6 +163,7 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
     }
     // With the finding it was added above.
     advice.remedies.extend(plan.filter(|_| !burst));
+    advice.notes.extend(notes::release_unknown(&advice));
     advice
 }
 

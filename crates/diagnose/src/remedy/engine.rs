@@ -17,8 +17,19 @@ const RUNTIME_CONFIG: &str = "setParameter.wiredTigerEngineRuntimeConfig";
 pub(super) const MIB: f64 = 1_048_576.0;
 const GIB: f64 = 1_073_741_824.0;
 
-pub(super) fn version(target: Option<&Target>) -> i32 {
-    target.and_then(|target| target.version_num).unwrap_or(i32::MAX)
+/// The release of the server, or of the engine by itself; none where it is not known.
+pub(super) fn version(target: Option<&Target>) -> Option<i32> {
+    target.and_then(|target| target.version_num)
+}
+
+/// Whether the release is known, and this one or a later.
+pub(super) fn known_since(target: Option<&Target>, since: i32) -> bool {
+    version(target).is_some_and(|version| version >= since)
+}
+
+/// Whether the release is known, and older than this one.
+pub(super) fn known_before(target: Option<&Target>, before: i32) -> bool {
+    version(target).is_some_and(|version| version < before)
 }
 
 pub(super) fn setting<'t>(target: Option<&'t Target>, name: &str) -> Option<&'t str> {
@@ -30,9 +41,9 @@ pub(super) fn bare(target: Option<&Target>) -> bool {
     target.is_some_and(|target| target.kind == "wiredtiger")
 }
 
-/// A share of the cache as this release's engine takes it: in bytes, or in whole percents, at least one.
+/// A share of the cache as this release's engine takes it: in bytes, or in whole percents, at least one, which every release takes.
 pub(crate) fn level(target: Option<&Target>, bytes: f64, cache_bytes: f64) -> (String, f64) {
-    if version(target) >= if bare(target) { ENGINE_BYTES_SINCE } else { BYTES_SINCE } {
+    if known_since(target, if bare(target) { ENGINE_BYTES_SINCE } else { BYTES_SINCE }) {
         let mib = (bytes / MIB).floor().max(1.0);
         return (format!("{mib:.0}MB"), mib * MIB);
     }
@@ -154,17 +165,16 @@ pub(crate) fn cache_size(target: Option<&Target>, bytes: f64, now_bytes: f64, pr
 
 /// Whether this release is known to let no data files pass by the page cache any more.
 pub(crate) fn direct_io_is_gone(target: Option<&Target>) -> bool {
-    let before = if bare(target) { ENGINE_DIRECT_IO_BEFORE } else { DIRECT_IO_BEFORE };
-    target.and_then(|target| target.version_num).is_some_and(|version| version >= before)
+    known_since(target, if bare(target) { ENGINE_DIRECT_IO_BEFORE } else { DIRECT_IO_BEFORE })
 }
 
-/// Data files that pass by the page cache; none where this release cannot, or they do already.
+/// Data files that pass by the page cache; none where this release is not known to let them, or they do already.
 pub(crate) fn direct_io(target: Option<&Target>, predicted: Vec<Figure>) -> Option<Remedy> {
     let before = if bare(target) { ENGINE_DIRECT_IO_BEFORE } else { DIRECT_IO_BEFORE };
     let configured = setting(target, CONFIG_STRING).unwrap_or_default();
     let already =
         setting(target, "direct_io").is_some_and(|files| files.contains("data")) || configured.contains("direct_io");
-    if version(target) >= before || already {
+    if !known_before(target, before) || already {
         return None;
     }
     let set = "direct_io=[data]";
@@ -246,6 +256,10 @@ pub(super) mod tests {
         assert_eq!(level(Some(&old), 1.0 * MIB, 10.0 * GIB).0, "1", "no less than a percent");
         let engine = Target { kind: "wiredtiger".to_owned(), ..target(30_201, &[]) };
         assert_eq!(level(Some(&engine), 20.0 * MIB, GIB).0, "20MB", "the engine's own release");
+        for kind in ["mongodb", "wiredtiger"] {
+            let unknown = Target { kind: kind.to_owned(), ..Target::default() };
+            assert_eq!(level(Some(&unknown), 307.2 * MIB, 10.0 * GIB).0, "3", "{kind}: what every release takes");
+        }
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! What is done about a server that no setting of its engine reaches: its oplog, its members, its readers, its clients, its device; by
-//! release, and where one does not have something, what to do instead.
+//! release, and where one does not have something, what to do instead. Where the release is not known, what works in every one, or
+//! each spelling with the releases that take it.
 //!
 //! Sources: MongoDB's manual (replSetResizeOplog, replication.enableMajorityReadConcern, $currentOp, rs.reconfig, maxPoolSize).
 
-use super::engine::{MIB, bare, setting, version};
+use super::engine::{MIB, bare, known_before, known_since, setting, version};
 use backwater_model::{Activation, Figure, Remedy, Target};
 
 /// Since here operations of idle sessions, and idle cursors, are listed, too.
 const IDLE_SINCE: i32 = 40_200;
 /// Since here there are transactions of several statements, and a limit to how long they live.
 const TRANSACTIONS_SINCE: i32 = 40_000;
+/// Since here an oplog may be told to keep a time.
+const OPLOG_TIME_SINCE: i32 = 40_400;
 /// Since here threads can no longer be shared among connections, and majority reads no longer be switched off.
 const POOLS_ONLY_SINCE: i32 = 50_000;
 const MAJORITY_ALWAYS_SINCE: i32 = 50_000;
@@ -28,32 +31,41 @@ pub(crate) fn oplog_size(target: Option<&Target>, bytes: f64, now_bytes: f64, pr
     // The server takes whole mebibytes, no fewer than 990.
     let mib = |bytes: f64| (bytes / MIB).ceil().max(990.0);
     // The shell of 5.0 and newer needs to be told that it is a double; the older one has no other numbers.
-    let size = |bytes: f64| match version(target) {
-        MONGOSH_SINCE.. => format!("Double({:.0})", mib(bytes)),
-        _ => format!("{:.0}", mib(bytes)),
+    let run = |bytes: f64| {
+        let resized = |size: String| format!("db.adminCommand({{replSetResizeOplog: 1, size: {size}}})");
+        let (new, old) = (resized(format!("Double({:.0})", mib(bytes))), resized(format!("{:.0}", mib(bytes))));
+        by_release(target, MONGOSH_SINCE, new, old, ["in mongosh", "in the older shell, mongo"])
     };
-    let run = |bytes: f64| format!("db.adminCommand({{replSetResizeOplog: 1, size: {}}})", size(bytes));
-    let free = if version(target) >= 40_400 {
-        " Or keep a time whatever the size (4.4 and newer): db.adminCommand({replSetResizeOplog: 1, minRetentionHours: HOURS})."
-    } else {
+    let free = if known_before(target, OPLOG_TIME_SINCE) {
         ""
+    } else {
+        " Or keep a time whatever the size (4.4 and newer): db.adminCommand({replSetResizeOplog: 1, minRetentionHours: HOURS})."
     };
     Remedy {
         title: format!(
             "Give the oplog {:.0} MB (relieves the oplog, from which members go on that were away)",
             mib(bytes)
         ),
-        runtime: vec![run(bytes)],
+        runtime: run(bytes),
         persistent: vec![format!(
             "mongod.conf:  replication: {{oplogSizeMB: {:.0}}}   # for members made anew",
             mib(bytes)
         )],
         activation: Activation::Immediate,
-        undo: vec![run(now_bytes)],
+        undo: run(now_bytes),
         predicted,
         risk: format!(
             "It takes that much more of the disk, on each member on which it is run; run it on every one.{free}"
         ),
+    }
+}
+
+/// A line as releases take it from `since` on, or as older ones do; both, each with where it is right, where the release is not known.
+fn by_release(target: Option<&Target>, since: i32, new: String, old: String, right: [&str; 2]) -> Vec<String> {
+    match version(target) {
+        Some(version) if version >= since => vec![new],
+        Some(_) => vec![old],
+        None => vec![format!("{new}   # {}", right[0]), format!("{old}   # {}", right[1])],
     }
 }
 
@@ -65,7 +77,7 @@ pub(crate) fn slow_member(target: Option<&Target>, member: Option<&str>, predict
     let majority = |on: bool| {
         vec![format!("mongod.conf:  replication: {{enableMajorityReadConcern: {on}}}   # then restart, each member")]
     };
-    let can_switch = version(target) < MAJORITY_ALWAYS_SINCE;
+    let can_switch = known_before(target, MAJORITY_ALWAYS_SINCE);
     let (persistent, undo, activation) = if can_switch {
         (majority(false), majority(true), Activation::Restart)
     } else {
@@ -74,6 +86,10 @@ pub(crate) fn slow_member(target: Option<&Target>, member: Option<&str>, predict
     let risk = if can_switch {
         "Without majority reads, change streams and (before 4.4) sharded transactions no longer work, and flow control is off. It takes \
          the pressure from the cache and leaves the member as slow as it is."
+    } else if version(target).is_none() {
+        "Which release this is, is not known: up to 4.4 majority reads could be switched off (replication.enableMajorityReadConcern), \
+         from 5.0 on a server with that line does not start. A hidden member without a vote (votes: 0) no longer holds the majority \
+         back, in every release, and no longer counts for it."
     } else {
         "Switching majority reads off is not available in this release (5.0 and newer): history goes to the disk instead. Only the \
          member itself can be helped; a hidden member without a vote (votes: 0) no longer holds the majority back, and no longer \
@@ -96,8 +112,12 @@ pub(crate) fn long_reader(target: Option<&Target>, open_s: f64) -> Remedy {
     let runtime = if bare(target) {
         vec!["# not a setting: end the transaction or snapshot that has been open the longest".to_owned()]
     } else {
-        let mut lines = vec![find_readers(target, (open_s / 2.0).floor().max(1.0)), END_OPERATION.to_owned()];
-        if version(target) >= TRANSACTIONS_SINCE {
+        let seconds = (open_s / 2.0).floor().max(1.0);
+        let right = ["4.2 and newer", "older releases"];
+        let mut lines =
+            by_release(target, IDLE_SINCE, find_readers(seconds, true), find_readers(seconds, false), right);
+        lines.push(END_OPERATION.to_owned());
+        if known_since(target, TRANSACTIONS_SINCE) {
             lines.extend([END_TRANSACTION, TRANSACTION_LIMIT].map(str::to_owned));
         }
         lines
@@ -124,10 +144,10 @@ const TRANSACTION_LIMIT: &str = "db.adminCommand({getParameter: 1, transactionLi
                                  transactions by itself: 60 unless somebody changed it";
 
 /// Lists what has been open for so many seconds: operations, transactions, and cursors that no timeout ends.
-fn find_readers(target: Option<&Target>, seconds: f64) -> String {
-    let (idle, cursors) = match version(target) {
-        IDLE_SINCE.. => (", idleSessions: true, idleCursors: true", ", {\"cursor.noCursorTimeout\": true}"),
-        _ => ("", ""),
+fn find_readers(seconds: f64, idle_too: bool) -> String {
+    let (idle, cursors) = match idle_too {
+        true => (", idleSessions: true, idleCursors: true", ", {\"cursor.noCursorTimeout\": true}"),
+        false => ("", ""),
     };
     format!(
         "db.getSiblingDB(\"admin\").aggregate([{{$currentOp: {{allUsers: true{idle}}}}}, {{$match: {{$or: \
@@ -171,7 +191,7 @@ pub(crate) fn standing_device(target: Option<&Target>, name: &str) -> Remedy {
 
 /// Clients that ask for fewer at once than there are tickets. More tickets only put more operations into the same engine.
 pub(crate) fn tickets(target: Option<&Target>, total: f64) -> Remedy {
-    let size = if version(target) < TICKETS_BY_ITSELF_SINCE {
+    let size = if known_before(target, TICKETS_BY_ITSELF_SINCE) {
         format!("N = {total:.0} ÷ how many processes there are, and at least 1")
     } else {
         "N: the smallest that loses no throughput, and at least 1".to_owned()
@@ -196,7 +216,7 @@ pub(crate) fn tickets(target: Option<&Target>, total: f64) -> Remedy {
 
 /// Fewer connections opened and thrown away.
 pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
-    let shared = (30_600..POOLS_ONLY_SINCE).contains(&version(target));
+    let shared = version(target).is_some_and(|version| (30_600..POOLS_ONLY_SINCE).contains(&version));
     let persistent = if shared {
         vec!["mongod.conf:  net: {serviceExecutor: adaptive}   # then restart the server".to_owned()]
     } else {
@@ -212,6 +232,9 @@ pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
     };
     let risk = if shared {
         "The adaptive executor was marked experimental and is gone from later releases: pools in the clients are the lasting way."
+    } else if version(target).is_none() {
+        "Which release this is, is not known: 3.6 to 4.4 can share threads among connections (serviceExecutor: adaptive), others cannot. \
+         A limit turns clients away that have no pool, so give them one first."
     } else {
         "Sharing threads among connections (serviceExecutor: adaptive) is not available in this release; a limit turns clients away \
          that have no pool, so give them one first."
@@ -252,6 +275,26 @@ mod tests {
         assert!(new.persistent.is_empty() && new.risk.contains("not available in this release"));
         assert!(new.undo.is_empty() && new.activation == Activation::Immediate, "no server is restarted for it");
         assert!(new.title.contains("db2:27017"));
+    }
+
+    #[test]
+    fn where_the_release_is_not_known_nothing_rests_on_one() {
+        let unknown = Target { kind: "mongodb".to_owned(), ..Target::default() };
+        for target in [None, Some(&unknown)] {
+            let oplog = oplog_size(target, 2e9, 1e9, Vec::new());
+            assert!(oplog.runtime[0].ends_with("size: Double(1908)})   # in mongosh"), "{:?}", oplog.runtime);
+            assert!(oplog.runtime[1].ends_with("size: 1908})   # in the older shell, mongo"), "{:?}", oplog.runtime);
+            assert!(oplog.undo.len() == 2 && oplog.risk.contains("(4.4 and newer)"));
+            let reader = long_reader(target, 90.0);
+            assert!(reader.runtime[0].contains("idleSessions") && reader.runtime[0].ends_with("# 4.2 and newer"));
+            assert!(!reader.runtime[1].contains("idleSessions") && reader.runtime[1].ends_with("# older releases"));
+            let (member, pool) = (slow_member(target, None, Vec::new()), pooling(target));
+            assert!(member.persistent.is_empty(), "a server from 5.0 on does not start with it");
+            assert!(pool.persistent[0].contains("maxIncomingConnections"), "every release has it");
+            for risk in [member.risk, pool.risk] {
+                assert!(risk.contains("is not known") && !risk.contains("not available in this release"), "{risk}");
+            }
+        }
     }
 
     #[test]

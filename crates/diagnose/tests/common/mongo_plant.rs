@@ -159,6 +159,7 @@ impl Plant {
             name: "m".into(),
             kind: "mongodb".into(),
             local: true,
+            version_num: Some(80_004),
             data_device: Some("sda".into()),
             settings: settings.into(),
             ..Target::default()

@@ -1,7 +1,7 @@
 //! What advice leaves open, and why: in words beside the settings.
 
-use super::LEAST_SHARE;
 use super::measured::Measured;
+use super::{EngineAdvice, LEAST_SHARE};
 use crate::remedy::engine as remedy;
 use backwater_model::{Target, Unit};
 
@@ -19,6 +19,15 @@ pub(super) fn least_burst(target: Option<&Target>, seen: &Measured, drain: f64, 
             Unit::Bytes.show(level),
             Unit::Seconds.show(level / drain)
         )
+    })
+}
+
+/// That the lines do not follow from the server's release, which is not known.
+pub(super) fn release_unknown(advice: &EngineAdvice) -> Option<String> {
+    (advice.version_num.is_none() && !advice.remedies.is_empty()).then(|| {
+        "Which release this is, is not known (a user may have no right to ask): every line here is one that all releases take, or says \
+         where it is right; what only some of them have is left out."
+            .to_owned()
     })
 }
 
