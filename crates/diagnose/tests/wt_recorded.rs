@@ -27,6 +27,10 @@ const OVERSIZED: &str = include_str!("runs/wt/cache-oversized.txt");
 const CHURN: &str = include_str!("runs/wt/connection-churn.txt");
 /// Blind `engine-slow-member`: no majority confirms from the sixth second on, and the disk has room for everything.
 const SLOW_MEMBER: &str = include_str!("runs/wt/slow-member.txt");
+/// Arm `direct-pinned`: a snapshot held for all 65 seconds, before a small cache, while others compile on both processors.
+const READER: &str = include_str!("runs/wt/direct-pinned.txt");
+/// Arm `pinned-history` of the same run: the same reader, whom nobody feels in a large cache that checkpoints clean.
+const UNFELT_READER: &str = include_str!("runs/wt/pinned-history.txt");
 /// Arms `quiet-hours` and `direct-quiet-hours`: an eighth of the load.
 const QUIET: [&str; 2] = [include_str!("runs/wt/quiet-hours.txt"), include_str!("runs/wt/direct-quiet-hours.txt")];
 
@@ -48,6 +52,8 @@ fn what_was_set_up_comes_first() {
         (OVERSIZED, "wt-cache-oversized burst-over-drain"),
         (CHURN, "connection-storm churn"),
         (SLOW_MEMBER, "history-pinned slow-member"),
+        (READER, "history-pinned long-reader"),
+        (UNFELT_READER, "checkpoint-burst engine-burst"),
     ];
     for (text, expected) in cases {
         let findings = found(text, |_| true);
@@ -139,12 +145,26 @@ fn a_storm_that_fills_the_window_is_told_by_what_is_left_of_the_processors() {
 }
 
 #[test]
+fn a_reader_is_as_old_as_its_load_and_comes_before_the_stall_of_it() {
+    let findings = found(READER, |_| true);
+    let told: Vec<_> = findings.iter().map(|finding| finding.rule.as_str()).collect();
+    assert_eq!(told, ["history-pinned", "wt-dirty-stall"]);
+    assert!((63.0..=67.0).contains(&findings[0].figure("behind_peak_s").unwrap()), "{findings:?}");
+    assert!(findings[1].summary.contains("The reason is likely history-pinned"), "{}", findings[1].summary);
+    assert!(found(UNFELT_READER, |_| true).iter().all(|finding| finding.rule != "history-pinned"));
+}
+
+#[test]
 fn what_was_not_read_accuses_nobody() {
     for (text, unread, rule) in [
         (CHURN, &["mongo.connections."][..], "connection-storm"),
         (SLOW_MEMBER, &["mongo.repl.committed_s"], "history-pinned"),
         // Either of the two shows that the cache suffers from it.
         (SLOW_MEMBER, &["wt.cache.dirty_bytes", "wt.history.inserts"], "history-pinned"),
+        (READER, &["wt.history.pinned_ids"], "history-pinned"),
+        // What pins may be a checkpoint for all that is known.
+        (READER, &["wt.checkpoint.running"], "history-pinned"),
+        (READER, &["wt.cache.dirty_bytes", "wt.history.inserts"], "history-pinned"),
         (OVERSIZED, &["host.disk."], "wt-cache-oversized"),
     ] {
         let findings = found(text, |word| !unread.iter().any(|name| word.starts_with(name)));
@@ -154,7 +174,7 @@ fn what_was_not_read_accuses_nobody() {
 
 #[test]
 fn without_the_engines_own_figures_it_is_not_accused() {
-    for text in [BURST, STALL, OVERSIZED, SLOW_MEMBER] {
+    for text in [BURST, STALL, OVERSIZED, SLOW_MEMBER, READER] {
         let findings = found(text, |word| !word.starts_with("wt."));
         assert!(findings.iter().all(|finding| !finding.queue.starts_with("wt.")), "{findings:?}");
     }
