@@ -66,6 +66,7 @@ pub(super) fn accept(deed: Deed, setup: &Setup, acted: &Acted, window: &Window) 
         Deed::EngineCapped => seen.volume_is_full(),
         Deed::EngineDirtyLimit => seen.volume_is_dirty(),
         Deed::EngineSlowMember => seen.dirty_pages_stay(),
+        Deed::EngineHeldSnapshot => seen.history_is_held(),
         _ => seen.load_is_served(),
     }
 }

@@ -1,7 +1,7 @@
 //! Did it really happen to the engine? By what its driver counted and what the volume wrote, without any of the rules.
 
 use super::accept::{Accepted, HELD, Look, REACHED, accepted, show};
-use backwater_model::{Span, catalogue};
+use backwater_model::{Moment, Span, catalogue};
 
 /// An operation that takes so long was held up, in milliseconds. With nothing in the way the slowest of a hundred take tens.
 const HELD_UP_MS: f64 = 500.0;
@@ -19,6 +19,10 @@ const QUIET_MS: f64 = 100.0;
 /// of applications.
 const GREW: f64 = 2.0;
 const NEAR_TRIGGER: f64 = 0.5;
+/// Of what was done since a snapshot was taken, the share that its history must cover; and the dirty share of the trigger at which the
+/// engine holds the cache there.
+const MOSTLY: f64 = 0.5;
+const AT_TRIGGER: f64 = 0.9;
 /// Share of the time in which a device that stands still has a request in it.
 const BUSY: f64 = 0.8;
 
@@ -129,17 +133,41 @@ impl Look<'_> {
             return accepted(false, "a majority confirmed all the time".to_owned());
         };
         let stands = self.acted.load_start + Span::from_seconds(stands_s);
-        let labels = [("target", self.acted.primary.as_str())];
-        let track = |def: &catalogue::Def| self.window.track(def.name, &labels);
-        let most =
-            |from, to| track(&catalogue::WT_CACHE_DIRTY).and_then(|dirty| dirty.between(from, to).max()).unwrap_or(0.0);
+        let most = |from, to| self.most(&catalogue::WT_CACHE_DIRTY, from, to);
         let (before, after) = (most(self.acted.load_start, stands), most(stands, self.acted.to));
-        let size = track(&catalogue::WT_CACHE_MAX).and_then(|size| size.max()).unwrap_or(0.0);
-        let percent = self.setup.arm.settings.get("eviction_dirty_trigger").and_then(|text| text.parse::<f64>().ok());
-        let trigger = size * percent.unwrap_or(20.0) / 1e2;
+        let trigger = self.dirty_trigger();
         let because =
             format!("{} dirty before, {} after, of {} at the trigger", show(before), show(after), show(trigger));
         accepted(before > 0.0 && after >= GREW * before && after >= NEAR_TRIGGER * trigger, because)
+    }
+
+    /// Most of what was done since the snapshot was taken is newer than what the engine must keep, and dirty pages come to where the
+    /// threads of applications must evict: background eviction alone would hold them where it begins.
+    pub(super) fn history_is_held(&self) -> Accepted {
+        let (from, to) = (self.acted.load_start, self.acted.to);
+        let pinned = self.most(&catalogue::WT_PINNED_IDS, from, to);
+        let (dirty, trigger) = (self.most(&catalogue::WT_CACHE_DIRTY, from, to), self.dirty_trigger());
+        let (done, share) = (self.acted.driven.result.completed as f64, self.figure("app_evict_share"));
+        let because = format!(
+            "{pinned:.0} IDs pinned after {done:.0} operations, {} dirty of {} at the trigger, {:.0} % of their time spent evicting",
+            show(dirty),
+            show(trigger),
+            1e2 * share
+        );
+        accepted(pinned > 0.0 && pinned >= MOSTLY * done && dirty >= AT_TRIGGER * trigger, because)
+    }
+
+    /// The most that a gauge of the engine came to between two moments; 0 where it was not read.
+    fn most(&self, def: &catalogue::Def, from: Moment, to: Moment) -> f64 {
+        let track = self.window.track(def.name, &[("target", self.acted.primary.as_str())]);
+        track.and_then(|track| track.between(from, to).max()).unwrap_or(0.0)
+    }
+
+    /// Dirty bytes in the cache from which the threads of applications must evict.
+    fn dirty_trigger(&self) -> f64 {
+        let size = self.window.track(catalogue::WT_CACHE_MAX.name, &[("target", self.acted.primary.as_str())]);
+        let percent = self.setup.arm.settings.get("eviction_dirty_trigger").and_then(|text| text.parse::<f64>().ok());
+        size.and_then(|size| size.max()).unwrap_or(0.0) * percent.unwrap_or(20.0) / 1e2
     }
 
     pub(super) fn applications_evict(&self) -> Accepted {

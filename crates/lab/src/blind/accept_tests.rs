@@ -230,6 +230,27 @@ fn an_expiry_is_felt_where_nothing_held_up_operations_before_it() {
     assert!(!felt(5.0, 3_000, 100.0).happened, "it has hardly begun");
 }
 
+#[test]
+fn a_held_snapshot_costs_something_where_its_history_fills_the_cache() {
+    let setup = setup(Deed::EngineHeldSnapshot);
+    let judged = |pinned: f64, dirty_ratio: f64| {
+        let end = (10 * (BEFORE_S + LOAD_S)) as f64;
+        let grows = |def: &catalogue::Def, to: f64| {
+            each_tenth(def.series(&[("target", "p")]), move |tenth| to * tenth as f64 / end)
+        };
+        let size = each_tenth(catalogue::WT_CACHE_MAX.series(&[("target", "p")]), |_| 1e9);
+        let series =
+            vec![grows(&catalogue::WT_PINNED_IDS, pinned), grows(&catalogue::WT_CACHE_DIRTY, dirty_ratio * 1e9), size];
+        accept(Deed::EngineHeldSnapshot, &setup, &acted(1_000, 0), &window(series))
+    };
+    let one = judged(1_000.0, 0.21);
+    assert!(one.happened && one.because.contains("IDs pinned after 1000 operations"), "{}", one.because);
+    assert!(!judged(100.0, 0.21).happened, "it was not held");
+    assert!(!judged(1_000.0, 0.08).happened, "it cost nothing");
+    let unread = accept(Deed::EngineHeldSnapshot, &setup, &acted(1_000, 0), &window(Vec::new()));
+    assert!(!unread.happened, "{}", unread.because);
+}
+
 /// A load whose operations all took so long.
 fn taking(ms: u64) -> LoadResult {
     let mut result = LoadResult { completed: 1_000, ..LoadResult::default() };

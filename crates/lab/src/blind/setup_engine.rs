@@ -38,6 +38,13 @@ const LONG_JOURNAL_TO: f64 = 0.45;
 const STANDS_FROM: f64 = 0.2;
 const ROOM_FROM_S: f64 = 0.55;
 const ROOM_TO_S: f64 = 1.2;
+/// How long a snapshot is held that is to be found, in seconds; the room below the trigger, in shares of that; and how long one is held
+/// that harms nobody.
+const HELD_S: f64 = 40.0;
+const HELD_ROOM_FROM: f64 = 0.3;
+const HELD_ROOM_TO: f64 = 0.6;
+const SHORT_FROM_S: f64 = 3.0;
+const SHORT_TO_S: f64 = 8.0;
 /// Threads that may live at once where each operation has its own.
 const THREADS: usize = 1_000;
 
@@ -52,6 +59,8 @@ fn asked(draw: &Draw, capacity: &Capacity) -> f64 {
         Deed::EngineFewThreads => between(5.0, 30.0, load),
         // The room that is left for what deletes log grows with this, and what they log does not.
         Deed::EngineExpiry => capacity.operations_per_s * between(0.03, 0.06, load),
+        // Processors to spare for eviction that comes to nothing.
+        Deed::EngineHeldSnapshot => capacity.operations_per_s * between(0.08, 0.15, load),
         // An oplog beside them: processors to spare for what that brings.
         Deed::EngineSlowMember | Deed::EngineMembersKeepUp => capacity.operations_per_s * between(0.05, 0.1, load),
         Deed::EngineCheckpoint => (capacity.operations_per_s * between(0.05, 0.1, load)).min(LARGE_PER_S),
@@ -128,6 +137,7 @@ pub(super) fn engine(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
             made.arm.dirty_limit = DirtyLimit::Bytes(Bytes(limit));
         }
         Deed::EngineSlowMember => made = slow_member(made, draw, dirtied, free),
+        Deed::EngineHeldSnapshot => made = held_snapshot(made, draw, dirtied, free),
         _ => made = harmless(made, draw),
     }
     made
@@ -142,6 +152,18 @@ fn slow_member(setup: Setup, draw: &Draw, dirtied: f64, free: Option<Bytes>) -> 
     let room_s = (seconds - stands_s) * between(ROOM_FROM_S, ROOM_TO_S, second);
     let mut made = setup.cache(room_s * dirtied / 0.2, (5.0, 20.0)).checkpoint(between(3.0, 6.0, moment)).replicated();
     made.load.engine.majority_stands_s = Some([stands_s, 2.0 * seconds]);
+    made.arm.write_bytes_per_s = free;
+    made
+}
+
+/// A reader from the beginning of the load to its end, on a volume that takes everything. No checkpoint ends meanwhile, which alone
+/// would clean what eviction cannot, and the cache has room for what is made dirty in a part of the time.
+fn held_snapshot(setup: Setup, draw: &Draw, dirtied: f64, free: Option<Bytes>) -> Setup {
+    let seconds = setup.load.seconds.max(HELD_S);
+    let room_s = seconds * between(HELD_ROOM_FROM, HELD_ROOM_TO, draw.dice.second);
+    let mut made = setup.cache(room_s * dirtied / 0.2, (5.0, 20.0)).checkpoint(2.0 * seconds);
+    made.load.seconds = seconds;
+    made.load.engine.hold_snapshot = true;
     made.arm.write_bytes_per_s = free;
     made
 }
@@ -180,6 +202,7 @@ fn harmless(setup: Setup, draw: &Draw) -> Setup {
             made.load.clients = THREADS;
             made.load.engine.thread_per_operation = true;
         }
+        Deed::EngineShortSnapshot => made = made.after_reader(between(SHORT_FROM_S, SHORT_TO_S, second)),
         _ => {}
     }
     made
@@ -230,6 +253,15 @@ impl Setup {
         self.calm = Some(LoadPart { rate_per_s, ..self.load.clone() });
         self
     }
+
+    /// So many seconds of the run go by before, while a snapshot is held.
+    fn after_reader(mut self, seconds: f64) -> Setup {
+        let mut calm = LoadPart { seconds, ..self.load.clone() };
+        calm.engine.hold_snapshot = true;
+        self.load.seconds -= seconds;
+        self.calm = Some(calm);
+        self
+    }
 }
 
 /// What is driven, in words for people.
@@ -254,9 +286,13 @@ pub(super) fn words(setup: &Setup) -> String {
     if let Some([from, _]) = engine.majority_stands_s {
         words.push_str(&format!(", no majority confirms from {from:.0} s on"));
     }
+    if engine.hold_snapshot {
+        words.push_str(&format!(", a snapshot held for all {:.0} s", load.seconds));
+    }
     if let Some(calm) = &setup.calm {
         let (seconds, rate) = (calm.seconds, calm.rate_per_s.unwrap_or(0.0));
-        words.push_str(&format!(", after {seconds:.0} s of {rate:.0} a second by a pool"));
+        let held = if calm.engine.hold_snapshot { ", a snapshot being held" } else { "" };
+        words.push_str(&format!(", after {seconds:.0} s of {rate:.0} a second by a pool{held}"));
     }
     words
 }
