@@ -83,7 +83,7 @@ impl Grid {
 }
 
 /// How far apart neighbouring readings of a track may lie before the stretch between them counts as a hole.
-fn hole_s(track: Track<'_>) -> f64 {
+pub(crate) fn hole_s(track: Track<'_>) -> f64 {
     let mut steps: Vec<f64> = track.points.windows(2).map(|pair| pair[1].at.seconds_since(pair[0].at)).collect();
     steps.sort_by(f64::total_cmp);
     let usual = steps.get(steps.len() / 2).copied().unwrap_or(0.0);

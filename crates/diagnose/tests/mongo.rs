@@ -8,7 +8,9 @@ use backwater_diagnose::{Options, gather};
 use backwater_model::catalogue as cat;
 use backwater_model::{DeclaredVolume, Severity, Target, Window};
 use common::judged::{causes, diagnose};
-use common::mongo_plant::{Plant, SECONDS, T, bursting, healthy, oversized, stalled, standing, stands, trouble};
+use common::mongo_plant::{
+    Plant, SECONDS, T, bursting, healthy, oversized, put_journal, stalled, standing, stands, trouble,
+};
 
 /// What is found where writes were slow, and no rule says why.
 const NO_REASON: [&str; 1] = ["slow-writes coincidence"];
@@ -97,16 +99,8 @@ fn a_journal_that_waits_is_enough_where_the_disk_is_always_busy() {
     let burst = "checkpoint-burst engine-burst".to_owned();
     assert!(!causes(&even.found()).contains(&burst));
     let syncs = |inside_ms: f64| {
-        let mut readings = even.readings();
-        let (mut count, mut us) = (0.0, 0.0);
-        for second in 0..=SECONDS {
-            let at = 1_000.0 + second as f64;
-            readings.put(&cat::WT_LOG_SYNCS, &[T], at, count);
-            readings.put(&cat::WT_LOG_SYNC_US, &[T], at, us);
-            let (per_s, ms) = if second % 60 < 8 { (2.0, inside_ms) } else { (100.0, 8.0) };
-            (count, us) = (count + per_s, us + per_s * ms * 1e3);
-        }
-        diagnose(&readings.window(even.meta(), 1_000.0, 1_000.0 + SECONDS as f64), &Options::default())
+        let of = |second: usize| if second % 60 < 8 { (2.0, inside_ms) } else { (100.0, 8.0) };
+        even.found_with(|readings, _| put_journal(readings, of))
     };
     let found = syncs(900.0);
     let finding = found.iter().find(|finding| finding.rule == "checkpoint-burst").unwrap();

@@ -11,6 +11,7 @@ mod measured;
 mod members;
 mod notes;
 mod page_cache;
+mod pauses;
 mod updates;
 
 use crate::figures::Figures;
@@ -84,8 +85,6 @@ const HIGHEST_TRIGGER: f64 = 0.4;
 const READ_BACK: f64 = 0.2;
 /// A cache this near the level that eviction holds it at is full.
 const FULL: f64 = 0.9;
-/// Checkpoints no closer than this: each costs its own metadata and syncs.
-const SHORTEST_INTERVAL_S: f64 = 5.0;
 /// Application threads that wait for the cache, on average, from which on writers are held.
 const HELD_THREADS: f64 = 0.5;
 /// From this share of the threads at work on, those that wait for a page are many.
@@ -230,7 +229,8 @@ fn of_bursts(
         ));
         return (Vec::new(), notes);
     }
-    let nothing_else = larger.is_none() && updates.is_none() && pages_felt(scene, engine).is_none();
+    let train = own.iter().find(|finding| finding.cause == "back-to-back");
+    let nothing_else = larger.is_none() && updates.is_none() && train.is_none() && pages_felt(scene, engine).is_none();
     if seen.burst <= wanted && !stalls && nothing_else {
         notes.push(format!(
             "What a checkpoint brings, {}, is written in {}: it serves the target.",
@@ -248,7 +248,11 @@ fn of_bursts(
     remedies.extend(eviction(engine, target, seen, drain, wanted, stalls));
     notes.extend(updates.as_ref().and_then(updates::never_rose));
     remedies.extend(updates);
-    remedies.extend(interval(engine, target, seen, wanted));
+    // Where one hardly ends before the next begins, more of them are no remedy.
+    remedies.extend(match train {
+        Some(train) => pauses::longer(engine, target, seen, train),
+        None => pauses::shorter(engine, target, seen, wanted),
+    });
     notes.extend(notes::least_burst(target, seen, drain, wanted));
     notes.extend(notes::never_filled(seen));
     if remedies.is_empty() {
@@ -408,22 +412,6 @@ fn larger_cache(scene: &Scene<'_>, engine: &Engine<'_>, target: Option<&Target>,
     let predicted = predicted.list().into_iter().chain(outlook).collect();
     let remedy = remedy::larger_cache(target, bytes, seen.cache, predicted);
     (seen.cache <= WORTH * bytes).then_some((remedy, change))
-}
-
-/// Checkpoints so often that each brings what the disk takes in time.
-fn interval(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured, wanted: f64) -> Option<Changed> {
-    let (inflow, now_s) = (seen.inflow.filter(|inflow| *inflow > 0.0)?, seen.interval_s?);
-    // Above the target, eviction decides how much is left for a checkpoint, and not how long ago the last one was.
-    let by_time = seen.burst <= seen.target * ROOM;
-    let seconds = (wanted / inflow).clamp(SHORTEST_INTERVAL_S, now_s.max(SHORTEST_INTERVAL_S)).floor();
-    if !by_time || seconds > WORTH * now_s {
-        return None;
-    }
-    let burst = seen.burst.min(inflow * seconds);
-    let predicted = seen.predict(seen.now(), Outlook { burst, ..seen.now() });
-    let settings = [("checkpoint".to_owned(), remedy::checkpoint_setting(target, seconds))].into();
-    let change = EngineChange { relieves: engine.queue(), settings, ..EngineChange::default() };
-    Some((remedy::sync_period(target, seconds, now_s, predicted), change))
 }
 
 /// What answers a finding beside the cache's own settings.

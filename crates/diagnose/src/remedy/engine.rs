@@ -88,6 +88,19 @@ pub(crate) fn engine(
     }
 }
 
+/// What checkpoints closer together relieve and risk, and what farther apart.
+const CLOSER: [&str; 2] = [
+    "what a checkpoint brings at once",
+    "Pages that are changed again and again are written once in each checkpoint: the disk writes more in all. Recovery after a crash \
+     becomes shorter.",
+];
+const FARTHER: [&str; 2] = [
+    "the disk, which comes to rest in between",
+    "More is written in one checkpoint, though less in all where the same pages are changed again and again. Recovery after a crash \
+     takes longer, and more of the journal is kept for it. Where checkpoints grow with their pause, it takes a faster disk or fewer \
+     writes.",
+];
+
 /// Checkpoints every so many seconds.
 pub(crate) fn sync_period(target: Option<&Target>, seconds: f64, now_s: f64, predicted: Vec<Figure>) -> Remedy {
     let run = |seconds: f64| {
@@ -100,8 +113,9 @@ pub(crate) fn sync_period(target: Option<&Target>, seconds: f64, now_s: f64, pre
     // What is set while it runs wins.
     let set = setting(target, "setParameter.syncdelay").or(setting(target, "storage.syncPeriodSecs"));
     let before = set.and_then(|text| text.parse::<f64>().ok()).unwrap_or_else(|| now_s.round());
+    let [relieves, risk] = if seconds > before { FARTHER } else { CLOSER };
     Remedy {
-        title: format!("Begin a checkpoint {seconds:.0} s after the last, not {before:.0} s (relieves what a checkpoint brings at once)"),
+        title: format!("Begin a checkpoint {seconds:.0} s after the last, not {before:.0} s (relieves {relieves})"),
         runtime: vec![run(seconds)],
         persistent: vec![if bare(target) {
             format!("wiredtiger_open(…, \"…,checkpoint=(wait={seconds:.0})\")")
@@ -111,10 +125,9 @@ pub(crate) fn sync_period(target: Option<&Target>, seconds: f64, now_s: f64, pre
         activation: Activation::Immediate,
         undo: vec![run(before)],
         predicted,
-        risk: "Pages that are changed again and again are written once in each checkpoint: the disk writes more in all. Recovery \
-               after a crash becomes shorter. mongod has a thread of its own for checkpoints: the engine's checkpoint=(wait=…) is not \
-               the way there."
-            .to_owned(),
+        risk: format!(
+            "{risk} mongod has a thread of its own for checkpoints: the engine's checkpoint=(wait=…) is not the way there."
+        ),
     }
 }
 
@@ -325,5 +338,7 @@ pub(super) mod tests {
         let remedy = sync_period(Some(&set), 20.0, 64.0, Vec::new());
         assert_eq!(remedy.undo, ["db.adminCommand({setParameter: 1, syncdelay: 90})"]);
         assert!(remedy.title.contains("20 s after the last, not 90 s"));
+        let farther = sync_period(Some(&set), 200.0, 64.0, Vec::new());
+        assert!(remedy.risk.contains("becomes shorter") && farther.risk.contains("takes longer"));
     }
 }

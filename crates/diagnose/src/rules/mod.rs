@@ -39,6 +39,7 @@ mod wal_device_saturated;
 mod wal_evidence;
 mod wal_removed;
 mod walsender_starved;
+mod wt_back_to_back;
 mod wt_cache_oversized;
 mod wt_checkpoint;
 mod wt_dirty_stall;
@@ -227,7 +228,7 @@ pub const RULES: &[RuleInfo] = &[
     },
     RuleInfo {
         name: "checkpoint-burst",
-        causes: &["sync-stall", "too-frequent", "engine-burst"],
+        causes: &["sync-stall", "too-frequent", "engine-burst", "back-to-back"],
         queues: &["pg.checkpoint", "wt.checkpoint"],
         summary: "Throughput dips while checkpoints sync, or checkpoints are forced too often.",
         page: include_str!("../../../../docs/rules/checkpoint-burst.md"),
@@ -328,7 +329,8 @@ pub(crate) fn sort(findings: &mut [Finding]) {
     // What is still to come is told after why it will.
     let rank = |finding: &Finding| {
         // What an engine's checkpoint brings at once stands before a device's ceiling, as what its cache does.
-        let name = if finding.cause == "engine-burst" { "wt-cache-oversized" } else { finding.rule.as_str() };
+        let of_engine = finding.queue.starts_with("wt.checkpoint@");
+        let name = if of_engine { "wt-cache-oversized" } else { finding.rule.as_str() };
         let place = RULES.iter().position(|rule| rule.name == name);
         (finding.cause == "approaching" && finding.rule != "dirty-throttle", place)
     };

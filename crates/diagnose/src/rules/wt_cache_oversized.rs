@@ -3,8 +3,9 @@
 //! page cache, through which the data files are read, no memory.
 
 use super::draft::draft;
-use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of, gauge, host_memory, is_here, rate};
-use crate::caps::Cap;
+use super::wt_evidence::{
+    Contrast, Engine, caps_reached, contrast, engines, flags_of, gauge, host_memory, is_here, rate,
+};
 use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::{both, episodes, longest, median};
@@ -22,8 +23,7 @@ const LEFT_ALONE: f64 = 1.1;
 /// The disk must be busy while the burst drains, and have time otherwise: then writing earlier would have been free.
 const BUSY: f64 = 0.8;
 const IDLE: f64 = 0.6;
-/// A cap is what holds a checkpoint back if it is reached for this share of the seconds; and a device this busy otherwise is never idle.
-const REACHED: f64 = 0.5;
+/// A device this busy between checkpoints is never idle.
 const ALWAYS: f64 = 0.9;
 /// Work inside ÷ outside at most; latency inside ÷ outside at least, and how much more it must be in milliseconds.
 const DIP: f64 = 0.7;
@@ -78,12 +78,8 @@ fn measured(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Burst> {
 /// the least between checkpoints.
 fn at_work(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView, inside: &[bool]) -> Option<AtWork> {
     let busy = contrast(&device.busy, inside)?;
-    let comes_to = |cap: &Cap| {
-        let reached = both(&cap.reached(), inside).iter().filter(|both| **both).count();
-        reached as f64 >= REACHED * inside.iter().filter(|inside| **inside).count() as f64
-    };
-    let caps = engine.write_caps(scene).into_iter().filter(comes_to);
-    let used = caps.filter_map(|cap| contrast(&cap.used(), inside)).max_by(|a, b| a.outside.total_cmp(&b.outside));
+    let caps = caps_reached(scene, engine, inside).filter_map(|used| contrast(&used, inside));
+    let used = caps.max_by(|a, b| a.outside.total_cmp(&b.outside));
     // A device that is busy all the while has no time to spare, whatever a cap leaves.
     let used = used.filter(|_| busy.outside < ALWAYS);
     Some(used.map_or(AtWork { of: "the disk", used: busy }, |used| {

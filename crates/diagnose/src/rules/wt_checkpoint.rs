@@ -3,6 +3,7 @@
 //! cache, which the checkpoint's fsync empties while the journal's own waits its turn.
 
 use super::draft::draft;
+use super::wt_back_to_back;
 use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of, rate};
 use crate::figures::Figures;
 use crate::grid::{Lane, episodes};
@@ -13,7 +14,7 @@ use std::ops::Range;
 /// A checkpoint shorter than this cannot be told from noise on a grid of seconds.
 const SHORTEST_S: usize = 2;
 /// Checkpoints that must be seen: one dip may have any reason.
-const HABIT: usize = 2;
+pub(super) const HABIT: usize = 2;
 /// Share of the window beyond which checkpoints are no bursts: there is nothing to compare with.
 const MOST_SHARE: f64 = 0.7;
 /// Work inside ÷ outside at most; latency inside ÷ outside at least, and how much more it must be in milliseconds: what shares
@@ -25,7 +26,7 @@ const JUMP_MS: f64 = 10.0;
 const BURST: f64 = 1.3;
 /// How many more times a sync of the journal must take inside than outside, and how long, for it to be what waits.
 const JOURNAL_TIMES: f64 = 5.0;
-const JOURNAL_MS: f64 = 100.0;
+pub(super) const JOURNAL_MS: f64 = 100.0;
 
 /// The findings of a window: at most one a server.
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
@@ -36,7 +37,10 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let runs = episodes(&engine.checkpoint.flags(|running| running > 0.0), SHORTEST_S, 0);
     let inside = flags_of(&runs, scene.grid.count);
     let seconds = inside.iter().filter(|flag| **flag).count();
-    if runs.len() < HABIT || seconds as f64 > MOST_SHARE * scene.grid.count as f64 {
+    if seconds as f64 > MOST_SHARE * scene.grid.count as f64 {
+        return wt_back_to_back::of_engine(scene, engine);
+    }
+    if runs.len() < HABIT {
         return None;
     }
     let (work, latency) = (engine.work(&inside), engine.latency(&inside));
@@ -144,12 +148,15 @@ fn finding(
     of_device(&mut figures, engine, &whole, inside);
     finding.evidence = figures.list();
     finding.victims = vec![format!("wt.journal@{}", engine.name), format!("mongo.writes@{}", engine.name)];
-    let peak = engine.dirty_share().max(&whole);
-    if let Some(peak) = peak.filter(|peak| *peak < engine.limits.dirty_trigger * 0.9) {
-        let because = format!("dirty pages filled at most {} of the cache", Unit::Ratio.show(peak));
-        finding.ruled_out.push(RuledOut { cause: "wt-dirty-stall".to_owned(), because });
-    }
+    finding.ruled_out.extend(no_stall(engine, &whole));
     finding
+}
+
+/// That dirty pages stayed well below where application threads must evict, if they did.
+pub(super) fn no_stall(engine: &Engine<'_>, range: &Range<usize>) -> Option<RuledOut> {
+    let peak = engine.dirty_share().max(range).filter(|peak| *peak < engine.limits.dirty_trigger * 0.9)?;
+    let because = format!("dirty pages filled at most {} of the cache", Unit::Ratio.show(peak));
+    Some(RuledOut { cause: "wt-dirty-stall".to_owned(), because })
 }
 
 fn of_device(figures: &mut Figures, engine: &Engine<'_>, whole: &Range<usize>, inside: &[bool]) {

@@ -2,7 +2,7 @@
 
 use crate::caps::{self, Cap, CapOwner, Op};
 use crate::device::DeviceView;
-use crate::grid::Lane;
+use crate::grid::{Lane, both};
 use crate::scene::Scene;
 use backwater_model::catalogue::{self as cat, Def};
 use backwater_model::{Finding, Target, Window};
@@ -137,6 +137,8 @@ impl Contrast {
     }
 }
 
+/// A cap is what holds a server back if it is reached for this share of the seconds.
+const REACHED: f64 = 0.5;
 /// Seconds outside, at least, for a comparison to mean something.
 const OUTSIDE_S: usize = 10;
 /// Writes a second below which their mean latency is an anecdote.
@@ -252,6 +254,14 @@ pub(crate) fn idle_processors(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
     let idle = of(&cat::CPU_IDLE).with(&told(&cat::CPU_IOWAIT), sum);
     let taken = user.with(&system, sum).with(&told(&cat::CPU_STEAL), sum);
     share(&idle, &idle.with(&taken, sum))
+}
+
+/// Of the caps on a device those to which its server comes in half of some seconds, each as what is used of it, second by second.
+/// Whoever is held at a cap hardly makes the device busy.
+pub(crate) fn caps_reached(scene: &Scene<'_>, engine: &Engine<'_>, seconds: &[bool]) -> impl Iterator<Item = Lane> {
+    let count = |flags: &[bool]| flags.iter().filter(|flag| **flag).count() as f64;
+    let comes_to = move |cap: &Cap| count(&both(&cap.reached(), seconds)) >= REACHED * count(seconds);
+    engine.write_caps(scene).into_iter().filter(comes_to).map(|cap| cap.used())
 }
 
 /// What this server is called among the members of its set, where it said which of them it is.

@@ -198,6 +198,12 @@ pub fn count(r: &mut Readings, def: &Def, labels: &[(&'static str, &str)], per_s
     }
 }
 
+/// Syncs of the journal: how many a second, and how many milliseconds each takes.
+pub fn put_journal(r: &mut Readings, syncs: impl Fn(usize) -> (f64, f64)) {
+    count(r, &cat::WT_LOG_SYNCS, &[T], |second| syncs(second).0);
+    count(r, &cat::WT_LOG_SYNC_US, &[T], |second| syncs(second).0 * syncs(second).1 * 1e3);
+}
+
 /// Seconds in which planted trouble stands.
 pub fn trouble(second: usize) -> bool {
     (100..140).contains(&second)
