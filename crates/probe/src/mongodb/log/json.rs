@@ -17,18 +17,38 @@ struct Line {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Attributes {
-    #[serde(rename = "type", default)]
-    kind: String,
-    #[serde(default)]
-    ns: String,
+    #[serde(rename = "type", default, deserialize_with = "if_it_fits")]
+    kind: Option<String>,
+    #[serde(default, deserialize_with = "if_it_fits")]
+    ns: Option<String>,
     command: Option<FirstKey>,
+    #[serde(default, deserialize_with = "if_it_fits")]
     plan_summary: Option<String>,
+    #[serde(default, deserialize_with = "if_it_fits")]
     docs_examined: Option<u64>,
+    #[serde(default, deserialize_with = "if_it_fits")]
     write_conflicts: Option<u64>,
+    #[serde(default, deserialize_with = "if_it_fits")]
     flow_control: Option<FlowControl>,
+    #[serde(default, deserialize_with = "if_it_fits")]
     wait_for_write_concern_duration_millis: Option<u64>,
+    #[serde(default, deserialize_with = "if_it_fits")]
     storage: Option<Storage>,
     duration_millis: u64,
+}
+
+/// What stands there where it is of this kind, else nothing: a detail in another form does not lose the operation.
+fn if_it_fits<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Stands<T> {
+        Fits(T),
+        Other(IgnoredAny),
+    }
+    Ok(match Stands::deserialize(deserializer)? {
+        Stands::Fits(value) => Some(value),
+        Stands::Other(_) => None,
+    })
 }
 
 #[derive(Deserialize)]
@@ -55,7 +75,8 @@ struct Waiting {
     cache: Option<u64>,
 }
 
-/// The first key of an object, which is the name of a command; nothing of what lies in it.
+/// The first key of an object, which is the name of a command; nothing of what lies in it, which is passed over unread, however
+/// deep. A text instead ("unrecognized", where curop.cpp has no command to show) names none.
 struct FirstKey(Option<String>);
 
 impl<'de> Deserialize<'de> for FirstKey {
@@ -76,8 +97,12 @@ impl<'de> Deserialize<'de> for FirstKey {
                 while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
                 Ok(FirstKey(first))
             }
+
+            fn visit_str<E>(self, _: &str) -> Result<FirstKey, E> {
+                Ok(FirstKey(None))
+            }
         }
-        deserializer.deserialize_map(Keys)
+        deserializer.deserialize_any(Keys)
     }
 }
 
@@ -91,12 +116,12 @@ pub(super) fn read(line: &str) -> Option<SlowOperation> {
     if id != SLOW_QUERY {
         return None;
     }
-    let command =
-        attr.command.and_then(|FirstKey(name)| name).filter(|_| attr.kind == "command" || attr.kind.is_empty());
+    let kind = attr.kind.unwrap_or_default();
+    let command = attr.command.and_then(|FirstKey(name)| name).filter(|_| kind == "command" || kind.is_empty());
     let (data, waiting) = attr.storage.map_or((None, None), |storage| (storage.data, storage.time_waiting_micros));
     Some(SlowOperation {
-        kind: command.unwrap_or(attr.kind),
-        namespace: attr.ns,
+        kind: command.unwrap_or(kind),
+        namespace: attr.ns.unwrap_or_default(),
         duration_ms: attr.duration_millis,
         plan: attr.plan_summary,
         documents_examined: attr.docs_examined,
@@ -133,6 +158,22 @@ mod tests {
         let line = r#"{"s":"I","c":"COMMAND","id":51803,"msg":"Slow query","attr":{"type":"command","ns":"shop.$cmd","command":{"insert":"carts","ordered":true,"$db":"shop"},"waitForWriteConcernDurationMillis":90,"durationMillis":120}}"#;
         let operation = read(line).unwrap();
         assert_eq!((operation.kind.as_str(), operation.write_concern_ms), ("insert", Some(90)));
+    }
+
+    #[test]
+    fn a_detail_in_another_form_does_not_lose_the_operation() {
+        let line = |details: &str| {
+            format!(
+                r#"{{"s":"I","c":"COMMAND","id":51803,"msg":"Slow query","attr":{{{details},"durationMillis":120}}}}"#
+            )
+        };
+        let operation = read(&line(r#""type":"command","ns":"shop.$cmd","command":"unrecognized""#)).unwrap();
+        assert_eq!((operation.kind.as_str(), operation.duration_ms), ("command", 120));
+        let others = r#""type":"update","ns":"a.b","planSummary":7,"docsExamined":-1,"storage":"x","flowControl":[]"#;
+        let operation = read(&line(others)).unwrap();
+        assert_eq!((operation.kind.as_str(), operation.plan, operation.documents_examined), ("update", None, None));
+        let deep = format!(r#""command":{{"find":{}1{}}}"#, r#"{"a":"#.repeat(180), "}".repeat(180));
+        assert_eq!(read(&line(&deep)).unwrap().kind, "find", "as deep as the server takes commands");
     }
 
     #[test]
