@@ -169,12 +169,14 @@ fn a_slow_answer_is_a_reading() {
 fn few_rights_show_less_and_say_what_grants_the_rest() {
     let mut script = script(&Server::of("7.0.12"), 21);
     script.user = Some(("monitor".to_owned(), "s3cret".to_owned()));
-    script.denied = ["replSetGetStatus", "collStats", "getCmdLineOpts", "hostInfo"].map(str::to_owned).into();
+    let denied = ["replSetGetStatus", "collStats", "getCmdLineOpts", "getParameter", "hostInfo"];
+    script.denied = denied.map(str::to_owned).into();
     let replay = Replay::start(script);
     let uri = format!("mongodb://monitor:s3cret@{}/?authMechanism=PLAIN&authSource=$external", replay.address);
     let mut looks = Looks::connect(&uri);
     looks.look().unwrap();
-    looks.later(20.0);
+    // Settings are read again each minute.
+    looks.later(70.0);
     looks.look().unwrap();
     assert_eq!(looks.last("wt.cache.dirty_bytes", &[]), Some(101.0 * 1_048_576.0));
     let absent = looks.of_kind(EventKind::Absent);
@@ -182,6 +184,7 @@ fn few_rights_show_less_and_say_what_grants_the_rest() {
     let expected = [
         "settings and data directory",
         "memory and processors of the server's host",
+        "parameters that are changed while the server runs",
         "members of the replica set",
         "size of the oplog",
     ];
@@ -194,6 +197,7 @@ fn few_rights_show_less_and_say_what_grants_the_rest() {
     let list = capabilities(&server, &Roots::default()).unwrap();
     let allowed = |what: &str| list.iter().find(|item| item.what == what).unwrap().missing.is_none();
     assert!(allowed("figures of the server (serverStatus)") && allowed("version"));
+    assert!(!allowed("parameters that are changed while the server runs"));
     assert!(!allowed("size of the oplog") && !allowed("the server's process on this host"));
 }
 

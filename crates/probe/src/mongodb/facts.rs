@@ -79,12 +79,19 @@ fn settings(told: &impl Told) -> BTreeMap<String, String> {
         flatten(&parsed, "", 0, &mut settings);
     }
     settings.retain(|name, _| SECTIONS.iter().any(|section| name.starts_with(section)));
+    add_parameters(told, &mut settings);
+    settings
+}
+
+/// Parameters go before the command line and the configuration file, for they can be changed while the server runs. An empty one
+/// is not set.
+pub(crate) fn add_parameters(told: &impl Told, settings: &mut BTreeMap<String, String>) {
     for name in PARAMETERS {
-        if let Some(value) = told.find(&["getParameter", name]).and_then(|element| plain(&element)) {
+        let value = told.find(&["getParameter", name]).and_then(|element| plain(&element));
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
             settings.insert(format!("setParameter.{name}"), value);
         }
     }
-    settings
 }
 
 /// Nothing that a server sends is nested as deep as this.
@@ -105,7 +112,7 @@ fn flatten(element: &Element<'_>, prefix: &str, depth: usize, into: &mut BTreeMa
 }
 
 /// A text, a truth value or a number as it would stand in the configuration file.
-pub(super) fn plain(element: &Element<'_>) -> Option<String> {
+fn plain(element: &Element<'_>) -> Option<String> {
     match (element.kind, element.value) {
         (0x01, bytes) => Some(f64::from_le_bytes(bytes.try_into().ok()?).to_string()),
         (0x08, bytes) => Some((bytes.first() != Some(&0)).to_string()),

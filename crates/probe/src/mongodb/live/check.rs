@@ -25,7 +25,8 @@ pub fn capabilities(server: &MongoServer, roots: &Roots) -> Result<Vec<Capabilit
 
 async fn judge(link: &Link, facts: &Facts) -> Result<Vec<Capability>, ProbeError> {
     let mut list = vec![item("figures of the server (serverStatus)", None)];
-    for what in ["version", "settings and data directory", "memory and processors of the server's host"] {
+    let parameters = (facts.part != Part::Router).then_some(server::PARAMETERS);
+    for what in [server::VERSION, server::SETTINGS, server::HOST].into_iter().chain(parameters) {
         list.push(item(what, facts.unseen.iter().find(|unseen| unseen.what == what).cloned()));
     }
     if facts.part == Part::Member {

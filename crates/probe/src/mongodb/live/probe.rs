@@ -178,10 +178,17 @@ impl MongoProbe {
             tell::unseen(&self.target, &[refused], sink);
             self.slow = None;
         }
-        if live.settings.is_due(sink.at) {
-            let mut target = live.facts.target.clone();
-            server::add_parameters(&live.link, &mut target).await.map_err(AskError::Lost)?;
-            self.adopt_settings(target.settings, sink);
+        self.parameters(live, sink).await
+    }
+
+    /// Parameters again: they can be changed while the server runs.
+    async fn parameters(&mut self, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), AskError> {
+        if !live.settings.is_due(sink.at) {
+            return Ok(());
+        }
+        let asked = live.link.ask("getParameter", "admin", server::get_parameters()).await;
+        if let Some(answer) = self.answered(server::PARAMETERS, asked, &mut live.settings, &live.link, sink)? {
+            self.adopt_settings(server::with_parameters(&live.facts, answer), sink);
         }
         Ok(())
     }
@@ -269,8 +276,8 @@ impl Live {
     async fn open(server: &MongoServer, roots: &Roots) -> Result<Self, ProbeError> {
         let link = Link::new(server)?;
         let facts = met(&link, server, roots).await?;
-        let settings =
-            Due { next: Moment(crate::now().0 + (SETTINGS_PERIOD_S * 1e6) as i64), ..Due::every(SETTINGS_PERIOD_S) };
+        let next = Moment(crate::now().0 + (SETTINGS_PERIOD_S * 1e6) as i64);
+        let settings = Due { next, off: facts.part == Part::Router, ..Due::every(SETTINGS_PERIOD_S) };
         let members = Due::every(PERIOD.as_secs_f64());
         Ok(Live { link, facts, members, oplog: Due::every(OPLOG_PERIOD_S), settings })
     }

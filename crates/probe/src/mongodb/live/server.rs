@@ -12,6 +12,12 @@ use mongodb::bson::{Document, doc};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// What a server tells of itself when it is met, as it is called where it is not seen.
+pub(super) const VERSION: &str = "version";
+pub(super) const SETTINGS: &str = "settings and data directory";
+pub(super) const HOST: &str = "memory and processors of the server's host";
+pub(super) const PARAMETERS: &str = "parameters that are changed while the server runs";
+
 /// What a server is in its deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
@@ -63,11 +69,13 @@ pub(super) async fn meet(link: &Link, name: &str, roots: &Roots) -> Result<Facts
     told.0.insert("serverStatus", status);
     let mut unseen = Vec::new();
     let asked: [(&'static str, &'static str, Document); 3] = [
-        ("buildInfo", "version", doc! {"buildInfo": 1}),
-        ("getCmdLineOpts", "settings and data directory", doc! {"getCmdLineOpts": 1}),
-        ("hostInfo", "memory and processors of the server's host", doc! {"hostInfo": 1}),
+        ("buildInfo", VERSION, doc! {"buildInfo": 1}),
+        ("getCmdLineOpts", SETTINGS, doc! {"getCmdLineOpts": 1}),
+        ("hostInfo", HOST, doc! {"hostInfo": 1}),
     ];
-    for (command, what, document) in asked {
+    // A router has none of those that are read here.
+    let parameters = (part != Part::Router).then(|| ("getParameter", PARAMETERS, get_parameters()));
+    for (command, what, document) in asked.into_iter().chain(parameters) {
         match link.ask(command, "admin", document).await {
             Ok(answer) => drop(told.0.insert(command, answer)),
             Err(AskError::Lost(error)) => return Err(error),
@@ -75,7 +83,6 @@ pub(super) async fn meet(link: &Link, name: &str, roots: &Roots) -> Result<Facts
         }
     }
     let mut target = facts::target(&told, Some(name));
-    add_parameters(link, &mut target).await?;
     let pid = add_host(&mut target, &told, roots);
     let engine = told.text(&["serverStatus", "storageEngine", "name"]);
     unseen.extend(facts::not_understood(&told, engine.as_deref()));
@@ -123,23 +130,18 @@ pub(super) fn refused(what: &'static str, error: AskError, link: &Link) -> Unsee
     Unseen { what, why: ProbeError::from(error).to_string(), remedy }
 }
 
-/// Parameters go before the command line and the configuration file: they can be changed while the server runs.
-pub(super) async fn add_parameters(link: &Link, target: &mut Target) -> Result<(), ProbeError> {
+/// What asks for the parameters that can be changed while the server runs.
+pub(super) fn get_parameters() -> Document {
     let mut asked = doc! {"getParameter": 1};
     asked.extend(facts::PARAMETERS.map(|name| (name.to_owned(), mongodb::bson::Bson::from(1))));
-    let answer = match link.ask("getParameter", "admin", asked).await {
-        Ok(answer) => answer,
-        Err(AskError::Lost(error)) => return Err(error),
-        // What the configuration says is known all the same.
-        Err(_) => return Ok(()),
-    };
-    for name in facts::PARAMETERS {
-        let value = ftdc::find(&answer, name).and_then(|element| facts::plain(&element));
-        if let Some(value) = value.filter(|value| !value.is_empty()) {
-            target.settings.insert(format!("setParameter.{name}"), value);
-        }
-    }
-    Ok(())
+    asked
+}
+
+/// The settings of a server as it was met, with its parameters as they are in a later answer.
+pub(super) fn with_parameters(facts: &Facts, answer: Vec<u8>) -> BTreeMap<String, String> {
+    let mut settings = facts.target.settings.clone();
+    facts::add_parameters(&Answers([("getParameter", answer)].into()), &mut settings);
+    settings
 }
 
 /// Devices and control groups of a server on this host, with its process; of another host, its memory and processors.
