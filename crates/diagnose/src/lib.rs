@@ -40,7 +40,7 @@ pub use queues::{all_queues, queues};
 pub use replication::{
     Holder, Retention, replication_path, replication_queues, retained_queue, retention, standby_names, standby_queues,
 };
-pub use rules::{RULES, RuleInfo, diagnose, rule};
+pub use rules::{RULES, RuleInfo, ShardFigure, ShardRow, Shards, diagnose, rule};
 pub use throughput::{Counted, throughput};
 pub use warn::warn;
 

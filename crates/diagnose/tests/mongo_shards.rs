@@ -3,9 +3,9 @@
 
 mod common;
 
-use backwater_diagnose::Options;
+use backwater_diagnose::{Options, ShardRow, Shards};
 use backwater_model::catalogue as cat;
-use backwater_model::{Finding, Meta, Severity, Target};
+use backwater_model::{Finding, Meta, Moment, Severity, Span, Target, Window};
 use common::Readings;
 use common::judged::{diagnose, names};
 
@@ -24,7 +24,7 @@ fn even(set: &'static str) -> Shard {
     Shard { set, per_s: |_| 1_000.0, ms: |s| if s % 60 < 8 { 3.0 } else { 2.0 }, state: |_| 1.0 }
 }
 
-fn found_as(shards: &[Shard], role: &str) -> Vec<Finding> {
+fn window(shards: &[Shard], role: &str) -> Window {
     let mut readings = Readings::default();
     let name = |place: usize| format!("db{place}:27018");
     for (place, shard) in shards.iter().enumerate() {
@@ -35,6 +35,9 @@ fn found_as(shards: &[Shard], role: &str) -> Vec<Finding> {
             readings.put(&cat::WT_CACHE_MAX, &[target], at, GIB);
             readings.put(&cat::WT_CACHE_DIRTY, &[target], at, 0.03 * GIB);
             readings.put(&cat::MONGO_STATE, &[target], at, (shard.state)(second));
+            readings.put(&cat::MONGO_CONNECTIONS, &[target], at, 100.0);
+            readings.put(&cat::MONGO_TICKETS_OUT, &[target, ("op", "write")], at, 7.0);
+            readings.put(&cat::MONGO_TICKETS_OUT, &[target, ("op", "read")], at, 1.0);
             for op in ["reads", "writes"] {
                 readings.put(&cat::MONGO_OPS, &[target, ("op", op)], at, operations);
                 readings.put(&cat::MONGO_LATENCY, &[target, ("op", op)], at, us);
@@ -54,7 +57,11 @@ fn found_as(shards: &[Shard], role: &str) -> Vec<Finding> {
         ..Target::default()
     });
     let meta = Meta { targets: targets.collect(), ..Meta::default() };
-    diagnose(&readings.window(meta, 1_000.0, 1_000.0 + SECONDS as f64), &Options::default())
+    readings.window(meta, 1_000.0, 1_000.0 + SECONDS as f64)
+}
+
+fn found_as(shards: &[Shard], role: &str) -> Vec<Finding> {
+    diagnose(&window(shards, role), &Options::default())
 }
 
 fn found(shards: &[Shard]) -> Vec<Finding> {
@@ -104,4 +111,57 @@ fn a_member_counts_only_while_it_is_primary() {
     let late = Shard { state: stepped_down, ms: slow, ..even("rs1") };
     let heir = Shard { state: |second| if second < 50 { 2.0 } else { 1.0 }, ..even("rs1") };
     assert_eq!(names(&found(&[even("rs0"), late, heir, even("rs2")])), [""; 0]);
+}
+
+/// A shard's figure, if it is known.
+fn of(row: &ShardRow, name: &str) -> Option<f64> {
+    row.figures.iter().find(|figure| figure.name == name).unwrap().value
+}
+
+#[test]
+fn shards_stand_side_by_side_also_where_none_is_unlike() {
+    // Two are too few to say which is the usual one; they stand beside one another all the same.
+    let slow = Shard { ms: |_| 40.0, per_s: |_| 500.0, ..even("rs1") };
+    let rows = Shards::of(&window(&[even("rs0"), slow], "shardsvr")).rows();
+    let names: Vec<_> = rows.iter().map(|row| (row.shard.as_str(), row.server.as_str())).collect();
+    assert_eq!(names, [("rs0", "db0:27018"), ("rs1", "db1:27018")]);
+    let close = |row: &ShardRow, name, value: f64| (of(row, name).unwrap() - value).abs() < 0.02 * value;
+    assert!(close(&rows[1], "ms", 40.0) && close(&rows[1], "operations_per_s", 500.0), "{rows:?}");
+    for row in &rows {
+        assert!(close(row, "dirty_ratio", 0.03) && close(row, "dirty_trigger_ratio", 0.2), "{row:?}");
+        assert!(close(row, "tickets_count", 8.0) && close(row, "connections_count", 100.0), "{row:?}");
+        assert_eq!((of(row, "disk_busy_ratio"), of(row, "majority_lag_s")), (None, None), "not read, not told");
+    }
+}
+
+#[test]
+fn a_shard_is_told_by_its_primary_and_only_while_it_is_one() {
+    let stepped_down = |second| if second < 100 { 1.0 } else { 2.0 };
+    let late = Shard { state: stepped_down, ms: |s| if s < 100 { 2.0 } else { 400.0 }, ..even("rs1") };
+    let heir = Shard { state: |s| if s < 100 { 2.0 } else { 1.0 }, ms: |_| 2.0, ..even("rs1") };
+    let window = window(&[even("rs0"), late, heir], "shardsvr");
+    let rows = Shards::of(&window).rows();
+    assert_eq!((rows.len(), rows[1].server.as_str()), (2, "db1:27018"));
+    assert!(of(&rows[1], "ms").unwrap() < 3.0, "what a member feels as a secondary is not the shard's: {rows:?}");
+    // Taken in part by part, each shard goes by the member that was primary the longest, and each second counts once.
+    let mut parts = Shards::default();
+    for (from, since, to) in [(0.0, 0.0, 100.0), (60.0, 100.0, 180.0)] {
+        let at = |seconds| window.from + Span::from_seconds(seconds);
+        parts.take(&window.slice(at(from), at(to)), at(since));
+    }
+    let whole = parts.rows();
+    assert_eq!(whole[1].server, "db1:27018");
+    assert!((of(&whole[0], "ms").unwrap() - of(&rows[0], "ms").unwrap()).abs() < 0.05, "{whole:?}");
+}
+
+#[test]
+fn one_shard_and_servers_that_are_none_have_no_table() {
+    let none = |shards: &[Shard], role| Shards::of(&window(shards, role)).rows();
+    assert_eq!(none(&[even("rs0"), even("rs0")], "shardsvr"), []);
+    assert_eq!(none(&[even("a"), even("b")], "configsvr"), []);
+    assert_eq!(none(&[even("rs0"), Shard { state: |_| 2.0, ..even("rs1") }], "shardsvr"), [], "no primary was seen");
+    assert_eq!(Shards::of(&Window::default()).rows(), []);
+    let mut empty = Shards::default();
+    empty.take(&window(&[even("rs0"), even("rs1")], "shardsvr"), Moment::from_seconds(5_000.0));
+    assert_eq!(empty.rows(), [], "nothing is new");
 }

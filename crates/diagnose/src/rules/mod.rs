@@ -26,6 +26,7 @@ mod replay_conflict;
 mod replay_cpu;
 mod replay_paused;
 mod shard_unlike;
+mod shards;
 mod slot_inactive;
 mod slow_reader;
 mod standby_disk;
@@ -53,6 +54,7 @@ use serde::Serialize;
 use wal_evidence::Behind;
 
 pub(crate) use draft::draft;
+pub use shards::{ShardFigure, ShardRow, Shards};
 pub(crate) use wal_removed::{approaching as wal_approaching, named_in_log};
 
 /// A rule as people look it up.

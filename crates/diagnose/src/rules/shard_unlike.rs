@@ -1,15 +1,15 @@
 //! shard-unlike: one shard of a cluster answers far more slowly than its siblings, or is given far more of the work.
 //!
-//! Shards are told by their servers' own configuration (`sharding.clusterRole`, the replica set's name), and only primaries are
-//! compared, each second with the median of the others of that second: a cluster that slows down as a whole is not unlike itself.
+//! Each second of a shard is compared with the median of the others of that second: a cluster that slows down as a whole is not
+//! unlike itself. What is a shard, and which figures it has, is in [`shards`](super::shards).
 
 use super::draft::draft;
-use super::wt_evidence::{Engine, engines, gauge, rate};
+use super::shards::{COLUMNS, Column, Shard, shards};
+use super::wt_evidence::engines;
 use crate::figures::Figures;
 use crate::grid::{Lane, episodes, longest, median};
-use crate::remedy::mongod::replica_set;
 use crate::scene::Scene;
-use backwater_model::{Confidence, Finding, RuledOut, Severity, Target, Unit, catalogue as cat};
+use backwater_model::{Confidence, Finding, RuledOut, Severity, Unit};
 use std::ops::Range;
 
 /// Siblings that there must be: of two shards that differ, neither is the usual one.
@@ -20,21 +20,10 @@ const SLOWER_MS: f64 = 5.0;
 /// It has more to do from so many times the siblings' operations on, and by so many a second.
 const BUSIER: f64 = 2.0;
 const BUSIER_PER_S: f64 = 100.0;
-/// Operations a second below which their mean latency is an anecdote.
-const FEW: f64 = 5.0;
 /// Seconds it must last (more where nobody feels it), and seconds of another mind that do not end it.
 const LEAST_S: usize = 30;
 const UNFELT_S: usize = 60;
 const BRIDGE_S: usize = 10;
-
-/// A shard, by the member of it that is primary.
-struct Shard<'a> {
-    set: &'a str,
-    engine: &'a Engine<'a>,
-    /// Reads and writes a second, and their mean latency, while it is primary.
-    operations: Lane,
-    ms: Lane,
-}
 
 /// The findings of a window: at most one a shard.
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
@@ -44,47 +33,6 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     (0..shards.len()).filter_map(|own| of_shard(scene, &shards, own)).collect()
-}
-
-/// A shard's replica set, where a server is configured as a shard's.
-fn set_of(target: &Target) -> Option<&str> {
-    let setting = |name: &str| target.settings.get(name).map(String::as_str);
-    setting("sharding.clusterRole").filter(|role| *role == "shardsvr")?;
-    replica_set(target)?.split('/').next()
-}
-
-/// Each shard once: by the member that is primary for most of the window.
-fn shards<'a>(scene: &'a Scene<'_>, engines: &'a [Engine<'a>]) -> Vec<Shard<'a>> {
-    let mut found: Vec<(Shard<'a>, usize)> = Vec::new();
-    for engine in engines {
-        let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
-        let Some(set) = target.and_then(set_of) else { continue };
-        let primary = gauge(scene, &cat::MONGO_STATE, &engine.name, None);
-        let seconds = primary.flags(|state| state == 1.0).iter().filter(|flag| **flag).count();
-        if seconds < LEAST_S {
-            continue;
-        }
-        let shard = shard(scene, set, engine, &primary);
-        match found.iter_mut().find(|(other, _)| other.set == set) {
-            Some(known) if known.1 < seconds => *known = (shard, seconds),
-            Some(_) => {}
-            None => found.push((shard, seconds)),
-        }
-    }
-    found.into_iter().map(|(shard, _)| shard).collect()
-}
-
-fn shard<'a>(scene: &Scene<'_>, set: &'a str, engine: &'a Engine<'a>, state: &Lane) -> Shard<'a> {
-    // Seconds in which another member was primary are no reading of the shard.
-    let summed = |def| {
-        let of = |op| rate(scene, def, &engine.name, Some(op));
-        let all = of("reads").with(&of("writes"), |reads, writes| reads + writes);
-        Lane(all.0.iter().zip(&state.0).map(|(value, state)| value.filter(|_| *state == Some(1.0))).collect())
-    };
-    let operations = summed(&cat::MONGO_OPS).smooth(2);
-    let latency_us = summed(&cat::MONGO_LATENCY).smooth(2);
-    let ms = latency_us.with(&operations.at_least(FEW), |us, operations| us / operations / 1e3);
-    Shard { set, engine, operations, ms }
 }
 
 /// The median of the others, second by second, where enough of them are known.
@@ -128,13 +76,9 @@ fn of_shard(scene: &Scene<'_>, shards: &[Shard<'_>], own: usize) -> Option<Findi
     finding.summary = sentence(shards, own, cause, &rows);
     let mut figures = Figures::default();
     for row in &rows {
-        figures.add(&format!("own_{}", row.name), row.own, row.unit, &format!("{} of this shard", row.label));
-        figures.add(
-            &format!("siblings_{}", row.name),
-            row.siblings,
-            row.unit,
-            &format!("{} of its siblings", row.label),
-        );
+        let Column { name, label, unit, .. } = row.column;
+        figures.add(&format!("own_{name}"), row.own, *unit, &format!("{label} of this shard"));
+        figures.add(&format!("siblings_{name}"), row.siblings, *unit, &format!("{label} of its siblings"));
     }
     figures.add("unlike_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
     finding.evidence = figures.list();
@@ -148,9 +92,7 @@ fn of_shard(scene: &Scene<'_>, shards: &[Shard<'_>], own: usize) -> Option<Findi
 
 /// One figure of the shard beside that of its siblings, over the stretch.
 struct Row {
-    name: &'static str,
-    label: &'static str,
-    unit: Unit,
+    column: &'static Column,
     own: Option<f64>,
     /// The median of theirs.
     siblings: Option<f64>,
@@ -158,33 +100,20 @@ struct Row {
 
 /// Each shard's own queues side by side.
 fn rows(scene: &Scene<'_>, shards: &[Shard<'_>], own: usize, range: &Range<usize>) -> Vec<Row> {
-    let row = |name, label, unit, lane: &dyn Fn(&Shard<'_>) -> Lane| {
-        let mean = |shard: &Shard<'_>| lane(shard).mean(range);
+    let row = |column: &'static Column| {
+        let mean = |shard: &Shard<'_>| column.of(scene, shard).mean(range);
         let others = shards.iter().enumerate().filter(|(place, _)| *place != own);
         let siblings = median(others.filter_map(|(_, shard)| mean(shard)).collect());
-        Row { name, label, unit, own: mean(&shards[own]), siblings }
+        Row { column, own: mean(&shards[own]), siblings }
     };
-    let line = |shard: &Shard<'_>| {
-        let read = |def| gauge(scene, def, &shard.engine.name, Some("write"));
-        read(&cat::MONGO_TICKETS_QUEUED).or(&read(&cat::MONGO_LOCK_QUEUE))
-    };
-    let busy =
-        |shard: &Shard<'_>| shard.engine.device.map_or_else(|| scene.grid.unknown(), |device| device.busy.clone());
-    vec![
-        row("ms", "mean time of an operation", Unit::Milliseconds, &|shard| shard.ms.clone()),
-        row("operations_per_s", "operations", Unit::PerSecond, &|shard| shard.operations.clone()),
-        row("dirty_ratio", "dirty share of the cache", Unit::Ratio, &|shard| shard.engine.dirty_share()),
-        row("cache_waiting_count", "threads waiting for the cache", Unit::Count, &|shard| shard.engine.waiting.clone()),
-        row("in_line_count", "writes in line for a ticket", Unit::Count, &line),
-        row("disk_busy_ratio", "share of time the disk was busy", Unit::Ratio, &busy),
-    ]
+    COLUMNS.iter().map(row).collect()
 }
 
 fn sentence(shards: &[Shard<'_>], own: usize, cause: &str, rows: &[Row]) -> String {
     let shown = |name: &str| {
-        let row = rows.iter().find(|row| row.name == name);
+        let row = rows.iter().find(|row| row.column.name == name);
         let show = |value: Option<f64>| {
-            value.zip(row).map_or_else(|| "an unknown number".to_owned(), |(value, row)| row.unit.show(value))
+            value.zip(row).map_or_else(|| "an unknown number".to_owned(), |(value, row)| row.column.unit.show(value))
         };
         (show(row.and_then(|row| row.own)), show(row.and_then(|row| row.siblings)))
     };

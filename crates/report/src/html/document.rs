@@ -2,6 +2,7 @@
 //! seconds since the axis' begin. Fields are added, never changed in meaning; a page refuses a newer [`VERSION`].
 
 use super::axis::{Axis, Lane};
+use backwater_diagnose::ShardRow;
 use backwater_model::{Finding, Unit};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -36,6 +37,8 @@ pub struct Document {
     pub findings: Vec<FindingView>,
     /// Of each rule that found something, its line and its page in Markdown.
     pub rules: BTreeMap<String, RuleView>,
+    /// The shards of a cluster side by side; empty where fewer than two were seen.
+    pub shards: Vec<ShardRow>,
     /// What could not be read at all.
     pub unseen: Vec<backwater_model::Unseen>,
     /// What is no longer read at the end, in words: which probe, and why.

@@ -3,7 +3,8 @@
 //! What a recording holds stays words here too: every sign that Markdown or HTML would take for its own is escaped.
 
 use super::document::{Document, FindingView, FlowView, HoldView, Lab, QueueView, Sessions};
-use crate::none_found;
+use crate::{none_found, shards};
+use backwater_diagnose::ShardRow;
 use backwater_model::{Figure, FlowHeld, FlowPool, Remedy, Severity, Unit, Unseen};
 use std::fmt::Write;
 
@@ -29,6 +30,7 @@ pub fn markdown(document: &Document) -> String {
     }
     document.findings.iter().for_each(|view| finding(&mut out, document, view));
     unseen(&mut out, "## Could not be seen", &document.unseen);
+    shards_beside(&mut out, &document.shards);
     queues(&mut out, document);
     document.sessions.iter().for_each(|seen| sessions(&mut out, seen));
     document.flow.iter().for_each(|seen| flow(&mut out, document, seen));
@@ -160,6 +162,19 @@ fn remedy(out: &mut Text, remedy: &Remedy) {
         out.line(&format!("Risk: {}", words(&remedy.risk)));
     }
     out.commands("To take it back", &remedy.undo);
+}
+
+fn shards_beside(out: &mut Text, rows: &[ShardRow]) {
+    let Some(first) = rows.first() else { return };
+    out.line("## Shards side by side");
+    let places = shards::known(rows);
+    let labels = places.iter().map(|place| first.figures[*place].label);
+    let row = |row: &ShardRow| {
+        let values = places.iter().map(|place| shards::shown(&row.figures[*place]));
+        [words(&row.shard), words(&row.server)].into_iter().chain(values).collect()
+    };
+    let headers: Vec<&str> = ["shard", "server"].into_iter().chain(labels).collect();
+    out.table(&headers, &rows.iter().map(row).collect::<Vec<_>>());
 }
 
 fn queues(out: &mut Text, document: &Document) {

@@ -6,7 +6,7 @@
 use super::axis::Axis;
 use super::document::{Document, Mark, Panel, QueueView, Series, Sessions, StageView, WaterPath};
 use super::{Part, marks, sessions, whole};
-use backwater_diagnose::{Options, diagnose, gather};
+use backwater_diagnose::{Options, Shards, diagnose, gather};
 use backwater_model::{Event, EventKind, Finding, Gaps, Meta, Moment, Outcome, Span, Unseen, Window};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,6 +72,7 @@ pub struct Parts {
     pub(super) marks: Vec<Mark>,
     pub(super) phases: Vec<Event>,
     pub(super) decisions: Vec<Event>,
+    pub(super) shards: Shards,
     pub(super) unseen: Vec<Unseen>,
     pub(super) failing: BTreeMap<String, String>,
     gaps: Gaps,
@@ -91,6 +92,7 @@ impl Parts {
             marks: Vec::new(),
             phases: Vec::new(),
             decisions: Vec::new(),
+            shards: Shards::default(),
             unseen: Vec::new(),
             failing: BTreeMap::new(),
             gaps: Gaps::default(),
@@ -126,6 +128,7 @@ impl Parts {
         let of = |kind| window.events_of(kind).filter(|event| event.at >= since).cloned();
         self.phases.extend(of(EventKind::Mark));
         self.decisions.extend(of(EventKind::Decision));
+        self.shards.take(window, since);
         marks::failing(&mut self.failing, window, since);
         for unseen in marks::unseen(window) {
             if !self.unseen.contains(&unseen) {
