@@ -114,6 +114,12 @@ fn a_shard_that_is_unlike_its_siblings_stands_out_of_their_recorders() {
     assert_eq!(findings[0]["queue"], "mongo.clients@s2.example:27017");
     let (code, told) = run(dir.path(), &["diagnose", "s1", "s2"]);
     assert_eq!(code, Some(0), "of two neither is the usual one: {told}");
+    // They stand side by side all the same: 2 ms of 120 seconds and 40 ms of 60 are 14.7 ms on average.
+    let (_, table) = told.split_once("Shards side by side").unwrap_or_else(|| panic!("{told}"));
+    let cells = |set| table.lines().find(|line| line.starts_with(set)).unwrap().split_whitespace().collect::<Vec<_>>();
+    assert_eq!(cells("s1")[1..4], ["s1.example:27017", "2.00", "ms"], "{told}");
+    assert!(cells("s2")[2].starts_with("14."), "{told}");
+    assert!(!run(dir.path(), &["diagnose", "s1"]).1.contains("side by side"), "one alone");
     let (code, told) = run(dir.path(), &["diagnose", "s1", "s1"]);
     assert!(code == Some(2) && told.contains("same server, s1.example:27017"), "{told}");
 }

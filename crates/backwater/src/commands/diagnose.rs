@@ -4,7 +4,7 @@ use super::{flight, flights, source};
 use crate::args::Looked;
 use crate::{terminal, when};
 use anyhow::bail;
-use backwater_diagnose::{Options, RULES, diagnose};
+use backwater_diagnose::{Options, RULES, Shards, diagnose};
 use backwater_model::{EventKind, Finding, Severity};
 use backwater_record::UNREAD;
 use backwater_report::{DatedFinding, html};
@@ -44,21 +44,28 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
     let Looked { targets, stretch, beside, .. } = &arguments.looked;
     // A recorder's windows hold the engine's queues, or there would be none of them; what is told about comes without readings.
-    let of_flights = |(findings, window)| (findings, window, true);
-    let (findings, window, judged) = if let Some(path) = flight::path(targets) {
-        of_flights(flight::findings(path, stretch, beside, &options)?)
+    let (findings, window, shards, judged) = if let Some(path) = flight::path(targets) {
+        let (findings, window) = flight::findings(path, stretch, beside, &options)?;
+        (findings, window, Shards::default(), true)
     } else if let Some(paths) = flights::paths(targets) {
-        of_flights(flights::findings(&paths, stretch, beside, &options)?)
+        let (findings, window, shards) = flights::findings(&paths, stretch, beside, &options)?;
+        (findings, window, shards, true)
     } else {
         let window = source::window(&arguments.looked)?;
         let judged = html::has_queue(&window);
-        (diagnose(&window, &options), window, judged)
+        let (findings, shards) = (diagnose(&window, &options), Shards::of(&window));
+        (findings, window, shards, judged)
     };
     if arguments.json {
         let dated = findings.iter().map(|finding| DatedFinding::of(finding, &window.meta));
         terminal::print_json(&dated.collect::<Vec<_>>())?;
     } else {
-        terminal::print(&backwater_report::findings_in(&findings, &window, judged, &terminal::style()))?;
+        let style = terminal::style();
+        terminal::print(&backwater_report::findings_in(&findings, &window, judged, &style))?;
+        let rows = shards.rows();
+        if !rows.is_empty() {
+            terminal::print(&format!("\n{}", backwater_report::shards(&rows, &style)))?;
+        }
     }
     if findings.is_empty() && window.events_of(EventKind::Absent).any(|event| event.source == UNREAD) {
         bail!("a part of the recording could not be read, so that nothing was found does not mean that it was healthy");

@@ -4,7 +4,7 @@ use super::flight;
 use crate::args::{Beside, Stretch};
 use crate::terminal;
 use anyhow::bail;
-use backwater_diagnose::{Options, diagnose, gather};
+use backwater_diagnose::{Options, Shards, diagnose, gather};
 use backwater_model::{Finding, Meta, Moment, Point, Series, Target, Window};
 use backwater_probe::mongodb::Flight;
 use std::collections::HashSet;
@@ -22,13 +22,13 @@ pub(crate) fn paths(targets: &[String]) -> Option<Vec<&Path>> {
     (paths.len() > 1 && paths.iter().all(|path| Flight::is_at(path))).then_some(paths)
 }
 
-/// The findings of each, then those about shards side by side; and a window that names all servers, without readings.
+/// The findings of each, then those about shards side by side; a window that names all servers, without readings; and the shards.
 pub(crate) fn findings(
     paths: &[&Path],
     stretch: &Stretch,
     beside: &Beside,
     options: &Options,
-) -> anyhow::Result<(Vec<Finding>, Window)> {
+) -> anyhow::Result<(Vec<Finding>, Window, Shards)> {
     if !beside.logs.is_empty() {
         bail!("--log goes with one flight recorder: of several it would not be known whose log it is");
     }
@@ -44,14 +44,15 @@ pub(crate) fn findings(
     let meta = Arc::new(Meta { targets, ..Meta::default() });
     let from = flights.iter().map(|(_, from, _)| *from).max().unwrap_or_default();
     let to = flights.iter().map(|(_, _, to)| *to).min().unwrap_or_default();
+    let mut shards = Shards::default();
     if from < to {
-        all.extend(gather(compared(&flights, (from, to), &meta, options)?));
+        all.extend(gather(compared(&flights, (from, to), &meta, options, &mut shards)?));
     } else {
         terminal::note("these recorders tell of no time in common, so that nothing was compared");
     }
     // As they were told within each, the worst of all first.
     all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    Ok((all, Window::new(from, to.max(from), meta, Vec::new(), Vec::new(), Vec::new())))
+    Ok((all, Window::new(from, to.max(from), meta, Vec::new(), Vec::new(), Vec::new()), shards))
 }
 
 /// Every server, none twice. Devices are left out: those of two hosts may have the same name.
@@ -71,6 +72,7 @@ fn compared(
     (from, to): (Moment, Moment),
     meta: &Arc<Meta>,
     options: &Options,
+    shards: &mut Shards,
 ) -> anyhow::Result<Vec<Vec<Finding>>> {
     let mut parts = Vec::new();
     let mut begin = from;
@@ -83,6 +85,7 @@ fn compared(
             series.extend(own.map(|track| (Arc::new(track.series.clone()), track.points.to_vec())));
         }
         let window = Window::new(begin, end, Arc::clone(meta), series, Vec::new(), Vec::new());
+        shards.take(&window, begin);
         parts.push(diagnose(&window, options).into_iter().filter(|found| found.rule == BESIDE_ONE_ANOTHER).collect());
         begin = end;
     }
