@@ -5,13 +5,34 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use std::fmt::Write;
 
-/// Runs of the prediction benchmark.
+/// Runs of each arm whose predictions are held beside what came, and the metrics that are kept: of the cliff and the drain,
+/// and of the removal of WAL.
 const PREDICTION_RUNS: &str = "5";
+const PREDICTION: [&str; 6] = [
+    "time_to_cliff_s",
+    "predicted_time_to_cliff_s",
+    "cliff_prediction_error_ratio",
+    "drain_s",
+    "predicted_drain_s",
+    "drain_prediction_error_ratio",
+];
+const RETENTION_RUNS: &str = "3";
+const RETENTION: [&str; 7] = [
+    "retention_left_s",
+    "predicted_retention_left_s",
+    "retention_prediction_error_ratio",
+    "removal_left_s",
+    "predicted_removal_left_s",
+    "checkpoint_interval_s",
+    "removal_off_checkpoints",
+];
+/// What is told of a measurement by hand stands below its first heading of this level, and stays when it is measured again.
+const BY_HAND: &str = "\n## ";
 
 /// Measures and keeps what came of it. With arguments for the measuring program only a part is measured, and shown.
 #[allow(clippy::print_stdout)]
 pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()> {
-    let all = ["size", "overhead", "prediction", "ftdc", "proxy", "pacing", "page", "viewers"];
+    let all = ["size", "overhead", "prediction", "retention", "ftdc", "proxy", "pacing", "page", "viewers"];
     let chosen: Vec<_> = all.into_iter().filter(|known| name.is_none_or(|name| name == *known)).collect();
     if chosen.is_empty() {
         bail!("there is no benchmark '{}'; there are: {}", name.unwrap_or_default(), all.join(", "));
@@ -30,7 +51,8 @@ pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()
             "page" => page_costs()?,
             "pacing" => example("backwater-gate", "pacing", &[])?,
             "viewers" => example("backwater-live", "viewers", &[])?,
-            _ => prediction()?,
+            "retention" => predicted("wal-lag", &["retention-narrow", "retention-slot"], RETENTION_RUNS, &RETENTION)?,
+            _ => predicted("stampede", &["default"], PREDICTION_RUNS, &PREDICTION)?,
         };
         let page = page(bench, &text)?;
         print!("{page}");
@@ -68,7 +90,14 @@ fn page(name: &str, text: &str) -> anyhow::Result<String> {
 fn keep(name: &str, page: &str) -> anyhow::Result<()> {
     let path = run::workspace()?.join("docs/bench").join(format!("{name}.md"));
     std::fs::create_dir_all(path.parent().unwrap_or(&path))?;
-    std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
+    let before = std::fs::read_to_string(&path).unwrap_or_default();
+    std::fs::write(&path, format!("{page}{}", by_hand(&before)))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What is told by hand on a page, its blank line before it included.
+fn by_hand(page: &str) -> &str {
+    page.find(BY_HAND).map_or("", |at| &page[at..])
 }
 
 /// What it was measured on: never a name or a path, only what bears on the figures.
@@ -87,40 +116,38 @@ pub(crate) fn machine() -> anyhow::Result<String> {
     ))
 }
 
-/// How far the predicted cliff and drain are from the measured ones.
-fn prediction() -> anyhow::Result<String> {
-    let arguments = [
-        "run",
-        "--release",
-        "-q",
-        "--",
-        "lab",
-        "run",
-        "stampede",
-        "--arm",
-        "default",
-        "--repeats",
-        PREDICTION_RUNS,
-        "--json",
-    ];
+/// How far what was predicted in these arms of a scenario is from what was measured: the median of each metric, and the least
+/// and the most.
+fn predicted(scenario: &str, arms: &[&str], runs: &str, names: &[&str]) -> anyhow::Result<String> {
+    let mut arguments = vec!["run", "--release", "-q", "--", "lab", "run", scenario, "--repeats", runs, "--json"];
+    arguments.extend(arms.iter().flat_map(|arm| ["--arm", *arm]));
     let outcome: Value = serde_json::from_str(&run::output("cargo", &arguments, &[])?)?;
-    let arm = &outcome["arms"][0];
-    let mut text = format!("{PREDICTION_RUNS} runs of stampede's arm 'default'; median (least to most)\n\n");
-    let names = [
-        "time_to_cliff_s",
-        "predicted_time_to_cliff_s",
-        "cliff_prediction_error_ratio",
-        "drain_s",
-        "predicted_drain_s",
-        "drain_prediction_error_ratio",
-    ];
-    for name in names {
-        let (median, spread) = (&arm["metrics"][name], &arm["spread"][name]);
-        let [median, least, most] = [median, &spread[0], &spread[1]].map(|value| value.as_f64().unwrap_or(f64::NAN));
-        writeln!(text, "{name:<32} {median:>8.3} ({least:.3} to {most:.3})")?;
+    let mut text = String::new();
+    for arm in outcome["arms"].as_array().into_iter().flatten() {
+        let name = arm["name"].as_str().unwrap_or_default();
+        writeln!(text, "{runs} runs of {scenario}'s arm '{name}'; median (least to most)\n")?;
+        for name in names {
+            let (median, spread) = (&arm["metrics"][*name], &arm["spread"][*name]);
+            let [median, least, most] =
+                [median, &spread[0], &spread[1]].map(|value| value.as_f64().unwrap_or(f64::NAN));
+            writeln!(text, "{name:<32} {median:>8.3} ({least:.3} to {most:.3})")?;
+        }
+        writeln!(text)?;
     }
     for doubt in outcome["doubts"].as_array().into_iter().flatten() {
         writeln!(text, "doubt: {}", doubt.as_str().unwrap_or_default())?;
     }
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_by_hand_stays_when_it_is_measured_again() {
+        let page = "# retention\n\nby a command\n\n```\n1 s\n```\n\n## Before\n\nIt was worse.\n\n## And after\n";
+        assert_eq!(by_hand(page), "\n## Before\n\nIt was worse.\n\n## And after\n");
+        assert_eq!(by_hand("# size\n\n```\n12 MB\n```\n"), "");
+    }
 }

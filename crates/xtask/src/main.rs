@@ -55,7 +55,7 @@ enum Command {
     },
     /// Measure what Backwater costs and how well it predicts; writes docs/bench/
     Bench {
-        /// Only this one: overhead, prediction, size, ftdc, page, viewers, pacing, proxy (beside pgbouncer and HAProxy, where those are
+        /// Only this one: overhead, prediction, retention, size, ftdc, page, viewers, pacing, proxy (beside pgbouncer and HAProxy, where those are
         /// installed)
         name: Option<String>,
         /// For overhead and proxy: measure only a part, and show it without keeping it, such as --only cost --sessions 200
