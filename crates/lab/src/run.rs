@@ -7,7 +7,7 @@ use crate::arm::{self, Repeat};
 use crate::doubts;
 use crate::limits::{self, network};
 use crate::metrics::commits::{self, Measured};
-use crate::metrics::{median, overload};
+use crate::metrics::{foretold, median, overload};
 use crate::progress::Progress;
 use crate::rig::{Rig, RunOptions};
 use crate::scenario::{Arm, LoadKind, Need, Scenario, ServerKind};
@@ -279,6 +279,8 @@ pub(crate) fn summarise(scenario: &Scenario, options: &RunOptions, arms: &[&Arm]
         repeats.iter().filter_map(|repeat| Measured::of(repeat, scenario.arm(&repeat.arm)?)).collect::<Vec<_>>();
     if !batches.is_empty() {
         commits::conclude(&mut outcome, &batches);
+        let found: Vec<_> = repeats.iter().map(|repeat| (repeat.arm.as_str(), &repeat.findings[..])).collect();
+        foretold::tell(&mut outcome.arms, &found);
     }
     if scenario.load.kind == LoadKind::NetOverload {
         overload::conclude(&mut outcome);
@@ -312,6 +314,7 @@ fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcom
             met: own.iter().all(|repeat| repeat.meets(arm, options)),
         },
         advised: None,
+        foretold: Vec::new(),
         beside: arm.beside.clone().or_else(|| arm.advised_from.clone()),
         aim: None,
     }

@@ -29,7 +29,7 @@ pub use finding::{Activation, Confidence, Figure, Finding, Remedy, RuledOut, Sev
 pub use flow::{FlowHeld, FlowPool, FlowRule, FlowState};
 pub use meta::{ClockAnchor, DeclaredVolume, Device, HostFacts, Meta, Role, Target};
 pub use outcome::{
-    Advised, AimOutcome, ArmOutcome, ArmTable, BETWEEN_WORDS, Expected, ExpectedAll, Outcome, ParamValue,
+    Advised, AimOutcome, ArmOutcome, ArmTable, BETWEEN_WORDS, Expected, ExpectedAll, Foretold, Outcome, ParamValue,
     SESSION_SHARES,
 };
 pub use path::{Binding, Path};

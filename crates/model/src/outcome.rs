@@ -56,6 +56,23 @@ pub struct Advised {
     pub observed: Vec<Figure>,
 }
 
+/// What the advice for one arm foretold of another, which is set as was advised.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Foretold {
+    /// The arm that it was advised for.
+    pub from: String,
+    /// What was advised: the remedy's title.
+    pub remedy: String,
+    /// The metric of which something was foretold: `elapsed_s`.
+    pub metric: String,
+    /// What it was to be, in the metric's unit: by the median over the repeats in which it was advised.
+    pub predicted: f64,
+    /// Whether that is what it was to be at most.
+    pub at_most: bool,
+    /// What it was: the median over the repeats.
+    pub measured: f64,
+}
+
 /// Outcomes that were kept before repeats were told apart were advised from the first.
 fn first() -> usize {
     1
@@ -85,14 +102,17 @@ pub struct ArmOutcome {
     pub name: String,
     /// What was set for it.
     pub params: BTreeMap<String, ParamValue>,
-    /// Medians over its repeats; a metric that no repeat could measure is left out.
+    /// Medians over its repeats; a metric that no repeat could measure is left out. What is no single number is not here:
+    /// `binding_queue` and `cause` are in `labels`, `wait_shares` is in `shares`.
     pub metrics: BTreeMap<String, f64>,
     /// Smallest and largest value over its repeats.
     pub spread: BTreeMap<String, [f64; 2]>,
-    /// What is no number: `binding_queue`, `cause`; of the repeat whose finding was the surest.
+    /// What is no number, of its first repeat: where there is a standby, `rule`, `cause` and `binding_queue` of the first finding
+    /// that is a warning or worse, `none` without one; of a storage engine its version, as `engine`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Shares that together make a whole, 0 to 1 each: `wait_shares` by wait event. Medians over the repeats.
+    /// Shares that together make a whole, 0 to 1 each, by what they are of: `wait_shares` of the load's samples by wait event
+    /// (`on CPU` among them), [`SESSION_SHARES`] by state, wait and statement. Medians over the repeats.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shares: BTreeMap<String, BTreeMap<String, f64>>,
     /// Readings over time of its first repeat, where its load noted some.
@@ -105,6 +125,9 @@ pub struct ArmOutcome {
     /// What was advised for it, where it runs with that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advised: Option<Advised>,
+    /// What was foretold of it by what was advised for other arms.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foretold: Vec<Foretold>,
     /// The arm with which its queues are compared: as it, without its setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<String>,

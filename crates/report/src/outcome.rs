@@ -13,7 +13,7 @@ use crate::relief;
 use crate::style::Tone;
 use crate::table::{Cell, cells};
 use crate::text::{clean, width};
-use backwater_model::{ArmOutcome, Bytes, HostFacts, Outcome};
+use backwater_model::{ArmOutcome, Bytes, Foretold, HostFacts, Outcome};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The whole report of a run, beside the scenario's published table where there is one.
@@ -245,12 +245,31 @@ fn predictions(page: &mut Page<'_>, outcome: &Outcome, style: &Style) {
             ]);
         }
     }
+    rows.extend(outcome.arms.iter().flat_map(foretold));
     if rows.is_empty() {
         return;
     }
     page.gap();
     page.heading("Predicted beside measured", 0);
     page.ready(&cells(&["arm", "what", "predicted", "measured", "off by"], &rows, style), 0);
+}
+
+/// What was foretold of an arm by advice for others.
+fn foretold(arm: &ArmOutcome) -> Vec<Vec<Cell>> {
+    let row = |told: &Foretold| {
+        let Foretold { from, remedy, metric, predicted, at_most, measured } = told;
+        let kept = *at_most && measured <= predicted;
+        let off = if kept { "kept".to_owned() } else { metric::change(*measured, *predicted).unwrap_or_default() };
+        let shown = metric::show(metric, *predicted);
+        vec![
+            Cell::new(arm.name.as_str(), Tone::Strong),
+            Cell::from(format!("{}, by the advice for {from}: {remedy}", metric::label(metric))),
+            Cell::from(if *at_most { format!("at most {shown}") } else { shown }),
+            Cell::from(metric::show(metric, *measured)),
+            Cell::from(off),
+        ]
+    };
+    arm.foretold.iter().map(row).collect()
 }
 
 /// Figures of the whole run. A ratio of a metric between two arms is `KIND_METRIC_ratio`; the noise floor comes first.
@@ -386,6 +405,31 @@ mod tests {
         let text = stampede_table(&stampede_outcome(), &Style::plain(120));
         assert_eq!(text.matches("not run this time").count(), 3, "{text}");
         assert_eq!(text.matches(". published ").count(), 5, "{text}");
+    }
+
+    #[test]
+    fn what_was_foretold_stands_beside_what_came() {
+        let told = |at_most: bool, measured: f64| Foretold {
+            from: "rows-20".to_owned(),
+            remedy: "Commit every 200 rows (now 20)".to_owned(),
+            metric: "elapsed_s".to_owned(),
+            predicted: 1.0,
+            at_most,
+            measured,
+        };
+        let shown = |told: Foretold| {
+            let arm = ArmOutcome { name: "rows-2000".to_owned(), foretold: vec![told], ..ArmOutcome::default() };
+            outcome(&Outcome { arms: vec![arm], ..Outcome::default() }, &Style::plain(160))
+        };
+        let kept = shown(told(true, 0.8));
+        for part in
+            ["Predicted beside measured", "by the advice for rows-20: Commit every 200 rows", "at most 1.00 s", "kept"]
+        {
+            assert!(kept.contains(part), "{part}: {kept}");
+        }
+        let broken = shown(told(true, 1.25));
+        assert!(broken.contains("-20.0 %") && !broken.contains("kept"), "{broken}");
+        assert!(!shown(told(false, 0.8)).contains("at most"));
     }
 
     #[test]

@@ -19,5 +19,7 @@ pub use tally::{
     Group, GroupBy, OnWhat, Slice, Tally, contested, contested_share, is_active, on_what, over_time, tally, wait_name,
 };
 
+pub use crate::remedy::commit::{Turns, turns};
+
 pub(crate) use accounts::sleep_ratio;
 pub(crate) use jobs::{Job, Kind as JobKind, jobs};

@@ -22,6 +22,26 @@ pub(crate) struct Cost {
     pub(crate) local: bool,
 }
 
+/// How the command of a remedy begins that is a change of the program, and of one that sets synchronous_commit.
+const IN_PROGRAM: &str = "in the program: ";
+const SET_LEVEL: &str = "SET synchronous_commit = ";
+
+/// What a remedy for expensive commits turns.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Turns {
+    /// Rows of each transaction.
+    Rows,
+    /// synchronous_commit, to this value.
+    SynchronousCommit(String),
+}
+
+/// What a remedy for expensive commits turns; none where that is something else.
+pub fn turns(remedy: &Remedy) -> Option<Turns> {
+    let level = remedy.runtime.iter().find_map(|line| line.strip_prefix(SET_LEVEL)?.split(';').next());
+    let rows = || remedy.persistent.iter().any(|line| line.starts_with(IN_PROGRAM)).then_some(Turns::Rows);
+    level.map(|value| Turns::SynchronousCommit(value.to_owned())).or_else(rows)
+}
+
 /// Commits may take this share of a row's time: then larger batches no longer pay.
 const WORTH: f64 = crate::commit::WITHIN;
 
@@ -69,9 +89,9 @@ pub(crate) fn larger_batch(cost: &Cost) -> Remedy {
     let (title, command) = match (cost.rows_per_commit, cost.knee_rows()) {
         (Some(now), Some(then)) => (
             format!("Commit every {} rows (now {})", Unit::Count.show(then), Unit::Count.show(now)),
-            format!("in the program: COMMIT once every {then:.0} rows"),
+            format!("{IN_PROGRAM}COMMIT once every {then:.0} rows"),
         ),
-        _ => (format!("Put {times}"), format!("in the program: {times}")),
+        _ => (format!("Put {times}"), format!("{IN_PROGRAM}{times}")),
     };
     let mut figures = vec![predicted(cost.elapsed_ratio())];
     if let Some(commits) = cost.commits_per_s {
@@ -106,7 +126,7 @@ pub(crate) fn asynchronous(cost: &Cost) -> Vec<Remedy> {
 }
 
 fn level(cost: &Cost, value: &str, title: &str, risk: &str) -> Remedy {
-    let session = format!("SET synchronous_commit = {value};  -- first in the job's own session");
+    let session = format!("{SET_LEVEL}{value};  -- first in the job's own session");
     let role = cost.user.as_deref().map(|user| format!("ALTER ROLE {}", quoted(user)));
     let (persistent, undo) = match role {
         Some(role) => (
@@ -191,6 +211,18 @@ mod tests {
             standby: false,
             local: true,
         }
+    }
+
+    #[test]
+    fn a_remedy_tells_what_it_turns() {
+        let cost = Cost { standby: true, waiting: 8.0, ..cost(0.74, Some(100.0)) };
+        let of = |remedies: Vec<Remedy>| remedies.iter().map(turns).collect::<Vec<_>>();
+        let level = |value: &str| Some(Turns::SynchronousCommit(value.to_owned()));
+        assert_eq!(of(vec![larger_batch(&cost)]), [Some(Turns::Rows)]);
+        assert_eq!(of(vec![larger_batch(&Cost { rows_per_commit: None, ..cost })]), [Some(Turns::Rows)]);
+        let cost = Cost { standby: true, waiting: 8.0, ..self::cost(0.74, None) };
+        assert_eq!(of(asynchronous(&cost)), [level("local"), level("off")]);
+        assert_eq!(of(commit_delay(&cost).into_iter().collect()), [None]);
     }
 
     /// The published row of 100 rows a commit: 74 % of the time in commits, flat from about 10,000 rows.

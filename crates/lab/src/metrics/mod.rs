@@ -4,6 +4,7 @@
 pub(crate) mod commits;
 mod dirty;
 mod engine;
+pub(crate) mod foretold;
 mod lag;
 mod load;
 pub(crate) mod overload;
