@@ -10,35 +10,32 @@ mod decisions;
 mod held;
 #[path = "../../probe/tests/postgres/server.rs"]
 mod majors;
+mod release;
 #[path = "../../gate/tests/server/mod.rs"]
 mod server;
 
-use attach_help::{is_root, until};
-use backwater_lab::servers::{Installed, cache_dir, cached, find};
+use attach_help::{PATIENCE, is_root, until};
 use backwater_model::{Event, EventKind};
 use decisions::Deciding;
 use held::{Held, before};
 use majors::{Server, Session, conninfo};
+use release::with_release;
 use server::PASSWORD;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
 /// The release from which a server tells it.
 const TELLS_WAL: u32 = 18;
 
-/// Runs a test on such a server, with an empty table: one that tests are given, an installed one, or one that the lab
-/// has downloaded.
+/// Runs a test on such a server, with an empty table.
 fn with_wal_told(name: &str, test: impl FnOnce(&Server)) {
-    let given = majors::installed().into_iter().filter_map(|bin| Installed::at(&bin));
-    let mut there = given.chain(find(Some(TELLS_WAL))).chain(cached(&cache_dir(), Some(TELLS_WAL)));
-    let Some(installed) = there.find(|installed| installed.version >= TELLS_WAL) else {
-        return eprintln!("skipped: {name}: needs PostgreSQL 18 (in BACKWATER_PG_BINS, or downloaded by the lab)");
-    };
-    let server = Server::start(&installed.bin_dir, &[]);
-    server.sql("CREATE TABLE t (a text)");
-    test(&server);
+    with_release(name, TELLS_WAL, |server| {
+        server.sql("CREATE TABLE t (a text)");
+        test(server);
+    });
 }
 
 /// A session by TCP: of the server, or through the proxy.
@@ -63,21 +60,33 @@ fn quiet(port: u16) -> String {
 /// Ten megabytes of WAL in one short statement; its table does not grow.
 const WRITE: &str = "TRUNCATE t; INSERT INTO t SELECT repeat('x', 1000) FROM generate_series(1, 10000)";
 
-/// Somebody who commits that again and again. A server tells WAL when a session has ended its statement, and at most
-/// once a second.
+/// Somebody who commits that again and again, until somebody does not let them. A server tells WAL when a session has ended its
+/// transaction, and at most once a second.
 struct Writer {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    complaint: Receiver<String>,
 }
 
 impl Writer {
     fn start(mut session: Session) -> Writer {
         let over = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&over);
+        let (complain, complaint) = channel();
         let run = move || {
-            while !ended.load(Ordering::SeqCst) && session.run(WRITE).is_ok() {}
+            while !ended.load(Ordering::SeqCst) {
+                if let Err(error) = session.run(WRITE) {
+                    // Nobody may want to hear it.
+                    return drop(complain.send(error));
+                }
+            }
         };
-        Writer { over, thread: Some(std::thread::spawn(run)) }
+        Writer { over, thread: Some(std::thread::spawn(run)), complaint }
+    }
+
+    /// What the server says when somebody ends its statement.
+    fn complaint(&self) -> String {
+        self.complaint.recv_timeout(PATIENCE).unwrap()
     }
 }
 
@@ -147,5 +156,44 @@ fn a_rate_of_wal_is_that_of_who_writes_through_the_proxy() {
         let sessions: Vec<String> =
             [event].into_iter().chain(others).map(|event| event.fields["session"].clone()).collect();
         assert!(sessions.iter().all(|session| session == "2"), "{sessions:?}");
+    });
+}
+
+/// More than one of its transactions writes, and less than five.
+const IN_ONE_GO: &str = "walsize=40, action='abort'";
+
+#[test]
+fn a_batch_that_wrote_too_much_in_one_go_is_cancelled_in_attach_mode() {
+    const NAME: &str = "a_batch_that_wrote_too_much_in_one_go_is_cancelled_in_attach_mode";
+    if !is_root(NAME) {
+        return;
+    }
+    with_wal_told(NAME, |server| {
+        let state = tempfile::tempdir().unwrap();
+        quiet(server.port);
+        let deciding = attach(server, state.path(), IN_ONE_GO);
+        let mut session = open(server.port, "writer");
+        let pid = process_of(&mut session);
+        let writer = Writer::start(session);
+        let complaint = writer.complaint();
+        assert!(complaint.contains("canceling statement"), "{complaint}");
+        let events = deciding.events();
+        assert!(is_over(&events[0], "walsize", 40.0), "{events:?}");
+        assert!(events.iter().all(|event| event.fields["session"] == pid), "{pid}: {events:?}");
+    });
+}
+
+#[test]
+fn a_batch_that_wrote_too_much_in_one_go_is_cancelled_through_the_proxy() {
+    const NAME: &str = "a_batch_that_wrote_too_much_in_one_go_is_cancelled_through_the_proxy";
+    with_wal_told(NAME, |server| {
+        let through = proxy(server, "walsize = 40\naction = 'abort'");
+        quiet(through.port);
+        let writer = Writer::start(open(through.port, "writer"));
+        let complaint = writer.complaint();
+        assert!(complaint.contains("canceling statement"), "{complaint}");
+        let event = through.decision();
+        assert!(is_over(&event, "walsize", 40.0), "{event:?}");
+        assert_eq!((event.fields["step"].as_str(), event.fields["session"].as_str()), ("began", "2"));
     });
 }

@@ -1,6 +1,7 @@
 //! What a rule can look at: the attributes of the product that the statements come from, as far as stock PostgreSQL and
-//! Linux can measure them, and three more. WAL of the statement that runs is not among them: PostgreSQL 18 tells a session's WAL
-//! when a statement has ended, so that no rule could act on the one that wrote it.
+//! Linux can measure them, and four more. WAL of the statement that runs is not among them: PostgreSQL 18 tells a session's WAL
+//! when its transaction has ended, so that no rule could act on the one that wrote it. What is told of a session's WAL is held
+//! against the statements that it runs next.
 
 use crate::literal::{Literal, ValueError};
 use crate::word::words;
@@ -24,6 +25,8 @@ words! {
         MemSize = "memsize",
         /// MB of WAL a second of its session, mean of the last five seconds; a server tells it when a statement has ended.
         WalRate = "walrate",
+        /// MB of WAL that its session wrote in one go: since it last rested for [`RESTED_AFTER`](super::RESTED_AFTER).
+        WalSize = "walsize",
         /// Rows sent to or changed by the client.
         Rows = "rows",
     }
@@ -36,7 +39,7 @@ impl Attribute {
             Attribute::ElapsedTime | Attribute::BlockTime | Attribute::CpuTime => "s",
             Attribute::Bandwidth | Attribute::WalRate => "MB/s",
             Attribute::CpuAvgPercent => "%",
-            Attribute::SpillSize | Attribute::MemSize => "MB",
+            Attribute::SpillSize | Attribute::MemSize | Attribute::WalSize => "MB",
             Attribute::Rows => "rows",
         }
     }
@@ -56,6 +59,10 @@ impl Attribute {
             Attribute::WalRate => {
                 "WAL of its session, mean of five seconds, told when a statement has ended: of jobs of many statements, not of one large one; \
                  PostgreSQL 18, the proxy needs a server_account"
+            }
+            Attribute::WalSize => {
+                "WAL that its session wrote in one go, so since it last had neither statement nor transaction for 15 s; told when a \
+                 transaction has ended: it is the next statement that is over; PostgreSQL 18, the proxy needs a server_account"
             }
             Attribute::Rows => "rows that it sent to its client so far, by COPY too; in the proxy only",
         }

@@ -1,6 +1,7 @@
-//! What is known of a running session at one moment, and the five-second mean that a bandwidth is.
+//! What is known of a running session at one moment, the five-second mean that a bandwidth is, and a session's WAL.
 
 use super::Attribute;
+use crate::MB;
 use backwater_model::{Moment, Span};
 use std::collections::VecDeque;
 
@@ -23,6 +24,8 @@ pub struct Figures {
     pub memory_mb: Option<f64>,
     /// MB of WAL a second of its session, mean of [`MEAN_OVER`]: a server tells it when a statement has ended.
     pub wal_mb_per_s: Option<f64>,
+    /// MB of WAL that its session wrote in one go ([`SessionWal`]).
+    pub wal_mb: Option<f64>,
     /// Rows.
     pub rows: Option<f64>,
 }
@@ -39,6 +42,7 @@ impl Figures {
             Attribute::SpillSize => self.spill_mb,
             Attribute::MemSize => self.memory_mb,
             Attribute::WalRate => self.wal_mb_per_s,
+            Attribute::WalSize => self.wal_mb,
             Attribute::Rows => self.rows,
         }
     }
@@ -86,6 +90,46 @@ impl MeanRate {
     }
 }
 
+/// What a session writes is one go until it has had neither statement nor transaction for this long. A server tells what a
+/// session has written ten seconds after it fell silent at the latest (PGSTAT_IDLE_INTERVAL): by then all of it is told, and none
+/// of it is counted to what comes next.
+pub const RESTED_AFTER: Span = Span::from_millis(15_000);
+
+/// A session's WAL, as its server tells it: how fast it is written, and how much in one go.
+#[derive(Clone, Debug, Default)]
+pub struct SessionWal {
+    told_bytes: Option<f64>,
+    rate: MeanRate,
+    in_one_go_bytes: f64,
+}
+
+impl SessionWal {
+    /// What the server tells at `now`: bytes that the session has written since it began; None where it does not tell. `rested`
+    /// is how long it has had neither statement nor transaction; None while it has one. What it wrote before it was first told
+    /// of is not counted.
+    pub fn see(&mut self, now: Moment, rested: Option<Span>, told_bytes: Option<f64>) {
+        if let (Some(before), Some(bytes)) = (self.told_bytes, told_bytes) {
+            let written = (bytes - before).max(0.0);
+            self.rate.add(now, written as u64);
+            self.in_one_go_bytes += written;
+        }
+        self.told_bytes = told_bytes;
+        if rested.is_some_and(|rested| rested >= RESTED_AFTER) {
+            self.in_one_go_bytes = 0.0;
+        }
+    }
+
+    /// MB a second, mean of [`MEAN_OVER`]; None where it is not told.
+    pub fn mb_per_s(&mut self, now: Moment) -> Option<f64> {
+        self.told_bytes.map(|_| self.rate.bytes_per_second(now) / MB as f64)
+    }
+
+    /// MB since it last rested for [`RESTED_AFTER`]; None where it is not told.
+    pub fn mb(&self) -> Option<f64> {
+        self.told_bytes.map(|_| self.in_one_go_bytes / MB as f64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +144,32 @@ mod tests {
         assert_eq!(mean.bytes_per_second(Moment(2_499_000 + 2_500_000)), 1e6);
         assert_eq!(mean.bytes_per_second(Moment(7_500_000)), 480_000.0);
         assert_eq!(mean.bytes_per_second(Moment(20_000_000)), 0.0);
+    }
+
+    #[test]
+    fn wal_is_counted_until_its_session_has_rested_and_what_is_told_late_is_of_the_go_before() {
+        let mut wal = SessionWal::default();
+        let mut see = |s: i64, rested_s: Option<i64>, mb: Option<u64>| {
+            let rested = rested_s.map(|s| Span(s * 1_000_000));
+            wal.see(Moment(s * 1_000_000), rested, mb.map(|mb| (mb * MB) as f64));
+            wal.mb()
+        };
+        assert_eq!(see(0, None, None), None);
+        assert_eq!(see(1, None, Some(100)), Some(0.0), "who was there before begins with nothing");
+        assert_eq!(see(2, None, Some(130)), Some(30.0));
+        // Pauses between its transactions are no rest.
+        assert_eq!(see(16, Some(14), Some(130)), Some(30.0));
+        assert_eq!(see(17, None, Some(150)), Some(50.0));
+        // Its last transaction is told ten seconds after it.
+        assert_eq!(see(28, Some(10), Some(160)), Some(60.0));
+        assert_eq!(see(33, Some(15), Some(160)), Some(0.0));
+        assert_eq!(see(34, None, Some(160)), Some(0.0));
+        assert_eq!(see(35, None, Some(165)), Some(5.0));
+        // Somebody set the server's statistics back.
+        assert_eq!(see(36, None, Some(1)), Some(5.0));
+        assert_eq!(see(37, None, None), None);
+        assert_eq!(see(38, None, Some(2)), Some(5.0));
+        assert!(Attribute::WalSize.about().contains(&format!("for {} s", RESTED_AFTER.seconds())));
     }
 
     proptest! {

@@ -164,7 +164,7 @@ fn errors_say_where_and_what_would_have_done() {
     assert_eq!(
         refused("CREATE EXCEPT RULE é WITH (speed=1)"),
         "unknown attribute 'speed': there are elapsedtime, blocktime, bandwidth, cputime, cpuavgpercent, spillsize, \
-         memsize, walrate, rows, action, cooldown (at character 28)"
+         memsize, walrate, walsize, rows, action, cooldown (at character 28)"
     );
     assert_eq!(refused("CREATE EXCEPT RULE r WITH (rows=1, ROWS=2)"), "rows is given twice (at character 36)");
     assert_eq!(

@@ -1,9 +1,9 @@
 //! Figures of a server's sessions, out of what `pg_stat_activity`, their sockets and their processes show at each look,
 //! and what rules make of them. Time is an argument.
 
-use backwater_flow::rule::{Attribute, Decision, Figures, Judge, MeanRate, Subject, Why};
+use backwater_flow::rule::{Attribute, Decision, Figures, Judge, MeanRate, SessionWal, Subject, Why};
 use backwater_flow::{SessionId, State};
-use backwater_model::Moment;
+use backwater_model::{Moment, Span};
 use std::collections::{HashMap, HashSet};
 
 /// Attributes that nobody can see from outside a stock server.
@@ -25,6 +25,8 @@ pub struct Activity {
     pub statement_us: Option<i64>,
     /// Seconds that it runs, by the server's clock.
     pub elapsed_s: Option<f64>,
+    /// Seconds for which it has had neither statement nor transaction, by the server's clock; None while it has one.
+    pub idle_s: Option<f64>,
     /// Whether it waits for a lock, and for whose: their process ids.
     pub blocked_by: Vec<i32>,
     /// Bytes of its temporary files; None: may not be seen.
@@ -63,8 +65,7 @@ struct Session {
     cpu_began_s: Option<f64>,
     acked: Option<u64>,
     sent: MeanRate,
-    wal: Option<f64>,
-    wal_rate: MeanRate,
+    wal: SessionWal,
 }
 
 impl Watch {
@@ -157,8 +158,7 @@ impl Session {
             cpu_began_s: None,
             acked: None,
             sent: MeanRate::default(),
-            wal: None,
-            wal_rate: MeanRate::default(),
+            wal: SessionWal::default(),
         }
     }
 
@@ -177,10 +177,8 @@ impl Session {
         if let (Some(before), Some(acked)) = (self.acked, seen.acked_bytes) {
             self.sent.add(now, acked.saturating_sub(before));
         }
-        if let (Some(before), Some(wal)) = (self.wal, activity.wal_bytes) {
-            self.wal_rate.add(now, (wal - before).max(0.0) as u64);
-        }
-        (self.acked, self.wal) = (seen.acked_bytes, activity.wal_bytes);
+        self.acked = seen.acked_bytes;
+        self.wal.see(now, activity.idle_s.map(Span::from_seconds), activity.wal_bytes);
         if !activity.active {
             return Figures::default();
         }
@@ -195,7 +193,8 @@ impl Session {
             cpu_percent: elapsed_s.filter(|s| *s > 0.0).zip(cpu_s).map(|(s, cpu)| 100.0 * cpu / s),
             spill_mb: activity.spill_bytes.map(|bytes| bytes / MB),
             memory_mb: seen.memory_bytes.map(|bytes| bytes / MB),
-            wal_mb_per_s: self.wal.map(|_| self.wal_rate.bytes_per_second(now) / MB),
+            wal_mb_per_s: self.wal.mb_per_s(now),
+            wal_mb: self.wal.mb(),
             rows: None,
         }
     }

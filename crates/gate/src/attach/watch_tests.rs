@@ -105,9 +105,30 @@ fn cpu_wal_and_waits_are_of_the_statement_not_of_the_session() {
 }
 
 #[test]
+fn a_batch_is_held_for_the_wal_of_its_transactions_before_until_it_has_rested() {
+    let rules = rule("walsize=50, action='penalty'");
+    let mut watch = Watch::new();
+    let mut look = |s: f64, wal_mb: f64, idle_s: Option<f64>| {
+        let statement_us = Some((s * 1e6) as i64);
+        let active = idle_s.is_none();
+        let batch = Activity { wal_bytes: Some(wal_mb * MB), idle_s, active, statement_us, ..running(1, 0.0) };
+        let quiet = Activity { wal_bytes: Some(900.0 * MB), ..running(2, 0.0) };
+        steps(&watch.look(at(s), &[(batch, Seen::default()), (quiet, Seen::default())], &rules))
+    };
+    assert_eq!(look(0.0, 0.0, None), []);
+    assert_eq!(look(1.0, 40.0, None), []);
+    assert_eq!(look(2.0, 40.0, Some(0.5)), []);
+    assert_eq!(look(3.0, 80.0, None), [(1, "began".into())]);
+    assert_eq!(look(4.0, 90.0, Some(0.5)), [(1, "the statement ended".into())]);
+    assert_eq!(look(5.0, 90.0, None), [(1, "began".into())]);
+    assert_eq!(look(21.0, 95.0, Some(15.5)), [(1, "the statement ended".into())]);
+    assert_eq!(look(22.0, 95.0, None), []);
+}
+
+#[test]
 fn what_cannot_be_seen_convicts_nobody() {
     let mut watch = Watch::new();
-    let rules = rule("bandwidth=1, cputime=1, walrate=1, action='penalty'");
+    let rules = rule("bandwidth=1, cputime=1, walrate=1, walsize=1, action='penalty'");
     for tick in 0..100 {
         let now = f64::from(tick);
         assert_eq!(steps(&watch.look(at(now), &[(running(1, now), Seen::default())], &rules)), []);

@@ -226,7 +226,9 @@ fn unseen(rule: &Rule, server_is_here: bool, version: Option<i32>) -> Vec<&'stat
         Attribute::ElapsedTime | Attribute::BlockTime | Attribute::Bandwidth | Attribute::Rows => false,
         // Of a process on this host.
         Attribute::CpuTime | Attribute::CpuAvgPercent | Attribute::MemSize => !server_is_here,
-        of_server @ (Attribute::SpillSize | Attribute::WalRate) => !server_view::tells(*of_server, version),
+        of_server @ (Attribute::SpillSize | Attribute::WalRate | Attribute::WalSize) => {
+            !server_view::tells(*of_server, version)
+        }
     });
     blind.map(Attribute::word).collect()
 }

@@ -4,14 +4,14 @@
 
 use super::acceptor::Workers;
 use super::control::Control;
-use super::live::{Ending, Glimpse, Live};
+use super::live::{Doing, Ending, Glimpse, Live};
 use super::process::Process;
 use super::server_view::Told;
 use super::stream::Stream;
 use super::worker::{Arrival, Phase};
 use crate::wire::cancel_request;
 use crate::{GateError, clock};
-use backwater_flow::rule::{Action, Attribute, Decision, Figures, MeanRate, Rule, Step, Subject, Why};
+use backwater_flow::rule::{Action, Attribute, Decision, Figures, MeanRate, Rule, SessionWal, Step, Subject, Why};
 use backwater_flow::{MB, SessionId};
 use backwater_model::{Moment, Span};
 use std::collections::{HashMap, HashSet};
@@ -44,9 +44,7 @@ struct Watched {
     /// Seconds that it waited for locks, and when it was last looked at.
     locked_s: f64,
     looked_at: Option<Moment>,
-    /// WAL that the session had written at the last look.
-    wal: Option<f64>,
-    wal_rate: MeanRate,
+    wal: SessionWal,
     seen: bool,
 }
 
@@ -217,17 +215,13 @@ impl Bench {
 
 impl Watched {
     /// Takes what the server told. Locks of a statement are counted from its first look: what was before is not held against it.
-    fn take(&mut self, now: Moment, statement: u64, wal: Option<f64>, told: Option<&Told>) {
+    fn take(&mut self, now: Moment, statement: u64, told: Option<&Told>) {
         let passed_s = self.looked_at.replace(now).map_or(0.0, |last| now.seconds_since(last));
         if self.statement != Some(statement) {
             self.locked_s = 0.0;
         } else if told.is_some_and(|told| !told.blocked_by.is_empty()) {
             self.locked_s += passed_s;
         }
-        if let (Some(before), Some(now_bytes)) = (self.wal, wal) {
-            self.wal_rate.add(now, (now_bytes - before).max(0.0) as u64);
-        }
-        self.wal = wal;
     }
 
     /// What is known of the statement that runs or waits.
@@ -241,10 +235,12 @@ impl Watched {
     ) -> Figures {
         self.mean.add(now, glimpse.down_bytes.saturating_sub(self.down_bytes));
         self.down_bytes = glimpse.down_bytes;
+        let rested = (glimpse.doing == Doing::Idle && !glimpse.is_waiting).then(|| now - glimpse.since);
+        self.wal.see(now, rested, told.and_then(|told| told.wal_bytes));
         let Some(statement) = glimpse.statement else { return Figures::default() };
         // What the server said of the statement before is not held against this one.
         let of_it = told.filter(|told| told.asked_at >= glimpse.since);
-        self.take(now, statement, told.and_then(|told| told.wal_bytes), of_it);
+        self.take(now, statement, of_it);
         let blocked_s = Some(glimpse.waited.seconds() + self.locked_s);
         if glimpse.is_waiting {
             return Figures { blocked_s, ..Figures::default() };
@@ -266,7 +262,8 @@ impl Watched {
             cpu_percent: self.process.cpu_percent(),
             memory_mb: self.process.private_mb(),
             spill_mb: of_it.and_then(|told| told.spill_bytes).map(|bytes| bytes / MB as f64),
-            wal_mb_per_s: self.wal.map(|_| self.wal_rate.bytes_per_second(now) / MB as f64),
+            wal_mb_per_s: self.wal.mb_per_s(now),
+            wal_mb: self.wal.mb(),
         }
     }
 }

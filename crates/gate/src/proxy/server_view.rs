@@ -162,7 +162,7 @@ impl ServerView {
 pub(super) fn tells(attribute: Attribute, version: Option<i32>) -> bool {
     match attribute {
         Attribute::SpillSize => version.is_some(),
-        Attribute::WalRate => version.is_some_and(|version| version >= TELLS_WAL),
+        Attribute::WalRate | Attribute::WalSize => version.is_some_and(|version| version >= TELLS_WAL),
         _ => false,
     }
 }
@@ -286,7 +286,7 @@ fn wanted(control: &Control, version: i32) -> Wanted {
     Wanted {
         locks: any(Attribute::BlockTime) || blocks,
         spill: any(Attribute::SpillSize),
-        wal: version >= TELLS_WAL && any(Attribute::WalRate),
+        wal: version >= TELLS_WAL && (any(Attribute::WalRate) || any(Attribute::WalSize)),
     }
 }
 

@@ -17,6 +17,9 @@ const ABOUT: &str = "SELECT pg_catalog.current_setting('server_version_num')::in
 /// What names a session and its statement.
 const SESSION_BEGAN_US: &str = "(extract(epoch FROM a.backend_start) * 1e6)::int8";
 const STATEMENT_BEGAN_US: &str = "(extract(epoch FROM a.query_start) * 1e6)::int8";
+/// How long it has had neither statement nor transaction; null while it has one.
+const IDLE_S: &str =
+    "CASE WHEN a.state = 'idle' THEN extract(epoch FROM clock_timestamp() - a.state_change)::float8 END";
 const IS_ACTIVE: &str = "a.state IN ('active', 'fastpath function call')";
 
 /// A connection with the server.
@@ -58,7 +61,7 @@ impl Server {
     /// Why an attribute cannot be judged on this server; None where it can.
     pub(super) fn unseen(&self, attribute: Attribute) -> Option<String> {
         match attribute {
-            Attribute::WalRate if self.version < 180_000 => {
+            Attribute::WalRate | Attribute::WalSize if self.version < 180_000 => {
                 Some("a server tells the WAL of a session from PostgreSQL 18 on".to_owned())
             }
             Attribute::SpillSize if !self.lists_files => {
@@ -73,7 +76,7 @@ impl Server {
 
     /// Everybody's sessions but this program's own; figures that cost more only where a rule asks for them.
     pub(super) fn sessions(&mut self, wanted: &BTreeSet<Attribute>) -> anyhow::Result<Vec<Session>> {
-        let wal = wanted.contains(&Attribute::WalRate);
+        let wal = wanted.contains(&Attribute::WalRate) || wanted.contains(&Attribute::WalSize);
         let sql = sql(wanted.contains(&Attribute::SpillSize), wal);
         let rows = self.runtime.block_on(self.client.query(&sql, &[])).context("the server does not answer")?;
         Ok(rows.iter().map(session).collect())
@@ -165,7 +168,7 @@ fn sql(spill: bool, wal: bool) -> String {
         "SELECT a.pid, {SESSION_BEGAN_US}, a.usename::text, {IS_ACTIVE}, {STATEMENT_BEGAN_US}, \
          extract(epoch FROM clock_timestamp() - a.query_start)::float8, CASE WHEN a.wait_event_type = 'Lock' THEN pg_catalog.pg_blocking_pids(a.pid) ELSE \
          '{{}}'::int4[] END, {spilled}, {wal}, a.application_name, host(a.client_addr), a.client_port, \
-         age(a.backend_xmin)::int8, a.backend_type FROM pg_catalog.pg_stat_activity a WHERE a.pid <> pg_backend_pid() AND \
+         age(a.backend_xmin)::int8, a.backend_type, {IDLE_S} FROM pg_catalog.pg_stat_activity a WHERE a.pid <> pg_backend_pid() AND \
          coalesce(a.backend_type, 'client backend') IN ('client backend', 'walsender') /* backwater */"
     )
 }
@@ -183,6 +186,7 @@ fn session(row: &Row) -> Session {
             active: row.get::<_, Option<bool>>(3).unwrap_or_default(),
             statement_us: row.get(4),
             elapsed_s: row.get(5),
+            idle_s: row.get(14),
             blocked_by: row.get(6),
             spill_bytes: row.get(7),
             wal_bytes: row.get(8),
