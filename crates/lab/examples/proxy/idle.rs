@@ -6,10 +6,14 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 const SESSIONS: usize = 10_000;
 /// What they may take together.
 const MOST_BYTES: f64 = 100e6;
+/// For how long nothing is said.
+const IDLE: Duration = Duration::from_secs(10);
+const SETTLE: Duration = Duration::from_secs(2);
 
 /// Opens them through each relay and prints the memory that they take.
 pub(crate) fn measure(bench: &Bench, program: &Path) -> Result<()> {
@@ -17,26 +21,40 @@ pub(crate) fn measure(bench: &Bench, program: &Path) -> Result<()> {
     let server = greeting_server(Arc::clone(&greeted))?;
     // Two descriptors for each in a relay, two in this program, and some for themselves.
     let count = SESSIONS.min(usize::try_from(bench.descriptors.saturating_sub(400) / 2)?);
-    println!("\n{count} idle sessions (a process may have {} descriptors here): resident memory", bench.descriptors);
+    println!(
+        "\n{count} idle sessions (a process may have {} descriptors here): resident memory, and processor time of {} s once all are open",
+        bench.descriptors,
+        IDLE.as_secs()
+    );
     for way in peers::start_plain(bench, program, server)? {
         let before = way.resident_bytes()?;
         let sessions = (0..count).map(|_| session(&way)).collect::<Result<Vec<_>>>()?;
         let after = way.resident_bytes()?;
+        let idle_cpu_s = cpu_of_idle(&way)?;
         let each = after.saturating_sub(before) as f64 / sessions.len() as f64;
         let all = before as f64 + each * SESSIONS as f64;
         println!(
-            "{:<12} {:>6.1} MB, {:.1} MB of it without them: {each:.0} bytes each; with {SESSIONS} it is {:.1} MB ({} 100 MB)",
+            "{:<12} {:>6.1} MB, {:.1} MB of it without them: {each:.0} bytes each; with {SESSIONS} it is {:.1} MB ({} 100 MB); {:.0} ms of processor time",
             way.name,
             after as f64 / 1e6,
             before as f64 / 1e6,
             all / 1e6,
-            if all < MOST_BYTES { "under" } else { "OVER" }
+            if all < MOST_BYTES { "under" } else { "OVER" },
+            idle_cpu_s * 1e3
         );
         // The next relay's need the descriptors.
         drop(sessions);
         greeted.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
     Ok(())
+}
+
+/// Processor seconds that a relay takes while nobody says anything, once it has come to rest.
+fn cpu_of_idle(way: &Way) -> Result<f64> {
+    std::thread::sleep(SETTLE);
+    let before = way.cpu_s()?;
+    std::thread::sleep(IDLE);
+    Ok(way.cpu_s()? - before)
 }
 
 /// Takes connections and greets each: AuthenticationOk, ReadyForQuery. It ends with the program.

@@ -3,7 +3,7 @@
 //! leaves is put back by the next.
 //!
 //! `cargo build --release && cargo run --release -p backwater-lab --example proxy`, with any of
-//! `--only reads|writes|large|short|idle`, `--clients 1,8,64,500`, `--rounds 5`, `--seconds 3`.
+//! `--only reads|writes|large|short|idle|storm`, `--clients 1,8,64,500`, `--rounds 5`, `--seconds 3`.
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 
 mod idle;
@@ -15,6 +15,7 @@ mod rounds;
 #[path = "../overhead/statistics.rs"]
 #[allow(dead_code, reason = "shared with the other benchmark, which shows more of it")]
 mod statistics;
+mod storm;
 
 use backwater_lab::servers::{Postgres, PostgresSpec};
 use backwater_socket::free_port;
@@ -46,6 +47,19 @@ const SETTINGS: [(&str, &str); 9] = [
 ];
 /// Ten thousand sessions have two sockets each in a relay, and two in this program.
 const DESCRIPTORS: u64 = 65_536;
+
+/// Raises how many descriptors this process may have, which the relays inherit, as far as it may: root may go beyond what it
+/// was given. Returns how many they are.
+fn raise_descriptors() -> Result<u64> {
+    let raised = Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) };
+    let most = getrlimit(Resource::Nofile).maximum.unwrap_or(DESCRIPTORS);
+    if most < DESCRIPTORS && setrlimit(Resource::Nofile, raised).is_ok() {
+        return Ok(DESCRIPTORS);
+    }
+    let descriptors = DESCRIPTORS.min(most);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(descriptors), maximum: Some(most) })?;
+    Ok(descriptors)
+}
 
 /// What is measured on.
 pub(crate) struct Bench {
@@ -171,6 +185,9 @@ fn measure(bench: &Bench, program: &Path, options: &Options) -> Result<()> {
     if options.wants("idle") {
         idle::measure(bench, program)?;
     }
+    if options.wants("storm") {
+        storm::measure(bench, program)?;
+    }
     Ok(())
 }
 
@@ -181,10 +198,7 @@ fn main() -> Result<()> {
     if !program.is_file() {
         return Err("build the program first: cargo build --release -p backwater".into());
     }
-    // The relays inherit it.
-    let most = getrlimit(Resource::Nofile).maximum.unwrap_or(DESCRIPTORS);
-    let descriptors = DESCRIPTORS.min(most);
-    setrlimit(Resource::Nofile, Rlimit { current: Some(descriptors), maximum: Some(most) })?;
+    let descriptors = raise_descriptors()?;
     let mut bench = Bench::start(&built.join("proxy-state"), descriptors)?;
     println!(
         "PostgreSQL {}, fsync off, TPC-B of scale {SCALE}, clients, relays and server on this one host, all by TCP with a\n\

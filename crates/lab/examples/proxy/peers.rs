@@ -28,11 +28,13 @@ pub(crate) struct Way {
 impl Way {
     /// Processor seconds of its relay since that began.
     pub(crate) fn cpu_s(&self) -> Result<f64> {
-        let Some(pid) = self.pid else { return Ok(0.0) };
-        let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let fields = text.rsplit_once(')').ok_or("no such statistics")?.1.split_ascii_whitespace().skip(11).take(2);
-        let ticks: u64 = fields.map(str::parse::<u64>).sum::<std::result::Result<u64, _>>()?;
-        Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+        self.pid.map_or(Ok(0.0), cpu_s_of)
+    }
+
+    /// Descriptors that its relay has open.
+    pub(crate) fn descriptors(&self) -> Result<usize> {
+        let pid = self.pid.ok_or("there is no relay")?;
+        Ok(std::fs::read_dir(format!("/proc/{pid}/fd"))?.count())
     }
 
     /// Resident memory of its relay, in bytes.
@@ -42,6 +44,14 @@ impl Way {
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no resident memory")?;
         Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
     }
+}
+
+/// Processor seconds of a process since it began.
+pub(crate) fn cpu_s_of(pid: u32) -> Result<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields = text.rsplit_once(')').ok_or("no such statistics")?.1.split_ascii_whitespace().skip(11).take(2);
+    let ticks: u64 = fields.map(str::parse::<u64>).sum::<std::result::Result<u64, _>>()?;
+    Ok(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// Starts all of them before the server at this port. Returns what could not be started, and why.
@@ -71,6 +81,18 @@ pub(crate) fn start_plain(bench: &Bench, program: &Path, server: u16) -> Result<
         ways.push(relay(bench, "haproxy", haproxy(bench, found, server))?);
     }
     Ok(ways)
+}
+
+/// The proxy by itself, with more of a configuration after its addresses.
+pub(crate) fn start_own(bench: &Bench, program: &Path, server: u16, more: &str) -> Result<Way> {
+    let (config, program) = (bench.work.join("proxy.toml"), program.to_owned());
+    let more = more.to_owned();
+    relay(bench, OWN, move |port| {
+        std::fs::write(&config, format!("listen = '127.0.0.1:{port}'\nserver = '127.0.0.1:{server}'\n{more}"))?;
+        let mut command = Command::new(program);
+        command.args(["proxy", "-c"]).arg(config);
+        Ok(command)
+    })
 }
 
 fn backwater(program: &Path, server: u16) -> impl FnOnce(u16) -> Result<Command> {
