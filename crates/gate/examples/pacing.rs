@@ -2,7 +2,8 @@
 //! pacing of a server's own socket, as attach mode sets it and corrects it), at three rates, on idle and on busy processors. The server
 //! sends without end, the client reads all that comes and writes down when.
 //!
-//! `cargo run --release -p backwater-gate --example pacing`, with any of `--seconds 10`, `--rounds 3`.
+//! `cargo run --release -p backwater-gate --example pacing`, with any of `--seconds 10`, `--rounds 3`,
+//! `--asked 1MB|256MB|1GB`, `--processors idle|busy`.
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 
 use backwater_gate::attach::{CatchUp, FIXED_LOOK};
@@ -26,8 +27,10 @@ const RATES: [(&str, u64); 3] = [("1MB", 1 << 20), ("256MB", 256 << 20), ("1GB",
 const OFF: f64 = 0.01;
 /// Segments as on Ethernet: loopback's own are so large that two of them are an eighth of a second at the lowest rate.
 const SEGMENT_BYTES: u32 = 1_448;
-/// The most that the kernel sends as one piece.
-const PIECE_BYTES: f64 = 65_536.0;
+/// What the proxy relays at once.
+const QUANTUM_BYTES: f64 = backwater_flow::QUANTUM_BYTES as f64;
+/// The most that the kernel sends as one segment (GSO), whatever a reader who came late found there.
+const MOST_SEGMENT_BYTES: f64 = 65_536.0;
 /// What stood in buffers before the rate was set is gone by then.
 const SETTLE: Duration = Duration::from_secs(2);
 const SET_WITHIN: Duration = Duration::from_secs(10);
@@ -65,6 +68,8 @@ struct Seen {
     /// The most that had come at any moment beyond what the rate gives since any moment before it: with what was late and
     /// is caught up.
     burst_bytes: f64,
+    /// What comes as one, which is no lead: the proxy's quantum, or the kernel's segment.
+    piece_bytes: f64,
 }
 
 /// Bytes that came, against a rate.
@@ -76,13 +81,24 @@ struct Account {
     level: f64,
     ahead_bytes: f64,
     burst_bytes: f64,
+    /// What each read found.
+    reads_bytes: Vec<f64>,
 }
 
 impl Account {
     /// Its schedule begins now.
     fn new(rate_bps: f64) -> Account {
-        let begun = Instant::now();
-        Account { rate_bps, begun, last_s: 0.0, bytes: 0.0, level: 0.0, ahead_bytes: 0.0, burst_bytes: 0.0 }
+        let (begun, reads_bytes) = (Instant::now(), Vec::new());
+        Account {
+            rate_bps,
+            begun,
+            last_s: 0.0,
+            bytes: 0.0,
+            level: 0.0,
+            ahead_bytes: 0.0,
+            burst_bytes: 0.0,
+            reads_bytes,
+        }
     }
 
     fn add(&mut self, count: f64) {
@@ -92,10 +108,16 @@ impl Account {
         self.burst_bytes = self.burst_bytes.max(self.level);
         self.ahead_bytes = self.ahead_bytes.max(self.bytes - self.rate_bps * at_s);
         self.last_s = at_s;
+        self.reads_bytes.push(count);
     }
 
-    fn seen(&self) -> Seen {
-        Seen { rate_bps: self.bytes / self.last_s, ahead_bytes: self.ahead_bytes, burst_bytes: self.burst_bytes }
+    /// A reader who waits finds one segment at a time, which the kernel makes smaller the slower a socket is paced, and larger
+    /// the shorter its way is (tcp_tso_autosize): so what a read usually finds is one.
+    fn seen(&self, way: Way) -> Seen {
+        let [usual_bytes, _, _] = spread(self.reads_bytes.iter().copied());
+        let piece_bytes = if way == Way::Proxy { QUANTUM_BYTES } else { usual_bytes.min(MOST_SEGMENT_BYTES) };
+        let Account { ahead_bytes, burst_bytes, .. } = *self;
+        Seen { rate_bps: self.bytes / self.last_s, ahead_bytes, burst_bytes, piece_bytes }
     }
 }
 
@@ -219,7 +241,7 @@ fn measure(way: Way, rate: (&str, u64), server: u16, length: Duration) -> Result
     if let Some((proxy, _)) = through {
         proxy.drain(|| true);
     }
-    let seen = settled.seen();
+    let seen = settled.seen(way);
     Ok(if way == Way::Proxy { Seen { ahead_bytes: whole.ahead_bytes, ..seen } } else { seen })
 }
 
@@ -262,10 +284,11 @@ fn row(way: Way, rate: (&str, u64), rounds: &[Seen], path: &[Seen], busy: bool) 
     let kept = rounds.iter().zip(path).all(|(seen, path)| {
         seen.rate_bps >= rate_bps.min(path.rate_bps) * (1.0 - OFF) && seen.rate_bps <= rate_bps * (1.0 + OFF)
     });
-    // What is one piece beyond the schedule is no lead: pieces are what the kernel sends.
-    let ms = |bytes: f64| (bytes - PIECE_BYTES).max(0.0) / rate_bps * 1e3;
-    let [lead, _, most_lead] = spread(rounds.iter().map(|seen| ms(seen.ahead_bytes)));
-    let [_, _, most_burst] = spread(rounds.iter().map(|seen| ms(seen.burst_bytes)));
+    // What comes as one is no lead.
+    let ms = |bytes: f64, seen: &Seen| (bytes - seen.piece_bytes).max(0.0) / rate_bps * 1e3;
+    let [lead, _, most_lead] = spread(rounds.iter().map(|seen| ms(seen.ahead_bytes, seen)));
+    let [_, _, most_burst] = spread(rounds.iter().map(|seen| ms(seen.burst_bytes, seen)));
+    let [piece_bytes, _, _] = spread(rounds.iter().map(|seen| seen.piece_bytes));
     let met = |met: bool| if met { "met" } else { "MISSED" };
     let [_, carried, _] = spread(path.iter().map(|path| path.rate_bps / MIB));
     let short = if carried * MIB < rate_bps {
@@ -274,7 +297,7 @@ fn row(way: Way, rate: (&str, u64), rounds: &[Seen], path: &[Seen], busy: bool) 
         String::new()
     };
     format!(
-        "{:<17} {:>6}  {median:>+7.3} % ({least:+.3} to {most:+.3}) {:<6}  {lead:>8.3} ms, at most {most_lead:.3}: {:<6}  {most_burst:>8.3} ms{short}",
+        "{:<17} {:>6}  {median:>+7.3} % ({least:+.3} to {most:+.3}) {:<6}  {lead:>8.3} ms, at most {most_lead:.3}: {:<6}  {most_burst:>8.3} ms  {piece_bytes:>6.0} B{short}",
         way.name(),
         rate.0,
         met(kept),
@@ -282,44 +305,75 @@ fn row(way: Way, rate: (&str, u64), rounds: &[Seen], path: &[Seen], busy: bool) 
     )
 }
 
-fn main() -> Result<()> {
-    let (mut seconds, mut rounds) = (10, 3);
-    let mut words = std::env::args().skip(1);
-    while let Some(name) = words.next() {
-        let value: u64 = words.next().ok_or_else(|| format!("{name} needs a value"))?.parse()?;
-        match name.as_str() {
-            "--seconds" => seconds = value.clamp(1, 600),
-            "--rounds" => rounds = value.clamp(1, 100),
-            _ => return Err(format!("{name} is not known; see the head of examples/pacing.rs").into()),
-        }
-    }
-    let server = endless_server()?;
-    println!(
-        "Server, proxy and client are threads of one process, by TCP on loopback in segments of {SEGMENT_BYTES} bytes; {rounds} rounds of {seconds} s each, in turns.\n\
-         Mean rate beside the one asked, median (least to most): a hundredth may be off, and no more is asked than the same\n\
-         way carried unheld in that round. Lead: how far more had come at any moment than the rate gives since the\n\
-         session began (attach: since it was held), one piece of {PIECE_BYTES:.0} bytes left out; 1 ms is asked where processors are idle.\n\
-         Burst: the same since any moment before, so with what came late and is caught up, at most. All as the client saw it,\n\
-         who may itself be late and then reads much at once."
-    );
-    for busy in [false, true] {
-        println!(
-            "\n{}",
-            if busy { "every processor busy with something else" } else { "processors idle but for this" }
-        );
-        let _busy = busy.then(Busy::begin);
-        let mut cells: Vec<(Way, (&str, u64))> = vec![(Way::Nothing, RATES[0]), (Way::Urgent, RATES[0])];
-        cells.extend(RATES.iter().flat_map(|rate| [(Way::Proxy, *rate), (Way::Attach, *rate)]));
-        let mut seen: Vec<Vec<Seen>> = cells.iter().map(|_| Vec::new()).collect();
-        for _ in 0..rounds {
-            for ((way, rate), seen) in cells.iter().zip(&mut seen) {
-                seen.push(measure(*way, *rate, server, Duration::from_secs(seconds))?);
+struct Options {
+    seconds: u64,
+    rounds: u64,
+    /// The one rate that is asked; None: all.
+    asked: Option<String>,
+    /// `idle` or `busy`; None: both.
+    processors: Option<String>,
+}
+
+impl Options {
+    fn of(mut words: impl Iterator<Item = String>) -> Result<Options> {
+        let mut options = Options { seconds: 10, rounds: 3, asked: None, processors: None };
+        while let Some(name) = words.next() {
+            let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
+            match name.as_str() {
+                "--seconds" => options.seconds = value.parse::<u64>()?.clamp(1, 600),
+                "--rounds" => options.rounds = value.parse::<u64>()?.clamp(1, 100),
+                "--asked" => options.asked = Some(value),
+                "--processors" => options.processors = Some(value),
+                _ => return Err(format!("{name} is not known; see the head of examples/pacing.rs").into()),
             }
         }
-        println!("{:<17} {:>6}  mean rate, off by{:31}lead{:33}burst", "", "asked", "", "");
-        for ((way, rate), rounds) in cells.iter().zip(&seen) {
-            let path = if *way == Way::Attach { &seen[0] } else { &seen[1] };
-            println!("{}", row(*way, *rate, rounds, path, busy));
+        Ok(options)
+    }
+
+    /// What is measured, in this order: first what each way carries unheld.
+    fn cells(&self) -> Vec<(Way, (&'static str, u64))> {
+        let mut cells = vec![(Way::Nothing, RATES[0]), (Way::Urgent, RATES[0])];
+        let rates = RATES.into_iter().filter(|(name, _)| self.asked.as_ref().is_none_or(|asked| asked == name));
+        cells.extend(rates.flat_map(|rate| [(Way::Proxy, rate), (Way::Attach, rate)]));
+        cells
+    }
+}
+
+/// All cells in turns, so many rounds, with what came of each.
+fn measure_all(options: &Options, server: u16, busy: bool) -> Result<()> {
+    println!("\n{}", if busy { "every processor busy with something else" } else { "processors idle but for this" });
+    let _busy = busy.then(Busy::begin);
+    let cells = options.cells();
+    let mut seen: Vec<Vec<Seen>> = cells.iter().map(|_| Vec::new()).collect();
+    for _ in 0..options.rounds {
+        for ((way, rate), seen) in cells.iter().zip(&mut seen) {
+            seen.push(measure(*way, *rate, server, Duration::from_secs(options.seconds))?);
+        }
+    }
+    println!("{:<17} {:>6}  mean rate, off by{:31}lead{:33}burst          piece", "", "asked", "", "");
+    for ((way, rate), rounds) in cells.iter().zip(&seen) {
+        let path = if *way == Way::Attach { &seen[0] } else { &seen[1] };
+        println!("{}", row(*way, *rate, rounds, path, busy));
+    }
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let options = Options::of(std::env::args().skip(1))?;
+    let server = endless_server()?;
+    println!(
+        "Server, proxy and client are threads of one process, by TCP on loopback in segments of {SEGMENT_BYTES} bytes; {} rounds of {} s each, in turns.\n\
+         Mean rate beside the one asked, median (least to most): a hundredth may be off, and no more is asked than the same\n\
+         way carried unheld in that round. Lead: how far more had come at any moment than the rate gives since the\n\
+         session began (attach: since it was held), one piece left out, which is what the proxy relays at once or what the\n\
+         client's reads usually find (one segment of the kernel's, {MOST_SEGMENT_BYTES:.0} bytes at most); 1 ms is asked where\n\
+         processors are idle. Burst: the same since any moment before, so with what came late and is caught up, at most.\n\
+         All as the client saw it, who may itself be late and then reads much at once.",
+        options.rounds, options.seconds
+    );
+    for (name, busy) in [("idle", false), ("busy", true)] {
+        if options.processors.as_ref().is_none_or(|only| only == name) {
+            measure_all(&options, server, busy)?;
         }
     }
     Ok(())
