@@ -79,11 +79,12 @@ impl Sockets {
         self.namespaces.retain(|namespace, _| owners.contains_key(namespace));
         self.forget_ended(sink, servers);
         for (namespace, owners) in &owners {
-            if owners.keys().all(|inode| self.not_tcp.contains(inode)) {
+            let sought: HashSet<u64> = owners.keys().filter(|inode| !self.not_tcp.contains(inode)).copied().collect();
+            if sought.is_empty() {
                 continue;
             }
             let Some(diag) = self.namespaces.get_mut(namespace) else { continue };
-            let sockets = diag.connections()?;
+            let sockets = diag.connections_until(|found| are_all_in(&sought, found))?;
             let tcp: HashSet<u64> = sockets.iter().map(|socket| socket.inode).collect();
             self.not_tcp.extend(owners.keys().filter(|inode| !tcp.contains(inode)));
             self.take(sink, &sockets, owners);
@@ -153,6 +154,11 @@ impl Sockets {
             sink.absent(SOURCE, SOME_CONNECTIONS, &why, None);
         }
     }
+}
+
+/// Whether all of the sockets that are sought are among those that were found.
+fn are_all_in(sought: &HashSet<u64>, found: &[Socket]) -> bool {
+    found.iter().filter(|socket| sought.contains(&socket.inode)).count() == sought.len()
 }
 
 /// The series of a connection.

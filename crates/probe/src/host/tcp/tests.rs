@@ -116,3 +116,14 @@ fn what_one_server_has_ended_is_forgotten_whatever_cannot_be_seen_of_another() {
     child.wait().unwrap();
     assert!(!known_after_looks(1), "it has ended, and its server says so");
 }
+
+#[test]
+fn all_that_is_sought_must_have_been_found() {
+    let socket = |inode| {
+        let nowhere = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        Socket { inode, local: nowhere, peer: nowhere, send_queue_bytes: 0, info: Default::default() }
+    };
+    let found = [socket(1), socket(2), socket(3)];
+    assert!(are_all_in(&HashSet::from([1, 3]), &found));
+    assert!(!are_all_in(&HashSet::from([1, 4]), &found));
+}
