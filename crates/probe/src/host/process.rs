@@ -34,6 +34,9 @@ const READINGS_PER_STAT: u32 = 5;
 /// At every one where it computes more than this share of the time: there cannot be many such, and how long they computed is what
 /// samples of their waits are held against.
 const COMPUTES: f64 = 0.1;
+/// More than this share, and it counts as one that did something: a tick in ten seconds is no work that a reading at every look
+/// would show.
+const WORKS: f64 = 0.01;
 /// What the process is called that begins all others of a server.
 const POSTMASTER: &str = "postmaster";
 /// The user a process runs as changes rarely: it is read with the `stat` that comes after so many readings.
@@ -81,7 +84,7 @@ struct Known {
     until_stat: u32,
     cpu_ticks: u64,
     stat_at: Moment,
-    /// Whether it computed between the last two readings of `stat`.
+    /// Whether it computed for more than a trace of the time between the last two readings of `stat`.
     computed: bool,
     /// All its counters together, and whether that was more than at the reading before.
     sum: f64,
@@ -243,13 +246,13 @@ impl Processes {
             Err(_) => {}
         }
         if let Some(known) = self.known.get_mut(&pid) {
-            let ticks = stat.cpu_ticks.saturating_sub(known.cpu_ticks) as f64;
+            let computed_s = stat.cpu_ticks.saturating_sub(known.cpu_ticks) as f64 / self.ticks_per_s;
             let passed_s = sink.at.seconds_since(known.stat_at);
-            let computes = ticks / self.ticks_per_s > COMPUTES * passed_s;
+            let computes = computed_s > COMPUTES * passed_s;
             // The second reading of a session has it again, so that one that soon ends had a rate.
             let again = what != CLIENT || known.sum == 0.0 || computes;
             known.until_stat = if again { 0 } else { READINGS_PER_STAT - 1 };
-            known.computed = ticks > 0.0 && known.sum > 0.0;
+            known.computed = computed_s > WORKS * passed_s && known.sum > 0.0;
             (known.cpu_ticks, known.stat_at) = (stat.cpu_ticks, sink.at);
             known.adds_up_to(sum);
             known.numbered = Some(numbered);
