@@ -7,13 +7,17 @@ mod looks;
 #[path = "postgres/server.rs"]
 mod server;
 
-use backwater_model::{CommitWait, Registry};
+use backwater_model::{CommitWait, Point, Registry};
 use backwater_probe::Observer;
 use backwater_probe::postgres::{PostgresOptions, PostgresProbe};
 use looks::Looks;
 use server::{Server, Session, on_each};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Looks that are held against the clock.
+const LOOKS: usize = 100;
 
 #[test]
 fn a_commit_that_waits_for_a_standby() {
@@ -62,19 +66,26 @@ fn sessions_are_looked_at_a_hundred_times_a_second() {
         let registry = Arc::new(Registry::new());
         let (observer, batches) = Observer::start(vec![Box::new(probe)], &registry).unwrap();
         let begun = Instant::now();
-        let (mut looks, mut responses) = (0_u32, Vec::new());
-        // Far more than ten a second, however busy this machine is.
-        while looks < 300 {
+        let (mut looks, mut median_ms) = (VecDeque::new(), f64::INFINITY);
+        // That it can, where the machine lets it: a hundred looks on end, half of them no more than 12 ms after the one before.
+        while median_ms > 12.0 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "at best one look in {median_ms} ms");
             let batch = batches.recv_timeout(Duration::from_secs(10)).unwrap();
-            let name = |point: &backwater_model::Point| registry.get(point.series).map(|series| series.name.clone());
-            let asked = batch.points.iter().filter(|point| name(point).as_deref() == Some("pg.probe.response_us"));
-            responses.extend(asked.map(|point| point.value));
-            looks += 1;
+            let is_look =
+                |point: &&Point| registry.get(point.series).is_some_and(|series| series.name == "pg.probe.response_us");
+            looks.extend(batch.points.iter().filter(is_look).map(|point| point.at));
+            looks.drain(..looks.len().saturating_sub(LOOKS + 1));
+            if looks.len() > LOOKS {
+                let mut distances: Vec<_> =
+                    looks.iter().zip(looks.iter().skip(1)).map(|(one, next)| *next - *one).collect();
+                distances.sort_unstable();
+                median_ms = distances[LOOKS / 2].seconds() * 1e3;
+            }
         }
-        let seconds = begun.elapsed().as_secs_f64();
         observer.stop();
-        responses.sort_by(f64::total_cmp);
-        eprintln!("  {looks} looks in {seconds:.1} s, median answer {:.0} us", responses[responses.len() / 2]);
-        assert!(seconds < 15.0, "{looks} looks took {seconds} s");
+        eprintln!(
+            "  {LOOKS} looks with a median distance of {median_ms:.1} ms after {:.1} s",
+            begun.elapsed().as_secs_f64()
+        );
     });
 }

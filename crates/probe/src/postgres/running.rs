@@ -7,9 +7,9 @@ use super::texts::Statements;
 use backwater_model::{Span, Text};
 use std::collections::{HashMap, HashSet};
 
-/// Texts are sent for longer than from look to look: a session takes its statement's begin a moment before it shows the
-/// statement, and may sleep in between.
-const OVERLAP: Span = Span::from_millis(1_000);
+/// Texts are sent for a little longer than from look to look: a session takes its statement's begin a moment before it shows
+/// the statement. One that sleeps in between for longer is missed, and found by the next look, which asks for all.
+const OVERLAP: Span = Span::from_millis(20);
 /// A session is shown once it is authenticated, which rarely takes this long. Of one that took longer, a look that finds
 /// it unknown asks again.
 const AUTHENTICATION: Span = Span::from_millis(5_000);
@@ -77,15 +77,19 @@ impl Running {
         }
     }
 
-    /// The statement of one session of a look at `now`: as it was sent, or as it is known since it began.
+    /// When a look was asked, by the server's clock.
+    pub(super) fn looked(&mut self, now: Option<ServerTime>) {
+        self.last = now.or(self.last);
+    }
+
+    /// The statement of one session: as it was sent, or as it is known since it began.
     pub(super) fn statement(
         &mut self,
         pid: i32,
-        (now, begun): (Option<ServerTime>, Option<ServerTime>),
+        begun: Option<ServerTime>,
         sent: Option<&str>,
         statements: &mut Statements,
     ) -> Option<Text> {
-        self.last = now.or(self.last);
         let kept = sent.map(|text| statements.get(text));
         let Some(begun) = begun else { return kept.flatten() };
         match (kept, self.known.get(&pid)) {
@@ -120,16 +124,21 @@ mod tests {
         Some(ServerTime::of(seconds * SECOND))
     }
 
+    fn shortly_before(seconds: i64) -> ServerTime {
+        at(seconds).unwrap().before(OVERLAP)
+    }
+
     #[test]
     fn a_text_is_sent_once_for_a_statement() {
         let (mut running, mut statements) = (Running::default(), Statements::default());
         let mut look = |now, begun, sent: Option<&str>| {
             let wanted_after = running.wanted().statements;
-            let text = running.statement(7, (at(now), at(begun)), sent, &mut statements);
+            running.looked(at(now));
+            let text = running.statement(7, at(begun), sent, &mut statements);
             (wanted_after, text.map(|text| text.to_string()))
         };
         assert_eq!(look(10, 1, Some("SELECT a")), (ServerTime::EARLIEST, Some("SELECT a".to_owned())));
-        assert_eq!(look(12, 1, None), (at(9).unwrap(), Some("SELECT a".to_owned())));
+        assert_eq!(look(12, 1, None), (shortly_before(10), Some("SELECT a".to_owned())));
         assert_eq!(look(13, 12, Some("SELECT b")).1.unwrap(), "SELECT b");
         assert_eq!(look(14, 12, None).1.unwrap(), "SELECT b");
         assert_eq!(look(15, 12, Some("")).1, None, "a text that is empty is known to be");
@@ -139,26 +148,38 @@ mod tests {
     #[test]
     fn a_text_that_was_missed_is_asked_for_at_the_next_look() {
         let (mut running, mut statements) = (Running::default(), Statements::default());
-        running.statement(7, (at(10), at(1)), Some("SELECT a"), &mut statements);
-        assert_eq!(running.wanted().statements, at(9).unwrap());
+        running.looked(at(10));
+        running.statement(7, at(1), Some("SELECT a"), &mut statements);
+        assert_eq!(running.wanted().statements, shortly_before(10));
         // A parallel worker begins with its leader's moment; a clock that was set back does the same.
-        assert_eq!(running.statement(8, (at(11), at(1)), None, &mut statements), None);
-        assert_eq!(running.statement(7, (at(11), at(2)), None, &mut statements), None, "not that of the one before");
+        running.looked(at(11));
+        assert_eq!(running.statement(8, at(1), None, &mut statements), None);
+        assert_eq!(running.statement(7, at(2), None, &mut statements), None, "not that of the one before");
         assert_eq!(running.wanted().statements, ServerTime::EARLIEST);
-        running.statement(8, (at(12), at(1)), Some("SELECT a"), &mut statements);
-        assert_eq!(running.wanted().statements, at(11).unwrap());
+        running.looked(at(12));
+        running.statement(8, at(1), Some("SELECT a"), &mut statements);
+        assert_eq!(running.wanted().statements, shortly_before(12));
         running.forget_others(&[7]);
         assert_eq!(running.known.len(), 1);
     }
 
     #[test]
+    fn a_look_that_finds_nobody_is_one_too() {
+        let mut running = Running::default();
+        running.looked(at(10));
+        assert_eq!(running.wanted().statements, shortly_before(10));
+        running.looked(None);
+        assert_eq!(running.wanted().statements, shortly_before(10));
+    }
+
+    #[test]
     fn whose_a_session_is_is_sent_until_it_can_no_longer_be_new() {
-        let (mut running, mut statements) = (Running::default(), Statements::default());
+        let mut running = Running::default();
         assert_eq!(running.wanted().sessions, ServerTime::EARLIEST);
         let alice = Whose { user: Some(Text::from("alice")), client_port: Some(9), ..Whose::default() };
         assert!(!running.knows(7));
         assert_eq!(running.whose(7, Some(alice.clone()), true), alice);
-        running.statement(7, (at(100), at(99)), Some("SELECT a"), &mut statements);
+        running.looked(at(100));
         assert_eq!(running.wanted().sessions, at(95).unwrap());
         assert!(running.knows(7) && running.whose(7, None, true) == alice);
         let other = Whose { user: Some(Text::from("bob")), ..Whose::default() };
@@ -178,7 +199,7 @@ mod tests {
     #[test]
     fn what_this_role_may_not_see_has_no_begin_and_is_sent_each_time() {
         let (mut running, mut statements) = (Running::default(), Statements::default());
-        let text = running.statement(9, (at(3), None), Some("<insufficient privilege>"), &mut statements);
+        let text = running.statement(9, None, Some("<insufficient privilege>"), &mut statements);
         assert!(text.is_some() && running.known.is_empty() && !running.missed);
     }
 }

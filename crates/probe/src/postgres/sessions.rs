@@ -7,7 +7,7 @@ use super::queues::{Asleep, Queues};
 use super::row::{ServerTime, get};
 use super::running::{Running, Wanted, Whose};
 use super::texts::{Column, Interner, Statements};
-use super::waits;
+use super::waits::Turns;
 use crate::Sink;
 use crate::host::KernelWaits;
 use backwater_model::{CARRIERS, Moment, Sample, Span, Text, catalogue};
@@ -19,11 +19,12 @@ use tokio_postgres::Row;
 /// background worker between two jobs waits in `Extension`. Heartbeats are the probe's own. What most rows are is asked
 /// first, and values come as the server keeps them: with many sessions its part of a look is the dearest. Texts, and whose
 /// a session is, are sent once ([`Running`]), and of a session that is active not that it is. Of what the role may not see the
-/// begin is null.
-const SQL: &str = "SELECT a.pid, a.wait_event_type, a.wait_event, a.application_name, \
-     CASE WHEN a.state IS NULL THEN '' WHEN a.state <> 'active' THEN a.state END, QUERY_TEXT, statement_timestamp(), \
-     a.query_start, a.xact_start, QUERY_ID, CASE WHEN (a.backend_start > $2) IS NOT FALSE THEN ARRAY[a.backend_type, \
-     a.usesysid::text, a.datid::text, host(a.client_addr), a.client_port::text] END FROM pg_stat_get_activity(NULL) a \
+/// begin is null. The server's clock comes once, in a row of its own that is no session's.
+const SQL: &str = "SELECT NULL, NULL, NULL, NULL, NULL, NULL, statement_timestamp(), NULL, NULL, NULL UNION ALL \
+     SELECT a.pid, a.wait_event_type, a.wait_event, a.application_name, \
+     CASE WHEN a.state IS NULL THEN '' WHEN a.state <> 'active' THEN a.state END, QUERY_TEXT, a.query_start, a.xact_start, \
+     QUERY_ID, CASE WHEN (a.backend_start > $2) IS NOT FALSE THEN ARRAY[a.backend_type, a.usesysid::text, a.datid::text, \
+     host(a.client_addr), a.client_port::text] END FROM pg_stat_get_activity(NULL) a \
      WHERE a.pid <> pg_backend_pid() AND (\
      (ACTIVE AND a.wait_event_type IS DISTINCT FROM 'Activity' AND OURS_NOT) OR a.backend_type IN ('CARRIERS') \
      OR (a.state IS NULL AND a.backend_type <> 'client backend' AND a.wait_event_type NOT IN ('Activity', 'Extension') \
@@ -66,6 +67,7 @@ pub(super) struct Sessions {
     waiting: BTreeMap<Text, u64>,
     /// Reads the kernel's side; none where the server is elsewhere.
     pub(super) kernel: Option<KernelWaits>,
+    turns: Turns,
     /// Device of the data directory.
     pub(super) data_device: Option<String>,
     /// Whether commits may be delayed on purpose (commit_delay), which no wait event says.
@@ -102,18 +104,21 @@ impl Sessions {
         let mut asked = crate::now();
         let wanted = self.running.wanted();
         let mut rows = self.ask(link, counts, wanted).await?;
-        if rows.iter().any(|row| !self.running.knows(pid_of(row)) && Sent::of(row).is_none()) {
+        if sessions_of(&rows).any(|session| session.sent.is_none() && !self.running.knows(session.pid)) {
             asked = crate::now();
             rows = self.ask(link, counts, Wanted::ALL).await?;
         }
         let answered = crate::now();
+        let when = When { at: answered, server: rows.iter().find_map(clock_of) };
+        self.running.looked(when.server);
+        let sessions: Vec<Session<'_>> = sessions_of(&rows).collect();
         let epoch = context.identity.epoch();
         let labels = [("target", context.target.as_ref())];
         sink.put(&catalogue::PG_PROBE_RESPONSE, &labels, epoch, (answered - asked).0 as f64);
-        self.learn_names(link, &rows).await?;
-        let seen = self.put_samples(&rows, answered, context.target, sink);
+        self.learn_names(link, &sessions).await?;
+        let seen = self.put_samples(&sessions, when, context.target, sink);
         if counts {
-            self.forget(&rows);
+            self.forget(&sessions);
         }
         // A role that sees only its own sessions would count wrongly; the absence was told at the connection.
         if context.privileges.all_stats {
@@ -142,23 +147,24 @@ impl Sessions {
     }
 
     /// A sample for each row but those of idle clients.
-    fn put_samples(&mut self, rows: &[Row], at: Moment, target: &Text, sink: &mut Sink<'_>) -> Seen {
+    fn put_samples(&mut self, sessions: &[Session<'_>], when: When, target: &Text, sink: &mut Sink<'_>) -> Seen {
         let mut seen = Seen::default();
         self.waiting.values_mut().for_each(|count| *count = 0);
         self.walsenders = false;
-        for row in rows {
-            let sent = Sent::of(row);
-            let settled = sent.is_some_and(|sent| sent.is_settled());
-            let sent = sent.map(|sent| self.whose(sent));
-            let whose = self.running.whose(pid_of(row), sent, settled);
+        self.turns.next_look();
+        sink.batch.samples.reserve(sessions.len());
+        for session in sessions {
+            let settled = session.sent.is_some_and(|sent| sent.is_settled());
+            let sent = session.sent.map(|sent| self.whose(sent));
+            let whose = self.running.whose(session.pid, sent, settled);
             let client = whose.backend_type.as_deref() == Some("client backend");
             // An active session's state is not sent.
-            if client && !matches!(get(row, 4), None | Some("fastpath function call")) {
+            if client && !matches!(get(session.row, 4), None | Some("fastpath function call")) {
                 seen.idle += 1;
                 continue;
             }
             let walsender = whose.backend_type.as_deref() == Some("walsender");
-            let sample = self.sample(row, whose, at, target);
+            let sample = self.sample(*session, whose, when, target);
             if client {
                 seen.active += 1;
                 if let Some(queue) = &sample.queue {
@@ -183,21 +189,21 @@ impl Sessions {
         }
     }
 
-    fn sample(&mut self, row: &Row, whose: Whose, at: Moment, target: &Text) -> Sample {
+    fn sample(&mut self, session: Session<'_>, whose: Whose, when: When, target: &Text) -> Sample {
+        let Session { pid, row, .. } = session;
         let text = |column: usize| get::<&str>(row, column);
-        let pid = pid_of(row);
-        let kernel = self.kernel.as_mut().filter(|_| !waits::on_its_latch(text(1)));
+        let class = text(1);
+        let kernel = self.kernel.as_mut().filter(|_| self.turns.asks(pid, class));
         let (kernel_wait, kernel_state) = kernel.map(|kernel| kernel.read(pid)).unwrap_or_default();
         let (columns, texts) = (&mut self.columns, &mut self.texts);
         let wait_event = columns.wait_event.some(texts, text(2));
         let kernel_wait = columns.kernel_wait.some(texts, kernel_wait.as_deref());
         let wait = Asleep { backend_type: &whose.backend_type, event: &wait_event, kernel: &kernel_wait };
         let queue = self.queues.of(wait, self.commit_delay, self.data_device.as_deref());
-        let now: Option<ServerTime> = get(row, 6);
-        let begun: Option<ServerTime> = get(row, 7);
-        let age_ms = |from: Option<ServerTime>| Some(now?.since(from?).0.max(0) / 1_000);
+        let begun: Option<ServerTime> = get(row, 6);
+        let age_ms = |from: Option<ServerTime>| Some(when.server?.since(from?).0.max(0) / 1_000);
         Sample {
-            at,
+            at: when.at,
             target: Text::clone(target),
             pid,
             backend_type: whose.backend_type,
@@ -207,22 +213,22 @@ impl Sessions {
             client_addr: whose.client_addr,
             client_port: whose.client_port,
             state: columns.state.some(texts, Some(text(4).unwrap_or("active"))),
-            wait_event_type: columns.wait_event_type.some(texts, text(1)),
+            wait_event_type: columns.wait_event_type.some(texts, class),
             wait_event,
             queue,
             kernel_wait,
             kernel_state,
-            query_id: get::<i64>(row, 9).filter(|id| *id != 0),
-            query: self.running.statement(pid, (now, begun), text(5), &mut self.statements),
+            query_id: get::<i64>(row, 8).filter(|id| *id != 0),
+            query: self.running.statement(pid, begun, text(5), &mut self.statements),
             query_age_ms: age_ms(begun),
-            xact_age_ms: age_ms(get(row, 8)),
+            xact_age_ms: age_ms(get(row, 7)),
         }
     }
 
     /// Asks for the names of roles and databases not met before.
-    async fn learn_names(&mut self, link: &Link, rows: &[Row]) -> Result<(), QueryError> {
+    async fn learn_names(&mut self, link: &Link, sessions: &[Session<'_>]) -> Result<(), QueryError> {
         let unknown = |oid: fn(Sent<'_>) -> Option<u32>, known: &HashMap<u32, Option<Text>>| {
-            let oids = rows.iter().filter_map(|row| oid(Sent::of(row)?));
+            let oids = sessions.iter().filter_map(|session| oid(session.sent?));
             oids.filter(|oid| !known.contains_key(oid)).collect::<Vec<_>>()
         };
         let roles = unknown(|sent| sent.role, &self.roles);
@@ -241,8 +247,8 @@ impl Sessions {
         Ok(())
     }
 
-    fn forget(&mut self, rows: &[Row]) {
-        let pids: Vec<i32> = rows.iter().map(pid_of).collect();
+    fn forget(&mut self, sessions: &[Session<'_>]) {
+        let pids: Vec<i32> = sessions.iter().map(|session| session.pid).collect();
         self.running.forget_others(&pids);
         if let Some(kernel) = &mut self.kernel {
             kernel.forget_others(&pids);
@@ -258,8 +264,29 @@ impl Sessions {
     }
 }
 
-fn pid_of(row: &Row) -> i32 {
-    get(row, 0).unwrap_or_default()
+/// When a look was answered, by this host's clock, and when it was asked, by the server's.
+#[derive(Clone, Copy, Debug)]
+struct When {
+    at: Moment,
+    server: Option<ServerTime>,
+}
+
+/// A row that is a session's.
+#[derive(Clone, Copy, Debug)]
+struct Session<'r> {
+    pid: i32,
+    /// Whose it is, where that was sent.
+    sent: Option<Sent<'r>>,
+    row: &'r Row,
+}
+
+fn sessions_of(rows: &[Row]) -> impl Iterator<Item = Session<'_>> {
+    rows.iter().filter_map(|row| Some(Session { pid: get(row, 0)?, sent: Sent::of(row), row }))
+}
+
+/// The server's clock, of the row that is no session's.
+fn clock_of(row: &Row) -> Option<ServerTime> {
+    get::<i32>(row, 0).is_none().then(|| get(row, 6)).flatten()
 }
 
 /// Whether the server keeps no more of a text than is wanted, as this track_activity_query_size says: in bytes, or in kilobytes
@@ -281,7 +308,7 @@ struct Sent<'r> {
 
 impl<'r> Sent<'r> {
     fn of(row: &'r Row) -> Option<Sent<'r>> {
-        let words: Vec<Option<&str>> = get(row, 10)?;
+        let words: Vec<Option<&str>> = get(row, 9)?;
         let word = |place: usize| words.get(place).copied().flatten();
         Some(Sent {
             backend_type: word(0),

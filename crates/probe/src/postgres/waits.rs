@@ -97,10 +97,38 @@ const TABLE: &[Line] = &[
     },
 ];
 
-/// Whether a session of this wait class sleeps on its latch, for another process or a client: the kernel has nothing to
-/// add to that, and asking it for each session is the dearest part of a look.
-pub(super) fn on_its_latch(class: Option<&str>) -> bool {
-    matches!(class, Some("Activity" | "Client" | "Extension" | "IPC" | "Lock" | "Timeout"))
+/// Of the sessions that wait for lightweight locks, roughly so many are asked about at a look.
+const MOST_ON_LOCKS: usize = 64;
+
+/// Which sessions the kernel is asked about: that is the dearest part of a look. Of one that sleeps on its latch, for another
+/// process or a client, it has nothing to add. One that waits for a lightweight lock sleeps on a semaphore, and only whether
+/// it really sleeps is worth asking: where there are many of them, they take turns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Turns {
+    look: u32,
+    /// One in so many of those that wait for lightweight locks.
+    every: u32,
+    on_locks: usize,
+}
+
+impl Turns {
+    /// A new look. What the last one met says how many take turns.
+    pub(super) fn next_look(&mut self) {
+        let every = self.on_locks.div_ceil(MOST_ON_LOCKS).max(1);
+        *self = Turns { look: self.look.wrapping_add(1), every: every.try_into().unwrap_or(u32::MAX), on_locks: 0 };
+    }
+
+    /// Whether the kernel is asked about a session in a wait of this class.
+    pub(super) fn asks(&mut self, pid: i32, class: Option<&str>) -> bool {
+        match class {
+            Some("Activity" | "Client" | "Extension" | "IPC" | "Lock" | "Timeout") => false,
+            Some("LWLock") => {
+                self.on_locks += 1;
+                pid.unsigned_abs().wrapping_add(self.look).is_multiple_of(self.every.max(1))
+            }
+            _ => true,
+        }
+    }
 }
 
 /// The queue this wait belongs to, where the waits tell.
@@ -166,6 +194,27 @@ mod tests {
     fn seen(backend: &str, event: &str, kernel: &str) -> Option<Place> {
         let some = |text| Some(text).filter(|text: &&str| !text.is_empty());
         place(Wait { backend_type: some(backend), event: some(event), kernel: some(kernel), commit_delay: false })
+    }
+
+    #[test]
+    fn the_kernel_is_asked_of_all_that_it_can_tell_of_and_of_many_lock_waits_in_turn() {
+        let mut turns = Turns::default();
+        turns.next_look();
+        assert!(turns.asks(7, None) && turns.asks(7, Some("IO")) && turns.asks(7, Some("LWLock")));
+        assert!(["Lock", "Client", "IPC", "Timeout"].iter().all(|class| !turns.asks(7, Some(class))));
+        let mut looks = |sessions: std::ops::Range<i32>| {
+            let asked = (0..12).map(|_| {
+                turns.next_look();
+                sessions.clone().filter(|pid| turns.asks(*pid, Some("LWLock"))).collect::<Vec<_>>()
+            });
+            asked.collect::<Vec<_>>()
+        };
+        assert!(looks(1..65).iter().all(|asked| asked.len() == 64), "few enough to ask of all");
+        let many = looks(1..193);
+        assert!(many[1..].iter().all(|asked| asked.len() == 64));
+        let often = |pid: i32| many[3..].iter().filter(|asked| asked.contains(&pid)).count();
+        assert!((1..193).all(|pid| often(pid) == 3), "each at one look in three");
+        assert_eq!(looks(1..65)[1].len(), 64, "few again");
     }
 
     #[test]
