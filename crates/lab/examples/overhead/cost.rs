@@ -1,5 +1,5 @@
 //! The recorder's own cost beside a busy server: sessions that are active whenever they are looked at, a fifth of
-//! them with another text each time, and a little work that keeps every counter moving.
+//! them with another text each time, and a little work that keeps every counter moving; or sessions that all work.
 
 use crate::options::Options;
 use crate::recorder::{Recorder, ask, cpu_s, peak_resident_bytes, size_bytes, threads};
@@ -18,6 +18,10 @@ const STATEMENTS_PER_S: f64 = 1_000.0;
 const WORKERS: usize = 4;
 /// On a host with processors to spare. (There whatever wakes is slower: caches are cold.)
 const WORK_PER_S: f64 = 100.0;
+/// Some milliseconds of computing, so that with many sessions nearly all are at work whenever they are looked at.
+const COMPUTE_SQL: &str = "SELECT count(*) FROM generate_series(1, 50000);";
+const ACTIVE_SQL: &str = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()";
+const ASKED_SQL: &str = " AND (wait_event_type IS NULL OR wait_event_type NOT IN ('Activity', 'Client', 'Extension', 'IPC', 'Lock', 'Timeout'))";
 /// Of the whole host.
 const TARGET_CPU: f64 = 0.005;
 const TARGET_BYTES: u64 = 64 << 20;
@@ -33,50 +37,82 @@ struct Spent {
     threads: BTreeMap<String, f64>,
 }
 
-/// How much work there is beside the sessions that wait.
+/// What the server does.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Host {
-    /// A little.
+pub(crate) enum Load {
+    /// The sessions sleep; little work beside them.
     Calm,
-    /// As much as the processors can do.
+    /// The sessions sleep; as much work beside them as the processors can do.
     Saturated,
+    /// The sessions themselves compute, and so are on CPU or in line for one: of each of them the kernel is asked.
+    Computing,
 }
 
-impl Host {
-    fn work_per_s(self) -> Option<f64> {
-        matches!(self, Host::Calm).then_some(WORK_PER_S)
+impl Load {
+    pub(crate) const ALL: [Load; 3] = [Load::Calm, Load::Saturated, Load::Computing];
+
+    pub(crate) fn named(name: &str) -> Result<Load> {
+        let known = Load::ALL.into_iter().find(|load| format!("{load:?}").eq_ignore_ascii_case(name));
+        known.ok_or_else(|| format!("there is no load {name}; there are calm, saturated and computing").into())
     }
 
-    fn says(self) -> String {
+    fn says(self, sessions: usize) -> String {
+        let asleep = format!("{sessions} sessions, {} of them with a new text each time", sessions / OWN_TEXT_SHARE);
         match self {
-            Host::Calm => format!("TPC-B at {WORK_PER_S}/s (processors to spare)"),
-            Host::Saturated => format!("TPC-B by {WORKERS} clients as fast as they can (no processor to spare)"),
+            Load::Calm => format!("{asleep}, and TPC-B at {WORK_PER_S}/s (processors to spare)"),
+            Load::Saturated => {
+                format!("{asleep}, and TPC-B by {WORKERS} clients as fast as they can (no processor to spare)")
+            }
+            Load::Computing => format!("{sessions} sessions that compute as fast as they can (no processor to spare)"),
         }
     }
+
+    /// Scripts with their clients and rates.
+    fn workloads(self, sessions: usize) -> Result<Vec<Clients>> {
+        if let Load::Computing = self {
+            let compute = Script::parse("computing", COMPUTE_SQL, Protocol::Simple, SCALE)?;
+            return Ok(vec![(Box::new(compute), sessions, None)]);
+        }
+        let (own_text, pause_s) = (sessions / OWN_TEXT_SHARE, sessions as f64 / STATEMENTS_PER_S);
+        let same_sql = format!("SELECT pg_sleep({pause_s});");
+        let own_sql =
+            format!("\\set n random(1, 1000000000)\nSELECT pg_sleep({pause_s}), :n AS n, 'order ' || :n AS label;");
+        let same = Script::parse("waiting", &same_sql, Protocol::Prepared, SCALE)?;
+        let own = Script::parse("waiting", &own_sql, Protocol::Simple, SCALE)?;
+        let work_per_s = matches!(self, Load::Calm).then_some(WORK_PER_S);
+        Ok(vec![
+            (Box::new(same), sessions - own_text, None),
+            (Box::new(own), own_text, None),
+            (Box::new(Tpcb::new(SCALE)?), WORKERS, work_per_s),
+        ])
+    }
 }
 
-pub(crate) fn measure(bench: &Bench, program: &Path, sessions: usize, host: Host, options: &Options) -> Result<()> {
-    let own_text = sessions / OWN_TEXT_SHARE;
-    let pause_s = sessions as f64 / STATEMENTS_PER_S;
-    let same_sql = format!("SELECT pg_sleep({pause_s});");
-    let own_sql =
-        format!("\\set n random(1, 1000000000)\nSELECT pg_sleep({pause_s}), :n AS n, 'order ' || :n AS label;");
-    let same = Script::parse("waiting", &same_sql, Protocol::Prepared, SCALE)?;
-    let own = Script::parse("waiting", &own_sql, Protocol::Simple, SCALE)?;
-    let work = Tpcb::new(SCALE)?;
-    let loads: [(&dyn Workload, usize, Option<f64>); 3] =
-        [(&same, sessions - own_text, None), (&own, own_text, None), (&work, WORKERS, host.work_per_s())];
+/// A workload, how many clients carry it out, and how often a second together.
+type Clients = (Box<dyn Workload>, usize, Option<f64>);
+
+/// What is measured: how many sessions, doing what, looked at how often.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    pub(crate) sessions: usize,
+    pub(crate) load: Load,
+    pub(crate) every: Duration,
+}
+
+pub(crate) fn measure(bench: &Bench, program: &Path, cost: Cost, options: &Options) -> Result<()> {
+    let workloads = cost.load.workloads(cost.sessions)?;
     let cancel = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mut running = Vec::new();
-        for (workload, clients, rate_per_s) in loads {
+        for (workload, clients, rate_per_s) in &workloads {
+            let (clients, rate_per_s) = (*clients, *rate_per_s);
             let duration = Duration::from_secs(3_600);
             let arrivals = Arrivals::Poisson;
             let spec = LoadSpec { clients, rate_per_s, arrivals, warmup: Duration::ZERO, duration, seed: 1 };
             let cancel = &cancel;
-            running.push(scope.spawn(move || bench.drive(workload, &spec, cancel)));
+            running.push(scope.spawn(move || bench.drive(&**workload, &spec, cancel)));
         }
-        let told = watch(bench, program, sessions, host, options);
+        let told = watch(bench, program, cost, options);
         let ended_early = running.iter().any(|load| load.is_finished());
         cancel.store(true, Ordering::SeqCst);
         let results: Vec<_> = running.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
@@ -87,29 +123,30 @@ pub(crate) fn measure(bench: &Bench, program: &Path, sessions: usize, host: Host
     })
 }
 
-fn watch(bench: &Bench, program: &Path, sessions: usize, host: Host, options: &Options) -> Result<()> {
+fn watch(bench: &Bench, program: &Path, cost: Cost, options: &Options) -> Result<()> {
     let programs = [Some(program), options.beside.as_deref()].into_iter().flatten().enumerate();
     let start = |(number, program): (usize, &Path)| {
-        Recorder::start(bench, program, &format!("cost-{sessions}-{host:?}-{number}"))
+        let name = format!("cost-{}-{:?}-{}ms-{number}", cost.sessions, cost.load, cost.every.as_millis());
+        Recorder::start(bench, program, &name, cost.every)
     };
     let recorders = programs.map(start).collect::<Result<Vec<_>>>()?;
     std::thread::sleep(SETTLE);
     let before = recorders.iter().map(spent).collect::<Result<Vec<_>>>()?;
-    let (began, mut active) = (Instant::now(), Vec::new());
+    let (began, mut active, mut asked) = (Instant::now(), Vec::new(), Vec::new());
     while began.elapsed() < options.cost_length {
         std::thread::sleep(Duration::from_secs(5).min(options.cost_length.saturating_sub(began.elapsed())));
-        let sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND pid <> pg_backend_pid()";
-        active.extend(ask(bench, sql)?);
+        active.extend(ask(bench, ACTIVE_SQL)?);
+        asked.extend(ask(bench, &format!("{ACTIVE_SQL}{ASKED_SQL}"))?);
     }
     let after = recorders.iter().map(spent).collect::<Result<Vec<_>>>()?;
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "\nCost over {seconds:.0} s: {sessions} sessions, {} of them with a new text each time, and {};\n\
-         {} to {} sessions active at {} looks",
-        sessions / OWN_TEXT_SHARE,
-        host.says(),
-        active.iter().min().unwrap_or(&0),
-        active.iter().max().unwrap_or(&0),
+        "\nCost over {seconds:.0} s: {};\na look is due every {} ms; {} sessions active, and {} in waits of which the kernel is \
+         asked, at {} looks of this bench",
+        cost.load.says(cost.sessions),
+        cost.every.as_millis(),
+        range(&active),
+        range(&asked),
         active.len()
     );
     for (number, (recorder, (before, after))) in recorders.into_iter().zip(before.iter().zip(&after)).enumerate() {
@@ -120,6 +157,10 @@ fn watch(bench: &Bench, program: &Path, sessions: usize, host: Host, options: &O
         end(bench, recorder)?;
     }
     Ok(())
+}
+
+fn range(counts: &[i64]) -> String {
+    format!("{} to {}", counts.iter().min().unwrap_or(&0), counts.iter().max().unwrap_or(&0))
 }
 
 fn end(bench: &Bench, recorder: Recorder) -> Result<()> {

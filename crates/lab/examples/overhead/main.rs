@@ -3,8 +3,9 @@
 //! run leaves is put back by the next.
 //!
 //! `cargo build --release && cargo run --release -p backwater-lab --example overhead`, with any of
-//! `--only cost|loss`, `--sessions 50,200`, `--cost-seconds 60`, `--blocks 8`, `--seconds 8`, and `--beside PROGRAM`:
-//! another build of the program, measured at the same time under the same load, for a comparison on a noisy host.
+//! `--only cost|loss`, `--sessions 50,200`, `--loads calm,saturated,computing`, `--sessions-every 10ms`, `--cost-seconds 60`,
+//! `--blocks 8`, `--seconds 8`, and `--beside PROGRAM`: another build of the program, measured at the same time under the
+//! same load, for a comparison on a noisy host.
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 
 mod cost;
@@ -17,15 +18,21 @@ mod throughput;
 use backwater_lab::servers::{Postgres, PostgresSpec};
 use backwater_lab::workloads::{self, Counters, LoadResult, LoadSpec, TpcbSpec, Workload};
 use backwater_undo::Journal;
-use cost::Host;
+use cost::{Cost, Load};
 use options::Options;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
+/// How often sessions are looked at unless it is said otherwise, as the program does, and at most.
+const USUAL: Duration = Duration::from_millis(100);
+const OFTEN: Duration = Duration::from_millis(10);
+/// With so many sessions the cost of looking often is measured.
+const SESSIONS_OFTEN: usize = 50;
 /// Branches: 150 MB, which the server's buffers hold.
 pub(crate) const SCALE: u32 = 10;
 /// Recorder and disk must not be confused: nothing is synced, nothing is checkpointed or vacuumed meanwhile.
@@ -104,15 +111,27 @@ fn main() -> Result<()> {
          {at_start} at the start (what others did here at the same time is in the figures)",
         bench.server.installed().version
     );
-    for sessions in options.sessions.iter().filter(|_| options.cost) {
-        for host in [Host::Calm, Host::Saturated] {
-            cost::measure(&bench, &program, *sessions, host, &options)?;
-        }
+    if options.cost {
+        costs(&bench, &program, &options)?;
     }
     if options.loss {
         throughput::measure(&bench, &program, &options)?;
     }
     bench.end()?;
     println!("\nload average {} at the end", load_average()?);
+    Ok(())
+}
+
+fn costs(bench: &Bench, program: &Path, options: &Options) -> Result<()> {
+    let every = options.sessions_every.unwrap_or(USUAL);
+    for sessions in &options.sessions {
+        for load in &options.loads {
+            cost::measure(bench, program, Cost { sessions: *sessions, load: *load, every }, options)?;
+        }
+    }
+    if options.sessions_every.is_none() {
+        let often = Cost { sessions: SESSIONS_OFTEN, load: Load::Calm, every: OFTEN };
+        cost::measure(bench, program, often, options)?;
+    }
     Ok(())
 }

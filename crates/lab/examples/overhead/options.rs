@@ -1,6 +1,7 @@
 //! What is to be measured, and for how long.
 
 use crate::Result;
+use crate::cost::Load;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +12,10 @@ pub(crate) struct Options {
     pub(crate) loss: bool,
     /// With how many sessions the cost is measured, one after the other.
     pub(crate) sessions: Vec<usize>,
+    /// Beside what the server does.
+    pub(crate) loads: Vec<Load>,
+    /// How often sessions are looked at; none for ten times a second, and once a hundred times with few sessions.
+    pub(crate) sessions_every: Option<Duration>,
     /// Of the look at the recorder's own cost.
     pub(crate) cost_length: Duration,
     /// Blocks of three runs for each load.
@@ -28,6 +33,8 @@ impl Options {
             cost: true,
             loss: true,
             sessions: vec![50, 200],
+            loads: Load::ALL.to_vec(),
+            sessions_every: None,
             cost_length: Duration::from_secs(60),
             blocks: 8,
             run_length: Duration::from_secs(8),
@@ -40,6 +47,8 @@ impl Options {
                 "--sessions" => {
                     options.sessions = value.split(',').map(|number| Ok(number.parse()?)).collect::<Result<_>>()?;
                 }
+                "--loads" => options.loads = value.split(',').map(Load::named).collect::<Result<_>>()?,
+                "--sessions-every" => options.sessions_every = Some(milliseconds(&value)?),
                 "--cost-seconds" => options.cost_length = seconds(&value)?,
                 "--blocks" => options.blocks = value.parse::<usize>()?.clamp(2, 100),
                 "--seconds" => options.run_length = seconds(&value)?,
@@ -53,4 +62,10 @@ impl Options {
 
 fn seconds(text: &str) -> Result<Duration> {
     Ok(Duration::from_secs(text.parse::<u64>()?.clamp(1, 600)))
+}
+
+/// `10ms`, as the program takes it.
+fn milliseconds(text: &str) -> Result<Duration> {
+    let number = text.strip_suffix("ms").ok_or("say --sessions-every 10ms")?;
+    Ok(Duration::from_millis(number.parse::<u64>()?.clamp(10, 1_000)))
 }

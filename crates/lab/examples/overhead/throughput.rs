@@ -4,7 +4,7 @@
 use crate::options::Options;
 use crate::recorder::Recorder;
 use crate::statistics::{Ratios, median};
-use crate::{Bench, Result, SCALE};
+use crate::{Bench, Result, SCALE, USUAL};
 use backwater_lab::workloads::{Arrivals, LoadResult, LoadSpec, Tpcb};
 use rand::seq::SliceRandom;
 use std::path::Path;
@@ -82,7 +82,11 @@ fn blocks(bench: &Bench, program: &Path, load: &Load, options: &Options) -> Resu
         order.shuffle(&mut rand::rng());
         let (mut with, mut without) = (None, Vec::new());
         for recorded in order {
-            let recorder = if recorded { Some(Recorder::start(bench, program, "loss")?) } else { None };
+            let recorder = if recorded {
+                Some(Recorder::start(bench, program, "loss", options.sessions_every.unwrap_or(USUAL))?)
+            } else {
+                None
+            };
             let result = run(bench, load.rate_per_s, options.run_length)?;
             match recorder {
                 Some(recorder) => {
