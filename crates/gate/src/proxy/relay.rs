@@ -4,16 +4,17 @@ use super::direction::{Direction, Fault, Pacer};
 use super::follow::{Downward, Follow, Upward};
 use super::live::{Ending, Live};
 use super::stream::{Detached, Stream};
+use crate::clock;
 use crate::wire::{Side, TERMINATE, refusal};
+use backwater_model::Span;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 /// A peer that does not take the last words within this time does not get them.
-pub(super) const LAST_WORDS_WITHIN: Duration = Duration::from_secs(1);
+pub(super) const LAST_WORDS_WITHIN: Span = Span::from_millis(1_000);
 
 /// How a session ended.
 #[derive(Debug)]
@@ -116,11 +117,14 @@ impl Relay {
     }
 
     /// Reads what the client still says for a while, so that closing does not take the server's last words from it.
-    pub(super) async fn linger(mut self, most: Duration) {
+    pub(super) async fn linger(self, most: Span) {
+        let Relay { mut client, server, .. } = self;
+        // Its descriptor may be what the wait needs.
+        drop(server);
         let mut void = [0; 512];
-        let rest = async { while matches!(self.client.read(&mut void).await, Ok(count) if count > 0) {} };
+        let rest = async { while matches!(client.read(&mut void).await, Ok(count) if count > 0) {} };
         // Whoever does not end in time is cut off.
-        let _ = tokio::time::timeout(most, rest).await;
+        let _ = clock::within(most, rest).await;
     }
 
     /// Ends a session: tells the client why and the server goodbye, each only if it is between two messages. Words in
@@ -140,7 +144,7 @@ impl Relay {
             self.server.shutdown().await
         };
         // One that is gone meanwhile needs no goodbye.
-        let _ = tokio::time::timeout(LAST_WORDS_WITHIN, both).await;
+        let _ = clock::within(LAST_WORDS_WITHIN, both).await;
     }
 }
 

@@ -8,16 +8,17 @@ use super::low_class::LowClass;
 use super::relay::{End, LAST_WORDS_WITHIN, Moving};
 use super::stream::{LOW_NOT_SENT_BYTES, URGENT_NOT_SENT_BYTES};
 use super::urgent::{Answers, Urgent};
-use crate::GateError;
+use crate::{GateError, clock};
+use backwater_model::Span;
 use std::convert::Infallible;
+use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 /// How long a client may take to hear the last words of a server that is done.
-const LINGER: Duration = Duration::from_secs(5);
+const LINGER: Span = Span::from_millis(5_000);
 /// What a session that is ended by the proxy's own end is told, as a server would say it.
 const GOODBYE: &str = "terminating connection because the proxy is shutting down";
 
@@ -92,7 +93,8 @@ impl Worker {
         class: Class,
     ) -> Result<Worker, GateError> {
         let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_io().enable_time().build().map_err(GateError::system("start a worker"))?;
+        // No timer of the runtime's: see `clock::within`.
+        let runtime = builder.enable_io().build().map_err(GateError::system("start a worker"))?;
         let (sessions, arriving) = mpsc::unbounded_channel();
         let load = Arc::new(AtomicUsize::new(0));
         let (alive, gone) = mpsc::channel(1);
@@ -157,7 +159,7 @@ async fn work(
     // The runtime lives as long as its sessions: until the last has ended, or has had time to.
     let in_time = async {
         let _ = phase.wait_for(|phase| *phase == Phase::Ending).await;
-        tokio::time::sleep(LAST_WORDS_WITHIN).await;
+        let _ = clock::within(LAST_WORDS_WITHIN, pending::<()>()).await;
     };
     tokio::select! {
         _ = gone.recv() => {}
