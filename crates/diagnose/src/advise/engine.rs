@@ -207,19 +207,12 @@ fn of_bursts(
         return (Vec::new(), vec![note.to_owned()]);
     };
     let wanted = drain * options.burst_target_s;
-    let stalls = own.iter().any(|finding| finding.rule == "wt-dirty-stall" && finding.cause == "dirty-trigger");
-    let updates = own.iter().any(|finding| finding.rule == "wt-dirty-stall" && finding.cause == "updates-trigger");
-    let updates = if updates { updates::room(scene, engine, target, seen) } else { None };
+    let stall = |cause| own.iter().any(|finding| finding.rule == "wt-dirty-stall" && finding.cause == cause);
+    let stalls = stall("dirty-trigger");
+    let updates = stall("updates-trigger").then(|| updates::room(scene, engine, target, seen)).flatten();
     let held = own.iter().any(|finding| finding.rule == "wt-dirty-stall");
     let larger = if held { larger_cache(scene, engine, target, seen) } else { None };
-    if let Some(inflow) = seen.inflow.filter(|inflow| *inflow > drain) {
-        notes.push(format!(
-            "More is made dirty ({}) than the disk writes ({}): settings only decide when writers are held. It takes a faster disk, \
-             fewer or smaller writes, or writers that are held before the cache holds them.",
-            Unit::BytesPerSecond.show(inflow),
-            Unit::BytesPerSecond.show(drain)
-        ));
-    }
+    notes.extend(notes::outrun(seen, drain));
     if own.is_empty() && !is_felt(scene, engine, options) {
         notes.push(format!(
             "What a checkpoint brings, {}, takes the disk {}, and nobody was seen to wait for it: evicting earlier would only write \

@@ -5,6 +5,17 @@ use super::{EngineAdvice, LEAST_SHARE};
 use crate::remedy::engine as remedy;
 use backwater_model::{Target, Unit};
 
+/// That no setting makes up for a disk that writes less than is made dirty; None where it writes as much.
+pub(super) fn outrun(seen: &Measured, drain: f64) -> Option<String> {
+    let inflow = seen.inflow.filter(|inflow| *inflow > drain)?;
+    Some(format!(
+        "More is made dirty ({}) than the disk writes ({}): settings only decide when writers are held. It takes a faster disk, \
+         fewer or smaller writes, or writers that are held before the cache holds them.",
+        Unit::BytesPerSecond.show(inflow),
+        Unit::BytesPerSecond.show(drain)
+    ))
+}
+
 /// A level this many times over what is wanted misses it.
 const OVER_WANTED: f64 = 1.1;
 
