@@ -251,6 +251,7 @@ fn last_lines(said: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     const SAID: &str = "INFO: seed corpus: files: 7 min: 1b max: 4b total: 20b rss: 30Mb\n#1 INITED cov: 12 ft: 13\n\
