@@ -89,6 +89,9 @@ const LONG: [&[&str]; 2] = [
         "a_peer_that_vanished_is_let_go_after_a_minute",
         "a_rate_of_wal_is_that_of_who_writes_in_attach_mode",
         "a_rate_of_wal_is_that_of_who_writes_through_the_proxy",
+        "a_batch_that_wrote_too_much_in_one_go_is_cancelled_in_attach_mode",
+        "a_batch_that_wrote_too_much_in_one_go_is_cancelled_through_the_proxy",
+        "a_statement_is_cancelled_by_a_long_key",
     ],
 ];
 
