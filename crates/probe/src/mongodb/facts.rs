@@ -84,11 +84,10 @@ fn settings(told: &impl Told) -> BTreeMap<String, String> {
 }
 
 /// Parameters go before the command line and the configuration file, for they can be changed while the server runs. An empty one
-/// is not set.
+/// is told, too: that it is set later is then a change.
 pub(crate) fn add_parameters(told: &impl Told, settings: &mut BTreeMap<String, String>) {
     for name in PARAMETERS {
-        let value = told.find(&["getParameter", name]).and_then(|element| plain(&element));
-        if let Some(value) = value.filter(|value| !value.is_empty()) {
+        if let Some(value) = told.find(&["getParameter", name]).and_then(|element| plain(&element)) {
             settings.insert(format!("setParameter.{name}"), value);
         }
     }
