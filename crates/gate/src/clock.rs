@@ -56,8 +56,8 @@ impl Timer {
 }
 
 /// What this comes to, if it comes to an end in time; None also where there is no timer to be had. Needs no timer of the
-/// runtime: one that has it looks at its wheel and twice at the clock each time that it waits, which costs a relay a
-/// fourteenth of its processor time.
+/// runtime: one that has it looks at its wheel and twice at the clock each time that it waits. In a profile of small
+/// transactions by one client these were some 7 % of a relay's samples; what they cost was not measured.
 pub(crate) async fn within<T>(most: Span, what: impl Future<Output = T>) -> Option<T> {
     let mut what = pin!(what);
     // Nearly all are done at once, and need none of the process's descriptors.
