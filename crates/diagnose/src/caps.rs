@@ -128,27 +128,44 @@ impl Cap {
         released.mean(&stretch).filter(|rate| (least..=most).contains(rate)).map(|_| stretch)
     }
 
-    /// The longest stretch of a range in which lumps pass just as the limit lets them, from one lump's end to another's: at each
-    /// end between, what has passed is what the limit allows in that time. A load that comes to the limit on average, or stays
-    /// below it, strays from that line. Whoever waits must do so all the while: that is the caller's to ask.
-    pub(crate) fn held_in_lumps(&self, range: &Range<usize>) -> Option<Range<usize>> {
-        let limit = self.limit.median(range).filter(|_| self.unit == CapUnit::Bytes)?;
-        let released = self.released()?;
+    /// The stretches of a range, the longest first, in which lumps pass just as the limit lets them, from one lump's end to
+    /// another's: at each end between, what has passed is what the limit allows in that time. A load that comes to the limit on
+    /// average, or stays below it, strays from that line. Whoever waits must do so all the while: that is the caller's to ask.
+    pub(crate) fn held_in_lumps(&self, range: &Range<usize>) -> Vec<Range<usize>> {
+        let limit = self.limit.median(range).filter(|_| self.unit == CapUnit::Bytes);
+        let Some((limit, released)) = limit.zip(self.released()) else { return Vec::new() };
         let lumps = episodes(&released.flags(|rate| rate >= QUIET * limit), 1, 0);
         let ends: Vec<usize> =
             lumps.iter().map(|lump| lump.end).filter(|end| (range.start..=range.end).contains(end)).collect();
+        // By each second: what had passed, and how many seconds were known.
+        let (mut passed, mut known) = (0.0, 0);
+        let mut by = vec![(passed, known)];
+        for (rate, limit) in released.0.iter().zip(&self.limit.0) {
+            if let (Some(rate), Some(_)) = (rate, limit) {
+                (passed, known) = (passed + rate, known + 1);
+            }
+            by.push((passed, known));
+        }
         let on_the_line = |stretch: &Range<usize>| {
-            let (passed, seconds) = (released.values(stretch), stretch.len() as f64);
-            let off_s = (passed.iter().sum::<f64>() / limit - seconds).abs();
-            let known = passed.len() == stretch.len() && self.limit.values(stretch).len() == stretch.len();
-            known && off_s <= 1.0 + OFF_THE_LINE * seconds
+            let ((before, known_before), (after, known_after)) = (by[stretch.start], by[stretch.end]);
+            let seconds = stretch.len() as f64;
+            let off_s: f64 = ((after - before) / limit - seconds).abs();
+            known_after - known_before == stretch.len() && off_s <= 1.0 + OFF_THE_LINE * seconds
         };
         let from = |at: usize| {
             let stretches = ends[at + 1..].iter().map(|end| ends[at]..*end).take_while(on_the_line);
             let held: Vec<Range<usize>> = stretches.collect();
             held.last().filter(|longest| held.len() >= LUMPS && longest.len() >= LUMPS_S).cloned()
         };
-        (0..ends.len()).filter_map(from).max_by_key(|stretch| stretch.len())
+        let mut all: Vec<Range<usize>> = (0..ends.len()).filter_map(from).collect();
+        all.sort_by_key(|stretch| std::cmp::Reverse(stretch.len()));
+        let mut found: Vec<Range<usize>> = Vec::new();
+        for stretch in all {
+            if found.iter().all(|other| stretch.end <= other.start || other.end <= stretch.start) {
+                found.push(stretch);
+            }
+        }
+        found
     }
 
     /// What came out of the throttle, a second: not what was handed in, which a group of v1 counts.
@@ -364,17 +381,21 @@ mod tests {
     fn lumps_that_pass_on_the_limits_line_tell_it() {
         // As recorded: requests of 3 to 5 limits pass whole, with seconds of nothing between.
         let held = [(2, 4.0), (5, 3.0), (8, 3.0), (11, 2.6), (13, 2.4), (16, 3.0), (20, 3.6), (23, 3.2)];
-        assert_eq!(lumps(&held).held_in_lumps(&(0..30)), Some(3..24));
+        assert_eq!(lumps(&held).held_in_lumps(&(0..30)), [3..24]);
         // One lump takes a second's end with it.
         let cut: Vec<_> = held.iter().flat_map(|(at, limits)| [(*at, 0.6 * limits), (at + 1, 0.4 * limits)]).collect();
-        assert!(lumps(&cut).held_in_lumps(&(0..30)).is_some_and(|stretch| stretch.len() >= 20));
+        assert!(lumps(&cut).held_in_lumps(&(0..30)).first().is_some_and(|stretch| stretch.len() >= 20));
         // What was written before there was a limit, and what is written when it was lifted, are left out.
         let around: Vec<_> = held.iter().copied().chain([(0, 300.0), (26, 90.0)]).collect();
-        assert_eq!(lumps(&around).held_in_lumps(&(0..30)), Some(3..24));
+        assert_eq!(lumps(&around).held_in_lumps(&(0..30)), [3..24]);
+        // What passes otherwise between two such stretches parts them; the longer one comes first.
+        let apart: Vec<_> = [(0, 9.0)].into_iter().chain((1..5).map(|n| (3 * n, 3.0))).collect();
+        let apart: Vec<_> = apart.into_iter().chain([(14, 9.0)]).chain((1..6).map(|n| (14 + 3 * n, 3.0))).collect();
+        assert_eq!(lumps(&apart).held_in_lumps(&(0..30)), [15..30, 1..13]);
         // Of too few, or for too short, nothing is said; nor of operations, which pass in slices.
-        assert_eq!(lumps(&held[..3]).held_in_lumps(&(0..30)), None);
-        assert_eq!(lumps(&held).held_in_lumps(&(0..14)), None);
-        assert_eq!(Cap { unit: CapUnit::Operations, ..lumps(&held) }.held_in_lumps(&(0..30)), None);
+        assert_eq!(lumps(&held[..3]).held_in_lumps(&(0..30)), []);
+        assert_eq!(lumps(&held).held_in_lumps(&(0..14)), []);
+        assert_eq!(Cap { unit: CapUnit::Operations, ..lumps(&held) }.held_in_lumps(&(0..30)), []);
     }
 
     #[test]
@@ -383,11 +404,11 @@ mod tests {
         let each = |every: usize, limits: f64| {
             (0..10).map(|n| (1 + n * every, limits)).filter(|(at, _)| *at < 30).collect::<Vec<_>>()
         };
-        assert!(told(&each(3, 3.0)).is_some());
-        assert_eq!(told(&each(3, 2.4)), None, "four fifths of it");
-        assert_eq!(told(&each(3, 4.0)), None, "more than it lets through");
+        assert_eq!(told(&each(3, 3.0)).len(), 1);
+        assert_eq!(told(&each(3, 2.4)), [], "four fifths of it");
+        assert_eq!(told(&each(3, 4.0)), [], "more than it lets through");
         // The limit on average, but ahead of it and behind it by more than a request.
-        assert_eq!(told(&[(1, 1.0), (3, 5.0), (5, 5.0), (7, 5.0), (16, 2.0), (22, 2.0), (25, 1.0)]), None);
+        assert_eq!(told(&[(1, 1.0), (3, 5.0), (5, 5.0), (7, 5.0), (16, 2.0), (22, 2.0), (25, 1.0)]), []);
     }
 
     #[test]

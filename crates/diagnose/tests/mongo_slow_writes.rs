@@ -7,7 +7,7 @@ mod common;
 use backwater_diagnose::Options;
 use backwater_model::Severity;
 use common::judged::{causes, diagnose, names};
-use common::mongo_plant::{Plant, SECONDS, healthy, stalled};
+use common::mongo_plant::{Plant, SECONDS, healthy, stalled, trouble};
 
 fn slow(second: usize) -> bool {
     (100..112).contains(&second)
@@ -44,6 +44,20 @@ fn slow_writes_that_no_rule_speaks_of_are_told_beside_what_rose_with_them() {
 #[test]
 fn a_finding_about_them_takes_them_up() {
     assert_eq!(causes(&stalled().found()), ["wt-dirty-stall dirty-trigger"]);
+}
+
+#[test]
+fn a_finding_about_them_says_also_that_nothing_rose() {
+    let storm = Plant {
+        opened: |s| if trouble(s) { 800.0 } else { 1.0 },
+        write_ms: |s| if trouble(s) { 40.0 } else { 1.0 },
+        busy: |_| 0.2,
+        ..busier()
+    };
+    let found = storm.found();
+    assert_eq!(causes(&found), ["connection-storm churn"]);
+    let words = &found[0].summary;
+    assert!(words.contains("rose with them: nothing that is seen here. Not with them: dirty share"), "{words}");
 }
 
 #[test]

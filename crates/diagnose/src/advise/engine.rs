@@ -238,7 +238,9 @@ fn of_bursts(
     // Nor does it help to evict earlier what is read back at once.
     remedies.extend(larger);
     remedies.extend(fewer_threads(scene, engine, target, seen, options));
-    remedies.extend(eviction(engine, target, seen, drain, wanted, stalls));
+    // A disk that is full all the time leaves eviction no time to write earlier.
+    let earliest = if train.is_some() { seen.target } else { wanted };
+    remedies.extend(eviction(engine, target, seen, drain, earliest, stalls));
     notes.extend(updates.as_ref().and_then(updates::never_rose));
     remedies.extend(updates);
     // Where one hardly ends before the next begins, more of them are no remedy.
@@ -317,10 +319,10 @@ fn eviction(
     target: Option<&Target>,
     seen: &Measured,
     drain: f64,
-    wanted: f64,
+    earliest: f64,
     stalls: bool,
 ) -> Option<Changed> {
-    let lower = wanted.max(LEAST_SHARE * seen.cache);
+    let lower = earliest.max(LEAST_SHARE * seen.cache);
     let (text, level) = remedy::level(target, lower, seen.cache);
     let mut changes = Vec::new();
     let percent = |bytes: f64| format!("{:.0}", bytes / seen.cache * 100.0);
@@ -439,9 +441,9 @@ fn of_finding(
             Some(mongod::slow_member(target, slowest(scene, engine).as_deref(), members::kept_up(finding)))
         }
         ("history-pinned", "long-reader") => {
-            // What was seen of its age is certain: an older one is found by that, too.
-            let seen_s = finding.figure("behind_peak_s")?.min(finding.figure("pinned_s")?);
-            Some(mongod::long_reader(target, seen_s))
+            // What was seen of an age that is told by a rate is certain: an older one is found by that, too.
+            let age_s = finding.figure("behind_peak_s")?;
+            Some(mongod::long_reader(target, finding.figure("seen_s").map_or(age_s, |seen_s| seen_s.min(age_s))))
         }
         ("flow-control-engaged", _) => Some(mongod::slow_member(target, slowest(scene, engine).as_deref(), Vec::new())),
         ("oplog-window", _) => {

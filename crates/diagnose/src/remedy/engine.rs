@@ -112,7 +112,7 @@ pub(crate) fn sync_period(target: Option<&Target>, seconds: f64, now_s: f64, pre
     };
     // What is set while it runs wins.
     let set = setting(target, "setParameter.syncdelay").or(setting(target, "storage.syncPeriodSecs"));
-    let before = set.and_then(|text| text.parse::<f64>().ok()).unwrap_or_else(|| now_s.round());
+    let before = set.and_then(|text| text.parse::<f64>().ok()).unwrap_or_else(|| now_s.round().max(1.0));
     let [relieves, risk] = if seconds > before { FARTHER } else { CLOSER };
     Remedy {
         title: format!("Begin a checkpoint {seconds:.0} s after the last, not {before:.0} s (relieves {relieves})"),

@@ -7,7 +7,7 @@
 use super::engine::{MIB, bare, known_before, known_since, setting, version};
 use backwater_model::{Activation, Figure, Remedy, Target};
 
-/// Since here operations of idle sessions, and idle cursors, are listed, too.
+/// Since here what idle sessions have open is listed, too.
 const IDLE_SINCE: i32 = 40_200;
 /// Since here there are transactions of several statements, and a limit to how long they live.
 const TRANSACTIONS_SINCE: i32 = 40_000;
@@ -16,6 +16,8 @@ const OPLOG_TIME_SINCE: i32 = 40_400;
 /// Since here threads can no longer be shared among connections, and majority reads no longer be switched off.
 const POOLS_ONLY_SINCE: i32 = 50_000;
 const MAJORITY_ALWAYS_SINCE: i32 = 50_000;
+/// Change streams also without majority reads.
+const CHANGE_STREAMS_ALWAYS_SINCE: i32 = 40_200;
 /// Since here the shell is mongosh.
 const MONGOSH_SINCE: i32 = 50_000;
 /// Since here the server itself decides how many tickets it gives out, and changes that number all the time.
@@ -83,9 +85,12 @@ pub(crate) fn slow_member(target: Option<&Target>, member: Option<&str>, predict
     } else {
         (Vec::new(), Vec::new(), Activation::Immediate)
     };
-    let risk = if can_switch {
-        "Without majority reads, change streams and (before 4.4) sharded transactions no longer work, and flow control is off. It takes \
-         the pressure from the cache and leaves the member as slow as it is."
+    let risk = if can_switch && known_before(target, CHANGE_STREAMS_ALWAYS_SINCE) {
+        "Without majority reads, change streams no longer work. It takes the pressure from the cache and leaves the member as slow as \
+         it is."
+    } else if can_switch {
+        "Without majority reads, transactions of a sharded cluster that involve this shard fail, and flow control is off. It takes the \
+         pressure from the cache and leaves the member as slow as it is."
     } else if version(target).is_none() {
         "Which release this is, is not known: up to 4.4 majority reads could be switched off (replication.enableMajorityReadConcern), \
          from 5.0 on a server with that line does not start. A hidden member without a vote (votes: 0) no longer holds the majority \
@@ -106,8 +111,8 @@ pub(crate) fn slow_member(target: Option<&Target>, member: Option<&str>, predict
     }
 }
 
-/// What ends a reader that keeps history from being dropped. Sources: MongoDB's manual ($currentOp, killOp, killSessions,
-/// transactionLifetimeLimitSeconds, noCursorTimeout).
+/// What ends a reader that keeps history from being dropped. A cursor that is not read from holds nothing, unless in a transaction.
+/// Sources: MongoDB's manual ($currentOp, killOp, killSessions, transactionLifetimeLimitSeconds).
 pub(crate) fn long_reader(target: Option<&Target>, open_s: f64) -> Remedy {
     let runtime = if bare(target) {
         vec!["# not a setting: end the transaction or snapshot that has been open the longest".to_owned()]
@@ -130,9 +135,8 @@ pub(crate) fn long_reader(target: Option<&Target>, open_s: f64) -> Remedy {
         undo: Vec::new(),
         predicted: Vec::new(),
         risk: "What is ended fails at whoever asked for it, and asks again if it retries. Transactions alone are ended by a setting \
-               (transactionLifetimeLimitSeconds); a lower one ends every transaction that takes longer, the good ones too. A cursor \
-               with noCursorTimeout stays until its client or somebody here closes it. What reads so long belongs on a member that \
-               answers nobody else."
+               (transactionLifetimeLimitSeconds); a lower one ends every transaction that takes longer, the good ones too. What \
+               reads so long belongs on a member that answers nobody else."
             .to_owned(),
     }
 }
@@ -143,15 +147,12 @@ const END_TRANSACTION: &str =
 const TRANSACTION_LIMIT: &str = "db.adminCommand({getParameter: 1, transactionLifetimeLimitSeconds: 1})   # the server ends older \
                                  transactions by itself: 60 unless somebody changed it";
 
-/// Lists what has been open for so many seconds: operations, transactions, and cursors that no timeout ends.
+/// Lists what has been open for so many seconds: operations and transactions, also such that do nothing now.
 fn find_readers(seconds: f64, idle_too: bool) -> String {
-    let (idle, cursors) = match idle_too {
-        true => (", idleSessions: true, idleCursors: true", ", {\"cursor.noCursorTimeout\": true}"),
-        false => ("", ""),
-    };
+    let idle = if idle_too { ", idleSessions: true" } else { "" };
     format!(
         "db.getSiblingDB(\"admin\").aggregate([{{$currentOp: {{allUsers: true{idle}}}}}, {{$match: {{$or: \
-         [{{secs_running: {{$gte: {seconds:.0}}}}}, {{\"transaction.timeOpenMicros\": {{$gte: {:.0}}}}}{cursors}]}}}}])",
+         [{{secs_running: {{$gte: {seconds:.0}}}}}, {{\"transaction.timeOpenMicros\": {{$gte: {:.0}}}}}]}}}}])",
         seconds * 1e6
     )
 }
@@ -270,7 +271,10 @@ mod tests {
         assert!(!new.undo.iter().any(|line| line.contains("serviceExecutor")), "such a line keeps it from starting");
         let oplog = |version| oplog_size(Some(&target(version, &[])), 2e9, 1e9, Vec::new()).runtime.remove(0);
         assert!(oplog(70_012).contains("size: Double(1908)") && oplog(40_212).contains("size: 1908}"));
-        assert!(slow_member(Some(&v42), None, Vec::new()).persistent[0].contains("enableMajorityReadConcern: false"));
+        let [without_36, without_42] = [&v36, &v42].map(|target| slow_member(Some(target), None, Vec::new()));
+        assert!(without_42.persistent[0].contains("enableMajorityReadConcern: false"));
+        assert!(without_36.risk.contains("change streams no longer work") && !without_36.risk.contains("flow control"));
+        assert!(without_42.risk.contains("sharded cluster") && !without_42.risk.contains("change streams"));
         let new = slow_member(Some(&v70), Some("db2:27017"), Vec::new());
         assert!(new.persistent.is_empty() && new.risk.contains("not available in this release"));
         assert!(new.undo.is_empty() && new.activation == Activation::Immediate, "no server is restarted for it");
@@ -301,12 +305,12 @@ mod tests {
     fn a_long_reader_is_found_and_ended_in_the_words_of_its_release() {
         let found = long_reader(Some(&target(70_012, &[])), 90.0);
         assert!(found.runtime[0].contains("secs_running: {$gte: 45}") && found.runtime[0].contains("{$gte: 45000000}"));
-        assert!(found.runtime[0].contains("idleCursors: true") && found.runtime[0].contains("noCursorTimeout"));
+        assert!(found.runtime[0].contains("idleSessions: true") && !found.runtime[0].contains("ursor"));
         assert!(
             found.runtime[2].contains("killSessions") && found.runtime[3].contains("transactionLifetimeLimitSeconds")
         );
         let old = long_reader(Some(&target(30_623, &[])), 90.0).runtime;
-        assert!(!old[0].contains("idleSessions") && !old[0].contains("noCursorTimeout"));
+        assert!(!old[0].contains("idleSessions"));
         assert_eq!(old.len(), 2, "there are no transactions to end");
         assert!(found.runtime[1].starts_with("db.killOp(") && found.persistent.is_empty());
         let alone = Target { kind: "wiredtiger".to_owned(), ..Target::default() };

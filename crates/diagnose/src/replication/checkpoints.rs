@@ -7,7 +7,7 @@
 //! the other: these lie as many whole segments apart, or more where one runs longer than that. Each is spread over
 //! checkpoint_completion_target of the interval, and removes what lies before its own redo position.
 
-use backwater_model::{Bytes, Moment, Point, Target, Track, Window, catalogue as cat};
+use backwater_model::{Bytes, Event, EventKind, Moment, Point, Target, Track, Window, catalogue as cat};
 
 /// PostgreSQL's defaults, where a setting is unknown.
 const TIMEOUT_S: f64 = 300.0;
@@ -71,7 +71,7 @@ impl Checkpoints {
         let head = window.track(cat::PG_WAL_INSERT.name, &own)?;
         let past = redo.between(window.from, at);
         let last = past.points.last()?;
-        let steps = pace.seen_bytes(past);
+        let steps = pace.seen_bytes(redo.between(paced_since(window, target, at), at));
         let interval_s = pace.seconds(steps.unwrap_or(pace.segments * pace.segment), inflow);
         let first_s = pace.seconds(steps.unwrap_or(pace.next_bytes(last.value)), inflow);
         let next_s = first_s - since(head, at, last.value, inflow)?;
@@ -87,6 +87,9 @@ impl Checkpoints {
         (0..1_000).map(move |n| first + f64::from(n) * self.interval_s).map(move |start| (start, late(start)))
     }
 }
+
+/// The settings that do.
+const PACING: [&str; 3] = ["max_wal_size", "checkpoint_completion_target", "checkpoint_timeout"];
 
 /// What begins checkpoints, by the settings.
 struct Pace {
@@ -135,6 +138,15 @@ impl Pace {
     }
 }
 
+/// Since when checkpoints have come as the settings of this moment have them: what was seen before tells nothing of them.
+fn paced_since(window: &Window, target: &str, at: Moment) -> Moment {
+    let paces = |event: &&Event| {
+        let name = event.fields.get("name").map(String::as_str);
+        event.source == target && event.at <= at && name.is_some_and(|name| PACING.contains(&name))
+    };
+    window.events_of(EventKind::Setting).filter(paces).map(|event| event.at).max().unwrap_or(window.from)
+}
+
 fn number(target: Option<&Target>, name: &str) -> Option<f64> {
     target?.settings.get(name)?.trim().parse().ok()
 }
@@ -169,6 +181,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use backwater_model::{Epoch, SeriesId};
+    use std::sync::Arc;
 
     fn target(settings: &[(&str, &str)]) -> Target {
         let settings = settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -239,6 +252,24 @@ mod tests {
         assert_eq!(seen_mb(&pace, &gap), Some(50.0));
         let clock = Pace { timeout_s: 7.0, ..pace };
         assert_eq!(seen_mb(&clock, &steady), None);
+    }
+
+    #[test]
+    fn what_was_seen_under_another_setting_tells_nothing() {
+        let changed = |name: &str, after: &str| {
+            let fields = [("name", name), ("before", ""), ("after", after)];
+            Event::new(Moment::from_seconds(20.0), "p", EventKind::Setting, "", &fields)
+        };
+        let (from, to) = (Moment::from_seconds(0.0), Moment::from_seconds(60.0));
+        let window = |event: Event| Window::new(from, to, Arc::default(), Vec::new(), Vec::new(), vec![event]);
+        let since =
+            |window: &Window, target: &str, at: f64| paced_since(window, target, Moment::from_seconds(at)).seconds();
+        let lowered = window(changed("max_wal_size", "32MB"));
+        assert_eq!(
+            [since(&lowered, "p", 30.0), since(&lowered, "p", 10.0), since(&lowered, "s", 30.0)],
+            [20.0, 0.0, 0.0]
+        );
+        assert_eq!(since(&window(changed("work_mem", "4MB")), "p", 30.0), 0.0);
     }
 
     /// The redo positions of runs/wal/retention-exceeded.txt, in segments: with so small a max_wal_size a checkpoint is due before

@@ -60,6 +60,9 @@ fn queue(name: String, level: &Lane, inflow: &Lane, outflow: &Lane, range: &Rang
     }
 }
 
+/// A wait of this share of the time is what holds a stage up.
+const MOSTLY: f64 = 0.5;
+
 /// Share of the known seconds in which next to nothing stood.
 fn empty(level: &Lane, range: &Range<usize>) -> Option<f64> {
     let values = level.values(range);
@@ -169,7 +172,7 @@ fn startup(scene: &Scene<'_>, standby: &Standby, disk: Option<&Queue>, range: &R
     let both = |a: Option<f64>, b: Option<f64>| Some(a? + b?);
     let (busy, blocked) = if disk.is_some() { (runs, both(stopped, waits)) } else { (both(runs, waits), stopped) };
     // Whom a query or a command holds up is not held up by the disk.
-    let to = disk.filter(|_| waits > stopped).map(|disk| disk.name.clone());
+    let to = disk.filter(|_| waits >= Some(MOSTLY)).map(|disk| disk.name.clone());
     let starved = share(&|doing| *doing == Doing::Idle).or(empty(&standby.hops.replay, range));
     let rate = standby.hops.replayed_rate.mean(range);
     let shares = Shares { busy, blocked, starved };
@@ -194,7 +197,7 @@ fn standby_device(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) ->
 }
 
 /// The device of the standby's data files and the queue before it, where that is another than its WAL's and its readings are
-/// known. It is starved while no request is in it.
+/// known. It is starved while nobody waits for it.
 fn data_device(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Option<(Queue, Stage)> {
     let peer = standby.peer.as_ref()?;
     let (data, wal) = (peer.data_device.as_ref()?, peer.wal_device.as_ref()?);
@@ -206,7 +209,10 @@ fn data_device(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Op
         outflow_per_s: Some(rate),
         ..Queue::unknown(format!("host.disk@{data}"), Unit::Count)
     };
-    let busy = device.busy.mean(range)?;
+    // Whoever waits for it is not starving it: what a ceiling holds back never reaches the device, which then is hardly busy.
+    let replay = activity(scene.window, &scene.grid, &peer.target, "startup", None, range);
+    let waited_for = replay.share(|doing| *doing == Doing::Data).unwrap_or(0.0);
+    let busy = device.busy.mean(range)?.max(waited_for);
     let shares = Shares { busy: Some(busy), blocked: Some(0.0), starved: Some(1.0 - busy) };
     let mut stage = stage(format!("data-device@{}", peer.target), queue.name.clone(), None, shares, Some(rate));
     stage.resource = Some(format!("disk {data}"));

@@ -154,7 +154,7 @@ fn known(lane: &Lane, slow: &[bool]) -> bool {
     seen as f64 >= KNOWN * count(slow) as f64
 }
 
-/// What is told of these seconds; nothing where none of what is known rose.
+/// What is told of these seconds.
 fn together(writes: Contrast, slow: &[bool], others: &[Other]) -> Option<Together> {
     let (mut up, mut not, mut figures) = (Vec::new(), Vec::new(), Vec::new());
     for other in others.iter().filter(|other| known(&other.lane, slow)) {
@@ -171,7 +171,8 @@ fn together(writes: Contrast, slow: &[bool], others: &[Other]) -> Option<Togethe
         figures.push(figure("while_slow", seen.inside, &format!("{}, while writes were slow", other.label)));
         figures.push(figure("otherwise", seen.outside, &format!("{}, otherwise", other.label)));
     }
-    if up.is_empty() && !not.is_empty() {
+    // Of what is not known nothing is told.
+    if up.is_empty() && not.is_empty() {
         return None;
     }
     let rose = !up.is_empty();

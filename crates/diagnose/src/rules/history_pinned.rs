@@ -32,6 +32,8 @@ const HISTORY_PER_S: f64 = 100.0;
 const ABOVE: f64 = 1.2;
 /// A disk busy for less than this share of the time is no reason for the cache to fill.
 const IDLE: f64 = 0.5;
+/// It was idle all the while if it was in so much of the time.
+const MOSTLY: f64 = 0.9;
 /// An age this many times what was seen of it is told apart from that.
 const LONGER: f64 = 1.2;
 
@@ -71,23 +73,23 @@ fn holders(scene: &Scene<'_>, engine: &Engine<'_>) -> [Holder; 3] {
     let reader = pinned.with(&by_oldest, |pinned, oldest| (pinned - oldest).max(0.0));
     let snapshot = age(scene, engine);
     [
-        Holder { cause: "slow-member", when: both(&behind, &idle(scene, engine)), by: lag, by_rate: false },
+        Holder { cause: "slow-member", when: both(&behind, &idle(scene, engine, &behind)), by: lag, by_rate: false },
         Holder { cause: "long-reader", when: reader.flags(|s| s >= READER_S), by: reader, by_rate: false },
         Holder { cause: "long-reader", when: snapshot.flags(|_| true), by: snapshot, by_rate: true },
     ]
 }
 
-/// Seconds in which the disk of the data has room, as far as is seen: it is hardly busy, and for no ceiling on what it writes, which
-/// keeps requests from reaching it.
-fn idle(scene: &Scene<'_>, engine: &Engine<'_>) -> Vec<bool> {
-    let all = 0..scene.grid.count;
+/// Seconds of these in which the disk of the data has room, as far as is seen: it is hardly busy, and for no ceiling on what it
+/// writes, which keeps requests from reaching it.
+fn idle(scene: &Scene<'_>, engine: &Engine<'_>, when: &[bool]) -> Vec<bool> {
+    let stretches = episodes(when, LEAST_S, BRIDGE_S);
     let quiet = match engine.device {
         Some(device) if device.busy.known() => device.busy.smooth(2).flags(|busy| busy < IDLE),
-        _ => vec![true; all.len()],
+        _ => vec![true; when.len()],
     };
     let held = |cap: &Cap| {
-        let lumps = cap.held_in_lumps(&all).unwrap_or_default();
-        either(&cap.reached(), &flags_of(&[lumps], all.len()))
+        let lumps: Vec<_> = stretches.iter().flat_map(|stretch| cap.held_in_lumps(stretch)).collect();
+        either(&cap.reached(), &flags_of(&lumps, when.len()))
     };
     let without =
         |quiet: Vec<bool>, cap: &Cap| quiet.iter().zip(held(cap)).map(|(quiet, held)| *quiet && !held).collect();
@@ -178,7 +180,7 @@ fn finding(
     let dirty = engine.dirty_share().max(range);
     let at_trigger = dirty.is_some_and(|dirty| dirty >= engine.limits.dirty_trigger * 0.95);
     finding.severity = if at_trigger { Severity::Critical } else { Severity::Warning };
-    let disk = Disk::of(scene, engine, range);
+    let disk = Disk::of(scene, engine, holder, range);
     finding.confidence = if matches!(disk, Disk::Idle(_)) { Confidence::High } else { Confidence::Medium };
     finding.summary = format!(
         "{}, so old versions stay in the cache: dirty pages came to {} of it{}.",
@@ -212,10 +214,12 @@ enum Disk {
 }
 
 impl Disk {
-    fn of(scene: &Scene<'_>, engine: &Engine<'_>, range: &Range<usize>) -> Disk {
-        let idle = idle(scene, engine)[range.clone()].iter().filter(|idle| **idle).count();
+    fn of(scene: &Scene<'_>, engine: &Engine<'_>, holder: &Holder, range: &Range<usize>) -> Disk {
+        // A slow member holds only while the disk has room; seconds of another mind do not end it, however many there are.
+        let idle = idle(scene, engine, &holder.when)[range.clone()].iter().filter(|idle| **idle).count() as f64;
+        let at_work = holder.is_reader() && idle < MOSTLY * range.len() as f64;
         match engine.device.and_then(|device| device.busy.mean(range)) {
-            _ if idle + BRIDGE_S < range.len() => Disk::AtWork,
+            _ if at_work => Disk::AtWork,
             Some(busy) => Disk::Idle(busy),
             None => Disk::Unseen,
         }
@@ -273,5 +277,7 @@ fn evidence(
     let busy = engine.device.and_then(|device| device.busy.mean(range));
     figures.add("device_busy_ratio", busy, Unit::Ratio, "the data's device busy");
     figures.add("pinned_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
+    let seen_s = Some(range.len() as f64).filter(|_| holder.by_rate);
+    figures.add("seen_s", seen_s, Unit::Seconds, "of its age seen, the rest told by the rate of new transactions");
     figures.list()
 }

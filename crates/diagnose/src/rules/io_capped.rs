@@ -88,7 +88,7 @@ fn in_lumps(device: &DeviceView, cap: &Cap, waiting: &[bool]) -> Option<(Range<u
     }
     let standing = both(waiting, &device.busy.smooth(1).flags(|busy| busy <= NOT_BUSY));
     let held: Vec<_> =
-        episodes(&standing, LEAST_S, BRIDGE_S).iter().filter_map(|range| cap.held_in_lumps(range)).collect();
+        episodes(&standing, LEAST_S, BRIDGE_S).iter().flat_map(|range| cap.held_in_lumps(range)).collect();
     longest(&held)
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Measured {
     pub(super) burst: f64,
     /// From one checkpoint's beginning to the next, in seconds.
     pub(super) interval_s: Option<f64>,
+    /// How long one takes, in seconds.
+    pub(super) checkpoint_s: Option<f64>,
     pub(super) drain: Option<f64>,
     pub(super) inflow: Option<f64>,
     pub(super) inflow_peak: Option<f64>,
@@ -102,6 +104,7 @@ impl Measured {
             trigger: engine.limits.dirty_trigger * cache,
             burst: median(bursts).or_else(|| engine.dirty.max(&all))?,
             interval_s: median(starts),
+            checkpoint_s: median(runs.iter().map(|run| run.len() as f64).collect()),
             drain,
             inflow: inflow.mean(&all),
             inflow_peak: inflow.smooth(2).max(&all),

@@ -8,18 +8,21 @@ use crate::rules::wt_evidence::Engine;
 use backwater_model::{Finding, Target, Unit};
 
 /// Checkpoints no closer than this: each costs its own metadata and syncs.
-const SHORTEST_INTERVAL_S: f64 = 5.0;
+const SHORTEST_S: f64 = 5.0;
 
-/// Checkpoints so often that each brings what the disk takes in time.
+/// Checkpoints so often that each brings what the disk takes in time. What is set is the pause between them; what a checkpoint
+/// brings came in during the last one, too.
 pub(super) fn shorter(engine: &Engine<'_>, target: Option<&Target>, seen: &Measured, wanted: f64) -> Option<Changed> {
-    let (inflow, now_s) = (seen.inflow.filter(|inflow| *inflow > 0.0)?, seen.interval_s?);
+    let (inflow, interval_s) = (seen.inflow.filter(|inflow| *inflow > 0.0)?, seen.interval_s?);
+    let length_s = seen.checkpoint_s.unwrap_or(0.0).min(interval_s);
+    let now_s = interval_s - length_s;
     // Above the target, eviction decides how much is left for a checkpoint, and not how long ago the last one was.
     let by_time = seen.burst <= seen.target * ROOM;
-    let seconds = (wanted / inflow).clamp(SHORTEST_INTERVAL_S, now_s.max(SHORTEST_INTERVAL_S)).floor();
+    let seconds = (wanted / inflow - length_s).clamp(SHORTEST_S, now_s.max(SHORTEST_S)).floor();
     if !by_time || seconds > WORTH * now_s {
         return None;
     }
-    let burst = seen.burst.min(inflow * seconds);
+    let burst = seen.burst.min(inflow * (seconds + length_s));
     let predicted = seen.predict(seen.now(), Outlook { burst, ..seen.now() });
     let settings = [("checkpoint".to_owned(), remedy::checkpoint_setting(target, seconds))].into();
     let change = EngineChange { relieves: engine.queue(), settings, ..EngineChange::default() };
