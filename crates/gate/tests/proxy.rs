@@ -279,6 +279,26 @@ fn a_message_that_is_begun_and_not_ended_holds_no_turn_for_ever() {
 }
 
 #[test]
+fn a_message_that_is_not_known_yet_waits_for_its_turn() {
+    with_server("a_message_that_is_not_known_yet", &[], |server| {
+        let (_proxy, port) = proxy(server, "[pools.default]\nmax_active = 1\n");
+        make_open_door(server);
+        let [mut first, mut second] = [enter(port, ""), enter(port, "")];
+        // Data of a copy that there is not, which the server lets pass, and a part of more.
+        for client in [&mut first, &mut second] {
+            client.write_all(b"d\0\0\0\x05xd\0\0").unwrap();
+        }
+        let sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        first.write_all(b"\0\x05x").unwrap();
+        ask(&mut first, "SELECT pg_sleep(1)");
+        server.until(sleeping, "1");
+        second.write_all(b"\0\x05x").unwrap();
+        ask(&mut second, sleeping);
+        assert!(raw::body(&raw::until_ready(&mut second), b'D').ends_with(b"0"), "it ran beside the first");
+    });
+}
+
+#[test]
 fn mute_connections_do_not_keep_others_out() {
     with_server("mute_connections_do_not_keep_others_out", &[], |server| {
         let (_proxy, port) = proxy(server, "");

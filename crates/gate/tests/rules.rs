@@ -166,6 +166,18 @@ fn statements_wait_for_their_turn_and_those_of_who_left_are_not_begun() {
 }
 
 #[test]
+fn whoever_waits_for_a_turn_is_not_idle() {
+    with_server("whoever_waits_for_a_turn_is_not_idle", &[], |server| {
+        let more = "[limits]\nidle_timeout_s = 0.5\n[pools.one]\nmax_active = 1\n[users]\npostgres = 'one'\n";
+        let held = proxy(server, more);
+        let mut first = psql("127.0.0.1", held.port, "SELECT pg_sleep(2)").stdout(Stdio::null()).spawn().unwrap();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
+        assert_eq!(run(held.port, "SELECT 'its turn'"), "its turn");
+        assert!(first.wait().unwrap().success());
+    });
+}
+
+#[test]
 fn a_transaction_does_not_wait_for_a_turn() {
     with_server("a_transaction_does_not_wait_for_a_turn", &[], |server| {
         let held = proxy(server, "[pools.one]\nmax_active = 1\n[users]\npostgres = 'one'\n");

@@ -24,6 +24,8 @@ const BOUNDS: [&str; 3] = ["-rss_limit_mb=1024", "-max_len=16384", "-print_final
 /// And one that takes longer: by the clock, which beside tests says little of what was done.
 const TIMEOUT_S: u64 = 10;
 const TIMEOUT_BESIDE_OTHERS_S: u64 = 300;
+/// How often it is looked whether a target has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// This program, as it was when it started: what lies at its path by now may have been linked anew.
 static OWN: LazyLock<std::io::Result<PathBuf>> = LazyLock::new(std::env::current_exe);
@@ -52,13 +54,23 @@ impl Fuzzer {
         let mut rows = Vec::new();
         for some in targets(&self.targets, only)?.chunks(at_once.max(1)) {
             let begun = Instant::now();
-            let running: Vec<Child> = some.iter().map(|name| self.start(name, seconds)).collect::<Result<_, _>>()?;
-            for (name, mut child) in some.iter().zip(running) {
-                let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
-                let said = std::fs::read(self.said(name)).with_context(|| format!("cannot read what {name} said"))?;
-                let row = Row::new(name, &String::from_utf8_lossy(&said), begun.elapsed(), status.success());
-                println!("{row}");
-                rows.push(row);
+            let started = some.iter().map(|name| Ok((name, self.start(name, seconds)?)));
+            let mut running: Vec<(&String, Child)> = started.collect::<anyhow::Result<_>>()?;
+            while !running.is_empty() {
+                std::thread::sleep(LOOK_EVERY);
+                let mut ended = Vec::new();
+                for (place, (name, child)) in running.iter_mut().enumerate() {
+                    let status = child.try_wait().with_context(|| format!("cannot wait for {name}"))?;
+                    ended.extend(status.map(|status| (place, status)));
+                }
+                for (place, status) in ended.into_iter().rev() {
+                    let (name, _) = running.remove(place);
+                    let said =
+                        std::fs::read(self.said(name)).with_context(|| format!("cannot read what {name} said"))?;
+                    let row = Row::new(name, &String::from_utf8_lossy(&said), begun.elapsed(), status.success());
+                    println!("{row}");
+                    rows.push(row);
+                }
             }
         }
         // A target ends at once, and leaves its files.

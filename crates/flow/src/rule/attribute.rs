@@ -25,7 +25,8 @@ words! {
         MemSize = "memsize",
         /// MB of WAL a second of its session, mean of the last five seconds; a server tells it when a statement has ended.
         WalRate = "walrate",
-        /// MB of WAL that its session wrote in one go: since it last rested for [`RESTED_AFTER`](super::RESTED_AFTER).
+        /// MB of WAL that its session wrote in one go: since it last rested for [`RESTED_AFTER`](super::RESTED_AFTER), within the
+        /// last [`LONGEST_GO`](super::LONGEST_GO).
         WalSize = "walsize",
         /// Rows sent to or changed by the client.
         Rows = "rows",
@@ -61,8 +62,8 @@ impl Attribute {
                  PostgreSQL 18, the proxy needs a server_account"
             }
             Attribute::WalSize => {
-                "WAL that its session wrote in one go, so since it last had neither statement nor transaction for 15 s; told when a \
-                 transaction has ended: it is the next statement that is over; PostgreSQL 18, the proxy needs a server_account"
+                "WAL that its session wrote in one go, so since it last had neither statement nor transaction for 15 s, and within the \
+                 last hour; told when a transaction has ended: it is the next statement that is over; PostgreSQL 18, the proxy needs a server_account"
             }
             Attribute::Rows => "rows that it sent to its client so far, by COPY too; in the proxy only",
         }

@@ -95,12 +95,18 @@ impl MeanRate {
 /// of it is counted to what comes next.
 pub const RESTED_AFTER: Span = Span::from_millis(15_000);
 
+/// No go is longer: a session of a pool may have a statement every few seconds for weeks.
+pub const LONGEST_GO: Span = Span::from_millis(3_600_000);
+/// What is written in one go is counted in slots of this length.
+const GO_SLOT: Span = Span::from_millis(60_000);
+
 /// A session's WAL, as its server tells it: how fast it is written, and how much in one go.
 #[derive(Clone, Debug, Default)]
 pub struct SessionWal {
     told_bytes: Option<f64>,
     rate: MeanRate,
-    in_one_go_bytes: f64,
+    /// Slot number and bytes of this go, oldest first.
+    go: VecDeque<(i64, f64)>,
 }
 
 impl SessionWal {
@@ -111,11 +117,20 @@ impl SessionWal {
         if let (Some(before), Some(bytes)) = (self.told_bytes, told_bytes) {
             let written = (bytes - before).max(0.0);
             self.rate.add(now, written as u64);
-            self.in_one_go_bytes += written;
+            self.go_on(now, written);
         }
         self.told_bytes = told_bytes;
         if rested.is_some_and(|rested| rested >= RESTED_AFTER) {
-            self.in_one_go_bytes = 0.0;
+            self.go.clear();
+        }
+    }
+
+    fn go_on(&mut self, now: Moment, written: f64) {
+        let slot = now.0.div_euclid(GO_SLOT.0);
+        self.go.retain(|(of, _)| *of > slot - LONGEST_GO.0 / GO_SLOT.0);
+        match self.go.back_mut() {
+            Some((last, bytes)) if *last >= slot => *bytes += written,
+            _ => self.go.push_back((slot, written)),
         }
     }
 
@@ -124,9 +139,9 @@ impl SessionWal {
         self.told_bytes.map(|_| self.rate.bytes_per_second(now) / MB as f64)
     }
 
-    /// MB since it last rested for [`RESTED_AFTER`]; None where it is not told.
+    /// MB since it last rested for [`RESTED_AFTER`], within the last [`LONGEST_GO`]; None where it is not told.
     pub fn mb(&self) -> Option<f64> {
-        self.told_bytes.map(|_| self.in_one_go_bytes / MB as f64)
+        self.told_bytes.map(|_| self.go.iter().map(|(_, bytes)| bytes).sum::<f64>() / MB as f64)
     }
 }
 
@@ -170,6 +185,18 @@ mod tests {
         assert_eq!(see(37, None, None), None);
         assert_eq!(see(38, None, Some(2)), Some(5.0));
         assert!(Attribute::WalSize.about().contains(&format!("for {} s", RESTED_AFTER.seconds())));
+    }
+
+    #[test]
+    fn a_session_that_never_rests_is_not_judged_by_what_it_wrote_hours_ago() {
+        let (mut wal, mut most) = (SessionWal::default(), 0.0f64);
+        // 1 MB every ten seconds, for a day.
+        for look in 0..8_640 {
+            wal.see(Moment(look * 10_000_000), Some(Span::from_millis(9_000)), Some((look * MB as i64) as f64));
+            most = most.max(wal.mb().unwrap_or_default());
+            assert!(wal.go.len() <= 60);
+        }
+        assert_eq!(most, 360.0, "an hour's worth");
     }
 
     proptest! {

@@ -11,7 +11,7 @@ mod judge;
 
 pub use attribute::Attribute;
 pub use decision::{Decision, Lifted, Step, Why};
-pub use figures::{Figures, MEAN_OVER, MeanRate, RESTED_AFTER, SessionWal};
+pub use figures::{Figures, LONGEST_GO, MEAN_OVER, MeanRate, RESTED_AFTER, SessionWal};
 pub use judge::{Judge, Subject};
 
 use crate::literal::{Literal, ValueError};

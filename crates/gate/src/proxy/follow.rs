@@ -62,9 +62,11 @@ impl Follow {
             // Ready, or a message that needed no turn.
             Doing::Idle | Doing::Hidden => self.turn = None,
             Doing::Between | Doing::Speaking if side == Side::Down => self.turn = None,
-            // Data of a copy that has failed already, as some clients send them to the end: each message has its time.
-            Doing::Speaking if told => {
-                self.turn = None;
+            // Data of a copy that has failed already, as some clients send them to the end: it has time for as long as they come.
+            Doing::Speaking => {
+                if told {
+                    self.turn = None;
+                }
                 self.live.begins_anew();
             }
             // In a transaction nobody waits, but who runs is counted.
@@ -82,7 +84,8 @@ impl Follow {
         if matches!(doing, Doing::Idle | Doing::Between | Doing::Speaking) && self.live.is_cancelling() {
             return Poll::Pending;
         }
-        if doing != Doing::Idle {
+        // What has begun and is not known yet may be a statement.
+        if !matches!(doing, Doing::Idle | Doing::Speaking) {
             return Poll::Ready(Ok(()));
         }
         if self.waiting {

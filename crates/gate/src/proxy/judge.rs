@@ -90,7 +90,9 @@ impl Bench {
                 // It looks whether its client is still there.
                 live.called.notify_one();
             }
-            if let Some(ending) = terms.limits.overstayed(glimpse.doing, glimpse.since, now) {
+            // Who waits for a turn has said something.
+            let overstayed = terms.limits.overstayed(glimpse.doing, glimpse.since, now);
+            if let Some(ending) = overstayed.filter(|_| !glimpse.is_waiting) {
                 live.end(ending);
             }
             let rules = terms.state.rules_of(&live.pool.name).filter(|_| !live.identity.is_exempt);
@@ -102,6 +104,11 @@ impl Bench {
             }
             let watched = self.watched.entry(id).or_default();
             watched.seen = true;
+            if glimpse.doing == Doing::Hidden {
+                // Whoever can no longer be followed keeps what it was given: nobody sees its statement end.
+                live.want(live.belongs_low() || self.judge.is_penalised(id));
+                continue;
+            }
             let told = live.server_pid().and_then(|pid| control.server_view.told(pid, now));
             let figures = watched.figures((live, &glimpse), now, &rules, terms.server_is_here, told.as_ref());
             let subject =

@@ -118,9 +118,9 @@ impl Relay {
 
     /// Reads what the client still says for a while, so that closing does not take the server's last words from it.
     pub(super) async fn linger(self, most: Span) {
-        let Relay { mut client, server, .. } = self;
-        // Its descriptor may be what the wait needs.
-        drop(server);
+        let Relay { mut client, server, middle } = self;
+        // Its descriptor may be what the wait needs, and its turn what others wait for.
+        drop((server, middle));
         let mut void = [0; 512];
         let rest = async { while matches!(client.read(&mut void).await, Ok(count) if count > 0) {} };
         // Whoever does not end in time is cut off.

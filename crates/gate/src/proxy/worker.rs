@@ -11,7 +11,6 @@ use super::urgent::{Answers, Urgent};
 use crate::{GateError, clock};
 use backwater_model::Span;
 use std::convert::Infallible;
-use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -140,6 +139,8 @@ async fn work(
             }
         });
     }
+    // Made now: at the end there may be no descriptor for it.
+    let last_words = clock::Timer::new();
     let mut phase = shared.phase.clone();
     loop {
         let arrival = tokio::select! {
@@ -159,7 +160,9 @@ async fn work(
     // The runtime lives as long as its sessions: until the last has ended, or has had time to.
     let in_time = async {
         let _ = phase.wait_for(|phase| *phase == Phase::Ending).await;
-        let _ = clock::within(LAST_WORDS_WITHIN, pending::<()>()).await;
+        if let Ok(timer) = &last_words {
+            let _ = timer.until(clock::now() + LAST_WORDS_WITHIN).await;
+        }
     };
     tokio::select! {
         _ = gone.recv() => {}

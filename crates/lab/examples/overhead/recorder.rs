@@ -119,14 +119,16 @@ pub(crate) fn cpu_s(pid: u32) -> Result<f64> {
     Ok((ticks(11)? + ticks(12)?) / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Processor time of each living thread, by name.
+/// Processor time of each living thread, by name. One that ends while it is looked at is left out.
 pub(crate) fn threads(pid: u32) -> Result<Vec<(String, f64)>> {
     let mut found = Vec::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task"))? {
         let path = task?.path();
-        let ran = std::fs::read_to_string(path.join("schedstat"))?;
+        let texts = std::fs::read_to_string(path.join("schedstat"))
+            .and_then(|ran| Ok((ran, std::fs::read_to_string(path.join("comm"))?)));
+        let Ok((ran, name)) = texts else { continue };
         let ran_ns: f64 = ran.split(' ').next().unwrap_or("0").parse()?;
-        found.push((std::fs::read_to_string(path.join("comm"))?.trim().to_owned(), ran_ns / 1e9));
+        found.push((name.trim().to_owned(), ran_ns / 1e9));
     }
     Ok(found)
 }

@@ -1,7 +1,7 @@
 //! Where processes sleep in the kernel: `/proc/PID/wchan`, with the state in `/proc/PID/stat`. Read ten times a second
 //! for every active session, so the files of most are kept open, and the second, which costs twice the first, is read only
-//! where the first leaves the state open: a kernel function nearly always sleeps in the same state, and a process whose functions
-//! can be seen runs where it has none.
+//! where the first leaves the state open: a kernel function nearly always sleeps in the same state. A process without one need not
+//! run: since Linux 6.12 one that has just gone to sleep may stay in its run queue for a while, and then has none either.
 
 use super::Roots;
 use super::file::KernelFile;
@@ -65,27 +65,18 @@ impl States {
 struct Files {
     wchan: KernelFile,
     stat: KernelFile,
-    /// Whether this reader may see where the process sleeps: a function was read once.
-    seen: bool,
 }
 
 impl Files {
     fn new(roots: &Roots, pid: i32) -> Self {
         let dir = directory(roots, pid);
-        Files { wchan: KernelFile::short(dir.join("wchan")), stat: KernelFile::short(dir.join("stat")), seen: false }
+        Files { wchan: KernelFile::short(dir.join("wchan")), stat: KernelFile::short(dir.join("stat")) }
     }
 
     fn read(&mut self, states: &mut States) -> (Option<String>, Option<char>) {
-        let read = self.wchan.read();
-        let awake = read.as_ref().is_ok_and(|text| text.trim() == "0");
-        let wchan = read.ok().and_then(|text| kernel_function(&text));
-        self.seen |= wchan.is_some();
-        let told = match wchan.as_deref() {
-            Some(function) => states.told(function),
-            None => (awake && self.seen).then_some('R'),
-        };
-        if told.is_some() {
-            return (wchan, told);
+        let wchan = self.wchan.read().ok().and_then(|text| kernel_function(&text));
+        if let Some(told) = wchan.as_deref().and_then(|function| states.told(function)) {
+            return (wchan, Some(told));
         }
         let state = self.stat.read().ok().and_then(|text| parse_stat(&text)).map(|stat| stat.state);
         if let (Some(function), Some(state)) = (wchan.as_deref(), state) {
@@ -198,7 +189,7 @@ mod tests {
         std::fs::write(directory(&roots, 7).join("stat"), line.replace(") D ", ") S ")).unwrap();
         assert_eq!(waits.read(7), expected, "the state was not read");
         std::fs::write(directory(&roots, 7).join("wchan"), "0").unwrap();
-        assert_eq!(waits.read(7), (None, Some('R')), "it could be seen to sleep, and does not");
+        assert_eq!(waits.read(7), (None, Some('S')), "without a function it may sleep all the same");
         std::fs::create_dir_all(directory(&roots, 8)).unwrap();
         std::fs::write(directory(&roots, 8).join("stat"), line).unwrap();
         std::fs::write(directory(&roots, 8).join("wchan"), "0").unwrap();

@@ -158,7 +158,9 @@ impl Sockets {
 
 /// Whether all of the sockets that are sought are among those that were found.
 fn are_all_in(sought: &HashSet<u64>, found: &[Socket]) -> bool {
-    found.iter().filter(|socket| sought.contains(&socket.inode)).count() == sought.len()
+    // One may be told twice, where the kernel's table changes meanwhile.
+    let found: HashSet<u64> = found.iter().map(|socket| socket.inode).collect();
+    sought.is_subset(&found)
 }
 
 /// The series of a connection.
