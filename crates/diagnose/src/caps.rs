@@ -378,6 +378,7 @@ mod tests {
     }
 
     #[test]
+    #[allow(clippy::single_range_in_vec_init, reason = "it is one stretch")]
     fn lumps_that_pass_on_the_limits_line_tell_it() {
         // As recorded: requests of 3 to 5 limits pass whole, with seconds of nothing between.
         let held = [(2, 4.0), (5, 3.0), (8, 3.0), (11, 2.6), (13, 2.4), (16, 3.0), (20, 3.6), (23, 3.2)];
