@@ -239,6 +239,13 @@ export interface Flow {
   left_out: number;
 }
 
+/** One shard of a cluster; its figures are the same ones in the same order in every row. */
+export interface Shard {
+  shard: string;
+  server: string;
+  figures: { name: string; head: string; label: string; unit: Unit; value: number | null }[];
+}
+
 export interface Page {
   format: string;
   version: number;
@@ -259,6 +266,7 @@ export interface Page {
   phases: Phase[];
   findings: Finding[];
   rules: Record<string, { summary: string; page: string }>;
+  shards: Shard[];
   unseen: Unseen[];
   failing: string[];
   sessions: Sessions | null;

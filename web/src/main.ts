@@ -13,6 +13,7 @@ import { overview } from "./overview";
 import { Parts, Words } from "./parts";
 import { path } from "./path";
 import { SessionView } from "./sessions";
+import { shards } from "./shards";
 import { themes } from "./theme";
 import { Timeline } from "./timeline";
 import { show } from "./units";
@@ -33,6 +34,7 @@ function build(page: Page, host: HTMLElement, live: LiveBar | null): Built {
   const drawn = path(page, view, (panels) => timeline.show(panels));
   const charts = h("div", {}, timeline.element, events(page, view));
   const results = new Words(() => page.lab, () => [page.lab ? lab(page.lab) : null]);
+  const sideBySide = new Words(() => page.shards, () => [shards(page.shards)]);
   const facts = new Words(() => [page.about.facts, page.about.written_by, page.axis.step_s], () => about(page));
   let flow: FlowView | null = null;
   redraw = () => {
@@ -44,6 +46,7 @@ function build(page: Page, host: HTMLElement, live: LiveBar | null): Built {
     [
       { id: "findings", title: "Findings", content: () => found.element },
       { id: "path", title: "The path", content: () => drawn },
+      { id: "shards", title: "Shards side by side", content: () => (page.shards.length > 0 ? sideBySide.element : null) },
       { id: "timeline", title: "Timeline", content: () => charts },
       { id: "sessions", title: "Sessions", content: () => sessions.element },
       { id: "flow", title: "Flow", content: () => (page.flow ? (flow ??= new FlowView(page, view)).element : null) },
@@ -73,6 +76,7 @@ function build(page: Page, host: HTMLElement, live: LiveBar | null): Built {
       sessions.renew();
       found.renew();
       results.renew();
+      sideBySide.renew();
       facts.renew();
       parts.renew();
       tell();

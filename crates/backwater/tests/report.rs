@@ -152,6 +152,16 @@ fn the_page_works_in_a_browser() {
     );
 }
 
+/// Shards of a cluster stand side by side with the reader's figures.
+#[test]
+fn the_page_has_a_row_for_each_shard() {
+    const NAME: &str = "the_page_has_a_row_for_each_shard";
+    let Some(web) = browser::web(NAME) else { return };
+    let (dir, into) = places();
+    planted::shards(&dir.path().join("shards"));
+    in_browser(&web, &["test/shards.test.mjs"], &[page(&dir.path().join("shards"), &into)]);
+}
+
 /// Right at 10 sessions and at 1,000, at a minute and at a day.
 #[test]
 fn the_page_is_right_at_every_size() {

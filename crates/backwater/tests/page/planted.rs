@@ -8,7 +8,7 @@ mod climbs;
 use backwater_model::catalogue as cat;
 use backwater_model::{
     Batch, Epoch, Event, EventKind, FlowHeld, FlowPool, FlowRule, FlowState, Meta, Moment, Point, Registry,
-    SOME_CONNECTIONS, Sample, Text,
+    SOME_CONNECTIONS, Sample, Target, Text,
 };
 use backwater_record::{Options, Writer, write_flow};
 pub use climbs::MIB;
@@ -136,9 +136,47 @@ pub fn hostile(dir: &Path) {
 }
 
 fn begun(dir: &Path, word: &str) -> (Writer, Arc<Registry>) {
+    begun_of(dir, meta(word))
+}
+
+fn begun_of(dir: &Path, meta: Meta) -> (Writer, Arc<Registry>) {
     let registry = Arc::new(Registry::new());
     let options = Options { free_floor_bytes: 0, ..Options::default() };
-    (Writer::create(dir, meta(word), Arc::clone(&registry), options).unwrap(), registry)
+    (Writer::create(dir, meta, Arc::clone(&registry), options).unwrap(), registry)
+}
+
+/// Shards of a cluster, with the dirty share of their caches and their clients' connections. A set's name ends at a slash.
+const SHARDS: [(&str, f64, f64); 2] = [("<img src=x onerror=alert('ran')>", 0.03, 400.0), ("rs1", 0.05, 900.0)];
+
+/// The member of a shard that is primary.
+fn shard(set: &str) -> Target {
+    let settings = [("sharding.clusterRole", "shardsvr"), ("replication.replSetName", set)];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    Target { name: format!("{set}-a:27018"), kind: "mongodb".into(), settings, ..Target::default() }
+}
+
+/// A minute of a cluster of two shards.
+pub fn shards(dir: &Path) {
+    let mut meta = meta("loop0");
+    meta.targets = SHARDS.map(|(set, _, _)| shard(set)).into();
+    let (mut writer, registry) = begun_of(dir, meta);
+    for second in 0..60 {
+        let at = Moment(second * 1_000_000);
+        let points = SHARDS.iter().flat_map(|(set, dirty, connections)| {
+            let target = shard(set).name;
+            let gauges = [
+                (cat::WT_CACHE_MAX, 1024.0 * MIB),
+                (cat::WT_CACHE_DIRTY, dirty * 1024.0 * MIB),
+                (cat::MONGO_CONNECTIONS, *connections),
+                (cat::MONGO_STATE, 1.0),
+            ];
+            let series = |def: &cat::Def| registry.number(def, &[("target", &target)]).unwrap();
+            gauges.map(|(def, value)| Point { at, series: series(&def), epoch: Epoch(1), value, as_of: None })
+        });
+        writer.write(&Batch { points: points.collect(), ..Batch::default() }).unwrap();
+        writer.tick(at).unwrap();
+    }
+    writer.close().unwrap();
 }
 
 /// Sessions of the recording of many.

@@ -8,7 +8,7 @@ mod curves;
 #[path = "seen.rs"]
 mod seen;
 
-use backwater_diagnose::{Options, all_queues, diagnose, replication_path, standby_names};
+use backwater_diagnose::{Options, Shards, all_queues, diagnose, replication_path, standby_names};
 use backwater_model::{Finding, Moment, Outcome, Point, QueueSpec, Source, Stage, Track, Window};
 use backwater_record::{Recording, read_flow};
 use serde_json::{Map, Value, json};
@@ -85,6 +85,7 @@ pub fn figures(dir: &Path, axis: &Value, slot_pieces: usize) -> Value {
         "events": reader.events(),
         "sessions": reader.sessions(slot_pieces),
         "findings": findings.iter().map(|finding| reader.finding(finding)).collect::<Vec<_>>(),
+        "shards": Shards::of(&window).rows(),
         "lab": outcome,
         "flow": read_flow(dir),
     })
