@@ -157,15 +157,7 @@ impl Cap {
             let held: Vec<Range<usize>> = stretches.collect();
             held.last().filter(|longest| held.len() >= LUMPS && longest.len() >= LUMPS_S).cloned()
         };
-        let mut all: Vec<Range<usize>> = (0..ends.len()).filter_map(from).collect();
-        all.sort_by_key(|stretch| std::cmp::Reverse(stretch.len()));
-        let mut found: Vec<Range<usize>> = Vec::new();
-        for stretch in all {
-            if found.iter().all(|other| stretch.end <= other.start || other.end <= stretch.start) {
-                found.push(stretch);
-            }
-        }
-        found
+        longest_apart((0..ends.len()).filter_map(from).collect())
     }
 
     /// What came out of the throttle, a second: not what was handed in, which a group of v1 counts.
@@ -188,6 +180,18 @@ impl Cap {
     pub(crate) fn passing(&self) -> &Lane {
         if self.own_rate_seen() { &self.group_rate } else { &self.rate }
     }
+}
+
+/// Of stretches that overlap the longest; the longest of all first.
+fn longest_apart(mut all: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    all.sort_by_key(|stretch| std::cmp::Reverse(stretch.len()));
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for stretch in all {
+        if found.iter().all(|other| stretch.end <= other.start || other.end <= stretch.start) {
+            found.push(stretch);
+        }
+    }
+    found
 }
 
 /// Every ceiling known for a device.

@@ -11,7 +11,7 @@ use super::control::{Control, Entry};
 use super::follow::Follow;
 use super::live::Identity;
 use super::openings;
-use super::reach::{ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
+use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
 use super::relay::Moving;
 use super::secure::Secure;
 use super::server_view::ServerAccount;
@@ -21,7 +21,7 @@ use super::tls::{ClientTls, ServerTls};
 use super::{Address, Limits, ProxyConfig};
 use crate::clock;
 use crate::wire::{
-    MOST_OPENING_BYTES, Opening, SSL_REQUEST, Side, StartUp, Tracker, read_opening, read_proxy_header, refusal,
+    MOST_OPENING_BYTES, Opening, Side, StartUp, Tracker, read_opening, read_proxy_header, refusal,
     without_channel_binding,
 };
 use backwater_flow::{DEFAULT_POOL, Priority, State, StateForm};
@@ -40,13 +40,6 @@ const TLS_HANDSHAKE: u8 = 0x16;
 const OPENING_READ: usize = 1024;
 /// A cancel request that the server does not take in this time is given up.
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
-
-/// A connection with the server on which a client's requests for encryption were passed on.
-struct Asked {
-    server: Stream,
-    /// It declined TLS: of another kind of encryption that says nothing.
-    declined: bool,
-}
 
 /// What negotiations need to know.
 #[derive(Clone)]
@@ -241,15 +234,11 @@ impl Negotiation<'_> {
     /// the server left; as an error why it cannot be reached.
     async fn ask_for_encryption(&self, asked: &mut Option<Asked>, request: &[u8]) -> Result<Option<u8>, String> {
         let unreachable = |error| self.unreachable(&error);
-        let Asked { server, declined } = match asked {
+        let asked = match asked {
             Some(asked) => asked,
-            None => asked.insert(Asked { server: connect(&self.terms).await.map_err(unreachable)?, declined: false }),
+            None => asked.insert(Asked::connect(&self.terms).await.map_err(unreachable)?),
         };
-        server.write_all(request).await.map_err(unreachable)?;
-        let mut answer = [0];
-        let count = server.read(&mut answer).await.map_err(unreachable)?;
-        *declined |= request == SSL_REQUEST && answer[0] == NO_ENCRYPTION;
-        Ok((count > 0).then_some(answer[0]))
+        asked.ask(request).await.map_err(unreachable)
     }
 
     fn is_for_console(&self, start: &StartUp) -> bool {

@@ -9,6 +9,28 @@ use std::io;
 pub(super) const NO_ENCRYPTION: u8 = b'N';
 pub(super) const ENCRYPTION: u8 = b'S';
 
+/// A connection with the server on which a client's requests for encryption are passed on.
+pub(super) struct Asked {
+    pub(super) server: Stream,
+    /// It declined TLS: of another kind of encryption that says nothing.
+    pub(super) declined: bool,
+}
+
+impl Asked {
+    pub(super) async fn connect(terms: &Terms) -> io::Result<Asked> {
+        Ok(Asked { server: connect(terms).await?, declined: false })
+    }
+
+    /// The server's answer of one byte to a request; none where it left.
+    pub(super) async fn ask(&mut self, request: &[u8]) -> io::Result<Option<u8>> {
+        self.server.write_all(request).await?;
+        let mut answer = [0];
+        let count = self.server.read(&mut answer).await?;
+        self.declined |= request == SSL_REQUEST && answer[0] == NO_ENCRYPTION;
+        Ok((count > 0).then_some(answer[0]))
+    }
+}
+
 /// A connection with the server, encrypted as the configuration has it: as a client's would be, and for the proxy itself.
 pub(super) async fn reach(terms: &Terms) -> io::Result<Stream> {
     let server = connect(terms).await?;
