@@ -1,7 +1,8 @@
 // Lab results: what was published beside ours, arms side by side with their spread, and what makes the figures doubtful.
 
 import type { Arm, Lab } from "./document";
-import { h, s, type Child } from "./dom";
+import { h, type Child } from "./dom";
+import { bar, table } from "./tables";
 
 export function lab(run: Lab): HTMLElement {
   return h(
@@ -19,11 +20,6 @@ export function lab(run: Lab): HTMLElement {
 }
 
 const missed = (run: Lab) => run.arms.filter((arm) => !arm.met).map((arm) => arm.name).join(", ");
-
-function table(heads: string[], rows: HTMLElement[], kind = ""): HTMLElement {
-  const head = h("tr", {}, ...heads.map((name) => h("th", { scope: "col", class: kind === "words" ? "text" : "" }, name)));
-  return h("div", { class: "scroll", tabindex: 0 }, h("table", { class: `numbers ${kind}` }, h("thead", {}, head), h("tbody", {}, ...rows)));
-}
 
 function published(table_: NonNullable<Lab["published"]>): HTMLElement {
   const rows = table_.rows.flatMap((row, order) => [
@@ -64,8 +60,8 @@ function metrics(run: Lab): HTMLElement {
   const repeats = [...new Set(run.arms.map((arm) => arm.repeats))];
   const spread = repeats.length === 1 && repeats[0] === 1 ? "one repeat each: no spread is known" : "medians (least – most)";
   const row = ({ name, label }: Lab["metrics"][number]) => {
-    const largest = Math.max(...run.arms.map((arm) => arm.values[name]?.spread?.[1] ?? arm.values[name]?.value ?? 0), 1e-300);
-    return h("tr", {}, h("th", { scope: "row" }, label), ...run.arms.map((arm) => h("td", {}, ...told(arm, name), mark(arm, name, largest))));
+    const largest = Math.max(...run.arms.map((arm) => arm.values[name]?.spread?.[1] ?? arm.values[name]?.value ?? 0));
+    return h("tr", {}, h("th", { scope: "row" }, label), ...run.arms.map((arm) => h("td", {}, ...told(arm, name), bar(arm.values[name]?.value ?? null, largest, arm.values[name]?.spread))));
   };
   return h("div", {}, h("h3", {}, `Measured: ${spread}`), table(["metric", ...run.arms.map((arm) => arm.name)], run.metrics.map(row), "measured"));
 }
@@ -74,16 +70,6 @@ function metrics(run: Lab): HTMLElement {
 function told(arm: Arm, name: string): Child[] {
   const [median, spread] = (arm.values[name]?.text ?? "–").split(/ (?=\()/);
   return [median, spread ? h("span", { class: "spread" }, ` ${spread}`) : null];
-}
-
-const WIDE = 84;
-
-function mark(arm: Arm, name: string, largest: number): Element | null {
-  const measured = arm.values[name];
-  if (!measured || measured.value === null || measured.value < 0) return null;
-  const x = (value: number) => ((value / largest) * WIDE).toFixed(1);
-  const reach = measured.spread ? s("line", { class: "reach", x1: x(measured.spread[0]), x2: x(measured.spread[1]), y1: 4, y2: 4 }) : null;
-  return s("svg", { class: "bar", width: WIDE, height: 8, "aria-hidden": "true" }, s("rect", { width: x(measured.value), height: 8, rx: 2 }), reach);
 }
 
 function pairs(list: [string, string][]): HTMLElement {
