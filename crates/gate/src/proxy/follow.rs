@@ -37,8 +37,11 @@ impl Follow {
 
     /// Bytes pass. What is returned is the statement that they end.
     fn pass(&mut self, side: Side, bytes: &[u8]) -> Option<UrgentStatement> {
-        let messages = self.tracker.messages();
+        let (messages, transactions) = (self.tracker.messages(), self.tracker.transactions());
         self.tracker.pass(side, bytes);
+        if self.tracker.transactions() != transactions {
+            self.live.lets_go();
+        }
         let changed_at = self.live.passed(side, bytes.len(), &self.tracker);
         self.take_turn(side, self.tracker.messages() != messages);
         if changed_at.is_some() && self.live.doing() == Doing::Hidden {
@@ -195,6 +198,18 @@ mod tests {
 
     fn active(follow: &Follow) -> u32 {
         follow.live.pool.turns.counts().0
+    }
+
+    #[test]
+    fn who_was_let_go_is_held_again_after_its_transaction_also_within_a_pipeline() {
+        let mut follow = with_turn();
+        follow.pass(Side::Up, b"Q\0\0\0\x04Q\0\0\0\x04Q\0\0\0\x04");
+        follow.live.free();
+        follow.pass(Side::Down, b"Z\0\0\0\x05T");
+        assert!(!follow.live.free(), "its transaction is open");
+        follow.pass(Side::Down, b"Z\0\0\0\x05I");
+        assert_eq!(follow.live.doing(), Doing::Running);
+        assert!(follow.live.free(), "it was held again");
     }
 
     #[test]

@@ -180,10 +180,6 @@ impl Live {
             let _ = self.cancel_key.set(key.to_vec());
         }
         let now = clock::now();
-        if doing == Doing::Idle {
-            // Its locks are gone with its transaction.
-            self.freed.store(false, Ordering::Release);
-        }
         self.since_us.store(now.0, Ordering::Relaxed);
         self.statements.store(statements, Ordering::Relaxed);
         self.doing.store(doing as u8, Ordering::Release);
@@ -237,6 +233,11 @@ impl Live {
     /// Somebody urgent waits for what it holds: it is urgent itself until its transaction ends.
     pub(super) fn free(&self) -> bool {
         !self.freed.swap(true, Ordering::AcqRel)
+    }
+
+    /// A transaction of it has ended, and what it held is gone.
+    pub(super) fn lets_go(&self) {
+        self.freed.store(false, Ordering::Release);
     }
 
     /// Whether its statements need turns.

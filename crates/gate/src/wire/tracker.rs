@@ -36,6 +36,7 @@ pub struct Tracker {
     /// The server takes data for COPY, and the client has not said their end.
     copies: bool,
     statements: u64,
+    transactions: u64,
     rows: u64,
     cancel_key: Option<Vec<u8>>,
 }
@@ -94,8 +95,8 @@ impl Tracker {
     }
 
     fn of(up: Heads, down: Heads) -> Self {
-        let (asked, copies, statements, rows) = (VecDeque::new(), false, 0, 0);
-        Tracker { up, down, transaction: None, asked, copies, statements, rows, cancel_key: None }
+        let (asked, copies, statements, transactions, rows) = (VecDeque::new(), false, 0, 0, 0);
+        Tracker { up, down, transaction: None, asked, copies, statements, transactions, rows, cancel_key: None }
     }
 
     /// What a cancel request carries: the server's process number and the key behind it. None until the login is done,
@@ -107,6 +108,12 @@ impl Tracker {
     /// The number of statements that have begun.
     pub fn statements(&self) -> u64 {
         self.statements
+    }
+
+    /// How often the server has said that no transaction is open any more: what one locked is free then, also where the next
+    /// statement is under way already.
+    pub fn transactions(&self) -> u64 {
+        self.transactions
     }
 
     /// The number of messages of which the client has said enough to know what they are.
@@ -242,6 +249,7 @@ impl Tracker {
                     Some(b'E') => Transaction::Failed,
                     _ => Transaction::Idle,
                 });
+                self.transactions += u64::from(self.transaction == Some(Transaction::Idle));
             }
             _ => {}
         }
@@ -403,10 +411,12 @@ mod tests {
             pass(&mut tracker, Side::Up, "Q");
         }
         assert_eq!((tracker.statement(), tracker.asked.len()), (Some(1), 2));
+        let before = tracker.transactions();
         for _ in 1..20_000 {
             ready(&mut tracker, b'I');
             assert_eq!(tracker.statement(), Some(1));
         }
+        assert_eq!(tracker.transactions() - before, 19_999, "each has let go what it locked");
         ready(&mut tracker, b'I');
         assert!(tracker.is_quiet());
         pass(&mut tracker, Side::Up, "Q");
