@@ -2,7 +2,7 @@
 //! pacing of a server's own socket, as attach mode sets it and corrects it), at three rates, on idle and on busy processors. The server
 //! sends without end, the client reads all that comes and writes down when.
 //!
-//! `cargo run --release -p backwater-gate --example pacing`, with any of `--seconds 10`, `--rounds 3`,
+//! `cargo run --profile dist -p backwater-gate --example pacing`, with any of `--seconds 10`, `--rounds 3`,
 //! `--asked 1MB|256MB|1GB`, `--processors idle|busy`.
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 

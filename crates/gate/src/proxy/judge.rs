@@ -12,9 +12,9 @@ use super::worker::{Arrival, Phase};
 use crate::wire::cancel_request;
 use crate::{GateError, clock};
 use backwater_flow::rule::{Action, Attribute, Decision, Figures, MeanRate, Rule, SessionWal, Step, Subject, Why};
-use backwater_flow::{MB, SessionId};
+use backwater_flow::{MB, PoolId, SessionId};
 use backwater_model::{Moment, Span};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -84,7 +84,13 @@ impl Bench {
         let control = Arc::clone(&self.control);
         let terms = control.terms();
         let sessions = control.sessions();
+        // Of ten thousand sessions most do nothing: what their pool says is looked up once, and nothing of theirs is written.
+        let mut rules_by_pool: BTreeMap<PoolId, Vec<(&str, &Rule)>> = BTreeMap::new();
+        let mut held = Vec::new();
         for live in sessions.iter() {
+            if live.is_low() {
+                held.push(live);
+            }
             let glimpse = live.glimpse(now);
             if glimpse.is_waiting {
                 // It looks whether its client is still there.
@@ -95,8 +101,11 @@ impl Bench {
             if let Some(ending) = overstayed.filter(|_| !glimpse.is_waiting) {
                 live.end(ending);
             }
-            let rules = terms.state.rules_of(&live.pool.name).filter(|_| !live.identity.is_exempt);
-            let rules: Vec<(&str, &Rule)> = rules.collect();
+            let of_pool = || terms.state.rules_of(&live.pool.name).collect();
+            let rules = match live.identity.is_exempt {
+                true => &[][..],
+                false => rules_by_pool.entry(live.pool.id).or_insert_with(of_pool),
+            };
             let id = live.identity.id;
             if rules.is_empty() && !self.watched.contains_key(&id) {
                 live.want(live.belongs_low());
@@ -110,28 +119,27 @@ impl Bench {
                 continue;
             }
             let told = live.server_pid().and_then(|pid| control.server_view.told(pid, now));
-            let figures = watched.figures((live, &glimpse), now, &rules, terms.server_is_here, told.as_ref());
+            let figures = watched.figures((live, &glimpse), now, rules, terms.server_is_here, told.as_ref());
             let subject =
                 Subject { session: id, user: &live.identity.user, pool: &live.pool.name, statement: glimpse.statement };
-            for decision in self.judge.look(now, subject, rules, &figures) {
+            for decision in self.judge.look(now, subject, rules.iter().copied(), &figures) {
                 self.carry_out(&decision, live, &glimpse);
             }
             live.want(live.belongs_low() || self.judge.is_penalised(id));
         }
-        self.free_blockers(&control, &sessions, now);
+        self.free_blockers(&control, &sessions, &held, now);
         self.forget(now);
     }
 
     /// A session of the low class, by its pool or by a rule, is let go at once while somebody waits for its lock who is urgent.
-    fn free_blockers(&mut self, control: &Control, sessions: &[Arc<Live>], now: Moment) {
-        let held: Vec<_> = sessions.iter().filter(|live| live.is_low()).collect();
+    fn free_blockers(&mut self, control: &Control, sessions: &[Arc<Live>], held: &[&Arc<Live>], now: Moment) {
         if held.is_empty() {
             return;
         }
         let urgent = sessions.iter().filter(|live| !live.is_low()).filter_map(|live| live.server_pid());
         let waiting = urgent.filter_map(|pid| control.server_view.told(pid, now));
         let blockers: HashSet<i32> = waiting.flat_map(|told| told.blocked_by).collect();
-        for live in held.into_iter().filter(|live| live.server_pid().is_some_and(|pid| blockers.contains(&pid))) {
+        for live in held.iter().filter(|live| live.server_pid().is_some_and(|pid| blockers.contains(&pid))) {
             let glimpse = live.glimpse(now);
             for decision in self.judge.lift(now, live.identity.id, Why::BlockedUrgent) {
                 self.carry_out(&decision, live, &glimpse);

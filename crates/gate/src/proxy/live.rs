@@ -261,7 +261,8 @@ impl Live {
 
     /// Puts it into a class; it moves as soon as it is asked.
     pub(super) fn want(&self, low: bool) {
-        if self.wants_low.swap(low, Ordering::AcqRel) != low {
+        // Said again and again of every session, most of which rest: what is so already is only read.
+        if self.wants_low() != low && self.wants_low.swap(low, Ordering::AcqRel) != low {
             self.called.notify_one();
         }
     }
