@@ -1,7 +1,7 @@
 //! What a page costs: an hour (50 sessions looked at ten times a second) and a day (20 sessions once a second) are recorded, and
 //! the time, the memory and the size of the page of each are told.
 //!
-//! `cargo run --release -p backwater-live --example page [DIRECTORY]`: with a directory the pages are kept there, for
+//! `cargo run --profile dist -p backwater-live --example page [DIRECTORY]`: with a directory the pages are kept there, for
 //! `node web/test/speed.mjs`.
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 #![allow(clippy::unwrap_used, reason = "an example that cannot write has nothing else to do")]

@@ -2,7 +2,7 @@
 //! does it, multiplied by 24. 64 sessions of which about 50 are active at every look, and eight processes that carry WAL
 //! and pages, ten looks a second; 420 points a second, ten times a second for the counters that rules need sharp.
 //!
-//! `cargo run --release -p backwater-record --example day_size [MINUTES]`
+//! `cargo run --profile dist -p backwater-record --example day_size [MINUTES]`
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 #![allow(clippy::unwrap_used, reason = "an example that cannot write has nothing else to do")]
 

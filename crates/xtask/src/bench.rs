@@ -28,6 +28,8 @@ const RETENTION: [&str; 7] = [
 ];
 /// What is told of a measurement by hand stands below its first heading of this level, and stays when it is measured again.
 const BY_HAND: &str = "\n## ";
+/// What is measured is built as what is deployed.
+pub(crate) const PROFILE: &str = "dist";
 
 /// Measures and keeps what came of it. With arguments for the measuring program only a part is measured, and shown.
 #[allow(clippy::print_stdout)]
@@ -44,7 +46,7 @@ pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()
         let text = match bench {
             "size" => example("backwater-record", "day_size", &[])?,
             "overhead" | "proxy" => {
-                run::step("the program itself", "cargo", &["build", "--release", "-p", "backwater"])?;
+                run::step("the program itself", "cargo", &["build", "--profile", PROFILE, "-p", "backwater"])?;
                 example("backwater-lab", bench, arguments)?
             }
             "ftdc" => bench_ftdc::text()?,
@@ -64,7 +66,7 @@ pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()
 }
 
 fn example(package: &str, name: &str, arguments: &[String]) -> anyhow::Result<String> {
-    let mut words = vec!["run", "--release", "-q", "-p", package, "--example", name, "--"];
+    let mut words = vec!["run", "--profile", PROFILE, "-q", "-p", package, "--example", name, "--"];
     words.extend(arguments.iter().map(String::as_str));
     run::output("cargo", &words, &[])
 }

@@ -4,6 +4,7 @@
 //! `FTDC_FILES` names the recordings, separated by colons (files or directories of metrics.*); without it a recording
 //! is made. `BACKWATER_PROGRAM` names the program whose diagnosis is timed; without it that is built, which takes minutes.
 
+use crate::bench::PROFILE;
 use crate::{bench_week, run};
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -39,16 +40,16 @@ struct Way {
 /// The page's text.
 pub(crate) fn text() -> anyhow::Result<String> {
     let root = run::workspace()?;
-    run::step("the decoder", "cargo", &["build", "--release", "-q", "-p", "ftdc", "--examples"])?;
+    run::step("the decoder", "cargo", &["build", "--profile", PROFILE, "-q", "-p", "ftdc", "--examples"])?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let ours = target.join("release/examples/decode_speed");
+    let ours = target.join(PROFILE).join("examples/decode_speed");
     let go = target.join("ftdc-go");
     let mut build = Command::new("go");
     build.args(["build", "-o"]).arg(&go).arg(".").current_dir(root.join("bench/ftdc-go"));
     if !build.status().context("cannot start go: this benchmark compares with a Go library")?.success() {
         bail!("the Go program does not build");
     }
-    let maker = target.join("release/examples/make_recording");
+    let maker = target.join(PROFILE).join("examples/make_recording");
     let program = program(&target)?;
     let (files, which) = files(&target, &maker)?;
     let mut text =
@@ -83,8 +84,8 @@ fn program(target: &Path) -> anyhow::Result<PathBuf> {
     if let Some(named) = std::env::var_os("BACKWATER_PROGRAM") {
         return Ok(named.into());
     }
-    run::step("the program itself", "cargo", &["build", "--release", "-q", "-p", "backwater"])?;
-    Ok(target.join("release/backwater"))
+    run::step("the program itself", "cargo", &["build", "--profile", PROFILE, "-q", "-p", "backwater"])?;
+    Ok(target.join(PROFILE).join("backwater"))
 }
 
 /// The files to decode, and what they are.

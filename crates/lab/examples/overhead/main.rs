@@ -2,7 +2,7 @@
 //! what is left of a load's throughput while it runs. On a server of its own that is gone afterwards; what a killed
 //! run leaves is put back by the next.
 //!
-//! `cargo build --release && cargo run --release -p backwater-lab --example overhead`, with any of
+//! `cargo build --profile dist && cargo run --profile dist -p backwater-lab --example overhead`, with any of
 //! `--only cost|loss`, `--sessions 50,200`, `--loads calm,saturated,computing`, `--sessions-every 10ms`, `--cost-seconds 60`,
 //! `--blocks 8`, `--seconds 8`, and `--beside PROGRAM`: another build of the program, measured at the same time under the
 //! same load, for a comparison on a noisy host.
@@ -102,7 +102,7 @@ fn main() -> Result<()> {
     let built = place::built_dir()?;
     let program = built.join("backwater");
     if !program.is_file() {
-        return Err("build the program first: cargo build --release -p backwater".into());
+        return Err("build the program first, by the same profile: cargo build --profile dist -p backwater".into());
     }
     let at_start = load_average()?;
     let bench = Bench::start(&built.join("overhead-state"))?;

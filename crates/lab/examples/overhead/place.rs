@@ -24,8 +24,8 @@ pub(crate) fn installed() -> Result<Installed> {
     }
 }
 
-/// `target/release`, where this example lies in `examples` and the program beside it.
+/// `target/dist` (or another profile's), where this example lies in `examples` and the program beside it.
 pub(crate) fn built_dir() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
-    Ok(own.ancestors().nth(2).ok_or("this example does not lie in target/release/examples")?.to_path_buf())
+    Ok(own.ancestors().nth(2).ok_or("this example does not lie in target/PROFILE/examples")?.to_path_buf())
 }

@@ -2,7 +2,7 @@
 //! reference and the least relay that C allows as the floor. On a server of its own that is gone afterwards; what a killed run
 //! leaves is put back by the next.
 //!
-//! `cargo build --release && cargo run --release -p backwater-lab --example proxy`, with any of
+//! `cargo build --profile dist && cargo run --profile dist -p backwater-lab --example proxy`, with any of
 //! `--only reads|writes|large|short|idle|storm`, `--clients 1,8,64,500`, `--rounds 5`, `--seconds 3`.
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 
@@ -196,7 +196,7 @@ fn main() -> Result<()> {
     let built = place::built_dir()?;
     let program = built.join("backwater");
     if !program.is_file() {
-        return Err("build the program first: cargo build --release -p backwater".into());
+        return Err("build the program first, by the same profile: cargo build --profile dist -p backwater".into());
     }
     let descriptors = raise_descriptors()?;
     let mut bench = Bench::start(&built.join("proxy-state"), descriptors)?;

@@ -3,7 +3,7 @@
 //! measured several times, in turns, with nobody twice, so that what chance alone makes can be seen. Viewers are a process of
 //! their own.
 //!
-//! `cargo run --release -p backwater-live --example viewers [SECONDS [ROUNDS]]`
+//! `cargo run --profile dist -p backwater-live --example viewers [SECONDS [ROUNDS]]`
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 #![allow(clippy::unwrap_used, reason = "an example that cannot measure has nothing else to do")]
 
