@@ -23,6 +23,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 const MIB: f64 = 1_048_576.0;
 /// As they are written in a configuration, and in bytes a second.
 const RATES: [(&str, u64); 3] = [("1MB", 1 << 20), ("256MB", 256 << 20), ("1GB", 1 << 30)];
+/// What else the processors do.
+const PROCESSORS: [(&str, bool); 2] = [("idle", false), ("busy", true)];
 /// How far the mean may be off.
 const OFF: f64 = 0.01;
 /// Segments as on Ethernet: loopback's own are so large that two of them are an eighth of a second at the lowest rate.
@@ -314,6 +316,14 @@ struct Options {
     processors: Option<String>,
 }
 
+/// A word that means something here: with another one nothing would be measured, and nobody told.
+fn one_of(known: &[&str], word: String) -> Result<String> {
+    match known.contains(&word.as_str()) {
+        true => Ok(word),
+        false => Err(format!("{word} is none of {}", known.join(", ")).into()),
+    }
+}
+
 impl Options {
     fn of(mut words: impl Iterator<Item = String>) -> Result<Options> {
         let mut options = Options { seconds: 10, rounds: 3, asked: None, processors: None };
@@ -322,8 +332,8 @@ impl Options {
             match name.as_str() {
                 "--seconds" => options.seconds = value.parse::<u64>()?.clamp(1, 600),
                 "--rounds" => options.rounds = value.parse::<u64>()?.clamp(1, 100),
-                "--asked" => options.asked = Some(value),
-                "--processors" => options.processors = Some(value),
+                "--asked" => options.asked = Some(one_of(&RATES.map(|(known, _)| known), value)?),
+                "--processors" => options.processors = Some(one_of(&PROCESSORS.map(|(known, _)| known), value)?),
                 _ => return Err(format!("{name} is not known; see the head of examples/pacing.rs").into()),
             }
         }
@@ -371,7 +381,7 @@ fn main() -> Result<()> {
          All as the client saw it, who may itself be late and then reads much at once.",
         options.rounds, options.seconds
     );
-    for (name, busy) in [("idle", false), ("busy", true)] {
+    for (name, busy) in PROCESSORS {
         if options.processors.as_ref().is_none_or(|only| only == name) {
             measure_all(&options, server, busy)?;
         }

@@ -76,6 +76,8 @@ const SECTIONS: &[Section] = &[
             ("mode", "", "disable, prefer, require, verify-ca or verify-full, as of libpq's sslmode"),
             ("roots", "", "PEM file of the authorities that verify modes trust, or 'system'"),
             ("name", "", "the name that the server's certificate must have, where other than the host in server"),
+            ("certificate", "", "PEM file: what the proxy shows to a server that asks clients for a certificate"),
+            ("key", "", "PEM file: its key, without a passphrase"),
         ],
     },
     Section {

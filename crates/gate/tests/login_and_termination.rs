@@ -5,7 +5,7 @@
 mod held;
 mod server;
 
-use held::{PATIENCE, Session, proxy, until};
+use held::{Held, PATIENCE, Session, proxy, until};
 use server::{PASSWORD, Server, complaint, psql, text, with_server};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -37,11 +37,13 @@ fn make_certificates(dir: &Path) -> bool {
         openssl(dir, &format!("req -new -x509 -days 2 {named} {key} -out {name}.crt"))
     };
     let own = [("server", "localhost"), ("authority", "authority"), ("stranger", "certified")];
+    // With an extension it is of version 3, which rustls asks for.
+    std::fs::write(dir.join("known.ext"), "basicConstraints=CA:FALSE").unwrap();
     own.iter().all(by_itself)
         && openssl(dir, "req -new -nodes -newkey rsa:2048 -subj /CN=certified -keyout known.key -out known.csr")
         && openssl(
             dir,
-            "x509 -req -days 2 -in known.csr -CA authority.crt -CAkey authority.key -CAcreateserial -out known.crt",
+            "x509 -req -days 2 -in known.csr -CA authority.crt -CAkey authority.key -CAcreateserial -extfile known.ext -out known.crt",
         )
 }
 
@@ -120,6 +122,37 @@ fn a_clients_certificate_is_shown_to_the_server() {
         // What a client hears of a handshake that the server broke off is another thing in each release.
         complaint(&login(held.port, "stranger"));
         assert_eq!(text(&login(held.port, "known")), "certified|t");
+    });
+}
+
+#[test]
+fn the_proxys_own_certificate_is_shown_to_a_server_that_asks_for_one_besides_the_password() {
+    with_server("the_proxys_own_certificate_is_shown_to_a_server", &[], |server| {
+        let dir = tempfile::tempdir().unwrap();
+        if !make_certificates(dir.path()) {
+            return eprintln!("skipped: the_proxys_own_certificate_is_shown_to_a_server: needs openssl");
+        }
+        server.value("CREATE ROLE checked LOGIN PASSWORD 'a secret'");
+        encrypt(server, dir.path());
+        allow(server, "hostssl all checked all scram-sha-256 clientcert=verify-ca");
+        let login = |held: &Held| {
+            let mut command = psql("127.0.0.1", held.port, WHO);
+            command.env("PGUSER", "checked").env("PGPASSWORD", "a secret").env("PGSSLMODE", "disable");
+            command.output().unwrap()
+        };
+        let shows = |name: &str| {
+            let file = |end: &str| dir.path().join(format!("{name}.{end}")).display().to_string();
+            proxy(
+                server,
+                &format!("[server_tls]\nmode = 'require'\ncertificate = '{}'\nkey = '{}'\n", file("crt"), file("key")),
+            )
+        };
+        let known = shows("known");
+        until("the server takes it", || login(&known).status.success());
+        assert_eq!(text(&login(&known)), "checked|t");
+        let without = complaint(&login(&proxy(server, "[server_tls]\nmode = 'require'\n")));
+        assert!(without.contains("valid client certificate"), "{without}");
+        complaint(&login(&shows("stranger")));
     });
 }
 

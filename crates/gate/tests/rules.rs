@@ -86,6 +86,26 @@ fn a_penalty_ends_with_its_statement_and_the_next_one_is_urgent_again() {
 }
 
 #[test]
+fn a_penalty_stays_for_its_cooldown_and_no_rule_acts_meanwhile() {
+    with_server("a_penalty_stays_for_its_cooldown_and_no_rule_acts_meanwhile", &[], |server| {
+        let held = proxy(
+            server,
+            "[rules.slow]\nelapsedtime = 0.3\naction = 'penalty'\ncooldown = 1\n[pools.default]\nexcept_rule = 'slow'\n",
+        );
+        // One that the rule hits, and one that it would hit while it cools down.
+        let mut shell = psql("127.0.0.1", held.port, "SELECT pg_sleep(1)");
+        text(&shell.args(["-c", "SELECT pg_sleep(0.6)", "-c", "SELECT 1 FROM pg_sleep(0.1)"]).output().unwrap());
+        let began = held.decision();
+        let lifted = held.decision();
+        assert_eq!((began.fields["step"].as_str(), lifted.fields["step"].as_str()), ("began", "lifted"));
+        // It was hit after 0.3 s, ended after 1 s, and had the session's end or the cool-down's before it, whichever came first.
+        let held_s = lifted.at.seconds_since(began.at);
+        assert!(held_s > 1.3, "held for {held_s} s: no longer than its statement");
+        assert!(held.events.try_iter().all(|event| event.kind != EventKind::Decision));
+    });
+}
+
+#[test]
 fn an_abort_cancels_the_statement_and_leaves_the_session() {
     with_server("an_abort_cancels_the_statement_and_leaves_the_session", &[], |server| {
         let held = proxy(
@@ -142,7 +162,7 @@ fn cpu_and_memory_are_those_of_the_servers_process() {
 fn statements_wait_for_their_turn_and_those_of_who_left_are_not_begun() {
     with_server("statements_wait_for_their_turn_and_those_of_who_left_are_not_begun", &[], |server| {
         server.value("CREATE TABLE t (a int)");
-        let held = proxy(server, "[pools.one]\nmax_active = 1\n[users]\npostgres = 'one'\n");
+        let held = proxy(server, &format!("{CONSOLE}[pools.one]\nmax_active = 1\n[users]\npostgres = 'one'\n"));
         let shell = |sql: &str| psql("127.0.0.1", held.port, sql).stdout(Stdio::null()).spawn().unwrap();
         let sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND state = 'active'";
         let mut first = shell("SELECT pg_sleep(3)");
@@ -157,6 +177,9 @@ fn statements_wait_for_their_turn_and_those_of_who_left_are_not_begun() {
         left.wait().unwrap();
         server.until(sessions, "3");
         assert_eq!(server.value(sleeping), "1", "nobody has jumped the queue");
+        held::until("two wait, one runs, and one may", || {
+            console(held.port, "SHOW QUEUES").starts_with("turns|one|2|1|1|statements\nlow class||0|0|")
+        });
         first.wait().unwrap();
         waiting.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
         assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());

@@ -131,7 +131,10 @@ fn by_streams(outcome: &Outcome, style: &Style) -> String {
         let values = PUBLISHED.iter().map(|row| Cell::new(with_times(pick(row), PUBLISHED[0].1), Tone::Faint));
         [Cell::new(name, Tone::Faint)].into_iter().chain(values).collect()
     };
-    let mut rows = vec![faint("published: no control", |row| row.1), faint("published: demoted", |row| row.2)];
+    let improved = PUBLISHED.iter().map(|(_, free, demoted)| Cell::new(format!("{:.1}×", free / demoted), Tone::Faint));
+    let improved = [Cell::new("published: demoted is better by", Tone::Faint)].into_iter().chain(improved).collect();
+    let mut rows =
+        vec![faint("published: no control", |row| row.1), faint("published: demoted", |row| row.2), improved];
     let alone = mean_of(outcome, "none", 0);
     for (mode, title) in MODES {
         let own = |(streams, ..): &(u32, f64, f64)| {

@@ -4,6 +4,7 @@ use crate::{bench_ftdc, run};
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::fmt::Write;
+use std::ops::Range;
 
 /// Runs of each arm whose predictions are held beside what came, and the metrics that are kept: of the cliff and the drain,
 /// and of the removal of WAL.
@@ -26,8 +27,9 @@ const RETENTION: [&str; 7] = [
     "checkpoint_interval_s",
     "removal_off_checkpoints",
 ];
-/// What is told of a measurement by hand stands below its first heading of this level, and stays when it is measured again.
-const BY_HAND: &str = "\n## ";
+/// What a page's measurement begins with, and its block begins and ends with.
+const COMMAND: &str = "`cargo xtask bench ";
+const FENCE: &str = "\n```\n";
 /// What is measured is built as what is deployed.
 pub(crate) const PROFILE: &str = "dist";
 
@@ -93,13 +95,25 @@ fn keep(name: &str, page: &str) -> anyhow::Result<()> {
     let path = run::workspace()?.join("docs/bench").join(format!("{name}.md"));
     std::fs::create_dir_all(path.parent().unwrap_or(&path))?;
     let before = std::fs::read_to_string(&path).unwrap_or_default();
-    std::fs::write(&path, format!("{page}{}", by_hand(&before)))
-        .with_context(|| format!("cannot write {}", path.display()))
+    std::fs::write(&path, renewed(&before, page)).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// What is told by hand on a page, its blank line before it included.
-fn by_hand(page: &str) -> &str {
-    page.find(BY_HAND).map_or("", |at| &page[at..])
+/// A page that was measured again: what was measured first on it, its command and its block, gives way; what is told by hand around
+/// it stays.
+fn renewed(before: &str, page: &str) -> String {
+    match (measured(before), measured(page)) {
+        (Some(old), Some(new)) => [&before[..old.start], &page[new], &before[old.end..]].concat(),
+        _ => page.to_owned(),
+    }
+}
+
+/// Where the first measurement of a page stands: from its command to the end of its block.
+fn measured(page: &str) -> Option<Range<usize>> {
+    let start = page.find(COMMAND)?;
+    let opened = start + page[start..].find(FENCE)? + FENCE.len();
+    // The opening line's own end begins a fence that closes an empty block.
+    let closed = opened - 1 + page[opened - 1..].find(FENCE)? + FENCE.len();
+    Some(start..closed)
 }
 
 /// What it was measured on: never a name or a path, only what bears on the figures.
@@ -121,7 +135,8 @@ pub(crate) fn machine() -> anyhow::Result<String> {
 /// How far what was predicted in these arms of a scenario is from what was measured: the median of each metric, and the least
 /// and the most.
 fn predicted(scenario: &str, arms: &[&str], runs: &str, names: &[&str]) -> anyhow::Result<String> {
-    let mut arguments = vec!["run", "--release", "-q", "--", "lab", "run", scenario, "--repeats", runs, "--json"];
+    let mut arguments =
+        vec!["run", "--profile", PROFILE, "-q", "--", "lab", "run", scenario, "--repeats", runs, "--json"];
     arguments.extend(arms.iter().flat_map(|arm| ["--arm", *arm]));
     let outcome: Value = serde_json::from_str(&run::output("cargo", &arguments, &[])?)?;
     let mut text = String::new();
@@ -148,8 +163,13 @@ mod tests {
 
     #[test]
     fn what_is_told_by_hand_stays_when_it_is_measured_again() {
-        let page = "# retention\n\nby a command\n\n```\n1 s\n```\n\n## Before\n\nIt was worse.\n\n## And after\n";
-        assert_eq!(by_hand(page), "\n## Before\n\nIt was worse.\n\n## And after\n");
-        assert_eq!(by_hand("# size\n\n```\n12 MB\n```\n"), "");
+        let page = |says, machine, figure| {
+            format!("# size\n\n{says}`cargo xtask bench size`, on {machine}\n\n```\n{figure}\n```\n")
+        };
+        let (before, after) = ("It is better now.\n\n", "\n## Before\n\n```\nworse\n```\n");
+        let again = renewed(&(page(before, "one", "12 MB") + after), &page("", "two", "13 MB"));
+        assert_eq!(again, page(before, "two", "13 MB") + after);
+        assert_eq!(renewed("", &page("", "two", "13 MB")), page("", "two", "13 MB"));
+        assert_eq!(measured("`cargo xtask bench size`\n\n```\n```\n## More").map(|range| range.end), Some(34));
     }
 }

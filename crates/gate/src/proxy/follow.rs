@@ -39,10 +39,10 @@ impl Follow {
     fn pass(&mut self, side: Side, bytes: &[u8]) -> Option<UrgentStatement> {
         let (messages, transactions) = (self.tracker.messages(), self.tracker.transactions());
         self.tracker.pass(side, bytes);
-        if self.tracker.transactions() != transactions {
-            self.live.lets_go();
-        }
         let changed_at = self.live.passed(side, bytes.len(), &self.tracker);
+        if self.tracker.transactions() != transactions {
+            self.live.lets_go(changed_at.unwrap_or_else(clock::now));
+        }
         self.take_turn(side, self.tracker.messages() != messages);
         if changed_at.is_some() && self.live.doing() == Doing::Hidden {
             let (session, user) = (self.live.identity.id, &self.live.identity.user);
@@ -180,6 +180,7 @@ mod tests {
     use super::super::pools::LivePool;
     use super::*;
     use backwater_flow::{PoolId, SessionId};
+    use backwater_model::Span;
 
     /// A session that is logged in, with the turn of a pool that has one.
     fn with_turn() -> Follow {
@@ -204,12 +205,16 @@ mod tests {
     fn who_was_let_go_is_held_again_after_its_transaction_also_within_a_pipeline() {
         let mut follow = with_turn();
         follow.pass(Side::Up, b"Q\0\0\0\x04Q\0\0\0\x04Q\0\0\0\x04");
-        follow.live.free();
+        let soon = || clock::now() + Span(1);
+        let blocked_at = soon();
+        assert!(follow.live.free(blocked_at) && !follow.live.free(blocked_at));
         follow.pass(Side::Down, b"Z\0\0\0\x05T");
-        assert!(!follow.live.free(), "its transaction is open");
+        assert!(follow.live.is_freed(), "its transaction is open");
+        while clock::now() <= blocked_at {}
         follow.pass(Side::Down, b"Z\0\0\0\x05I");
-        assert_eq!(follow.live.doing(), Doing::Running);
-        assert!(follow.live.free(), "it was held again");
+        assert_eq!((follow.live.doing(), follow.live.is_freed()), (Doing::Running, false));
+        assert!(!follow.live.free(blocked_at) && !follow.live.is_freed(), "that was of the transaction before");
+        assert!(follow.live.free(soon()));
     }
 
     #[test]

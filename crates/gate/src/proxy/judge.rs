@@ -14,7 +14,7 @@ use crate::{GateError, clock};
 use backwater_flow::rule::{Action, Attribute, Decision, Figures, MeanRate, Rule, SessionWal, Step, Subject, Why};
 use backwater_flow::{MB, PoolId, SessionId};
 use backwater_model::{Moment, Span};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -86,12 +86,15 @@ impl Bench {
         let sessions = control.sessions();
         // Of ten thousand sessions most do nothing: what their pool says is looked up once, and nothing of theirs is written.
         let mut rules_by_pool: BTreeMap<PoolId, Vec<(&str, &Rule)>> = BTreeMap::new();
-        let mut held = Vec::new();
+        let (mut held, mut unseen) = (Vec::new(), Vec::new());
         for live in sessions.iter() {
+            let glimpse = live.glimpse(now);
             if live.is_low() {
                 held.push(live);
             }
-            let glimpse = live.glimpse(now);
+            if glimpse.doing == Doing::Hidden && live.is_freed() {
+                unseen.push(live);
+            }
             if glimpse.is_waiting {
                 // It looks whether its client is still there.
                 live.called.notify_one();
@@ -114,7 +117,14 @@ impl Bench {
             let watched = self.watched.entry(id).or_default();
             watched.seen = true;
             if glimpse.doing == Doing::Hidden {
-                // Whoever can no longer be followed keeps what it was given: nobody sees its statement end.
+                // Whoever can no longer be followed keeps what it was given: nobody sees its statement end. A rule's end is seen.
+                let stands =
+                    |held: &String| rules.iter().any(|(name, rule)| name == held && rule.action == Action::Penalty);
+                if live.held_by().is_some_and(|held| !stands(&held)) {
+                    for decision in self.judge.lift(now, id, Why::RuleGone) {
+                        self.carry_out(&decision, live, &glimpse);
+                    }
+                }
                 live.want(live.belongs_low() || self.judge.is_penalised(id));
                 continue;
             }
@@ -127,24 +137,29 @@ impl Bench {
             }
             live.want(live.belongs_low() || self.judge.is_penalised(id));
         }
-        self.free_blockers(&control, &sessions, &held, now);
+        if !held.is_empty() || !unseen.is_empty() {
+            let blockers = blockers(&control, &sessions, now);
+            self.free_blockers(&control, &blockers, &held, now);
+            // Whose transaction's end nobody sees is let go for as long as it is known to block.
+            let goes_on = |live: &&Arc<Live>| live.server_pid().is_some_and(|pid| blockers.contains_key(&pid));
+            unseen.into_iter().filter(|live| !goes_on(live)).for_each(|live| live.lets_go(now));
+        }
         self.forget(now);
     }
 
     /// A session of the low class, by its pool or by a rule, is let go at once while somebody waits for its lock who is urgent.
-    fn free_blockers(&mut self, control: &Control, sessions: &[Arc<Live>], held: &[&Arc<Live>], now: Moment) {
-        if held.is_empty() {
-            return;
-        }
-        let urgent = sessions.iter().filter(|live| !live.is_low()).filter_map(|live| live.server_pid());
-        let waiting = urgent.filter_map(|pid| control.server_view.told(pid, now));
-        let blockers: HashSet<i32> = waiting.flat_map(|told| told.blocked_by).collect();
-        for live in held.iter().filter(|live| live.server_pid().is_some_and(|pid| blockers.contains(&pid))) {
+    fn free_blockers(&mut self, control: &Control, blockers: &HashMap<i32, Moment>, held: &[&Arc<Live>], now: Moment) {
+        for live in held {
+            let Some(blocked_at) = live.server_pid().and_then(|pid| blockers.get(&pid)).copied() else { continue };
+            // What the server said of a transaction that has ended is nothing against the next one.
+            if !live.holds_since(blocked_at) {
+                continue;
+            }
             let glimpse = live.glimpse(now);
             for decision in self.judge.lift(now, live.identity.id, Why::BlockedUrgent) {
                 self.carry_out(&decision, live, &glimpse);
             }
-            if live.pool.is_low() && live.free() {
+            if live.pool.is_low() && live.free(blocked_at) {
                 let who =
                     format!("session {} (user {}, pool {})", live.identity.id, live.identity.user, live.pool.name);
                 control.freed(&format!("{who} is let go until its transaction ends: it blocked urgent work"), live);
@@ -281,6 +296,13 @@ impl Watched {
             wal_mb: self.wal.mb(),
         }
     }
+}
+
+/// The server's processes that urgent ones wait for, and when it was asked.
+fn blockers(control: &Control, sessions: &[Arc<Live>], now: Moment) -> HashMap<i32, Moment> {
+    let urgent = sessions.iter().filter(|live| !live.is_low()).filter_map(|live| live.server_pid());
+    let waiting = urgent.filter_map(|pid| control.server_view.told(pid, now));
+    waiting.flat_map(|told| told.blocked_by.into_iter().map(move |pid| (pid, told.asked_at))).collect()
 }
 
 /// Whether any rule looks at what only the system knows of the server's process.

@@ -74,6 +74,8 @@ pub(super) struct Live {
     wants_low: AtomicBool,
     /// It is let go since it blocks urgent work.
     freed: AtomicBool,
+    /// When it last let go what it held: its last transaction ended then.
+    let_go_us: AtomicI64,
     /// A cancel request is under way: no new statement may begin, or it would be hit.
     cancelling: AtomicBool,
     /// Its turn has come.
@@ -148,6 +150,7 @@ impl Live {
             is_low: AtomicBool::new(low),
             wants_low: AtomicBool::new(low),
             freed: AtomicBool::new(false),
+            let_go_us: AtomicI64::new(i64::MIN),
             cancelling: AtomicBool::new(false),
             granted: AtomicBool::new(false),
             ending: Mutex::new(None),
@@ -227,16 +230,32 @@ impl Live {
 
     /// Whether it is of the low class where no rule holds it.
     pub(super) fn belongs_low(&self) -> bool {
-        self.pool.is_low() && !self.identity.is_exempt && !self.freed.load(Ordering::Acquire)
+        self.pool.is_low() && !self.identity.is_exempt && !self.is_freed()
     }
 
-    /// Somebody urgent waits for what it holds: it is urgent itself until its transaction ends.
-    pub(super) fn free(&self) -> bool {
-        !self.freed.swap(true, Ordering::AcqRel)
+    /// Somebody urgent waited at that moment for what it held then: it is urgent itself until its transaction ends. Whether it was
+    /// not already; never where the transaction has ended meanwhile.
+    pub(super) fn free(&self, blocked_at: Moment) -> bool {
+        let first = !self.freed.swap(true, Ordering::AcqRel);
+        // Looked at afterwards: an end in between takes back either this or what was just said.
+        if !self.holds_since(blocked_at) {
+            self.freed.store(false, Ordering::Release);
+        }
+        first && self.is_freed()
+    }
+
+    pub(super) fn is_freed(&self) -> bool {
+        self.freed.load(Ordering::Acquire)
+    }
+
+    /// Whether it may still hold what it held at that moment.
+    pub(super) fn holds_since(&self, at: Moment) -> bool {
+        self.let_go_us.load(Ordering::Acquire) < at.0
     }
 
     /// A transaction of it has ended, and what it held is gone.
-    pub(super) fn lets_go(&self) {
+    pub(super) fn lets_go(&self, now: Moment) {
+        self.let_go_us.store(now.0, Ordering::Release);
         self.freed.store(false, Ordering::Release);
     }
 

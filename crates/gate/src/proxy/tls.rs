@@ -53,6 +53,10 @@ pub(super) struct WrittenServerTls {
     roots: Option<PathBuf>,
     #[serde(default)]
     name: Option<String>,
+    #[serde(default)]
+    certificate: Option<PathBuf>,
+    #[serde(default)]
+    key: Option<PathBuf>,
 }
 
 /// As libpq's sslmode has them.
@@ -69,9 +73,8 @@ enum Mode {
 impl ClientTls {
     /// Reads certificate and key; their paths are relative to the configuration's.
     pub(super) fn read(written: &WrittenClientTls, beside: &Path) -> Result<ClientTls, GateError> {
-        let (certificate, key) = (at(beside, &written.certificate), at(beside, &written.key));
-        let chain = trusted_file(&certificate)?;
-        let own = PrivateKeyDer::from_pem_file(&key).map_err(|error| wrong(&key, &error))?;
+        let certificate = at(beside, &written.certificate);
+        let (chain, own) = pair(beside, &written.certificate, &written.key)?;
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| wrong(&certificate, &error))?;
         let config = builder.with_no_client_auth().with_single_cert(chain, own);
@@ -122,7 +125,15 @@ impl ServerTls {
         let builder = ClientConfig::builder_with_provider(provider);
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| unusable(&error))?;
         // The name says it: this is where less may be verified than rustls would; each mode says how much.
-        let config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
+        let config = match (&written.certificate, &written.key) {
+            (None, None) => builder.with_no_client_auth(),
+            (Some(certificate), Some(key)) => {
+                let (chain, own) = pair(beside, certificate, key)?;
+                builder.with_client_auth_cert(chain, own).map_err(|error| wrong(&at(beside, certificate), &error))?
+            }
+            _ => return Err(GateError::Unsupported("server_tls takes a certificate and its key, or neither")),
+        };
         Ok(Some(ServerTls { config: Arc::new(config), name, required: written.mode != Mode::Prefer }))
     }
 
@@ -134,6 +145,17 @@ impl ServerTls {
 
 fn at(beside: &Path, path: &Path) -> PathBuf {
     beside.parent().map_or_else(|| path.to_owned(), |dir| dir.join(path))
+}
+
+/// A certificate, with those above it, and its key.
+fn pair(
+    beside: &Path,
+    certificate: &Path,
+    key: &Path,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), GateError> {
+    let key = at(beside, key);
+    let own = PrivateKeyDer::from_pem_file(&key).map_err(|error| wrong(&key, &error))?;
+    Ok((trusted_file(&at(beside, certificate))?, own))
 }
 
 fn wrong(path: &Path, why: &dyn std::fmt::Display) -> GateError {

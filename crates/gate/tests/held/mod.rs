@@ -67,9 +67,14 @@ pub struct Session {
 
 impl Session {
     pub fn open(port: u16) -> Session {
+        Session::open_with(port, "")
+    }
+
+    /// With these options, as a client says them.
+    pub fn open_with(port: u16, options: &str) -> Session {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut config = tokio_postgres::Config::new();
-        config.host("127.0.0.1").port(port).user("postgres").password(PASSWORD);
+        config.host("127.0.0.1").port(port).user("postgres").password(PASSWORD).options(options);
         let (client, connection) = runtime.block_on(config.connect(NoTls)).unwrap();
         runtime.spawn(connection);
         Session { client, runtime }

@@ -105,7 +105,7 @@ fn main() -> Result<()> {
         return Err("build the program first, by the same profile: cargo build --profile dist -p backwater".into());
     }
     let at_start = load_average()?;
-    let bench = Bench::start(&built.join("overhead-state"))?;
+    let bench = Bench::start(&built.with_file_name("overhead-state"))?;
     println!(
         "PostgreSQL {}, fsync off so that the disk's noise is left out, everything on this one host; load average\n\
          {at_start} at the start (what others did here at the same time is in the figures)",

@@ -199,7 +199,7 @@ fn main() -> Result<()> {
         return Err("build the program first, by the same profile: cargo build --profile dist -p backwater".into());
     }
     let descriptors = raise_descriptors()?;
-    let mut bench = Bench::start(&built.join("proxy-state"), descriptors)?;
+    let mut bench = Bench::start(&built.with_file_name("proxy-state"), descriptors)?;
     println!(
         "PostgreSQL {}, fsync off, TPC-B of scale {SCALE}, clients, relays and server on this one host, all by TCP with a\n\
          password; {}; {}.\n\
