@@ -87,6 +87,11 @@ impl Driver {
         told
     }
 
+    /// Of the engine.
+    fn major(&mut self) -> u64 {
+        self.ask(json!({"cmd": "version"}))["version"][0].as_u64().unwrap()
+    }
+
     fn statistics(&self, name: &str) -> Vec<i64> {
         let readings = self.events.iter().filter(|event| event["event"] == "statistics");
         readings.map(|event| event["values"][name].as_i64().unwrap()).collect()
@@ -196,6 +201,11 @@ fn a_majority_that_stands_still_pins_what_checkpoints_would_write() {
         (7.0..10.0).contains(&stood_s) && (7.0..10.0).contains(&behind_s),
         "{stood_s} s pinned, {behind_s} s behind"
     );
+    // From version 10 on the engine can evict what is not stable yet into its history store: in 11.3.1 it came to 8.3 MB dirty
+    // where a majority stood still and 7.6 where it kept up, and the pinned timestamps alone tell.
+    if Driver::start().major() >= 10 {
+        return;
+    }
     // Nine seconds' documents, whose checkpoints wrote none of the last eight; otherwise about one second's.
     assert!(stood >= 16e6 && stood > 2.0 * free, "{stood} bytes dirty, {free} where a majority keeps up");
 }
@@ -286,6 +296,8 @@ fn the_end_of_its_input_ends_a_load_and_closes_the_database() {
         driver.events.push(serde_json::from_str(&line).unwrap());
     }
     drop(driver.input.take());
+    // Newer engines have more statistics than a pipe holds.
+    std::io::copy(&mut driver.output, &mut std::io::sink()).unwrap();
     assert!(driver.child.wait().unwrap().success());
     assert!(leftover(&driver.home) > 0);
     let mut again = Driver::start();
