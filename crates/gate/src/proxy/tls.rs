@@ -153,9 +153,9 @@ fn pair(
     certificate: &Path,
     key: &Path,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), GateError> {
-    let key = at(beside, key);
+    let (chain, key) = (trusted_file(&at(beside, certificate))?, at(beside, key));
     let own = PrivateKeyDer::from_pem_file(&key).map_err(|error| wrong(&key, &error))?;
-    Ok((trusted_file(&at(beside, certificate))?, own))
+    Ok((chain, own))
 }
 
 fn wrong(path: &Path, why: &dyn std::fmt::Display) -> GateError {
