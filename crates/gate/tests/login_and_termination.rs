@@ -47,6 +47,16 @@ fn make_certificates(dir: &Path) -> bool {
         )
 }
 
+/// A directory with those; none where there is no openssl, which is said.
+fn certificates(test: &str) -> Option<tempfile::TempDir> {
+    let dir = tempfile::tempdir().unwrap();
+    if make_certificates(dir.path()) {
+        return Some(dir);
+    }
+    eprintln!("skipped: {test}: needs openssl");
+    None
+}
+
 /// Switches encryption on at the server, and has it believe the authority.
 fn encrypt(server: &Server, certificates: &Path) {
     let owner = std::fs::metadata(server.data()).unwrap();
@@ -82,10 +92,7 @@ fn a_password_that_is_kept_by_md5_is_asked_for_by_md5() {
         assert!(wrong.contains("password authentication failed"), "{wrong}");
 
         // Where the proxy encrypts to the server it reads the server's first words, and passes these on as they are.
-        let dir = tempfile::tempdir().unwrap();
-        if !make_certificates(dir.path()) {
-            return eprintln!("skipped: a_password_that_is_kept_by_md5_is_asked_for_by_md5, encrypted: needs openssl");
-        }
+        let Some(dir) = certificates("a_password_that_is_kept_by_md5_is_asked_for_by_md5, encrypted") else { return };
         encrypt(server, dir.path());
         let held = proxy(server, "[server_tls]\nmode = 'require'\n");
         assert_eq!(text(&login(held.port, "a secret")), "hashed|t");
@@ -97,10 +104,7 @@ fn a_password_that_is_kept_by_md5_is_asked_for_by_md5() {
 #[test]
 fn a_clients_certificate_is_shown_to_the_server() {
     with_server("a_clients_certificate_is_shown_to_the_server", &[], |server| {
-        let dir = tempfile::tempdir().unwrap();
-        if !make_certificates(dir.path()) {
-            return eprintln!("skipped: a_clients_certificate_is_shown_to_the_server: needs openssl");
-        }
+        let Some(dir) = certificates("a_clients_certificate_is_shown_to_the_server") else { return };
         server.value("CREATE ROLE certified LOGIN");
         encrypt(server, dir.path());
         allow(server, "hostssl all certified all cert");
@@ -128,10 +132,7 @@ fn a_clients_certificate_is_shown_to_the_server() {
 #[test]
 fn the_proxys_own_certificate_is_shown_to_a_server_that_asks_for_one_besides_the_password() {
     with_server("the_proxys_own_certificate_is_shown_to_a_server", &[], |server| {
-        let dir = tempfile::tempdir().unwrap();
-        if !make_certificates(dir.path()) {
-            return eprintln!("skipped: the_proxys_own_certificate_is_shown_to_a_server: needs openssl");
-        }
+        let Some(dir) = certificates("the_proxys_own_certificate_is_shown_to_a_server") else { return };
         server.value("CREATE ROLE checked LOGIN PASSWORD 'a secret'");
         encrypt(server, dir.path());
         allow(server, "hostssl all checked all scram-sha-256 clientcert=verify-ca");

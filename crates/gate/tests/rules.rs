@@ -6,7 +6,7 @@ mod server;
 
 use backwater_gate::proxy::ProxyConfig;
 use backwater_model::{Event, EventKind, FlowState};
-use held::proxy;
+use held::{Session, proxy};
 use server::{complaint, psql, text, with_server};
 use std::io::Read;
 use std::path::Path;
@@ -90,17 +90,19 @@ fn a_penalty_stays_for_its_cooldown_and_no_rule_acts_meanwhile() {
     with_server("a_penalty_stays_for_its_cooldown_and_no_rule_acts_meanwhile", &[], |server| {
         let held = proxy(
             server,
-            "[rules.slow]\nelapsedtime = 0.3\naction = 'penalty'\ncooldown = 1\n[pools.default]\nexcept_rule = 'slow'\n",
+            "[rules.slow]\nelapsedtime = 0.3\naction = 'penalty'\ncooldown = 2\n[pools.default]\nexcept_rule = 'slow'\n",
         );
-        // One that the rule hits, and one that it would hit while it cools down.
-        let mut shell = psql("127.0.0.1", held.port, "SELECT pg_sleep(1)");
-        text(&shell.args(["-c", "SELECT pg_sleep(0.6)", "-c", "SELECT 1 FROM pg_sleep(0.1)"]).output().unwrap());
-        let began = held.decision();
-        let lifted = held.decision();
+        // One that the rule hits, and one that it would hit while it cools down. The session stays.
+        let session = Session::open(held.port);
+        for sql in ["SELECT pg_sleep(1)", "SELECT pg_sleep(0.6)"] {
+            session.wait(session.client.batch_execute(sql)).unwrap();
+        }
+        let (began, lifted) = (held.decision(), held.decision());
         assert_eq!((began.fields["step"].as_str(), lifted.fields["step"].as_str()), ("began", "lifted"));
-        // It was hit after 0.3 s, ended after 1 s, and had the session's end or the cool-down's before it, whichever came first.
+        assert_eq!(lifted.fields["why"], "the statement ended");
+        // It was hit after 0.3 s and ended after 1 s: what is more is the cool-down.
         let held_s = lifted.at.seconds_since(began.at);
-        assert!(held_s > 1.3, "held for {held_s} s: no longer than its statement");
+        assert!(held_s > 2.5, "held for {held_s} s");
         assert!(held.events.try_iter().all(|event| event.kind != EventKind::Decision));
     });
 }

@@ -139,7 +139,18 @@ fn one(
     metrics.numbers.extend(figures(&run));
     let gaps = Gaps::count(window.events());
     let arm = arm.name.clone();
-    Ok(Repeat { arm, dirty_limit_bytes: None, part, metrics, table: None, findings, phases, load: run.load, gaps })
+    Ok(Repeat {
+        arm,
+        dirty_limit_bytes: None,
+        part,
+        metrics,
+        table: None,
+        findings,
+        phases,
+        load: run.load,
+        gaps,
+        engine_major: None,
+    })
 }
 
 /// Somebody's wish to end is no failure of the load.

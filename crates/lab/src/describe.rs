@@ -143,11 +143,12 @@ fn arm(arm: &Arm) -> String {
         (rule, None) => rule.to_owned(),
     };
     let among = if arm.expected.anywhere { " among what is found" } else { "" };
+    let engine = arm.expected.engine_before.map(|major| format!(" of an engine before {major}")).unwrap_or_default();
     let published = arm.published.as_ref().map(|row| format!(" [published: {row}]")).unwrap_or_default();
     let aim = arm.aim.as_ref().map(|aim| {
         let ratio = aim.latency_p99_ratio * 100.0;
         format!("; aims at {ratio:.0} % of the latency p99 of {}, at most {} s stalled", aim.against, aim.stall_s)
     });
     let aim = aim.unwrap_or_default();
-    format!("{}: {set}; expects {expected}{among}{aim}{published}", arm.name)
+    format!("{}: {set}; expects {expected}{among}{engine}{aim}{published}", arm.name)
 }

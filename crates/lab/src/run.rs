@@ -298,7 +298,8 @@ fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcom
         let edge = |pick: fn(f64, f64) -> f64| list.iter().copied().reduce(pick).unwrap_or(f64::NAN);
         (name.clone(), [edge(f64::min), edge(f64::max)])
     });
-    let named = |text: &str| Some(text.to_owned()).filter(|text| text != "none");
+    let engine_major = own.first().and_then(|repeat| repeat.engine_major);
+    let expected = arm.expected_of(options.allow_host_changes, engine_major);
     ArmOutcome {
         name: arm.name.clone(),
         params: arm.params(own.first().and_then(|repeat| repeat.dirty_limit_bytes)),
@@ -309,8 +310,8 @@ fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcom
         table: own.first().and_then(|repeat| repeat.table.clone()),
         repeats: own.len(),
         expected: Expected {
-            rule: named(&arm.expected.rule),
-            cause: arm.expected_cause(options.allow_host_changes).map(str::to_owned),
+            rule: Some(expected.rule).filter(|rule| rule != "none"),
+            cause: expected.cause,
             met: own.iter().all(|repeat| repeat.meets(arm, options)),
         },
         advised: None,

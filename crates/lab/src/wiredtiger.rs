@@ -228,6 +228,7 @@ impl EngineRig {
         });
         repeat.metrics.numbers.extend(driven.figures);
         repeat.metrics.label("engine", self.driver.engine.clone());
+        repeat.engine_major = Some(self.driver.major());
         repeat.load = driven.result;
         repeat.gaps = Gaps::count(window.events());
         Ok(repeat)

@@ -168,13 +168,16 @@ pub struct ExpectedFinding {
     /// It may be any of the arm's findings, not the first alone: a symptom is told below its reason.
     #[serde(default)]
     pub anywhere: bool,
+    /// Only of an engine before this major version: what a later one does is shown, and nothing is expected of it.
+    pub engine_before: Option<u32>,
 }
 
 impl ExpectedFinding {
-    /// Whether findings are what was expected: the first of warning or worse, unless any will do. `cause` is the one that
-    /// must be named, which an option of the run may have changed.
-    pub(crate) fn met_by(&self, cause: Option<&str>, findings: &[Finding]) -> bool {
-        let is_it = |finding: &Finding| finding.rule == self.rule && cause.is_none_or(|cause| cause == finding.cause);
+    /// Whether findings are what was expected: the first of warning or worse, unless any will do.
+    pub(crate) fn met_by(&self, findings: &[Finding]) -> bool {
+        let is_it = |finding: &Finding| {
+            finding.rule == self.rule && self.cause.as_ref().is_none_or(|cause| *cause == finding.cause)
+        };
         let mut serious = findings.iter().filter(|finding| finding.severity >= Severity::Warning);
         match self.rule.as_str() {
             "any" => true,
@@ -187,7 +190,7 @@ impl ExpectedFinding {
 
 impl Default for ExpectedFinding {
     fn default() -> Self {
-        ExpectedFinding { rule: "any".to_owned(), cause: None, anywhere: false }
+        ExpectedFinding { rule: "any".to_owned(), cause: None, anywhere: false, engine_before: None }
     }
 }
 
@@ -230,12 +233,17 @@ impl Arm {
         needs.into_iter().filter(|(needed, _)| *needed).map(|(_, need)| need).collect()
     }
 
-    /// The cause that must be found, if any one in particular.
-    pub fn expected_cause(&self, host_limit: bool) -> Option<&str> {
-        match self.expected.cause.as_deref() {
-            Some("device-limit") if host_limit => Some("host-limit"),
-            other => other,
+    /// What is expected of a run: where the limit is set on the host, a device's is to be named so, and of a later engine than the
+    /// arm was made for nothing is expected.
+    pub(crate) fn expected_of(&self, host_limit: bool, engine_major: Option<u32>) -> ExpectedFinding {
+        let mut expected = self.expected.clone();
+        if expected.engine_before.zip(engine_major).is_some_and(|(before, major)| major >= before) {
+            return ExpectedFinding::default();
         }
+        if host_limit && expected.cause.as_deref() == Some("device-limit") {
+            expected.cause = Some("host-limit".to_owned());
+        }
+        expected
     }
 
     /// Whether it varies nothing but the load: no setting, no limit, nothing of a standby.
@@ -383,19 +391,36 @@ mod tests {
 
     #[test]
     fn the_first_finding_counts_unless_any_will_do() {
-        let expected = |rule: &str, anywhere| ExpectedFinding { rule: rule.to_owned(), cause: None, anywhere };
+        let expected = |rule: &str, cause: Option<&str>, anywhere| ExpectedFinding {
+            rule: rule.to_owned(),
+            cause: cause.map(str::to_owned),
+            anywhere,
+            ..ExpectedFinding::default()
+        };
         let findings = [
             finding("hint", Severity::Info),
             finding("reason", Severity::Critical),
             finding("symptom", Severity::Warning),
         ];
-        assert!(expected("reason", false).met_by(Some("a"), &findings));
-        assert!(!expected("reason", false).met_by(Some("b"), &findings));
-        assert!(!expected("symptom", false).met_by(None, &findings));
-        assert!(expected("symptom", true).met_by(None, &findings));
-        assert!(!expected("hint", true).met_by(None, &findings));
-        assert!(!expected("none", false).met_by(None, &findings));
-        assert!(expected("none", false).met_by(None, &findings[..1]));
-        assert!(expected("any", false).met_by(None, &[]));
+        assert!(expected("reason", Some("a"), false).met_by(&findings));
+        assert!(!expected("reason", Some("b"), false).met_by(&findings));
+        assert!(!expected("symptom", None, false).met_by(&findings));
+        assert!(expected("symptom", None, true).met_by(&findings));
+        assert!(!expected("hint", None, true).met_by(&findings));
+        assert!(!expected("none", None, false).met_by(&findings));
+        assert!(expected("none", None, false).met_by(&findings[..1]));
+        assert!(expected("any", None, false).met_by(&[]));
+    }
+
+    #[test]
+    fn what_is_expected_depends_on_where_the_limit_is_and_on_the_engine() {
+        let of = |text: &str| toml::from_str::<Arm>(text).unwrap();
+        let limited = of("name = 'a'\nexpected = { rule = 'dirty-throttle', cause = 'device-limit' }");
+        assert_eq!(limited.expected_of(false, None).cause.as_deref(), Some("device-limit"));
+        assert_eq!(limited.expected_of(true, None).cause.as_deref(), Some("host-limit"));
+        let pinned = of("name = 'b'\nexpected = { rule = 'history-pinned', engine_before = 10 }");
+        assert_eq!(pinned.expected_of(false, Some(3)).rule, "history-pinned");
+        assert_eq!(pinned.expected_of(false, None).rule, "history-pinned");
+        assert_eq!(pinned.expected_of(false, Some(11)).rule, "any");
     }
 }

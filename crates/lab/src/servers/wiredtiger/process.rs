@@ -75,6 +75,11 @@ pub struct WiredTiger {
 }
 
 impl WiredTiger {
+    /// Its major version: 3 for 3.2.1.
+    pub fn major(&self) -> u32 {
+        u32::try_from(self.version_num / 10_000).unwrap_or(0)
+    }
+
     /// Starts it. As root it runs as an ordinary user.
     pub fn start(
         journal: &Journal,
