@@ -71,9 +71,7 @@ fn when_master_and_guardian_are_killed_the_next_run_puts_back() {
     let Some((_server, client)) = http(NAME) else { return };
     let peer = client.local_addr().unwrap().to_string();
     let mut master = attach(state.path(), &["--socket", &peer, "--rate", "1MB"]);
-    let children = format!("/proc/{0}/task/{0}/children", master.0.id());
-    let guardian: i32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
-    let guardian = rustix::process::Pid::from_raw(guardian).unwrap();
+    let guardian = guardian_of(&master);
     // The master is stopped first, so that it cannot start another guardian. Not the guardian: at its master's end the
     // kernel would wake it (a stopped process of a group that has become an orphan), with a hangup that it obeys.
     let master_pid = rustix::process::Pid::from_child(&master.0);
@@ -89,6 +87,33 @@ fn when_master_and_guardian_are_killed_the_next_run_puts_back() {
     let said = String::from_utf8_lossy(&next.stderr);
     assert!(next.status.success() && said.contains("put back: 1 change of an earlier run"), "{said}");
     assert_eq!(kernel_rate(addr), None);
+}
+
+#[test]
+fn a_killed_guardian_leaves_none_of_its_sockets_held() {
+    const NAME: &str = "a_killed_guardian_leaves_none_of_its_sockets_held";
+    if !is_root(NAME) {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let (Some((_one, first)), Some((_two, second))) = (http(NAME), http(NAME)) else { return };
+    let peers = [first.local_addr().unwrap(), second.local_addr().unwrap()];
+    let [one, two] = peers.map(|peer| peer.to_string());
+    let mut master =
+        attach(state.path(), &["--socket", &one, "--socket", &two, "--rate", "2MB", "--interval", "100ms"]);
+    until("both are held", || peers.iter().all(|peer| is_held_at(*peer, 2)));
+    rustix::process::kill_process(guardian_of(&master), rustix::process::Signal::KILL).unwrap();
+    // Whoever has lost it can hold nobody, and says so; what it left is put back first.
+    assert_eq!(master.0.wait().unwrap().code(), Some(2));
+    assert_eq!(peers.map(kernel_rate), [None, None]);
+    assert_eq!(std::fs::read_dir(state.path()).unwrap().flatten().filter(is_journal).count(), 0);
+}
+
+/// The process that a master has started.
+fn guardian_of(master: &Running) -> rustix::process::Pid {
+    let children = format!("/proc/{0}/task/{0}/children", master.0.id());
+    let guardian: i32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    rustix::process::Pid::from_raw(guardian).unwrap()
 }
 
 /// The letter that proc gives for what a process does; None when there is none.
@@ -176,6 +201,15 @@ fn what_cannot_be_slowed_is_said() {
         let pid = server.value(&sessions("local", "pid", ""));
         refused(&[&target, "--pid", &pid, "--rate", "1MB"], "came by a Unix socket");
         refused(&[&target, "--pid", "1", "--rate", "1MB"], "no session with process id 1");
+        // A standby, or what receives WAL as one does.
+        let received = tempfile::tempdir().unwrap();
+        let mut standby = server::client("pg_receivewal", "127.0.0.1", server.port);
+        let _standby = Running::start(standby.arg("--no-loop").arg("-D").arg(received.path()));
+        server.until("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", "1");
+        let of_standby = |what: &str| server.value(&format!("SELECT {what} FROM pg_stat_replication"));
+        let (pid, peer) = (of_standby("pid"), of_standby("host(client_addr) || ':' || client_port"));
+        refused(&[&target, "--pid", &pid, "--rate", "1MB"], "is a walsender, not a client's session");
+        refused(&["--socket", &peer, "--rate", "1MB"], "process is a walsender: pacing it would hold back a standby");
         refused(&[&target, "--rule", "rows=5, action='penalty'", "--rate", "1MB"], "cannot be seen from outside");
     });
 }

@@ -66,6 +66,9 @@ fn checkpoints_that_are_felt_are_bursts() {
     assert!((first.figure("checkpoint_interval_s").unwrap() - 60.0).abs() <= 1.0);
     assert!((7.0..=9.0).contains(&first.figure("checkpoint_s").unwrap()));
     assert!(first.ruled_out.iter().any(|out| out.cause == "wt-dirty-stall"));
+    // The disk has everything to do or nothing.
+    let busy = |when: &str| first.figure(&format!("device_busy_{when}_ratio")).unwrap();
+    assert!(busy("inside") > 0.9 && busy("outside") < 0.05, "{first:?}");
     // Slow at the same times, but the device does nothing more: something else.
     let elsewhere = Plant { busy: |_| 0.2, disk_mib: |_| 30.0, ..bursting() };
     assert_eq!(causes(&elsewhere.found()), NO_REASON);

@@ -6,7 +6,7 @@ mod common;
 
 use backwater_diagnose::{EngineAdvice, EngineOptions, advise_engines};
 use backwater_model::{Remedy, Window};
-use common::mongo_plant::{Plant, draining, healthy, oversized, standing, trouble};
+use common::mongo_plant::{GIB, Plant, bursting, draining, healthy, oversized, standing, trouble};
 use std::sync::Arc;
 
 /// Settings that move a level at which threads must evict, or where eviction begins below it.
@@ -53,6 +53,35 @@ fn advice_makes_the_burst_what_the_disk_takes_in_time() {
     assert!((after("drain_s") - 1.0).abs() < 0.1 && after("drain_now_s") > 4.0, "{eviction:?}");
     let titles: Vec<&str> = advice.remedies.iter().map(|remedy| remedy.title.as_str()).collect();
     assert!(titles.iter().all(|title| title.contains("relieves")), "{titles:?}");
+}
+
+#[test]
+fn the_burst_follows_the_time_that_the_disk_may_take() {
+    let options = EngineOptions { burst_target_s: 2.0, ..EngineOptions::default() };
+    let advice = advise_engines(&oversized().window(), &options).remove(0);
+    let eviction = &advice.remedies[0];
+    // Two seconds of 10 MiB/s.
+    assert!(eviction.runtime[0].contains("eviction_dirty_target=20MB"), "{eviction:?}");
+    assert!((predicted(eviction, "drain_s").unwrap() - 2.0).abs() < 0.2, "{eviction:?}");
+}
+
+#[test]
+fn a_cache_that_starves_the_page_cache_is_to_be_smaller() {
+    let starved = Plant { memory_left: |_| 0.05, faults: |_| 900.0, ..bursting() };
+    let smaller = |plant: &Plant| {
+        let advice = advise_engines(&plant.window(), &EngineOptions::default()).remove(0);
+        advice.remedies.into_iter().find(|remedy| remedy.title.starts_with("Let the cache take"))
+    };
+    let remedy = smaller(&starved).unwrap();
+    // Half of the memory less a GiB: of 1.5 GiB a quarter.
+    assert!(remedy.runtime[0].contains("cache_size=256MB"), "{remedy:?}");
+    assert!(remedy.persistent[0].contains("cacheSizeGB: 0.25"), "{remedy:?}");
+    assert!(remedy.undo[0].contains("cache_size=1024MB"), "{remedy:?}");
+    let of = |name: &str| predicted(&remedy, name).unwrap();
+    assert_eq!((of("cache_max_bytes"), of("dirty_trigger_bytes")), (GIB / 4.0, GIB / 20.0));
+    // Eviction begins at a quarter of what it did: less stands when a checkpoint begins, and is written sooner.
+    assert!(of("burst_bytes") < of("burst_now_bytes") && of("drain_s") < of("drain_now_s"), "{remedy:?}");
+    assert!(smaller(&Plant { faults: |_| 1.0, ..starved }).is_none(), "memory in use that nobody misses");
 }
 
 #[test]

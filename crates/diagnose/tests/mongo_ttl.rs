@@ -1,6 +1,6 @@
 //! The plan for documents that expire, on planted days: deletes beside the day's load, deletes that lie well already, and
 //! less than a day.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 mod common;
 
@@ -49,6 +49,55 @@ fn deletes_at_noon_are_moved_into_the_night() {
     assert!((predicted("ttl_deleted_peak_now_per_s") - 3_000.0).abs() < 20.0, "{plan:?}");
     assert!((predicted("load_quiet_per_s") - 1_000.0).abs() < 50.0, "{plan:?}");
     assert!(plan.runtime.iter().any(|line| line.contains("Math.random() * 3 * 3600")), "{plan:?}");
+}
+
+/// What a writer's code makes of moments all over the day: how many documents expire before they may, how many outside of these
+/// hours, the longest that one stays beyond its life in hours, and how many expire in each of the window's hours.
+const WRITER: &str = "
+const LIFE_MS = 30 * 3600 * 1000;
+let now = 0;
+Date.now = () => now;
+function write(document) { CODE }
+let [early, outside, longest] = [0, 0, 0];
+const hours = new Array(HOURS).fill(0);
+for (let minute = 0; minute < 14400; minute++) {
+  now = 1700000000000 + minute * 60000;
+  const document = {};
+  write(document);
+  const beyond = document.expireAt.getTime() - now - LIFE_MS;
+  if (beyond < 0) early++;
+  longest = Math.max(longest, beyond / 3600000);
+  const hour = (document.expireAt.getUTCHours() - FIRST + 24) % 24;
+  if (hour < HOURS) hours[hour]++; else outside++;
+}
+console.log(early, outside, longest, ...hours);
+";
+
+#[test]
+fn the_code_for_writers_lets_documents_expire_in_those_hours_evenly_and_never_early() {
+    let plan = plan(24, noon, Some(1_000.0)).unwrap();
+    assert!(plan.title.contains("between 00:00 and 03:00 UTC"), "{plan:?}");
+    // As it stands, and moved to hours around midnight.
+    let late = |line: &String| {
+        line.replace("getUTCHours() >= 0", "getUTCHours() >= 22").replace("(0, 0, 0, 0)", "(22, 0, 0, 0)")
+    };
+    let code = [plan.runtime.join("\n"), plan.runtime.iter().map(late).collect::<Vec<_>>().join("\n")];
+    assert_ne!(code[0], code[1]);
+    for (code, first) in code.iter().zip(["0", "22"]) {
+        let program = WRITER.replace("CODE", code).replace("HOURS", "3").replace("FIRST", first);
+        let Ok(run) = std::process::Command::new("node").args(["-e", &program]).output() else {
+            return eprintln!(
+                "skipped: the_code_for_writers_lets_documents_expire_in_those_hours_evenly_and_never_early: needs node"
+            );
+        };
+        let said = String::from_utf8(run.stdout).unwrap();
+        let numbers: Vec<f64> = said.split_whitespace().map(|number| number.parse().unwrap()).collect();
+        assert_eq!(numbers.len(), 6, "{said} {}", String::from_utf8_lossy(&run.stderr));
+        assert_eq!(numbers[..2], [0.0, 0.0], "early, outside: {said}");
+        assert!(numbers[2] <= 27.0, "a day and the window at most: {said}");
+        // A third of 14,400 each, and five standard deviations of it.
+        assert!(numbers[3..].iter().all(|hour| (hour - 4_800.0).abs() < 300.0), "{said}");
+    }
 }
 
 #[test]

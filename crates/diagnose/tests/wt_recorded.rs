@@ -63,6 +63,17 @@ fn what_was_set_up_comes_first() {
 }
 
 #[test]
+fn what_stands_in_the_page_cache_before_the_journal_is_told() {
+    let first = |keep: fn(&str) -> bool| found(BURST, keep).remove(0);
+    let burst = first(|_| true);
+    assert!(burst.figure("page_cache_peak_bytes").unwrap() > 16.0 * 1_048_576.0, "{burst:?}");
+    assert!(burst.summary.contains("in the page cache: what a checkpoint brings"), "{}", burst.summary);
+    let unseen = first(|word| !word.starts_with("host.bdi."));
+    assert_eq!((unseen.cause.as_str(), unseen.figure("page_cache_peak_bytes")), ("engine-burst", None));
+    assert!(!unseen.summary.contains("page cache"), "{}", unseen.summary);
+}
+
+#[test]
 fn a_cap_that_passes_requests_whole_is_told_by_what_passed_in_all() {
     let findings = found(LUMPS, |_| true);
     assert!((findings[0].figure("reached_ratio").unwrap() - 1.0).abs() < 0.04, "{findings:?}");

@@ -4,8 +4,9 @@
 use crate::{Damage, Document, DocumentKind, Documents, Fault, FtdcError, Limits, Timeline};
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ pub struct SourceFile {
     first_ms: Option<i64>,
     /// Whether the first document is metadata, whose time is that of the file's beginning in every version.
     metadata_first: bool,
+    /// The interim file stays open as it was found: see [`files_in`].
+    held: Option<Arc<File>>,
 }
 
 impl SourceFile {
@@ -68,8 +71,8 @@ impl Source {
         let path = path.as_ref();
         let meta = std::fs::metadata(path).map_err(|error| FtdcError::read(path, error))?;
         if !meta.is_dir() {
-            let file = look_at(path.to_owned()).map_err(|error| FtdcError::read(path, error))?;
-            return Ok(Source { files: vec![file], limits });
+            let file = File::open(path).and_then(|file| look_at(path.to_owned(), file));
+            return Ok(Source { files: vec![file.map_err(|error| FtdcError::read(path, error))?], limits });
         }
         let mut files = files_in(path)?;
         if files.is_empty() && path.join(DIRECTORY).is_dir() {
@@ -130,8 +133,8 @@ impl Source {
     }
 
     /// Every document of every file, in order. A chunk of the interim file that has since been written to another file
-    /// is left out. A file that is gone by the time it is read is a fault, and the rest is read on: servers remove their oldest.
-    /// An interim file that is gone is none: servers replace it all the time.
+    /// is left out; that file is read as it was when the source was opened, so that a server which goes on writing leaves no gap.
+    /// A file that is gone by the time it is read is a fault, and the rest is read on: servers remove their oldest.
     pub fn documents(&self) -> SourceDocuments {
         SourceDocuments {
             files: self.files.clone().into(),
@@ -165,26 +168,41 @@ impl Source {
 }
 
 fn files_in(dir: &Path) -> Result<Vec<SourceFile>, FtdcError> {
+    // Opened before all others: what goes from it into one of them meanwhile is then seen twice, and left out once. The other way
+    // round it would be seen in neither. Servers replace it by renaming another, so that what is open stays as it is.
+    let interim = interim_in(dir)?;
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|error| FtdcError::read(dir, error))? {
         let path = entry.map_err(|error| FtdcError::read(dir, error))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !name.starts_with(PREFIX) || name.ends_with(HALF_WRITTEN) || path.is_dir() {
+        if !name.starts_with(PREFIX) || name == INTERIM || name.ends_with(HALF_WRITTEN) || path.is_dir() {
             continue;
         }
-        match look_at(path.clone()) {
+        match File::open(&path).and_then(|file| look_at(path.clone(), file)) {
             Ok(file) => files.push(file),
             // A server removes its oldest file while it writes.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(FtdcError::read(&path, error)),
         }
     }
     // A file's name holds the time at which it was begun; of names that people gave, what is in the file tells it.
     files.sort_by_cached_key(|file| {
         let begun_ms = begun_by_name(&file.path).or(file.first_ms);
-        (file.interim, begun_ms.is_none(), begun_ms, file.path.to_path_buf())
+        (begun_ms.is_none(), begun_ms, file.path.to_path_buf())
     });
+    files.extend(interim);
     Ok(files)
+}
+
+fn interim_in(dir: &Path) -> Result<Option<SourceFile>, FtdcError> {
+    let path = dir.join(INTERIM);
+    let found = match File::open(&path) {
+        Ok(file) if file.metadata().is_ok_and(|meta| meta.is_file()) => look_at(path.clone(), file).map(Some),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    };
+    found.map_err(|error| FtdcError::read(&path, error))
 }
 
 /// The time in `metrics.2021-03-15T02-21-47Z-00000`, in milliseconds since 1970.
@@ -199,11 +217,10 @@ fn begun_by_name(path: &Path) -> Option<i64> {
         .map(|time| time.timestamp().as_millisecond())
 }
 
-fn look_at(path: PathBuf) -> std::io::Result<SourceFile> {
-    let mut file = File::open(&path)?;
+fn look_at(path: PathBuf, file: File) -> std::io::Result<SourceFile> {
     let bytes = file.metadata()?.len();
     let mut head = Vec::new();
-    file.by_ref().take(32).read_to_end(&mut head)?;
+    (&file).take(32).read_to_end(&mut head)?;
     // Behind four bytes of length: a date named `_id`.
     let first_ms = match head.get(4..17) {
         Some([0x09, b'_', b'i', b'd', 0, date @ ..]) => date.first_chunk::<8>().map(|date| i64::from_le_bytes(*date)),
@@ -212,7 +229,30 @@ fn look_at(path: PathBuf) -> std::io::Result<SourceFile> {
     // Behind that: an integer named `type`.
     let metadata_first = head.get(17..27) == Some(b"\x10type\0\0\0\0\0");
     let interim = path.file_name().is_some_and(|name| name == INTERIM);
-    Ok(SourceFile { path: path.into(), bytes, interim, first_ms, metadata_first })
+    let held = interim.then(|| Arc::new(file));
+    Ok(SourceFile { path: path.into(), bytes, interim, first_ms, metadata_first, held })
+}
+
+/// A file from its beginning on, whoever else reads what is open.
+#[derive(Debug)]
+struct Reading {
+    file: Arc<File>,
+    offset: u64,
+}
+
+impl Reading {
+    fn of(file: &SourceFile) -> std::io::Result<Reading> {
+        let open = file.held.clone().map_or_else(|| File::open(&file.path).map(Arc::new), Ok)?;
+        Ok(Reading { file: open, offset: 0 })
+    }
+}
+
+impl Read for Reading {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read_at(into, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
 }
 
 fn removed(file: SourceFile) -> Fault {
@@ -224,7 +264,7 @@ fn removed(file: SourceFile) -> Fault {
 pub struct SourceDocuments {
     files: VecDeque<SourceFile>,
     limits: Limits,
-    current: Option<(Documents<File>, bool)>,
+    current: Option<(Documents<Reading>, bool)>,
     last_chunk_ms: i64,
 }
 
@@ -235,15 +275,13 @@ impl Iterator for SourceDocuments {
         loop {
             let Some((documents, interim)) = &mut self.current else {
                 let file = self.files.pop_front()?;
-                match File::open(&file.path) {
+                match Reading::of(&file) {
                     Ok(open) => {
                         let documents = Documents::new(open, Arc::clone(&file.path), self.limits);
                         self.current = Some((documents, file.interim));
                     }
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                        if !file.interim {
-                            return Some(Err(FtdcError::Damaged(removed(file))));
-                        }
+                    Err(error) if error.kind() == ErrorKind::NotFound => {
+                        return Some(Err(FtdcError::Damaged(removed(file))));
                     }
                     Err(error) => return Some(Err(FtdcError::read(&file.path, error))),
                 }

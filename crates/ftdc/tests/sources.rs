@@ -6,9 +6,10 @@ mod common;
 use ftdc::encode::{Encoder, metadata};
 use ftdc::export::Export;
 use ftdc::parallel::{Decoded, decode};
-use ftdc::{Builder, Decoder, DocumentKind, FtdcError, Limits, Selection, Source, Timeline, Times};
+use ftdc::{Builder, Damage, Decoder, DocumentKind, FtdcError, Limits, Selection, Source, Timeline, Times};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 const START: i64 = 1_700_000_000_000;
 
@@ -71,6 +72,76 @@ fn an_interim_chunk_that_was_written_since_is_not_read_twice() {
     assert_eq!(times(&source, i64::MIN..i64::MAX), seconds(0..140));
     std::fs::remove_file(dir.path().join("metrics.interim")).unwrap();
     assert_eq!(times(&source, i64::MIN..i64::MAX), seconds(0..140));
+}
+
+/// What a server does: a sample a second (here as fast as it can), a chunk of ten in two halves, the interim file anew by renaming,
+/// a file for every minute. `whole` is how many samples are in files by now.
+fn serve(dir: &Path, samples: i64, whole: &AtomicI64) {
+    let mut encoder = Encoder::new(9);
+    let mut file = dir.join("metrics.2023-11-14T22-13-20Z-00000");
+    std::fs::write(&file, common::file(0, 0, 9)).unwrap();
+    let interim = |bytes: &[u8]| {
+        std::fs::write(dir.join("metrics.interim.temp"), bytes).unwrap();
+        std::fs::rename(dir.join("metrics.interim.temp"), dir.join("metrics.interim")).unwrap();
+    };
+    for second in 0..samples {
+        if second > 0 && second % 60 == 0 {
+            file = dir.join(format!("metrics.2023-11-14T22-{}-20Z-00000", 13 + second / 60));
+            std::fs::write(&file, common::file(second, 0, 9)).unwrap();
+        }
+        let chunk = encoder.add(START + second * 1_000, &common::sample(second, true)).unwrap();
+        let Some(chunk) = chunk else {
+            interim(&encoder.interim().unwrap());
+            whole.store(second + 1, Ordering::Release);
+            continue;
+        };
+        let mut open = std::fs::OpenOptions::new().append(true).open(&file).unwrap();
+        let (first, second_half) = chunk.split_at(chunk.len() / 2);
+        for half in [first, second_half] {
+            std::io::Write::write_all(&mut open, half).unwrap();
+            std::thread::yield_now();
+        }
+        interim(&[0; 8]);
+        whole.store(second + 1, Ordering::Release);
+    }
+}
+
+#[test]
+fn a_directory_that_is_being_written_to_has_no_gap_and_nothing_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = AtomicI64::new(0);
+    let samples = 47 * 60;
+    let mut readings = 0;
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| serve(dir.path(), samples, &whole));
+        loop {
+            let (over, least) = (server.is_finished(), whole.load(Ordering::Acquire));
+            if least == 0 && !over {
+                std::thread::yield_now();
+                continue;
+            }
+            let source = Source::open(dir.path()).unwrap();
+            let mut read = Vec::new();
+            for batch in source.select(&Selection::all(), i64::MIN..i64::MAX) {
+                match batch {
+                    Ok(batch) => read.extend_from_slice(batch.times_ms()),
+                    // What is half written, or a file that was begun and holds nothing yet.
+                    Err(FtdcError::Damaged(fault)) => {
+                        assert!(matches!(fault.damage, Damage::CutShort { .. } | Damage::Empty), "{fault}");
+                    }
+                    Err(other) => panic!("{other}"),
+                }
+            }
+            let many = read.len() as i64;
+            assert!(many >= least, "{many} of {least} samples");
+            assert_eq!(read, seconds(0..many));
+            readings += 1;
+            if over {
+                break;
+            }
+        }
+    });
+    assert!(readings > 2, "{readings} readings");
 }
 
 #[test]

@@ -47,6 +47,16 @@ pub enum GateError {
         /// Why.
         source: std::io::Error,
     },
+    /// A pool for whoever comes by an address that cannot be.
+    #[error("listeners: {address} = {pool}: {why}")]
+    Listener {
+        /// The address.
+        address: String,
+        /// The pool.
+        pool: String,
+        /// Why not.
+        why: &'static str,
+    },
     /// Nothing to listen on.
     #[error("there is no address to listen on")]
     NoListener,

@@ -20,6 +20,12 @@ const SECTIONS: &[Section] = &[
         name: "",
         keys: &[
             ("listen", "", "where clients come: HOST:PORT, the path of a Unix socket, or a list of these"),
+            (
+                "listeners",
+                "",
+                "ADDRESS = \"POOL\": the pool of sessions that come by one of these, where neither their user nor their \
+                 connection names one; for sessions whose encryption is passed through there is no other way to one",
+            ),
             ("server", "", "the server: HOST:PORT, or the path of its Unix socket or of the socket's directory"),
             (
                 "proxy_protocol_from",

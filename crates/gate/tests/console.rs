@@ -145,7 +145,7 @@ fn what_is_asked_for_in_vain_is_told() {
     let mut at_server = server.accept().unwrap().0;
     at_server.read_exact(&mut [0; 10]).unwrap();
 
-    let hidden = "no rule or max_active reaches 1 of pool default's sessions";
+    let hidden = "rule r cannot reach 1 of pool default's sessions";
     let told = notices(&proxy, "CREATE EXCEPT RULE r WITH (elapsedtime = 5, action = 'abort')");
     assert!(!told.contains("sessions"), "{told}");
     let told = notices(&proxy, "ALTER RESOURCE POOL \"default\" WITH (except_rule = 'r')");
@@ -156,6 +156,23 @@ fn what_is_asked_for_in_vain_is_told() {
     assert!(told.contains("weight of pool p shares nothing") && !told.contains(hidden), "{told}");
     let told = notices(&proxy, "ALTER RESOURCE POOL p WITH (priority = 'low')");
     assert!(!told.contains("weight"), "{told}");
+}
+
+#[test]
+fn a_pool_that_a_listener_has_cannot_be_dropped() {
+    if !has_psql() {
+        return;
+    }
+    let port = backwater_socket::free_port().unwrap();
+    let pools = format!("[pools.batch]\n[pools.other]\n[listeners]\n'127.0.0.1:{port}' = 'batch'\n");
+    let written = format!("listen = '127.0.0.1:{port}'\nserver = '127.0.0.1:1'\n{ADMIN}{pools}");
+    let proxy = Proxy::start(&ProxyConfig::parse(&written, Path::new("proxy.toml")).unwrap()).unwrap();
+    let refused = complaint(&ask(port_of(&proxy.console_addresses()[0]), "DROP RESOURCE POOL batch").output().unwrap());
+    assert!(
+        refused.contains(&format!("listeners: 127.0.0.1:{port} = batch: there is no such resource pool")),
+        "{refused}"
+    );
+    notices(&proxy, "DROP RESOURCE POOL other");
 }
 
 fn connect(console: &Console) -> (tokio::runtime::Runtime, tokio_postgres::Client) {

@@ -1,6 +1,7 @@
 //! The proxy between real clients and a real server.
 #![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs)]
 
+mod encrypted;
 mod raw;
 mod server;
 
@@ -98,36 +99,15 @@ fn tls_passes_through_to_the_server() {
         let (_proxy, port) = proxy(server, "");
         let plain = complaint(&psql("127.0.0.1", port, "SELECT 1").env("PGSSLMODE", "require").output().unwrap());
         assert!(plain.contains("SSL"), "a server without TLS says so: {plain}");
-        if !make_certificate(server) {
+        if !encrypted::encrypt(server) {
             return eprintln!("skipped: tls_passes_through_to_the_server: needs openssl");
         }
-        server.value("ALTER SYSTEM SET ssl = on");
-        server.value("SELECT pg_reload_conf()");
-        server.until("SHOW ssl", "on");
         let query = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
         let mut secured = psql("127.0.0.1", port, query);
         assert_eq!(text(&secured.env("PGSSLMODE", "require").output().unwrap()), "t");
         let mut large = psql("127.0.0.1", port, "SELECT repeat('x', 10000000)");
         assert_eq!(text(&large.env("PGSSLMODE", "require").output().unwrap()).len(), 10_000_000);
     });
-}
-
-/// A certificate where the server looks for it, with the server's owner.
-fn make_certificate(server: &Server) -> bool {
-    let (key, certificate) = (server.data().join("server.key"), server.data().join("server.crt"));
-    let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-new", "-x509", "-days", "2", "-nodes", "-newkey", "rsa:2048", "-subj", "/CN=localhost"]);
-    let made = openssl.arg("-keyout").arg(&key).arg("-out").arg(&certificate).stderr(Stdio::null()).status();
-    if !made.is_ok_and(|status| status.success()) {
-        return false;
-    }
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    let owner = std::fs::metadata(server.data()).unwrap();
-    for path in [&key, &certificate] {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        std::os::unix::fs::chown(path, Some(owner.uid()), Some(owner.gid())).unwrap();
-    }
-    true
 }
 
 #[test]
@@ -295,6 +275,41 @@ fn a_message_that_is_not_known_yet_waits_for_its_turn() {
         second.write_all(b"\0\x05x").unwrap();
         ask(&mut second, sleeping);
         assert!(raw::body(&raw::until_ready(&mut second), b'D').ends_with(b"0"), "it ran beside the first");
+    });
+}
+
+#[test]
+fn malformed_messages_in_sessions_end_those_and_hold_up_nobody() {
+    with_server("malformed_messages_in_sessions_end_those_and_hold_up_nobody", &[], |server| {
+        let more = "low_priority_bandwidth = '1MB'\n[rules.slow]\nelapsedtime = 30.0\naction = 'penalty'\n\
+                    [pools.default]\nexcept_rule = 'slow'\n[pools.batch]\npriority = 'low'\n";
+        let (_proxy, port) = proxy(server, more);
+        make_open_door(server);
+        // A length that cannot be, one beyond all bounds, an unknown kind, a length of less than itself, and a query without an
+        // end, which alone leaves the session.
+        let malformed: [&[u8]; 5] =
+            [b"Q\xff\xff\xff\xff", b"Q\x7f\xff\xff\xffSELECT", b"!\0\0\0\x04", b"Q\0\0\0\x03", b"Q\0\0\0\x08SEL1"];
+        let mut urgent = Vec::new();
+        for round in 0..40 {
+            let options = if round % 2 == 0 { "" } else { "-c backwater.pool=batch" };
+            let mut bad = enter(port, options);
+            bad.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            bad.write_all(malformed[round % malformed.len()]).unwrap();
+            if round % 3 == 0 {
+                // Noise behind it, as long as it is taken.
+                let _ = bad.write_all(&[0x51; 100_000]);
+            }
+            let begun = Instant::now();
+            assert_eq!(run(port, "SELECT 1"), "1");
+            urgent.push(begun.elapsed());
+            let _ = bad.shutdown(std::net::Shutdown::Write);
+            // An error that the server tells, or a reset where it no longer listens to what came behind.
+            let mut words = Vec::new();
+            let _ = bad.read_to_end(&mut words);
+        }
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE usename = 'open_door'", "0");
+        let longest = urgent.iter().max().unwrap();
+        assert!(*longest < Duration::from_secs(5), "{longest:?}");
     });
 }
 

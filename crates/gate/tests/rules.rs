@@ -270,6 +270,27 @@ fn a_rule_made_on_the_console_catches_a_statement_that_runs_already() {
 }
 
 #[test]
+fn what_was_sent_before_a_rule_looked_is_no_bandwidth() {
+    with_server("what_was_sent_before_a_rule_looked_is_no_bandwidth", &[], |server| {
+        let held = proxy(server, CONSOLE);
+        let session = Session::open(held.port);
+        let large = "SELECT repeat('x', 10000) FROM generate_series(1, 10000)";
+        assert_eq!(session.wait(session.client.query(large, &[])).unwrap().len(), 10_000);
+        console(
+            held.port,
+            "CREATE EXCEPT RULE much WITH (bandwidth=5, action='dryrun'); \
+             ALTER RESOURCE POOL default WITH (except_rule='much')",
+        );
+        session.wait(session.client.batch_execute("SELECT pg_sleep(1)")).unwrap();
+        assert!(held.events.try_iter().all(|event| event.kind != EventKind::Decision), "100 MB were sent before");
+        // The same again is looked at.
+        session.wait(session.client.query(large, &[])).unwrap();
+        session.wait(session.client.batch_execute("SELECT pg_sleep(0.5)")).unwrap();
+        assert_eq!(held.decision_of("began").fields["rule"], "much");
+    });
+}
+
+#[test]
 fn a_copy_of_the_extended_protocol_ends() {
     with_server("a_copy_of_the_extended_protocol_ends", &[], |server| {
         server.value("CREATE TABLE t (a int)");

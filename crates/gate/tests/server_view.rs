@@ -124,6 +124,11 @@ fn a_session_of_a_low_pool_is_let_go_when_somebody_urgent_waits_for_its_lock() {
         // Its transaction is over, and it is what it was. That it blocked somebody is believed for two seconds, and not held against
         // what it does now.
         until("it is low again", || held.told("SHOW SESSIONS").contains("|batch|low|"));
+        let back = held.decision_of("held");
+        assert_eq!(
+            (&back.fields["session"], back.fields["why"].as_str()),
+            (&freed.fields["session"], "its transaction has ended")
+        );
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(2) {
             holder.wait(holder.client.batch_execute("SELECT 1")).unwrap();

@@ -8,7 +8,8 @@ use backwater_gate::proxy::{Proxy, ProxyConfig};
 use server::{Running, Server, complaint, psql, text, with_server};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -258,6 +259,8 @@ impl Elsewhere {
 
 impl Drop for Elsewhere {
     fn drop(&mut self) {
+        // A socket that is still open keeps a namespace, and the cable in it, after its name has gone.
+        ip(&format!("link del {}", self.cable()));
         ip(&format!("netns del {}", self.name));
     }
 }
@@ -266,12 +269,23 @@ fn ip(words: &str) -> bool {
     Command::new("ip").args(words.split(' ')).output().is_ok_and(|output| output.status.success())
 }
 
+/// Waits until nothing is on its way by these connections: what is when the cable goes is sent again for a quarter of an hour.
+fn all_is_acknowledged(of: &[&str]) {
+    let on_its_way = || {
+        let list = Command::new("ss").arg("-Htn").args(of).output().unwrap();
+        let list = String::from_utf8(list.stdout).unwrap();
+        let queued = list.lines().map(|line| line.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap());
+        queued.reduce(|one, other| one + other)
+    };
+    until("all that was said is acknowledged", Duration::from_secs(60), || on_its_way() == Some(0));
+}
+
 #[test]
 fn a_peer_that_vanished_is_let_go_after_a_minute() {
+    let _alone = alone();
     let Some(elsewhere) = Elsewhere::make() else {
         return eprintln!("skipped: a_peer_that_vanished_is_let_go_after_a_minute: needs root and ip");
     };
-    let _alone = alone();
     with_server("a_peer_that_vanished_is_let_go_after_a_minute", &[], |server| {
         let (_proxy, port) = proxy(server, Elsewhere::HERE);
         let mut far = Command::new("ip");
@@ -283,18 +297,66 @@ fn a_peer_that_vanished_is_let_go_after_a_minute() {
         writeln!(says, "SET application_name = 'far away';").unwrap();
         let there = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'far away'";
         server.until(there, "1");
-        // What is on its way when the cable goes is sent again for a quarter of an hour.
-        let on_its_way = || {
-            let list =
-                Command::new("ss").args(["-Htn", "src", &format!("{}:{port}", Elsewhere::HERE)]).output().unwrap();
-            let list = String::from_utf8(list.stdout).unwrap();
-            let queued = list.lines().map(|line| line.split_whitespace().nth(2).unwrap().parse::<u64>().unwrap());
-            queued.reduce(|one, other| one + other)
-        };
-        until("all that was said is acknowledged", Duration::from_secs(60), || on_its_way() == Some(0));
+        all_is_acknowledged(&["src", &format!("{}:{port}", Elsewhere::HERE)]);
         elsewhere.cut();
         let begun = Instant::now();
         until("its session ends", Duration::from_secs(90), || server.value(there) == "0");
         assert!(begun.elapsed() > Duration::from_secs(20), "it was asked first: {:?}", begun.elapsed());
+    });
+}
+
+/// Passes on to a server of this host what comes to a port that is elsewhere, so that the server is away when the cable is.
+fn pass_on_from(elsewhere: &Elsewhere, to: u16) -> u16 {
+    let namespace = std::fs::File::open(format!("/run/netns/{}", elsewhere.name)).unwrap();
+    // A socket stays where the thread was that made it.
+    let listening = std::thread::spawn(move || {
+        use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        TcpListener::bind((Elsewhere::THERE, 0)).unwrap()
+    });
+    let listener = listening.join().unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for from in listener.incoming().map_while(Result::ok) {
+            let Ok(server) = TcpStream::connect(("127.0.0.1", to)) else { continue };
+            for (mut from, mut to) in
+                [(&from, &server), (&server, &from)].map(|(a, b)| (a.try_clone().unwrap(), b.try_clone().unwrap()))
+            {
+                std::thread::spawn(move || {
+                    let _ended = std::io::copy(&mut from, &mut to);
+                    let _told = to.shutdown(Shutdown::Write);
+                });
+            }
+        }
+    });
+    port
+}
+
+#[test]
+fn a_server_that_vanished_is_given_up_after_a_minute() {
+    let _alone = alone();
+    let Some(elsewhere) = Elsewhere::make() else {
+        return eprintln!("skipped: a_server_that_vanished_is_given_up_after_a_minute: needs root and ip");
+    };
+    with_server("a_server_that_vanished_is_given_up_after_a_minute", &[], |server| {
+        let there = pass_on_from(&elsewhere, server.port);
+        let written = format!("listen = '127.0.0.1:0'\nserver = '{}:{there}'\n", Elsewhere::THERE);
+        let proxy = Proxy::start(&ProxyConfig::parse(&written, Path::new("test.toml")).unwrap()).unwrap();
+        let port = proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
+        let sessions = || proxy.glance().look().pools.iter().map(|pool| pool.sessions).sum::<u64>();
+        let mut waiting = psql("127.0.0.1", port, "SELECT pg_sleep(3600)");
+        let waiting = waiting.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
+        assert_eq!(sessions(), 1);
+        all_is_acknowledged(&["dst", &format!("{}:{there}", Elsewhere::THERE)]);
+        elsewhere.cut();
+        let begun = Instant::now();
+        until("the session ends", Duration::from_secs(120), || sessions() == 0);
+        assert!(begun.elapsed() > Duration::from_secs(20), "it was asked first: {:?}", begun.elapsed());
+        let told = complaint(&waiting.wait_with_output().unwrap());
+        assert!(told.contains("closed the connection") || told.contains("terminat"), "{told}");
+        // Whoever comes meanwhile is told, and not kept.
+        let away = complaint(&psql("127.0.0.1", port, "SELECT 1").output().unwrap());
+        assert!(away.contains("cannot be reached"), "{away}");
     });
 }

@@ -1,34 +1,23 @@
 //! Encryption that the proxy ends towards clients and begins towards the server, with real ones.
 #![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs)]
 
+mod encrypted;
 mod server;
 
 use backwater_gate::proxy::{Proxy, ProxyConfig};
+use encrypted::certificate;
+use rustix::process::{Pid, Signal, kill_process};
 use server::{PASSWORD, Server, complaint, psql, text, with_server};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 const IS_ENCRYPTED: &str = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
 /// The proxy's own certificate lies beside its configuration.
 const TO_CLIENTS: &str = "[tls]\ncertificate = 'own.crt'\nkey = 'own.key'\n";
-
-/// A certificate for localhost, signed by itself; false where there is no openssl.
-fn certificate(dir: &Path, name: &str) -> bool {
-    let file = |end: &str| dir.join(format!("{name}.{end}"));
-    let mut openssl = Command::new("openssl");
-    openssl.args(["req", "-new", "-x509", "-days", "2", "-nodes", "-newkey", "rsa:2048", "-subj", "/CN=localhost"]);
-    openssl.args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]);
-    // rustls takes no authority's certificate for a server's own; the server's stays one, as people make them.
-    if name == "own" {
-        openssl.args(["-addext", "basicConstraints=critical,CA:FALSE"]);
-    }
-    openssl.arg("-keyout").arg(file("key")).arg("-out").arg(file("crt")).stderr(Stdio::null());
-    openssl.status().is_ok_and(|status| status.success())
-}
 
 struct Held {
     _proxy: Proxy,
@@ -67,21 +56,6 @@ fn value(held: &Held, mode: &str, sql: &str) -> String {
     text(&asked(held, mode, sql).output().unwrap())
 }
 
-/// Switches encryption on at the server.
-fn encrypt(server: &Server) {
-    assert!(certificate(&server.data(), "server"));
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    let owner = std::fs::metadata(server.data()).unwrap();
-    for name in ["server.key", "server.crt"] {
-        let path = server.data().join(name);
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid())).unwrap();
-    }
-    server.value("ALTER SYSTEM SET ssl = on");
-    server.value("SELECT pg_reload_conf()");
-    server.until("SHOW ssl", "on");
-}
-
 #[test]
 fn the_proxys_own_certificate_ends_encryption_in_front_of_a_server_without() {
     with_server("the_proxys_own_certificate", &[], |server| {
@@ -108,7 +82,7 @@ fn both_ways_are_encrypted_apart() {
         let Some(held) = proxy(server, &more) else { return };
         let refused = complaint(&asked(&held, "require", "SELECT 1").output().unwrap());
         assert!(refused.contains("takes no encryption"), "{refused}");
-        encrypt(server);
+        assert!(encrypted::encrypt(server));
         assert_eq!(value(&held, "require", IS_ENCRYPTED), "t");
         // A client that does not encrypt is not offered what it could not do.
         assert_eq!(value(&held, "disable", IS_ENCRYPTED), "t");
@@ -132,7 +106,7 @@ fn the_servers_certificate_is_verified_as_far_as_asked() {
         let roots = server.data().join("server.crt");
         let verify =
             |mode: &str, roots: &str, more: &str| format!("[server_tls]\nmode = '{mode}'\nroots = '{roots}'\n{more}");
-        encrypt(server);
+        assert!(encrypted::encrypt(server));
         let trusted = roots.display().to_string();
         for (mode, more) in [("verify-full", ""), ("verify-ca", "name = 'elsewhere.example'\n")] {
             let Some(held) = proxy(server, &verify(mode, &trusted, more)) else { return };
@@ -160,10 +134,64 @@ fn an_encrypted_session_is_demoted_in_the_middle_of_its_result() {
         let rule = "low_priority_bandwidth = '40MB'\n[rules.heavy]\nelapsedtime = 0.05\naction = 'penalty'\n\
                     [pools.default]\nexcept_rule = 'heavy'\n";
         let more = format!("{rule}{TO_CLIENTS}[server_tls]\nmode = 'require'\n");
-        encrypt(server);
+        assert!(encrypted::encrypt(server));
         let Some(held) = proxy(server, &more) else { return };
         let large = "COPY (SELECT g, repeat(md5(g::text), 20) FROM generate_series(1, 60000) g) TO STDOUT";
         assert!(value(&held, "require", large) == server.value(large));
+    });
+}
+
+/// A client that believes the proxy's own certificate.
+fn trusting(held: &Held) -> rustls::ClientConfig {
+    let mut roots = rustls::RootCertStore::empty();
+    let own = std::fs::read(held.dir.path().join("own.crt")).unwrap();
+    let pem = rustls::pki_types::pem::PemObject::from_pem_slice(&own).unwrap();
+    let certificate: rustls::pki_types::CertificateDer<'static> = pem;
+    roots.add(certificate).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    config.unwrap().with_root_certificates(roots).with_no_client_auth()
+}
+
+#[test]
+fn a_cancel_request_reaches_what_is_encrypted_both_ways() {
+    with_server("a_cancel_request_reaches_what_is_encrypted_both_ways", &[], |server| {
+        assert!(encrypted::encrypt(server));
+        let more = format!("{TO_CLIENTS}required = true\n[server_tls]\nmode = 'require'\n");
+        let Some(held) = proxy(server, &more) else { return };
+        let asleep = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        // libpq before version 17 asks in plain words, also where it encrypts all else, as the server allows.
+        let mut sleeper = asked(&held, "require", "SELECT pg_sleep(3600)");
+        let child = sleeper.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        server.until(asleep, "1");
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        let told = complaint(&child.wait_with_output().unwrap());
+        assert!(told.contains("canceling statement due to user request"), "{told}");
+        // Later ones encrypt that, too.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let tls = || tokio_postgres_rustls::MakeRustlsConnect::new(trusting(&held));
+            let to = format!(
+                "host=localhost port={} user=postgres dbname=postgres password={PASSWORD} sslmode=require \
+                 channel_binding=disable",
+                held.port
+            );
+            let (client, connection) = tokio_postgres::connect(&to, tls()).await.unwrap();
+            let connection = tokio::spawn(connection);
+            let cancel = client.cancel_token();
+            let cancelled = async {
+                while server.value(asleep) != "1" {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                cancel.cancel_query(tls()).await.unwrap();
+            };
+            let both = async { tokio::join!(client.batch_execute("SELECT pg_sleep(3600)"), cancelled) };
+            let (ended, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
+            let code = ended.unwrap_err().code().cloned();
+            assert_eq!(code, Some(tokio_postgres::error::SqlState::QUERY_CANCELED));
+            drop(client);
+            connection.await.unwrap().unwrap();
+        });
     });
 }
 
@@ -171,14 +199,7 @@ fn an_encrypted_session_is_demoted_in_the_middle_of_its_result() {
 fn encryption_may_begin_at_once_and_only_for_this_protocol() {
     with_server("encryption_may_begin_at_once", &[], |server| {
         let Some(held) = proxy(server, TO_CLIENTS) else { return };
-        let mut roots = rustls::RootCertStore::empty();
-        let own = std::fs::read(held.dir.path().join("own.crt")).unwrap();
-        let pem = rustls::pki_types::pem::PemObject::from_pem_slice(&own).unwrap();
-        let certificate: rustls::pki_types::CertificateDer<'static> = pem;
-        roots.add(certificate).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let mut config = config.unwrap().with_root_certificates(roots).with_no_client_auth();
+        let mut config = trusting(&held);
         config.alpn_protocols = vec![b"postgresql".to_vec()];
         let ask = |config: rustls::ClientConfig| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

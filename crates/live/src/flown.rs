@@ -68,3 +68,49 @@ pub(crate) fn ended(path: &Path) -> Result<Document, LiveError> {
     document.about.warnings = flight.warnings();
     Ok(document)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use ftdc::{Builder, encode};
+
+    fn now_ms() -> i64 {
+        i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+    }
+
+    /// A minute of samples that ends at this moment, in this file.
+    fn recorder(file: &Path, last_ms: i64) {
+        let about = Builder::new().document("buildInfo", |b| b.string("version", "7.0.0")).finish();
+        let mut bytes = encode::metadata(last_ms - 60_000, &about);
+        let mut encoder = encode::Encoder::default();
+        for second in 0..=60 {
+            let at = last_ms - 60_000 + second * 1_000;
+            let status = |s: Builder| s.int64("pid", 7).int64("uptimeMillis", second * 1_000);
+            let sample = Builder::new().date("start", at).document("serverStatus", status).finish();
+            bytes.extend(encoder.add(at, &sample).unwrap().unwrap_or_default());
+        }
+        bytes.extend(encoder.finish().unwrap_or_default());
+        std::fs::write(file, bytes).unwrap();
+    }
+
+    #[test]
+    fn a_recorder_grows_where_its_files_and_what_they_hold_are_of_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let below = dir.path().join("diagnostic.data");
+        std::fs::create_dir(&below).unwrap();
+        assert!(!grows(&below), "nothing there yet");
+        let file = below.join("metrics.2023-11-14T22-13-20Z-00000");
+        recorder(&file, now_ms() - 3_600_000);
+        assert!(!grows(&below), "a copy just made of what ended an hour ago");
+        recorder(&file, now_ms());
+        assert!(grows(&below) && grows(dir.path()), "the server's own directory will do as well");
+        assert!(!grows(&file), "one file is no running server's");
+        let long_ago = SystemTime::now() - 2 * LATELY;
+        std::fs::File::options().write(true).open(&file).unwrap().set_modified(long_ago).unwrap();
+        assert!(!grows(&below), "nobody has written to it since");
+        // The server goes on: what is not in a whole chunk yet stands in the interim file.
+        recorder(&below.join("metrics.interim"), now_ms());
+        assert!(grows(&below));
+    }
+}

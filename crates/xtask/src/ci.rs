@@ -87,6 +87,8 @@ const LONG: [&[&str]; 2] = [
         "the_page_works_in_a_browser",
         "limits_of_cgroup_v2_are_read_where_they_hold",
         "a_peer_that_vanished_is_let_go_after_a_minute",
+        "a_server_that_vanished_is_given_up_after_a_minute",
+        "a_shard_that_is_unlike_its_siblings_stands_out_behind_a_router",
         "a_rate_of_wal_is_that_of_who_writes_in_attach_mode",
         "a_rate_of_wal_is_that_of_who_writes_through_the_proxy",
         "a_batch_that_wrote_too_much_in_one_go_is_cancelled_in_attach_mode",

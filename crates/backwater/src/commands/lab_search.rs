@@ -19,13 +19,17 @@ runs looks better than it is. `backwater lab show` lists the knobs.
 Examples:
   backwater lab search wt-stall --out found            from MongoDB's defaults: about half an hour
   backwater lab search wt-stall --quick --out found    with shorter loads, measured once
-  backwater lab search wt-stall --from last-round --tries 40")]
+  backwater lab search wt-stall --from last-round --tries 40
+  backwater lab search wt-stall --from direct-defaults --against direct-last-round    data files past the page cache")]
 pub(crate) struct SearchArguments {
     /// Name, or path of a .toml file
     name: String,
     /// The arm to begin with, where other than the scenario's own
     #[arg(long, value_name = "ARM")]
     from: Option<String>,
+    /// The arm to compare with, where other than the scenario's own
+    #[arg(long, value_name = "ARM")]
+    against: Option<String>,
     /// Settings to try at most
     #[arg(long, value_name = "N", default_value = "30", value_parser = at_least_one)]
     tries: usize,
@@ -65,7 +69,7 @@ pub(crate) fn run(arguments: &SearchArguments) -> anyhow::Result<ExitCode> {
         state_dir,
         cancel: signals::cancel_flag()?,
     };
-    let how = SearchOptions { from: arguments.from.clone(), most: arguments.tries };
+    let how = SearchOptions { from: arguments.from.clone(), against: arguments.against.clone(), most: arguments.tries };
     let outcome = search(&scenario, &options, &how, &Bar::default()).inspect_err(|_| {
         // Only if nothing was recorded: a directory that holds something is not removed.
         let _kept = std::fs::remove_dir(&out);

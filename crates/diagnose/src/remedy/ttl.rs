@@ -22,8 +22,9 @@ pub(crate) fn spread(first_hour: usize, hours: usize, unseen: &[usize], predicte
         undo: vec!["document.expireAt = new Date(Date.now() + LIFE_MS);".to_owned()],
         predicted,
         risk: format!(
-            "Documents stay up to a day longer, and take the room for it. Those that are there already expire when they say: the plan \
+            "Documents stay up to {} hours longer, and take the room for it. Those that are there already expire when they say: the plan \
              holds from one life of a document on. Deletes reach the secondaries through the oplog in the same hours.{}",
+            24 + hours,
             not_recorded(unseen)
         ),
     }

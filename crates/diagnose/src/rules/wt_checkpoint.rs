@@ -5,6 +5,7 @@
 use super::draft::draft;
 use super::wt_back_to_back;
 use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of, rate};
+use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::{Lane, episodes};
 use crate::scene::Scene;
@@ -112,14 +113,12 @@ fn finding(
         let (inside, outside) = (Unit::Milliseconds.show(latency.inside), Unit::Milliseconds.show(latency.outside));
         finding.summary.push_str(&format!(", a write took {inside} instead of {outside}"));
     }
-    let syncs = journal.filter(|sync| sync.inside >= JOURNAL_MS && sync.times() >= JOURNAL_TIMES).map_or(
-        String::new(),
-        |sync| {
-            let (slow, usual) = (Unit::Milliseconds.show(sync.inside), Unit::Milliseconds.show(sync.outside));
-            format!("; a sync of the journal took {slow} instead of {usual}")
-        },
-    );
-    finding.summary.push_str(&format!("{syncs}: what a checkpoint brings at once stands before everything else."));
+    // What stands there while they run: that is what the journal's sync waits for.
+    let standing = |device: &DeviceView| runs.iter().filter_map(|run| device.level.max(run)).reduce(f64::max);
+    let backlog = engine.device.and_then(standing).filter(|bytes| *bytes > 0.0);
+    let syncs = journal.filter(|sync| sync.inside >= JOURNAL_MS && sync.times() >= JOURNAL_TIMES);
+    finding.summary.push_str(&syncs.map_or(String::new(), |sync| journal_waited(sync, backlog)));
+    finding.summary.push_str(": what a checkpoint brings at once stands before everything else.");
     let mut figures = Figures::default();
     figures.add("checkpoint_s", Some(mean_s), Unit::Seconds, "length of a checkpoint");
     figures.add("checkpoint_interval_s", interval_s, Unit::Seconds, "from one checkpoint's start to the next");
@@ -145,7 +144,9 @@ fn finding(
         Unit::Milliseconds,
         "a sync of the journal otherwise",
     );
-    of_device(&mut figures, engine, &whole, inside);
+    of_device(&mut figures, engine, inside);
+    let words = "of the device in the page cache meanwhile, not yet written, at most";
+    figures.add("page_cache_peak_bytes", backlog, Unit::Bytes, words);
     finding.evidence = figures.list();
     finding.victims = vec![format!("wt.journal@{}", engine.name), format!("mongo.writes@{}", engine.name)];
     finding.ruled_out.extend(no_stall(engine, &whole));
@@ -159,7 +160,16 @@ pub(super) fn no_stall(engine: &Engine<'_>, range: &Range<usize>) -> Option<Rule
     Some(RuledOut { cause: "wt-dirty-stall".to_owned(), because })
 }
 
-fn of_device(figures: &mut Figures, engine: &Engine<'_>, whole: &Range<usize>, inside: &[bool]) {
+/// How long the journal's sync took, and what stood in the page cache that it waits for.
+fn journal_waited(sync: Contrast, backlog: Option<f64>) -> String {
+    let (slow, usual) = (Unit::Milliseconds.show(sync.inside), Unit::Milliseconds.show(sync.outside));
+    let behind = backlog.map_or(String::new(), |bytes| {
+        format!(", with up to {} of the device in the page cache", Unit::Bytes.show(bytes))
+    });
+    format!("; a sync of the journal took {slow} instead of {usual}{behind}")
+}
+
+fn of_device(figures: &mut Figures, engine: &Engine<'_>, inside: &[bool]) {
     let Some(device) = engine.device else { return };
     let (written, busy) = (contrast(&device.written_bytes, inside), contrast(&device.busy, inside));
     let per_s = Unit::BytesPerSecond;
@@ -167,11 +177,4 @@ fn of_device(figures: &mut Figures, engine: &Engine<'_>, whole: &Range<usize>, i
     figures.add("written_outside_bytes_per_s", written.map(|w| w.outside), per_s, "device writes otherwise");
     figures.add("device_busy_inside_ratio", busy.map(|b| b.inside), Unit::Ratio, "device busy meanwhile");
     figures.add("device_busy_outside_ratio", busy.map(|b| b.outside), Unit::Ratio, "device busy otherwise");
-    let backlog = device.level.max(whole);
-    figures.add(
-        "page_cache_peak_bytes",
-        backlog,
-        Unit::Bytes,
-        "of the device in the page cache, not yet written, at most",
-    );
 }

@@ -17,6 +17,8 @@ words! {
         RuleGone = "the rule no longer applies",
         /// The session held a lock that urgent work waited for.
         BlockedUrgent = "it blocked urgent work",
+        /// Only the server sees its statements, and tells no more of it.
+        Unseen = "the server tells no more of it",
     }
 }
 

@@ -154,7 +154,7 @@ async fn listen(listener: Listener, door: Door, reception: Reception, openings: 
             }
         };
         let Some(opening) = openings.begin().await else { return };
-        let Reception { control, hand } = reception.clone();
+        let (Reception { control, hand }, door) = (reception.clone(), door.clone());
         tokio::spawn(async move {
             if let Some(agreed) = negotiate(&control, client, door, opening).await {
                 hand(agreed);

@@ -2,7 +2,7 @@
 //! nothing, kept before it is in force, and told.
 
 use super::ProxyConfig;
-use super::config::{enforceable, idle_weight};
+use super::config::{enforceable, idle_weight, listeners_have_pools};
 use super::control::Control;
 use super::live::{Doing, Live};
 use super::outside;
@@ -74,7 +74,10 @@ impl Control {
     /// Whether all of a state can be carried out here.
     fn enforceable(&self, state: &State) -> Result<(), GateError> {
         enforceable(state)?;
-        self.outside.as_ref().map_or(Ok(()), |outside| outside.enforceable(state))
+        match &self.outside {
+            Some(outside) => outside.enforceable(state),
+            None => listeners_have_pools(&self.terms().listeners, state),
+        }
     }
 
     /// What whoever gave these statements should know.
@@ -102,21 +105,29 @@ impl Control {
         notices
     }
 
-    /// Sessions of which nothing can be seen, in a pool that asks for more than to hold bytes.
+    /// Sessions whose messages nobody sees, in a pool that asks for more than to hold bytes.
     fn hidden(&self, state: &State, pool: &str) -> Option<String> {
+        let all = self.sessions();
+        let in_pool = all.iter().filter(|live| live.pool.name == pool && live.doing() == Doing::Hidden);
+        let hidden: Vec<&Arc<Live>> = in_pool.collect();
+        // What those do that are encrypted through to it the server tells, but not what they send.
+        let asked = self.server_view.version().is_some();
+        let told = asked && hidden.iter().all(|live| live.is_encrypted_through());
+        let rows = |rule: &Rule| rule.thresholds.get(&Attribute::Rows).is_some_and(Option::is_some);
+        let blind = state.rules_of(pool).filter(|(_, rule)| !told || rows(rule));
         let limited = state.pools().get(pool).is_some_and(|pool| pool.max_active.is_some());
-        if !limited && state.rules_of(pool).next().is_none() {
+        let what = limited.then(|| "max_active".to_owned()).into_iter();
+        let what: Vec<String> =
+            what.chain(blind.map(|(name, _)| format!("rule {}", backwater_flow::quote(name)))).collect();
+        if what.is_empty() || hidden.is_empty() {
             return None;
         }
-        let hidden = |live: &&Arc<Live>| live.pool.name == pool && live.doing() == Doing::Hidden;
-        let count = self.sessions().iter().filter(hidden).count();
-        let pool = backwater_flow::quote(pool);
-        (count > 0).then(|| {
-            format!(
-                "no rule or max_active reaches {count} of pool {pool}'s sessions: they are encrypted through to the server, or cannot be \
-                 followed for another reason; with a certificate in [tls] encryption ends here"
-            )
-        })
+        let (count, pool, what) = (hidden.len(), backwater_flow::quote(pool), what.join(", "));
+        let instead = if asked { "" } else { "with [server_account] the server tells what they do; " };
+        Some(format!(
+            "{what} cannot reach {count} of pool {pool}'s sessions: they are encrypted through to the server, or cannot be followed for \
+             another reason; {instead}with a certificate in [tls] encryption ends here"
+        ))
     }
 
     /// Sessions that stay in the pool in which they began, though their user is of another from now on.

@@ -31,6 +31,7 @@ use backwater_flow::rule::Action;
 use backwater_flow::{Pool, Priority, State, StateForm};
 use backwater_model::Moment;
 use serde::{Deserialize, de};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ use std::time::Duration;
 pub struct ProxyConfig {
     /// Where clients come.
     pub listen: Vec<Address>,
+    /// Pools of sessions that come by some of these, where neither their user nor their connection names one.
+    pub listeners: HashMap<Address, String>,
     /// The server that they all get to.
     pub server: Address,
     /// Load balancers: connections from there begin with a PROXY header, which says whose they are. From elsewhere such a
@@ -139,6 +142,8 @@ fn seconds(value: f64) -> Duration {
 struct Written {
     #[serde(default)]
     listen: OneOrMany,
+    #[serde(default)]
+    listeners: HashMap<Address, String>,
     server: Option<Address>,
     #[serde(default)]
     proxy_protocol_from: Vec<Network>,
@@ -227,7 +232,7 @@ impl Written {
 
     /// What both ways of enforcing need: rules, pools and users with what the console changed, and the console.
     fn governing(self, server: Address, path: &Path) -> Result<ProxyConfig, GateError> {
-        let Written { listen, proxy_protocol_from, server_account, limits, state_file, admin, .. } = self;
+        let Written { listen, listeners, proxy_protocol_from, server_account, limits, state_file, admin, .. } = self;
         let Written { low_priority_bandwidth, rules, pools, users, .. } = self;
         let configured = StateForm { low_priority_bandwidth, rules, pools, users };
         // By itself first: what is wrong there is not the state file's fault.
@@ -236,6 +241,7 @@ impl Written {
         let state_file = state_file.map(|file| path.parent().map_or(file.clone(), |dir| dir.join(&file)));
         let config = ProxyConfig {
             listen: listen.into(),
+            listeners,
             server,
             proxy_protocol_from,
             tls: None,
@@ -258,6 +264,7 @@ impl ProxyConfig {
         let (listen, proxy_protocol_from) = (vec![listen], Vec::new());
         ProxyConfig {
             listen,
+            listeners: HashMap::new(),
             server,
             proxy_protocol_from,
             tls: None,
@@ -329,6 +336,11 @@ impl ProxyConfig {
         if self.listen.is_empty() {
             return Err(GateError::NoListener);
         }
+        if let Some((address, pool)) = self.listeners.iter().find(|(address, _)| !self.listen.contains(address)) {
+            let (address, pool) = (address.to_string(), pool.clone());
+            return Err(GateError::Listener { address, pool, why: "it is not among those of `listen`" });
+        }
+        listeners_have_pools(&self.listeners, &self.state)?;
         enforceable(&self.state)
     }
 }
@@ -342,6 +354,17 @@ pub(super) fn enforceable(state: &State) -> Result<(), GateError> {
         ));
     }
     Ok(())
+}
+
+/// Whether the pools of listeners are there. The console asks too, before it drops one.
+pub(super) fn listeners_have_pools(listeners: &HashMap<Address, String>, state: &State) -> Result<(), GateError> {
+    match listeners.iter().find(|(_, pool)| !state.pools().contains_key(*pool)) {
+        None => Ok(()),
+        Some((address, pool)) => {
+            let (address, pool) = (address.to_string(), pool.clone());
+            Err(GateError::Listener { address, pool, why: "there is no such resource pool" })
+        }
+    }
 }
 
 /// What is to be said of a pool's weight that shares nothing: only what is of the low class is shared.
@@ -388,6 +411,9 @@ mod tests {
         assert!(parse("listen = 'a'\nserver = 'b:2'").is_err());
         assert!(parse("listen = 'a:1'").unwrap_err().to_string().contains("missing field `server`"));
         assert!(matches!(parse("listen = []\nserver = 'b:2'"), Err(GateError::NoListener)));
+        assert!(wrong("[listeners]\n'a:2' = 'default'").contains("a:2 = default: it is not among those of `listen`"));
+        assert!(wrong("[listeners]\n'a:1' = 'nowhere'").contains("a:1 = nowhere: there is no such resource pool"));
+        assert!(parse("listen = 'a:1'\nserver = 'b:2'\n[listeners]\n'a:1' = 'p'\n[pools.p]").is_ok());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::config::idle_weight;
 use super::console::Visit;
-use super::live::{Identity, Live};
+use super::live::{Doing, Identity, Live};
 use super::low_class::LowClass;
 use super::negotiate::Terms;
 use super::outside::Outside;
@@ -42,6 +42,7 @@ pub(crate) struct Control {
     pub(super) changing: tokio::sync::Mutex<()>,
     /// Whether it was said that there are sessions of which nothing can be seen.
     told_hidden: AtomicBool,
+    told_not_found: AtomicBool,
 }
 
 /// The living sessions, by number, and the list that was made of them last, if it still holds: those who judge them look at
@@ -99,6 +100,7 @@ impl Control {
             counters: Counters::default(),
             changing: tokio::sync::Mutex::new(()),
             told_hidden: AtomicBool::new(false),
+            told_not_found: AtomicBool::new(false),
         };
         control.pools.apply(&config.state, &control.low_class);
         control.warn_of(&config.state);
@@ -156,11 +158,24 @@ impl Control {
         if !self.told_hidden.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 peer = %identity.peer,
-                "a client encrypts through to the server: no rule, user's pool, max_active, idle or login time-out reaches such \
-                 sessions, which are all of the pool default; with a certificate in [tls] encryption ends here (this is said once)"
+                "a client encrypts through to the server: no user's pool, max_active, idle or login time-out reaches such sessions, \
+                 which are all of their listener's pool, and rules only by what the server tells of them, if [server_account] lets it, \
+                 and not by their rows; with a certificate in [tls] encryption ends here (this is said once)"
             );
         }
         self.begin(identity, pool, true)
+    }
+
+    /// The server tells, but not of a session that is encrypted through to it: that is said once.
+    pub(super) fn not_found(&self, live: &Live) {
+        if !self.told_not_found.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                session = %live.identity.id,
+                "the server tells nothing of a session that is encrypted through to it, so that no rule reaches it: the account of \
+                 [server_account] may lack pg_read_all_stats, the server may not keep track_activities, or see another address than \
+                 this proxy's (this is said once)"
+            );
+        }
     }
 
     /// A session begins.
@@ -198,16 +213,21 @@ impl Control {
         self.tell(decision.event(self.source()));
     }
 
-    /// A session of a low pool was let go.
-    pub(super) fn freed(&self, message: &str, live: &Live) {
-        let session = live.identity.id.to_string();
-        let fields: [(&str, &str); 5] = [
-            ("session", &session),
-            ("user", &live.identity.user),
-            ("pool", &live.pool.name),
-            ("step", "freed"),
-            ("why", "it blocked urgent work"),
-        ];
+    /// A session of a low pool was let go, or is held again.
+    pub(super) fn freed(&self, live: &Live, let_go: bool) {
+        let (id, user, pool) = (live.identity.id.to_string(), &live.identity.user, &live.pool.name);
+        // The end of a transaction is seen in messages alone.
+        let (until, over) = match live.doing() {
+            Doing::Hidden => ("for as long as it does", "it is not known to block urgent work any more"),
+            _ => ("until its transaction ends", "its transaction has ended"),
+        };
+        let (step, what, why) = match let_go {
+            true => ("freed", format!("let go {until}"), "it blocked urgent work"),
+            false => ("held", "held again".to_owned(), over),
+        };
+        let message = format!("session {id} (user {user}, pool {pool}) is {what}: {why}");
+        let fields: [(&str, &str); 5] =
+            [("session", &id), ("user", user), ("pool", pool), ("step", step), ("why", why)];
         self.tell(Event::new(clock::now(), self.source(), EventKind::Decision, message, &fields));
     }
 
@@ -279,7 +299,18 @@ mod tests {
         let text = String::new;
         let (user, database, application, peer, server_mark) = (text(), text(), text(), text(), text());
         let (id, began, is_exempt) = (control.number(), Moment(0), false);
-        let identity = Identity { id, user, database, application, peer, server_mark, began, is_exempt };
+        let identity = Identity {
+            id,
+            user,
+            database,
+            application,
+            peer,
+            server_mark,
+            our_end: None,
+            server_since: began,
+            began,
+            is_exempt,
+        };
         control.enter(identity, control.pools.get("p"))
     }
 

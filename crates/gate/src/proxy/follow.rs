@@ -187,7 +187,18 @@ mod tests {
         let text = String::new;
         let (user, database, application, peer, server_mark) = (text(), text(), text(), text(), text());
         let (id, began, is_exempt) = (SessionId(1), Moment(0), false);
-        let identity = Identity { id, user, database, application, peer, server_mark, began, is_exempt };
+        let identity = Identity {
+            id,
+            user,
+            database,
+            application,
+            peer,
+            server_mark,
+            our_end: None,
+            server_since: began,
+            began,
+            is_exempt,
+        };
         let pool = LivePool::new("one", PoolId(0));
         pool.turns.limit(Some(1));
         let mut follow = Follow::new(Tracker::new(), Live::new(identity, pool, false));

@@ -4,7 +4,9 @@
 
 use super::acceptor::Workers;
 use super::control::Control;
+use super::hidden::{Activity, Seen, Statements};
 use super::live::{Doing, Ending, Glimpse, Live};
+use super::negotiate::Terms;
 use super::process::Process;
 use super::server_view::Told;
 use super::stream::Stream;
@@ -14,7 +16,7 @@ use crate::{GateError, clock};
 use backwater_flow::rule::{Action, Attribute, Decision, Figures, MeanRate, Rule, SessionWal, Step, Subject, Why};
 use backwater_flow::{MB, PoolId, SessionId};
 use backwater_model::{Moment, Span};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,6 +25,8 @@ use tokio::sync::{mpsc, watch};
 
 /// How often sessions are looked at: what a rule's thresholds are late by at most.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A session that only the server sees, and of which it tells nothing for so long, is held by no rule any more.
+const UNSEEN_FOR: Span = Span::from_millis(10_000);
 /// A server that does not answer a cancel request within this time is not waited for: the session may go on.
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);
 
@@ -31,13 +35,18 @@ pub(super) struct Bench {
     control: Arc<Control>,
     judge: backwater_flow::rule::Judge,
     watched: HashMap<SessionId, Watched>,
+    /// Sessions of low pools that were let go.
+    freed: HashSet<SessionId>,
+    /// When the server had told what was looked at last.
+    told_at: Option<Moment>,
 }
 
 /// What is remembered of a session between two looks.
 #[derive(Default)]
 struct Watched {
     mean: MeanRate,
-    down_bytes: u64,
+    /// Sent when it was last looked at: what was before the first look is not held against it.
+    down_bytes: Option<u64>,
     /// The statement that the process's figures are counted from.
     statement: Option<u64>,
     process: Process,
@@ -45,6 +54,9 @@ struct Watched {
     locked_s: f64,
     looked_at: Option<Moment>,
     wal: SessionWal,
+    /// Of a session that is encrypted through to the server.
+    statements: Statements,
+    unseen_since: Option<Moment>,
     seen: bool,
 }
 
@@ -58,7 +70,13 @@ pub(super) fn start(
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build().map_err(GateError::system("start the judge"))?;
     let judging = async move {
-        let mut bench = Bench { control, judge: backwater_flow::rule::Judge::new(), watched: HashMap::new() };
+        let mut bench = Bench {
+            control,
+            judge: backwater_flow::rule::Judge::new(),
+            watched: HashMap::new(),
+            freed: HashSet::new(),
+            told_at: None,
+        };
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -79,11 +97,25 @@ pub(super) fn start(
     Ok(())
 }
 
+/// One look at all sessions.
+struct Round<'r> {
+    now: Moment,
+    control: &'r Control,
+    terms: &'r Terms,
+    /// When the server told what is believed now, and whether it has since the last round.
+    told_at: Option<Moment>,
+    news: bool,
+}
+
 impl Bench {
     fn look(&mut self, now: Moment) {
         let control = Arc::clone(&self.control);
         let terms = control.terms();
         let sessions = control.sessions();
+        // Whom only the server sees is looked at once for each of its answers.
+        let told_at = control.server_view.told_at(now);
+        let news = std::mem::replace(&mut self.told_at, told_at) != told_at;
+        let round = Round { now, control: &control, terms: &terms, told_at, news };
         // Of ten thousand sessions most do nothing: what their pool says is looked up once, and nothing of theirs is written.
         let mut rules_by_pool: BTreeMap<PoolId, Vec<(&str, &Rule)>> = BTreeMap::new();
         let (mut held, mut unseen) = (Vec::new(), Vec::new());
@@ -109,34 +141,10 @@ impl Bench {
                 true => &[][..],
                 false => rules_by_pool.entry(live.pool.id).or_insert_with(of_pool),
             };
-            let id = live.identity.id;
-            if rules.is_empty() && !self.watched.contains_key(&id) {
-                live.want(live.belongs_low());
-                continue;
-            }
-            let watched = self.watched.entry(id).or_default();
-            watched.seen = true;
-            if glimpse.doing == Doing::Hidden {
-                // Whoever can no longer be followed keeps what it was given: nobody sees its statement end. A rule's end is seen.
-                let stands =
-                    |held: &String| rules.iter().any(|(name, rule)| name == held && rule.action == Action::Penalty);
-                if live.held_by().is_some_and(|held| !stands(&held)) {
-                    for decision in self.judge.lift(now, id, Why::RuleGone) {
-                        self.carry_out(&decision, live, &glimpse);
-                    }
-                }
-                live.want(live.belongs_low() || self.judge.is_penalised(id));
-                continue;
-            }
-            let told = live.server_pid().and_then(|pid| control.server_view.told(pid, now));
-            let figures = watched.figures((live, &glimpse), now, rules, terms.server_is_here, told.as_ref());
-            let subject =
-                Subject { session: id, user: &live.identity.user, pool: &live.pool.name, statement: glimpse.statement };
-            for decision in self.judge.look(now, subject, rules.iter().copied(), &figures) {
-                self.carry_out(&decision, live, &glimpse);
-            }
-            live.want(live.belongs_low() || self.judge.is_penalised(id));
+            self.look_at(live, glimpse, rules, &round);
+            live.want(live.belongs_low() || self.judge.is_penalised(live.identity.id));
         }
+        self.tell_returns(&sessions);
         if !held.is_empty() || !unseen.is_empty() {
             let blockers = blockers(&control, &sessions, now);
             self.free_blockers(&control, &blockers, &held, now);
@@ -145,6 +153,61 @@ impl Bench {
             unseen.into_iter().filter(|live| !goes_on(live)).for_each(|live| live.lets_go(now));
         }
         self.forget(now);
+    }
+
+    /// Judges a session by the rules of its pool.
+    fn look_at(&mut self, live: &Arc<Live>, glimpse: Glimpse, rules: &[(&str, &Rule)], round: &Round<'_>) {
+        let (id, now) = (live.identity.id, round.now);
+        let is_through = glimpse.doing == Doing::Hidden && live.is_encrypted_through();
+        let by_server =
+            (is_through && round.news).then(|| round.control.server_view.told_of_hidden(live, now)).flatten();
+        if is_through && round.news {
+            live.is_process(by_server.as_ref().map(|(pid, _)| *pid));
+        }
+        if rules.is_empty() && !self.watched.contains_key(&id) {
+            return;
+        }
+        let watched = self.watched.entry(id).or_default();
+        watched.seen = true;
+        if is_through && round.told_at.is_some() && !round.news {
+            return;
+        }
+        let Some(seen) = watched.look(live, glimpse, by_server, round.control, now) else {
+            let is_lost = watched.is_unseen(now) >= UNSEEN_FOR && is_through;
+            if is_lost && round.told_at.is_some() && !rules.is_empty() {
+                round.control.not_found(live);
+            }
+            return self.let_go_unseen(live, &glimpse, rules, is_lost, now);
+        };
+        let figures = watched.figures(&seen, now, rules, round.terms.server_is_here);
+        let statement = seen.glimpse.statement;
+        let subject = Subject { session: id, user: &seen.user, pool: &live.pool.name, statement };
+        for decision in self.judge.look(now, subject, rules.iter().copied(), &figures) {
+            match &seen.by_server {
+                Some((pid, activity)) => self.carry_out_by_server(&decision, live, *pid, activity),
+                None => self.carry_out(&decision, live, &glimpse),
+            }
+        }
+    }
+
+    /// Whoever can no longer be followed keeps what it was given: nobody sees its statement end. A rule's end is seen, and where the
+    /// server was to tell and does not, it is not held for ever.
+    fn let_go_unseen(
+        &mut self,
+        live: &Arc<Live>,
+        glimpse: &Glimpse,
+        rules: &[(&str, &Rule)],
+        is_lost: bool,
+        now: Moment,
+    ) {
+        let Some(held) = live.held_by() else { return };
+        let stands = rules.iter().any(|(name, rule)| **name == *held && rule.action == Action::Penalty);
+        let why = if stands { Why::Unseen } else { Why::RuleGone };
+        if is_lost || !stands {
+            for decision in self.judge.lift(now, live.identity.id, why) {
+                self.carry_out(&decision, live, glimpse);
+            }
+        }
     }
 
     /// A session of the low class, by its pool or by a rule, is let go at once while somebody waits for its lock who is urgent.
@@ -160,12 +223,25 @@ impl Bench {
                 self.carry_out(&decision, live, &glimpse);
             }
             if live.pool.is_low() && live.free(blocked_at) {
-                let who =
-                    format!("session {} (user {}, pool {})", live.identity.id, live.identity.user, live.pool.name);
-                control.freed(&format!("{who} is let go until its transaction ends: it blocked urgent work"), live);
+                control.freed(live, true);
+                self.freed.insert(live.identity.id);
             }
             live.want(live.belongs_low());
         }
+    }
+
+    /// Sessions that were let go and are held again; of one that is gone there is nothing to tell.
+    fn tell_returns(&mut self, sessions: &[Arc<Live>]) {
+        let control = &self.control;
+        self.freed.retain(|id| {
+            let place = sessions.binary_search_by_key(id, |live| live.identity.id);
+            let Some(live) = place.ok().and_then(|place| sessions.get(place)) else { return false };
+            let still = live.is_freed();
+            if !still && live.belongs_low() {
+                control.freed(live, false);
+            }
+            still
+        });
     }
 
     /// Sessions that are gone.
@@ -206,6 +282,23 @@ impl Bench {
             (Action::Penalty, Step::Began) => live.hold(Some(rule)),
             (Action::Penalty, Step::Lifted(_)) => live.hold(None),
             // A dry run is carried out by being told.
+            _ => {}
+        }
+    }
+
+    /// The same where only the server sees the statement: it stops that one and no later one.
+    fn carry_out_by_server(&self, decision: &Decision, live: &Arc<Live>, pid: i32, activity: &Activity) {
+        self.control.decided(decision);
+        let Decision { rule, .. } = decision;
+        match (decision.action, decision.step) {
+            (Action::Abort, Step::Began) => {
+                self.control.counters.cancels.fetch_add(1, Ordering::Relaxed);
+                self.control.server_view.stop(pid, activity, false);
+            }
+            // The server tells the client why, within its encryption.
+            (Action::Abort, Step::Escalated) => self.control.server_view.stop(pid, activity, true),
+            (Action::Penalty, Step::Began) => live.hold(Some(rule)),
+            (Action::Penalty, Step::Lifted(_)) => live.hold(None),
             _ => {}
         }
     }
@@ -254,17 +347,37 @@ impl Watched {
         }
     }
 
-    /// What is known of the statement that runs or waits.
-    fn figures(
+    /// What is known of a session: by its messages, or where these are hidden by the server. None where neither tells.
+    fn look<'l>(
         &mut self,
-        (live, glimpse): (&Live, &Glimpse),
+        live: &'l Live,
+        glimpse: Glimpse,
+        by_server: Option<(i32, Told)>,
+        control: &Control,
         now: Moment,
-        rules: &[(&str, &Rule)],
-        server_is_here: bool,
-        told: Option<&Told>,
-    ) -> Figures {
-        self.mean.add(now, glimpse.down_bytes.saturating_sub(self.down_bytes));
-        self.down_bytes = glimpse.down_bytes;
+    ) -> Option<Seen<'l>> {
+        if glimpse.doing == Doing::Hidden {
+            let seen = Seen::by_server(live, glimpse, by_server?, &mut self.statements)?;
+            self.unseen_since = None;
+            return Some(seen);
+        }
+        let told = live.server_pid().and_then(|pid| control.server_view.told(pid, now));
+        Some(Seen::by_messages(live, glimpse, now, told))
+    }
+
+    /// Nobody tells of it now: what passes meanwhile is no rate of later. For how long already.
+    fn is_unseen(&mut self, now: Moment) -> Span {
+        (self.looked_at, self.down_bytes) = (None, None);
+        self.wal.see(now, None, None);
+        now - *self.unseen_since.get_or_insert(now)
+    }
+
+    /// What is known of the statement that runs or waits.
+    fn figures(&mut self, seen: &Seen<'_>, now: Moment, rules: &[(&str, &Rule)], server_is_here: bool) -> Figures {
+        let Seen { live, glimpse, told, .. } = seen;
+        let told = told.as_ref();
+        let sent = self.down_bytes.replace(glimpse.down_bytes);
+        self.mean.add(now, sent.map_or(0, |before| glimpse.down_bytes.saturating_sub(before)));
         let rested = (glimpse.doing == Doing::Idle && !glimpse.is_waiting).then(|| now - glimpse.since);
         self.wal.see(now, rested, told.and_then(|told| told.wal_bytes));
         let Some(statement) = glimpse.statement else { return Figures::default() };
@@ -275,11 +388,11 @@ impl Watched {
         if glimpse.is_waiting {
             return Figures { blocked_s, ..Figures::default() };
         }
-        let elapsed = now - glimpse.since;
+        let elapsed = seen.until - glimpse.since;
         let process = server_is_here && wants_process(rules);
         if process && let Some(pid) = live.server_pid() {
             let begins = self.statement != Some(statement);
-            let user = format!(" {} ", live.identity.user);
+            let user = format!(" {} ", seen.user);
             self.process.look(pid, &[&user, &live.identity.server_mark], begins, glimpse.since, now);
         }
         self.statement = Some(statement);
@@ -287,7 +400,7 @@ impl Watched {
             elapsed_s: Some(elapsed.max(Span(0)).seconds()),
             blocked_s,
             bandwidth_mb_per_s: Some(self.mean.bytes_per_second(now) / MB as f64),
-            rows: Some(glimpse.rows as f64),
+            rows: seen.rows.map(|rows| rows as f64),
             cpu_s: self.process.cpu_s(),
             cpu_percent: self.process.cpu_percent(),
             memory_mb: self.process.private_mb(),

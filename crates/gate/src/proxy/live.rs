@@ -6,7 +6,8 @@ use crate::clock;
 use crate::wire::{Side, Tracker};
 use backwater_flow::SessionId;
 use backwater_model::{Moment, Span};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
@@ -38,6 +39,10 @@ pub(super) struct Identity {
     pub(super) peer: String,
     /// What its server process's title holds: our port, or `[local]`.
     pub(super) server_mark: String,
+    /// Our end of its connection with the server, where that is TCP.
+    pub(super) our_end: Option<SocketAddr>,
+    /// When we had connected with the server: its process is no older.
+    pub(super) server_since: Moment,
     pub(super) began: Moment,
     /// It replicates, and nobody gave it a pool: rules, turns and the low class are for statements.
     pub(super) is_exempt: bool,
@@ -68,6 +73,8 @@ pub(super) struct Live {
     up_bytes: AtomicU64,
     down_bytes: AtomicU64,
     cancel_key: OnceLock<Vec<u8>>,
+    /// The server's process where only the server told it; 0 where it did not.
+    told_pid: AtomicI32,
     /// It is relayed by the low class's worker.
     is_low: AtomicBool,
     /// It should be.
@@ -147,6 +154,7 @@ impl Live {
             up_bytes: AtomicU64::new(0),
             down_bytes: AtomicU64::new(0),
             cancel_key: OnceLock::new(),
+            told_pid: AtomicI32::new(0),
             is_low: AtomicBool::new(low),
             wants_low: AtomicBool::new(low),
             freed: AtomicBool::new(false),
@@ -217,10 +225,21 @@ impl Live {
         }
     }
 
-    /// The server's process, if the login told it.
+    /// The server's process, if the login or the server told it.
     pub(super) fn server_pid(&self) -> Option<i32> {
-        let (pid, _) = self.cancel_key()?.split_first_chunk()?;
-        Some(i32::from_be_bytes(*pid)).filter(|pid| *pid > 0)
+        let by_login = || Some(i32::from_be_bytes(*self.cancel_key()?.first_chunk()?));
+        let told = self.told_pid.load(Ordering::Relaxed);
+        Some(by_login().unwrap_or(told)).filter(|pid| *pid > 0)
+    }
+
+    /// The server says that this is its process, or knows none.
+    pub(super) fn is_process(&self, pid: Option<i32>) {
+        self.told_pid.store(pid.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Whether its messages were never seen: it is encrypted through to the server.
+    pub(super) fn is_encrypted_through(&self) -> bool {
+        self.doing() == Doing::Hidden && self.cancel_key().is_none()
     }
 
     /// What a cancel request needs.

@@ -15,12 +15,14 @@ mod control;
 mod direction;
 mod follow;
 mod glance;
+mod hidden;
 mod judge;
 mod live;
 mod low_class;
 mod negotiate;
 mod openings;
 mod outside;
+mod placed;
 mod pools;
 mod process;
 mod reach;
@@ -143,7 +145,7 @@ impl Proxy {
         judge::start(Arc::clone(&control), Arc::clone(&workers), moved, seen.clone())?;
         console::start(Arc::clone(&control), visited, seen.clone())?;
         server_view::start(Arc::clone(&control), orders, seen)?;
-        let doors = bound.into_iter().map(|bound| (bound, Door::Server));
+        let doors = bound.into_iter().zip(&config.listen).map(|(bound, address)| (bound, Door::server(address)));
         let doors = doors.chain(console.into_iter().map(|bound| (bound, Door::Console))).collect();
         let hand = move |Agreed { moving, entry, place }| {
             workers.hand(Arrival { moving, rest: Rest { entry, place: Some(place), alive: alive.clone() } });

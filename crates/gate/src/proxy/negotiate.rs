@@ -2,7 +2,7 @@
 //!
 //! Encryption is passed through unless the configuration has a certificate: the client's request goes to the server, and
 //! if the server takes it, what follows is relayed unseen. User and statements are then hidden, and the session belongs to
-//! the default pool. With a certificate the proxy ends the client's encryption, and begins its own towards the server where
+//! its listener's pool. With a certificate the proxy ends the client's encryption, and begins its own towards the server where
 //! it is told to.
 
 use super::admission::{Admission, Place};
@@ -11,6 +11,7 @@ use super::control::{Control, Entry};
 use super::follow::Follow;
 use super::live::Identity;
 use super::openings;
+use super::placed::{is_exempt, pool_of};
 use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
 use super::relay::Moving;
 use super::secure::Secure;
@@ -24,7 +25,9 @@ use crate::wire::{
     MOST_OPENING_BYTES, Opening, Side, StartUp, Tracker, read_opening, read_proxy_header, refusal,
     without_channel_binding,
 };
-use backwater_flow::{DEFAULT_POOL, Priority, State, StateForm};
+use backwater_flow::{DEFAULT_POOL, State, StateForm};
+use backwater_model::Moment;
+use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -32,8 +35,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The setting by which a connection names its pool: `options=-c backwater.pool=p`.
-const POOL_OPTION: &str = "backwater.pool";
 /// What an encrypted connection begins with.
 const TLS_HANDSHAKE: u8 = 0x16;
 /// Bytes read at once of an opening: most have a few hundred.
@@ -52,6 +53,7 @@ pub(super) struct Terms {
     pub(super) admission: Admission,
     pub(super) admin: Option<Arc<Admin>>,
     pub(super) listen: Vec<Address>,
+    pub(super) listeners: HashMap<Address, String>,
     pub(super) tls: Option<ClientTls>,
     pub(super) server_tls: Option<ServerTls>,
     pub(super) server_account: Option<ServerAccount>,
@@ -63,12 +65,18 @@ pub(super) struct Terms {
 }
 
 /// Which door a client came by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Door {
-    /// The proxy's.
-    Server,
+    /// One of the proxy's, by the address as it is configured.
+    Server(Arc<Address>),
     /// The console's own.
     Console,
+}
+
+impl Door {
+    pub(super) fn server(address: &Address) -> Door {
+        Door::Server(Arc::new(address.clone()))
+    }
 }
 
 /// A session that was agreed upon.
@@ -127,6 +135,7 @@ impl Terms {
             admission,
             admin: config.admin.clone().map(Arc::new),
             listen: config.listen.clone(),
+            listeners: config.listeners.clone(),
             tls: config.tls.clone(),
             server_tls: config.server_tls.clone(),
             server_account: config.server_account.clone(),
@@ -263,7 +272,7 @@ impl Negotiation<'_> {
         length: usize,
         start: &StartUp,
     ) -> io::Result<Option<Agreed>> {
-        let pool = match pool_of(&self.terms.state, start) {
+        let pool = match pool_of(&self.terms.state, start, self.pool_of_door()) {
             Ok(pool) => pool,
             Err(unknown) => {
                 let why = format!("there is no resource pool {}", backwater_flow::quote(&unknown));
@@ -278,7 +287,7 @@ impl Negotiation<'_> {
             Ok(server) => server,
             Err(why) => return self.refuse(client, "08006", &why).await,
         };
-        let entry = self.control.enter(self.identity(Some(start), &server), self.control.pools.get(pool));
+        let entry = self.control.enter(self.identity(Some(start), &server, clock::now()), self.control.pools.get(pool));
         let mut tracker = Tracker::new();
         tracker.pass(Side::Up, &heard[length..]);
         if server.secure().is_none() {
@@ -320,7 +329,9 @@ impl Negotiation<'_> {
     async fn start_hidden(&self, client: Stream, asked: Option<Asked>, heard: &[u8]) -> io::Result<Option<Agreed>> {
         self.place.said_who();
         // Nothing can be said to a client that has begun to encrypt.
-        let Ok(place) = self.terms.admission.admit(DEFAULT_POOL, self.most_of(DEFAULT_POOL)) else { return Ok(None) };
+        let pool = self.pool_of_door();
+        let Ok(place) = self.terms.admission.admit(pool, self.most_of(pool)) else { return Ok(None) };
+        let since = asked.as_ref().map_or_else(clock::now, |asked| asked.since);
         let server = match self.take_bare_server(asked).await {
             Ok(server) => server,
             Err(why) => {
@@ -328,11 +339,11 @@ impl Negotiation<'_> {
                 return Ok(None);
             }
         };
-        let entry = self.control.enter_hidden(self.identity(None, &server), self.control.pools.get(DEFAULT_POOL));
+        let entry = self.control.enter_hidden(self.identity(None, &server, since), self.control.pools.get(pool));
         agree((client, server), (heard, &[]), Tracker::opaque(), entry, place).map(Some)
     }
 
-    fn identity(&self, start: Option<&StartUp>, server: &Stream) -> Identity {
+    fn identity(&self, start: Option<&StartUp>, server: &Stream, server_since: Moment) -> Identity {
         let text = |of: &dyn Fn(&StartUp) -> &str| start.map_or_else(String::new, |start| of(start).to_owned());
         let application = |start: &StartUp| start.parameters.get("application_name").cloned();
         Identity {
@@ -342,9 +353,18 @@ impl Negotiation<'_> {
             application: start.and_then(application).unwrap_or_default(),
             peer: self.peer.clone(),
             server_mark: server.title_mark(),
+            our_end: server.own_address(),
+            server_since,
             began: clock::now(),
-            is_exempt: start.is_some_and(|start| is_exempt(&self.terms.state, start)),
+            is_exempt: start.is_some_and(|start| is_exempt(&self.terms.state, start, self.pool_of_door())),
         }
+    }
+
+    /// The pool of whoever came by this door and is not told to be of another. The console may have dropped it.
+    fn pool_of_door(&self) -> &str {
+        let Door::Server(address) = &self.door else { return DEFAULT_POOL };
+        let named = self.terms.listeners.get(&**address);
+        named.filter(|pool| self.terms.state.pools().contains_key(*pool)).map_or(DEFAULT_POOL, String::as_str)
     }
 
     fn most_of(&self, pool: &str) -> Option<u32> {
@@ -422,23 +442,6 @@ async fn first_words(server: &mut Stream, start: &[u8]) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The pool of a session: of its user, unless the connection names another one. A user that is bound to a pool can only
-/// go to a low one instead: nobody raises himself.
-fn pool_of<'s>(state: &'s State, start: &StartUp) -> Result<&'s str, String> {
-    let own = state.pool_of(start.user());
-    let Some(named) = start.option(POOL_OPTION) else { return Ok(own) };
-    let Some((name, pool)) = state.pools().get_key_value(&named) else { return Err(named) };
-    let bound = state.users().contains_key(start.user());
-    Ok(if bound && pool.priority == Priority::High { own } else { name })
-}
-
-/// Whether it replicates and is in the default pool only because nobody said where it belongs: a base backup or a standby
-/// would count as a statement that runs for ever.
-fn is_exempt(state: &State, start: &StartUp) -> bool {
-    let is_placed = state.users().contains_key(start.user()) || start.option(POOL_OPTION).is_some();
-    start.is_replication() && !is_placed
-}
-
 /// Reads until the opening is whole. None where the client left.
 async fn read_whole(
     client: &mut Stream,
@@ -462,30 +465,4 @@ async fn read_more(client: &mut Stream, heard: &mut Vec<u8>) -> io::Result<usize
     let count = client.read(&mut heard[have..]).await?;
     heard.truncate(have + count);
     Ok(count)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    #[test]
-    fn a_connection_may_name_its_pool_but_not_raise_itself() {
-        let toml = "[pools.batch]\npriority = 'low'\n[pools.gold]\n[users]\netl = 'batch'\nboss = 'gold'";
-        let state: State = toml::from_str(toml).unwrap();
-        let pool = |user: &str, named: Option<&str>| {
-            let mut start = StartUp::default();
-            start.parameters.insert("user".to_owned(), user.to_owned());
-            if let Some(named) = named {
-                start.parameters.insert("options".to_owned(), format!("-c backwater.pool={named}"));
-            }
-            pool_of(&state, &start).map(str::to_owned)
-        };
-        assert_eq!(pool("etl", None).unwrap(), "batch");
-        assert_eq!(pool("etl", Some("gold")).unwrap(), "batch");
-        assert_eq!(pool("boss", Some("batch")).unwrap(), "batch");
-        assert_eq!(pool("anybody", Some("gold")).unwrap(), "gold");
-        assert_eq!(pool("anybody", None).unwrap(), DEFAULT_POOL);
-        assert_eq!(pool("anybody", Some("no")).unwrap_err(), "no");
-    }
 }

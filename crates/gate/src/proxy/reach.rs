@@ -2,7 +2,9 @@
 
 use super::negotiate::Terms;
 use super::stream::Stream;
+use crate::clock;
 use crate::wire::SSL_REQUEST;
+use backwater_model::Moment;
 use std::io;
 
 /// The answer to a request for encryption that declines it, and the one that takes it.
@@ -12,13 +14,16 @@ pub(super) const ENCRYPTION: u8 = b'S';
 /// A connection with the server on which a client's requests for encryption are passed on.
 pub(super) struct Asked {
     pub(super) server: Stream,
+    /// When it was connected with.
+    pub(super) since: Moment,
     /// It declined TLS: of another kind of encryption that says nothing.
     pub(super) declined: bool,
 }
 
 impl Asked {
     pub(super) async fn connect(terms: &Terms) -> io::Result<Asked> {
-        Ok(Asked { server: connect(terms).await?, declined: false })
+        let since = clock::now();
+        Ok(Asked { server: connect(terms).await?, since, declined: false })
     }
 
     /// The server's answer of one byte to a request; none where it left.

@@ -1,11 +1,14 @@
 //! What the server itself says of its sessions, by a connection of the proxy's own: locks that are waited for, temporary
-//! files, WAL; and what only the server can do: end a session, make a role. Without `[server_account]` there is none of it,
+//! files, WAL, and of those that are encrypted through to it all that they do; and what only the server can do: end a session, make
+//! a role. Without `[server_account]` there is none of it,
 //! and rules that need it are told to be blind.
 //!
 //! The server is asked only while a rule looks at such a figure or a session is held. Figures older than [`STALE`] count as
 //! not known.
 
 use super::control::Control;
+use super::hidden::{self, Activity};
+use super::live::Live;
 use super::reach::reach;
 use super::worker::Phase;
 use crate::{GateError, clock};
@@ -13,6 +16,7 @@ use backwater_flow::rule::{Attribute, Rule};
 use backwater_model::{Moment, Span};
 use serde::Deserialize;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -21,6 +25,8 @@ use tokio_postgres::{Client, NoTls, Row};
 /// How often the server is asked, and for how long what it said is believed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const STALE: Span = Span::from_millis(2_000);
+/// How old a process is, is told a moment after it was asked: so much later at most.
+const SLACK: Span = Span::from_millis(5_000);
 /// A server that is away is tried again after this; an answer is waited for so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -60,11 +66,14 @@ pub(super) struct Told {
     pub(super) spill_bytes: Option<f64>,
     /// WAL that it wrote since it began.
     pub(super) wal_bytes: Option<f64>,
+    /// What it does, where sessions are asked for that only the server sees.
+    pub(super) activity: Option<Activity>,
 }
 
 /// Something that the server is to do.
 enum Order {
     Terminate(i32),
+    Stop { pid: i32, began_us: i64, statement_us: i64, whole_session: bool },
     MakeRole { user: String, password: Option<String>, done: oneshot::Sender<Result<Made, String>> },
     SetPassword { user: String, password: String, done: oneshot::Sender<Result<Made, String>> },
 }
@@ -90,6 +99,8 @@ struct Inner {
     version: Option<i32>,
     told_at: Option<Moment>,
     told: HashMap<i32, Told>,
+    /// Processes by our end of their connection; of several the youngest, since an old one may not know yet that it has no client.
+    by_our_end: HashMap<SocketAddr, i32>,
 }
 
 /// What is to be asked.
@@ -98,6 +109,7 @@ struct Wanted {
     locks: bool,
     spill: bool,
     wal: bool,
+    hidden: bool,
 }
 
 /// The end that carries orders out.
@@ -119,6 +131,30 @@ impl ServerView {
         let inner = self.lock();
         inner.told_at.filter(|at| now - *at < STALE)?;
         inner.told.get(&pid).cloned()
+    }
+
+    /// When the server told what is believed now.
+    pub(super) fn told_at(&self, now: Moment) -> Option<Moment> {
+        self.lock().told_at.filter(|at| now - *at < STALE)
+    }
+
+    /// The same of a session whose messages nobody sees, with its process.
+    pub(super) fn told_of_hidden(&self, live: &Live, now: Moment) -> Option<(i32, Told)> {
+        let our_end = live.identity.our_end?;
+        let inner = self.lock();
+        inner.told_at.filter(|at| now - *at < STALE)?;
+        let pid = *inner.by_our_end.get(&our_end)?;
+        let told = inner.told.get(&pid)?;
+        // One that was there before this connection is of another that had the same port.
+        let age = told.activity.as_ref()?.session_age;
+        (told.asked_at - age >= live.identity.server_since - SLACK).then(|| (pid, told.clone()))
+    }
+
+    /// Cancels the statement that a session ran when it was asked, or ends the session: where the server still finds that one.
+    pub(super) fn stop(&self, pid: i32, activity: &Activity, whole_session: bool) {
+        let Activity { began_us, statement_us, .. } = *activity;
+        // An error means that the proxy is ending.
+        let _ = self.orders.send(Order::Stop { pid, began_us, statement_us, whole_session });
     }
 
     /// Ends a session.
@@ -264,9 +300,10 @@ async fn serve(
                 let asked_at = clock::now();
                 match tokio::time::timeout(ANSWER_WITHIN, client.query(&sql(wanted), &[])).await {
                     Ok(Ok(rows)) => {
+                        let told: HashMap<i32, Told> = rows.iter().filter_map(|row| told(row, asked_at)).collect();
+                        let (by_our_end, told_at) = (by_our_end(&told), Some(clock::now()));
                         let mut inner = control.server_view.lock();
-                        inner.told = rows.iter().filter_map(|row| told(row, asked_at)).collect();
-                        inner.told_at = Some(clock::now());
+                        *inner = Inner { told, by_our_end, told_at, version: inner.version };
                     }
                     Ok(Err(error)) => return reason(&error),
                     Err(_) => return "it does not answer".to_owned(),
@@ -283,10 +320,12 @@ fn wanted(control: &Control, version: i32) -> Wanted {
     let any = |at: Attribute| terms.state.rules().values().any(|rule| looks(rule, at));
     let sessions = control.sessions();
     let blocks = sessions.iter().any(|live| live.is_low()) && sessions.iter().any(|live| !live.is_low());
+    let has_rules = |pool: &str| terms.state.rules_of(pool).next().is_some();
     Wanted {
         locks: any(Attribute::BlockTime) || blocks,
         spill: any(Attribute::SpillSize),
         wal: version >= TELLS_WAL && (any(Attribute::WalRate) || any(Attribute::WalSize)),
+        hidden: sessions.iter().any(|live| live.is_encrypted_through() && (blocks || has_rules(&live.pool.name))),
     }
 }
 
@@ -309,8 +348,9 @@ fn sql(wanted: Wanted) -> String {
         true => "(SELECT wal_bytes::float8 FROM pg_catalog.pg_stat_get_backend_wal(a.pid))",
         false => "NULL::float8",
     };
+    let hidden = if wanted.hidden { format!(", {}", hidden::columns()) } else { String::new() };
     format!(
-        "SELECT a.pid, {locks}, {spilled}, {wal} FROM pg_catalog.pg_stat_activity a {files}\
+        "SELECT a.pid, {locks}, {spilled}, {wal}{hidden} FROM pg_catalog.pg_stat_activity a {files}\
          WHERE coalesce(a.backend_type, 'client backend') = 'client backend' /* backwater */"
     )
 }
@@ -321,8 +361,17 @@ fn told(row: &Row, asked_at: Moment) -> Option<(i32, Told)> {
         blocked_by: row.try_get(1).ok()?,
         spill_bytes: row.try_get(2).ok()?,
         wal_bytes: row.try_get(3).ok()?,
+        activity: (row.len() > 4).then(|| Activity::read(row, 4)).flatten(),
     };
     Some((row.try_get(0).ok()?, told))
+}
+
+fn by_our_end(told: &HashMap<i32, Told>) -> HashMap<SocketAddr, i32> {
+    let mut ends: Vec<(i64, SocketAddr, i32)> = Vec::new();
+    ends.extend(told.iter().filter_map(|(pid, told)| told.activity.as_ref().map(|a| (a.began_us, a.our_end, *pid))));
+    // The last of several with one end stays.
+    ends.sort_unstable();
+    ends.into_iter().map(|(_, end, pid)| (end, pid)).collect()
 }
 
 async fn carry_out(client: &Client, order: Order) {
@@ -330,6 +379,14 @@ async fn carry_out(client: &Client, order: Order) {
         Order::Terminate(pid) => {
             if let Err(error) = client.execute("SELECT pg_catalog.pg_terminate_backend($1)", &[&pid]).await {
                 tracing::warn!(pid, "the server does not end a session: {}", reason(&error));
+            }
+        }
+        Order::Stop { pid, began_us, statement_us, whole_session } => {
+            let stopped = client.query(&stop_sql(whole_session), &[&pid, &began_us, &statement_us]).await;
+            match stopped {
+                Ok(rows) if rows.is_empty() => tracing::info!(pid, "its statement had ended before it was stopped"),
+                Ok(_) => {}
+                Err(error) => tracing::warn!(pid, "the server does not stop a session: {}", reason(&error)),
             }
         }
         Order::MakeRole { user, password, done } => {
@@ -349,6 +406,17 @@ async fn carry_out(client: &Client, order: Order) {
             let _ = done.send(set.map(|()| Made::Done).map_err(|error| reason(&error)));
         }
     }
+}
+
+/// Stops the session with this process id, beginning and statement, all of them still as they were, and nobody else.
+fn stop_sql(whole_session: bool) -> String {
+    let act = if whole_session { "pg_terminate_backend" } else { "pg_cancel_backend" };
+    format!(
+        "SELECT pg_catalog.{act}(a.pid) FROM pg_catalog.pg_stat_get_activity($1) a WHERE {} = $2 AND {} = $3 AND {} /* backwater */",
+        hidden::BEGAN_US,
+        hidden::STATEMENT_US,
+        hidden::IS_ACTIVE
+    )
 }
 
 /// What the server keeps of a password: so that neither its log nor the way there ever holds the password itself. It has no
@@ -376,9 +444,10 @@ mod tests {
     #[test]
     fn what_costs_is_asked_for_only_where_it_is_wanted() {
         let nothing = sql(Wanted::default());
-        assert!(!nothing.contains("pg_blocking_pids") && !nothing.contains("tmpdir") && !nothing.contains("wal_bytes"));
-        let all = sql(Wanted { locks: true, spill: true, wal: true });
-        assert!(all.contains("pg_blocking_pids") && all.contains("tmpdir") && all.contains("wal_bytes"));
+        let costs = ["pg_blocking_pids", "tmpdir", "wal_bytes", "query_start"];
+        assert!(costs.iter().all(|word| !nothing.contains(word)), "{nothing}");
+        let all = sql(Wanted { locks: true, spill: true, wal: true, hidden: true });
+        assert!(costs.iter().all(|word| all.contains(word)), "{all}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::secure::Secure;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
@@ -235,6 +235,13 @@ impl Stream {
             }
             Socket::Unix(_) => "[local]".to_owned(),
         }
+    }
+
+    /// Our own end of a TCP connection.
+    pub(super) fn own_address(&self) -> Option<SocketAddr> {
+        let Socket::Tcp(stream) = &self.socket else { return None };
+        let address = stream.local_addr().ok()?;
+        Some(SocketAddr::new(address.ip().to_canonical(), address.port()))
     }
 
     /// Takes it out of its runtime.

@@ -112,7 +112,18 @@ mod tests {
         let text = String::new;
         let (user, database, application, peer, server_mark) = (text(), text(), text(), text(), text());
         let (id, began, is_exempt) = (SessionId(id), Moment(0), false);
-        let identity = Identity { id, user, database, application, peer, server_mark, began, is_exempt };
+        let identity = Identity {
+            id,
+            user,
+            database,
+            application,
+            peer,
+            server_mark,
+            our_end: None,
+            server_since: began,
+            began,
+            is_exempt,
+        };
         Live::new(identity, LivePool::new("p", PoolId(0)), false)
     }
 

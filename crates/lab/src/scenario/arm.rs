@@ -366,6 +366,7 @@ impl Arm {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use backwater_model::{Confidence, Moment};
 

@@ -96,6 +96,7 @@ pub(super) const ENGINE: &[Row] = &[
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use std::collections::HashSet;
 
@@ -119,5 +120,42 @@ mod tests {
         assert_eq!(wired_tiger_series(old), [(&cat::WT_APP_EVICTED, 9.0)]);
         let running = |name: &str| (name == "checkpoint: progress state").then_some(4.0);
         assert_eq!(wired_tiger_series(running), [(&cat::WT_CHECKPOINT_RUNNING, 1.0)]);
+    }
+
+    /// Statistics by release, told apart from the table: `statistic | first-last=section …`.
+    const PLACES: &str = include_str!("../../tests/fixtures/wired_tiger_places.txt");
+
+    #[test]
+    fn every_release_has_its_statistics_where_they_are_looked_for() {
+        let paths: HashSet<&str> = ENGINE.iter().flat_map(|row| row.paths).copied().collect();
+        let releases: Vec<&str> =
+            PLACES.lines().find_map(|line| line.strip_prefix("# Releases: ")).unwrap().split(' ').collect();
+        let place = |release: &str| releases.iter().position(|known| *known == release).unwrap();
+        let mut told = vec![HashSet::new(); releases.len()];
+        for line in PLACES.lines().filter(|line| !line.starts_with('#')) {
+            let (statistic, spans) = line.split_once(" | ").unwrap();
+            for span in spans.split(' ') {
+                let (between, section) = span.split_once('=').unwrap();
+                let (first, last) = between.split_once('-').unwrap();
+                let path = format!("{IN_SERVER}{section}.{statistic}");
+                assert!(paths.contains(path.as_str()), "{path} of {between}");
+                for release in place(first)..=place(last) {
+                    told[release].insert(format!("{section}: {statistic}"));
+                }
+            }
+        }
+        // What the rules stand on is there in all of them: dirty pages, evicting threads, checkpoints, the journal.
+        let needed = [
+            &cat::WT_CACHE_DIRTY,
+            &cat::WT_APP_EVICT_US,
+            &cat::WT_APP_EVICTED,
+            &cat::WT_CHECKPOINT_RUNNING,
+            &cat::WT_LOG_SYNC_US,
+        ];
+        for (release, statistics) in releases.iter().zip(&told) {
+            let series = wired_tiger_series(|name| statistics.contains(name).then_some(1.0));
+            let made: HashSet<&str> = series.iter().map(|(def, _)| def.name).collect();
+            assert!(needed.iter().all(|def| made.contains(def.name)), "{release}: {made:?}");
+        }
     }
 }

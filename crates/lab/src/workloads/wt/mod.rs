@@ -126,6 +126,10 @@ mod tests {
         assert_eq!((result.completed, result.cancelled, result.failed, result.never_started), (28, 2, 1, 4));
         assert!((result.latency_ms(0.99) - 500.0).abs() < 1.0);
         assert_eq!((figures["app_evict_share"], figures["stall_s"], figures["ops_per_s"]), (0.25, 1.0, 14.0));
+        // 20 times 1 ms and 10 times 500: by name, as they are exported.
+        assert!((figures["latency_mean_ms"] - 167.3).abs() < 1.0, "{figures:?}");
+        assert!((figures["latency_p999_ms"] - 500.0).abs() < 1.0 && (figures["latency_max_ms"] - 500.0).abs() < 1.0);
+        assert_eq!((figures["commit_latency_p99_ms"], figures["threads_made"]), (1.0, 8.0));
         assert!(!figures.contains_key("ttl_deleted") && !figures.contains_key("app_evictions"));
     }
 }
