@@ -9,7 +9,7 @@ use backwater_model::catalogue as cat;
 use backwater_model::{DeclaredVolume, Severity, Target, Window};
 use common::judged::{causes, diagnose};
 use common::mongo_plant::{
-    Plant, SECONDS, T, bursting, healthy, oversized, put_journal, stalled, standing, stands, trouble,
+    Plant, SECONDS, T, bursting, count, healthy, oversized, put_journal, stalled, standing, stands, trouble,
 };
 
 /// What is found where writes were slow, and no rule says why.
@@ -224,6 +224,17 @@ fn a_device_that_stands_still_is_told_from_one_at_a_limit() {
         ..healthy()
     };
     assert!(!causes(&spent.found()).contains(&"device-below-rating standstill".to_owned()));
+    // Nor is it the device's where processors had no time for it.
+    let taken = |idle: fn(usize) -> f64| {
+        standing().found_with(move |readings, _| {
+            count(readings, &cat::CPU_USER, &[], |_| 0.5);
+            count(readings, &cat::CPU_SYSTEM, &[], move |second| 1.5 - idle(second));
+            count(readings, &cat::CPU_IDLE, &[], idle);
+        })
+    };
+    assert_eq!(causes(&taken(|_| 0.3)), ["device-below-rating standstill"]);
+    let starved = causes(&taken(|second| if (98..140).contains(&second) { 0.0 } else { 0.3 }));
+    assert!(!starved.contains(&"device-below-rating standstill".to_owned()), "{starved:?}");
     // Nothing to do is no standstill, and busy with many small requests neither.
     let idle = Plant { busy: |s| if stands(s) { 0.0 } else { 0.4 }, ..stalls };
     assert!(!causes(&idle.found()).contains(&"device-below-rating standstill".to_owned()));

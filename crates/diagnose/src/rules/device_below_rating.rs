@@ -2,7 +2,7 @@
 //! keeps a rate; a device at its end keeps its best; a fault of the device, its driver or its firmware does neither.
 
 use super::draft::draft;
-use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of};
+use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of, idle_processors};
 use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes};
@@ -24,6 +24,9 @@ const MOST_S: usize = 30;
 /// Standstills that must be seen, unless one lasts so long.
 const HABIT: usize = 2;
 const LONG_S: usize = 4;
+/// Where processors have less than this share of their time left, requests end late for want of them, and a device that stands is no
+/// fault of its own.
+const NO_TIME: f64 = 0.05;
 /// After it the device must come back to this share of its best within so many seconds.
 const BACK: f64 = 0.5;
 const BACK_S: usize = 5;
@@ -75,8 +78,8 @@ pub(crate) fn standstills(device: &DeviceView, count: usize) -> Option<Standstil
         return None;
     }
     // Neither many bytes nor many requests: few large ones, or many small ones, are another load and no fault.
-    let idle = both(&bytes.flags(|rate| rate <= STANDS * best_bytes), &ops.flags(|rate| rate <= STANDS * best_ops));
-    let stands = both(&idle, &device.busy.flags(|busy| busy >= BUSY));
+    let nothing = both(&bytes.flags(|rate| rate <= STANDS * best_bytes), &ops.flags(|rate| rate <= STANDS * best_ops));
+    let stands = both(&nothing, &device.busy.flags(|busy| busy >= BUSY));
     let returns = |run: &Range<usize>| {
         let after = run.end..(run.end + BACK_S).min(count);
         bytes.max(&after).is_some_and(|rate| rate >= BACK * best_bytes)
@@ -84,14 +87,21 @@ pub(crate) fn standstills(device: &DeviceView, count: usize) -> Option<Standstil
     };
     let mut runs = episodes(&stands, LEAST_S, 1);
     runs.retain(|run| run.len() <= MOST_S && returns(run));
-    let long = runs.iter().any(|run| run.len() >= LONG_S);
-    let enough = runs.len() >= HABIT || long;
-    enough.then_some(Standstills { runs, best: (best_bytes, best_ops) })
+    enough(&runs).then_some(Standstills { runs, best: (best_bytes, best_ops) })
+}
+
+fn enough(runs: &[Range<usize>]) -> bool {
+    runs.len() >= HABIT || runs.iter().any(|run| run.len() >= LONG_S)
 }
 
 fn of_device(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView) -> Option<Finding> {
     let count = scene.grid.count;
-    let Standstills { runs, best } = standstills(device, count)?;
+    let Standstills { mut runs, best } = standstills(device, count)?;
+    let idle = idle_processors(scene, engine);
+    runs.retain(|run| idle.mean(run).is_none_or(|share| share >= NO_TIME));
+    if !enough(&runs) {
+        return None;
+    }
     let inside = flags_of(&runs, count);
     let jumped = engine.latency(&inside).filter(|latency| latency.times() >= JUMP);
     let fell = engine.work(&inside).filter(|work| work.times() <= DIP);
