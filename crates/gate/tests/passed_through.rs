@@ -80,6 +80,30 @@ fn a_penalty_is_for_the_statement_that_the_server_says_is_slow() {
 }
 
 #[test]
+fn a_penalty_does_not_outlast_what_the_server_tells() {
+    const NAME: &str = "a_penalty_does_not_outlast_what_the_server_tells";
+    with_server(NAME, &[], |server| {
+        if !encrypted::encrypt(server) {
+            return eprintln!("skipped: {NAME}: needs openssl");
+        }
+        server.value(&format!("CREATE ROLE watcher LOGIN PASSWORD '{PASSWORD}' IN ROLE pg_monitor"));
+        let account = format!("[server_account]\nuser = 'watcher'\npassword = '{PASSWORD}'\n");
+        let rules = "[rules.slow]\nelapsedtime = 0.5\naction = 'penalty'\n[pools.default]\nexcept_rule = 'slow'\n";
+        let held = held::proxy(server, &format!("{account}{rules}"));
+        let mut slow = held.begin(&["SELECT pg_sleep(600)"]);
+        assert_eq!(held.decision_of("began").fields["rule"], "slow");
+        // From now on nobody tells whether it still runs.
+        server.value("ALTER ROLE watcher NOLOGIN");
+        server.value("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'watcher'");
+        assert_eq!(held.decision_of("lifted").fields["why"], "the server tells no more of it");
+        until("nobody is held", || held.proxy.glance().look().held.is_empty());
+        assert!(slow.try_wait().unwrap().is_none(), "it is left alone");
+        slow.kill().unwrap();
+        slow.wait().unwrap();
+    });
+}
+
+#[test]
 fn an_abort_cancels_that_statement_and_leaves_the_session() {
     const NAME: &str = "an_abort_cancels_that_statement_and_leaves_the_session";
     with_server(NAME, &[], |server| {

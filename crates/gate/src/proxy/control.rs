@@ -293,24 +293,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use backwater_model::Moment;
 
     fn enter(control: &Arc<Control>) -> Entry {
-        let text = String::new;
-        let (user, database, application, peer, server_mark) = (text(), text(), text(), text(), text());
-        let (id, began, is_exempt) = (control.number(), Moment(0), false);
-        let identity = Identity {
-            id,
-            user,
-            database,
-            application,
-            peer,
-            server_mark,
-            our_end: None,
-            server_since: began,
-            began,
-            is_exempt,
-        };
+        let identity = Identity::of_test(control.number());
         control.enter(identity, control.pools.get("p"))
     }
 

@@ -184,21 +184,7 @@ mod tests {
 
     /// A session that is logged in, with the turn of a pool that has one.
     fn with_turn() -> Follow {
-        let text = String::new;
-        let (user, database, application, peer, server_mark) = (text(), text(), text(), text(), text());
-        let (id, began, is_exempt) = (SessionId(1), Moment(0), false);
-        let identity = Identity {
-            id,
-            user,
-            database,
-            application,
-            peer,
-            server_mark,
-            our_end: None,
-            server_since: began,
-            began,
-            is_exempt,
-        };
+        let identity = Identity::of_test(SessionId(1));
         let pool = LivePool::new("one", PoolId(0));
         pool.turns.limit(Some(1));
         let mut follow = Follow::new(Tracker::new(), Live::new(identity, pool, false));

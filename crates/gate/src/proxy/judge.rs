@@ -183,9 +183,9 @@ impl Bench {
         let statement = seen.glimpse.statement;
         let subject = Subject { session: id, user: &seen.user, pool: &live.pool.name, statement };
         for decision in self.judge.look(now, subject, rules.iter().copied(), &figures) {
-            match &seen.by_server {
-                Some((pid, activity)) => self.carry_out_by_server(&decision, live, *pid, activity),
-                None => self.carry_out(&decision, live, &glimpse),
+            match (&seen.by_server, decision.action) {
+                (Some((pid, activity)), Action::Abort) => self.stop_by_server(&decision, *pid, activity),
+                _ => self.carry_out(&decision, live, &glimpse),
             }
         }
     }
@@ -286,20 +286,16 @@ impl Bench {
         }
     }
 
-    /// The same where only the server sees the statement: it stops that one and no later one.
-    fn carry_out_by_server(&self, decision: &Decision, live: &Arc<Live>, pid: i32, activity: &Activity) {
+    /// Stops a statement that only the server sees; where it goes on, its session. The server tells the client why, within its
+    /// encryption.
+    fn stop_by_server(&self, decision: &Decision, pid: i32, activity: &Activity) {
         self.control.decided(decision);
-        let Decision { rule, .. } = decision;
-        match (decision.action, decision.step) {
-            (Action::Abort, Step::Began) => {
-                self.control.counters.cancels.fetch_add(1, Ordering::Relaxed);
-                self.control.server_view.stop(pid, activity, false);
-            }
-            // The server tells the client why, within its encryption.
-            (Action::Abort, Step::Escalated) => self.control.server_view.stop(pid, activity, true),
-            (Action::Penalty, Step::Began) => live.hold(Some(rule)),
-            (Action::Penalty, Step::Lifted(_)) => live.hold(None),
-            _ => {}
+        let whole_session = decision.step == Step::Escalated;
+        if decision.step == Step::Began {
+            self.control.counters.cancels.fetch_add(1, Ordering::Relaxed);
+        }
+        if whole_session || decision.step == Step::Began {
+            self.control.server_view.stop(pid, activity, whole_session);
         }
     }
 

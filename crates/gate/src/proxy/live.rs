@@ -48,6 +48,25 @@ pub(super) struct Identity {
     pub(super) is_exempt: bool,
 }
 
+#[cfg(test)]
+impl Identity {
+    /// Of nobody in particular, for tests.
+    pub(super) fn of_test(id: SessionId) -> Identity {
+        Identity {
+            id,
+            user: String::new(),
+            database: String::new(),
+            application: String::new(),
+            peer: String::new(),
+            server_mark: String::new(),
+            our_end: None,
+            server_since: Moment(0),
+            began: Moment(0),
+            is_exempt: false,
+        }
+    }
+}
+
 /// Why a session is to end, as its client is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ending {

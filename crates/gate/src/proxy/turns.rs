@@ -105,25 +105,10 @@ mod tests {
     use super::super::pools::LivePool;
     use super::*;
     use backwater_flow::{PoolId, SessionId};
-    use backwater_model::Moment;
     use proptest::prelude::*;
 
     fn session(id: u64) -> Arc<Live> {
-        let text = String::new;
-        let (user, database, application, peer, server_mark) = (text(), text(), text(), text(), text());
-        let (id, began, is_exempt) = (SessionId(id), Moment(0), false);
-        let identity = Identity {
-            id,
-            user,
-            database,
-            application,
-            peer,
-            server_mark,
-            our_end: None,
-            server_since: began,
-            began,
-            is_exempt,
-        };
+        let identity = Identity::of_test(SessionId(id));
         Live::new(identity, LivePool::new("p", PoolId(0)), false)
     }
 
