@@ -181,6 +181,11 @@ impl Lane {
         Lane(self.0.iter().map(|value| value.filter(|value| *value >= least)).collect())
     }
 
+    /// The values in some seconds; all others are no reading.
+    pub(crate) fn only(&self, seconds: &[bool]) -> Lane {
+        Lane(self.0.iter().zip(seconds).map(|(value, wanted)| value.filter(|_| *wanted)).collect())
+    }
+
     /// The mean over each second and `reach` seconds to both sides; none where the second itself is a hole.
     pub(crate) fn smooth(&self, reach: usize) -> Lane {
         self.around(reach, |values| values.iter().sum::<f64>() / values.len() as f64)

@@ -125,6 +125,18 @@ fn a_burst_that_the_disk_needs_seconds_for_comes_of_the_caches_size() {
     assert_eq!(causes(&above.found()), ["checkpoint-burst engine-burst"]);
     let fast = Plant { disk_mib: |s| if s % 60 < 8 { 100.0 } else { 1.0 }, ..oversized() };
     assert_eq!(causes(&fast.found()), ["checkpoint-burst engine-burst"]);
+    // A slow processor gathers for half of the checkpoint what the disk then takes the other half for.
+    let gathers = Plant {
+        busy: |s| if (4..8).contains(&(s % 60)) { 1.0 } else { 0.02 },
+        disk_mib: |s| if (4..8).contains(&(s % 60)) { 10.0 } else { 1.0 },
+        ..oversized()
+    };
+    let found = gathers.found();
+    assert_eq!(causes(&found)[0], "wt-cache-oversized burst-over-drain");
+    // Readings tell of the second before them, so that one of five is another's; over all of a checkpoint it would be 6 MiB/s.
+    assert!((8.0..11.0).contains(&(found[0].figure("drain_bytes_per_s").unwrap() / 1_048_576.0)), "{:?}", found[0]);
+    let hardly = Plant { busy: |s| if s % 60 == 4 { 1.0 } else { 0.02 }, ..gathers };
+    assert!(!causes(&hardly.found()).iter().any(|name| name.starts_with("wt-cache")), "full for a second of eight");
     let never_idle = Plant { busy: |_| 1.0, ..oversized() };
     assert!(!causes(&never_idle.found()).iter().any(|name| name.starts_with("wt-cache")), "no time to write earlier");
 }

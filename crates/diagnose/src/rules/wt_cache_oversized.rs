@@ -8,7 +8,7 @@ use super::wt_evidence::{
 };
 use crate::device::DeviceView;
 use crate::figures::Figures;
-use crate::grid::{both, episodes, longest, median};
+use crate::grid::{Lane, both, episodes, longest, median};
 use crate::scene::Scene;
 use backwater_model::{Confidence, Finding, Severity, Unit, catalogue as cat};
 use std::ops::Range;
@@ -66,19 +66,38 @@ fn measured(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Burst> {
     // The level just before a checkpoint begins is what it brings.
     let before = |run: &Range<usize>| engine.dirty.max(&(run.start.saturating_sub(2)..run.start + 1));
     let bytes = median(runs.iter().filter_map(before).collect())?;
-    let drains = runs.iter().filter_map(|run| device.written_bytes.mean(run));
-    let drain_bytes_per_s = median(drains.collect()).filter(|rate| *rate > 0.0)?;
-    let at_work = at_work(scene, engine, device, &inside)?;
+    let drains: Vec<Range<usize>> = runs.iter().filter_map(|run| drain(device, run)).collect();
+    let rates = drains.iter().filter_map(|drain| device.written_bytes.mean(drain));
+    let drain_bytes_per_s = median(rates.collect()).filter(|rate| *rate > 0.0)?;
+    let at_work = at_work(scene, engine, device, &inside, &flags_of(&drains, scene.grid.count))?;
     let (latency, work) = (engine.latency(&inside), engine.work(&inside));
     Some(Burst { runs, bytes, drain_bytes_per_s, at_work, latency, work })
+}
+
+/// The half of a checkpoint, on end, in which the disk writes most. First the engine gathers what it then writes, for seconds where
+/// its processors are slow or its clients many: the disk has nothing to do with how long that takes.
+fn drain(device: &DeviceView, run: &Range<usize>) -> Option<Range<usize>> {
+    let length = run.len().div_ceil(2);
+    let halves = (run.start..=run.end - length).map(|start| start..start + length);
+    let written = halves.filter_map(|half| device.written_bytes.mean(&half).map(|rate| (half, rate)));
+    written.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(half, _)| half)
 }
 
 /// What is done of all that may be written: of a cap that holds checkpoints back before they reach the device, else how busy that is.
 /// One that is held back is hardly busy then, and busy with syncs of the journal when it is not. Of several caps the one that leaves
 /// the least between checkpoints.
-fn at_work(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView, inside: &[bool]) -> Option<AtWork> {
-    let busy = contrast(&device.busy, inside)?;
-    let caps = caps_reached(scene, engine, inside).filter_map(|used| contrast(&used, inside));
+fn at_work(
+    scene: &Scene<'_>,
+    engine: &Engine<'_>,
+    device: &DeviceView,
+    inside: &[bool],
+    drains: &[bool],
+) -> Option<AtWork> {
+    // Neither: the seconds of a checkpoint in which it does not drain.
+    let compared: Vec<bool> = inside.iter().zip(drains).map(|(inside, drains)| !inside || *drains).collect();
+    let of = |lane: &Lane| contrast(&lane.only(&compared), drains);
+    let busy = of(&device.busy)?;
+    let caps = caps_reached(scene, engine, drains).filter_map(|used| of(&used));
     let used = caps.max_by(|a, b| a.outside.total_cmp(&b.outside));
     // A device that is busy all the while has no time to spare, whatever a cap leaves.
     let used = used.filter(|_| busy.outside < ALWAYS);
@@ -89,7 +108,7 @@ fn at_work(scene: &Scene<'_>, engine: &Engine<'_>, device: &DeviceView, inside: 
     }))
 }
 
-/// How much of what is used while checkpoints run, and otherwise.
+/// How much of what is used while checkpoints drain, and while none runs.
 #[derive(Clone, Copy)]
 struct AtWork {
     of: &'static str,
@@ -118,7 +137,7 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let target = engine.limits.dirty_target * cache;
     finding.summary = format!(
         "Each checkpoint brings {} at once, for which the disk needs {}: background eviction leaves alone what is below {} \
-         ({} of a cache of {}), so between checkpoints {} of {of} is used, and {} during each.",
+         ({} of a cache of {}), so between checkpoints {} of {of} is used, and {} while each drains.",
         Unit::Bytes.show(burst.bytes),
         Unit::Seconds.show(drain_s),
         Unit::Bytes.show(target),
@@ -133,7 +152,7 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
         "drain_bytes_per_s",
         Some(burst.drain_bytes_per_s),
         Unit::BytesPerSecond,
-        "written by the disk meanwhile",
+        "written by the disk while that drains",
     );
     figures.add("drain_s", Some(drain_s), Unit::Seconds, "burst ÷ drain");
     figures.add("cache_max_bytes", Some(cache), Unit::Bytes, "size of the cache");
@@ -143,8 +162,13 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
         Unit::Ratio,
         "where background eviction begins",
     );
-    figures.add("device_busy_inside_ratio", Some(used.inside), Unit::Ratio, &format!("of {of} used meanwhile"));
-    figures.add("device_busy_outside_ratio", Some(used.outside), Unit::Ratio, &format!("of {of} used otherwise"));
+    figures.add("device_busy_inside_ratio", Some(used.inside), Unit::Ratio, &format!("of {of} used while that drains"));
+    figures.add(
+        "device_busy_outside_ratio",
+        Some(used.outside),
+        Unit::Ratio,
+        &format!("of {of} used while no checkpoint runs"),
+    );
     figures.add("write_inside_ms", jumped.map(|l| l.inside), Unit::Milliseconds, "latency of a write meanwhile");
     figures.add("write_outside_ms", jumped.map(|l| l.outside), Unit::Milliseconds, "latency of a write otherwise");
     finding.evidence = figures.list();
