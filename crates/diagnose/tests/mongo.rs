@@ -6,7 +6,7 @@ mod common;
 
 use backwater_diagnose::{Options, gather};
 use backwater_model::catalogue as cat;
-use backwater_model::{DeclaredVolume, Severity, Target, Window};
+use backwater_model::{Confidence, DeclaredVolume, Severity, Target, Window};
 use common::judged::{causes, diagnose};
 use common::mongo_plant::{
     Plant, SECONDS, T, bursting, count, healthy, oversized, put_journal, stalled, standing, stands, trouble,
@@ -142,6 +142,31 @@ fn a_burst_that_the_disk_needs_seconds_for_comes_of_the_caches_size() {
 }
 
 #[test]
+fn what_is_compressed_is_written_in_no_longer_than_a_checkpoint_takes() {
+    let packed = Plant { checkpoint: |s| s % 60 < 2, busy: |s| if s % 60 < 2 { 1.0 } else { 0.02 }, ..oversized() };
+    let packed = Plant { disk_mib: |s| if s % 60 < 2 { 10.0 } else { 0.1 }, packed: 2.5, ..packed };
+    assert!(!causes(&packed.found()).iter().any(|name| name.starts_with("wt-cache")), "{:?}", packed.found());
+}
+
+#[test]
+fn the_device_is_that_of_the_data_and_not_of_the_journal() {
+    let found = oversized().found_with(|readings, meta| {
+        meta.targets[0].wal_device = Some("journal".to_owned());
+        let journal = [("dev", "journal")];
+        count(readings, &cat::DISK_BUSY_MS, &journal, |_| 1_000.0);
+        count(readings, &cat::DISK_WRITTEN_BYTES, &journal, |_| 50.0 * 1_048_576.0);
+        count(readings, &cat::DISK_WRITES, &journal, |_| 500.0);
+    });
+    assert_eq!(causes(&found)[0], "wt-cache-oversized burst-over-drain", "{found:?}");
+}
+
+#[test]
+fn writers_that_come_and_go_are_no_dip() {
+    let batches = Plant { writes: |s| if s % 5 < 3 { 5_000.0 } else { 0.0 }, ..healthy() };
+    assert_eq!(causes(&batches.found()), [""; 0]);
+}
+
+#[test]
 fn a_disk_that_a_cap_holds_back_is_at_work_though_it_is_hardly_busy() {
     let held = Plant { busy: |_| 0.1, ..oversized() };
     assert!(
@@ -211,6 +236,9 @@ fn a_lag_that_uses_the_oplog_up_is_told_with_the_time_that_is_left() {
     assert!((first.figure("left_s").unwrap() - 101.0).abs() < 5.0, "{first:?}");
     let stale = Plant { oplog_s: |_| 400.0, ..healthy() };
     assert_eq!(stale.found()[0].severity, Severity::Critical);
+    let steady = &Plant { oplog_s: |_| 600.0, ..healthy() }.found()[0];
+    assert_eq!((steady.severity, steady.confidence), (Severity::Warning, Confidence::Medium), "{steady:?}");
+    assert!(steady.unseen.iter().any(|unseen| unseen.what.contains("on purpose")), "{steady:?}");
 }
 
 #[test]
@@ -305,7 +333,7 @@ fn what_a_device_is_rated_for_is_told_beside_the_rate_at_which_it_stops() {
 fn deletes_of_the_expired_that_are_felt_are_a_burst() {
     let burst = Plant {
         ttl: |s| if trouble(s) { 4_000.0 } else { 50.0 },
-        write_ms: |s| if trouble(s) { 4.0 } else { 1.0 },
+        write_ms: |s| if trouble(s) { 14.0 } else { 1.0 },
         disk_mib: |s| if trouble(s) { 90.0 } else { 30.0 },
         checkpoint: |_| false,
         ..healthy()
@@ -335,16 +363,45 @@ fn deletes_of_the_expired_that_are_felt_are_a_burst() {
         (40..56).contains(&s) || (110..126).contains(&s)
     }
     let often =
-        Plant { ttl: |s| if two(s) { 3_000.0 } else { 20.0 }, write_ms: |s| if two(s) { 4.0 } else { 1.0 }, ..always };
+        Plant { ttl: |s| if two(s) { 3_000.0 } else { 20.0 }, write_ms: |s| if two(s) { 14.0 } else { 1.0 }, ..always };
     assert_eq!(told(&often.found()), None);
     let endless = Plant {
         ttl: |s| if trouble(s) { 2_000_000.0 } else { 20.0 },
-        write_ms: |s| if trouble(s) { 4.0 } else { 1.0 },
+        write_ms: |s| if trouble(s) { 14.0 } else { 1.0 },
         ..often
     };
     assert_eq!(told(&endless.found()), None);
     let burst = Plant { ttl: |s| if trouble(s) { 4_000.0 } else { 50.0 }, write_ms: |_| 1.0, ..endless };
     assert_eq!(causes(&burst.found()), [""; 0], "what a TTL index is for");
+}
+
+#[test]
+fn deletes_that_are_counted_when_all_are_done_belong_to_the_pass() {
+    // As before 6.1: a pass begins with the trouble, and what it deleted is counted in the second after it.
+    let pass = Plant { write_ms: |s| if trouble(s) { 30.0 } else { 1.0 }, ttl: |_| 0.0, ..healthy() };
+    let told = |passes: bool| {
+        pass.found_with(|readings, _| {
+            readings.forget(cat::MONGO_TTL_DELETED.name);
+            count(readings, &cat::MONGO_TTL_DELETED, &[T], |s| if s == 139 { 80_000.0 } else { 0.0 });
+            if passes {
+                count(readings, &cat::MONGO_TTL_PASSES, &[T], |s| if s == 100 || s == 30 { 1.0 } else { 0.0 });
+            }
+        })
+    };
+    let found = told(true);
+    assert_eq!(causes(&found), ["ttl-burst expiry-at-once"]);
+    let per_s = found[0].figure("ttl_deleted_per_s").unwrap();
+    assert!((1_500.0..2_200.0).contains(&per_s), "{per_s}: {:?}", found[0]);
+    assert!((35.0..55.0).contains(&found[0].figure("burst_s").unwrap()), "{:?}", found[0]);
+    let of_its_end = told(false);
+    let burst_s = of_its_end.first().and_then(|finding| finding.figure("burst_s"));
+    assert!(burst_s.is_none_or(|seconds| seconds < 15.0), "nobody knows when it began: {of_its_end:?}");
+    let hardly = Plant {
+        write_ms: |s| if trouble(s) { 4.0 } else { 1.0 },
+        ttl: |s| if trouble(s) { 4_000.0 } else { 50.0 },
+        ..pass
+    };
+    assert_eq!(causes(&hardly.found()), [""; 0], "three milliseconds hold nobody up");
 }
 
 #[test]
@@ -359,6 +416,8 @@ fn tickets_count_only_with_a_line_before_them() {
     assert_eq!(found[0].figure("tickets_total_count"), Some(128.0));
     let probing = Plant { in_line: |_| 0.0, ..line };
     assert_eq!(causes(&probing.found()), [""; 0], "all in use and nobody waiting is well");
+    let few = Plant { tickets_out: |_| 128.0, in_line: |_| 3.0, ..healthy() };
+    assert_eq!(causes(&few.found()), [""; 0], "three of 5,000 a second stand there for less than a millisecond");
 }
 
 #[test]

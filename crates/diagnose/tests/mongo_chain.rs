@@ -92,7 +92,7 @@ fn operations_in_line_come_after_whatever_makes_those_inside_slow() {
     let held = || Plant {
         tickets_out: |s| if trouble(s) { 128.0 } else { 10.0 },
         in_line: |s| if trouble(s) { 40.0 } else { 0.0 },
-        write_ms: |s| if trouble(s) { 4.0 } else { 1.0 },
+        write_ms: |s| if trouble(s) { 14.0 } else { 1.0 },
         checkpoint: |_| false,
         ..healthy()
     };

@@ -31,6 +31,8 @@ fn checkpoints_one_after_another_are_told_where_the_journal_waits() {
     let out: Vec<&str> = finding.ruled_out.iter().map(|out| out.cause.as_str()).collect();
     assert_eq!(out, ["wt-cache-oversized", "wt-dirty-stall"]);
     assert_eq!(told(&following(), 1_500.0, |_| ()).unwrap().severity, Severity::Critical);
+    let unfelt = Plant { write_ms: |_| 1.0, ..following() };
+    assert_eq!(told(&unfelt, 1_500.0, |_| ()).unwrap().severity, Severity::Info, "nobody waits for the journal");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use common::mongo_plant::{Plant, SECONDS, T, count, healthy, trouble};
 fn storms_of_connections_are_told_from_pools_and_from_limits() {
     let storm = Plant {
         opened: |s| if trouble(s) { 800.0 } else { 1.0 },
-        write_ms: |s| if trouble(s) { 5.0 } else { 1.0 },
+        write_ms: |s| if trouble(s) { 15.0 } else { 1.0 },
         checkpoint: |_| false,
         ..healthy()
     };

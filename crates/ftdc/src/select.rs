@@ -129,8 +129,9 @@ impl<D: Iterator<Item = Result<Document, FtdcError>>> Onwards<D> {
         let Some(mut batch) = self.chooser.batch_within(document, &self.stretch)? else { return Ok(None) };
         let latest_ms = &mut self.latest_ms;
         let backwards = batch.keep(|time| {
-            // A clock that ran ahead within a chunk is told by the chunk behind it.
-            let onwards = *time >= *latest_ms && *time < around.end;
+            // A clock that ran ahead within a chunk is told by the chunk behind it. A time that does not pass is none either: a few bytes
+            // can claim millions of samples of one moment.
+            let onwards = *time > *latest_ms && *time < around.end;
             if onwards {
                 *latest_ms = *time;
             }

@@ -2,7 +2,7 @@
 //! interim file last.
 
 use crate::{Damage, Document, DocumentKind, Documents, Fault, FtdcError, Limits, Timeline};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
@@ -15,6 +15,10 @@ const PREFIX: &str = "metrics.";
 pub(crate) const INTERIM: &str = "metrics.interim";
 /// Left behind where a server died while it wrote an interim file; never whole.
 const HALF_WRITTEN: &str = ".temp";
+/// How long after its first sample the last of a chunk is written: 300 samples, one a second unless set otherwise, and some that came late.
+const LONGEST_CHUNK_MS: i64 = 330_000;
+/// Chunks whose times are kept, to know the interim one again: a year of them.
+const MOST_CHUNKS: usize = 100_000;
 /// The directory within a server's data directory.
 const DIRECTORY: &str = "diagnostic.data";
 
@@ -124,24 +128,14 @@ impl Source {
         let last = self.files.iter().rposition(|file| !file.interim);
         let wants = |(place, file): &(usize, &SourceFile)| Some(*place) == last || timeline.wants(&file.path, stretch);
         let wanted = self.files.iter().enumerate().filter(wants).map(|(_, file)| file);
-        SourceDocuments {
-            files: wanted.cloned().collect(),
-            limits: self.limits,
-            current: None,
-            last_chunk_ms: i64::MIN,
-        }
+        SourceDocuments::of(wanted.cloned().collect(), self.limits)
     }
 
     /// Every document of every file, in order. A chunk of the interim file that has since been written to another file
     /// is left out; that file is read as it was when the source was opened, so that a server which goes on writing leaves no gap.
     /// A file that is gone by the time it is read is a fault, and the rest is read on: servers remove their oldest.
     pub fn documents(&self) -> SourceDocuments {
-        SourceDocuments {
-            files: self.files.clone().into(),
-            limits: self.limits,
-            current: None,
-            last_chunk_ms: i64::MIN,
-        }
+        SourceDocuments::of(self.files.clone().into(), self.limits)
     }
 
     /// The documents that may hold samples of this stretch of time (milliseconds since 1970), and the metadata of the
@@ -161,8 +155,7 @@ impl Source {
             !begins_late && !ends_early
         };
         let files = (0..self.files.len()).filter(|place| wanted(*place)).map(|place| self.files[place].clone());
-        let all =
-            SourceDocuments { files: files.collect(), limits: self.limits, current: None, last_chunk_ms: i64::MIN };
+        let all = SourceDocuments::of(files.collect(), self.limits);
         Between { all, stretch, held: None, ready: None, past: false }
     }
 }
@@ -266,6 +259,14 @@ pub struct SourceDocuments {
     limits: Limits,
     current: Option<(Documents<Reading>, bool)>,
     last_chunk_ms: i64,
+    /// Of the last chunks.
+    chunks_ms: BTreeSet<i64>,
+}
+
+impl SourceDocuments {
+    fn of(files: VecDeque<SourceFile>, limits: Limits) -> SourceDocuments {
+        SourceDocuments { files, limits, current: None, last_chunk_ms: i64::MIN, chunks_ms: BTreeSet::new() }
+    }
 }
 
 impl Iterator for SourceDocuments {
@@ -290,11 +291,18 @@ impl Iterator for SourceDocuments {
             match documents.next() {
                 None => self.current = None,
                 Some(Ok(document)) if document.kind() == DocumentKind::Chunk => {
-                    // The interim chunk has the time of its first sample, as has the whole one that replaces it.
-                    if *interim && document.at_ms() <= self.last_chunk_ms {
+                    // The interim chunk has the time of its first sample, as has the whole one that replaces it (before 4.2 that of its
+                    // last). One that is older than that is not replaced: somebody set the clock back.
+                    let (at_ms, last_ms) = (document.at_ms(), self.last_chunk_ms);
+                    let within_a_chunk = (0..=LONGEST_CHUNK_MS).contains(&last_ms.saturating_sub(at_ms));
+                    if *interim && (within_a_chunk || self.chunks_ms.contains(&at_ms)) {
                         continue;
                     }
-                    self.last_chunk_ms = document.at_ms();
+                    self.last_chunk_ms = at_ms;
+                    self.chunks_ms.insert(at_ms);
+                    if self.chunks_ms.len() > MOST_CHUNKS {
+                        self.chunks_ms.pop_first();
+                    }
                     return Some(Ok(document));
                 }
                 other => return other,

@@ -63,7 +63,7 @@ pub struct MetricSummary {
     pub samples: u64,
     /// Its first value.
     pub first: i64,
-    /// Its last value.
+    /// Its last value, in the order in which files are read.
     pub last: i64,
     /// Its smallest value.
     pub least: i64,

@@ -415,12 +415,13 @@ fn a_summary_says_what_is_there_and_what_is_not() {
     assert!(metadata > 0);
     let source = Source::open(dir.path()).unwrap();
     let summary = source.summarise(&Selection::of(["*.uptime"]), i64::MIN..i64::MAX).unwrap();
-    assert_eq!((summary.files, summary.samples, summary.fault_count), (4, 140 - 10, 1));
+    // The interim chunk is older than the last file, and nobody wrote it elsewhere: so it is when somebody sets the clock back.
+    assert_eq!((summary.files, summary.samples, summary.fault_count), (4, 140, 1));
     assert_eq!(summary.metadata.version().unwrap(), "7.0.0");
     assert_eq!(summary.gaps_ms, [(START + 119_000, START + 1_000_000)]);
     assert_eq!(summary.span_ms, Some((START, START + 1_009_000)));
     let uptime = &summary.chosen[0];
-    assert_eq!((uptime.first, uptime.last, uptime.least, uptime.most), (0, 1_009, 0, 1_009));
+    assert_eq!((uptime.first, uptime.last, uptime.least, uptime.most), (0, 129, 0, 1_009));
     assert_eq!(summary.to_json()["gaps"], 1);
 }
 

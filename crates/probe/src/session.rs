@@ -8,7 +8,8 @@ use crate::{Observer, Probe, ProbeError, Sink, anchor, now};
 use backwater_model::{
     Batch, DeclaredVolume, Device, Epoch, HostFacts, Meta, Moment, Registry, Role, Target, catalogue,
 };
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -39,6 +40,9 @@ pub struct Setup {
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Sessions are looked at a hundred times a second at most.
 const SHORTEST_SESSION_PERIOD: Duration = Duration::from_millis(10);
+
+/// How many servers are reached for at the same time.
+const CONNECTED_AT_ONCE: usize = 16;
 
 /// A running observation.
 #[derive(Debug)]
@@ -159,8 +163,8 @@ fn connect_mongodb(text: &str, setup: &Setup) -> Result<Vec<(MongoProbe, Target)
         return Err(ProbeError::Connect(why.to_owned()));
     }
     let (mut watched, mut failed) = (Vec::new(), Vec::new());
-    for server in mongodb::servers(text, &|name| std::env::var(name).ok())? {
-        match MongoProbe::connect(server, &setup.roots) {
+    for connected in connect_all(mongodb::servers(text, &|name| std::env::var(name).ok())?, &setup.roots) {
+        match connected {
             Ok(connected) => watched.push(connected),
             Err(error) => {
                 tracing::warn!("not watched: {error}");
@@ -179,18 +183,31 @@ fn connect_mongodb(text: &str, setup: &Setup) -> Result<Vec<(MongoProbe, Target)
 /// Members of shards behind routers, but for those that are watched already. One that cannot be watched is said and left out:
 /// the router's users are not the shards' own.
 fn members_of_shards(servers: Vec<MongoServer>, meta: &Meta, roots: &Roots) -> Vec<(MongoProbe, Target)> {
-    let mut watched: Vec<(MongoProbe, Target)> = Vec::new();
-    for server in servers {
-        let known = |target: &Target| target.name == server.name;
-        if meta.targets.iter().any(known) || watched.iter().any(|(_, target)| known(target)) {
-            continue;
+    let mut names: BTreeSet<String> = meta.targets.iter().map(|target| target.name.clone()).collect();
+    let new: Vec<MongoServer> = servers.into_iter().filter(|server| names.insert(server.name.clone())).collect();
+    let connected = connect_all(new, roots).into_iter().filter_map(|connected| match connected {
+        Ok(connected) => Some(connected),
+        Err(error) => {
+            tracing::warn!("a shard's member is not watched: {error}");
+            None
         }
-        match MongoProbe::connect(server, roots) {
-            Ok(connected) => watched.push(connected),
-            Err(error) => tracing::warn!("a shard's member is not watched: {error}"),
-        }
+    });
+    connected.collect()
+}
+
+/// Several servers, in their order. At once: one that is gone without a word takes seconds, and a cluster has dozens.
+fn connect_all(servers: Vec<MongoServer>, roots: &Roots) -> Vec<Result<(MongoProbe, Target), ProbeError>> {
+    let mut connected = Vec::new();
+    let mut servers = servers.into_iter().peekable();
+    while servers.peek().is_some() {
+        std::thread::scope(|scope| {
+            let some = servers.by_ref().take(CONNECTED_AT_ONCE);
+            let begun: Vec<_> = some.map(|server| scope.spawn(|| MongoProbe::connect(server, roots))).collect();
+            let ended = begun.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            connected.extend(ended);
+        });
     }
-    watched
+    connected
 }
 
 fn connect(text: &str, setup: &Setup) -> Result<(PostgresProbe, Target), ProbeError> {

@@ -76,7 +76,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         list(&source, &stretch, &mut damage)?;
     } else if arguments.names {
         let export = Export::new(&source, chosen.unwrap_or_else(Selection::all), stretch);
-        let columns = export.columns()?;
+        let columns = export.columns_telling(|error| damage.note(error))?;
+        if columns.metrics().is_empty() && damage.faults > 0 {
+            bail!("{}: nothing of MongoDB's flight recorder in it", arguments.path.display());
+        }
         let names = columns.metrics().iter().map(|metric| format!("{}\n", metric.path));
         terminal::print(&names.collect::<String>())?;
     } else {

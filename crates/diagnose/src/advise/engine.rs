@@ -20,7 +20,7 @@ use crate::rules::wt_evidence::{Engine, Limits, configured, engines, host_memory
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
 use measured::{Measured, Outlook, journal_sync_s, page_waiters};
-use members::slowest;
+use members::in_the_way;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -177,9 +177,13 @@ fn observed(seen: &Measured) -> Vec<Figure> {
     let per_s = Unit::BytesPerSecond;
     figures.add("cache_max_bytes", Some(seen.cache), Unit::Bytes, "size of the cache");
     figures.add("burst_bytes", Some(seen.burst), Unit::Bytes, "dirty in the cache when a checkpoint begins");
-    figures.add("drain_bytes_per_s", seen.drain, per_s, "written by the disk when it does all it can");
-    figures.add("drain_s", seen.drain.map(|drain| seen.burst / drain), Unit::Seconds, "burst ÷ drain");
-    let journal = Some(seen.journal).filter(|journal| *journal > 0.0);
+    figures.add("drain_bytes_per_s", seen.disk(), per_s, "written by the disk when it does all it can");
+    let packed = Some(seen.packed).filter(|packed| *packed > 1.0);
+    let words = "bytes of the cache in each that is written: pages are compressed";
+    figures.add("packed_ratio", packed, Unit::Count, words);
+    let words = if packed.is_some() { "burst ÷ drain, as bytes of the cache" } else { "burst ÷ drain" };
+    figures.add("drain_s", seen.drain.map(|drain| seen.burst / drain), Unit::Seconds, words);
+    let journal = Some(seen.journal / seen.packed).filter(|journal| *journal > 0.0);
     figures.add("journal_bytes_per_s", journal, per_s, "of which the journal takes, on average");
     figures.add("inflow_bytes_per_s", seen.inflow, per_s, "made dirty, on average");
     figures.add("inflow_peak_bytes_per_s", seen.inflow_peak, per_s, "made dirty, at most");
@@ -233,7 +237,7 @@ fn of_bursts(
         return (Vec::new(), notes);
     }
     // Where the page cache stands before the journal, no setting of the engine reaches the queue that breaks.
-    let (mut remedies, without) = page_cache::past_or_less(scene, engine, target, seen, wanted, own);
+    let (mut remedies, without) = page_cache::past_or_less(scene, engine, target, seen, wanted / seen.packed, own);
     notes.extend(without);
     // Nor does it help to evict earlier what is read back at once.
     remedies.extend(larger);
@@ -438,14 +442,16 @@ fn of_finding(
         (STANDING, _) => Some(mongod::standing_device(target, &engine.device?.name)),
         ("tickets-exhausted", _) => Some(mongod::tickets(target, finding.figure("tickets_total_count")?)),
         ("history-pinned", "slow-member") => {
-            Some(mongod::slow_member(target, slowest(scene, engine).as_deref(), members::kept_up(finding)))
+            Some(mongod::slow_member(target, in_the_way(scene, engine).as_deref(), members::kept_up(finding)))
         }
         ("history-pinned", "long-reader") => {
             // What was seen of an age that is told by a rate is certain: an older one is found by that, too.
             let age_s = finding.figure("behind_peak_s")?;
             Some(mongod::long_reader(target, finding.figure("seen_s").map_or(age_s, |seen_s| seen_s.min(age_s))))
         }
-        ("flow-control-engaged", _) => Some(mongod::slow_member(target, slowest(scene, engine).as_deref(), Vec::new())),
+        ("flow-control-engaged", _) => {
+            Some(mongod::slow_member(target, in_the_way(scene, engine).as_deref(), Vec::new()))
+        }
         ("oplog-window", _) => {
             let (window_s, now) = (finding.figure("window_s")?, finding.figure("oplog_max_bytes")?);
             let away_s = options.survive_s.max(finding.figure("lag_peak_s").unwrap_or(0.0) * 2.0);

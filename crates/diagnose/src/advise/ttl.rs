@@ -6,7 +6,7 @@ use crate::figures::Figures;
 use crate::remedy::ttl as remedy;
 use crate::rules::wt_evidence::Engine;
 use crate::scene::Scene;
-use backwater_model::{Finding, Moment, Remedy, Unit, catalogue as cat};
+use backwater_model::{Finding, Moment, Remedy, Target, Unit, catalogue as cat};
 
 const HOURS: usize = 24;
 const HOUR_S: f64 = 3_600.0;
@@ -42,6 +42,10 @@ struct Quiet {
     hours: usize,
 }
 
+fn target<'a>(scene: &'a Scene<'_>, engine: &Engine<'_>) -> Option<&'a Target> {
+    scene.window.meta.targets.iter().find(|target| target.name == engine.name)
+}
+
 /// The plan for one server, where a day was seen in which its deletes are many and stand beside its load.
 pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f64>) -> Option<Remedy> {
     let day = day(scene, engine)?;
@@ -60,7 +64,7 @@ pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f6
     predicted.add("ttl_deleted_peak_now_per_s", Some(peak), Unit::PerSecond, "deletes in their busiest hour, as it is");
     let mean = load / quiet.hours as f64;
     predicted.add("load_quiet_per_s", Some(mean), Unit::PerSecond, "operations of clients in these hours");
-    Some(remedy::spread(quiet.first, quiet.hours, &day.unseen(), predicted.list()))
+    Some(remedy::spread(target(scene, engine), (quiet.first, quiet.hours), &day.unseen(), predicted.list()))
 }
 
 /// Why there is no plan, where somebody would look for one.
@@ -120,7 +124,7 @@ pub(super) fn scatter(
     let mut predicted = Figures::default();
     predicted.add("ttl_deleted_per_s", Some(then), Unit::PerSecond, "deletes of the expired, as a mean over minutes");
     predicted.add("ttl_deleted_now_per_s", Some(now), Unit::PerSecond, "the same in this burst, as it is");
-    Some(remedy::scatter(seconds, predicted.list()))
+    Some(remedy::scatter(target(scene, engine), seconds, predicted.list()))
 }
 
 impl Quiet {

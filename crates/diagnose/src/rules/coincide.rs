@@ -7,7 +7,7 @@
 
 use super::draft::draft;
 use super::flow_control::{majority_lag, slowest_lag};
-use super::wt_evidence::{Contrast, Engine, contrast, engines, rate};
+use super::wt_evidence::{Contrast, Engine, engines, means, rate};
 use crate::grid::{Lane, episodes, longest, median};
 use crate::scene::Scene;
 use backwater_model::{Confidence, Figure, Finding, Severity, Unit, catalogue as cat};
@@ -158,7 +158,7 @@ fn known(lane: &Lane, slow: &[bool]) -> bool {
 fn together(writes: Contrast, slow: &[bool], others: &[Other]) -> Option<Together> {
     let (mut up, mut not, mut figures) = (Vec::new(), Vec::new(), Vec::new());
     for other in others.iter().filter(|other| known(&other.lane, slow)) {
-        let Some(seen) = contrast(&other.lane, slow) else { continue };
+        let Some(seen) = means(&other.lane, slow) else { continue };
         if !rose(seen, other.least) {
             not.push(other.label.to_owned());
             continue;

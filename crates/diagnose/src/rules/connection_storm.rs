@@ -1,7 +1,9 @@
 //! connection-storm: connections are opened and thrown away by the hundred, and each costs the server a thread.
 
 use super::draft::draft;
-use super::wt_evidence::{Contrast, Engine, contrast, flags_of, gauge, idle_processors, processors, rate, servers};
+use super::wt_evidence::{
+    Contrast, Engine, contrast, flags_of, gauge, idle_processors, processors, rate, servers, slower,
+};
 use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, longest};
 use crate::scene::Scene;
@@ -17,8 +19,9 @@ const NEARLY_FULL: f64 = 0.05;
 /// Seconds it must last, and seconds of another mind that do not end it.
 const LEAST_S: usize = 10;
 const BRIDGE_S: usize = 3;
-/// Latency inside ÷ outside, from which the storm is felt.
+/// Latency inside ÷ outside, from which the storm is felt; and how much more it must be in milliseconds.
 const SUFFERS: f64 = 1.5;
+const SUFFERS_MS: f64 = 5.0;
 /// Share of the seconds that are known from which a storm lasts all the time, with nothing to compare it with; how long one of its
 /// connections lives at most, in seconds; and what it then costs: less than this share of the processors is idle, or there are so
 /// many threads for each.
@@ -66,7 +69,7 @@ fn full(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
 /// Connections that live too short.
 fn churn(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let storm = Storm::of(scene, engine)?;
-    let slower = storm.latency.filter(|latency| latency.times() >= SUFFERS);
+    let slower = storm.slower;
     // A storm that passes and that nobody feels is somebody's batch job.
     if slower.is_none() && !storm.always {
         return None;
@@ -123,8 +126,9 @@ struct Storm {
     life_s: f64,
     /// Whether there is hardly anything else in the window.
     always: bool,
-    /// Of writes, where enough is seen of the other seconds.
+    /// Of writes, where enough is seen of the other seconds; and the same where it is felt.
     latency: Option<Contrast>,
+    slower: Option<Contrast>,
 }
 
 impl Storm {
@@ -137,10 +141,12 @@ impl Storm {
         let (range, seconds) = longest(&found)?;
         let inside = flags_of(&found, scene.grid.count);
         let (opened_per_s, standing) = opened.mean(&range).zip(current.mean(&range))?;
+        // A second of which nothing is known is no other second.
+        let felt_ms = engine.felt_ms().with(&lives_s, |ms, _| ms);
         Some(Storm {
             always: always(&lives_s, &inside),
-            // A second of which nothing is known is no other second.
-            latency: contrast(&engine.felt_ms().with(&lives_s, |ms, _| ms), &inside),
+            latency: contrast(&felt_ms, &inside),
+            slower: slower(&felt_ms, &inside, SUFFERS, SUFFERS_MS),
             // Not the mean of the lives: in a second in which none is opened one would live for ever.
             life_s: standing / opened_per_s,
             range,

@@ -53,7 +53,8 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
 
 /// How far the majority's commit point is behind this member's own optime, in seconds.
 pub(super) fn majority_lag(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
-    let majority = gauge(scene, &cat::MONGO_COMMITTED, &engine.name, None);
+    // 0 is the commit point of a member that knows of none, as after its start.
+    let majority = gauge(scene, &cat::MONGO_COMMITTED, &engine.name, None).at_least(1.0);
     own_optime(scene, engine).with(&majority, |own, majority| (own - majority).max(0.0))
 }
 

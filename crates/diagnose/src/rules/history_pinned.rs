@@ -102,11 +102,13 @@ fn suffers(scene: &Scene<'_>, engine: &Engine<'_>, holder: &Holder, range: &Rang
         .is_some_and(|climb| climb.to >= GROWS * climb.from && climb.to >= OF_TRIGGER * engine.limits.dirty_trigger);
     let history = rate(scene, &cat::WT_HISTORY_INSERTS, &engine.name, None);
     let written = history.mean(range).is_some_and(|per_s| per_s >= HISTORY_PER_S);
+    // Since 4.4 history is written whoever is behind: it tells of somebody only where there is more of it than otherwise.
+    let usual = contrast(&history, &holder.when);
+    let more = usual.is_some_and(|usual| usual.inside >= GROWS * usual.outside);
     if !holder.is_reader() {
-        return grows || written;
+        return grows || (written && more);
     }
     // Under a busy disk these may have other reasons, which then show without a reader as well.
-    let usual = contrast(&history, &holder.when);
     let dirtier = most_without(&engine.dirty_share(), &holder.when)
         .zip(engine.dirty_share().max(range))
         .is_none_or(|(without, with)| with >= ABOVE * without);
@@ -156,8 +158,9 @@ impl Climb {
     }
 }
 
-/// The member with the oldest optime that is not the one that says so, where members are seen.
-fn slowest(scene: &Scene<'_>, engine: &Engine<'_>, range: &Range<usize>) -> Option<String> {
+/// The member for which a majority waits, where members are seen: of those that have not come past its point the nearest to it. Who
+/// is further behind still, on purpose or not, holds nobody up.
+pub(crate) fn holds_majority(scene: &Scene<'_>, engine: &Engine<'_>, range: &Range<usize>) -> Option<String> {
     let label = [("target", engine.name.as_str())];
     let own = own_member(scene, engine);
     let tracks = scene.window.tracks(cat::MONGO_MEMBER_OPTIME.name, &label);
@@ -166,7 +169,12 @@ fn slowest(scene: &Scene<'_>, engine: &Engine<'_>, range: &Range<usize>) -> Opti
     let last = others
         .filter_map(|track| Some((track.series.labels.get("member")?.to_owned(), track.between(from, to).last()?)));
     // An optime of 0 is told of one that does not answer, and of one that has none, such as an arbiter.
-    last.filter(|(_, optime)| *optime > 0.0).min_by(|a, b| a.1.total_cmp(&b.1)).map(|(member, _)| member)
+    let there: Vec<(String, f64)> = last.filter(|(_, optime)| *optime > 0.0).collect();
+    let committed =
+        scene.window.track(cat::MONGO_COMMITTED.name, &label).and_then(|track| track.between(from, to).last());
+    let behind = there.iter().filter(|(_, optime)| committed.is_some_and(|committed| *optime <= committed + EASE_S));
+    let nearest = behind.max_by(|a, b| a.1.total_cmp(&b.1));
+    nearest.or_else(|| there.iter().min_by(|a, b| a.1.total_cmp(&b.1))).map(|(member, _)| member.clone())
 }
 
 fn finding(
@@ -239,8 +247,9 @@ fn who(scene: &Scene<'_>, engine: &Engine<'_>, holder: &Holder, range: &Range<us
     let most_s = holder.by.max(range).unwrap_or_default();
     let longest_s = Unit::Seconds.show(most_s);
     if !holder.is_reader() {
-        let slowest = slowest(scene, engine, range).map_or(String::new(), |name| format!(" (slowest: member {name})"));
-        return format!("A majority is {longest_s} behind{slowest}");
+        let member =
+            holds_majority(scene, engine, range).map_or(String::new(), |name| format!(" (held up by member {name})"));
+        return format!("A majority is {longest_s} behind{member}");
     }
     let seen_s = range.len() as f64;
     let seen = match holder.by_rate && most_s > LONGER * seen_s {

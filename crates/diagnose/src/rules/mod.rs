@@ -15,7 +15,7 @@ mod draft;
 mod flow_control;
 mod heartbeat_at_risk;
 mod held_snapshot;
-mod history_pinned;
+pub(crate) mod history_pinned;
 mod io_capped;
 mod net_overload;
 mod network_narrow;

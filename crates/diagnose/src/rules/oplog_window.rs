@@ -9,7 +9,7 @@ use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, longest};
 use crate::scene::Scene;
 use backwater_model::catalogue::{self as cat, Def};
-use backwater_model::{Confidence, Finding, Severity, Unit};
+use backwater_model::{Confidence, Finding, Severity, Unit, Unseen};
 use std::ops::Range;
 
 /// Part of the window that a member's lag must have used up, and from which it is urgent.
@@ -21,6 +21,8 @@ const SHORT_S: f64 = 3_600.0;
 const FULL: f64 = 0.9;
 /// A lag of less than this is none, however short the window.
 const LEAST_LAG_S: f64 = 10.0;
+/// A lag that moves by no more than this share of the time that passes is steady: of a member that copies nothing it grows by all of it.
+const STEADY: f64 = 0.2;
 /// Seconds it must last, and seconds of another mind that do not end it.
 const LEAST_S: usize = 10;
 const BRIDGE_S: usize = 5;
@@ -73,8 +75,11 @@ fn behind(scene: &Scene<'_>, engine: &Engine<'_>, window_s: &Lane, last: &Lane, 
     });
     let (used, member, lag, range) = worst.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let mut finding = draft("oplog-window", "member-behind", queue(engine), scene.grid.span(&range));
-    finding.severity = if used >= URGENT { Severity::Critical } else { Severity::Warning };
-    finding.confidence = Confidence::High;
+    let steady = is_steady(&lag, &range);
+    let urgent = used >= 1.0 || (used >= URGENT && !steady);
+    finding.severity = if urgent { Severity::Critical } else { Severity::Warning };
+    finding.confidence = if steady { Confidence::Medium } else { Confidence::High };
+    finding.unseen.extend(steady.then(on_purpose));
     let (lag_s, covered_s) = (lag.max(&range)?, window_s.median(&range)?);
     let fate = if used >= 1.0 {
         "what it needs next is gone: it has to be copied anew".to_owned()
@@ -99,6 +104,21 @@ fn behind(scene: &Scene<'_>, engine: &Engine<'_>, window_s: &Lane, last: &Lane, 
     finding.evidence = figures.list();
     finding.victims = vec![format!("mongo.member@{member}")];
     Some(finding)
+}
+
+/// Whether a member stays as far behind as it is, as one that is behind on purpose does.
+fn is_steady(lag: &Lane, range: &Range<usize>) -> bool {
+    let values = lag.values(range);
+    let (least, most) = values.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), lag| (a.min(*lag), b.max(*lag)));
+    most - least <= STEADY * range.len() as f64
+}
+
+fn on_purpose() -> Unseen {
+    Unseen {
+        what: "whether this member is behind on purpose, as it stays just as far behind".to_owned(),
+        why: "the set's configuration was not read".to_owned(),
+        remedy: Some("rs.conf().members: secondaryDelaySecs (slaveDelay before 5.0)".to_owned()),
+    }
 }
 
 /// Seconds until the lag meets the window, as both went in this stretch; none where they do not meet.

@@ -20,6 +20,8 @@ const SLOWER_MS: f64 = 5.0;
 /// It has more to do from so many times the siblings' operations on, and by so many a second.
 const BUSIER: f64 = 2.0;
 const BUSIER_PER_S: f64 = 100.0;
+/// Up to so many times the siblings' operations are no more than theirs.
+const NO_MORE: f64 = 1.2;
 /// Seconds it must last (more where nobody feels it), and seconds of another mind that do not end it.
 const LEAST_S: usize = 30;
 const UNFELT_S: usize = 60;
@@ -83,11 +85,17 @@ fn of_shard(scene: &Scene<'_>, shards: &[Shard<'_>], own: usize) -> Option<Findi
     figures.add("unlike_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
     finding.evidence = figures.list();
     finding.victims = vec![format!("mongo.writes@{}", shard.engine.name)];
-    if cause == "slower" {
+    if cause == "slower" && !given_more(&rows) {
         let because = "it was given no more operations than its siblings".to_owned();
         finding.ruled_out.push(RuledOut { cause: "busier-and-slower".to_owned(), because });
     }
     Some(finding)
+}
+
+/// Whether it had more to do than its siblings, though not by much.
+fn given_more(rows: &[Row]) -> bool {
+    let row = rows.iter().find(|row| row.column.name == "operations_per_s");
+    row.and_then(|row| row.own.zip(row.siblings)).is_none_or(|(own, siblings)| own > NO_MORE * siblings)
 }
 
 /// One figure of the shard beside that of its siblings, over the stretch.
@@ -122,9 +130,13 @@ fn sentence(shards: &[Shard<'_>], own: usize, cause: &str, rows: &[Row]) -> Stri
     let (set, server, siblings) = (shards[own].set, &shards[own].engine.name, names.join(", "));
     match cause {
         "slower" => format!(
-            "Shard {set} ({server}) took {} for an operation where its siblings ({siblings}) took {}, though it was given no more \
+            "Shard {set} ({server}) took {} for an operation where its siblings ({siblings}) took {}, though it was given {} \
              of them ({} against {}). What holds it is its own: look at the findings and figures of this server.",
-            ms.0, ms.1, operations.0, operations.1
+            ms.0,
+            ms.1,
+            if given_more(rows) { "less than twice as many" } else { "no more" },
+            operations.0,
+            operations.1
         ),
         "busier-and-slower" => format!(
             "Shard {set} ({server}) was given {} operations where its siblings ({siblings}) were given {}, and took {} for one \

@@ -1,7 +1,7 @@
 //! tickets-exhausted: every ticket into the engine is taken, and operations wait for one.
 
 use super::draft::draft;
-use super::wt_evidence::{Engine, engines, gauge, share};
+use super::wt_evidence::{Engine, engines, gauge, rate, share};
 use crate::figures::Figures;
 use crate::grid::{both, episodes, longest};
 use crate::scene::Scene;
@@ -11,6 +11,8 @@ use backwater_model::{Confidence, Finding, Severity, Unit, catalogue as cat};
 const ALL: f64 = 0.95;
 /// Operations in line, at least: since 7.0 the server gives out few tickets on purpose, and all of them in use is well.
 const IN_LINE: f64 = 1.0;
+/// How long an operation stands there, at least, in milliseconds: those in line ÷ those answered a second (Little's law).
+const STANDS_MS: f64 = 5.0;
 /// Seconds it must last, and seconds of another mind that do not end it.
 const LEAST_S: usize = 5;
 const BRIDGE_S: usize = 2;
@@ -27,7 +29,12 @@ fn of(scene: &Scene<'_>, engine: &Engine<'_>, op: &'static str) -> Option<Findin
     let total = out.with(&free, |out, free| out + free).or(&read(&cat::MONGO_TICKETS_TOTAL));
     let used = share(&out, &total);
     let line = read(&cat::MONGO_TICKETS_QUEUED).or(&read(&cat::MONGO_LOCK_QUEUE));
-    let flags = both(&used.flags(|used| used >= ALL), &line.flags(|line| line >= IN_LINE));
+    let answered = rate(scene, &cat::MONGO_OPS, &engine.name, Some(if op == "read" { "reads" } else { "writes" }));
+    let stands_ms = line.with(&answered, |line, per_s| if per_s > 0.0 { 1e3 * line / per_s } else { f64::INFINITY });
+    let passes: Vec<bool> = stands_ms.flags(|ms| ms < STANDS_MS);
+    let waits: Vec<bool> =
+        line.flags(|line| line >= IN_LINE).iter().zip(passes).map(|(in_line, passes)| *in_line && !passes).collect();
+    let flags = both(&used.flags(|used| used >= ALL), &waits);
     let (range, seconds) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
     let queue = format!("mongo.tickets.{op}@{}", engine.name);
     let cause = if op == "read" { "read-tickets" } else { "write-tickets" };
@@ -47,6 +54,8 @@ fn of(scene: &Scene<'_>, engine: &Engine<'_>, op: &'static str) -> Option<Findin
     figures.add("tickets_total_count", total.mean(&range), Unit::Count, "tickets there are");
     figures.add("in_line_count", line.mean(&range), Unit::Count, "operations in line");
     figures.add("in_line_peak_count", line.max(&range), Unit::Count, "operations in line, at most");
+    let stands = answered.mean(&range).filter(|per_s| *per_s > 0.0).map(|per_s| 1e3 * value(&line) / per_s);
+    figures.add("in_line_ms", stands, Unit::Milliseconds, "in line (operations in line ÷ answered a second)");
     figures.add("waiting_threads_count", engine.waiting.mean(&range), Unit::Count, "threads held up by the cache");
     figures.add("exhausted_s", Some(seconds as f64), Unit::Seconds, "seconds of it in this window");
     finding.evidence = figures.list();

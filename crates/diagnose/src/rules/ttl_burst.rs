@@ -1,7 +1,7 @@
 //! ttl-burst: documents that expire at the same time are deleted at the same time, beside the day's own writes.
 
 use super::draft::draft;
-use super::wt_evidence::{Engine, contrast, engines, flags_of, rate};
+use super::wt_evidence::{Engine, contrast, engines, flags_of, rate, slower};
 use crate::figures::Figures;
 use crate::grid::{Lane, episodes, longest};
 use crate::scene::Scene;
@@ -14,8 +14,9 @@ const LEAST_SHARE: f64 = 0.2;
 /// Seconds it must last. The monitor works through its passes with short pauses, which do not end it.
 const LEAST_S: usize = 10;
 const BRIDGE_S: usize = 15;
-/// Latency inside ÷ outside, from which the burst is felt.
+/// Latency inside ÷ outside, from which the burst is felt; and how much more it must be in milliseconds.
 const SUFFERS: f64 = 1.5;
+const SUFFERS_MS: f64 = 5.0;
 /// Writes answered, as a share of what it was before, at which a server stands still; seconds of that from which it is felt; and
 /// seconds before the burst that are looked at.
 const STANDS: f64 = 0.1;
@@ -48,8 +49,35 @@ fn stood_s(engine: &Engine<'_>, burst: &Range<usize>) -> usize {
     burst.clone().filter(stands).count()
 }
 
+/// Documents that expired, a second. Before deletes came in batches (6.1), what a pass deleted by an index was counted when all of it
+/// was gone, be it ten minutes later: such a step is spread over the time since the step before it, or since its pass began.
+fn deleted(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
+    let counted = rate(scene, &cat::MONGO_TTL_DELETED, &engine.name, None);
+    let begins = rate(scene, &cat::MONGO_TTL_PASSES, &engine.name, None).flags(|passes| passes > 0.0);
+    if !begins.contains(&true) {
+        return counted;
+    }
+    let mut spread = counted.clone();
+    let mut since = None;
+    for (second, begins) in begins.into_iter().enumerate() {
+        since = if begins { Some(second) } else { since };
+        match counted.get(second) {
+            // What was counted in a hole is not known to be of this pass.
+            None => since = None,
+            Some(documents) if documents > 0.0 => {
+                let over = since.unwrap_or(second)..second + 1;
+                let each = documents / over.len() as f64;
+                over.for_each(|at| spread.0[at] = Some(each));
+                since = Some(second + 1);
+            }
+            Some(_) => {}
+        }
+    }
+    spread
+}
+
 fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
-    let deleted = rate(scene, &cat::MONGO_TTL_DELETED, &engine.name, None).smooth(REACH_S);
+    let deleted = deleted(scene, engine).smooth(REACH_S);
     let writes = client_writes(scene, engine).smooth(REACH_S);
     let shares = deleted.with(&writes, |ttl, own| if ttl + own > 0.0 { ttl / (ttl + own) } else { 0.0 });
     let many = deleted.flags(|per_s| per_s >= LEAST_PER_S);
@@ -58,7 +86,7 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let (range, seconds) = longest(&found)?;
     let inside = flags_of(&found, scene.grid.count);
     // Deletes that nobody feels are what a TTL index is for.
-    let latency = engine.latency(&inside).filter(|latency| latency.times() >= SUFFERS);
+    let latency = slower(&engine.felt_ms(), &inside, SUFFERS, SUFFERS_MS);
     let stood_s = found.iter().map(|burst| stood_s(engine, burst)).max().filter(|seconds| *seconds >= STOOD_S);
     if latency.is_none() && stood_s.is_none() {
         return None;

@@ -3,8 +3,9 @@
 //! page cache, through which the data files are read, no memory.
 
 use super::draft::draft;
+use super::wt_checkpoint::suffers;
 use super::wt_evidence::{
-    Contrast, Engine, caps_reached, contrast, engines, flags_of, gauge, host_memory, is_here, rate,
+    Contrast, Engine, caps_reached, contrast, engines, flags_of, gauge, host_memory, is_here, means, rate,
 };
 use crate::device::DeviceView;
 use crate::figures::Figures;
@@ -51,9 +52,10 @@ struct Burst {
     runs: Vec<Range<usize>>,
     bytes: f64,
     drain_bytes_per_s: f64,
+    drain_s: f64,
     at_work: AtWork,
-    latency: Option<Contrast>,
-    work: Option<Contrast>,
+    jumped: Option<Contrast>,
+    fell: Option<Contrast>,
 }
 
 fn measured(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Burst> {
@@ -69,9 +71,34 @@ fn measured(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Burst> {
     let drains: Vec<Range<usize>> = runs.iter().filter_map(|run| drain(device, run)).collect();
     let rates = drains.iter().filter_map(|drain| device.written_bytes.mean(drain));
     let drain_bytes_per_s = median(rates.collect()).filter(|rate| *rate > 0.0)?;
-    let at_work = at_work(scene, engine, device, &inside, &flags_of(&drains, scene.grid.count))?;
-    let (latency, work) = (engine.latency(&inside), engine.work(&inside));
-    Some(Burst { runs, bytes, drain_bytes_per_s, at_work, latency, work })
+    // No checkpoint takes longer than it does, less the second of which it has a part at each end: where pages are compressed, more than
+    // a byte of the cache is written in each.
+    let length_s = median(runs.iter().map(|run| run.len() as f64 - 1.0).collect())?;
+    let drain_s = (bytes / drain_bytes_per_s).min(length_s);
+    let during = flags_of(&drains, scene.grid.count);
+    // Neither: the seconds of a checkpoint in which it does not drain.
+    let compared: Vec<bool> = inside.iter().zip(&during).map(|(inside, drains)| !inside || *drains).collect();
+    let at_work = at_work(scene, engine, device, &compared, &during)?;
+    let (jumped, fell) = felt(engine, &drains, &compared, &during);
+    Some(Burst { runs, bytes, drain_bytes_per_s, drain_s, at_work, jumped, fell })
+}
+
+/// Latency that jumped and work that fell while checkpoints drained, in most of them.
+fn felt(
+    engine: &Engine<'_>,
+    drains: &[Range<usize>],
+    compared: &[bool],
+    during: &[bool],
+) -> (Option<Contrast>, Option<Contrast>) {
+    let latency = contrast(&engine.felt_ms().only(compared), during);
+    let usual = contrast(&engine.writes.only(compared), during).map(|writes| writes.outside);
+    let work = usual.and_then(|usual| means(&engine.writes_up_to(usual).only(compared), during));
+    let bad = drains.iter().filter(|drain| suffers(engine, drain, work.zip(usual), latency)).count();
+    if bad < HABIT || 2 * bad < drains.len() {
+        return (None, None);
+    }
+    let jumps = |latency: &Contrast| latency.times() >= JUMP && latency.inside >= latency.outside + JUMP_MS;
+    (latency.filter(jumps), work.filter(|work| work.times() <= DIP))
 }
 
 /// The half of a checkpoint, on end, in which the disk writes most. First the engine gathers what it then writes, for seconds where
@@ -90,12 +117,10 @@ fn at_work(
     scene: &Scene<'_>,
     engine: &Engine<'_>,
     device: &DeviceView,
-    inside: &[bool],
+    compared: &[bool],
     drains: &[bool],
 ) -> Option<AtWork> {
-    // Neither: the seconds of a checkpoint in which it does not drain.
-    let compared: Vec<bool> = inside.iter().zip(drains).map(|(inside, drains)| !inside || *drains).collect();
-    let of = |lane: &Lane| contrast(&lane.only(&compared), drains);
+    let of = |lane: &Lane| contrast(&lane.only(compared), drains);
     let busy = of(&device.busy)?;
     let caps = caps_reached(scene, engine, drains).filter_map(|used| of(&used));
     let used = caps.max_by(|a, b| a.outside.total_cmp(&b.outside));
@@ -120,9 +145,7 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let all = 0..scene.grid.count;
     let cache = engine.max.median(&all)?;
     let left_alone = burst.bytes <= LEFT_ALONE * engine.limits.dirty_target * cache;
-    let drain_s = burst.bytes / burst.drain_bytes_per_s;
-    let jumped = burst.latency.filter(|latency| latency.times() >= JUMP && latency.inside >= latency.outside + JUMP_MS);
-    let fell = burst.work.filter(|work| work.times() <= DIP);
+    let Burst { drain_s, jumped, fell, .. } = burst;
     let AtWork { of, used } = burst.at_work;
     let alternates = used.inside >= BUSY && used.outside <= IDLE;
     if drain_s < LEAST_DRAIN_S || !left_alone || !alternates || (jumped.is_none() && fell.is_none()) {
@@ -154,7 +177,12 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
         Unit::BytesPerSecond,
         "written by the disk while that drains",
     );
-    figures.add("drain_s", Some(drain_s), Unit::Seconds, "burst ÷ drain");
+    figures.add(
+        "drain_s",
+        Some(drain_s),
+        Unit::Seconds,
+        "burst ÷ drain, or the checkpoint's length where that is less",
+    );
     figures.add("cache_max_bytes", Some(cache), Unit::Bytes, "size of the cache");
     figures.add(
         "dirty_target_ratio",

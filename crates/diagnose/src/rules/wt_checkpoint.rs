@@ -25,6 +25,9 @@ const JUMP: f64 = 2.0;
 const JUMP_MS: f64 = 10.0;
 /// How many more times the device must be busy, or write, inside than outside.
 const BURST: f64 = 1.3;
+/// What that is, at least, of a device that does nothing otherwise: bytes a second, and share of the time.
+const FROM_NOTHING_BYTES: f64 = 1_048_576.0;
+const FROM_NOTHING_BUSY: f64 = 0.05;
 /// How many more times a sync of the journal must take inside than outside, and how long, for it to be what waits.
 const JOURNAL_TIMES: f64 = 5.0;
 pub(super) const JOURNAL_MS: f64 = 100.0;
@@ -53,14 +56,19 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
         return None;
     }
     // Most checkpoints must be so, not one bad one among many.
-    let bad = runs.iter().filter(|run| suffers(engine, run, work, latency)).count();
+    let usual = engine.usual_writes(&inside);
+    let bad = runs.iter().filter(|run| suffers(engine, run, work.zip(usual), latency)).count();
     (bad >= HABIT && bad * 2 >= runs.len()).then(|| finding(scene, engine, &runs, (fell, jumped, journal), &inside))
 }
 
 /// Whether the device does more while checkpoints run; not where it is not seen.
 fn bursts(engine: &Engine<'_>, inside: &[bool]) -> bool {
-    let more = |lane| contrast(lane, inside).is_some_and(|c| c.times() >= BURST || c.outside == 0.0);
-    engine.device.is_some_and(|device| more(&device.written_bytes) || more(&device.busy))
+    let more = |lane, least| {
+        contrast(lane, inside).is_some_and(|c| c.times() >= BURST || (c.outside == 0.0 && c.inside >= least))
+    };
+    engine
+        .device
+        .is_some_and(|device| more(&device.written_bytes, FROM_NOTHING_BYTES) || more(&device.busy, FROM_NOTHING_BUSY))
 }
 
 /// Mean time of a sync of the journal, in milliseconds. One is counted when it ends, be it a moment after the checkpoint.
@@ -74,9 +82,15 @@ fn journal(scene: &Scene<'_>, engine: &Engine<'_>, inside: &[bool]) -> Option<Co
     contrast(&ms, &wider)
 }
 
-fn suffers(engine: &Engine<'_>, run: &Range<usize>, work: Option<Contrast>, latency: Option<Contrast>) -> bool {
-    let own = |work: &Contrast| engine.writes_up_to(work.outside).mean(run);
-    let low = work.is_some_and(|work| own(&work).is_some_and(|own| own <= DIP * work.outside));
+/// Whether one checkpoint held writers up. `work` comes with what is usual of it.
+pub(super) fn suffers(
+    engine: &Engine<'_>,
+    run: &Range<usize>,
+    work: Option<(Contrast, f64)>,
+    latency: Option<Contrast>,
+) -> bool {
+    let own = |usual| engine.writes_up_to(usual).mean(run);
+    let low = work.is_some_and(|(work, usual)| own(usual).is_some_and(|own| own <= DIP * work.outside));
     let slow = engine.write_ms.mean(run).zip(latency).is_some_and(|(own, latency)| jumps(own, latency));
     low || slow
 }

@@ -5,7 +5,7 @@ use crate::device::DeviceView;
 use crate::grid::{Lane, both};
 use crate::scene::Scene;
 use backwater_model::catalogue::{self as cat, Def};
-use backwater_model::{Finding, Target, Window};
+use backwater_model::{Finding, Role, Target, Window};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -61,7 +61,7 @@ fn engine<'a>(scene: &'a Scene<'_>, name: String) -> Engine<'a> {
     let max = gauge(&cat::WT_CACHE_MAX);
     Engine {
         limits: Limits::of(target, max.median(&(0..scene.grid.count))),
-        device: scene.devices.iter().find(|device| device.targets.contains(&name)),
+        device: device_of(scene, target, &name),
         dirty: gauge(&cat::WT_CACHE_DIRTY),
         updates: gauge(&cat::WT_CACHE_UPDATES),
         used: gauge(&cat::WT_CACHE_USED),
@@ -73,6 +73,17 @@ fn engine<'a>(scene: &'a Scene<'_>, name: String) -> Engine<'a> {
         writes: clients.writes,
         name,
     }
+}
+
+/// The device of a server's data, which may be another than its journal's.
+fn device_of<'a>(scene: &'a Scene<'_>, target: Option<&Target>, name: &str) -> Option<&'a DeviceView> {
+    let find = |is_it: &dyn Fn(&DeviceView) -> bool| scene.devices.iter().find(|device| is_it(device));
+    if let Some(dev) = target.and_then(|target| target.data_device.as_deref()) {
+        return find(&|device| device.dev == dev);
+    }
+    let of_data = |(role, user): &(Role, String)| user == name && !matches!(role, Role::Wal | Role::Recording);
+    let has_data = |dev: &str| scene.window.meta.device(dev).is_some_and(|device| device.roles.iter().any(of_data));
+    find(&|device| has_data(&device.dev)).or_else(|| find(&|device| device.targets.iter().any(|user| user == name)))
 }
 
 /// What clients ask and feel.
@@ -146,15 +157,36 @@ const FEW_WRITES: f64 = 5.0;
 
 /// The mean of a lane inside a set of seconds against its median in all others.
 pub(crate) fn contrast(lane: &Lane, inside: &[bool]) -> Option<Contrast> {
+    let (within, without) = sides(lane, inside)?;
+    Some(Contrast { inside: mean(&within), outside: crate::grid::median(without)? })
+}
+
+/// The mean inside against the mean in all others: of what is there or not, and of what comes and goes in both, whose median is
+/// one of the two.
+pub(crate) fn means(lane: &Lane, inside: &[bool]) -> Option<Contrast> {
+    let (within, without) = sides(lane, inside)?;
+    Some(Contrast { inside: mean(&within), outside: mean(&without) })
+}
+
+/// A latency in milliseconds inside some seconds where it is so many times, and so much, above what it is in the others: usually,
+/// and on average, since spikes that come in both are of neither.
+pub(crate) fn slower(ms: &Lane, inside: &[bool], times: f64, by_ms: f64) -> Option<Contrast> {
+    let above = |of: &Contrast| of.times() >= times && of.inside >= of.outside + by_ms;
+    let latency = contrast(ms, inside).filter(above)?;
+    means(ms, inside).filter(above).map(|_| latency)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// What is known inside and outside, where that is enough to be compared.
+fn sides(lane: &Lane, inside: &[bool]) -> Option<(Vec<f64>, Vec<f64>)> {
     let of = |wanted: bool| -> Vec<f64> {
         lane.0.iter().zip(inside).filter(|(_, flag)| **flag == wanted).filter_map(|(value, _)| *value).collect()
     };
     let (within, without) = (of(true), of(false));
-    if within.is_empty() || without.len() < OUTSIDE_S {
-        return None;
-    }
-    let mean = within.iter().sum::<f64>() / within.len() as f64;
-    Some(Contrast { inside: mean, outside: crate::grid::median(without)? })
+    (!within.is_empty() && without.len() >= OUTSIDE_S).then_some((within, without))
 }
 
 impl Engine<'_> {
@@ -181,8 +213,12 @@ impl Engine<'_> {
     /// Writes a second inside some seconds against the others. What is caught up when something lets go makes no stall before it
     /// smaller: a second counts for at most what is usual.
     pub(crate) fn work(&self, inside: &[bool]) -> Option<Contrast> {
-        let usual = contrast(&self.writes, inside)?.outside;
-        contrast(&self.writes_up_to(usual), inside)
+        means(&self.writes_up_to(self.usual_writes(inside)?), inside)
+    }
+
+    /// Writes a second outside some seconds, usually.
+    pub(crate) fn usual_writes(&self, inside: &[bool]) -> Option<f64> {
+        contrast(&self.writes, inside).map(|writes| writes.outside)
     }
 
     /// Writes a second, of which more than so many count as so many.

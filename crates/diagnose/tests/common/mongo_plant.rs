@@ -42,6 +42,8 @@ pub struct Plant {
     /// Read into the cache.
     pub read_mib: fn(usize) -> f64,
     pub faults: fn(usize) -> f64,
+    /// Bytes of the cache in each that the disk writes.
+    pub packed: f64,
     pub settings: &'static str,
 }
 
@@ -75,6 +77,7 @@ pub fn healthy() -> Plant {
         memory_left: |_| 0.2,
         read_mib: |_| 0.0,
         faults: |_| 1.0,
+        packed: 1.0,
         settings: "",
     }
 }
@@ -141,7 +144,7 @@ impl Plant {
             (&cat::DISK_READ_BYTES, vec![("dev", "sda")], 0.0),
             (&cat::MONGO_PAGE_FAULTS, vec![T], (self.faults)(second)),
             (&cat::WT_CACHE_READ, vec![T], (self.read_mib)(second) * 1_048_576.0),
-            (&cat::WT_CACHE_WRITTEN, vec![T], (self.disk_mib)(second) * 1_048_576.0),
+            (&cat::WT_CACHE_WRITTEN, vec![T], self.packed * (self.disk_mib)(second) * 1_048_576.0),
         ];
         for ((def, labels, rate), sum) in rates.into_iter().zip(sums) {
             r.put(def, &labels, at, *sum);

@@ -49,17 +49,35 @@ impl<'s> Export<'s> {
 
     /// Every metric that any sample has, in the order in which they appear. Nothing but first samples is decoded.
     pub fn columns(&self) -> Result<Columns, FtdcError> {
+        // Damage is told when the values are read.
+        self.columns_telling(|_| ())
+    }
+
+    /// The same for whoever reads no values: `damaged` is given every damage that was met.
+    ///
+    /// # Errors
+    /// Only what the system refuses.
+    pub fn columns_telling(&self, mut damaged: impl FnMut(&FtdcError)) -> Result<Columns, FtdcError> {
         let mut columns = Columns::default();
         let mut decoder = Decoder::new(self.source.limits());
         let mut last = None;
         for document in self.source.documents_between(self.stretch.clone()) {
             let chunk = match &document {
                 Ok(document) if document.kind() == DocumentKind::Chunk => decoder.open(document),
-                // Damage is told when the values are read.
-                Ok(_) | Err(FtdcError::Damaged(_)) => continue,
+                Ok(_) => continue,
+                Err(error @ FtdcError::Damaged(_)) => {
+                    damaged(error);
+                    continue;
+                }
                 Err(_) => return document.map(|_| columns),
             };
-            let Ok(chunk) = chunk else { continue };
+            let chunk = match chunk {
+                Ok(chunk) => chunk,
+                Err(error) => {
+                    damaged(&error);
+                    continue;
+                }
+            };
             if last.replace(chunk.schema().clone()).is_some_and(|last| last == *chunk.schema()) {
                 continue;
             }

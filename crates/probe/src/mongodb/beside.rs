@@ -4,6 +4,9 @@
 use super::log::History;
 use backwater_model::{Event, Moment, Point, Registry, SeriesId, catalogue as cat};
 
+/// So far apart chunks follow one another without a gap: a sample is written a second, ten at the most.
+const GAP_US: i64 = 10_000_000;
+
 /// The log of one reading of a recorder, and how far it was handed out.
 pub(super) struct Beside<'f> {
     history: Option<&'f History>,
@@ -21,13 +24,15 @@ impl<'f> Beside<'f> {
         Beside { history, series, until: Moment(from.0.saturating_sub(1)) }
     }
 
-    /// What the log tells from where it was last asked until a moment: a column for each series, and happenings.
-    pub(super) fn take(&mut self, until: Moment) -> ([Vec<Point>; 2], Vec<Event>) {
+    /// What the log tells from where it was last asked until a moment: a column for each series, and happenings. Between the recorder's
+    /// last chunk and `from`, where the next begins, only the latter: readings of a time in which it stood still are of no use.
+    pub(super) fn take(&mut self, from: Moment, until: Moment) -> ([Vec<Point>; 2], Vec<Event>) {
         let after = self.until;
+        let from = after.max(Moment(from.0.saturating_sub(GAP_US)));
         self.until = after.max(until);
         match (self.history, self.series) {
             (Some(history), Some(series)) if until > after => {
-                let (counts, ms) = history.points((after, until), series);
+                let (counts, ms) = history.points((from, until), series);
                 ([counts, ms], history.events(after, until))
             }
             _ => Default::default(),

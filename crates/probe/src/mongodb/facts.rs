@@ -76,7 +76,7 @@ pub(crate) const PARAMETERS: [&str; 10] = [
 fn settings(told: &impl Told) -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     if let Some(parsed) = told.find(&["getCmdLineOpts", "parsed"]) {
-        flatten(&parsed, "", 0, &mut settings);
+        flatten(&parsed, "", 0, &mut NAME_BYTES.clone(), &mut settings);
     }
     settings.retain(|name, _| SECTIONS.iter().any(|section| name.starts_with(section)));
     add_parameters(told, &mut settings);
@@ -95,14 +95,24 @@ pub(crate) fn add_parameters(told: &impl Told, settings: &mut BTreeMap<String, S
 
 /// Nothing that a server sends is nested as deep as this.
 const DEEPEST: usize = 16;
+/// Bytes of names that are made of one configuration, at most; a long one's come to some thousands.
+const NAME_BYTES: usize = 1 << 20;
 
-fn flatten(element: &Element<'_>, prefix: &str, depth: usize, into: &mut BTreeMap<String, String>) {
+fn flatten(
+    element: &Element<'_>,
+    prefix: &str,
+    depth: usize,
+    left_bytes: &mut usize,
+    into: &mut BTreeMap<String, String>,
+) {
     for inner in element.elements().into_iter().flatten().map_while(Result::ok) {
+        let Some(left) = left_bytes.checked_sub(prefix.len() + 1 + inner.key.len()) else { return };
+        *left_bytes = left;
         let key = String::from_utf8_lossy(inner.key);
         let name = if prefix.is_empty() { key.into_owned() } else { format!("{prefix}.{key}") };
         if inner.elements().is_some() {
             if depth < DEEPEST {
-                flatten(&inner, &name, depth + 1, into);
+                flatten(&inner, &name, depth + 1, left_bytes, into);
             }
         } else if let Some(text) = plain(&inner) {
             into.insert(name, text);

@@ -144,7 +144,8 @@ impl Flight {
         let chunks = self.chunks(&reader, from, to).map(move |chunk| {
             let chunk = chunk?;
             let taken = reader.take(&chunk);
-            let (own, told) = last(&chunk).map(|last| beside.take(last.min(to))).unwrap_or_default();
+            let span = first(&chunk).zip(last(&chunk));
+            let (own, told) = span.map(|(first, last)| beside.take(first, last.min(to))).unwrap_or_default();
             let mut points: Vec<_> = taken.columns.into_iter().chain(own).flatten().collect();
             points.sort_by_key(|point| point.at);
             let events = taken.events.into_iter().chain(told).collect();
@@ -215,6 +216,10 @@ impl Flight {
 }
 
 /// The last sample of a chunk.
+fn first(chunk: &ftdc::Batch) -> Option<Moment> {
+    chunk.times_ms().iter().copied().map(moment).min()
+}
+
 fn last(chunk: &ftdc::Batch) -> Option<Moment> {
     chunk.times_ms().iter().copied().map(moment).max()
 }
@@ -360,7 +365,7 @@ impl Windows<'_> {
     fn gather(&mut self, chunk: &ftdc::Batch) {
         let taken = self.reader.take(chunk);
         self.read_until = last(chunk).unwrap_or(self.read_until);
-        let (own, told) = self.beside.take(self.read_until.min(self.to));
+        let (own, told) = self.beside.take(first(chunk).unwrap_or(self.read_until), self.read_until.min(self.to));
         self.events.extend(taken.events.into_iter().chain(told));
         for column in taken.columns.into_iter().chain(own) {
             let Some(series) = column.first().map(|point| point.series.0 as usize) else { continue };

@@ -6,7 +6,7 @@ use crate::grid::{Lane, both, either, episodes, median};
 use crate::rules::device_below_rating::standstills;
 use crate::rules::wt_evidence::{Engine, Limits, rate};
 use crate::scene::Scene;
-use backwater_model::{Figure, Unit, catalogue as cat};
+use backwater_model::{Figure, Target, Unit, catalogue as cat};
 
 /// A device this busy does all it can.
 const BUSY: f64 = 0.9;
@@ -15,8 +15,13 @@ const FEW_READS: f64 = 0.1;
 /// A burst of this share of where eviction begins is as large as eviction lets it be; of this, eviction does not hold it.
 const BY_EVICTION: f64 = 0.8;
 const OVER: f64 = 1.2;
-/// Seconds at full rate, at least, from which a rate can be told.
+/// Seconds at full rate, at least, from which a rate can be told. A device that serves several requests at once is as busy with few
+/// of them, so that what it does in most of these seconds need not be all: of those under no cap this share does less.
 const LEAST_S: usize = 3;
+const MOST: f64 = 0.8;
+/// Bytes of the cache in each that is written, from which pages are compressed; more than the second is no compression.
+const PACKED: f64 = 1.25;
+const MOST_PACKED: f64 = 20.0;
 
 /// What was measured of one engine's queue of dirty pages; bytes, and bytes a second.
 pub(super) struct Measured {
@@ -29,11 +34,15 @@ pub(super) struct Measured {
     pub(super) interval_s: Option<f64>,
     /// How long one takes, in seconds.
     pub(super) checkpoint_s: Option<f64>,
+    /// What the disk takes of the cache when it does all it can, with the journal's part: see `packed`.
     pub(super) drain: Option<f64>,
     pub(super) inflow: Option<f64>,
     pub(super) inflow_peak: Option<f64>,
     /// What the journal writes to the same disk, on average.
     pub(super) journal: f64,
+    /// Bytes of the cache in each that comes to the disk: more than one where pages are compressed, as MongoDB's are unless told
+    /// otherwise. Drain and journal are so many times what the disk writes of them.
+    pub(super) packed: f64,
     /// The most that would be dirty if nobody were held back.
     pub(super) unheld_peak: Option<f64>,
     /// Read into the cache, on average.
@@ -97,7 +106,8 @@ impl Measured {
         let bursts: Vec<f64> = runs.iter().filter(|run| run.start > 0).filter_map(|run| before(run.start)).collect();
         let starts = runs.windows(2).map(|pair| (pair[1].start - pair[0].start) as f64).collect();
         let inflow = inflow(scene, engine);
-        let (drain, journal) = (drain(scene, engine), journal(scene, engine));
+        let packed = packed(scene, engine);
+        let (drain, journal) = (drain(scene, engine).map(|drain| packed * drain), packed * journal(scene, engine));
         Some(Measured {
             cache,
             target: engine.limits.dirty_target * cache,
@@ -109,9 +119,15 @@ impl Measured {
             inflow: inflow.mean(&all),
             inflow_peak: inflow.smooth(2).max(&all),
             journal,
+            packed,
             unheld_peak: unheld_peak(scene, engine, &inflow),
             read: rate(scene, &cat::WT_CACHE_READ, &engine.name, None).mean(&all),
         })
+    }
+
+    /// What the disk writes when it does all it can, in its own bytes.
+    pub(super) fn disk(&self) -> Option<f64> {
+        self.drain.map(|drain| drain / self.packed)
     }
 
     /// What is read into the cache, where that is hardly anything beside what the disk does; none where it is more, or nobody counted.
@@ -126,30 +142,46 @@ impl Measured {
     }
 }
 
-/// What the journal takes of the disk that the data lie on, bytes a second.
+/// What is written from the cache ÷ what the disk writes beside the journal. Others may write to the disk as well, and pages may
+/// be written anew in the page cache, so that a little more than one is none, and less says nothing.
+fn packed(scene: &Scene<'_>, engine: &Engine<'_>) -> f64 {
+    let Some(device) = engine.device else { return 1.0 };
+    let cached = rate(scene, &cat::WT_CACHE_WRITTEN, &engine.name, None);
+    let both = cached.with(&device.written_bytes, |cached, _| cached).mean(&(0..scene.grid.count));
+    let written = device.written_bytes.with(&cached, |written, _| written).mean(&(0..scene.grid.count));
+    let ratio = both.zip(written).map(|(cached, written)| cached / (written - journal(scene, engine)));
+    ratio.filter(|ratio| (PACKED..MOST_PACKED).contains(ratio)).unwrap_or(1.0)
+}
+
+/// What the journal takes of the disk that the data lie on, bytes a second. It lies in a directory beside them, unless that was
+/// seen to be on another disk: no flight recorder tells of it.
 fn journal(scene: &Scene<'_>, engine: &Engine<'_>) -> f64 {
     let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
-    let shared = target.is_some_and(|target| target.wal_device.is_some() && target.wal_device == target.data_device);
+    let elsewhere = |target: &Target| target.wal_device.is_some() && target.wal_device != target.data_device;
+    let shared = target.is_some_and(|target| target.data_device.is_some() && !elsewhere(target));
     let written = rate(scene, &cat::WT_LOG_BYTES, &engine.name, None).mean(&(0..scene.grid.count));
     written.filter(|_| shared).unwrap_or(0.0)
 }
 
 /// The highest level that dirty pages would come to if nobody were held: in seconds in which threads are, the most that they make
-/// dirty when they are not comes in, and what the cache wrote then goes out.
+/// dirty when they are not comes in, and what the cache wrote then goes out; in all others it goes as it went. Where background
+/// eviction has come to its end, nothing of what was held is left.
 fn unheld_peak(scene: &Scene<'_>, engine: &Engine<'_>, inflow: &Lane) -> Option<f64> {
     let free = inflow.smooth(2).max(&(0..scene.grid.count))?;
     let written = rate(scene, &cat::WT_CACHE_WRITTEN, &engine.name, None);
-    let grows = |second: usize| {
+    let ends = engine.limits.dirty_target * engine.max.median(&(0..scene.grid.count))?;
+    let (mut level, mut before, mut most) = (None, None, None);
+    for second in 0..scene.grid.count {
+        let Some(dirty) = engine.dirty.get(second) else { continue };
         let held = engine.waiting.get(second).is_some_and(|threads| threads >= super::HELD_THREADS);
-        let made = if held { free } else { inflow.get(second)? };
-        Some(made - written.get(second)?)
-    };
-    let begins = (0..scene.grid.count).find_map(|second| engine.dirty.get(second))?;
-    let levels = (0..scene.grid.count).filter_map(grows).scan(begins, |level: &mut f64, by| {
-        *level = (*level + by).max(0.0);
-        Some(*level)
-    });
-    levels.reduce(f64::max)
+        let by =
+            if held { written.get(second).map(|written| free - written) } else { before.map(|before| dirty - before) };
+        let unheld = level.zip(by).map_or(dirty, |(level, by): (f64, f64)| (level + by).max(dirty));
+        level = Some(if !held && dirty <= ends { dirty } else { unheld });
+        before = Some(dirty);
+        most = level.into_iter().chain(most).reduce(f64::max);
+    }
+    most
 }
 
 /// What is made dirty, bytes a second.
@@ -167,12 +199,25 @@ fn drain(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
     let device = engine.device?;
     let full = device.busy.smooth(1).flags(|busy| busy >= BUSY);
     let caps = engine.write_caps(scene);
-    let full = caps.iter().map(Cap::reached).fold(full, |full, capped| either(&full, &capped));
+    let none = vec![false; scene.grid.count];
+    let capped = caps.iter().map(Cap::reached).fold(none, |all, capped| either(&all, &capped));
+    let full = either(&full, &capped);
     let writes = both(&full, &device.written_bytes.flags(|rate| rate > 0.0));
     let stands = standstills(device, scene.grid.count).map_or_else(Vec::new, |found| found.runs);
+    // Busy with reads it writes what these leave.
+    let reads = device.read_bytes.with(&device.written_bytes, |read, written| read - written).flags(|more| more > 0.0);
     let counts = |second: &usize| writes[*second] && !stands.iter().any(|run| run.contains(second));
-    let rates: Vec<f64> = (0..scene.grid.count).filter(counts).filter_map(|s| device.written_bytes.get(s)).collect();
-    if rates.len() < LEAST_S { None } else { median(rates) }
+    let rates = |only: &dyn Fn(usize) -> bool| -> Vec<f64> {
+        let seconds = (0..scene.grid.count).filter(|second| counts(second) && only(*second));
+        seconds.filter_map(|second| device.written_bytes.get(second)).collect()
+    };
+    let under_caps = rates(&|second| capped[second]);
+    if under_caps.len() >= LEAST_S {
+        return median(under_caps);
+    }
+    let mut busy = rates(&|second| !reads[second]);
+    busy.sort_by(f64::total_cmp);
+    if busy.len() < LEAST_S { None } else { busy.get((MOST * (busy.len() - 1) as f64).round() as usize).copied() }
 }
 
 /// Application threads that wait for a page which another thread has, on average: the most in any second.

@@ -1,26 +1,17 @@
 //! Members of the replica set that an engine belongs to.
 
-use crate::rules::wt_evidence::{Engine, own_member};
+use crate::rules::history_pinned::holds_majority;
+use crate::rules::wt_evidence::Engine;
 use crate::scene::Scene;
-use backwater_model::{Figure, Finding, Unit, catalogue as cat};
+use backwater_model::{Figure, Finding, Unit};
 
-/// A member of which nothing was told for so many seconds is no longer there.
-const GONE_S: f64 = 60.0;
+/// A member of which nothing was told for so many seconds is no longer there, and not to be helped.
+const GONE_S: usize = 60;
 
-/// The member that is furthest behind, where members go by their hosts.
-pub(super) fn slowest(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<String> {
-    let label = [("target", engine.name.as_str())];
-    let tracks = scene.window.tracks(cat::MONGO_MEMBER_OPTIME.name, &label);
-    // One that left the set meanwhile is not to be helped.
-    let there =
-        tracks.filter(|track| track.points.last().is_some_and(|last| scene.window.to.seconds_since(last.at) <= GONE_S));
-    let own = own_member(scene, engine);
-    let others = there.filter(|track| track.series.labels.get("member") != own.as_deref());
-    let last = others.filter_map(|track| Some((track.series.labels.get("member")?.to_owned(), track.last()?)));
-    // An optime of 0 is told of one that does not answer, and of one that has none, such as an arbiter.
-    let member =
-        last.filter(|(_, optime)| *optime > 0.0).min_by(|a, b| a.1.total_cmp(&b.1)).map(|(member, _)| member)?;
-    member.contains(':').then_some(member)
+/// The member for which a majority waits in the end, where members go by their hosts.
+pub(super) fn in_the_way(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<String> {
+    let end = scene.grid.count.saturating_sub(GONE_S)..scene.grid.count;
+    holds_majority(scene, engine, &end).filter(|member| member.contains(':'))
 }
 
 /// What becomes of a primary's cache once a majority keeps up, by what the cache held before it fell behind: a checkpoint can write

@@ -36,7 +36,7 @@ pub(super) fn past_or_less(
     // Where checkpoints run most of the time no finding compares with them; that the journal waits for as long is seen all the same.
     // Not where threads stall in the cache: then the journal waits for a disk that is busy with what they evict.
     let stalls = own.iter().any(|finding| finding.rule == "wt-dirty-stall");
-    let Some(((device, peak), drain)) = level.zip(seen.drain) else {
+    let Some(((device, peak), drain)) = level.zip(seen.disk()) else {
         return (Vec::new(), (felt && level.is_none()).then(|| NOT_SEEN.to_owned()));
     };
     let felt = felt || (!stalls && journal_sync_s(scene, engine).is_some_and(|longest| longest >= wanted / drain));

@@ -7,19 +7,29 @@ const DOUBLE: u8 = 0x01;
 const TIMESTAMP: u8 = 0x11;
 /// Nothing that a server sends is nested as deep as this.
 const DEEPEST: usize = 16;
+/// Bytes of names that are made of one answer, at most; mongod's come to a few hundred thousand.
+const NAME_BYTES: usize = 8 << 20;
 
 /// Adds every number of a document, each name behind `prefix`. Damage ends the document; what came before it stays.
 pub(super) fn add(prefix: &str, document: &[u8], into: &mut Vec<(String, f64)>) {
     if let Ok(elements) = ftdc::elements(document) {
-        walk(prefix, elements, DEEPEST, into);
+        walk(prefix, elements, DEEPEST, &mut NAME_BYTES.clone(), into);
     }
 }
 
-fn walk(prefix: &str, elements: ftdc::Elements<'_>, depth: usize, into: &mut Vec<(String, f64)>) {
+fn walk(
+    prefix: &str,
+    elements: ftdc::Elements<'_>,
+    depth: usize,
+    left_bytes: &mut usize,
+    into: &mut Vec<(String, f64)>,
+) {
     for element in elements.map_while(Result::ok) {
+        let Some(left) = left_bytes.checked_sub(prefix.len() + 1 + element.key.len()) else { return };
+        *left_bytes = left;
         let name = || format!("{prefix}.{}", String::from_utf8_lossy(element.key));
         match element.elements() {
-            Some(inside) if depth > 0 => walk(&name(), inside, depth - 1, into),
+            Some(inside) if depth > 0 => walk(&name(), inside, depth - 1, left_bytes, into),
             Some(_) => {}
             None => into.extend(number(&element).map(|value| (name(), value))),
         }

@@ -5,7 +5,7 @@ use crate::ProbeError;
 use mongodb::Client;
 use mongodb::bson::{Document, serialize_to_vec};
 use mongodb::error::{Error, ErrorKind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The longest that an answer is waited for. A server that stalls answers late, and how late is a reading; this only bounds
 /// how long a probe can be stuck.
@@ -71,12 +71,20 @@ impl Link {
     /// Asks a database for the answer to a command.
     pub(super) async fn ask(&self, what: &'static str, database: &str, command: Document) -> Result<Vec<u8>, AskError> {
         let database = self.client.database(database);
+        let begun = Instant::now();
         let asked = async { database.run_command(command).await };
         let Ok(answer) = tokio::time::timeout(DEADLINE, asked).await else {
             let seconds = DEADLINE.as_secs_f64();
             return Err(AskError::Lost(ProbeError::Timeout { server: self.server.clone(), what, seconds }));
         };
-        let document = answer.map_err(|error| self.refusal(what, &error))?;
+        let document = answer.map_err(|error| match error.kind.as_ref() {
+            // What watches whether the server is there heard nothing, and gave up for all who wait.
+            ErrorKind::ConnectionPoolCleared { .. } => {
+                let seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+                AskError::Lost(ProbeError::Timeout { server: self.server.clone(), what, seconds })
+            }
+            _ => self.refusal(what, &error),
+        })?;
         serialize_to_vec(&document).map_err(|error| AskError::Failed(self.error(what, &error.to_string())))
     }
 
@@ -99,6 +107,10 @@ impl Link {
             ErrorKind::Authentication { message, .. } => AskError::Lost(self.not_let_in(message)),
             ErrorKind::ServerSelection { message, .. } | ErrorKind::IncompatibleServer { message, .. } => {
                 AskError::Lost(self.unreachable(message))
+            }
+            // An answer that is no document, such as a line of the log that was cut within a character: another may be one.
+            other @ (ErrorKind::Bson(_) | ErrorKind::BsonDeserialization(_) | ErrorKind::InvalidResponse { .. }) => {
+                AskError::Failed(self.error(what, &other.to_string()))
             }
             other => AskError::Lost(self.error(what, &other.to_string())),
         }

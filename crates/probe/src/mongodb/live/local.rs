@@ -8,12 +8,20 @@ use std::path::PathBuf;
 /// A server counts its uptime from a moment after its process began, by a clock of its own.
 const TOLERANCE_S: f64 = 5.0;
 
+/// What a server said of its uptime, when that was heard, and how long it took to say it: it looks at its clock when it begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Uptime {
+    pub(super) seconds: f64,
+    pub(super) heard: ClockAnchor,
+    pub(super) took_s: f64,
+}
+
 /// Whether process `pid` of this host is a server that has been up for so long.
-pub(super) fn is_here(roots: &Roots, pid: i64, uptime_s: f64, anchor: ClockAnchor, ticks_per_s: u64) -> bool {
+pub(super) fn is_here(roots: &Roots, pid: i64, uptime: Uptime, ticks_per_s: u64) -> bool {
     let Ok(text) = std::fs::read_to_string(stat(roots, pid)) else { return false };
     let Some((name, start_ticks)) = name_and_start(&text) else { return false };
-    let up_s = anchor.boot.seconds() - start_ticks as f64 / ticks_per_s.max(1) as f64;
-    name.starts_with("mongo") && (up_s - uptime_s).abs() <= TOLERANCE_S
+    let up_s = uptime.heard.boot.seconds() - start_ticks as f64 / ticks_per_s.max(1) as f64;
+    name.starts_with("mongo") && (-TOLERANCE_S..=uptime.took_s + TOLERANCE_S).contains(&(up_s - uptime.seconds))
 }
 
 fn stat(roots: &Roots, pid: i64) -> PathBuf {
@@ -41,9 +49,12 @@ mod tests {
             std::fs::write(root.path().join(format!("{pid}/stat")), stat).unwrap();
         }
         let roots = Roots { proc: root.path().to_owned(), ..Roots::default() };
-        let anchor = ClockAnchor { boot: Moment::from_seconds(600.0), unix_us: 0 };
-        let here = |pid, uptime_s| is_here(&roots, pid, uptime_s, anchor, 100);
+        let heard = ClockAnchor { boot: Moment::from_seconds(600.0), unix_us: 0 };
+        let took = |pid, seconds, took_s| is_here(&roots, pid, Uptime { seconds, heard, took_s }, 100);
+        let here = |pid, seconds| took(pid, seconds, 0.0);
         assert!(here(40, 99.0));
         assert!(!here(40, 300.0) && !here(41, 99.0) && !here(42, 99.0));
+        assert!(took(40, 91.0, 9.0), "what it said nine seconds ago");
+        assert!(!here(40, 91.0) && !took(40, 109.0, 9.0), "it cannot have been up for longer than its process");
     }
 }

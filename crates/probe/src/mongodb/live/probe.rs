@@ -115,7 +115,12 @@ impl MongoProbe {
             Some(live) => live,
             None => {
                 self.told = false;
-                Live::open(&self.server, &self.roots).await.map_err(AskError::Lost)?
+                let begun = Instant::now();
+                let opened = Live::open(&self.server, &self.roots).await;
+                if let Err(error) = &opened {
+                    self.put_silence(error, begun, sink);
+                }
+                opened.map_err(AskError::Lost)?
             }
         };
         if !std::mem::replace(&mut self.told, true) {
@@ -138,11 +143,10 @@ impl MongoProbe {
 
     async fn all(&mut self, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), AskError> {
         let begun = Instant::now();
-        let status = live.link.ask("serverStatus", "admin", server::server_status()).await;
+        let status = live.link.ask(server::STATUS, "admin", server::server_status()).await;
         let took_us = begun.elapsed().as_secs_f64() * 1e6;
-        if let (Err(AskError::Lost(ProbeError::Timeout { .. })), Some(epoch)) = (&status, self.life.epoch()) {
-            // It takes at least as long as it was waited for: the worst stalls are readings too.
-            self.put_response(took_us, epoch, sink);
+        if let Err(AskError::Lost(error)) = &status {
+            self.put_silence(error, begun, sink);
         }
         let status = status?;
         let mut look = Look::default();
@@ -159,6 +163,14 @@ impl MongoProbe {
         let rest = self.rest(live, &mut look, sink).await;
         look.put(&self.planner, &self.target, belongs, sink);
         rest
+    }
+
+    /// serverStatus takes at least as long as it was waited for: the worst stalls are readings too.
+    fn put_silence(&self, error: &ProbeError, begun: Instant, sink: &mut Sink<'_>) {
+        let silent = matches!(error, ProbeError::Timeout { what, .. } if *what == server::STATUS);
+        if let Some(epoch) = self.life.epoch().filter(|_| silent) {
+            self.put_response(begun.elapsed().as_secs_f64() * 1e6, epoch, sink);
+        }
     }
 
     fn put_response(&self, took_us: f64, epoch: Epoch, sink: &mut Sink<'_>) {
@@ -253,6 +265,10 @@ impl MongoProbe {
     async fn meet_again(&mut self, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), AskError> {
         live.facts = met(&live.link, &self.server, &self.roots).await.map_err(AskError::Lost)?;
         live.settings.next = Moment(sink.at.0 + (SETTINGS_PERIOD_S * 1e6) as i64);
+        // Its log is that of another process now.
+        let (slow, unseen) = SlowLog::find(&live.facts, &self.roots, sink.at);
+        tell::unseen(&self.target, unseen.as_slice(), sink);
+        self.slow = Some(slow);
         self.adopt_settings(live.facts.target.settings.clone(), sink);
         Ok(())
     }

@@ -1,22 +1,26 @@
 //! What is asked of a server when it is met: version, settings, host, what it is in its deployment, and what its user may not see.
 
 use super::link::{AskError, Link};
-use super::local;
+use super::local::{self, Uptime};
 use crate::ProbeError;
 use crate::host::{self, Roots};
 pub(super) use crate::mongodb::facts::Unseen;
 use crate::mongodb::facts::{self, Told};
-use backwater_model::Target;
+use backwater_model::{ClockAnchor, Target};
 use ftdc::Element;
 use mongodb::bson::{Document, doc};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::time::Instant;
 
 /// What a server tells of itself when it is met, as it is called where it is not seen.
 pub(super) const VERSION: &str = "version";
 pub(super) const SETTINGS: &str = "settings and data directory";
 pub(super) const HOST: &str = "memory and processors of the server's host";
 pub(super) const PARAMETERS: &str = "parameters that are changed while the server runs";
+
+/// What is asked for first, and without which nothing is seen.
+pub(super) const STATUS: &str = "serverStatus";
 
 /// What a server is in its deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,12 +63,14 @@ pub(super) struct Facts {
 /// Where it cannot be reached, lets nobody in, or does not answer serverStatus, without which there is nothing to read.
 pub(super) async fn meet(link: &Link, name: &str, roots: &Roots) -> Result<Facts, ProbeError> {
     let mut told = Answers::default();
-    let status = match link.ask("serverStatus", "admin", server_status()).await {
+    let begun = Instant::now();
+    let status = match link.ask(STATUS, "admin", server_status()).await {
         Err(AskError::Denied(error)) => {
             return Err(ProbeError::Connect(format!("{error}. Without serverStatus nothing is seen; {}", grant(link))));
         }
         answer => answer?,
     };
+    let (heard, took_s) = (crate::anchor(), begun.elapsed().as_secs_f64());
     let part = part_of(&status);
     told.0.insert("serverStatus", status);
     let mut unseen = Vec::new();
@@ -83,7 +89,7 @@ pub(super) async fn meet(link: &Link, name: &str, roots: &Roots) -> Result<Facts
         }
     }
     let mut target = facts::target(&told, Some(name));
-    let pid = add_host(&mut target, &told, roots);
+    let pid = add_host(&mut target, &told, roots, (heard, took_s));
     let engine = told.text(&["serverStatus", "storageEngine", "name"]);
     unseen.extend(facts::not_understood(&told, engine.as_deref()));
     let mut shards = Vec::new();
@@ -145,12 +151,12 @@ pub(super) fn with_parameters(facts: &Facts, answer: Vec<u8>) -> BTreeMap<String
 }
 
 /// Devices and control groups of a server on this host, with its process; of another host, its memory and processors.
-fn add_host(target: &mut Target, told: &Answers, roots: &Roots) -> Option<i32> {
+fn add_host(target: &mut Target, told: &Answers, roots: &Roots, (heard, took_s): (ClockAnchor, f64)) -> Option<i32> {
     let number = |path: &[&str]| told.find(path).and_then(|element| element.integer());
     let (pid, uptime_ms) = (number(&["serverStatus", "pid"]), number(&["serverStatus", "uptimeMillis"]));
-    let uptime_s = uptime_ms.unwrap_or_default() as f64 / 1e3;
+    let uptime = Uptime { seconds: uptime_ms.unwrap_or_default() as f64 / 1e3, heard, took_s };
     let ticks = rustix::param::clock_ticks_per_second();
-    let pid = pid.filter(|pid| local::is_here(roots, *pid, uptime_s, crate::anchor(), ticks));
+    let pid = pid.filter(|pid| local::is_here(roots, *pid, uptime, ticks));
     let Some(pid) = pid.and_then(|pid| i32::try_from(pid).ok()) else {
         for key in ["memSizeMB", "numCores"] {
             if let Some(value) = number(&["hostInfo", "system", key]) {

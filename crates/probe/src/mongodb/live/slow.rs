@@ -32,6 +32,8 @@ pub(super) struct SlowLog {
     count: u64,
     total_ms: u64,
     told_skipped: u64,
+    told_cut: bool,
+    told_unread: bool,
 }
 
 impl SlowLog {
@@ -52,7 +54,7 @@ impl SlowLog {
             }
         };
         let epoch = Epoch::of(&["mongodb.log", &facts.target.name, &at.0.to_string()]);
-        (SlowLog { from, epoch, count: 0, total_ms: 0, told_skipped: 0 }, unseen)
+        (SlowLog { from, epoch, count: 0, total_ms: 0, told_skipped: 0, told_cut: false, told_unread: false }, unseen)
     }
 
     /// Puts down what was logged since the last look; an error only where the connection is lost. What is refused for good is
@@ -82,7 +84,12 @@ impl SlowLog {
                 let answer = match link.ask("getLog", "admin", doc! {"getLog": "global"}).await {
                     Ok(answer) => answer,
                     Err(AskError::Lost(error)) => return Err(AskError::Lost(error)),
-                    Err(AskError::Failed(_)) => return Ok(None),
+                    Err(AskError::Failed(error)) => {
+                        if !std::mem::replace(&mut self.told_unread, true) {
+                            tell_unread(target, &error.to_string(), sink);
+                        }
+                        return Ok(None);
+                    }
                     Err(refusal) => return Ok(Some(server::refused(WHAT, refusal, link))),
                 };
                 let lines = lines(&answer);
@@ -104,6 +111,11 @@ impl SlowLog {
         let labels = [("target", target)];
         sink.put(&catalogue::MONGO_SLOW_OPS, &labels, self.epoch, self.count as f64);
         sink.put(&catalogue::MONGO_SLOW_MS, &labels, self.epoch, self.total_ms as f64);
+        let cut = found.iter().filter(|operation| operation.is_cut()).count();
+        if cut > 0 && !std::mem::replace(&mut self.told_cut, true) {
+            tell_cut(target, sink);
+        }
+        found.retain(|operation| !operation.is_cut());
         found.sort_by_key(|operation| std::cmp::Reverse(operation.duration_ms));
         for operation in found.iter().take(MOST_KEPT) {
             let fields = operation.fields();
@@ -111,6 +123,22 @@ impl SlowLog {
             sink.event(Event::new(sink.at, target, EventKind::Log, operation.sentence(), &fields));
         }
     }
+}
+
+fn tell_cut(target: &str, sink: &mut Sink<'_>) {
+    let message = format!(
+        "{target} cuts the long lines of its log that it hands out: slow operations are counted, but of some it is not known how long \
+         they took"
+    );
+    let fields = [("probe", "mongodb.log"), ("reason", "the server cuts long lines")];
+    sink.event(Event::new(sink.at, target, EventKind::Gap, message, &fields));
+}
+
+fn tell_unread(target: &str, why: &str, sink: &mut Sink<'_>) {
+    let message =
+        format!("the last lines of the log of {target} cannot be read for now, and are asked for again: {why}");
+    let fields = [("probe", "mongodb.log"), ("reason", why)];
+    sink.event(Event::new(sink.at, target, EventKind::Gap, message, &fields));
 }
 
 fn tell_lost(target: &str, lost: &str, sink: &mut Sink<'_>) {

@@ -44,8 +44,21 @@ pub fn servers(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<M
         return Err(unusable("a percent sign in a user's name or password is written %25, and what is no ASCII %XX"));
     }
     let parsed = runtime.block_on(async { ClientOptions::parse(text.as_str()).await });
-    let options = parsed.map_err(|error| unusable(&secrets.scrub(&error.kind.to_string())))?;
+    let options = parsed.map_err(|error| match may_tell_a_password(&text) {
+        true => unusable(UNENCODED),
+        false => unusable(&secrets.scrub(&error.kind.to_string())),
+    })?;
     Ok(options.hosts.iter().map(|host| MongoServer::of(host, &options, &secrets)).collect())
+}
+
+/// What is said instead of the driver's words where these may hold a piece of a password.
+const UNENCODED: &str = "there is an @ behind the first / or ?. In a user's name or password / is written %2F, ? is %3F, @ is %40 and : \
+     is %3A; if it stands in an option, %40 is the way to write it, and something else is wrong";
+
+/// Whether a part of a password may stand where the driver looks for hosts and options, which it repeats in what it says is wrong.
+fn may_tell_a_password(text: &str) -> bool {
+    let rest = text.strip_prefix("mongodb://").unwrap_or(text);
+    rest.find(['/', '?']).is_some_and(|end| rest[end..].contains('@'))
 }
 
 fn unusable(why: &str) -> ProbeError {
@@ -216,6 +229,9 @@ mod tests {
             "mongodb://u:hid/den@a/",
             "mongodb://u:hidden@",
             "mongodb://u:hidden@a:99999/",
+            "mongodb://u:hidden?x@a/",
+            "mongodb://u:12?hidden@a/",
+            "mongodb://u:pa@hidden?den@a/",
             "mongodb://",
         ] {
             let error = error(text);

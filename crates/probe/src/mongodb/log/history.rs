@@ -169,6 +169,9 @@ impl Reading {
         let Some(operation) = slow_operation(line) else { return };
         let second = self.seconds.entry(ceiling(at)).or_default();
         *second = (second.0 + 1, second.1.saturating_add(operation.duration_ms));
+        if operation.is_cut() {
+            return;
+        }
         let longest = self.longest.entry(at.0.div_euclid(MINUTE_US)).or_default();
         let place = longest.partition_point(|(_, other)| other.duration_ms >= operation.duration_ms);
         if place < MOST_KEPT {

@@ -35,6 +35,13 @@ pub(super) struct SlowOperation {
     pub(super) write_concern_ms: Option<u64>,
 }
 
+impl SlowOperation {
+    /// Whether its line was cut, so that nothing is known but that there was one.
+    pub(super) fn is_cut(&self) -> bool {
+        self.kind.is_empty() && self.duration_ms == 0
+    }
+}
+
 /// The longest kind, namespace and plan that are kept, in characters.
 const LONGEST_WORDS: usize = 200;
 
