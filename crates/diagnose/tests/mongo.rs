@@ -379,15 +379,29 @@ fn deletes_of_the_expired_that_are_felt_are_a_burst() {
 fn deletes_that_are_counted_when_all_are_done_belong_to_the_pass() {
     // As before 6.1: a pass begins with the trouble, and what it deleted is counted in the second after it.
     let pass = Plant { write_ms: |s| if trouble(s) { 30.0 } else { 1.0 }, ttl: |_| 0.0, ..healthy() };
-    let told = |passes: bool| {
-        pass.found_with(|readings, _| {
+    let told_of = |version_num: i32, passes: [usize; 2], late_s: f64| {
+        pass.found_with(|readings, meta| {
+            meta.targets[0].version_num = Some(version_num);
             readings.forget(cat::MONGO_TTL_DELETED.name);
-            count(readings, &cat::MONGO_TTL_DELETED, &[T], |s| if s == 139 { 80_000.0 } else { 0.0 });
-            if passes {
-                count(readings, &cat::MONGO_TTL_PASSES, &[T], |s| if s == 100 || s == 30 { 1.0 } else { 0.0 });
+            for second in 0..=SECONDS {
+                let (at, counted) = (1_000.0 + late_s + second as f64, if second >= 140 { 80_000.0 } else { 0.0 });
+                readings.put(&cat::MONGO_TTL_DELETED, &[T], at, counted);
             }
+            count(readings, &cat::MONGO_TTL_PASSES, &[T], |s| if passes.contains(&s) { 1.0 } else { 0.0 });
         })
     };
+    let told = |passes: bool| told_of(40_408, if passes { [30, 100] } else { [900, 900] }, 0.0);
+    let between = told_of(40_408, [30, 100], 0.4);
+    assert!((1_500.0..2_200.0).contains(&between[0].figure("ttl_deleted_per_s").unwrap()), "{between:?}");
+    // From 5.0 on a pass is counted as it ends, and the next begins a minute later.
+    let ended = told_of(50_014, [40, 139], 0.0);
+    assert!((1_500.0..2_200.0).contains(&ended[0].figure("ttl_deleted_per_s").unwrap()), "{ended:?}");
+    let batches = told_of(80_004, [40, 139], 0.0);
+    let burst_s = batches.first().and_then(|finding| finding.figure("burst_s"));
+    assert!(
+        burst_s.is_none_or(|seconds| seconds < 15.0),
+        "where they come in batches a step is what it looks like: {batches:?}"
+    );
     let found = told(true);
     assert_eq!(causes(&found), ["ttl-burst expiry-at-once"]);
     let per_s = found[0].figure("ttl_deleted_per_s").unwrap();

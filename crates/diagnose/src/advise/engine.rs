@@ -442,7 +442,7 @@ fn of_finding(
         (STANDING, _) => Some(mongod::standing_device(target, &engine.device?.name)),
         ("tickets-exhausted", _) => Some(mongod::tickets(target, finding.figure("tickets_total_count")?)),
         ("history-pinned", "slow-member") => {
-            Some(mongod::slow_member(target, in_the_way(scene, engine).as_deref(), members::kept_up(finding)))
+            Some(mongod::slow_member(target, in_the_way(scene, engine, finding).as_deref(), members::kept_up(finding)))
         }
         ("history-pinned", "long-reader") => {
             // What was seen of an age that is told by a rate is certain: an older one is found by that, too.
@@ -450,7 +450,7 @@ fn of_finding(
             Some(mongod::long_reader(target, finding.figure("seen_s").map_or(age_s, |seen_s| seen_s.min(age_s))))
         }
         ("flow-control-engaged", _) => {
-            Some(mongod::slow_member(target, in_the_way(scene, engine).as_deref(), Vec::new()))
+            Some(mongod::slow_member(target, in_the_way(scene, engine, finding).as_deref(), Vec::new()))
         }
         ("oplog-window", _) => {
             let (window_s, now) = (finding.figure("window_s")?, finding.figure("oplog_max_bytes")?);

@@ -7,7 +7,7 @@
 
 use super::draft::draft;
 use super::flow_control::{majority_lag, slowest_lag};
-use super::wt_evidence::{Contrast, Engine, engines, means, rate};
+use super::wt_evidence::{Contrast, Engine, contrast, engines, means, rate};
 use crate::grid::{Lane, episodes, longest, median};
 use crate::scene::Scene;
 use backwater_model::{Confidence, Figure, Finding, Severity, Unit, catalogue as cat};
@@ -34,6 +34,8 @@ struct Other {
     lane: Lane,
     /// The least difference that is one.
     least: f64,
+    /// With what is usual otherwise; of what is there or not, with how often it is.
+    compared: fn(&Lane, &[bool]) -> Option<Contrast>,
 }
 
 /// What rose with slow writes, and what did not.
@@ -119,11 +121,12 @@ fn others(scene: &Scene<'_>, engine: &Engine<'_>) -> Vec<Other> {
     let device = |lane: fn(&crate::device::DeviceView) -> &Lane| {
         engine.device.map_or_else(|| scene.grid.unknown(), |device| lane(device).clone())
     };
-    let other = |name, label, unit, lane, least| Other { name, label, unit, lane, least };
+    let other = |name, label, unit, lane, least| Other { name, label, unit, lane, least, compared: contrast };
+    let now_and_then = |other: Other| Other { compared: means, ..other };
     vec![
         other("dirty", "dirty share of the cache", Unit::Ratio, engine.dirty_share(), 0.01),
         other("cache_waiting", "threads waiting for the cache", Unit::Count, engine.waiting.clone(), 0.5),
-        other("checkpoint", "share of time in checkpoints", Unit::Ratio, engine.checkpoint.clone(), 0.3),
+        now_and_then(other("checkpoint", "share of time in checkpoints", Unit::Ratio, engine.checkpoint.clone(), 0.3)),
         other("disk_busy", "share of time the disk was busy", Unit::Ratio, device(|device| &device.busy), 0.15),
         other(
             "disk_await",
@@ -134,13 +137,13 @@ fn others(scene: &Scene<'_>, engine: &Engine<'_>) -> Vec<Other> {
         ),
         other("majority_lag", "lag of the majority", Unit::Seconds, majority_lag(scene, engine), 2.0),
         other("slowest_lag", "lag of the slowest member", Unit::Seconds, slowest_lag(scene, engine), 2.0),
-        other(
+        now_and_then(other(
             "slow_ops",
             "slow operations in the log",
             Unit::PerSecond,
             rate(scene, &cat::MONGO_SLOW_OPS, &engine.name, None),
             0.5,
-        ),
+        )),
     ]
 }
 
@@ -158,7 +161,7 @@ fn known(lane: &Lane, slow: &[bool]) -> bool {
 fn together(writes: Contrast, slow: &[bool], others: &[Other]) -> Option<Together> {
     let (mut up, mut not, mut figures) = (Vec::new(), Vec::new(), Vec::new());
     for other in others.iter().filter(|other| known(&other.lane, slow)) {
-        let Some(seen) = means(&other.lane, slow) else { continue };
+        let Some(seen) = (other.compared)(&other.lane, slow) else { continue };
         if !rose(seen, other.least) {
             not.push(other.label.to_owned());
             continue;

@@ -75,7 +75,8 @@ fn behind(scene: &Scene<'_>, engine: &Engine<'_>, window_s: &Lane, last: &Lane, 
     });
     let (used, member, lag, range) = worst.max_by(|a, b| a.0.total_cmp(&b.0))?;
     let mut finding = draft("oplog-window", "member-behind", queue(engine), scene.grid.span(&range));
-    let steady = is_steady(&lag, &range);
+    // One that the window itself comes to meet is in danger however steady it is.
+    let steady = is_steady(&lag, &range) && left_s(&lag, window_s, &range).is_none();
     let urgent = used >= 1.0 || (used >= URGENT && !steady);
     finding.severity = if urgent { Severity::Critical } else { Severity::Warning };
     finding.confidence = if steady { Confidence::Medium } else { Confidence::High };

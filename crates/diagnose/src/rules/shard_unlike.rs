@@ -130,11 +130,11 @@ fn sentence(shards: &[Shard<'_>], own: usize, cause: &str, rows: &[Row]) -> Stri
     let (set, server, siblings) = (shards[own].set, &shards[own].engine.name, names.join(", "));
     match cause {
         "slower" => format!(
-            "Shard {set} ({server}) took {} for an operation where its siblings ({siblings}) took {}, though it was given {} \
-             of them ({} against {}). What holds it is its own: look at the findings and figures of this server.",
+            "Shard {set} ({server}) took {} for an operation where its siblings ({siblings}) took {}, {} of them ({} against {}). \
+             What holds it is its own: look at the findings and figures of this server.",
             ms.0,
             ms.1,
-            if given_more(rows) { "less than twice as many" } else { "no more" },
+            if given_more(rows) { "and was given somewhat more" } else { "though it was given no more" },
             operations.0,
             operations.1
         ),

@@ -25,6 +25,12 @@ const BEFORE_S: usize = 60;
 /// The monitor counts a pass at its end in old releases, so its count comes in steps: looked at over so many seconds to both sides.
 const REACH_S: usize = 5;
 
+/// From these releases on a pass is counted when it ends, and no longer when it begins (`ttl.cpp`); and deletes come, and are counted, in
+/// batches. How long the monitor sleeps between two passes, unless told otherwise (ttlMonitorSleepSecs).
+const PASSES_AT_THEIR_END: i32 = 50_000;
+const IN_BATCHES: i32 = 60_100;
+const SLEEPS_S: usize = 60;
+
 /// The findings of a window: at most one a server.
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
     engines(scene).iter().filter_map(|engine| of_engine(scene, engine)).collect()
@@ -49,29 +55,42 @@ fn stood_s(engine: &Engine<'_>, burst: &Range<usize>) -> usize {
     burst.clone().filter(stands).count()
 }
 
-/// Documents that expired, a second. Before deletes came in batches (6.1), what a pass deleted by an index was counted when all of it
-/// was gone, be it ten minutes later: such a step is spread over the time since the step before it, or since its pass began.
+/// Documents that expired, a second. Before deletes came in batches, what a pass deleted by an index was counted when all of it was
+/// gone, be it ten minutes later: such a step is spread over the time since the step before it, or since its pass began.
 fn deleted(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
     let counted = rate(scene, &cat::MONGO_TTL_DELETED, &engine.name, None);
-    let begins = rate(scene, &cat::MONGO_TTL_PASSES, &engine.name, None).flags(|passes| passes > 0.0);
-    if !begins.contains(&true) {
-        return counted;
+    let passes = rate(scene, &cat::MONGO_TTL_PASSES, &engine.name, None).flags(|passes| passes > 0.0);
+    let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
+    match target.and_then(|target| target.version_num) {
+        Some(version) if version < PASSES_AT_THEIR_END => spread(counted, |second| passes[second]),
+        Some(version) if version < IN_BATCHES => {
+            let slept = |second: usize| second.checked_sub(SLEEPS_S).is_some_and(|ended| passes[ended]);
+            spread(counted, slept)
+        }
+        _ => counted,
     }
+}
+
+/// Each step of a lane over the time since the step before it, or since a pass began. A step that falls between two seconds is in both.
+fn spread(counted: Lane, begins: impl Fn(usize) -> bool) -> Lane {
     let mut spread = counted.clone();
-    let mut since = None;
-    for (second, begins) in begins.into_iter().enumerate() {
-        since = if begins { Some(second) } else { since };
+    let (mut since, mut second) = (None, 0);
+    while second < counted.0.len() {
+        since = if begins(second) { Some(second) } else { since };
         match counted.get(second) {
             // What was counted in a hole is not known to be of this pass.
             None => since = None,
             Some(documents) if documents > 0.0 => {
-                let over = since.unwrap_or(second)..second + 1;
-                let each = documents / over.len() as f64;
+                let rest = counted.get(second + 1).filter(|rest| *rest > 0.0);
+                let end = second + usize::from(rest.is_some());
+                let over = since.unwrap_or(second)..end + 1;
+                let each = (documents + rest.unwrap_or(0.0)) / over.len() as f64;
                 over.for_each(|at| spread.0[at] = Some(each));
-                since = Some(second + 1);
+                (since, second) = (Some(end + 1), end);
             }
             Some(_) => {}
         }
+        second += 1;
     }
     spread
 }

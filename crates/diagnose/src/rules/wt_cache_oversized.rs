@@ -71,19 +71,26 @@ fn measured(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Burst> {
     let drains: Vec<Range<usize>> = runs.iter().filter_map(|run| drain(device, run)).collect();
     let rates = drains.iter().filter_map(|drain| device.written_bytes.mean(drain));
     let drain_bytes_per_s = median(rates.collect()).filter(|rate| *rate > 0.0)?;
-    // No checkpoint takes longer than it does, less the second of which it has a part at each end: where pages are compressed, more than
-    // a byte of the cache is written in each.
-    let length_s = median(runs.iter().map(|run| run.len() as f64 - 1.0).collect())?;
+    // No checkpoint takes longer than it does: where pages are compressed, more than a byte of the cache is written in each. Of its
+    // first and last second it takes a part.
+    let length_s = median(runs.iter().map(|run| engine.checkpoint.values(run).iter().sum()).collect())?;
     let drain_s = (bytes / drain_bytes_per_s).min(length_s);
     let during = flags_of(&drains, scene.grid.count);
-    // Neither: the seconds of a checkpoint in which it does not drain.
-    let compared: Vec<bool> = inside.iter().zip(&during).map(|(inside, drains)| !inside || *drains).collect();
-    let at_work = at_work(scene, engine, device, &compared, &during)?;
-    let (jumped, fell) = felt(engine, &drains, &compared, &during);
+    let at_work = at_work(scene, engine, device, &beside(&inside, &during), &during)?;
+    // Who waits for what drains waits until the checkpoint has ended.
+    let waits = |run: &Range<usize>| Some(drain(device, run)?.start..run.end);
+    let waited: Vec<Range<usize>> = runs.iter().filter_map(waits).collect();
+    let while_waited = flags_of(&waited, scene.grid.count);
+    let (jumped, fell) = felt(engine, &waited, &beside(&inside, &while_waited), &while_waited);
     Some(Burst { runs, bytes, drain_bytes_per_s, drain_s, at_work, jumped, fell })
 }
 
-/// Latency that jumped and work that fell while checkpoints drained, in most of them.
+/// Some seconds of checkpoints and those in which none runs: neither are the other seconds of checkpoints.
+fn beside(inside: &[bool], some: &[bool]) -> Vec<bool> {
+    inside.iter().zip(some).map(|(inside, some)| !inside || *some).collect()
+}
+
+/// Latency that jumped and work that fell from when checkpoints drained until they ended, in most of them.
 fn felt(
     engine: &Engine<'_>,
     drains: &[Range<usize>],

@@ -90,7 +90,8 @@ pub(super) fn suffers(
     latency: Option<Contrast>,
 ) -> bool {
     let own = |usual| engine.writes_up_to(usual).mean(run);
-    let low = work.is_some_and(|(work, usual)| own(usual).is_some_and(|own| own <= DIP * work.outside));
+    let fell = |(work, usual): (Contrast, f64)| usual > 0.0 && own(usual).is_some_and(|own| own <= DIP * work.outside);
+    let low = work.is_some_and(fell);
     let slow = engine.write_ms.mean(run).zip(latency).is_some_and(|(own, latency)| jumps(own, latency));
     low || slow
 }

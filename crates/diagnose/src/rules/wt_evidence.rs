@@ -168,12 +168,18 @@ pub(crate) fn means(lane: &Lane, inside: &[bool]) -> Option<Contrast> {
     Some(Contrast { inside: mean(&within), outside: mean(&without) })
 }
 
-/// A latency in milliseconds inside some seconds where it is so many times, and so much, above what it is in the others: usually,
-/// and on average, since spikes that come in both are of neither.
+/// Of the seconds inside this share must be slow, and so many times the share of the others that are.
+const SLOW_SHARE: f64 = 0.2;
+const SLOW_TIMES: f64 = 2.0;
+
+/// A latency in milliseconds inside some seconds where it is so many times, and so much, above what it usually is in the others: on
+/// average, and in more of its seconds than of the others, since spikes that come in both are of neither.
 pub(crate) fn slower(ms: &Lane, inside: &[bool], times: f64, by_ms: f64) -> Option<Contrast> {
-    let above = |of: &Contrast| of.times() >= times && of.inside >= of.outside + by_ms;
-    let latency = contrast(ms, inside).filter(above)?;
-    means(ms, inside).filter(above).map(|_| latency)
+    let latency = contrast(ms, inside)?;
+    let above = |ms: f64| ms >= times * latency.outside && ms >= latency.outside + by_ms;
+    let slow = means(&ms.map(|ms| f64::from(u8::from(above(ms)))), inside)?;
+    let more = slow.inside >= SLOW_SHARE && slow.inside >= SLOW_TIMES * slow.outside;
+    (above(latency.inside) && more).then_some(latency)
 }
 
 fn mean(values: &[f64]) -> f64 {

@@ -174,8 +174,11 @@ fn unheld_peak(scene: &Scene<'_>, engine: &Engine<'_>, inflow: &Lane) -> Option<
     for second in 0..scene.grid.count {
         let Some(dirty) = engine.dirty.get(second) else { continue };
         let held = engine.waiting.get(second).is_some_and(|threads| threads >= super::HELD_THREADS);
-        let by =
-            if held { written.get(second).map(|written| free - written) } else { before.map(|before| dirty - before) };
+        // Of a held second in which nobody counted what was written nothing is known but that it was held.
+        let by = match held {
+            true => Some(written.get(second).map_or(0.0, |written| free - written)),
+            false => before.map(|before| dirty - before),
+        };
         let unheld = level.zip(by).map_or(dirty, |(level, by): (f64, f64)| (level + by).max(dirty));
         level = Some(if !held && dirty <= ends { dirty } else { unheld });
         before = Some(dirty);
@@ -217,7 +220,12 @@ fn drain(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
     }
     let mut busy = rates(&|second| !reads[second]);
     busy.sort_by(f64::total_cmp);
-    if busy.len() < LEAST_S { None } else { busy.get((MOST * (busy.len() - 1) as f64).round() as usize).copied() }
+    if busy.len() >= LEAST_S {
+        return busy.get((MOST * (busy.len() - 1) as f64).round() as usize).copied();
+    }
+    // Where it reads more than it writes all the while, what reads leave is all that writes get.
+    let all = rates(&|_| true);
+    if all.len() < LEAST_S { None } else { median(all) }
 }
 
 /// Application threads that wait for a page which another thread has, on average: the most in any second.

@@ -3,15 +3,19 @@
 use crate::rules::history_pinned::holds_majority;
 use crate::rules::wt_evidence::Engine;
 use crate::scene::Scene;
-use backwater_model::{Figure, Finding, Unit};
+use backwater_model::{Figure, Finding, Unit, catalogue as cat};
 
 /// A member of which nothing was told for so many seconds is no longer there, and not to be helped.
-const GONE_S: usize = 60;
+const GONE_S: f64 = 60.0;
 
-/// The member for which a majority waits in the end, where members go by their hosts.
-pub(super) fn in_the_way(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<String> {
-    let end = scene.grid.count.saturating_sub(GONE_S)..scene.grid.count;
-    holds_majority(scene, engine, &end).filter(|member| member.contains(':'))
+/// The member for which a majority waited in a finding, where members go by their hosts.
+pub(super) fn in_the_way(scene: &Scene<'_>, engine: &Engine<'_>, finding: &Finding) -> Option<String> {
+    let to = scene.grid.second(finding.to).unwrap_or(scene.grid.count);
+    let member = holds_majority(scene, engine, &(scene.grid.second(finding.from)?..to))?;
+    let labels = [("target", engine.name.as_str()), ("member", member.as_str())];
+    let track = scene.window.track(cat::MONGO_MEMBER_OPTIME.name, &labels)?;
+    let there = track.points.last().is_some_and(|last| scene.window.to.seconds_since(last.at) <= GONE_S);
+    Some(member).filter(|member| there && member.contains(':'))
 }
 
 /// What becomes of a primary's cache once a majority keeps up, by what the cache held before it fell behind: a checkpoint can write

@@ -9,7 +9,7 @@ use backwater_model::{Target, Unit};
 pub(super) fn outrun(seen: &Measured, drain: f64) -> Option<String> {
     let inflow = seen.inflow.filter(|inflow| *inflow > drain)?;
     Some(format!(
-        "More is made dirty ({}) than the disk writes ({}): settings only decide when writers are held. It takes a faster disk, \
+        "More is made dirty ({}) than the disk takes of it ({}): settings only decide when writers are held. It takes a faster disk, \
          fewer or smaller writes, or writers that are held before the cache holds them.",
         Unit::BytesPerSecond.show(inflow),
         Unit::BytesPerSecond.show(drain)

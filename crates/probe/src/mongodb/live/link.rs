@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// how long a probe can be stuck.
 const DEADLINE: Duration = Duration::from_secs(10);
 
+/// From so long on a connection that the driver gave up is one of a server that answered nothing, and not one that just closed.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// Codes of errors: src/mongo/base/error_codes.yml.
 const UNAUTHORIZED: i32 = 13;
 const AUTHENTICATION_FAILED: i32 = 18;
@@ -79,7 +82,7 @@ impl Link {
         };
         let document = answer.map_err(|error| match error.kind.as_ref() {
             // What watches whether the server is there heard nothing, and gave up for all who wait.
-            ErrorKind::ConnectionPoolCleared { .. } => {
+            ErrorKind::ConnectionPoolCleared { .. } if begun.elapsed() >= SILENCE => {
                 let seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
                 AskError::Lost(ProbeError::Timeout { server: self.server.clone(), what, seconds })
             }

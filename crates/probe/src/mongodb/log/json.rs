@@ -109,8 +109,7 @@ impl<'de> Deserialize<'de> for FirstKey {
 /// The slow operation of a line that was cut: since 4.4 some releases hand out no more than 1,023 bytes of each. That it was is
 /// known, not how long it took, which stands at the end.
 fn cut(line: &str) -> Option<SlowOperation> {
-    let is_cut = !line.trim_end().ends_with('}') && line.contains(&format!("\"id\":{SLOW_QUERY},"));
-    is_cut.then(SlowOperation::default)
+    line.contains(&format!("\"id\":{SLOW_QUERY},")).then(SlowOperation::default)
 }
 
 /// The slow operation of a line.
@@ -119,7 +118,10 @@ pub(super) fn read(line: &str) -> Option<SlowOperation> {
     if !line.contains("51803") {
         return None;
     }
-    let Ok(Line { id, attr }) = serde_json::from_str(line) else { return cut(line) };
+    let Line { id, attr } = match serde_json::from_str(line) {
+        Ok(line) => line,
+        Err(error) => return cut(line).filter(|_| error.is_eof()),
+    };
     if id != SLOW_QUERY {
         return None;
     }
@@ -167,6 +169,7 @@ mod tests {
         assert!(!read(UPDATE).unwrap().is_cut());
         assert_eq!(read(&UPDATE[..400].replace("\"id\":51803,", "\"id\":22943,")), None);
         assert_eq!(read("{\"id\":51803,\"attr\":7}"), None, "whole, and no slow operation");
+        assert!(read(r#"{"id":51803,"attr":{"command":{"insert":"x"}"#).unwrap().is_cut(), "behind a brace");
     }
 
     #[test]
@@ -198,7 +201,7 @@ mod tests {
             r#"{"s":"I","id":22943,"msg":"Connection accepted","attr":{"remote":"a:1","durationMillis":1}}"#,
             r#"{"s":"I","id":51803,"msg":"Slow query","attr":{"ns":"a.b"}}"#,
             r#"{"s":"I","id":51803,"msg":"Slow query","attr":{"ns":"a.b","durationMillis":-4}}"#,
-            r#"{"s":"I","id":51803,"attr":{"command":{"insert""#,
+            r#"{"s":"I","id":22943,"attr":{"command":{"insert":"51803"#,
             "{}",
         ] {
             assert_eq!(read(line), None, "{line}");
