@@ -38,6 +38,32 @@ fn told(dir: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
+fn what_is_no_file_is_written_to_and_stays_what_it_is() {
+    use std::os::unix::fs::FileTypeExt;
+    let dir = tempfile::tempdir().unwrap();
+    recording(dir.path());
+    let pipe = dir.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let read = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || std::fs::read_to_string(pipe).unwrap())
+    };
+    let export = |out: &str| told(dir.path(), &[flight::FILE, "--export", "csv", "--metric", "*uptime", "-o", out]);
+    let text = export("pipe");
+    assert!(text.contains("60 samples written to pipe"), "{text}");
+    assert_eq!(read.join().unwrap().lines().count(), 61);
+    assert!(std::fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    // A link stays a link, and what it points to is written.
+    std::os::unix::fs::symlink("there.csv", dir.path().join("link.csv")).unwrap();
+    std::fs::write(dir.path().join("there.csv"), "old").unwrap();
+    export("link.csv");
+    assert!(std::fs::symlink_metadata(dir.path().join("link.csv")).unwrap().is_symlink());
+    assert_eq!(std::fs::read_to_string(dir.path().join("there.csv")).unwrap().lines().count(), 61);
+    std::fs::create_dir(dir.path().join("out")).unwrap();
+    assert!(export("out").contains("is a directory"));
+}
+
+#[test]
 fn a_recording_is_summed_up_listed_and_exported() {
     let dir = tempfile::tempdir().unwrap();
     recording(dir.path());

@@ -130,6 +130,8 @@ fn an_engine_whose_cache_fills() {
     assert!(linked(&page, "wt.dirty@wiredtiger", "wt.checkpoint@wiredtiger"));
     assert!(linked(&page, "wt.journal@wiredtiger", "host.disk@7:0"));
     let burst = read(include_str!("../../diagnose/tests/runs/wt/ttl-quiet.txt"));
+    binds(&burst, "wt-cache-oversized", "burst-over-drain", "wt.dirty@wiredtiger");
+    let burst = read(include_str!("../../diagnose/tests/runs/wt/pinned-history.txt"));
     binds(&burst, "checkpoint-burst", "engine-burst", "wt.checkpoint@wiredtiger");
 }
 

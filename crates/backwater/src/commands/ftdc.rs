@@ -10,7 +10,7 @@ use ftdc::export::Export;
 use ftdc::{Decoder, DocumentKind, FtdcError, Selection, Source, Summary, time_text};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What MongoDB's flight recorder wrote (diagnostic.data): summed up, listed, exported
@@ -153,9 +153,9 @@ fn write_export(arguments: &Arguments, format: Format, export: &Export<'_>, dama
             other => Ok(other?),
         };
     };
-    // Beside its place until it is whole: an export that was broken off is not taken for one.
-    let half = path.with_added_extension("part");
-    let file = std::fs::File::create(&half).with_context(|| format!("cannot write {}", half.display()))?;
+    let place = Place::of(path)?;
+    let file =
+        std::fs::File::create(&place.written).with_context(|| format!("cannot write {}", place.written.display()))?;
     let mut out = BufWriter::new(file);
     let rows = match format {
         Format::Jsonl => export.json_lines(&mut out, &mut note),
@@ -163,10 +163,42 @@ fn write_export(arguments: &Arguments, format: Format, export: &Export<'_>, dama
         Format::Parquet => export.parquet(&mut out, &mut note),
     };
     let rows = rows.and_then(|rows| out.flush().map(|()| rows).map_err(FtdcError::Write));
-    let rows = rows.inspect_err(|_| drop(std::fs::remove_file(&half)))?;
-    std::fs::rename(&half, path).with_context(|| format!("cannot write {}", path.display()))?;
+    let rows = rows.inspect_err(|_| place.give_up())?;
+    place.take().with_context(|| format!("cannot write {}", path.display()))?;
     terminal::note(&format!("{rows} samples written to {}", path.display()));
     Ok(())
+}
+
+/// Where an export is written to.
+struct Place {
+    written: PathBuf,
+    /// The name that it gets once it is whole: one that was broken off is not taken for one. None where it is written to what is no file,
+    /// such as /dev/null or a pipe: to put another in its place would take it from everybody.
+    whole: Option<PathBuf>,
+}
+
+impl Place {
+    fn of(path: &Path) -> anyhow::Result<Place> {
+        match std::fs::metadata(path) {
+            Ok(meta) if meta.is_dir() => bail!("{} is a directory: give -o the name of a file", path.display()),
+            Ok(meta) if !meta.is_file() => Ok(Place { written: path.to_owned(), whole: None }),
+            _ => {
+                // What a link points to is written, and the link stays.
+                let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+                Ok(Place { written: whole.with_added_extension("part"), whole: Some(whole) })
+            }
+        }
+    }
+
+    fn take(&self) -> std::io::Result<()> {
+        self.whole.as_ref().map_or(Ok(()), |whole| std::fs::rename(&self.written, whole))
+    }
+
+    fn give_up(&self) {
+        if self.whole.is_some() {
+            drop(std::fs::remove_file(&self.written));
+        }
+    }
 }
 
 fn list(source: &Source, stretch: &Range<i64>, damage: &mut Damage) -> anyhow::Result<()> {

@@ -40,6 +40,10 @@ pub(super) fn restored(path: &Path, configured: &StateForm) -> Result<StateForm,
 pub(super) fn keep(path: &Path, configured: &StateForm, state: &State) -> io::Result<()> {
     let kept = Kept { configured: configured.clone(), in_force: StateForm::from(state.clone()) };
     let text = toml::to_string(&kept).map_err(io::Error::other)?;
+    // Put in the place of a device or a pipe it would take that from everybody.
+    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        return Err(io::Error::other("it is no regular file"));
+    }
     let next = path.with_extension("new");
     let mut file = File::create(&next)?;
     file.write_all(HEAD.as_bytes())?;
@@ -56,6 +60,16 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use backwater_flow::statement::parse;
+
+    #[test]
+    fn what_is_no_file_stays_what_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let error = keep(&pipe, &StateForm::default(), &State::try_from(StateForm::default()).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("no regular file"), "{error}");
+        assert!(!std::fs::metadata(&pipe).unwrap().is_file() && !dir.path().join("pipe.new").exists());
+    }
 
     #[test]
     fn what_the_console_changed_is_there_again_and_the_configuration_can_be_edited() {
