@@ -205,7 +205,26 @@ pub(crate) fn error(error: &anyhow::Error) {
             text.push_str(&format!("\n  because {cause}"));
         }
     }
-    note(&text);
+    note(&without_passwords(&text));
+}
+
+/// A text in which what stands where a connection string has its password is `***`: somebody may have given one where a file or
+/// something else was asked for, and then it is repeated.
+fn without_passwords(text: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || "'\"`".contains(c);
+    text.split_inclusive(ends).map(without_password).collect()
+}
+
+fn without_password(word: &str) -> String {
+    let Some(at) = word.rfind('@') else { return word.to_owned() };
+    let front = &word[..at];
+    // Behind the scheme, be it spelled wrong.
+    let from = ["://", ":/", "//"].iter().filter_map(|mark| front.find(mark).map(|place| place + mark.len())).max();
+    let from = from.unwrap_or(0);
+    match front[from..].find(':') {
+        Some(colon) => format!("{}***{}", &word[..=from + colon], &word[at..]),
+        None => word.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -217,6 +236,16 @@ mod tests {
         let mut out = Vec::new();
         lines.write(&mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_password_that_somebody_gave_in_the_wrong_place_is_not_repeated() {
+        let told = without_passwords(
+            "mongodb://mon:s3cr3t@h:1/ is no recording: 'mongodb:/mon:s3/cr@t@h' and mon:s3cr3t@127.0.0.1:27017\n",
+        );
+        assert_eq!(told, "mongodb://mon:***@h:1/ is no recording: 'mongodb:/mon:***@h' and mon:***@127.0.0.1:27017\n");
+        let plain = "wt.dirty@m: 12:30 at host:27017, user@host, mongodb://user@h/";
+        assert_eq!(without_passwords(plain), plain);
     }
 
     #[test]

@@ -38,6 +38,58 @@ fn told(dir: &Path, arguments: &[&str]) -> String {
 }
 
 #[test]
+fn mistakes_are_told_and_destroy_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    recording(dir.path());
+    let ends = |arguments: &[&str], words: &str| {
+        let text = told(dir.path(), arguments);
+        assert!(text.contains("[exit 2]") && text.contains(words), "{words}: {text}");
+    };
+    for asked in [&[][..], &["--names"], &["--export", "csv"], &["--export", "jsonl", "-o", "out"]] {
+        let arguments = [&[".", "--metric", "nosuch"], asked].concat();
+        ends(&arguments, "no metric of that time is called 'nosuch'");
+    }
+    let before = std::fs::read(dir.path().join(flight::FILE)).unwrap();
+    ends(&[".", "--export", "csv", "-o", flight::FILE], "is what is exported");
+    assert_eq!(std::fs::read(dir.path().join(flight::FILE)).unwrap(), before);
+    std::fs::write(dir.path().join("words"), "no flight recorder at all, and longer than a length is\n".repeat(9))
+        .unwrap();
+    for asked in [&[][..], &["--list"], &["--names"], &["--export", "csv"], &["--export", "csv", "-o", "out"]] {
+        ends(&[&["words"], asked].concat(), "nothing of MongoDB's flight recorder in it");
+    }
+    assert!(!dir.path().join("out").exists() && !dir.path().join("out.part").exists());
+    ends(&["mongodb://mon:s3cr3t@h/"], "mongodb://mon:***@h/");
+}
+
+/// Two minutes of a server, three hundred days apart.
+#[test]
+fn a_recording_with_a_long_gap_is_diagnosed_hour_by_hour() {
+    let dir = tempfile::tempdir().unwrap();
+    let seconds = (0..60).chain(25_920_000..25_920_060);
+    let bytes = flight::bytes(seconds, |status, second, _| {
+        let cache = |c: Builder| {
+            c.int64("maximum bytes configured", 1 << 30).int64("tracked dirty bytes in the cache", second % 60)
+        };
+        status.document("wiredTiger", |w| w.document("cache", cache)).int64("uptimeMillis", second * 1_000)
+    });
+    std::fs::write(dir.path().join(flight::FILE), bytes).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_backwater"));
+        command.args(arguments).current_dir(dir.path()).env_clear().env("TZ", "UTC").output().unwrap()
+    };
+    let recorded = run(&["record", ".", "-o", "rec"]);
+    assert!(recorded.status.success(), "{recorded:?}");
+    let found = run(&["diagnose", "rec", "--json"]);
+    assert_eq!((found.status.code(), found.stdout.as_slice()), (Some(0), b"[]\n".as_slice()), "{found:?}");
+    let advised = run(&["advise", "rec"]);
+    let words = String::from_utf8_lossy(&advised.stderr).into_owned();
+    assert!(advised.status.code() == Some(2) && words.contains("choose at most"), "{advised:?}");
+    // Nor does it go on in a directory that holds another's time.
+    let again = run(&["record", ".", "-o", "rec"]);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("holds a recording already"), "{again:?}");
+}
+
+#[test]
 fn what_is_no_file_is_written_to_and_stays_what_it_is() {
     use std::os::unix::fs::FileTypeExt;
     let dir = tempfile::tempdir().unwrap();

@@ -5,8 +5,9 @@
 mod common;
 
 use backwater_diagnose::{EngineAdvice, EngineOptions, advise_engines};
+use backwater_model::catalogue as cat;
 use backwater_model::{Remedy, Window};
-use common::mongo_plant::{GIB, Plant, bursting, draining, healthy, oversized, standing, trouble};
+use common::mongo_plant::{GIB, Plant, SECONDS, T, bursting, count, draining, healthy, oversized, standing, trouble};
 use std::sync::Arc;
 
 /// Settings that move a level at which threads must evict, or where eviction begins below it.
@@ -63,6 +64,26 @@ fn compressed_pages_are_what_the_disk_takes_of_the_cache() {
     assert!((seen("drain_bytes_per_s").unwrap() / 1_048_576.0 - 10.0).abs() < 0.5, "{packed:?}");
     assert!((2.0..3.0).contains(&seen("drain_s").unwrap()), "{packed:?}");
     assert!(!advised(&oversized()).observed.iter().any(|figure| figure.name == "packed_ratio"));
+}
+
+#[test]
+fn checkpoints_too_short_to_be_seen_are_counted() {
+    // A minute apart, each of milliseconds; readings a second apart saw two of them.
+    let short = Plant { checkpoint: |s| s == 60 || s == 180, ..oversized() };
+    let advised = |counted: bool| {
+        let mut readings = short.readings();
+        if counted {
+            count(&mut readings, &cat::WT_CHECKPOINTS, &[T], |s| if s % 60 == 59 { 1.0 } else { 0.0 });
+        }
+        let window = readings.window(short.meta(), 1_000.0, 1_000.0 + SECONDS as f64);
+        advise_engines(&window, &EngineOptions::default()).remove(0)
+    };
+    let of = |advice: &EngineAdvice, name: &str| advice.observed.iter().find(|f| f.name == name).map(|f| f.value);
+    let advice = advised(true);
+    assert!((of(&advice, "checkpoint_interval_s").unwrap() - 60.0).abs() < 2.0, "{advice:?}");
+    // The third was not seen to run, and what stood before it counts all the same.
+    assert!((of(&advice, "burst_bytes").unwrap() / 1_048_576.0 - 50.0).abs() < 3.0, "{advice:?}");
+    assert_eq!(of(&advised(false), "checkpoint_interval_s"), None, "who knows how many were missed");
 }
 
 #[test]

@@ -44,12 +44,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
     let Looked { targets, stretch, beside, .. } = &arguments.looked;
     // A recorder's windows hold the engine's queues, or there would be none of them; what is told about comes without readings.
+    let volumes = arguments.looked.sight.volume.declared()?;
     let (findings, window, shards, judged) = if let Some(path) = flight::path(targets) {
-        let (findings, window) = flight::findings(path, stretch, beside, &options)?;
+        let (findings, window) = flight::findings(path, stretch, beside, &volumes, &options)?;
         (findings, window, Shards::default(), true)
     } else if let Some(paths) = flights::paths(targets) {
-        let (findings, window, shards) = flights::findings(&paths, stretch, beside, &options)?;
+        let (findings, window, shards) = flights::findings(&paths, stretch, beside, &volumes, &options)?;
         (findings, window, shards, true)
+    } else if let Some((findings, window)) = source::long_findings(&arguments.looked, &options)? {
+        (findings, window, Shards::default(), true)
     } else {
         let window = source::window(&arguments.looked)?;
         let judged = html::has_queue(&window);

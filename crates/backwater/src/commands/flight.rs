@@ -4,10 +4,10 @@ use crate::args::{Beside, Stretch};
 use crate::terminal;
 use anyhow::{Context, bail};
 use backwater_diagnose::{Options, diagnose, gather};
-use backwater_model::{Batch, Finding, Moment, Point, Registry, Series, SeriesId, Unit, Window};
+use backwater_model::{Batch, DeclaredVolume, Finding, Moment, Point, Registry, Series, SeriesId, Unit, Window};
 use backwater_probe::ProbeError;
 use backwater_probe::mongodb::Flight;
-use backwater_record::{Writer, export_window};
+use backwater_record::{Recording, Writer, export_window};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -57,9 +57,11 @@ pub(crate) fn findings(
     path: &Path,
     stretch: &Stretch,
     beside: &Beside,
+    volumes: &[DeclaredVolume],
     options: &Options,
 ) -> anyhow::Result<(Vec<Finding>, Window)> {
-    let (flight, from, to) = open(path, stretch, beside)?;
+    let (mut flight, from, to) = open(path, stretch, beside)?;
+    flight.declare(volumes.to_vec());
     let parts = each_stretch(&flight, from, to, options)?;
     let about = Window::new(from, to, Arc::new(flight.meta().clone()), Vec::new(), Vec::new(), Vec::new());
     Ok((gather(parts), about))
@@ -103,6 +105,10 @@ pub(crate) fn record(
     beside: &Beside,
     options: backwater_record::Options,
 ) -> anyhow::Result<ExitCode> {
+    // Its time is the recorder's: what was recorded of another server, or of another time, is none of it.
+    if Recording::open(out).is_ok() {
+        bail!("{} holds a recording already: give -o a directory that does not exist", out.display());
+    }
     let (flight, from, to) = open(path, &Stretch::default(), beside)?;
     let registry = Arc::new(Registry::new());
     let mut writer = Writer::create(out, flight.meta().clone(), Arc::clone(&registry), options)?;

@@ -5,7 +5,7 @@ use crate::args::{Beside, Stretch};
 use crate::terminal;
 use anyhow::bail;
 use backwater_diagnose::{Options, Shards, diagnose, gather};
-use backwater_model::{Finding, Meta, Moment, Point, Series, Target, Window};
+use backwater_model::{DeclaredVolume, Finding, Meta, Moment, Point, Series, Target, Window};
 use backwater_probe::mongodb::Flight;
 use std::collections::HashSet;
 use std::path::Path;
@@ -27,6 +27,7 @@ pub(crate) fn findings(
     paths: &[&Path],
     stretch: &Stretch,
     beside: &Beside,
+    volumes: &[DeclaredVolume],
     options: &Options,
 ) -> anyhow::Result<(Vec<Finding>, Window, Shards)> {
     if !beside.logs.is_empty() {
@@ -34,14 +35,16 @@ pub(crate) fn findings(
     }
     let (mut flights, mut all) = (Vec::new(), Vec::new());
     for path in paths {
-        let (own, _) = flight::findings(path, stretch, beside, options)?;
+        let (own, _) = flight::findings(path, stretch, beside, volumes, options)?;
         let opened = flight::open(path, stretch, beside)?;
         let name = opened.0.meta().targets.first().map(|target| target.name.clone());
         all.extend(own.into_iter().map(|finding| Finding { server: finding.server.or(name.clone()), ..finding }));
         flights.push(opened);
     }
     let targets = targets(&flights)?;
-    let meta = Arc::new(Meta { targets, ..Meta::default() });
+    // All recorders' moments are those of the wall clock.
+    let anchors = flights.first().map(|(flight, ..)| flight.meta().anchors.clone()).unwrap_or_default();
+    let meta = Arc::new(Meta { targets, anchors, ..Meta::default() });
     let from = flights.iter().map(|(_, from, _)| *from).max().unwrap_or_default();
     let to = flights.iter().map(|(_, _, to)| *to).min().unwrap_or_default();
     let mut shards = Shards::default();

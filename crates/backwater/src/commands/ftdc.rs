@@ -2,7 +2,7 @@
 
 use crate::args::Stretch;
 use crate::terminal;
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use backwater_model::{ClockAnchor, Meta, Moment, Unit};
 use backwater_report::{Style, table};
 use clap::{Args, ValueEnum};
@@ -71,14 +71,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut damage = Damage::default();
     if let Some(format) = arguments.export {
         let export = Export::new(&source, chosen.unwrap_or_else(Selection::all), stretch);
-        write_export(arguments, format, &export, &mut damage)?;
+        if !arguments.metrics.is_empty() && export.columns()?.metrics().is_empty() {
+            return Err(no_metric(arguments));
+        }
+        write_export(arguments, format, (&source, &export), &mut damage)?;
     } else if arguments.list {
         list(&source, &stretch, &mut damage)?;
+        if damage.is_all() {
+            return Err(nothing(arguments));
+        }
     } else if arguments.names {
         let export = Export::new(&source, chosen.unwrap_or_else(Selection::all), stretch);
         let columns = export.columns_telling(|error| damage.note(error))?;
-        if columns.metrics().is_empty() && damage.faults > 0 {
-            bail!("{}: nothing of MongoDB's flight recorder in it", arguments.path.display());
+        if columns.metrics().is_empty() {
+            let all = Export::new(&source, Selection::all(), moments(&arguments.stretch, &source)?);
+            let is_there = !all.columns()?.metrics().is_empty();
+            return Err(if is_there { no_metric(arguments) } else { nothing(arguments) });
         }
         let names = columns.metrics().iter().map(|metric| format!("{}\n", metric.path));
         terminal::print(&names.collect::<String>())?;
@@ -86,7 +94,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let summary = source.summarise(&chosen.unwrap_or_default(), stretch)?;
         summary.faults.iter().for_each(|fault| damage.note(&FtdcError::Damaged(fault.clone())));
         if summary.chunks == 0 && summary.metadata_documents == 0 && summary.fault_count > 0 {
-            bail!("{}: nothing of MongoDB's flight recorder in it", arguments.path.display());
+            return Err(nothing(arguments));
+        }
+        if !arguments.metrics.is_empty() && summary.chosen.is_empty() {
+            return Err(no_metric(arguments));
         }
         match (arguments.metadata, arguments.json) {
             (true, _) => print_metadata(&summary)?,
@@ -97,16 +108,31 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(damage.exit_code())
 }
 
+fn nothing(arguments: &Arguments) -> anyhow::Error {
+    anyhow!("{}: nothing of MongoDB's flight recorder in it", arguments.path.display())
+}
+
+fn no_metric(arguments: &Arguments) -> anyhow::Error {
+    let (path, patterns) = (arguments.path.display(), arguments.metrics.join("', '"));
+    anyhow!("{path}: no metric of that time is called '{patterns}'; they are listed by: backwater ftdc {path} --names")
+}
+
 /// Damage that was met, each said once on stderr.
 #[derive(Default)]
 struct Damage {
     faults: u64,
+    /// Whether nothing else was there.
+    alone: bool,
 }
 
 /// More than this would bury what the terminal shows.
 const FAULTS_SHOWN: u64 = 20;
 
 impl Damage {
+    fn is_all(&self) -> bool {
+        self.alone && self.faults > 0
+    }
+
     fn note(&mut self, error: &FtdcError) {
         self.faults += 1;
         match self.faults.cmp(&FAULTS_SHOWN) {
@@ -137,7 +163,12 @@ fn moments(stretch: &Stretch, source: &Source) -> anyhow::Result<Range<i64>> {
     Ok(from..to.saturating_add(1))
 }
 
-fn write_export(arguments: &Arguments, format: Format, export: &Export<'_>, damage: &mut Damage) -> anyhow::Result<()> {
+fn write_export(
+    arguments: &Arguments,
+    format: Format,
+    (source, export): (&Source, &Export<'_>),
+    damage: &mut Damage,
+) -> anyhow::Result<()> {
     let mut note = |error: FtdcError| damage.note(&error);
     let Some(path) = &arguments.out else {
         let mut out = BufWriter::new(std::io::stdout().lock());
@@ -146,14 +177,15 @@ fn write_export(arguments: &Arguments, format: Format, export: &Export<'_>, dama
             Format::Csv => export.csv(&mut out, &mut note),
             Format::Parquet => bail!("Parquet needs a file to go to: give -o FILE"),
         };
-        let flushed = written.and_then(|_| out.flush().map_err(FtdcError::Write));
+        let flushed = written.and_then(|rows| out.flush().map(|()| rows).map_err(FtdcError::Write));
         return match flushed {
             // A reader that went away (`| head`) has what it wanted.
             Err(FtdcError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-            other => Ok(other?),
+            Ok(0) if damage.faults > 0 => Err(nothing(arguments)),
+            other => other.map(|_| ()).map_err(anyhow::Error::from),
         };
     };
-    let place = Place::of(path)?;
+    let place = Place::of(path, source)?;
     let file =
         std::fs::File::create(&place.written).with_context(|| format!("cannot write {}", place.written.display()))?;
     let mut out = BufWriter::new(file);
@@ -164,6 +196,10 @@ fn write_export(arguments: &Arguments, format: Format, export: &Export<'_>, dama
     };
     let rows = rows.and_then(|rows| out.flush().map(|()| rows).map_err(FtdcError::Write));
     let rows = rows.inspect_err(|_| place.give_up())?;
+    if rows == 0 && damage.faults > 0 {
+        place.give_up();
+        return Err(nothing(arguments));
+    }
     place.take().with_context(|| format!("cannot write {}", path.display()))?;
     terminal::note(&format!("{rows} samples written to {}", path.display()));
     Ok(())
@@ -178,8 +214,13 @@ struct Place {
 }
 
 impl Place {
-    fn of(path: &Path) -> anyhow::Result<Place> {
+    fn of(path: &Path, source: &Source) -> anyhow::Result<Place> {
+        let same =
+            |file: &ftdc::SourceFile| std::fs::canonicalize(file.path()).ok() == std::fs::canonicalize(path).ok();
         match std::fs::metadata(path) {
+            Ok(_) if source.files().iter().any(same) => {
+                bail!("{} is what is exported: give -o the name of another file", path.display())
+            }
             Ok(meta) if meta.is_dir() => bail!("{} is a directory: give -o the name of a file", path.display()),
             Ok(meta) if !meta.is_file() => Ok(Place { written: path.to_owned(), whole: None }),
             _ => {
@@ -202,6 +243,7 @@ impl Place {
 }
 
 fn list(source: &Source, stretch: &Range<i64>, damage: &mut Damage) -> anyhow::Result<()> {
+    damage.alone = true;
     let mut decoder = Decoder::new(source.limits());
     let mut rows = Vec::new();
     for document in source.documents_between(stretch.clone()) {
@@ -227,6 +269,7 @@ fn list(source: &Source, stretch: &Range<i64>, damage: &mut Damage) -> anyhow::R
             },
         };
         let file = document.file().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        damage.alone = false;
         let (offset, bytes) = (document.offset().to_string(), document.bytes().len().to_string());
         rows.push(vec![file, offset, time_text(document.at_ms()), what, samples, metrics, bytes]);
     }

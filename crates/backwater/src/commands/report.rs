@@ -82,6 +82,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if path.is_dir() {
         bail!("{} is a directory; give -o the name of a file in it", path.display());
     }
+    if path.exists() && Flight::is_at(path) {
+        bail!("{} is a file of a flight recorder: give -o another name", path.display());
+    }
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };
     let format = arguments.format.map_or_else(|| Format::of(path), Ok)?;
     let text = text((&arguments.dir, &arguments.stretch, &arguments.beside), &options, format)?;

@@ -4,7 +4,8 @@ use super::flight;
 use crate::args::{Beside, Looked, Stretch};
 use crate::{signals, terminal};
 use anyhow::{Context, bail};
-use backwater_model::{Moment, Window};
+use backwater_diagnose::{Options, diagnose, gather};
+use backwater_model::{Finding, Meta, Moment, Unit, Window};
 use backwater_probe::mongodb::Flight;
 use backwater_probe::now;
 use backwater_probe::session::{Session, Setup};
@@ -28,7 +29,7 @@ pub(crate) fn window(looked: &Looked) -> anyhow::Result<Window> {
         [one] if is_recording(one) && live.is_given() => bail!(
             "--for says how long to watch a live system, and {one} is a recording: choose a part of it with --from and --to"
         ),
-        [one] if is_recording(one) => recorded(Path::new(one), stretch, beside),
+        [one] if is_recording(one) => rated(recorded(Path::new(one), stretch, beside)?, looked),
         several if several.iter().any(|target| is_recording(target)) => bail!(
             "one recording at a time, or servers: {} are given. What changed from one recording to the next is told by: \
              backwater compare {}",
@@ -45,6 +46,15 @@ pub(crate) fn window(looked: &Looked) -> anyhow::Result<Window> {
     }
 }
 
+/// A window with what the user says that volumes are rated for, which goes before what was said when it was recorded.
+fn rated(mut window: Window, looked: &Looked) -> anyhow::Result<Window> {
+    let told = looked.sight.volume.declared()?;
+    let mut meta = Meta::clone(&window.meta);
+    meta.declared_volumes.splice(0..0, told);
+    window.meta = Arc::new(meta);
+    Ok(window)
+}
+
 /// A part of a recording.
 pub(crate) fn recorded(dir: &Path, stretch: &Stretch, beside: &Beside) -> anyhow::Result<Window> {
     if Flight::is_at(dir) {
@@ -57,8 +67,51 @@ pub(crate) fn recorded(dir: &Path, stretch: &Stretch, beside: &Beside) -> anyhow
     }
     let span = recording.span().with_context(|| format!("the recording {} holds no readings yet", dir.display()))?;
     let (from, to) = stretch.moments(recording.meta(), span)?;
+    let seconds = to.seconds_since(from);
+    if seconds > LONGEST_WINDOW_S {
+        bail!(
+            "{} holds {}: choose at most {} with --from and --to (diagnose and report take any length)",
+            dir.display(),
+            Unit::Seconds.show(seconds),
+            Unit::Seconds.show(LONGEST_WINDOW_S)
+        );
+    }
     Ok(recording.window(Some(from), Some(to))?)
 }
+
+/// The findings of a recording that is too long for one window, each told once, and the window they are about, without its readings;
+/// none where it is not so long.
+pub(crate) fn long_findings(looked: &Looked, options: &Options) -> anyhow::Result<Option<(Vec<Finding>, Window)>> {
+    let [dir] = looked.targets.as_slice() else { return Ok(None) };
+    let dir = Path::new(dir);
+    if !is_recording(&looked.targets[0]) || looked.live.is_given() || Flight::is_at(dir) {
+        return Ok(None);
+    }
+    let recording = Recording::open(dir)?;
+    let Some(span) = recording.span() else { return Ok(None) };
+    let (from, to) = looked.stretch.moments(recording.meta(), span)?;
+    if to.seconds_since(from) <= LONGEST_WINDOW_S {
+        return Ok(None);
+    }
+    looked.beside.refuse()?;
+    let mut parts = Vec::new();
+    let mut begin = from;
+    while begin < to {
+        let end = Moment(begin.0.saturating_add(STRETCH_US)).min(to);
+        let window = recording.window(Some(begin), Some(end))?;
+        // Nothing is found where nothing was read.
+        if window.all_tracks().any(|track| !track.points.is_empty()) {
+            parts.push(diagnose(&rated(window, looked)?, options));
+        }
+        begin = end;
+    }
+    let meta = Arc::new(recording.meta().clone());
+    Ok(Some((gather(parts), Window::new(from, to, meta, Vec::new(), Vec::new(), Vec::new()))))
+}
+
+/// More than this in one window takes gigabytes; what is longer is looked at hour by hour.
+const LONGEST_WINDOW_S: f64 = 172_800.0;
+const STRETCH_US: i64 = 3_600_000_000;
 
 /// What a live system shows in the next `seconds`.
 fn watch(looked: &Looked, seconds: f64) -> anyhow::Result<Window> {

@@ -101,6 +101,10 @@ const FARTHER: [&str; 2] = [
      writes.",
 ];
 
+/// mongod's own syncdelay, and how far from it a pause that was seen may lie.
+const SYNC_DELAY_S: f64 = 60.0;
+const ABOUT_S: f64 = 5.0;
+
 /// Checkpoints every so many seconds.
 pub(crate) fn sync_period(target: Option<&Target>, seconds: f64, now_s: f64, predicted: Vec<Figure>) -> Remedy {
     let run = |seconds: f64| {
@@ -112,7 +116,10 @@ pub(crate) fn sync_period(target: Option<&Target>, seconds: f64, now_s: f64, pre
     };
     // What is set while it runs wins.
     let set = setting(target, "setParameter.syncdelay").or(setting(target, "storage.syncPeriodSecs"));
-    let before = set.and_then(|text| text.parse::<f64>().ok()).unwrap_or_else(|| now_s.round().max(1.0));
+    // Where nothing is set it is the default, unless something else was seen.
+    let default = !bare(target) && (now_s - SYNC_DELAY_S).abs() <= ABOUT_S;
+    let seen = if default { SYNC_DELAY_S } else { now_s.round().max(1.0) };
+    let before = set.and_then(|text| text.parse::<f64>().ok()).unwrap_or(seen);
     let [relieves, risk] = if seconds > before { FARTHER } else { CLOSER };
     Remedy {
         title: format!("Begin a checkpoint {seconds:.0} s after the last, not {before:.0} s (relieves {relieves})"),

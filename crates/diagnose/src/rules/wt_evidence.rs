@@ -319,6 +319,7 @@ pub(crate) fn in_its_words(scene: &Scene<'_>, findings: &mut [Finding]) {
     if targets.is_empty() || !targets.iter().all(Target::is_engine) {
         return;
     }
+    let all = engines(scene);
     for finding in findings {
         finding.remedies.retain(|remedy| {
             let lines = remedy.runtime.iter().chain(&remedy.persistent);
@@ -328,6 +329,16 @@ pub(crate) fn in_its_words(scene: &Scene<'_>, findings: &mut [Finding]) {
             *victim = format!("mongo.writes@{}", targets[0].name);
         }
         finding.victims.dedup();
+        // Nor has MongoDB what PostgreSQL tells of its sessions.
+        finding.unseen.retain(|unseen| !unseen.what.contains("session"));
+        // Nobody is held up who does not write.
+        let within = |from| scene.grid.second(from);
+        let range = within(finding.from).unwrap_or(0)..within(finding.to).unwrap_or(scene.grid.count);
+        let idle = |name: &str| {
+            let engine = all.iter().find(|engine| engine.name == name);
+            engine.is_some_and(|engine| engine.writes.max(&range).is_some_and(|most| most <= 0.0))
+        };
+        finding.victims.retain(|victim| victim.strip_prefix("mongo.writes@").is_none_or(|name| !idle(name)));
     }
 }
 

@@ -9,7 +9,7 @@ use super::faults::{self, Faults};
 use super::log::History;
 use super::reader::{Reader, below_role};
 use crate::ProbeError;
-use backwater_model::{Batch, ClockAnchor, Event, EventKind, Meta, Moment, Registry, Target, Window};
+use backwater_model::{Batch, ClockAnchor, DeclaredVolume, Event, EventKind, Meta, Moment, Registry, Target, Window};
 use ftdc::{Damage, DocumentKind, FtdcError, Metadata, Selection, Source, Timeline, Times};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -100,6 +100,11 @@ impl Flight {
             unseen.map(|unseen| format!("{} are not seen: {}", unseen.what, unseen.why)).collect();
         unseen.iter().for_each(|told| faults::warn_once(told));
         Ok(Flight { changes: told.changes, span, source, timeline, log: None, faults, unseen, meta })
+    }
+
+    /// What a user says that volumes are rated for.
+    pub fn declare(&mut self, volumes: Vec<DeclaredVolume>) {
+        self.meta.declared_volumes = volumes;
     }
 
     /// Puts the server's log files beside it: their slow operations are then in every window and batch.

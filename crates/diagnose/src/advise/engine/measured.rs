@@ -7,6 +7,7 @@ use crate::rules::device_below_rating::standstills;
 use crate::rules::wt_evidence::{Engine, Limits, rate};
 use crate::scene::Scene;
 use backwater_model::{Figure, Target, Unit, catalogue as cat};
+use std::ops::Range;
 
 /// A device this busy does all it can.
 const BUSY: f64 = 0.9;
@@ -19,6 +20,10 @@ const OVER: f64 = 1.2;
 /// of them, so that what it does in most of these seconds need not be all: of those under no cap this share does less.
 const LEAST_S: usize = 3;
 const MOST: f64 = 0.8;
+/// A checkpoint that brings less than this share of what the largest does is one of an idle hour.
+const OF_THE_LARGEST: f64 = 0.1;
+/// How long a checkpoint must run, in seconds, to be seen by readings a second apart.
+const SURELY_SEEN_S: f64 = 2.0;
 /// Bytes of the cache in each that is written, from which pages are compressed; more than the second is no compression.
 const PACKED: f64 = 1.25;
 const MOST_PACKED: f64 = 20.0;
@@ -103,8 +108,8 @@ impl Measured {
         let cache = engine.max.median(&all)?;
         let runs = episodes(&engine.checkpoint.flags(|running| running > 0.0), 1, 0);
         let before = |start: usize| engine.dirty.max(&(start.saturating_sub(2)..start + 1));
-        let bursts: Vec<f64> = runs.iter().filter(|run| run.start > 0).filter_map(|run| before(run.start)).collect();
-        let starts = runs.windows(2).map(|pair| (pair[1].start - pair[0].start) as f64).collect();
+        let begins = runs.iter().map(|run| run.start).chain(unseen_checkpoints(scene, engine, &runs));
+        let bursts: Vec<f64> = begins.filter(|begin| *begin > 0).filter_map(before).collect();
         let inflow = inflow(scene, engine);
         let packed = packed(scene, engine);
         let (drain, journal) = (drain(scene, engine).map(|drain| packed * drain), packed * journal(scene, engine));
@@ -112,8 +117,8 @@ impl Measured {
             cache,
             target: engine.limits.dirty_target * cache,
             trigger: engine.limits.dirty_trigger * cache,
-            burst: median(bursts).or_else(|| engine.dirty.max(&all))?,
-            interval_s: median(starts),
+            burst: usual_burst(bursts).or_else(|| engine.dirty.max(&all))?,
+            interval_s: interval_s(scene, engine, &runs),
             checkpoint_s: median(runs.iter().map(|run| run.len() as f64).collect()),
             drain,
             inflow: inflow.mean(&all),
@@ -140,6 +145,35 @@ impl Measured {
         let fills = self.inflow_peak? - (self.drain? - self.journal);
         (fills > 0.0).then(|| (trigger - level).max(0.0) / fills)
     }
+}
+
+/// What a checkpoint brings where there is work: at night it brings next to nothing, and there are many of those.
+fn usual_burst(bursts: Vec<f64>) -> Option<f64> {
+    let most = bursts.iter().copied().reduce(f64::max)?;
+    median(bursts.into_iter().filter(|burst| *burst >= OF_THE_LARGEST * most).collect())
+}
+
+/// Seconds in which the server counted a checkpoint that no reading fell into: one that takes milliseconds is seldom seen to run.
+fn unseen_checkpoints(scene: &Scene<'_>, engine: &Engine<'_>, runs: &[Range<usize>]) -> Vec<usize> {
+    let seen = |second: usize| runs.iter().any(|run| run.start.saturating_sub(1) <= second && second <= run.end + 1);
+    counted(scene, engine).into_iter().filter(|second| !seen(*second)).collect()
+}
+
+/// Seconds in which checkpoints ended, by the server's own count. One that ends between two seconds is in both, and told of once.
+fn counted(scene: &Scene<'_>, engine: &Engine<'_>) -> Vec<usize> {
+    let ended = rate(scene, &cat::WT_CHECKPOINTS, &engine.name, None).flags(|count| count > 0.0);
+    (0..ended.len()).filter(|second| ended[*second] && (*second == 0 || !ended[second - 1])).collect()
+}
+
+/// From one checkpoint's beginning to the next, in seconds: as the server counts them, else (since 8.0) as they are seen to run, where
+/// they run for so long that none is missed.
+fn interval_s(scene: &Scene<'_>, engine: &Engine<'_>, runs: &[Range<usize>]) -> Option<f64> {
+    let apart = |list: Vec<usize>| median(list.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect());
+    if rate(scene, &cat::WT_CHECKPOINTS, &engine.name, None).known() {
+        return apart(counted(scene, engine));
+    }
+    let length_s = median(runs.iter().map(|run| engine.checkpoint.values(run).iter().sum()).collect())?;
+    apart(runs.iter().map(|run| run.start).collect()).filter(|_| length_s >= SURELY_SEEN_S)
 }
 
 /// What is written from the cache ÷ what the disk writes beside the journal. Others may write to the disk as well, and pages may

@@ -52,13 +52,19 @@ pub fn servers(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Vec<M
 }
 
 /// What is said instead of the driver's words where these may hold a piece of a password.
-const UNENCODED: &str = "there is an @ behind the first / or ?. In a user's name or password / is written %2F, ? is %3F, @ is %40 and : \
-     is %3A; if it stands in an option, %40 is the way to write it, and something else is wrong";
+const UNENCODED: &str = "a port is no number, or there is an @ behind the first / or ?. In a user's name or password / is written %2F, ? is \
+     %3F, @ is %40 and : is %3A, and behind them come @ and the host";
 
 /// Whether a part of a password may stand where the driver looks for hosts and options, which it repeats in what it says is wrong.
 fn may_tell_a_password(text: &str) -> bool {
     let rest = text.strip_prefix("mongodb://").unwrap_or(text);
-    rest.find(['/', '?']).is_some_and(|end| rest[end..].contains('@'))
+    let front = rest.find(['/', '?']).map_or(rest, |end| &rest[..end]);
+    // Or nobody named a host, so that what stands for the port is one.
+    let hosts = front.rsplit_once('@').map_or(front, |(_, hosts)| hosts).split(',');
+    let no_port = |host: &str| {
+        host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u32>().is_err() && !port.ends_with(']'))
+    };
+    rest[front.len()..].contains('@') || hosts.into_iter().any(no_port)
 }
 
 fn unusable(why: &str) -> ProbeError {
@@ -232,6 +238,8 @@ mod tests {
             "mongodb://u:hidden?x@a/",
             "mongodb://u:12?hidden@a/",
             "mongodb://u:pa@hidden?den@a/",
+            "mongodb://u:hidden",
+            "mongodb://a,u:hidden/?w=1",
             "mongodb://",
         ] {
             let error = error(text);
