@@ -76,7 +76,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return terminal::usage(&error),
+    };
     let governs = matches!(cli.command, Command::Proxy(_) | Command::Attach(_));
     terminal::log_to_stderr(cli.verbose, governs);
     let result = match cli.command {

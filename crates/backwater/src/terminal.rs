@@ -4,6 +4,7 @@ use backwater_report::Style;
 use backwater_report::text::clean;
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -216,15 +217,37 @@ fn without_passwords(text: &str) -> String {
 }
 
 fn without_password(word: &str) -> String {
+    let lower = word.to_ascii_lowercase();
+    if let Some(place) = ["password=", "pwd="].iter().find_map(|key| lower.find(key).map(|place| place + key.len())) {
+        let end = word[place..].find(['&', ';']).map_or(word.trim_end().len(), |end| place + end);
+        return format!("{}***{}", &word[..place], &word[end.max(place)..]);
+    }
     let Some(at) = word.rfind('@') else { return word.to_owned() };
-    let front = &word[..at];
+    let front = &lower[..at];
     // Behind the scheme, be it spelled wrong.
-    let from = ["://", ":/", "//"].iter().filter_map(|mark| front.find(mark).map(|place| place + mark.len())).max();
-    let from = from.unwrap_or(0);
+    let scheme = ["mongodb", "mongodb+srv", "postgres", "postgresql", "http", "https"].iter().find_map(|scheme| {
+        let rest = front.strip_prefix(scheme)?;
+        let marks = rest.len() - rest.trim_start_matches([':', '/']).len();
+        (marks > 0).then_some(scheme.len() + marks)
+    });
+    let from = scheme.unwrap_or(0);
     match front[from..].find(':') {
         Some(colon) => format!("{}***{}", &word[..=from + colon], &word[at..]),
         None => word.to_owned(),
     }
+}
+
+/// What is said of arguments that cannot be understood, or of a program that explains itself; and how it then ends.
+pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+    let text = error.render();
+    if error.use_stderr() {
+        let styled = std::io::stderr().is_terminal();
+        let text = if styled { text.ansi().to_string() } else { text.to_string() };
+        to_stderr(without_passwords(&text).as_bytes());
+    } else {
+        drop(error.print());
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 #[cfg(test)]
@@ -244,6 +267,9 @@ mod tests {
             "mongodb://mon:s3cr3t@h:1/ is no recording: 'mongodb:/mon:s3/cr@t@h' and mon:s3cr3t@127.0.0.1:27017\n",
         );
         assert_eq!(told, "mongodb://mon:***@h:1/ is no recording: 'mongodb:/mon:***@h' and mon:***@127.0.0.1:27017\n");
+        let told =
+            without_passwords("u:s3//cret@h 'host=h password=s3cret' postgres://h/db?user=u&password=s3cret&x=1");
+        assert_eq!(told, "u:***@h 'host=h password=***' postgres://h/db?user=u&password=***&x=1");
         let plain = "wt.dirty@m: 12:30 at host:27017, user@host, mongodb://user@h/";
         assert_eq!(without_passwords(plain), plain);
     }

@@ -249,14 +249,17 @@ pub(crate) fn completions(device: &DeviceView, op: Op, unit: CapUnit) -> Lane {
 
 /// What was told of a device: operations, bytes, burst operations, each a second.
 pub(crate) fn ratings(window: &Window, device: &DeviceView) -> [Option<f64>; 3] {
-    let told = window.meta.declared_volumes.iter().find(|volume| concerns(volume, device, &window.meta));
+    // What a user says goes before what was recorded of it: it may be said of a recording in which another was.
+    let concerned = || window.meta.declared_volumes.iter().filter(|volume| concerns(volume, device, &window.meta));
+    let told = |figure: fn(&DeclaredVolume) -> Option<f64>| concerned().find_map(figure);
     let series =
         |name| window.track(name, &[("dev", &device.dev)]).or_else(|| window.track(name, &[("dev", &device.whole)]));
-    let rating = |name, value: Option<f64>| series(name).and_then(Track::last).or(value).filter(|rating| *rating > 0.0);
+    let rating =
+        |name, told: Option<f64>| told.or_else(|| series(name).and_then(Track::last)).filter(|rating| *rating > 0.0);
     [
-        rating(cat::VOLUME_IOPS.name, told.and_then(|volume| volume.iops)),
-        rating(cat::VOLUME_BPS.name, told.and_then(|volume| volume.bytes_per_s)),
-        rating(cat::VOLUME_BURST_IOPS.name, told.and_then(|volume| volume.burst_iops)),
+        rating(cat::VOLUME_IOPS.name, told(|volume| volume.iops)),
+        rating(cat::VOLUME_BPS.name, told(|volume| volume.bytes_per_s)),
+        rating(cat::VOLUME_BURST_IOPS.name, told(|volume| volume.burst_iops)),
     ]
 }
 

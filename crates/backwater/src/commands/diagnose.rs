@@ -51,8 +51,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     } else if let Some(paths) = flights::paths(targets) {
         let (findings, window, shards) = flights::findings(&paths, stretch, beside, &volumes, &options)?;
         (findings, window, shards, true)
-    } else if let Some((findings, window)) = source::long_findings(&arguments.looked, &options)? {
-        (findings, window, Shards::default(), true)
+    } else if let Some(found) = source::long_findings(&arguments.looked, &options)? {
+        found
     } else {
         let window = source::window(&arguments.looked)?;
         let judged = html::has_queue(&window);

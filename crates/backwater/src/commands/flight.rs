@@ -7,7 +7,7 @@ use backwater_diagnose::{Options, diagnose, gather};
 use backwater_model::{Batch, DeclaredVolume, Finding, Moment, Point, Registry, Series, SeriesId, Unit, Window};
 use backwater_probe::ProbeError;
 use backwater_probe::mongodb::Flight;
-use backwater_record::{Recording, Writer, export_window};
+use backwater_record::{Writer, export_window};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -106,7 +106,7 @@ pub(crate) fn record(
     options: backwater_record::Options,
 ) -> anyhow::Result<ExitCode> {
     // Its time is the recorder's: what was recorded of another server, or of another time, is none of it.
-    if Recording::open(out).is_ok() {
+    if out.join("meta.json").exists() {
         bail!("{} holds a recording already: give -o a directory that does not exist", out.display());
     }
     let (flight, from, to) = open(path, &Stretch::default(), beside)?;

@@ -71,22 +71,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut damage = Damage::default();
     if let Some(format) = arguments.export {
         let export = Export::new(&source, chosen.unwrap_or_else(Selection::all), stretch);
-        if !arguments.metrics.is_empty() && export.columns()?.metrics().is_empty() {
+        if !arguments.metrics.is_empty() && export.columns()?.metrics().is_empty() && is_recorder(&source) {
             return Err(no_metric(arguments));
         }
         write_export(arguments, format, (&source, &export), &mut damage)?;
     } else if arguments.list {
         list(&source, &stretch, &mut damage)?;
-        if damage.is_all() {
+        if damage.is_all() && !is_recorder(&source) {
             return Err(nothing(arguments));
         }
     } else if arguments.names {
         let export = Export::new(&source, chosen.unwrap_or_else(Selection::all), stretch);
         let columns = export.columns_telling(|error| damage.note(error))?;
         if columns.metrics().is_empty() {
-            let all = Export::new(&source, Selection::all(), moments(&arguments.stretch, &source)?);
-            let is_there = !all.columns()?.metrics().is_empty();
-            return Err(if is_there { no_metric(arguments) } else { nothing(arguments) });
+            return Err(if is_recorder(&source) { no_metric(arguments) } else { nothing(arguments) });
         }
         let names = columns.metrics().iter().map(|metric| format!("{}\n", metric.path));
         terminal::print(&names.collect::<String>())?;
@@ -108,12 +106,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(damage.exit_code())
 }
 
+/// Whether any of it is what a recorder writes.
+fn is_recorder(source: &Source) -> bool {
+    source.documents().any(|document| document.is_ok_and(|document| !matches!(document.kind(), DocumentKind::Other(_))))
+}
+
 fn nothing(arguments: &Arguments) -> anyhow::Error {
     anyhow!("{}: nothing of MongoDB's flight recorder in it", arguments.path.display())
 }
 
 fn no_metric(arguments: &Arguments) -> anyhow::Error {
     let (path, patterns) = (arguments.path.display(), arguments.metrics.join("', '"));
+    if arguments.metrics.is_empty() {
+        return anyhow!("{path}: no samples in that time");
+    }
     anyhow!("{path}: no metric of that time is called '{patterns}'; they are listed by: backwater ftdc {path} --names")
 }
 
@@ -181,13 +187,12 @@ fn write_export(
         return match flushed {
             // A reader that went away (`| head`) has what it wanted.
             Err(FtdcError::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-            Ok(0) if damage.faults > 0 => Err(nothing(arguments)),
+            Ok(0) if damage.faults > 0 && !is_recorder(source) => Err(nothing(arguments)),
             other => other.map(|_| ()).map_err(anyhow::Error::from),
         };
     };
     let place = Place::of(path, source)?;
-    let file =
-        std::fs::File::create(&place.written).with_context(|| format!("cannot write {}", place.written.display()))?;
+    let file = place.open().with_context(|| format!("cannot write {}", place.written.display()))?;
     let mut out = BufWriter::new(file);
     let rows = match format {
         Format::Jsonl => export.json_lines(&mut out, &mut note),
@@ -196,7 +201,7 @@ fn write_export(
     };
     let rows = rows.and_then(|rows| out.flush().map(|()| rows).map_err(FtdcError::Write));
     let rows = rows.inspect_err(|_| place.give_up())?;
-    if rows == 0 && damage.faults > 0 {
+    if rows == 0 && damage.faults > 0 && !is_recorder(source) {
         place.give_up();
         return Err(nothing(arguments));
     }
@@ -222,12 +227,24 @@ impl Place {
                 bail!("{} is what is exported: give -o the name of another file", path.display())
             }
             Ok(meta) if meta.is_dir() => bail!("{} is a directory: give -o the name of a file", path.display()),
-            Ok(meta) if !meta.is_file() => Ok(Place { written: path.to_owned(), whole: None }),
+            Ok(meta) if !meta.is_file() || is_open_elsewhere(path) => {
+                Ok(Place { written: path.to_owned(), whole: None })
+            }
             _ => {
                 // What a link points to is written, and the link stays.
-                let whole = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+                let there = || Some(path.parent()?.join(std::fs::read_link(path).ok()?));
+                let whole = std::fs::canonicalize(path).ok().or_else(there).unwrap_or_else(|| path.to_owned());
                 Ok(Place { written: whole.with_added_extension("part"), whole: Some(whole) })
             }
+        }
+    }
+
+    /// What is no file of its own is not begun anew: others may write there as well.
+    fn open(&self) -> std::io::Result<std::fs::File> {
+        let mut options = std::fs::OpenOptions::new();
+        match self.whole {
+            Some(_) => options.write(true).create(true).truncate(true).open(&self.written),
+            None => options.append(true).open(&self.written),
         }
     }
 
@@ -240,6 +257,11 @@ impl Place {
             drop(std::fs::remove_file(&self.written));
         }
     }
+}
+
+/// Whether a path names what somebody holds open, such as /dev/stdout, which may stand for a file.
+fn is_open_elsewhere(path: &Path) -> bool {
+    path.starts_with("/dev") || path.starts_with("/proc")
 }
 
 fn list(source: &Source, stretch: &Range<i64>, damage: &mut Damage) -> anyhow::Result<()> {

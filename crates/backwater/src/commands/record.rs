@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     watched: Watched,
     #[command(flatten)]
     beside: Beside,
-    /// Directory of the recording; a recording that is there is continued
+    /// Directory of the recording; a recording that is there is continued (not with a flight recorder's)
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
     /// Keep only so much of the past: 7d, 12h

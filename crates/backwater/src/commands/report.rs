@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if path.is_dir() {
         bail!("{} is a directory; give -o the name of a file in it", path.display());
     }
-    if path.exists() && Flight::is_at(path) {
+    if path.is_file() && Flight::is_at(path) && Flight::open(path).is_ok_and(|flight| flight.span().is_some()) {
         bail!("{} is a file of a flight recorder: give -o another name", path.display());
     }
     let options = Options { drain_target_s: arguments.drain_target, ..Options::default() };

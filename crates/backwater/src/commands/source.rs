@@ -4,12 +4,13 @@ use super::flight;
 use crate::args::{Beside, Looked, Stretch};
 use crate::{signals, terminal};
 use anyhow::{Context, bail};
-use backwater_diagnose::{Options, diagnose, gather};
-use backwater_model::{Finding, Meta, Moment, Unit, Window};
+use backwater_diagnose::{Options, Shards, diagnose, gather};
+use backwater_model::{Event, EventKind, Finding, Meta, Moment, Unit, Window};
 use backwater_probe::mongodb::Flight;
 use backwater_probe::now;
 use backwater_probe::session::{Session, Setup};
 use backwater_record::{Recording, Ring};
+use backwater_report::html;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,7 +71,7 @@ pub(crate) fn recorded(dir: &Path, stretch: &Stretch, beside: &Beside) -> anyhow
     let seconds = to.seconds_since(from);
     if seconds > LONGEST_WINDOW_S {
         bail!(
-            "{} holds {}: choose at most {} with --from and --to (diagnose and report take any length)",
+            "{} holds {}: choose at most {} of it, as with --from and --to (diagnose and report take any length)",
             dir.display(),
             Unit::Seconds.show(seconds),
             Unit::Seconds.show(LONGEST_WINDOW_S)
@@ -79,9 +80,12 @@ pub(crate) fn recorded(dir: &Path, stretch: &Stretch, beside: &Beside) -> anyhow
     Ok(recording.window(Some(from), Some(to))?)
 }
 
+/// Findings, the window they are about, shards beside one another, and whether there was a queue to judge.
+pub(crate) type Found = (Vec<Finding>, Window, Shards, bool);
+
 /// The findings of a recording that is too long for one window, each told once, and the window they are about, without its readings;
 /// none where it is not so long.
-pub(crate) fn long_findings(looked: &Looked, options: &Options) -> anyhow::Result<Option<(Vec<Finding>, Window)>> {
+pub(crate) fn long_findings(looked: &Looked, options: &Options) -> anyhow::Result<Option<Found>> {
     let [dir] = looked.targets.as_slice() else { return Ok(None) };
     let dir = Path::new(dir);
     if !is_recording(&looked.targets[0]) || looked.live.is_given() || Flight::is_at(dir) {
@@ -94,24 +98,38 @@ pub(crate) fn long_findings(looked: &Looked, options: &Options) -> anyhow::Resul
         return Ok(None);
     }
     looked.beside.refuse()?;
-    let mut parts = Vec::new();
+    for warning in recording.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let (mut parts, mut events, mut shards, mut judged) = (Vec::new(), Vec::<Event>::new(), Shards::default(), false);
     let mut begin = from;
     while begin < to {
         let end = Moment(begin.0.saturating_add(STRETCH_US)).min(to);
         let window = recording.window(Some(begin), Some(end))?;
+        // What could not be seen is told of the whole, once.
+        for event in window.events_of(EventKind::Absent).chain(window.events_of(EventKind::Gap)) {
+            if events.len() < MOST_UNSEEN && !events.iter().any(|known| known.message == event.message) {
+                events.push(event.clone());
+            }
+        }
         // Nothing is found where nothing was read.
         if window.all_tracks().any(|track| !track.points.is_empty()) {
-            parts.push(diagnose(&rated(window, looked)?, options));
+            let window = rated(window, looked)?;
+            judged |= html::has_queue(&window);
+            shards.take(&window, begin);
+            parts.push(diagnose(&window, options));
         }
         begin = end;
     }
     let meta = Arc::new(recording.meta().clone());
-    Ok(Some((gather(parts), Window::new(from, to, meta, Vec::new(), Vec::new(), Vec::new()))))
+    Ok(Some((gather(parts), Window::new(from, to, meta, Vec::new(), Vec::new(), events), shards, judged)))
 }
 
 /// More than this in one window takes gigabytes; what is longer is looked at hour by hour.
 const LONGEST_WINDOW_S: f64 = 172_800.0;
 const STRETCH_US: i64 = 3_600_000_000;
+/// So many different things that could not be seen are kept of one.
+const MOST_UNSEEN: usize = 1_000;
 
 /// What a live system shows in the next `seconds`.
 fn watch(looked: &Looked, seconds: f64) -> anyhow::Result<Window> {

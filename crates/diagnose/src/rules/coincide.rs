@@ -26,6 +26,9 @@ const FEW_WRITES: f64 = 5.0;
 /// A figure rises with them from so many times what it is otherwise on, if it also rises by its own least.
 const RISES: f64 = 1.5;
 
+/// It is high in so many times the share of the slow seconds that it is high in of the others.
+const SHARE_TIMES: f64 = 2.0;
+
 /// Something that may rise.
 struct Other {
     name: &'static str,
@@ -34,8 +37,8 @@ struct Other {
     lane: Lane,
     /// The least difference that is one.
     least: f64,
-    /// With what is usual otherwise; of what is there or not, with how often it is.
-    compared: fn(&Lane, &[bool]) -> Option<Contrast>,
+    /// Whether it is there or not, so that how often it is is compared, and not what is usual.
+    now_and_then: bool,
 }
 
 /// What rose with slow writes, and what did not.
@@ -121,8 +124,8 @@ fn others(scene: &Scene<'_>, engine: &Engine<'_>) -> Vec<Other> {
     let device = |lane: fn(&crate::device::DeviceView) -> &Lane| {
         engine.device.map_or_else(|| scene.grid.unknown(), |device| lane(device).clone())
     };
-    let other = |name, label, unit, lane, least| Other { name, label, unit, lane, least, compared: contrast };
-    let now_and_then = |other: Other| Other { compared: means, ..other };
+    let other = |name, label, unit, lane, least| Other { name, label, unit, lane, least, now_and_then: false };
+    let now_and_then = |other: Other| Other { now_and_then: true, ..other };
     vec![
         other("dirty", "dirty share of the cache", Unit::Ratio, engine.dirty_share(), 0.01),
         other("cache_waiting", "threads waiting for the cache", Unit::Count, engine.waiting.clone(), 0.5),
@@ -151,6 +154,14 @@ fn rose(contrast: Contrast, least: f64) -> bool {
     contrast.inside >= RISES * contrast.outside && contrast.inside - contrast.outside >= least
 }
 
+/// Whether what rose on average is high in a larger share of the slow seconds than of the others: what is high now and then in both
+/// rises with nothing.
+fn stands_out(other: &Other, slow: &[bool], seen: Contrast) -> bool {
+    let high = (RISES * seen.outside).max(seen.outside + other.least);
+    let share = means(&other.lane.map(|value| f64::from(u8::from(value >= high))), slow);
+    other.now_and_then || share.is_some_and(|share| share.inside >= SHARE_TIMES * share.outside)
+}
+
 /// Whether enough of the slow seconds is known of something.
 fn known(lane: &Lane, slow: &[bool]) -> bool {
     let seen = lane.0.iter().zip(slow).filter(|(value, flag)| **flag && value.is_some()).count();
@@ -161,8 +172,9 @@ fn known(lane: &Lane, slow: &[bool]) -> bool {
 fn together(writes: Contrast, slow: &[bool], others: &[Other]) -> Option<Together> {
     let (mut up, mut not, mut figures) = (Vec::new(), Vec::new(), Vec::new());
     for other in others.iter().filter(|other| known(&other.lane, slow)) {
-        let Some(seen) = (other.compared)(&other.lane, slow) else { continue };
-        if !rose(seen, other.least) {
+        let compared = if other.now_and_then { means } else { contrast };
+        let Some(seen) = compared(&other.lane, slow) else { continue };
+        if !rose(seen, other.least) || !stands_out(other, slow, seen) {
             not.push(other.label.to_owned());
             continue;
         }

@@ -60,6 +60,9 @@ fn stood_s(engine: &Engine<'_>, burst: &Range<usize>) -> usize {
 fn deleted(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
     let counted = rate(scene, &cat::MONGO_TTL_DELETED, &engine.name, None);
     let passes = rate(scene, &cat::MONGO_TTL_PASSES, &engine.name, None).flags(|passes| passes > 0.0);
+    if !passes.contains(&true) {
+        return counted;
+    }
     let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
     match target.and_then(|target| target.version_num) {
         Some(version) if version < PASSES_AT_THEIR_END => spread(counted, |second| passes[second]),

@@ -331,12 +331,13 @@ pub(crate) fn in_its_words(scene: &Scene<'_>, findings: &mut [Finding]) {
         finding.victims.dedup();
         // Nor has MongoDB what PostgreSQL tells of its sessions.
         finding.unseen.retain(|unseen| !unseen.what.contains("session"));
-        // Nobody is held up who does not write.
+        // Nobody is held up who does not write: nothing is answered, and nobody is at work or waits for it.
         let within = |from| scene.grid.second(from);
         let range = within(finding.from).unwrap_or(0)..within(finding.to).unwrap_or(scene.grid.count);
         let idle = |name: &str| {
             let engine = all.iter().find(|engine| engine.name == name);
-            engine.is_some_and(|engine| engine.writes.max(&range).is_some_and(|most| most <= 0.0))
+            let none = |lane: &Lane| lane.max(&range).is_some_and(|most| most <= 0.0);
+            engine.is_some_and(|engine| [&engine.writes, &engine.active, &engine.waiting].into_iter().all(none))
         };
         finding.victims.retain(|victim| victim.strip_prefix("mongo.writes@").is_none_or(|name| !idle(name)));
     }

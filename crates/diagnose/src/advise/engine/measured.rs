@@ -20,8 +20,9 @@ const OVER: f64 = 1.2;
 /// of them, so that what it does in most of these seconds need not be all: of those under no cap this share does less.
 const LEAST_S: usize = 3;
 const MOST: f64 = 0.8;
-/// A checkpoint that brings less than this share of what the largest does is one of an idle hour.
+/// A checkpoint that brings less than this share of what a large one does (larger than so many of all) is one of an idle hour.
 const OF_THE_LARGEST: f64 = 0.1;
+const LARGE: f64 = 0.9;
 /// How long a checkpoint must run, in seconds, to be seen by readings a second apart.
 const SURELY_SEEN_S: f64 = 2.0;
 /// Bytes of the cache in each that is written, from which pages are compressed; more than the second is no compression.
@@ -149,8 +150,11 @@ impl Measured {
 
 /// What a checkpoint brings where there is work: at night it brings next to nothing, and there are many of those.
 fn usual_burst(bursts: Vec<f64>) -> Option<f64> {
-    let most = bursts.iter().copied().reduce(f64::max)?;
-    median(bursts.into_iter().filter(|burst| *burst >= OF_THE_LARGEST * most).collect())
+    let mut sorted = bursts.clone();
+    sorted.sort_by(f64::total_cmp);
+    // One that a bulk load brought says nothing of the others.
+    let large = *sorted.get((LARGE * sorted.len().saturating_sub(1) as f64).floor() as usize)?;
+    median(bursts.into_iter().filter(|burst| *burst >= OF_THE_LARGEST * large).collect())
 }
 
 /// Seconds in which the server counted a checkpoint that no reading fell into: one that takes milliseconds is seldom seen to run.
@@ -162,15 +166,22 @@ fn unseen_checkpoints(scene: &Scene<'_>, engine: &Engine<'_>, runs: &[Range<usiz
 /// Seconds in which checkpoints ended, by the server's own count. One that ends between two seconds is in both, and told of once.
 fn counted(scene: &Scene<'_>, engine: &Engine<'_>) -> Vec<usize> {
     let ended = rate(scene, &cat::WT_CHECKPOINTS, &engine.name, None).flags(|count| count > 0.0);
-    (0..ended.len()).filter(|second| ended[*second] && (*second == 0 || !ended[second - 1])).collect()
+    let mut list: Vec<usize> = Vec::new();
+    for second in (0..ended.len()).filter(|second| ended[*second]) {
+        if list.last().is_none_or(|last| second > last + 1) {
+            list.push(second);
+        }
+    }
+    list
 }
 
 /// From one checkpoint's beginning to the next, in seconds: as the server counts them, else (since 8.0) as they are seen to run, where
 /// they run for so long that none is missed.
 fn interval_s(scene: &Scene<'_>, engine: &Engine<'_>, runs: &[Range<usize>]) -> Option<f64> {
     let apart = |list: Vec<usize>| median(list.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect());
-    if rate(scene, &cat::WT_CHECKPOINTS, &engine.name, None).known() {
-        return apart(counted(scene, engine));
+    let by_count = apart(counted(scene, engine));
+    if by_count.is_some() {
+        return by_count;
     }
     let length_s = median(runs.iter().map(|run| engine.checkpoint.values(run).iter().sum()).collect())?;
     apart(runs.iter().map(|run| run.start).collect()).filter(|_| length_s >= SURELY_SEEN_S)
