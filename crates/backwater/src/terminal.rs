@@ -212,14 +212,17 @@ pub(crate) fn error(error: &anyhow::Error) {
 /// A text in which what stands where a connection string has its password is `***`: somebody may have given one where a file or
 /// something else was asked for, and then it is repeated.
 fn without_passwords(text: &str) -> String {
-    let ends = |c: char| c.is_whitespace() || "'\"`".contains(c);
-    text.split_inclusive(ends).map(without_password).collect()
+    text.split_inclusive(ends_word).map(without_password).collect()
+}
+
+fn ends_word(c: char) -> bool {
+    c.is_whitespace() || "'\"`".contains(c)
 }
 
 fn without_password(word: &str) -> String {
     let lower = word.to_ascii_lowercase();
     if let Some(place) = ["password=", "pwd="].iter().find_map(|key| lower.find(key).map(|place| place + key.len())) {
-        let end = word[place..].find(['&', ';']).map_or(word.trim_end().len(), |end| place + end);
+        let end = word[place..].find(['&', ';']).map_or(word.trim_end_matches(ends_word).len(), |end| place + end);
         return format!("{}***{}", &word[..place], &word[end.max(place)..]);
     }
     let Some(at) = word.rfind('@') else { return word.to_owned() };

@@ -7,10 +7,12 @@ use crate::cliff;
 use crate::drain::levels;
 use crate::grid::{Grid, Lane};
 use crate::rules::diagnose;
+use crate::rules::wt_evidence::{self, Engine, SERVERS, servers, targets_with};
 use crate::scene::Scene;
 use crate::{Options, throughput};
-use backwater_model::{Finding, Unit, Window};
+use backwater_model::{Finding, Unit, Window, catalogue as cat};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// Seconds in a block.
 const BLOCK: usize = 5;
@@ -61,7 +63,11 @@ pub struct Comparison {
 /// What changed from one window to the other.
 pub fn compare(before: &Window, after: &Window) -> Comparison {
     let (first, second) = (figures(before), figures(after));
-    let changes = first.into_iter().zip(second).map(|(a, b)| change(a, &b)).collect();
+    let mut changes: Vec<Change> = first.into_iter().zip(second).map(|(a, b)| change(a, &b)).collect();
+    if [before, after].iter().any(|window| !targets_with(window, &SERVERS).is_empty()) {
+        let (first, second) = (of_mongodb(before), of_mongodb(after));
+        changes.extend(first.into_iter().zip(second).map(|(a, b)| change(a, &b)));
+    }
     let findings = |window| diagnose(window, &Options::default());
     let mut doubts = Vec::new();
     let seconds = [before.seconds(), after.seconds()];
@@ -72,6 +78,11 @@ pub fn compare(before: &Window, after: &Window) -> Comparison {
         doubts.push(
             "The windows differ in length by more than twice: what grows with time is not comparable.".to_owned(),
         );
+    }
+    let names = |window: &Window| window.meta.targets.iter().map(|target| target.name.clone()).collect::<BTreeSet<_>>();
+    let (first, second) = (names(before), names(after));
+    if !first.is_empty() && !second.is_empty() && first.is_disjoint(&second) {
+        doubts.push("The windows are of different servers.".to_owned());
     }
     let counted = |window| throughput::lane(window, &Grid::of(window)).1;
     if counted(before) != counted(after) {
@@ -125,6 +136,65 @@ fn figures(window: &Window) -> Vec<Figure> {
         one("drain_s", "drain if the load had ended with the window", Unit::Seconds, drain(window, &scene)),
         lane("psi_io_some_ratio", "time in which some task waited on I/O", Unit::Ratio, &scene.psi_io),
     ]
+}
+
+/// What a MongoDB server's clients feel, and the queues of its engine: of the first server where there are several.
+fn of_mongodb(window: &Window) -> Vec<Figure> {
+    let scene = Scene::of(window);
+    let engine = servers(&scene).into_iter().next();
+    let lane_of = |of: &dyn Fn(&Engine<'_>) -> Lane| engine.as_ref().map_or_else(|| scene.grid.unknown(), of);
+    let felt = lane_of(&|engine| engine.felt_ms());
+    let name =
+        |what: &str| engine.as_ref().map_or_else(|| what.to_owned(), |engine| format!("{what} ({})", engine.name));
+    let single = |value: Option<f64>| value.map(|value| Measure { value, interval: None });
+    let lane = |name, label: String, unit, lane: Lane| Figure { name, label, unit, measure: mean(&lane) };
+    let one = |name, label: String, unit, value| Figure { name, label, unit, measure: single(value) };
+    let all = 0..scene.grid.count;
+    let syncs = |def| lane_of(&|engine| wt_evidence::rate(&scene, def, &engine.name, None));
+    let sync_ms = syncs(&cat::WT_LOG_SYNC_US).with(&syncs(&cat::WT_LOG_SYNCS), |us, syncs| us / syncs / 1e3);
+    let sync_ms = Lane(sync_ms.0.into_iter().map(|ms| ms.filter(|ms| ms.is_finite())).collect());
+    vec![
+        lane("writes_per_s", name("writes answered"), Unit::PerSecond, lane_of(&|engine| engine.writes.clone())),
+        lane("write_mean_ms", "latency of a write".to_owned(), Unit::Milliseconds, felt.clone()),
+        one(
+            "write_high_ms",
+            "the same in all seconds but 1 %".to_owned(),
+            Unit::Milliseconds,
+            high(&felt.values(&all)),
+        ),
+        lane(
+            "dirty_mean_ratio",
+            "dirty share of the cache".to_owned(),
+            Unit::Ratio,
+            lane_of(&|engine| engine.dirty_share()),
+        ),
+        one(
+            "dirty_peak_ratio",
+            "the same at most".to_owned(),
+            Unit::Ratio,
+            lane_of(&|engine| engine.dirty_share()).max(&all),
+        ),
+        lane(
+            "cache_waiting_count",
+            "threads that wait for the cache".to_owned(),
+            Unit::Count,
+            lane_of(&|engine| engine.waiting.clone()),
+        ),
+        lane(
+            "checkpoint_ratio",
+            "share of time in checkpoints".to_owned(),
+            Unit::Ratio,
+            lane_of(&|engine| engine.checkpoint.clone()),
+        ),
+        lane("journal_sync_ms", "a sync of the journal".to_owned(), Unit::Milliseconds, sync_ms),
+    ]
+}
+
+/// The value over which 1 % of the seconds lie.
+fn high(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get((sorted.len() * 99 / 100).min(sorted.len().saturating_sub(1))).copied()
 }
 
 /// Throughput until the last second with any work: the end of a load is no cliff.

@@ -4,7 +4,7 @@
 
 mod common;
 
-use backwater_diagnose::{Options, gather};
+use backwater_diagnose::{Options, compare, gather};
 use backwater_model::catalogue as cat;
 use backwater_model::{Confidence, DeclaredVolume, Severity, Target, Window};
 use common::judged::{causes, diagnose};
@@ -158,6 +158,27 @@ fn the_device_is_that_of_the_data_and_not_of_the_journal() {
         count(readings, &cat::DISK_WRITES, &journal, |_| 500.0);
     });
     assert_eq!(causes(&found)[0], "wt-cache-oversized burst-over-drain", "{found:?}");
+}
+
+#[test]
+fn what_advice_changed_is_told_of_the_engine_too() {
+    let before = bursting().window();
+    let comparison = compare(&before, &healthy().window());
+    let of = |name: &str| comparison.changes.iter().find(|change| change.name == name).unwrap();
+    let write = of("write_mean_ms");
+    assert!(
+        write.before.unwrap().value > 5.0 && write.after.unwrap().value < 1.5 && write.clear == Some(true),
+        "{write:?}"
+    );
+    assert!(write.label == "latency of a write" && of("writes_per_s").label.ends_with("(m)"), "{write:?}");
+    assert!((of("write_high_ms").before.unwrap().value - 60.0).abs() < 1.0);
+    assert!(comparison.doubts.is_empty(), "{:?}", comparison.doubts);
+    let mut other = healthy().meta();
+    other.targets[0].name = "another".to_owned();
+    let other = healthy().readings().window(other, 1_000.0, 1_000.0 + SECONDS as f64);
+    assert!(compare(&before, &other).doubts.iter().any(|doubt| doubt.contains("different servers")));
+    let postgres = compare(&Window::default(), &Window::default());
+    assert!(postgres.changes.iter().all(|change| change.name != "write_mean_ms"));
 }
 
 #[test]

@@ -65,17 +65,17 @@ fn deleted(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
     }
     let target = scene.window.meta.targets.iter().find(|target| target.name == engine.name);
     match target.and_then(|target| target.version_num) {
-        Some(version) if version < PASSES_AT_THEIR_END => spread(counted, |second| passes[second]),
+        Some(version) if version < PASSES_AT_THEIR_END => spread(&counted, |second| passes[second]),
         Some(version) if version < IN_BATCHES => {
             let slept = |second: usize| second.checked_sub(SLEEPS_S).is_some_and(|ended| passes[ended]);
-            spread(counted, slept)
+            spread(&counted, slept)
         }
         _ => counted,
     }
 }
 
 /// Each step of a lane over the time since the step before it, or since a pass began. A step that falls between two seconds is in both.
-fn spread(counted: Lane, begins: impl Fn(usize) -> bool) -> Lane {
+fn spread(counted: &Lane, begins: impl Fn(usize) -> bool) -> Lane {
     let mut spread = counted.clone();
     let (mut since, mut second) = (None, 0);
     while second < counted.0.len() {
