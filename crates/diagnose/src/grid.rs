@@ -182,7 +182,7 @@ impl Lane {
     }
 
     /// The values in some seconds; all others are no reading.
-    pub(crate) fn only(&self, seconds: &[bool]) -> Lane {
+    pub(crate) fn during(&self, seconds: &[bool]) -> Lane {
         Lane(self.0.iter().zip(seconds).map(|(value, wanted)| value.filter(|_| *wanted)).collect())
     }
 

@@ -97,9 +97,9 @@ fn felt(
     compared: &[bool],
     during: &[bool],
 ) -> (Option<Contrast>, Option<Contrast>) {
-    let latency = contrast(&engine.felt_ms().only(compared), during);
-    let usual = contrast(&engine.writes.only(compared), during).map(|writes| writes.outside);
-    let work = usual.and_then(|usual| means(&engine.writes_up_to(usual).only(compared), during));
+    let latency = contrast(&engine.felt_ms().during(compared), during);
+    let usual = contrast(&engine.writes.during(compared), during).map(|writes| writes.outside);
+    let work = usual.and_then(|usual| means(&engine.writes_up_to(usual).during(compared), during));
     let bad = drains.iter().filter(|drain| suffers(engine, drain, work.zip(usual), latency)).count();
     if bad < HABIT || 2 * bad < drains.len() {
         return (None, None);
@@ -127,7 +127,7 @@ fn at_work(
     compared: &[bool],
     drains: &[bool],
 ) -> Option<AtWork> {
-    let of = |lane: &Lane| contrast(&lane.only(compared), drains);
+    let of = |lane: &Lane| contrast(&lane.during(compared), drains);
     let busy = of(&device.busy)?;
     let caps = caps_reached(scene, engine, drains).filter_map(|used| of(&used));
     let used = caps.max_by(|a, b| a.outside.total_cmp(&b.outside));
