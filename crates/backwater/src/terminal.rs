@@ -223,7 +223,8 @@ fn without_password(word: &str) -> String {
     let lower = word.to_ascii_lowercase();
     if let Some(place) = ["password=", "pwd="].iter().find_map(|key| lower.find(key).map(|place| place + key.len())) {
         let end = word[place..].find(['&', ';']).map_or(word.trim_end_matches(ends_word).len(), |end| place + end);
-        return format!("{}***{}", &word[..place], &word[end.max(place)..]);
+        // Where nothing stands behind it the word itself is spoken of.
+        return if end > place { format!("{}***{}", &word[..place], &word[end..]) } else { word.to_owned() };
     }
     let Some(at) = word.rfind('@') else { return word.to_owned() };
     let front = &lower[..at];
@@ -273,7 +274,7 @@ mod tests {
         let told =
             without_passwords("u:s3//cret@h 'host=h password=s3cret' postgres://h/db?user=u&password=s3cret&x=1");
         assert_eq!(told, "u:***@h 'host=h password=***' postgres://h/db?user=u&password=***&x=1");
-        let plain = "wt.dirty@m: 12:30 at host:27017, user@host, mongodb://user@h/";
+        let plain = "wt.dirty@m: 12:30 at host:27017, user@host, mongodb://user@h/ after 'password=' is nothing";
         assert_eq!(without_passwords(plain), plain);
     }
 

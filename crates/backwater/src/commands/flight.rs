@@ -1,5 +1,6 @@
 //! MongoDB's flight recorder in place of a recording: a window of it, findings for all of it, or a recording made of it.
 
+use super::source;
 use crate::args::{Beside, Stretch};
 use crate::terminal;
 use anyhow::{Context, bail};
@@ -40,15 +41,7 @@ pub(crate) fn open(path: &Path, stretch: &Stretch, beside: &Beside) -> anyhow::R
 /// A part of it as a window.
 pub(crate) fn window(path: &Path, stretch: &Stretch, beside: &Beside) -> anyhow::Result<Window> {
     let (flight, from, to) = open(path, stretch, beside)?;
-    let seconds = to.seconds_since(from);
-    if seconds > LONGEST_WINDOW_S {
-        bail!(
-            "{} holds {}: choose at most {} with --from and --to (diagnose takes any length)",
-            path.display(),
-            Unit::Seconds.show(seconds),
-            Unit::Seconds.show(LONGEST_WINDOW_S)
-        );
-    }
+    source::in_one_window(path, (from, to), LONGEST_WINDOW_S)?;
     Ok(flight.window(from, to)?)
 }
 

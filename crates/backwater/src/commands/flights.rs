@@ -1,6 +1,7 @@
 //! Flight recorders of several servers at once: each is diagnosed by itself, and shards are compared with one another.
 
 use super::flight;
+use super::source::STRETCH_US;
 use crate::args::{Beside, Stretch};
 use crate::terminal;
 use anyhow::bail;
@@ -11,8 +12,6 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Shards are compared in stretches of an hour: memory stays small whatever the length.
-const STRETCH_US: i64 = 3_600_000_000;
 /// The rule about servers beside one another; all others speak of one, which is looked at by itself.
 const BESIDE_ONE_ANOTHER: &str = "shard-unlike";
 

@@ -68,16 +68,22 @@ pub(crate) fn recorded(dir: &Path, stretch: &Stretch, beside: &Beside) -> anyhow
     }
     let span = recording.span().with_context(|| format!("the recording {} holds no readings yet", dir.display()))?;
     let (from, to) = stretch.moments(recording.meta(), span)?;
+    in_one_window(dir, (from, to), LONGEST_WINDOW_S)?;
+    Ok(recording.window(Some(from), Some(to))?)
+}
+
+/// Refuses a stretch that is too long to be one window, which would take gigabytes.
+pub(crate) fn in_one_window(path: &Path, (from, to): (Moment, Moment), longest_s: f64) -> anyhow::Result<()> {
     let seconds = to.seconds_since(from);
-    if seconds > LONGEST_WINDOW_S {
+    if seconds > longest_s {
         bail!(
             "{} holds {}: choose at most {} of it, as with --from and --to (diagnose and report take any length)",
-            dir.display(),
+            path.display(),
             Unit::Seconds.show(seconds),
-            Unit::Seconds.show(LONGEST_WINDOW_S)
+            Unit::Seconds.show(longest_s)
         );
     }
-    Ok(recording.window(Some(from), Some(to))?)
+    Ok(())
 }
 
 /// Findings, the window they are about, shards beside one another, and whether there was a queue to judge.
@@ -127,7 +133,7 @@ pub(crate) fn long_findings(looked: &Looked, options: &Options) -> anyhow::Resul
 
 /// More than this in one window takes gigabytes; what is longer is looked at hour by hour.
 const LONGEST_WINDOW_S: f64 = 172_800.0;
-const STRETCH_US: i64 = 3_600_000_000;
+pub(crate) const STRETCH_US: i64 = 3_600_000_000;
 /// So many different things that could not be seen are kept of one.
 const MOST_UNSEEN: usize = 1_000;
 
