@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// How often a future looks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(100);
@@ -23,11 +23,15 @@ pub(crate) fn at_once(act: impl FnOnce() + Send + 'static) {
 pub(crate) fn cancel_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     let (raised, waiting) = (Arc::clone(&flag), std::thread::current());
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_io().build().context("cannot watch for signals")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    let runtime = runtime.context("cannot watch for signals")?;
+    // Before this returns, so that no signal ends the program uncleaned from here on.
+    let watching: std::io::Result<_> =
+        runtime.block_on(async { Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) });
+    let both = watching.context("cannot watch for signals")?;
     std::thread::Builder::new()
         .name("signals".into())
-        .spawn(move || runtime.block_on(wait(&raised, &waiting)))
+        .spawn(move || runtime.block_on(wait(both, &raised, &waiting)))
         .context("cannot watch for signals")?;
     Ok(flag)
 }
@@ -63,11 +67,7 @@ pub(crate) fn ended() -> anyhow::Result<impl Future<Output = ()>> {
     })
 }
 
-async fn wait(raised: &AtomicBool, waiting: &Thread) {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return tracing::warn!("cannot watch for signals: Ctrl-C will end the program without cleaning up");
-    };
+async fn wait((mut interrupt, mut terminate): (Signal, Signal), raised: &AtomicBool, waiting: &Thread) {
     loop {
         tokio::select! {
             _ = interrupt.recv() => {}

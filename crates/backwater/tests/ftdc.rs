@@ -5,8 +5,10 @@
 mod flight;
 
 use ftdc::{Builder, encode};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// A server of 90 seconds that stood still for half a minute in the middle, and a file that ends in damage.
 fn recording(dir: &Path) {
@@ -84,9 +86,52 @@ fn a_recording_with_a_long_gap_is_diagnosed_hour_by_hour() {
     let advised = run(&["advise", "rec"]);
     let words = String::from_utf8_lossy(&advised.stderr).into_owned();
     assert!(advised.status.code() == Some(2) && words.contains("choose at most"), "{advised:?}");
+    // What is of no use with the past is refused, and what was made is told as with a live server.
+    for live in [&["--for", "3s"][..], &["--on-finding", "true"], &["--heartbeat"]] {
+        let refused = run(&[&["record", ".", "-o", "live"], live].concat());
+        let words = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && words.contains("watched live"), "{refused:?}");
+    }
+    let rated = run(&["record", ".", "-o", "rated", "--json", "--volume-iops", "3000", "--volume-bps", "125MiB"]);
+    let told: serde_json::Value = serde_json::from_slice(&rated.stdout).unwrap();
+    assert!(told["dir"] == "rated" && told["points"].as_u64() > Some(200), "{rated:?}");
+    assert!(
+        std::fs::read_to_string(dir.path().join("rated/meta.json")).unwrap().contains("3000"),
+        "the rating is lost"
+    );
     // Nor does it go on in a directory that holds another's time.
     let again = run(&["record", ".", "-o", "rec"]);
     assert!(String::from_utf8_lossy(&again.stderr).contains("holds a recording already"), "{again:?}");
+}
+
+/// A day of 20,000 inserts a second by day and 1,000 by night, and 3,000 documents a second that expire from noon to one.
+#[test]
+fn the_plan_for_what_expires_goes_by_the_rate_that_is_stated() {
+    let dir = tempfile::tempdir().unwrap();
+    let sums = std::cell::Cell::new((0_i64, 0_i64));
+    // 22:13:20 is the recording's first second.
+    let hour = |second: i64| (second + 80_000) / 3_600 % 24;
+    let bytes = flight::bytes((0..86_400).step_by(10), |status, second, _| {
+        let (inserts, deleted) = sums.get();
+        let by_day = (8..20).contains(&hour(second));
+        let noon = hour(second) == 12;
+        sums.set((inserts + if by_day { 200_000 } else { 10_000 }, deleted + if noon { 30_000 } else { 0 }));
+        let cache = |c: Builder| {
+            c.int64("maximum bytes configured", 1 << 30).int64("tracked dirty bytes in the cache", 1 << 20)
+        };
+        status
+            .document("wiredTiger", |w| w.document("cache", cache))
+            .document("opcounters", |o| {
+                o.int64("insert", inserts).int64("update", 0).int64("delete", 0).int64("query", 0)
+            })
+            .document("metrics", |m| m.document("ttl", |t| t.int64("deletedDocuments", deleted)))
+    });
+    std::fs::write(dir.path().join(flight::FILE), bytes).unwrap();
+    for (rate, hours) in [("1000", 3), ("500", 6)] {
+        let (code, told) = run(dir.path(), &["advise", flight::FILE, "--ttl-rate", rate]);
+        assert_eq!(code, Some(0), "{told}");
+        assert!(told.contains(&format!("Math.random() * {hours} * 3600")), "{rate}: {told}");
+    }
 }
 
 #[test]
@@ -113,6 +158,34 @@ fn what_is_no_file_is_written_to_and_stays_what_it_is() {
     assert_eq!(std::fs::read_to_string(dir.path().join("there.csv")).unwrap().lines().count(), 61);
     std::fs::create_dir(dir.path().join("out")).unwrap();
     assert!(export("out").contains("is a directory"));
+}
+
+/// What is written goes through a pipe, so that the export stands in its middle when the signal comes.
+#[test]
+fn an_export_that_is_ended_leaves_no_part_of_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = flight::bytes(0..20_000, |status, second, _| status.int64("uptimeMillis", second * 1_000));
+    std::fs::write(dir.path().join(flight::FILE), bytes).unwrap();
+    let part = dir.path().join("out.csv.part");
+    assert!(Command::new("mkfifo").arg(&part).status().unwrap().success());
+    let mut export = Command::new(env!("CARGO_BIN_EXE_backwater"))
+        .args(["ftdc", flight::FILE, "--export", "csv", "-o", "out.csv"])
+        .current_dir(dir.path())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = std::fs::File::open(&part).unwrap();
+    pipe.read_exact(&mut [0]).unwrap();
+    kill_process(Pid::from_child(&export), Signal::TERM).unwrap();
+    let mut words = BufReader::new(export.stderr.take().unwrap());
+    let mut told = String::new();
+    words.read_line(&mut told).unwrap();
+    assert!(told.contains("stopping and cleaning up"), "{told}");
+    std::io::copy(&mut pipe, &mut std::io::sink()).unwrap();
+    words.read_to_string(&mut told).unwrap();
+    assert_eq!(export.wait().unwrap().code(), Some(2), "{told}");
+    assert!(told.contains("ended by a signal"), "{told}");
+    assert!(!part.exists() && !dir.path().join("out.csv").exists());
 }
 
 #[test]

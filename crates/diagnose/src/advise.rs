@@ -139,6 +139,11 @@ fn at_full_rate(scene: &Scene<'_>, device: &DeviceView) -> Vec<bool> {
     full
 }
 
+/// Whether a server is looked at whose load is told by its engine.
+fn of_engine(scene: &Scene<'_>) -> bool {
+    scene.window.meta.targets.iter().any(|target| target.kind == "mongodb")
+}
+
 /// Seconds in which the device wrote all it could while clients worked, and how much that was.
 fn flushing(scene: &Scene<'_>, device: &DeviceView) -> Option<(Range<usize>, f64)> {
     let peak = scene.throughput.max(&(0..scene.grid.count))?;
@@ -222,6 +227,8 @@ fn of_device(scene: &Scene<'_>, device: &DeviceView, options: &AdviseOptions) ->
     let mut notes = Vec::new();
     match (&limit, &flushing, &holding) {
         (Some(_), ..) => {}
+        // What an engine's clients write is not told in these terms; its own advice says what the disk takes.
+        (None, None, _) if !scene.throughput.known() && of_engine(scene) => {}
         (None, None, _) => notes.push(
             "No writing under load was seen that took all this device can do (more dirty than its background limit, a ceiling \
              reached, or the device busy), so no limit can be told. Record while it falls behind."

@@ -239,6 +239,22 @@ pub(crate) fn episodes(flags: &[bool], least: usize, bridge: usize) -> Vec<Range
     found
 }
 
+/// Stretches in which a lane is above nothing, in at least `least` seconds. A hole does not end one, since nobody saw it end; what lies
+/// for the most part in holes is none.
+pub(crate) fn runs(lane: &Lane, least: usize) -> Vec<Range<usize>> {
+    let on = lane.flags(|value| value > 0.0);
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for run in episodes(&on, 1, 0) {
+        match found.last_mut() {
+            Some(last) if lane.values(&(last.end..run.start)).is_empty() => last.end = run.end,
+            _ => found.push(run),
+        }
+    }
+    let seen = |run: &Range<usize>| on[run.clone()].iter().filter(|on| **on).count();
+    found.retain(|run| seen(run) >= least && 2 * seen(run) >= run.len());
+    found
+}
+
 /// The longest of some stretches, and all their seconds together.
 pub(crate) fn longest(episodes: &[Range<usize>]) -> Option<(Range<usize>, usize)> {
     let total = episodes.iter().map(ExactSizeIterator::len).sum();
@@ -303,5 +319,14 @@ mod tests {
         assert_eq!(episodes(&flags, 3, 1), vec![2..8]);
         assert_eq!(episodes(&flags, 1, 0), vec![2..5, 6..8, 12..13]);
         assert_eq!(longest(&[2..5, 6..8]), Some((2..5, 5)));
+    }
+
+    #[test]
+    fn a_hole_ends_no_run_and_makes_none() {
+        let of = |text: &str| Lane(text.chars().map(|c| c.to_digit(10).map(f64::from)).collect());
+        assert_eq!(runs(&of("0011?110"), 2), vec![2..7]);
+        assert_eq!(runs(&of("0011?0110"), 2), vec![2..4, 6..8], "it ended in the hole");
+        assert_eq!(runs(&of("011?????110"), 2), vec![0..0; 0], "hardly seen");
+        assert_eq!(runs(&of("010110"), 2), vec![3..5]);
     }
 }

@@ -149,6 +149,8 @@ fn a_lag_that_uses_the_oplog_up_is_told_with_the_time_that_is_left() {
     assert!(first.summary.contains("Member 2"), "{}", first.summary);
     assert!((first.figure("used_ratio").unwrap() - 500.0 / 702.0).abs() < 0.02, "{first:?}");
     assert!((first.figure("left_s").unwrap() - 101.0).abs() < 5.0, "{first:?}");
+    let young = Plant { oplog_full: 0.1, ..behind };
+    assert_eq!(causes(&young.found()), [""; 0], "nothing is dropped from it yet");
     let stale = Plant { oplog_s: |_| 400.0, ..healthy() };
     assert_eq!(stale.found()[0].severity, Severity::Critical);
     let steady = &Plant { oplog_s: |_| 600.0, ..healthy() }.found()[0];
@@ -291,6 +293,18 @@ fn deletes_of_the_expired_that_are_felt_are_a_burst() {
 }
 
 #[test]
+fn expiry_all_along_is_told_only_beside_what_has_no_more_to_give() {
+    let all_along = || Plant { ttl: |_| 4_000.0, checkpoint: |_| false, ..healthy() };
+    assert_eq!(causes(&all_along().found()), [""; 0], "what a TTL index is for");
+    let beside = Plant { busy: |_| 0.95, ..all_along() }.found();
+    let told = beside.iter().find(|finding| finding.rule == "ttl-burst").unwrap();
+    assert_eq!((told.cause.as_str(), told.severity), ("expiry-all-along", Severity::Info));
+    assert_eq!((told.confidence, told.unseen.len()), (Confidence::Low, 1), "{told:?}");
+    let half = Plant { busy: |_| 0.95, ttl: |s| if s < 100 { 4_000.0 } else { 0.0 }, ..all_along() };
+    assert!(half.found().iter().all(|finding| finding.rule != "ttl-burst"), "nobody felt it");
+}
+
+#[test]
 fn deletes_that_are_counted_when_all_are_done_belong_to_the_pass() {
     // As before 6.1: a pass begins with the trouble, and what it deleted is counted in the second after it.
     let pass = Plant { write_ms: |s| if trouble(s) { 30.0 } else { 1.0 }, ttl: |_| 0.0, ..healthy() };
@@ -370,6 +384,26 @@ fn no_finding_rests_on_a_gap() {
         let window = readings.window(plant.meta(), 1_000.0, 1_000.0 + SECONDS as f64);
         assert_eq!(causes(&diagnose(&window, &Options::default())), [""; 0]);
     }
+}
+
+/// A hole in a checkpoint makes two of it for nobody, and one beside it hides none.
+#[test]
+fn a_hole_within_a_checkpoint_does_not_make_two() {
+    let found = |plant: Plant, from: f64, to: f64| {
+        let mut readings = plant.readings();
+        readings.gap(1_000.0 + from, 1_000.0 + to);
+        let window = readings.window(plant.meta(), 1_000.0, 1_000.0 + SECONDS as f64);
+        diagnose(&window, &Options::default())
+    };
+    let once = || Plant { checkpoint: |s| (60..72).contains(&s), ..bursting() };
+    let is_burst = |found: &[backwater_model::Finding]| found.iter().any(|finding| finding.rule == "checkpoint-burst");
+    for (from, to) in [(62.5, 66.5), (62.5, 64.5), (64.5, 69.5)] {
+        assert!(!is_burst(&found(once(), from, to)), "one dip may have any reason: {from}");
+    }
+    let habit = found(bursting(), 62.5, 65.5);
+    assert!(is_burst(&habit), "{habit:?}");
+    let burst = habit.iter().find(|finding| finding.rule == "checkpoint-burst").unwrap();
+    assert!((burst.figure("checkpoint_interval_s").unwrap() - 60.0).abs() <= 1.0, "{burst:?}");
 }
 
 #[test]

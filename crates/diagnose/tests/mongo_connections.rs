@@ -24,7 +24,20 @@ fn storms_of_connections_are_told_from_pools_and_from_limits() {
         Plant { opened: |s| if trouble(s) { 800.0 } else { 1.0 }, connections: |s| 500.0 + 800.0 * s as f64, ..storm };
     assert_eq!(causes(&rollout.found()), [""; 0], "connections that stay are no churn");
     let full = Plant { free: |s| if trouble(s) { 3.0 } else { 500.0 }, ..healthy() };
-    assert_eq!(causes(&full.found()), ["connection-storm limit"]);
+    let found = full.found();
+    assert_eq!(causes(&found), ["connection-storm limit"]);
+    let remedy = &found[0].remedies[0];
+    assert!(
+        remedy.persistent[0].contains("maxIncomingConnections: M") && remedy.undo[1].contains("without"),
+        "{remedy:?}"
+    );
+    let set = full.found_with(|_, meta| {
+        meta.targets[0].version_num = Some(40_212);
+        meta.targets[0].settings.insert("net.maxIncomingConnections".to_owned(), "400".to_owned());
+    });
+    let remedy = &set[0].remedies[0];
+    assert!(!format!("{remedy:?}").contains("serviceExecutor"), "it raises no limit: {remedy:?}");
+    assert!(remedy.undo[1].contains("{maxIncomingConnections: 400}"), "{remedy:?}");
 }
 
 #[test]

@@ -177,6 +177,15 @@ fn a_checkpoint_that_pins_is_no_reader() {
     untold.forget("wt.checkpoint");
     let window = untold.window(reader().meta(), 1_000.0, 1_000.0 + SECONDS as f64);
     assert!(diagnose(&window, &Options::default()).iter().all(|finding| finding.rule != "history-pinned"));
+    // Nor is one that takes long, by timestamps: while it runs, those of its beginning stay.
+    let long = Plant {
+        pinned_ids: healthy().pinned_ids,
+        pinned: |s| 300.0 + if (20..150).contains(&s) { (s - 20) as f64 } else { 0.0 },
+        checkpoint: |s| (20..150).contains(&s),
+        ..reader()
+    };
+    assert!(!blamed(&long), "{:?}", causes(&long.found()));
+    assert!(blamed(&Plant { checkpoint: |_| false, ..long }));
     // A reader from before a checkpoint is one all the while.
     assert!(blamed(&Plant { checkpoint: |s| (125..160).contains(&s), ..reader() }));
 }

@@ -281,6 +281,28 @@ fn a_parameter_of_the_command_line_that_comes_with_a_restart_is_a_change() {
 }
 
 #[test]
+fn files_of_several_servers_in_one_directory_are_told_of() {
+    let dir = tempfile::tempdir().unwrap();
+    for (number, host) in ["db1", "db2"].into_iter().enumerate() {
+        let system = |s: Builder| s.string("hostname", host).int32("numCores", 4);
+        let about = Builder::new().document("hostInfo", |h| h.document("system", system)).finish();
+        let from = number as i64 * 10;
+        let mut bytes = metadata(BEGIN_MS + from * 1_000, &about);
+        let mut encoder = Encoder::new(30);
+        for second in from..from + 10 {
+            let full = encoder.add(BEGIN_MS + second * 1_000, &sample(second, "4.2", 1_000)).unwrap();
+            bytes.extend(full.unwrap_or_default());
+        }
+        bytes.extend(encoder.finish().unwrap_or_default());
+        std::fs::write(dir.path().join(format!("metrics.2023-11-14T22-13-2{number}Z-0000{number}")), bytes).unwrap();
+    }
+    let flight = Flight::open(dir.path()).unwrap();
+    assert_eq!(flight.meta().targets[0].name, "db1:27017");
+    let told = "a part of it was written by db2:27017: all of it is told as db1:27017's";
+    assert!(flight.warnings().iter().any(|warning| warning.contains(told)), "{:?}", flight.warnings());
+}
+
+#[test]
 fn a_release_or_an_engine_that_is_not_known_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let about = Builder::new().document("buildInfo", |b| b.string("version", "12.0.1")).finish();

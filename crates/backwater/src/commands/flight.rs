@@ -1,21 +1,20 @@
 //! MongoDB's flight recorder in place of a recording: a window of it, findings for all of it, or a recording made of it.
 
 use super::source;
+use super::stretches::{self, STRETCH_S};
 use crate::args::{Beside, Stretch};
 use crate::terminal;
 use anyhow::{Context, bail};
-use backwater_diagnose::{Options, diagnose, gather};
-use backwater_model::{Batch, DeclaredVolume, Finding, Moment, Point, Registry, Series, SeriesId, Unit, Window};
+use backwater_diagnose::{Options, gather};
+use backwater_model::{Batch, DeclaredVolume, Finding, Moment, Point, Registry, Series, SeriesId, Window};
 use backwater_probe::ProbeError;
 use backwater_probe::mongodb::Flight;
-use backwater_record::{Writer, export_window};
+use backwater_record::{Summary, Writer, export_window};
 use std::io::Write;
 use std::path::Path;
-use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Findings are looked for in stretches of an hour: memory stays small whatever the length.
-const STRETCH_S: f64 = 3_600.0;
 /// More than this in one window takes gigabytes.
 const LONGEST_WINDOW_S: f64 = 86_400.0;
 
@@ -55,58 +54,30 @@ pub(crate) fn findings(
 ) -> anyhow::Result<(Vec<Finding>, Window)> {
     let (mut flight, from, to) = open(path, stretch, beside)?;
     flight.declare(volumes.to_vec());
-    let parts = each_stretch(&flight, from, to, options)?;
+    let windows = flight.windows(from, to, STRETCH_S).map(|window| Ok(window?));
+    let parts = stretches::walk(windows, options)?.parts;
     let about = Window::new(from, to, Arc::new(flight.meta().clone()), Vec::new(), Vec::new(), Vec::new());
     Ok((gather(parts), about))
 }
 
-/// The findings of each stretch: one thread decodes, the others look.
-fn each_stretch(flight: &Flight, from: Moment, to: Moment, options: &Options) -> anyhow::Result<Vec<Vec<Finding>>> {
-    let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).clamp(1, 4));
-    let (send, receive) = mpsc::sync_channel::<(usize, Window)>(workers);
-    let receive = Mutex::new(receive);
-    let found = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let next = receive.lock().unwrap_or_else(PoisonError::into_inner).recv();
-                    let Ok((place, window)) = next else { break };
-                    let findings = diagnose(&window, options);
-                    found.lock().unwrap_or_else(PoisonError::into_inner).push((place, findings));
-                }
-            });
-        }
-        let send = send;
-        for (place, window) in flight.windows(from, to, STRETCH_S).enumerate() {
-            // Nobody receives only where every worker has panicked, which the scope tells.
-            if send.send((place, window?)).is_err() {
-                break;
-            }
-        }
-        anyhow::Ok(())
-    })?;
-    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.sort_by_key(|(place, _)| *place);
-    Ok(found.into_iter().map(|(_, findings)| findings).collect())
-}
-
-/// Makes a recording of it, which every other command reads.
+/// Makes a recording of it, which every other command reads. Where it is cancelled, what was written until then is a recording.
 pub(crate) fn record(
     path: &Path,
     out: &Path,
-    beside: &Beside,
+    (beside, volumes): (&Beside, Vec<DeclaredVolume>),
     options: backwater_record::Options,
-) -> anyhow::Result<ExitCode> {
+    cancel: &AtomicBool,
+) -> anyhow::Result<Summary> {
     // Its time is the recorder's: what was recorded of another server, or of another time, is none of it.
     if out.join("meta.json").exists() {
         bail!("{} holds a recording already: give -o a directory that does not exist", out.display());
     }
-    let (flight, from, to) = open(path, &Stretch::default(), beside)?;
+    let (mut flight, from, to) = open(path, &Stretch::default(), beside)?;
+    flight.declare(volumes);
     let registry = Arc::new(Registry::new());
     let mut writer = Writer::create(out, flight.meta().clone(), Arc::clone(&registry), options)?;
     let mut damaged = Damaged::default();
-    for batch in flight.batches(from, to, &registry) {
+    for batch in flight.batches(from, to, &registry).take_while(|_| !cancel.load(Ordering::SeqCst)) {
         let Some(batch) = damaged.without(batch)? else { continue };
         writer.write(&batch)?;
         if let Some(last) = batch.points.last() {
@@ -114,14 +85,7 @@ pub(crate) fn record(
         }
     }
     damaged.tell_the_rest();
-    let summary = writer.close()?;
-    terminal::note(&format!(
-        "recorded {} points of {}: {} in all",
-        Unit::Count.show(summary.points as f64),
-        Unit::Seconds.show(to.seconds_since(from)),
-        Unit::Bytes.show(summary.bytes as f64)
-    ));
-    Ok(ExitCode::SUCCESS)
+    Ok(writer.close()?)
 }
 
 /// Writes its readings as JSON Lines, a chunk at a time.

@@ -1,11 +1,10 @@
 //! Flight recorders of several servers at once: each is diagnosed by itself, and shards are compared with one another.
 
-use super::flight;
-use super::source::STRETCH_US;
+use super::{flight, stretches};
 use crate::args::{Beside, Stretch};
 use crate::terminal;
 use anyhow::bail;
-use backwater_diagnose::{Options, Shards, diagnose, gather};
+use backwater_diagnose::{Options, Shards, gather};
 use backwater_model::{DeclaredVolume, Finding, Meta, Moment, Point, Series, Target, Window};
 use backwater_probe::mongodb::Flight;
 use std::collections::HashSet;
@@ -48,7 +47,11 @@ pub(crate) fn findings(
     let to = flights.iter().map(|(_, _, to)| *to).min().unwrap_or_default();
     let mut shards = Shards::default();
     if from < to {
-        all.extend(gather(compared(&flights, (from, to), &meta, options, &mut shards)?));
+        let windows = stretches::bounds(from, to).map(|stretch| side_by_side(&flights, stretch, &meta));
+        let mut walked = stretches::walk(windows, options)?;
+        walked.parts.iter_mut().for_each(|part| part.retain(|found| found.rule == BESIDE_ONE_ANOTHER));
+        all.extend(gather(walked.parts));
+        shards = walked.shards;
     } else {
         terminal::note("these recorders tell of no time in common, so that nothing was compared");
     }
@@ -69,27 +72,17 @@ fn targets(flights: &[(Flight, Moment, Moment)]) -> anyhow::Result<Vec<Target>> 
     Ok(targets)
 }
 
-fn compared(
+/// One window of what all of them tell of the same stretch.
+fn side_by_side(
     flights: &[(Flight, Moment, Moment)],
     (from, to): (Moment, Moment),
     meta: &Arc<Meta>,
-    options: &Options,
-    shards: &mut Shards,
-) -> anyhow::Result<Vec<Vec<Finding>>> {
-    let mut parts = Vec::new();
-    let mut begin = from;
-    while begin < to {
-        let end = Moment(begin.0.saturating_add(STRETCH_US)).min(to);
-        let mut series: Vec<(Arc<Series>, Vec<Point>)> = Vec::new();
-        for (flight, ..) in flights {
-            let window = flight.window(begin, end)?;
-            let own = window.all_tracks().filter(|track| track.series.labels.get("target").is_some());
-            series.extend(own.map(|track| (Arc::new(track.series.clone()), track.points.to_vec())));
-        }
-        let window = Window::new(begin, end, Arc::clone(meta), series, Vec::new(), Vec::new());
-        shards.take(&window, begin);
-        parts.push(diagnose(&window, options).into_iter().filter(|found| found.rule == BESIDE_ONE_ANOTHER).collect());
-        begin = end;
+) -> anyhow::Result<Window> {
+    let mut series: Vec<(Arc<Series>, Vec<Point>)> = Vec::new();
+    for (flight, ..) in flights {
+        let window = flight.window(from, to)?;
+        let own = window.all_tracks().filter(|track| track.series.labels.get("target").is_some());
+        series.extend(own.map(|track| (Arc::new(track.series.clone()), track.points.to_vec())));
     }
-    Ok(parts)
+    Ok(Window::new(from, to, Arc::clone(meta), series, Vec::new(), Vec::new()))
 }

@@ -1,7 +1,7 @@
 //! `backwater ftdc`: what a MongoDB server's flight recorder wrote, summed up, listed, or turned into other formats.
 
 use crate::args::Stretch;
-use crate::terminal;
+use crate::{signals, terminal};
 use anyhow::{Context, anyhow, bail};
 use backwater_model::{ClockAnchor, Meta, Moment, Unit};
 use backwater_report::{Style, table};
@@ -12,6 +12,8 @@ use std::io::{BufWriter, ErrorKind, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What MongoDB's flight recorder wrote (diagnostic.data): summed up, listed, exported
 #[derive(Args)]
@@ -193,7 +195,7 @@ fn write_export(
     };
     let place = Place::of(path, source)?;
     let file = place.open().with_context(|| format!("cannot write {}", place.written.display()))?;
-    let mut out = BufWriter::new(file);
+    let mut out = BufWriter::new(UntilEnded { file, ended: signals::cancel_flag()? });
     let rows = match format {
         Format::Jsonl => export.json_lines(&mut out, &mut note),
         Format::Csv => export.csv(&mut out, &mut note),
@@ -256,6 +258,25 @@ impl Place {
         if self.whole.is_some() {
             drop(std::fs::remove_file(&self.written));
         }
+    }
+}
+
+/// A file that takes nothing more once somebody wants the program to end, so that the part that is there is removed.
+struct UntilEnded {
+    file: std::fs::File,
+    ended: Arc<AtomicBool>,
+}
+
+impl Write for UntilEnded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.ended.load(Ordering::SeqCst) {
+            return Err(std::io::Error::other("ended by a signal"));
+        }
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.file.flush()
     }
 }
 

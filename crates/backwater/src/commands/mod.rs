@@ -22,5 +22,6 @@ pub(crate) mod report;
 pub(crate) mod seen;
 pub(crate) mod serve;
 pub(crate) mod source;
+mod stretches;
 pub(crate) mod top;
 pub(crate) mod watch;

@@ -4,13 +4,13 @@ use super::flight;
 use super::lookout::Lookout;
 use crate::args::{Beside, Watched};
 use crate::{signals, terminal, when};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use backwater_model::{Bytes, Device, Role, Unit};
 use backwater_probe::session::{Session, Setup};
 use backwater_probe::{anchor, now};
-use backwater_record::{Options, Pump, Writer};
+use backwater_record::{Options, Pump, Summary, Writer};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -84,7 +84,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         ..Options::default()
     };
     if let Some(path) = flight::path(&arguments.watched.targets) {
-        return flight::record(path, &arguments.out, &arguments.beside, options);
+        arguments.refuse_of_the_past(path)?;
+        let volumes = arguments.watched.sight.volume.declared()?;
+        let summary = flight::record(path, &arguments.out, (&arguments.beside, volumes), options, &cancel)?;
+        return arguments.tell(&summary);
     }
     arguments.beside.refuse()?;
     let setup = Setup {
@@ -124,22 +127,44 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     session.stop();
     let summary = pump.stop()?;
-    if arguments.json {
-        terminal::print_json(&serde_json::json!({
-            "dir": arguments.out, "bytes": summary.bytes, "points": summary.points,
-            "samples": summary.samples, "events": summary.events,
-        }))?;
+    arguments.tell(&summary)
+}
+
+impl Arguments {
+    /// What is of no use where the past is recorded from a flight recorder.
+    fn refuse_of_the_past(&self, path: &Path) -> anyhow::Result<()> {
+        let live = [
+            ("--for", self.length.is_some()),
+            ("--heartbeat", self.heartbeat),
+            ("--on-finding", self.on_finding.is_some()),
+        ];
+        let Some((name, _)) = live.into_iter().find(|(_, given)| *given) else { return Ok(()) };
+        bail!(
+            "{name} is for servers that are watched live, and {} was written by MongoDB's flight recorder: what is found in it is told \
+             by: backwater diagnose {}",
+            path.display(),
+            path.display()
+        )
     }
-    let size = Unit::Bytes.show(summary.bytes as f64);
-    let count =
-        |rows: u64, what| format!("{} {what}{}", Unit::Count.show(rows as f64), if rows == 1 { "" } else { "s" });
-    terminal::note(&format!(
-        "recorded {}, {} and {}: {size} in all",
-        count(summary.points, "point"),
-        count(summary.samples, "sample"),
-        count(summary.events, "event")
-    ));
-    Ok(ExitCode::SUCCESS)
+
+    fn tell(&self, summary: &Summary) -> anyhow::Result<ExitCode> {
+        if self.json {
+            terminal::print_json(&serde_json::json!({
+                "dir": self.out, "bytes": summary.bytes, "points": summary.points,
+                "samples": summary.samples, "events": summary.events,
+            }))?;
+        }
+        let size = Unit::Bytes.show(summary.bytes as f64);
+        let count =
+            |rows: u64, what| format!("{} {what}{}", Unit::Count.show(rows as f64), if rows == 1 { "" } else { "s" });
+        terminal::note(&format!(
+            "recorded {}, {} and {}: {size} in all",
+            count(summary.points, "point"),
+            count(summary.samples, "sample"),
+            count(summary.events, "event")
+        ));
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// Adds a clock anchor where the wall clock no longer agrees with the last one, at most one a second.
@@ -155,7 +180,7 @@ fn clock_stepped(meta: &mut backwater_model::Meta) -> bool {
 }
 
 /// The directory itself or the nearest one above it that exists, to find the device it will lie on.
-fn nearest_existing(path: &std::path::Path) -> PathBuf {
+fn nearest_existing(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     absolute.ancestors().find(|above| above.exists()).map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }

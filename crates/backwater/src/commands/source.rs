@@ -1,16 +1,15 @@
 //! Where a window comes from: a recording on disk, or a live system that is watched for a while.
 
-use super::flight;
+use super::{flight, stretches};
 use crate::args::{Beside, Looked, Stretch};
 use crate::{signals, terminal};
 use anyhow::{Context, bail};
-use backwater_diagnose::{Options, Shards, diagnose, gather};
-use backwater_model::{Event, EventKind, Finding, Meta, Moment, Unit, Window};
+use backwater_diagnose::{Options, Shards, gather};
+use backwater_model::{Finding, Meta, Moment, Unit, Window};
 use backwater_probe::mongodb::Flight;
 use backwater_probe::now;
 use backwater_probe::session::{Session, Setup};
 use backwater_record::{Recording, Ring};
-use backwater_report::html;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -107,35 +106,15 @@ pub(crate) fn long_findings(looked: &Looked, options: &Options) -> anyhow::Resul
     for warning in recording.warnings() {
         tracing::warn!("{warning}");
     }
-    let (mut parts, mut events, mut shards, mut judged) = (Vec::new(), Vec::<Event>::new(), Shards::default(), false);
-    let mut begin = from;
-    while begin < to {
-        let end = Moment(begin.0.saturating_add(STRETCH_US)).min(to);
-        let window = recording.window(Some(begin), Some(end))?;
-        // What could not be seen is told of the whole, once.
-        for event in window.events_of(EventKind::Absent).chain(window.events_of(EventKind::Gap)) {
-            if events.len() < MOST_UNSEEN && !events.iter().any(|known| known.message == event.message) {
-                events.push(event.clone());
-            }
-        }
-        // Nothing is found where nothing was read.
-        if window.all_tracks().any(|track| !track.points.is_empty()) {
-            let window = rated(window, looked)?;
-            judged |= html::has_queue(&window);
-            shards.take(&window, begin);
-            parts.push(diagnose(&window, options));
-        }
-        begin = end;
-    }
+    let window = |(begin, end)| rated(recording.window(Some(begin), Some(end))?, looked);
+    let walked = stretches::walk(stretches::bounds(from, to).map(window), options)?;
     let meta = Arc::new(recording.meta().clone());
-    Ok(Some((gather(parts), Window::new(from, to, meta, Vec::new(), Vec::new(), events), shards, judged)))
+    let about = Window::new(from, to, meta, Vec::new(), Vec::new(), walked.unseen);
+    Ok(Some((gather(walked.parts), about, walked.shards, walked.judged)))
 }
 
 /// More than this in one window takes gigabytes; what is longer is looked at hour by hour.
 const LONGEST_WINDOW_S: f64 = 172_800.0;
-pub(crate) const STRETCH_US: i64 = 3_600_000_000;
-/// So many different things that could not be seen are kept of one.
-const MOST_UNSEEN: usize = 1_000;
 
 /// What a live system shows in the next `seconds`.
 fn watch(looked: &Looked, seconds: f64) -> anyhow::Result<Window> {

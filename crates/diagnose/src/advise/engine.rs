@@ -16,6 +16,7 @@ mod updates;
 
 use crate::figures::Figures;
 use crate::remedy::{engine as remedy, mongod};
+use crate::rules::wt_cache_oversized::LEFT;
 use crate::rules::wt_evidence::{Engine, Limits, configured, engines, host_memory, rate, servers};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
@@ -152,18 +153,29 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
         (advice.remedies, advice.changes) = changed.into_iter().unzip();
         advice.notes = notes;
     }
+    let mut bursts = Vec::new();
     for finding in &own {
-        advice.remedies.extend(of_finding(scene, engine, target, finding, options));
+        let remedy = of_finding(scene, engine, target, finding, options);
+        bursts.extend((finding.rule == "ttl-burst").then_some(remedy.is_some()));
+        remedy.into_iter().for_each(|remedy| add(&mut advice.remedies, remedy));
     }
-    let burst = own.iter().any(|finding| finding.rule == "ttl-burst");
-    let plan = super::ttl::plan(scene, engine, options.ttl_per_s);
-    if plan.is_none() {
-        advice.notes.extend(super::ttl::without(scene, engine, burst, options.ttl_per_s));
+    // With a finding it was added above.
+    let plan = super::ttl::plan(scene, engine, options.ttl_per_s).filter(|_| bursts.is_empty());
+    if plan.is_none() && !bursts.contains(&true) {
+        advice.notes.extend(super::ttl::without(scene, engine, !bursts.is_empty(), options.ttl_per_s));
     }
-    // With the finding it was added above.
-    advice.remedies.extend(plan.filter(|_| !burst));
+    advice.remedies.extend(plan);
     advice.notes.extend(notes::release_unknown(&advice));
     advice
+}
+
+/// Two findings may ask for the same: it is told once, with what is predicted of it.
+fn add(remedies: &mut Vec<Remedy>, new: Remedy) {
+    match remedies.iter_mut().find(|known| known.title == new.title) {
+        Some(known) if known.predicted.len() < new.predicted.len() => *known = new,
+        Some(_) => {}
+        None => remedies.push(new),
+    }
 }
 
 /// Whether a finding is about this engine, or about the device that it lies on.
@@ -261,6 +273,9 @@ fn of_bursts(
     if remedies.len() > 1 {
         let note = "Take the first and measure (backwater compare) before the next: together they can be worse than either alone.";
         notes.push(note.to_owned());
+        let note = "Each line of a file is for its remedy alone: what is kept of several goes into one configString, with commas between.";
+        let config_string = |(remedy, _): &&Changed| remedy.persistent.iter().any(|line| line.contains("configString"));
+        notes.extend((remedies.iter().filter(config_string).count() > 1).then(|| note.to_owned()));
     }
     (remedies, notes)
 }
@@ -424,7 +439,9 @@ fn of_finding(
     match (finding.rule.as_str(), finding.cause.as_str()) {
         ("wt-cache-oversized", "page-cache-starved") => {
             let (memory, now) = (finding.figure("memory_bytes")?, finding.figure("cache_max_bytes")?);
-            let bytes = (OF_MEMORY * (memory - GIB)).max(GIB / 4.0);
+            // What the host lacks, and no more than MongoDB itself would take.
+            let missing = LEFT * memory - finding.figure("available_bytes")?;
+            let bytes = (OF_MEMORY * (memory - GIB)).min(now - missing).max(GIB / 4.0);
             let limits = Limits::of(target, Some(bytes));
             let (begins, trigger) = (limits.dirty_target * bytes, limits.dirty_trigger * bytes);
             let mut predicted = vec![
@@ -434,8 +451,9 @@ fn of_finding(
             ];
             let seen = Measured::of(scene, engine);
             predicted.extend(seen.into_iter().flat_map(|seen| seen.predict(seen.now(), seen.in_cache(limits, bytes))));
-            (bytes < WORTH * now).then(|| remedy::cache_size(target, bytes, now, predicted))
+            (bytes < now).then(|| remedy::cache_size(target, bytes, now, predicted))
         }
+        ("connection-storm", "limit") => Some(mongod::connection_limit(target)),
         ("connection-storm", _) => Some(mongod::pooling(target)),
         ("ttl-burst", _) => super::ttl::plan(scene, engine, options.ttl_per_s)
             .or_else(|| super::ttl::scatter(scene, engine, finding, options.ttl_per_s)),

@@ -4,6 +4,7 @@
 
 use crate::figures::Figures;
 use crate::remedy::ttl as remedy;
+use crate::rules::ttl_burst::deleted;
 use crate::rules::wt_evidence::Engine;
 use crate::scene::Scene;
 use backwater_model::{Finding, Moment, Remedy, Target, Unit, catalogue as cat};
@@ -60,14 +61,24 @@ pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f6
         return None;
     }
     let mut predicted = Figures::default();
-    predicted.add("ttl_deleted_peak_per_s", Some(rate), Unit::PerSecond, "deletes of the expired, in the quiet hours");
-    predicted.add("ttl_deleted_peak_now_per_s", Some(peak), Unit::PerSecond, "deletes in their busiest hour, as it is");
+    predicted.add(
+        "ttl_deleted_mean_per_s",
+        Some(rate),
+        Unit::PerSecond,
+        "deletes of the expired, as a mean over the quiet hours",
+    );
+    predicted.add(
+        "ttl_deleted_mean_now_per_s",
+        Some(peak),
+        Unit::PerSecond,
+        "the same in their busiest hour, as it is",
+    );
     let mean = load / quiet.hours as f64;
     predicted.add("load_quiet_per_s", Some(mean), Unit::PerSecond, "operations of clients in these hours");
     Some(remedy::spread(target(scene, engine), (quiet.first, quiet.hours), &day.unseen(), predicted.list()))
 }
 
-/// Why there is no plan, where somebody would look for one.
+/// Why there is no plan, where somebody would look for one; `burst` tells that there is a burst that nothing answers.
 pub(super) fn without(scene: &Scene<'_>, engine: &Engine<'_>, burst: bool, most_per_s: Option<f64>) -> Option<String> {
     let Some(day) = day(scene, engine) else {
         let note =
@@ -75,6 +86,13 @@ pub(super) fn without(scene: &Scene<'_>, engine: &Engine<'_>, burst: bool, most_
         return burst.then_some(note);
     };
     let most = most_rate(&day, most_per_s);
+    if burst && quiet(&day, most).is_some() {
+        return Some(format!(
+            "No plan for what expires: it is deleted in hours with little load already, and more at once than these take spread over \
+             them at {}. State a higher rate (--ttl-rate), or have less expire.",
+            Unit::PerSecond.show(most)
+        ));
+    }
     let many = day.most(|hour| hour.deletes) >= FEW;
     (many && quiet(&day, most).is_none()).then(|| {
         let unseen = day.unseen();
@@ -94,7 +112,8 @@ fn most_rate(day: &Day, stated_per_s: Option<f64>) -> f64 {
 }
 
 /// What is to be done about bursts where no day was seen, so that nothing is known of quiet hours: documents that expire over so
-/// much time that the deletes of the one burst stay under a rate. None where there are several, which would come to lie upon each
+/// much time that the deletes of the one burst stay under a rate; or where a day's quiet hours gain nothing, as the burst is in them
+/// already. None where there are several, which would come to lie upon each
 /// other, or where so many are deleted at other times, too.
 pub(super) fn scatter(
     scene: &Scene<'_>,
@@ -104,9 +123,13 @@ pub(super) fn scatter(
 ) -> Option<Remedy> {
     let now = finding.figure("ttl_deleted_per_s")?;
     let of_load = finding.figure("client_writes_per_s").map_or(FEW, |writes| (OF_LOAD * writes).max(FEW));
-    let rate = most_per_s.unwrap_or(of_load);
+    let day = day(scene, engine);
+    let rate = day.as_ref().map_or_else(|| most_per_s.unwrap_or(of_load), |day| most_rate(day, most_per_s));
+    // Where a day was seen, what is in its quiet hours stays in as many of them.
+    let quiet = day.as_ref().and_then(|day| quiet(day, rate));
+    let most_s = quiet.map_or(MOST_SPREAD_S, |quiet| quiet.hours as f64 * HOUR_S);
     let burst_s = finding.to.seconds_since(finding.from);
-    let deletes = crate::rules::wt_evidence::rate(scene, &cat::MONGO_TTL_DELETED, &engine.name, None);
+    let deletes = deleted(scene, engine);
     let other: Vec<f64> = (0..scene.grid.count)
         .filter(|second| !(finding.from..=finding.to).contains(&scene.grid.start(*second)))
         .filter_map(|second| deletes.get(second))
@@ -117,8 +140,8 @@ pub(super) fn scatter(
     let documents = now * burst_s;
     let seconds = (documents / left).max(LEAST_SPREAD_S);
     let then = documents / seconds + at_other_times;
-    let too_long = seconds > MOST_SPREAD_S || then > WORTH * now;
-    if several || left <= 0.0 || too_long || day(scene, engine).is_some() {
+    let too_long = seconds > most_s || then > WORTH * now;
+    if several || left <= 0.0 || too_long {
         return None;
     }
     let mut predicted = Figures::default();
@@ -172,7 +195,7 @@ fn quiet(day: &Day, most_per_s: f64) -> Option<Quiet> {
 /// Means of each hour of UTC; none unless most of a day is known.
 fn day(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Day> {
     let rate = |def: &cat::Def, op: Option<&str>| crate::rules::wt_evidence::rate(scene, def, &engine.name, op);
-    let deletes = rate(&cat::MONGO_TTL_DELETED, None);
+    let deletes = deleted(scene, engine);
     let lanes = ["insert", "query", "update", "delete"].map(|op| rate(&cat::MONGO_OPCOUNTERS, Some(op)));
     let mut sums = [(0.0, Hour { load: 0.0, deletes: 0.0 }); HOURS];
     for second in 0..scene.grid.count {

@@ -70,8 +70,19 @@ pub(crate) fn engine(
             format!("db.adminCommand({{setParameter: 1, wiredTigerEngineRuntimeConfig: \"{config}\"}})")
         }
     };
-    // What stands there already stays; of two values the later holds.
-    let whole = setting(target, CONFIG_STRING).map_or_else(|| set.clone(), |before| format!("{before},{set}"));
+    // What stands there already stays. A server tells only the last of the configurations that it was given while it runs, though all
+    // of them hold: one that leaves out the others hides them.
+    let names: Vec<&str> = changes.iter().map(|change| change.0).collect();
+    let after = |name: &str, change: &str| {
+        let before = setting(target, name).unwrap_or_default();
+        parts(before)
+            .into_iter()
+            .filter(|part| !names.contains(&part.split('=').next().unwrap_or_default().trim()))
+            .chain([change])
+            .collect::<Vec<_>>()
+            .join(",")
+    };
+    let whole = after(CONFIG_STRING, &set);
     let persistent = if bare(target) {
         format!("wiredtiger_open(…, \"…,{set}\")")
     } else {
@@ -79,13 +90,27 @@ pub(crate) fn engine(
     };
     Remedy {
         title,
-        runtime: vec![run(&set)],
+        runtime: vec![run(&after(RUNTIME_CONFIG, &set))],
         persistent: vec![persistent],
         activation: Activation::Immediate,
-        undo: vec![run(&back)],
+        undo: vec![run(&after(RUNTIME_CONFIG, &back))],
         predicted,
         risk: risk.to_owned(),
     }
+}
+
+/// The settings of a configuration, each with its value, which may hold others in brackets.
+fn parts(config: &str) -> Vec<&str> {
+    let mut depth = 0_i32;
+    let ends = |c: char| {
+        depth += match c {
+            '(' | '[' => 1,
+            ')' | ']' => -1,
+            _ => 0,
+        };
+        c == ',' && depth <= 0
+    };
+    config.split(ends).filter(|part| !part.trim().is_empty()).collect()
 }
 
 /// What checkpoints closer together relieve and risk, and what farther apart.
@@ -226,9 +251,11 @@ pub(crate) fn direct_io(target: Option<&Target>, predicted: Vec<Figure>) -> Opti
     })
 }
 
-/// How large a page may become in memory (memory_page_max): as MongoDB makes collections, or the engine's own default.
+/// How large a page may become in memory (memory_page_max): as MongoDB makes collections, or as an engine by itself is told to, whose own
+/// default is 5 MB.
 pub(crate) fn page_in_memory_bytes(target: Option<&Target>) -> f64 {
-    if bare(target) { 5.0 * MIB } else { 10.0 * MIB }
+    let told = setting(target, "memory_page_max").and_then(|text| text.to_lowercase().strip_suffix('m')?.parse().ok());
+    told.unwrap_or(if bare(target) { 5.0 } else { 10.0 }) * MIB
 }
 
 /// The least and the most eviction threads, as set, or as MongoDB and the engine have them by themselves; none where what is set
@@ -318,6 +345,14 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_page_is_as_large_as_the_engine_was_told() {
+        let engine = |set| Target { kind: "wiredtiger".to_owned(), ..target(30_201, set) };
+        let mib = |target: &Target| page_in_memory_bytes(Some(target)) / MIB;
+        assert_eq!(mib(&engine(&[])), 5.0);
+        assert_eq!((mib(&engine(&[("memory_page_max", "10m")])), mib(&target(70_012, &[]))), (10.0, 10.0));
+    }
+
+    #[test]
     fn what_is_configured_stays_and_the_way_back_is_told() {
         let known = target(70_012, &[(CONFIG_STRING, "eviction=(threads_min=8)")]);
         let changes = [("eviction_dirty_target", "300MB".to_owned(), "5".to_owned())];
@@ -328,6 +363,23 @@ pub(super) mod tests {
             remedy.persistent[0].contains("configString: \"eviction=(threads_min=8),eviction_dirty_target=300MB\"")
         );
         assert!(remedy.undo[0].contains("eviction_dirty_target=5"));
+        // The second step of two: what the first one set stays, and what is set anew is told once.
+        let changed = |config| target(70_012, &[(RUNTIME_CONFIG, config)]);
+        let second = engine(
+            Some(&changed("eviction=(threads_min=1,threads_max=2), eviction_dirty_target=4")),
+            "t".to_owned(),
+            &changes,
+            Vec::new(),
+            "r",
+        );
+        assert!(
+            second.runtime[0].contains("\"eviction=(threads_min=1,threads_max=2),eviction_dirty_target=300MB\""),
+            "{second:?}"
+        );
+        assert!(
+            second.undo[0].contains("\"eviction=(threads_min=1,threads_max=2),eviction_dirty_target=5\""),
+            "{second:?}"
+        );
         let alone = Target { kind: "wiredtiger".to_owned(), ..Target::default() };
         assert!(engine(Some(&alone), "t".to_owned(), &changes, Vec::new(), "r").runtime[0].starts_with("connection->"));
     }

@@ -227,9 +227,9 @@ pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
         ]
     };
     let server_undo = if shared {
-        "mongod.conf:  net: {serviceExecutor: synchronous}   # then restart the server"
+        "mongod.conf:  net: {serviceExecutor: synchronous}   # then restart the server".to_owned()
     } else {
-        "mongod.conf (of a router mongos.conf):  net: without maxIncomingConnections   # then restart the server"
+        limit_undo(target)
     };
     let risk = if shared {
         "The adaptive executor was marked experimental and is gone from later releases: pools in the clients are the lasting way."
@@ -249,10 +249,41 @@ pub(crate) fn pooling(target: Option<&Target>) -> Remedy {
         persistent,
         // Pools are of the clients: no server need be restarted for them.
         activation: Activation::Immediate,
-        undo: vec!["mongodb://HOST/   # in the clients, as before".to_owned(), server_undo.to_owned()],
+        undo: vec!["mongodb://HOST/   # in the clients, as before".to_owned(), server_undo],
         predicted: Vec::new(),
         risk: risk.to_owned(),
     }
+}
+
+/// Room for connections where clients are turned away, or nearly.
+pub(crate) fn connection_limit(target: Option<&Target>) -> Remedy {
+    Remedy {
+        title: "Have clients keep fewer connections, and let the server take as many as they still need (relieves those that are turned \
+                away)"
+            .to_owned(),
+        runtime: vec!["mongodb://HOST/?maxPoolSize=N   # in the clients: N × processes is what comes to the server".to_owned()],
+        persistent: vec![
+            "mongod.conf (of a router mongos.conf):  net: {maxIncomingConnections: M}   # M = N × processes, and a tenth more; then restart \
+             the server"
+                .to_owned(),
+            "LimitNOFILE=   # of the server's service: the limit is also four fifths of its open files (ulimit -n)".to_owned(),
+        ],
+        // Pools are of the clients: no server need be restarted for them.
+        activation: Activation::Immediate,
+        undo: vec!["mongodb://HOST/   # in the clients, as before".to_owned(), limit_undo(target)],
+        predicted: Vec::new(),
+        risk: "Each connection takes a thread and up to a mebibyte of memory for its stack: a higher limit without it is a crash later."
+            .to_owned(),
+    }
+}
+
+/// The limit on connections as it is configured.
+fn limit_undo(target: Option<&Target>) -> String {
+    let before = match setting(target, "net.maxIncomingConnections") {
+        Some(limit) => format!("{{maxIncomingConnections: {limit}}}"),
+        None => "without maxIncomingConnections".to_owned(),
+    };
+    format!("mongod.conf (of a router mongos.conf):  net: {before}   # then restart the server")
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use backwater_model::{Activation, Figure, Remedy, Target, Unit};
 /// What becomes of the index that expires documents now.
 const OLD_INDEX: &str = "An index that expires them by another field goes on doing so: drop it once every document has expireAt; one \
      without expires no more.";
+/// What no time in a document changes.
+const AT_ONCE: &str = "The monitor wakes once a minute (ttlMonitorSleepSecs) and deletes what has expired since as fast as it can: the rate \
+     is a mean over minutes.";
 /// From here on an index is built beside readers and writers; until then a build holds the whole database unless told otherwise.
 const BUILT_BESIDE: i32 = 40_200;
 
@@ -41,7 +44,8 @@ pub(crate) fn spread(
         predicted,
         risk: format!(
             "Documents stay up to {} hours longer, and take the room for it. Those that are there already expire when they say: the plan \
-             holds from one life of a document on. Deletes reach the secondaries through the oplog in the same hours. {OLD_INDEX}{}",
+             holds from one life of a document on. {AT_ONCE} Deletes reach the secondaries through the oplog in the same hours. \
+             {OLD_INDEX}{}",
             24 + hours,
             not_recorded(unseen)
         ),

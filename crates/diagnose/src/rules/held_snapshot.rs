@@ -60,12 +60,24 @@ fn before_s(ids: &Lane, held: &Range<usize>) -> Option<f64> {
 /// Whether an ID was the oldest for long and, so long at least, for no checkpoint: that is a reader, too, and pins as it begins.
 fn outlasts(held: &Range<usize>, checkpoint: &Lane) -> bool {
     let reader = |second: usize| {
-        let recent = second.saturating_sub(LETS_GO_S)..second + 1;
-        let known = checkpoint.values(&recent).len() == recent.len();
-        let of_checkpoint = checkpoint.max(&recent).filter(|_| known);
-        of_checkpoint.is_some_and(|seconds| (second + 1 - held.start) as f64 - seconds >= LEAST_S as f64)
+        of_checkpoint_s(checkpoint, second)
+            .is_some_and(|seconds| (second + 1 - held.start) as f64 - seconds >= LEAST_S as f64)
     };
     held.len() >= LEAST_S && held.clone().any(reader)
+}
+
+/// What of an age, in seconds, is of no checkpoint: a running one pins the time of its beginning like a reader (WiredTiger `txn.c`,
+/// `__wt_txn_stats_update`). None while nobody knows since when one runs.
+pub(super) fn beyond_checkpoints(age_s: &Lane, running: &Lane) -> Lane {
+    let checkpoint = checkpoint_s(running);
+    Lane((0..age_s.0.len()).map(|s| Some((age_s.get(s)? - of_checkpoint_s(&checkpoint, s)?).max(0.0))).collect())
+}
+
+/// How old a checkpoint's hold may be in a second; none where that is not known.
+fn of_checkpoint_s(checkpoint: &Lane, second: usize) -> Option<f64> {
+    let recent = second.saturating_sub(LETS_GO_S)..second + 1;
+    let known = checkpoint.values(&recent).len() == recent.len();
+    checkpoint.max(&recent).filter(|_| known)
 }
 
 /// For how many seconds a checkpoint has been running, second by second; none while one does that was not seen to begin.

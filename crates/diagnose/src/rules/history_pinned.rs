@@ -7,8 +7,8 @@
 
 use super::draft::draft;
 use super::flow_control::majority_lag;
-use super::held_snapshot::{age, pinned_ids};
-use super::wt_evidence::{Engine, contrast, engines, flags_of, gauge, own_member, rate};
+use super::held_snapshot::{age, beyond_checkpoints, pinned_ids};
+use super::wt_evidence::{Engine, engines, flags_of, gauge, means, own_member, rate};
 use crate::caps::Cap;
 use crate::figures::Figures;
 use crate::grid::{Lane, both, either, episodes, longest};
@@ -71,10 +71,11 @@ fn holders(scene: &Scene<'_>, engine: &Engine<'_>) -> [Holder; 3] {
     let behind = both(&lag.flags(|lag| lag >= BEHIND_S), &pinned.flags(|pinned| pinned >= BEHIND_S));
     // What the server keeps on purpose (since 4.4 five minutes) is pinned by the oldest timestamp; a reader pins more.
     let reader = pinned.with(&by_oldest, |pinned, oldest| (pinned - oldest).max(0.0));
+    let held = beyond_checkpoints(&reader, &engine.checkpoint).flags(|s| s >= READER_S);
     let snapshot = age(scene, engine);
     [
         Holder { cause: "slow-member", when: both(&behind, &idle(scene, engine, &behind)), by: lag, by_rate: false },
-        Holder { cause: "long-reader", when: reader.flags(|s| s >= READER_S), by: reader, by_rate: false },
+        Holder { cause: "long-reader", when: held, by: reader, by_rate: false },
         Holder { cause: "long-reader", when: snapshot.flags(|_| true), by: snapshot, by_rate: true },
     ]
 }
@@ -102,17 +103,27 @@ fn suffers(scene: &Scene<'_>, engine: &Engine<'_>, holder: &Holder, range: &Rang
         .is_some_and(|climb| climb.to >= GROWS * climb.from && climb.to >= OF_TRIGGER * engine.limits.dirty_trigger);
     let history = rate(scene, &cat::WT_HISTORY_INSERTS, &engine.name, None);
     let written = history.mean(range).is_some_and(|per_s| per_s >= HISTORY_PER_S);
-    // Since 4.4 history is written whoever is behind: it tells of somebody only where there is more of it than otherwise.
-    let usual = contrast(&history, &holder.when);
-    let more = usual.is_some_and(|usual| usual.inside >= GROWS * usual.outside);
+    let more = more_history(engine, &history, &holder.when);
     if !holder.is_reader() {
-        return grows || (written && more);
+        return grows || (written && more == Some(true));
     }
     // Under a busy disk these may have other reasons, which then show without a reader as well.
     let dirtier = most_without(&engine.dirty_share(), &holder.when)
         .zip(engine.dirty_share().max(range))
         .is_none_or(|(without, with)| with >= ABOVE * without);
-    (grows && dirtier) || (written && usual.is_none_or(|usual| usual.inside >= GROWS * usual.outside))
+    (grows && dirtier) || (written && more != Some(false))
+}
+
+/// Whether more history is written in these seconds than in others like them: since 4.4 it is written whoever is behind, and most
+/// of it by checkpoints. None where too little is seen of other seconds.
+fn more_history(engine: &Engine<'_>, history: &Lane, when: &[bool]) -> Option<bool> {
+    means(history, when)?;
+    let more = |in_checkpoints: bool| {
+        let of = |second: usize| engine.checkpoint.get(second).is_some_and(|running| running > 0.0) == in_checkpoints;
+        let like = Lane((0..when.len()).map(|second| history.get(second).filter(|_| of(second))).collect());
+        means(&like, when).is_some_and(|of| of.inside >= HISTORY_PER_S && of.inside >= GROWS * of.outside)
+    };
+    Some(more(true) || more(false))
 }
 
 /// What a lane comes to while nobody holds history, and has not for some seconds; none where there is too little of that.

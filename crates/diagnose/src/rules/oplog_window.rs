@@ -67,9 +67,12 @@ pub(super) fn members(scene: &Scene<'_>, engine: &Engine<'_>, last: &Lane) -> Ve
 }
 
 fn behind(scene: &Scene<'_>, engine: &Engine<'_>, window_s: &Lane, last: &Lane, primary: &[bool]) -> Option<Finding> {
+    // Of one that is not full nothing is dropped yet.
+    let room = full(scene, engine).flags(|full| full < FULL);
+    let dropping: Vec<bool> = primary.iter().zip(&room).map(|(primary, room)| *primary && !room).collect();
     let worst = members(scene, engine, last).into_iter().filter_map(|(member, lag)| {
         let used = lag.at_least(LEAST_LAG_S).with(window_s, |lag, window| lag / window);
-        let found = episodes(&both(&used.flags(|used| used >= USED), primary), LEAST_S, BRIDGE_S);
+        let found = episodes(&both(&used.flags(|used| used >= USED), &dropping), LEAST_S, BRIDGE_S);
         let (range, _) = longest(&found)?;
         Some((used.max(&range)?, member, lag, range))
     });
@@ -133,8 +136,7 @@ fn left_s(lag: &Lane, window_s: &Lane, range: &Range<usize>) -> Option<f64> {
 
 fn short(scene: &Scene<'_>, engine: &Engine<'_>, window_s: &Lane, primary: &[bool]) -> Option<Finding> {
     let gauge = |def| gauge(scene, def, &engine.name, None);
-    let full = gauge(&cat::MONGO_OPLOG).with(&gauge(&cat::MONGO_OPLOG_MAX), |used, max| used / max);
-    let flags = both(&window_s.flags(|window| window < SHORT_S), &full.flags(|full| full >= FULL));
+    let flags = both(&window_s.flags(|window| window < SHORT_S), &full(scene, engine).flags(|full| full >= FULL));
     let (range, _) = longest(&episodes(&both(&flags, primary), LEAST_S, BRIDGE_S))?;
     let covered_s = window_s.median(&range)?;
     let mut finding = draft("oplog-window", "short", queue(engine), scene.grid.span(&range));
@@ -154,6 +156,12 @@ fn short(scene: &Scene<'_>, engine: &Engine<'_>, window_s: &Lane, primary: &[boo
     finding.victims =
         copying.filter(|(_, lag)| lag.known()).map(|(member, _)| format!("mongo.member@{member}")).collect();
     Some(finding)
+}
+
+/// How much of its size the oplog has come to.
+fn full(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
+    let gauge = |def| gauge(scene, def, &engine.name, None);
+    gauge(&cat::MONGO_OPLOG).with(&gauge(&cat::MONGO_OPLOG_MAX), |used, max| used / max)
 }
 
 fn size(figures: &mut Figures, scene: &Scene<'_>, engine: &Engine<'_>, range: &Range<usize>) {

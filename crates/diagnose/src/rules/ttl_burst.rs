@@ -5,7 +5,7 @@ use super::wt_evidence::{Engine, contrast, engines, flags_of, rate, slower};
 use crate::figures::Figures;
 use crate::grid::{Lane, episodes, longest};
 use crate::scene::Scene;
-use backwater_model::{Confidence, Finding, Severity, Unit, catalogue as cat};
+use backwater_model::{Confidence, Finding, Severity, Unit, Unseen, catalogue as cat};
 use std::ops::Range;
 
 /// Deletes a second from which they can matter, and their share of all writes.
@@ -25,11 +25,18 @@ const BEFORE_S: usize = 60;
 /// The monitor counts a pass at its end in old releases, so its count comes in steps: looked at over so many seconds to both sides.
 const REACH_S: usize = 5;
 
+/// Share of what is known from which documents expire all along; and what it then stands beside: a disk busy for this share of the time,
+/// or so many threads waiting for the cache.
+const ALWAYS: f64 = 0.9;
+const BUSY: f64 = 0.8;
+const HELD_THREADS: f64 = 0.5;
+
 /// From these releases on a pass is counted when it ends, and no longer when it begins (`ttl.cpp`); and deletes come, and are counted, in
 /// batches. How long the monitor sleeps between two passes, unless told otherwise (ttlMonitorSleepSecs).
 const PASSES_AT_THEIR_END: i32 = 50_000;
 const IN_BATCHES: i32 = 60_100;
 const SLEEPS_S: usize = 60;
+const SLEEPS: &str = "setParameter.ttlMonitorSleepSecs";
 
 /// The findings of a window: at most one a server.
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
@@ -57,7 +64,7 @@ fn stood_s(engine: &Engine<'_>, burst: &Range<usize>) -> usize {
 
 /// Documents that expired, a second. Before deletes came in batches, what a pass deleted by an index was counted when all of it was
 /// gone, be it ten minutes later: such a step is spread over the time since the step before it, or since its pass began.
-fn deleted(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
+pub(crate) fn deleted(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
     let counted = rate(scene, &cat::MONGO_TTL_DELETED, &engine.name, None);
     let passes = rate(scene, &cat::MONGO_TTL_PASSES, &engine.name, None).flags(|passes| passes > 0.0);
     if !passes.contains(&true) {
@@ -67,7 +74,9 @@ fn deleted(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
     match target.and_then(|target| target.version_num) {
         Some(version) if version < PASSES_AT_THEIR_END => spread(&counted, |second| passes[second]),
         Some(version) if version < IN_BATCHES => {
-            let slept = |second: usize| second.checked_sub(SLEEPS_S).is_some_and(|ended| passes[ended]);
+            let told = target.and_then(|target| target.settings.get(SLEEPS)?.parse().ok());
+            let sleeps_s: usize = told.unwrap_or(SLEEPS_S);
+            let slept = |second: usize| second.checked_sub(sleeps_s).is_some_and(|ended| passes[ended]);
             spread(&counted, slept)
         }
         _ => counted,
@@ -98,6 +107,24 @@ fn spread(counted: &Lane, begins: impl Fn(usize) -> bool) -> Lane {
     spread
 }
 
+/// Whether they expire all along, so that there is nothing to compare with, beside a disk that has no more to give or threads that wait
+/// for the cache.
+fn lasts_at_a_cost(engine: &Engine<'_>, deleted: &Lane, inside: &[bool]) -> bool {
+    let all = 0..inside.len();
+    let lasting = inside.iter().filter(|flag| **flag).count() as f64 >= ALWAYS * deleted.values(&all).len() as f64;
+    let busy = engine.device.and_then(|device| device.busy.mean(&all)).is_some_and(|busy| busy >= BUSY);
+    let held = engine.waiting.mean(&all).is_some_and(|threads| threads >= HELD_THREADS);
+    lasting && (busy || held)
+}
+
+fn nothing_to_compare() -> Unseen {
+    Unseen {
+        what: "what writes take without these deletes".to_owned(),
+        why: "documents expired all along".to_owned(),
+        remedy: Some("look at a time in which few expire, or record a day".to_owned()),
+    }
+}
+
 fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     let deleted = deleted(scene, engine).smooth(REACH_S);
     let writes = client_writes(scene, engine).smooth(REACH_S);
@@ -110,17 +137,23 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     // Deletes that nobody feels are what a TTL index is for.
     let latency = slower(&engine.felt_ms(), &inside, SUFFERS, SUFFERS_MS);
     let stood_s = found.iter().map(|burst| stood_s(engine, burst)).max().filter(|seconds| *seconds >= STOOD_S);
-    if latency.is_none() && stood_s.is_none() {
+    let felt = latency.is_some() || stood_s.is_some();
+    if !felt && !lasts_at_a_cost(engine, &deleted, &inside) {
         return None;
     }
     let queue = format!("mongo.ttl@{}", engine.name);
-    let mut finding = draft("ttl-burst", "expiry-at-once", queue, scene.grid.span(&range));
+    let cause = if felt { "expiry-at-once" } else { "expiry-all-along" };
+    let mut finding = draft("ttl-burst", cause, queue, scene.grid.span(&range));
     let dirty = contrast(&engine.dirty_share(), &inside);
     let device = engine.device.and_then(|device| contrast(&device.written_bytes, &inside));
     let heavier = device.is_some_and(|device| device.times() >= 1.2) || dirty.is_some_and(|dirty| dirty.times() >= 1.2);
     finding.confidence = if heavier { Confidence::High } else { Confidence::Medium };
     let severe = stood_s.is_some() || latency.is_some_and(|latency| latency.times() >= 5.0);
     finding.severity = if severe { Severity::Critical } else { Severity::Warning };
+    if !felt {
+        (finding.severity, finding.confidence) = (Severity::Info, Confidence::Low);
+        finding.unseen.push(nothing_to_compare());
+    }
     let show = |value: Option<f64>, unit: Unit| value.map_or("an unknown share".to_owned(), |value| unit.show(value));
     finding.summary = format!(
         "Expired documents were deleted at {}, {} of all writes",

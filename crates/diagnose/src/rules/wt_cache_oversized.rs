@@ -9,7 +9,7 @@ use super::wt_evidence::{
 };
 use crate::device::DeviceView;
 use crate::figures::Figures;
-use crate::grid::{Lane, both, episodes, longest, median};
+use crate::grid::{Lane, both, episodes, longest, median, runs};
 use crate::scene::Scene;
 use backwater_model::{Confidence, Finding, Severity, Unit, catalogue as cat};
 use std::ops::Range;
@@ -33,7 +33,7 @@ const JUMP_MS: f64 = 10.0;
 
 /// Share of the memory that the cache takes, what is left, and faults a second that need the disk.
 const OF_MEMORY: f64 = 0.55;
-const LEFT: f64 = 0.10;
+pub(crate) const LEFT: f64 = 0.10;
 const FAULTS_PER_S: f64 = 50.0;
 const LEAST_S: usize = 10;
 const BRIDGE_S: usize = 5;
@@ -60,7 +60,7 @@ struct Burst {
 
 fn measured(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Burst> {
     let device = engine.device?;
-    let runs = episodes(&engine.checkpoint.flags(|running| running > 0.0), SHORTEST_S, 0);
+    let runs = runs(&engine.checkpoint, SHORTEST_S);
     let inside = flags_of(&runs, scene.grid.count);
     if runs.len() < HABIT {
         return None;
@@ -197,9 +197,9 @@ fn burst(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
         Unit::Ratio,
         "where background eviction begins",
     );
-    figures.add("device_busy_inside_ratio", Some(used.inside), Unit::Ratio, &format!("of {of} used while that drains"));
+    figures.add("used_inside_ratio", Some(used.inside), Unit::Ratio, &format!("of {of} used while that drains"));
     figures.add(
-        "device_busy_outside_ratio",
+        "used_outside_ratio",
         Some(used.outside),
         Unit::Ratio,
         &format!("of {of} used while no checkpoint runs"),

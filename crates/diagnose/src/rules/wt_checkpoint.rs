@@ -7,7 +7,7 @@ use super::wt_back_to_back;
 use super::wt_evidence::{Contrast, Engine, contrast, engines, flags_of, rate};
 use crate::device::DeviceView;
 use crate::figures::Figures;
-use crate::grid::{Lane, episodes};
+use crate::grid::{Lane, runs};
 use crate::scene::Scene;
 use backwater_model::{Confidence, Finding, RuledOut, Severity, Unit, catalogue as cat};
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
-    let runs = episodes(&engine.checkpoint.flags(|running| running > 0.0), SHORTEST_S, 0);
+    let runs = runs(&engine.checkpoint, SHORTEST_S);
     let inside = flags_of(&runs, scene.grid.count);
     let seconds = inside.iter().filter(|flag| **flag).count();
     if seconds as f64 > MOST_SHARE * scene.grid.count as f64 {

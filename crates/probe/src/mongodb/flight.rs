@@ -11,6 +11,7 @@ use super::reader::{Reader, below_role};
 use crate::ProbeError;
 use backwater_model::{Batch, ClockAnchor, DeclaredVolume, Event, EventKind, Meta, Moment, Registry, Target, Window};
 use ftdc::{Damage, DocumentKind, FtdcError, Metadata, Selection, Source, Timeline, Times};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +31,9 @@ pub struct Flight {
     /// What is not understood of a release or an engine that is not known.
     unseen: Vec<String>,
 }
+
+/// So many other names of a server are told.
+const NAMES_TOLD: usize = 5;
 
 /// A time of the recorder as a moment.
 pub(super) fn moment(unix_ms: i64) -> Moment {
@@ -94,11 +98,11 @@ impl Flight {
         let span = span(&source, &timeline);
         let First { disks, engine } = First::of(&source, &timeline);
         let target = told.target.clone().unwrap_or_else(|| facts::target(&told.metadata, None));
-        let meta = meta(&told.metadata, target, &disks, span);
         let unseen = facts::not_understood(&told.metadata, engine.as_deref()).into_iter();
-        let unseen: Vec<String> =
-            unseen.map(|unseen| format!("{} are not seen: {}", unseen.what, unseen.why)).collect();
+        let unseen = unseen.map(|unseen| format!("{} are not seen: {}", unseen.what, unseen.why));
+        let unseen: Vec<String> = unseen.chain(several_names(&told.others, &target.name)).collect();
         unseen.iter().for_each(|told| faults::warn_once(told));
+        let meta = meta(&told.metadata, target, &disks, span);
         Ok(Flight { changes: told.changes, span, source, timeline, log: None, faults, unseen, meta })
     }
 
@@ -220,7 +224,7 @@ impl Flight {
     }
 }
 
-/// The last sample of a chunk.
+/// The first sample of a chunk, and the last.
 fn first(chunk: &ftdc::Batch) -> Option<Moment> {
     chunk.times_ms().iter().copied().map(moment).min()
 }
@@ -233,11 +237,25 @@ fn stretch(from: Moment, to: Moment) -> Range<i64> {
     unix_ms(from)..unix_ms(to).saturating_add(1)
 }
 
+/// Files of several servers in one directory, or of one that got another name.
+fn several_names(others: &BTreeSet<String>, name: &str) -> Option<String> {
+    let others: Vec<&str> = others.iter().map(String::as_str).take(NAMES_TOLD).collect();
+    (!others.is_empty()).then(|| {
+        format!(
+            "a part of it was written by {}: all of it is told as {name}'s (if these are several servers, give each a directory of \
+             its own)",
+            others.join(", ")
+        )
+    })
+}
+
 /// What the documents told, gathered in one pass that inflates nothing.
 #[derive(Default)]
 struct Told {
     metadata: Metadata,
     target: Option<Target>,
+    /// Other names that it goes by later.
+    others: BTreeSet<String>,
     settings: std::collections::BTreeMap<String, String>,
     changes: Vec<Event>,
 }
@@ -249,12 +267,16 @@ impl Told {
         }
         let first = document.kind() == DocumentKind::MetadataDelta && self.metadata.periodic().is_none();
         self.metadata.take(document)?;
-        let target = facts::target(&self.metadata, self.target.as_ref().map(|known| known.name.as_str()));
-        if self.target.is_none() {
-            self.settings.clone_from(&target.settings);
-            self.target = Some(target);
+        let own = facts::target(&self.metadata, None);
+        let Some(known) = &self.target else {
+            self.settings.clone_from(&own.settings);
+            self.target = Some(own);
             return Ok(());
+        };
+        if self.metadata.host().is_some() && own.name != known.name {
+            self.others.insert(own.name);
         }
+        let target = Target { name: known.name.clone(), ..own };
         if document.kind() == DocumentKind::MetadataDelta {
             self.note_parameters(&target, first);
         }
@@ -279,7 +301,7 @@ impl Told {
 
     /// Settings that are not what they were before the server was started anew.
     fn note_changes(&mut self, at_ms: i64, now: &Target) {
-        let names: std::collections::BTreeSet<&String> = self.settings.keys().chain(now.settings.keys()).collect();
+        let names: BTreeSet<&String> = self.settings.keys().chain(now.settings.keys()).collect();
         for name in names {
             let (before, after) = (self.settings.get(name), now.settings.get(name));
             if before == after {

@@ -2,7 +2,7 @@
 
 use crate::caps::Cap;
 use crate::figures::Figures;
-use crate::grid::{Lane, both, either, episodes, median};
+use crate::grid::{Lane, both, either, median, runs};
 use crate::rules::device_below_rating::standstills;
 use crate::rules::wt_evidence::{Engine, Limits, rate};
 use crate::scene::Scene;
@@ -107,7 +107,7 @@ impl Measured {
     pub(super) fn of(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Measured> {
         let all = 0..scene.grid.count;
         let cache = engine.max.median(&all)?;
-        let runs = episodes(&engine.checkpoint.flags(|running| running > 0.0), 1, 0);
+        let runs = runs(&engine.checkpoint, 1);
         let before = |start: usize| engine.dirty.max(&(start.saturating_sub(2)..start + 1));
         let begins = runs.iter().map(|run| run.start).chain(unseen_checkpoints(scene, engine, &runs));
         let bursts: Vec<f64> = begins.filter(|begin| *begin > 0).filter_map(before).collect();

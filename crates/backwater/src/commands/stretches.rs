@@ -1,0 +1,100 @@
+//! A past that is too long for one window is looked at hour by hour, so that memory stays small whatever its length.
+
+use backwater_diagnose::{Options, Shards, diagnose};
+use backwater_model::{Event, EventKind, Finding, Moment, Window};
+use backwater_report::html;
+use std::sync::{Mutex, PoisonError, mpsc};
+
+/// How long a stretch is, in seconds.
+pub(crate) const STRETCH_S: f64 = 3_600.0;
+/// So many different things that could not be seen are kept of one past.
+const MOST_UNSEEN: usize = 1_000;
+
+/// What the stretches of a past tell together.
+#[derive(Default)]
+pub(crate) struct Walked {
+    /// The findings of each stretch, in order of time.
+    pub(crate) parts: Vec<Vec<Finding>>,
+    pub(crate) shards: Shards,
+    /// Whether there was a queue to judge.
+    pub(crate) judged: bool,
+    /// What could not be seen, each told once.
+    pub(crate) unseen: Vec<Event>,
+}
+
+/// Where the stretches between two moments begin and end.
+pub(crate) fn bounds(from: Moment, to: Moment) -> impl Iterator<Item = (Moment, Moment)> {
+    let end = move |begin: Moment| Moment(begin.0.saturating_add((STRETCH_S * 1e6) as i64)).min(to);
+    let begins = std::iter::successors(Some(from), move |begin| Some(end(*begin)));
+    begins.take_while(move |begin| *begin < to).map(move |begin| (begin, end(begin)))
+}
+
+/// Walks through windows that follow one another: this thread reads them, others look at what was read.
+pub(crate) fn walk(windows: impl Iterator<Item = anyhow::Result<Window>>, options: &Options) -> anyhow::Result<Walked> {
+    let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).clamp(1, 4));
+    let (send, receive) = mpsc::sync_channel::<(usize, Window)>(workers);
+    let receive = Mutex::new(receive);
+    let found = Mutex::new(Vec::new());
+    let mut walked = Walked::default();
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let next = receive.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok((place, window)) = next else { break };
+                    let findings = diagnose(&window, options);
+                    found.lock().unwrap_or_else(PoisonError::into_inner).push((place, findings));
+                }
+            });
+        }
+        let send = send;
+        for (place, window) in windows.enumerate() {
+            let window = window?;
+            // Nobody receives only where every worker has panicked, which the scope tells.
+            if walked.take(&window) && send.send((place, window)).is_err() {
+                break;
+            }
+        }
+        anyhow::Ok(())
+    })?;
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_by_key(|(place, _)| *place);
+    walked.parts = found.into_iter().map(|(_, findings)| findings).collect();
+    Ok(walked)
+}
+
+impl Walked {
+    /// Takes what is told of the whole; whether anything was read that a finding could rest on.
+    fn take(&mut self, window: &Window) -> bool {
+        for event in window.events_of(EventKind::Absent).chain(window.events_of(EventKind::Gap)) {
+            if self.unseen.len() < MOST_UNSEEN && !self.unseen.iter().any(|known| known.message == event.message) {
+                self.unseen.push(event.clone());
+            }
+        }
+        let read = window.all_tracks().any(|track| !track.points.is_empty());
+        if read {
+            self.judged = self.judged || html::has_queue(window);
+            self.shards.take(window, window.from);
+        }
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_cover_the_past_without_a_gap_and_none_is_empty() {
+        let hour = 3_600_000_000;
+        for (length, count) in [(0, 0), (1, 1), (hour, 1), (hour + 1, 2), (3 * hour, 3)] {
+            let (from, to) = (Moment(7), Moment(7 + length));
+            let all: Vec<_> = bounds(from, to).collect();
+            assert_eq!(all.len(), count, "{length}");
+            assert!(all.iter().all(|(begin, end)| begin < end));
+            assert!(all.windows(2).all(|pair| pair[0].1 == pair[1].0));
+            let ends = all.first().zip(all.last()).map(|(first, last)| (first.0, last.1));
+            assert_eq!(ends, (count > 0).then_some((from, to)));
+        }
+    }
+}
