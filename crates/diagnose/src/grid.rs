@@ -1,11 +1,9 @@
 //! One window as rows of whole seconds. Rules compare readings that were taken at slightly different times and
 //! at different periods; on a grid they stand side by side, and a second without a reading is a hole, never a zero.
 
-use backwater_model::{Kind, Moment, Point, Source, Span, Track, Window};
+use backwater_model::{Holes, Kind, Moment, Point, Source, Span, Track, Window};
 use std::ops::Range;
 
-/// Readings further apart than this many usual periods are a hole in the data.
-const HOLE_PERIODS: f64 = 2.5;
 /// Bounds of the longest stretch between two readings that is still bridged, in seconds.
 const HOLE_S: (f64, f64) = (1.0, 15.0);
 
@@ -46,28 +44,33 @@ impl Grid {
     /// A gauge: the mean of the readings within each second, else the newest one that is not too old.
     pub(crate) fn gauge(&self, track: Option<Track<'_>>) -> Lane {
         let Some(track) = track else { return self.unknown() };
-        let oldest = hole_s(track);
+        let holes = holes(track);
         self.lane(|second| {
             let (from, to) = (self.start(second), self.start(second + 1));
-            track.between(from, to).mean().or_else(|| track.at(to, oldest).map(|point| point.value))
+            track.between(from, to).mean().or_else(|| newest(track, to, &holes))
         })
     }
 
     /// A level that is made of several gauges: its value as each second ends, of readings that are not too old.
     pub(crate) fn level(&self, window: &Window, source: &Source) -> Lane {
-        let oldest = source.tracks(window).into_iter().map(|(track, _)| hole_s(track)).fold(HOLE_S.0, f64::max);
-        self.lane(|second| source.value(window, self.start(second + 1), oldest))
+        let all: Vec<Holes<'_>> = source.tracks(window).into_iter().map(|(track, _)| holes(track)).collect();
+        self.lane(|second| {
+            let at = self.start(second + 1);
+            let oldest = all.iter().map(|holes| holes.at_s(at)).fold(HOLE_S.0, f64::max);
+            source.value(window, at, oldest)
+        })
     }
 
     /// A counter: its mean rate over each second, by straight lines between neighbouring readings.
     pub(crate) fn rate(&self, track: Option<Track<'_>>) -> Lane {
         let Some(track) = track.filter(|track| track.series.kind != Kind::Gauge) else { return self.unknown() };
-        let hole = hole_s(track);
+        let holes = holes(track);
+        let bridges = |place: usize, seconds: f64| holes.bridges(place, seconds);
         self.lane(|second| {
             let (from, to) = (self.start(second), self.start(second + 1));
             // A reset between the two would show as a fall, or as a start in another life of the source.
-            let (before, after) = (reading(track, from, hole)?, reading(track, to, hole)?);
-            unbroken(track, from, to, hole).then(|| (after - before).max(0.0))
+            let (before, after) = (reading(track, from, bridges)?, reading(track, to, bridges)?);
+            unbroken(track, from, to, bridges).then(|| (after - before).max(0.0))
         })
     }
 
@@ -82,28 +85,34 @@ impl Grid {
     }
 }
 
-/// How far apart neighbouring readings of a track may lie before the stretch between them counts as a hole.
-pub(crate) fn hole_s(track: Track<'_>) -> f64 {
-    let mut steps: Vec<f64> = track.points.windows(2).map(|pair| pair[1].at.seconds_since(pair[0].at)).collect();
-    steps.sort_by(f64::total_cmp);
-    let usual = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
-    (usual * HOLE_PERIODS).clamp(HOLE_S.0, HOLE_S.1)
+/// Where a track has holes that are not bridged.
+pub(crate) fn holes(track: Track<'_>) -> Holes<'_> {
+    Holes::of(track, HOLE_S)
 }
 
 /// The value of a counter at one moment, from readings no further apart than so many seconds.
 pub(crate) fn value_at(track: Track<'_>, at: Moment, hole_s: f64) -> Option<f64> {
-    reading(track, at, hole_s)
+    reading(track, at, |_, seconds| seconds <= hole_s)
 }
 
-/// The value of a counter at one moment, on the straight line between the readings around it.
-fn reading(track: Track<'_>, at: Moment, hole: f64) -> Option<f64> {
+/// The newest value of a gauge, where it is not too old.
+fn newest(track: Track<'_>, at: Moment, holes: &Holes<'_>) -> Option<f64> {
+    let place = track.points.partition_point(|point| point.at <= at).checked_sub(1)?;
+    let point = track.points.get(place)?;
+    holes.bridges(place, at.seconds_since(point.at)).then_some(point.value)
+}
+
+/// The value of a counter at one moment, on the straight line between the readings around it. `bridges` tells whether so
+/// many seconds behind the reading at a place are no hole.
+fn reading(track: Track<'_>, at: Moment, bridges: impl Fn(usize, f64) -> bool) -> Option<f64> {
     let next = track.points.partition_point(|point| point.at < at);
-    let edge = |point: &Point| (point.at.seconds_since(at).abs() <= hole / 2.0).then_some(point.value);
+    let place = next.saturating_sub(1);
+    let edge = |point: &Point| bridges(place, 2.0 * point.at.seconds_since(at).abs()).then_some(point.value);
     match (next.checked_sub(1).and_then(|before| track.points.get(before)), track.points.get(next)) {
         (_, Some(b)) if b.at == at => Some(b.value),
         (Some(a), Some(b)) => {
             let long = b.at.seconds_since(a.at);
-            let apart = a.epoch != b.epoch || b.value < a.value || long > hole || long <= 0.0;
+            let apart = a.epoch != b.epoch || b.value < a.value || !bridges(place, long) || long <= 0.0;
             (!apart).then(|| a.value + (b.value - a.value) * at.seconds_since(a.at) / long)
         }
         // The window's edges: the nearest reading stands for the moment, if it is near.
@@ -113,15 +122,15 @@ fn reading(track: Track<'_>, at: Moment, hole: f64) -> Option<f64> {
 }
 
 /// Whether a counter runs through a stretch without a hole, a reset or a new life.
-fn unbroken(track: Track<'_>, from: Moment, to: Moment, hole: f64) -> bool {
+fn unbroken(track: Track<'_>, from: Moment, to: Moment, bridges: impl Fn(usize, f64) -> bool) -> bool {
     let first = track.points.partition_point(|point| point.at <= from).saturating_sub(1);
     let last = track.points.partition_point(|point| point.at < to).min(track.points.len().saturating_sub(1));
     let part = track.points.get(first..=last).unwrap_or_default();
     part.len() >= 2
-        && part.windows(2).all(|pair| {
+        && part.windows(2).zip(first..).all(|(pair, place)| {
             pair[0].epoch == pair[1].epoch
                 && pair[1].value >= pair[0].value
-                && pair[1].at.seconds_since(pair[0].at) <= hole
+                && bridges(place, pair[1].at.seconds_since(pair[0].at))
         })
 }
 

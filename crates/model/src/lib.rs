@@ -9,6 +9,7 @@ pub mod catalogue;
 mod event;
 mod finding;
 mod flow;
+mod holes;
 mod meta;
 mod outcome;
 mod path;
@@ -27,6 +28,7 @@ mod window;
 pub use event::{Event, EventKind, Gaps, SOME_CONNECTIONS};
 pub use finding::{Activation, Confidence, Figure, Finding, Remedy, RuledOut, Severity, Unseen};
 pub use flow::{FlowHeld, FlowPool, FlowRule, FlowState};
+pub use holes::Holes;
 pub use meta::{ClockAnchor, DeclaredVolume, Device, HostFacts, Meta, Role, Target};
 pub use outcome::{
     Advised, AimOutcome, ArmOutcome, ArmTable, BETWEEN_WORDS, Expected, ExpectedAll, Foretold, Outcome, ParamValue,

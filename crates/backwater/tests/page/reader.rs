@@ -9,7 +9,7 @@ mod curves;
 mod seen;
 
 use backwater_diagnose::{Options, Shards, all_queues, diagnose, replication_path, standby_names};
-use backwater_model::{Finding, Moment, Outcome, Point, QueueSpec, Source, Stage, Track, Window};
+use backwater_model::{Finding, Holes, Moment, Outcome, Point, QueueSpec, Source, Stage, Track, Window};
 use backwater_record::{Recording, read_flow};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -50,9 +50,6 @@ impl serde::Serialize for Piece {
         (self.low, self.high, self.mean(), self.known).serialize(to)
     }
 }
-
-/// Readings further apart than so many of their usual periods are a hole.
-const HOLE_PERIODS: f64 = 2.5;
 
 /// A recording's window, cut into pieces of a page's axis.
 pub struct Reader<'a> {
@@ -152,14 +149,15 @@ impl Reader<'_> {
         let Some(slowest) = read.filter(|track| !track.points.is_empty()).min_by_key(|track| track.points.len()) else {
             return lane;
         };
-        let oldest_s = hole_s(slowest);
+        let holes = holes(slowest);
         for point in slowest.points {
-            if let Some(value) = source.value(self.window, point.at, oldest_s) {
+            if let Some(value) = source.value(self.window, point.at, holes.at_s(point.at)) {
                 take(&mut lane[self.piece(point.at)], value, 1.0);
             }
         }
         for (piece, slot) in lane.iter_mut().enumerate().filter(|(_, slot)| slot.is_none()) {
-            source.value(self.window, self.end(piece), oldest_s).into_iter().for_each(|value| take(slot, value, 1.0));
+            let end = self.end(piece);
+            source.value(self.window, end, holes.at_s(end)).into_iter().for_each(|value| take(slot, value, 1.0));
         }
         lane
     }
@@ -226,7 +224,7 @@ impl Reader<'_> {
         let found = source.tracks(self.window);
         let [(track, factor)] = found.as_slice() else { return None };
         let unbroken = |pair: &[Point]| {
-            pair[1].at.seconds_since(pair[0].at) <= hole_s(*track)
+            pair[1].at.seconds_since(pair[0].at) <= holes(*track).at_s(pair[0].at)
                 && pair[1].epoch == pair[0].epoch
                 && pair[1].value >= pair[0].value
         };
@@ -289,8 +287,9 @@ pub fn take(slot: &mut Option<Piece>, value: f64, weight: f64) {
 
 /// Stretches of a counter's readings with its rate, but for those that bridge a hole.
 pub fn rates(track: Track<'_>) -> Vec<(Moment, Moment, f64)> {
-    let longest_s = hole_s(track).max(HOLE_PERIODS);
-    let near = track.rates(1.0).into_iter().filter(|rate| rate.to.seconds_since(rate.from) <= longest_s);
+    let holes = holes(track);
+    let longest_s = |from: Moment| holes.at_s(from).max(2.5);
+    let near = track.rates(1.0).into_iter().filter(|rate| rate.to.seconds_since(rate.from) <= longest_s(rate.from));
     near.map(|rate| (rate.from, rate.to, rate.per_second)).collect()
 }
 
@@ -300,8 +299,8 @@ fn period_s(track: Track<'_>) -> f64 {
     steps.get(steps.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn hole_s(track: Track<'_>) -> f64 {
-    (period_s(track) * HOLE_PERIODS).max(1.0)
+fn holes(track: Track<'_>) -> Holes<'_> {
+    Holes::of(track, (1.0, f64::INFINITY))
 }
 
 impl Reader<'_> {

@@ -6,7 +6,7 @@ use super::draft::draft;
 use super::wt_checkpoint::{HABIT, JOURNAL_MS, no_stall};
 use super::wt_evidence::{Engine, caps_reached, flags_of, rate};
 use crate::figures::Figures;
-use crate::grid::hole_s;
+use crate::grid::holes;
 use crate::scene::Scene;
 use backwater_model::{Confidence, Finding, Moment, Point, RuledOut, Severity, Unit, catalogue as cat};
 use std::ops::Range;
@@ -49,8 +49,9 @@ pub(super) fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Findin
 /// the time only the longest stretch in one piece is looked at.
 fn train(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Train> {
     let track = scene.window.track(cat::WT_CHECKPOINT_RUNNING.name, &[("target", &engine.name)])?;
-    let hole_s = hole_s(track);
-    let near = |a: &Point, b: &Point| a.epoch == b.epoch && b.at.seconds_since(a.at) <= hole_s;
+    let holes = holes(track);
+    let place = |point: &Point| track.points.partition_point(|other| other.at < point.at);
+    let near = |a: &Point, b: &Point| a.epoch == b.epoch && holes.bridges(place(a), b.at.seconds_since(a.at));
     let readings = track.points.chunk_by(near).max_by_key(|stretch| stretch.len())?;
     let runs = |at: usize| readings[at].value > 0.0;
     let begins: Vec<usize> = (1..readings.len()).filter(|at| runs(*at) && !runs(at - 1)).collect();

@@ -2,13 +2,12 @@
 //! readings longer than two and a half of their usual periods stays a hole.
 
 use super::axis::{Axis, Lane};
-use backwater_model::{Kind, Moment, Rate, Source, Span, Track, Window};
+use backwater_model::{Holes, Kind, Moment, Rate, Source, Span, Track, Window};
 use std::collections::BTreeMap;
 
-/// Readings further apart than this many usual periods are a hole in the data.
-const HOLE_PERIODS: f64 = 2.5;
-/// Shortest stretch over which a rate is formed, and shortest hole, in seconds.
+/// Shortest stretch over which a rate is formed, and shortest hole, in seconds; and the shortest of a rate.
 const LEAST_S: f64 = 1.0;
+const LEAST_OF_RATE_S: f64 = 2.5;
 
 /// Whether a source is a value that never changes.
 fn fixed(source: &Source) -> Option<f64> {
@@ -19,15 +18,8 @@ fn fixed(source: &Source) -> Option<f64> {
     }
 }
 
-/// The usual distance of a track's readings, in seconds; 0 for fewer than two.
-fn period_s(track: Track<'_>) -> f64 {
-    let mut steps: Vec<f64> = track.points.windows(2).map(|pair| pair[1].at.seconds_since(pair[0].at)).collect();
-    steps.sort_by(f64::total_cmp);
-    steps.get(steps.len() / 2).copied().unwrap_or(0.0)
-}
-
-fn hole_s(track: Track<'_>) -> f64 {
-    (period_s(track) * HOLE_PERIODS).max(LEAST_S)
+fn holes(track: Track<'_>) -> Holes<'_> {
+    Holes::of(track, (LEAST_S, f64::INFINITY))
 }
 
 /// A level or a limit: every reading counts, and a piece without one has the newest before it that is not too old. What is made
@@ -47,16 +39,17 @@ pub(super) fn gauge(source: &Source, window: &Window, axis: &Axis) -> Lane {
     let mut lane = Lane::unknown(axis);
     let found = source.tracks(window).into_iter().map(|(track, _)| track).filter(|track| !track.points.is_empty());
     let Some(lead) = found.min_by_key(|track| track.points.len()) else { return lane };
-    let hole = hole_s(lead);
+    let holes = holes(lead);
     for point in lead.points {
-        if let (Some(piece), Some(value)) = (axis.piece(point.at), source.value(window, point.at, hole)) {
+        let value = source.value(window, point.at, holes.at_s(point.at));
+        if let (Some(piece), Some(value)) = (axis.piece(point.at), value) {
             lane.add(piece, value);
         }
     }
     for piece in axis.within(window) {
         let end = axis.end(piece).min(window.to);
         if lane.is_hole(piece)
-            && let Some(value) = source.value(window, end, hole)
+            && let Some(value) = source.value(window, end, holes.at_s(end))
         {
             lane.add(piece, value);
         }
@@ -118,7 +111,7 @@ pub(super) fn rate(source: &Source, window: &Window, axis: &Axis) -> Lane {
             rates(*one).into_iter().for_each(|rate| fill(&mut lane, axis, &scaled(rate)));
         }
         [(lead, _), ..] => {
-            let step = period_s(*lead).max(LEAST_S);
+            let step = holes(*lead).period_s().max(LEAST_S);
             let mut from = window.from;
             while from < window.to {
                 let to = from + Span::from_seconds(step);
@@ -166,9 +159,10 @@ pub(super) fn rates(track: Track<'_>) -> Vec<Rate> {
     if track.series.kind == Kind::Gauge {
         return Vec::new();
     }
-    let longest = hole_s(track).max(HOLE_PERIODS * LEAST_S);
+    let holes = holes(track);
+    let longest_s = |rate: &Rate| holes.at_s(rate.from).max(LEAST_OF_RATE_S);
     let list = track.rates(LEAST_S).into_iter();
-    list.filter(|rate| rate.to.seconds_since(rate.from) <= longest).collect()
+    list.filter(|rate| rate.to.seconds_since(rate.from) <= longest_s(rate)).collect()
 }
 
 /// A rate in every piece that its stretch covers. To the mean of a piece it counts for as long as it held there.
