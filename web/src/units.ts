@@ -34,13 +34,22 @@ function scaled(value: number, unit: string): string {
   return step === 0 ? `${fixed(size, 0)} ${unit}` : `${digits(size)} ${STEPS[step]}${unit}`;
 }
 
+const MINUTE_S = 60;
+const HOUR_S = 3_600;
+const DAY_S = 86_400;
+
+/** Whole pieces of so many seconds, and what is left in smaller ones. */
+function split(value: number, large: number, small: number, units: [string, string]): string {
+  const rest = String(Math.abs(Math.trunc((value % large) / small))).padStart(2, "0");
+  return `${Math.trunc(value / large)} ${units[0]} ${rest} ${units[1]}`;
+}
+
 function seconds(value: number): string {
   const size = Math.abs(value);
   if (size === 0) return "0 s";
-  if (size >= 120) {
-    const rest = String(Math.abs(Math.trunc(value % 60))).padStart(2, "0");
-    return `${Math.trunc(value / 60)} min ${rest} s`;
-  }
+  if (size >= 2 * DAY_S) return split(value, DAY_S, HOUR_S, ["d", "h"]);
+  if (size >= 5 * HOUR_S) return split(value, HOUR_S, MINUTE_S, ["h", "min"]);
+  if (size >= 2 * MINUTE_S) return split(value, MINUTE_S, 1, ["min", "s"]);
   if (size >= 1) return `${digits(value)} s`;
   return size >= 1e-3 ? `${digits(value * 1e3)} ms` : `${digits(value * 1e6)} µs`;
 }

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 pub(crate) const DOCUMENTS: &str = "table:documents";
 pub(crate) const INDEX: &str = "table:documents_index";
 pub(crate) const OPLOG: &str = "table:oplog";
-/// As mongod makes its tables.
-const LIKE_MONGOD: &str = "memory_page_max=10m,split_pct=90,leaf_value_max=64MB,checksum=on";
+/// How large a page of the tables may grow in the cache, as mongod has it: the engine's own value is half of that.
+pub(crate) const MEMORY_PAGE_MAX: &str = "10m";
 /// Documents of one transaction of a fill.
 const BATCH: u64 = 500;
 /// Documents between two looks at whether a fill shall end.
@@ -159,10 +159,15 @@ fn config(how: &Open, major: i32) -> String {
     parts.join(",")
 }
 
+/// What mongod makes its tables with.
+fn like_mongod() -> String {
+    format!("memory_page_max={MEMORY_PAGE_MAX},split_pct=90,leaf_value_max=64MB,checksum=on")
+}
+
 /// Makes the tables of documents; the id that the next one gets. In a replica set the oplog alone is journalled.
 fn prepare(connection: &Connection, replicated: bool) -> Result<i64, EngineError> {
     let session = connection.session()?;
-    let like = if replicated { format!("{LIKE_MONGOD},log=(enabled=false)") } else { LIKE_MONGOD.to_owned() };
+    let like = if replicated { format!("{},log=(enabled=false)", like_mongod()) } else { like_mongod() };
     session.create(DOCUMENTS, &format!("key_format=q,value_format=u,{like}"))?;
     session.create(INDEX, &format!("key_format=u,value_format=u,prefix_compression=true,{like}"))?;
     next_of(&session, DOCUMENTS)
@@ -171,7 +176,7 @@ fn prepare(connection: &Connection, replicated: bool) -> Result<i64, EngineError
 /// Makes the oplog; the number that its next entry gets.
 fn next_entry(connection: &Connection) -> Result<i64, EngineError> {
     let session = connection.session()?;
-    session.create(OPLOG, &format!("key_format=q,value_format=u,{LIKE_MONGOD}"))?;
+    session.create(OPLOG, &format!("key_format=q,value_format=u,{}", like_mongod()))?;
     next_of(&session, OPLOG)
 }
 

@@ -90,6 +90,11 @@ impl Running<'_> {
         self.began.elapsed().as_nanos() as u64
     }
 
+    /// Its end, counted as `now_ns`.
+    fn end_ns(&self) -> u64 {
+        (self.load.seconds * 1e9) as u64
+    }
+
     /// It cannot go on. The first reason is kept.
     pub(crate) fn fault(&self, why: String) {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
@@ -171,7 +176,7 @@ impl Running<'_> {
 
     /// The next start, waited for; none when no more is to begin.
     fn next_start(&self) -> Option<u64> {
-        if self.now_ns() >= (self.load.seconds * 1e9) as u64 || self.is_over() {
+        if self.now_ns() >= self.end_ns() || self.is_over() {
             return None;
         }
         let due_ns = self.schedule.lock().unwrap_or_else(PoisonError::into_inner).next()?;
@@ -188,7 +193,7 @@ impl Running<'_> {
         }
     }
 
-    /// Starts that were due and that nobody got round to.
+    /// Starts that were due and that nobody got round to, with how long each had waited at the end.
     fn count_never_started(&self) {
         if self.is_over() {
             return;
@@ -196,7 +201,7 @@ impl Running<'_> {
         let mut schedule = self.schedule.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(due_ns) = schedule.next() {
             self.tally.intend(due_ns);
-            self.tally.never_started.fetch_add(1, Relaxed);
+            self.tally.never_began(due_ns, self.end_ns());
         }
     }
 

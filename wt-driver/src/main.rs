@@ -42,7 +42,13 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    let engine = json!({ "engine": text, "version": [major, minor, patch], "protocol": protocol::VERSION });
+    let engine = json!({
+        "engine": text,
+        "version": [major, minor, patch],
+        "protocol": protocol::VERSION,
+        // Of its tables: no word of what a database is opened with tells it.
+        "memory_page_max": database::MEMORY_PAGE_MAX,
+    });
     let output = Arc::new(Output::new(Box::new(std::io::stdout())));
     let flag = || Arc::new(AtomicBool::new(false));
     let driver = Driver { output, database: None, job: None, busy: flag(), cancel: flag(), engine };

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Counts changes of these words, and of what a load does: whoever speaks them asks, so that a driver of another day is told by it
 /// and not by figures that differ.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// The longest command line that is read.
 const LONGEST_LINE: u64 = 1 << 20;

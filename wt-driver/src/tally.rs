@@ -45,9 +45,9 @@ impl Latencies {
 /// Everything that is counted of a load.
 #[derive(Debug)]
 pub(crate) struct Tally {
-    /// From the intended start until it counted as done.
+    /// From the intended start until it counted as done; until the load's end where it never began.
     pub(crate) latency: Latencies,
-    /// From the intended start until its commit had returned.
+    /// From the intended start until its commit had returned; until the load's end where it never began.
     pub(crate) commit: Latencies,
     /// From the actual start until its commit had returned.
     pub(crate) service: Latencies,
@@ -115,6 +115,15 @@ impl Tally {
         self.latency_us.fetch_add(latency / 1_000, Relaxed);
         self.completed.fetch_add(1, Relaxed);
         count(&self.done, now_ns);
+    }
+
+    /// It was due and nobody got round to it before the load's end: it took that long at least, and would have gone on waiting.
+    /// Left out, what an overload does to most operations would be in no latency.
+    pub(crate) fn never_began(&self, due_ns: u64, end_ns: u64) {
+        let waited = end_ns.saturating_sub(due_ns);
+        self.latency.record(waited);
+        self.commit.record(waited);
+        self.never_started.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn fail(&self, why: &str) {
@@ -205,5 +214,25 @@ mod tests {
         assert_eq!((&told["completed"], &told["ops_per_s"], &told["stall_s"]), (&json!(3), &json!(1.0), &json!(0)));
         assert!((told["latency"]["max_ms"].as_f64().unwrap_or(0.0) - 500.0).abs() < 1.0, "{told}");
         assert_eq!(tally.progress()["in_flight"], 0);
+    }
+
+    #[test]
+    fn who_never_began_has_waited_until_the_end() {
+        let tally = Tally::new(2.0);
+        tally.begun.fetch_add(1, Relaxed);
+        tally.committed(0, 0, 1_000_000);
+        tally.finish(0, 1_000_000);
+        for due in [500_000_000, 1_999_999_999] {
+            tally.intend(due);
+            tally.never_began(due, 2_000_000_000);
+        }
+        let told = tally.told(2.0);
+        assert_eq!((&told["completed"], &told["never_started"]), (&json!(1), &json!(2)));
+        let counts = ["latency", "commit", "service"].map(|name| told[name]["count"].as_u64());
+        assert_eq!(counts, [Some(3), Some(3), Some(1)], "{told}");
+        for name in ["latency", "commit"] {
+            assert!((told[name]["max_ms"].as_f64().unwrap_or(0.0) - 1_500.0).abs() < 2.0, "{told}");
+        }
+        assert_eq!((tally.progress()["in_flight"].as_u64(), told["stall_s"].as_u64()), (Some(0), Some(1)));
     }
 }

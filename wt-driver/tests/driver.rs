@@ -162,6 +162,18 @@ fn a_thread_for_each_operation_is_made_and_ended() {
 }
 
 #[test]
+fn what_never_began_has_waited_until_the_end() {
+    let mut driver = Driver::opened("cache_size=64MB");
+    // More than any engine takes of one thread.
+    let told = driver.run("write-heavy", json!({"rate_per_s": 1_000_000, "seconds": 1, "threads": 1}));
+    let [completed, never] = ["completed", "never_started"].map(|name| number(&told[name]));
+    assert!(never > 10_000.0, "{told}");
+    for (name, of) in [("latency", completed + never), ("commit", completed + never), ("service", completed)] {
+        assert_eq!(number(&told[name]["count"]), of, "{name} of {completed} done and {never} never begun");
+    }
+}
+
+#[test]
 fn a_snapshot_that_is_held_pins_history() {
     let mut driver = Driver::opened("cache_size=64MB");
     driver.run("write-heavy", json!({"statistics": [PINNED]}));
@@ -321,5 +333,7 @@ fn it_says_what_engine_it_drives() {
     let told = driver.ask(json!({"cmd": "version"}));
     assert!(told["engine"].as_str().unwrap().starts_with("WiredTiger"), "{told}");
     assert_eq!(told["version"].as_array().unwrap().len(), 3);
-    assert_eq!(told["protocol"], 3);
+    assert_eq!(told["protocol"], 4);
+    // As mongod's tables have it: whoever reckons with pages of these tables must be told.
+    assert_eq!(told["memory_page_max"], "10m");
 }

@@ -104,6 +104,27 @@ fn a_recording_with_a_long_gap_is_diagnosed_hour_by_hour() {
     assert!(String::from_utf8_lossy(&again.stderr).contains("holds a recording already"), "{again:?}");
 }
 
+/// Four hours, of whose chunks all but the first few are damaged.
+#[test]
+fn what_lies_mostly_in_damage_is_not_told_to_be_healthy() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bytes = flight::bytes(0..14_400, |status, second, _| {
+        let cache = |c: Builder| {
+            c.int64("maximum bytes configured", 1 << 30).int64("tracked dirty bytes in the cache", second % 60)
+        };
+        status.document("wiredTiger", |w| w.document("cache", cache)).int64("uptimeMillis", second * 1_000)
+    });
+    std::fs::write(dir.path().join(flight::FILE), &bytes).unwrap();
+    let (code, told) = run(dir.path(), &["diagnose", "."]);
+    assert!(code == Some(0) && !told.contains("cannot be seen") && !told.contains("damaged"), "{told}");
+    let from = bytes.len() / 10;
+    bytes[from..].iter_mut().step_by(97).for_each(|byte| *byte ^= 0x5a);
+    std::fs::write(dir.path().join(flight::FILE), bytes).unwrap();
+    let (code, told) = run(dir.path(), &["diagnose", "."]);
+    assert!(code == Some(2) && told.contains("could not be read"), "{told}");
+    assert!(told.contains(" of 239 min 30 s: a part of the flight recorder is damaged"), "{told}");
+}
+
 /// A day of 20,000 inserts a second by day and 1,000 by night, and 3,000 documents a second that expire from noon to one.
 #[test]
 fn the_plan_for_what_expires_goes_by_the_rate_that_is_stated() {

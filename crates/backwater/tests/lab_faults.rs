@@ -46,11 +46,10 @@ fn left_on_host(run: u32, state: &Path) -> Vec<String> {
     };
     look("mount", std::fs::read_to_string("/proc/self/mountinfo").unwrap());
     look("namespace", namespaces().join("\n"));
+    look("control group", control_groups().join("\n"));
     let loops = Command::new("losetup").arg("-a").output().unwrap();
     look("loop device", String::from_utf8_lossy(&loops.stdout).into_owned());
-    let processes = Command::new("ps").args(["-eo", "pid,args"]).output();
-    let processes = processes.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    look("process", processes);
+    look("process", processes());
     if let Ok(entries) = std::fs::read_dir(state) {
         let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
         left.extend(
@@ -66,6 +65,39 @@ fn namespaces() -> Vec<String> {
     all.map(Iterator::collect).unwrap_or_default()
 }
 
+/// Ids and arguments of everybody's processes, a line each.
+fn processes() -> String {
+    let processes = Command::new("ps").args(["-eo", "pid,args"]).output();
+    processes.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+}
+
+/// Groups below the root, where there is cgroup v2 alone.
+fn control_groups() -> Vec<String> {
+    let all = std::fs::read_dir("/sys/fs/cgroup").map(|all| all.flatten().map(|one| one.path().display().to_string()));
+    all.map(Iterator::collect).unwrap_or_default()
+}
+
+/// The file that a loop device holds; none where it holds none.
+fn backing_file(dev: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/sys/dev/block/{dev}/loop/backing_file")).ok()
+}
+
+/// Loop devices whose dirty pages are held to a limit, by `MAJ:MIN`. The limit outlives the device's file and would meet
+/// whoever has its number next.
+fn limited() -> Vec<String> {
+    let names = std::fs::read_dir("/sys/class/bdi").into_iter().flatten().flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let strict = |dev: &String| {
+        std::fs::read_to_string(format!("/sys/class/bdi/{dev}/strict_limit")).is_ok_and(|text| text.trim() == "1")
+    };
+    names.filter(|dev| dev.starts_with("7:")).filter(strict).collect()
+}
+
+/// Those of them that hold a file of this run.
+fn limited_by(run: u32) -> Vec<String> {
+    limited().into_iter().filter(|dev| backing_file(dev).is_some_and(|file| file.contains(&ours(run)))).collect()
+}
+
 /// Rules of the root group about devices of this run, or about devices that are no more.
 fn rules(run: u32) -> Vec<String> {
     let mut list = Vec::new();
@@ -74,8 +106,7 @@ fn rules(run: u32) -> Vec<String> {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         let of_another = |line: &&str| {
             let dev = line.split_whitespace().next().unwrap_or_default();
-            let backing = std::fs::read_to_string(format!("/sys/dev/block/{dev}/loop/backing_file"));
-            backing.is_ok_and(|file| !file.contains(&ours(run)))
+            backing_file(dev).is_some_and(|file| !file.contains(&ours(run)))
         };
         list.extend(text.lines().filter(|line| !of_another(line)).map(|line| format!("{file}: {line}")));
     }
@@ -104,11 +135,11 @@ fn killed_at(scenario: &str, points: &[u64]) {
 }
 
 /// Kills a run of one arm at the very moment at which something of it is there, and looks at what is left.
-fn killed_when(arm: &str, what: &str, is_there: &dyn Fn(u32) -> bool) {
+fn killed_when(scenario: &str, arm: &str, what: &str, is_there: &dyn Fn(u32) -> bool) {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
-    let mut run = start(&state, "wal-lag", &dir.path().join("out"), &["--arm", arm]);
+    let mut run = start(&state, scenario, &dir.path().join("out"), &["--arm", arm]);
     let began = Instant::now();
     while !is_there(run.id()) {
         assert!(run.try_wait().unwrap().is_none(), "the run of {arm} ended before there was {what}");
@@ -117,9 +148,13 @@ fn killed_when(arm: &str, what: &str, is_there: &dyn Fn(u32) -> bool) {
     }
     run.kill().unwrap();
     run.wait().unwrap();
+    let held = limited_by(run.id());
     assert!(!left_on_host(run.id(), &state).is_empty(), "a killed run of {arm} left nothing, so nothing was tested");
     clean(&state);
     assert_eq!(left_on_host(run.id(), &state), Vec::<String>::new(), "{arm} killed with {what}");
+    // What has another's file by now is that one's.
+    let still = limited().into_iter().filter(|dev| held.contains(dev) && backing_file(dev).is_none());
+    assert_eq!(still.collect::<Vec<_>>(), Vec::<String>::new(), "devices still limited: {arm} killed with {what}");
 }
 
 /// How a namespace's end of the cable queues; empty while there is none.
@@ -165,10 +200,36 @@ fn a_run_killed_with_its_namespaces_cable_or_caps_in_force_is_put_right_by_clean
         return;
     }
     let own = |run: u32| namespaces().into_iter().filter(|path| path.contains(&ours(run))).collect::<Vec<_>>();
-    killed_when("no-cap", "one namespace", &|run| !own(run).is_empty());
-    killed_when("no-cap", "a cable", &|run| own(run).last().is_some_and(|end| !queueing(end).is_empty()));
-    killed_when("network-narrow", "a shaper", &|run| own(run).iter().any(|end| queueing(end).contains("tbf")));
-    killed_when("standby-capped", "a cap", &|run| !rules(run).is_empty());
+    killed_when("wal-lag", "no-cap", "one namespace", &|run| !own(run).is_empty());
+    killed_when("wal-lag", "no-cap", "a cable", &|run| own(run).last().is_some_and(|end| !queueing(end).is_empty()));
+    killed_when("wal-lag", "network-narrow", "a shaper", &|run| {
+        own(run).iter().any(|end| queueing(end).contains("tbf"))
+    });
+    killed_when("wal-lag", "standby-capped", "a cap", &|run| !rules(run).is_empty());
+}
+
+/// The driver of WiredTiger, built already: without it a run would begin by building it.
+fn has_driver(test: &str) -> bool {
+    let named = std::env::var_os("BACKWATER_WT_DRIVER").is_some_and(|path| Path::new(&path).is_file());
+    if !named {
+        eprintln!(
+            "skipped: {test}: needs the driver of WiredTiger (see wt-driver/README.md), named in BACKWATER_WT_DRIVER"
+        );
+    }
+    named
+}
+
+#[test]
+fn a_run_of_the_engine_killed_with_its_driver_cap_or_dirty_limit_is_put_right_by_clean() {
+    let name = "a_run_of_the_engine_killed_with_its_driver_cap_or_dirty_limit_is_put_right_by_clean";
+    if !is_root(name) || !has_driver(name) {
+        return;
+    }
+    let driver =
+        |run: u32| processes().lines().any(|line| line.contains(&ours(run)) && line.contains("/backwater-wt-driver"));
+    killed_when("wt-stall", "dirty-cap", "its driver", &driver);
+    killed_when("wt-stall", "dirty-cap", "its dirty limit", &|run| !limited_by(run).is_empty());
+    killed_when("wt-stall", "dirty-cap", "a capped load", &|run| !rules(run).is_empty() && driver(run));
 }
 
 #[test]

@@ -102,6 +102,19 @@ impl DeviceView {
         }
     }
 
+    /// Reads and writes completed, a second.
+    pub(crate) fn completes(&self) -> Lane {
+        self.reads.with(&self.writes, |read, write| read + write)
+    }
+
+    /// Mean time of a request over a stretch, in milliseconds: of all requests, not of seconds with many and few of them.
+    pub(crate) fn request_ms(&self, range: &std::ops::Range<usize>) -> Option<f64> {
+        let ios = self.completes();
+        let ms = self.await_ms.with(&ios, |ms, ios| ms * ios);
+        let ios = ios.with(&ms, |ios, _| ios).mean(range).filter(|ios| *ios > 0.0)?;
+        Some(ms.mean(range)? / ios)
+    }
+
     /// Mean size of a write over a stretch, in bytes.
     pub(crate) fn write_size(&self, range: &std::ops::Range<usize>) -> Option<f64> {
         let (bytes, writes) = (self.written_bytes.mean(range)?, self.writes.mean(range)?);

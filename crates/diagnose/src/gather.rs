@@ -23,10 +23,10 @@ pub fn gather(parts: impl IntoIterator<Item = Vec<Finding>>) -> Vec<Finding> {
     findings
 }
 
-/// How bad a finding is beside another of its kind: severity, then share lost, then length.
-fn rank(finding: &Finding) -> (backwater_model::Severity, i64, i64) {
+/// How bad a finding is beside another of its kind: severity, then share lost, then whether it holds others up, then length.
+fn rank(finding: &Finding) -> (backwater_model::Severity, i64, bool, i64) {
     let lost = finding.foreground_lost.map_or(0, |share| (share * 1e6) as i64);
-    (finding.severity, lost, (finding.to - finding.from).0)
+    (finding.severity, lost, !finding.victims.is_empty(), (finding.to - finding.from).0)
 }
 
 fn with_count(mut finding: Finding, count: usize) -> Finding {

@@ -101,6 +101,11 @@ fn unsaid(window: &Window, wanted: &Wanted) -> Unseen {
     let of_a_server = [&SESSIONS, &KERNEL_WAITS, &SERVER_LOG].iter().any(|known| known.what == wanted.what);
     let (why, remedy) = if of_a_server && window.meta.targets.is_empty() {
         ("no server was watched", "name the server beside the host: postgres://…".to_owned())
+    } else if window.meta.written_by.starts_with("MongoDB") {
+        (
+            "no flight recorder has it",
+            "watch the server live, on its host: backwater record mongodb://… -o DIR".to_owned(),
+        )
     } else if window.meta.host.read_as_root == Some(true) {
         (NO_READINGS, AS_WHOM.iter().fold(wanted.remedy.to_owned(), |remedy, words| remedy.replace(words, "")))
     } else {
@@ -167,6 +172,19 @@ mod tests {
         let mut missing = Missing::default();
         missing.unless(&window, false, wanted);
         missing.list().remove(0)
+    }
+
+    #[test]
+    fn what_no_flight_recorder_has_is_seen_live() {
+        let meta = Meta { written_by: "MongoDB 7.0.12".to_owned(), ..Meta::default() };
+        let window = Window::new(Moment(0), Moment(0), Arc::new(meta), vec![], vec![], vec![]);
+        let mut missing = Missing::default();
+        missing.unless(&window, false, &CGROUPS);
+        let unseen = missing.list().remove(0);
+        assert!(
+            unseen.remedy.unwrap().contains("backwater record mongodb://"),
+            "running elsewhere changes nothing of the past"
+        );
     }
 
     #[test]

@@ -267,3 +267,41 @@ fn a_short_oplog_is_advised_the_size_for_the_time_away() {
     // 10 GiB cover 2,000 s; an hour and a fifth takes 2.16 times that.
     assert!(advice.remedies[0].runtime[0].contains("replSetResizeOplog: 1, size: Double(22119)"), "{advice:?}");
 }
+
+#[test]
+fn an_oplog_that_is_no_finding_is_advised_the_size_for_a_longer_time_away() {
+    let of = |plant: &Plant, survive_s: f64| {
+        let advice = advise_engines(&plant.window(), &EngineOptions { survive_s, ..EngineOptions::default() });
+        let lines = advice[0].remedies.iter().flat_map(|remedy| remedy.runtime.clone());
+        lines.filter(|line| line.contains("replSetResizeOplog")).collect::<Vec<_>>()
+    };
+    let covers = Plant { oplog_s: |_| 7_200.0, ..healthy() };
+    assert_eq!(of(&covers, 3_600.0), [""; 0], "two hours are enough for one");
+    // 10 GiB cover two hours; four take 2.4 times that with some room.
+    let four = of(&covers, 14_400.0);
+    assert!(four.len() == 1 && four[0].contains("size: Double(24576)"), "{four:?}");
+    assert_eq!(of(&Plant { oplog_full: 0.5, ..covers }, 14_400.0), [""; 0], "it covers more each second");
+}
+
+/// As recorded of a disk that serves many requests at once: it is as busy with the journal's few as with a checkpoint.
+#[test]
+fn what_a_disk_does_while_it_is_busy_with_little_is_not_all_that_it_can_do() {
+    let little = Plant { busy: |_| 1.0, disk_mib: |s| if s % 60 < 8 { 40.0 } else { 0.05 }, ..bursting() };
+    let advice = advised(&little);
+    let drain = advice.observed.iter().find(|figure| figure.name == "drain_bytes_per_s").unwrap();
+    assert!((drain.value / 1_048_576.0 - 40.0).abs() < 2.0, "{drain:?}");
+}
+
+/// As recorded every ten seconds: the count steps once a minute.
+#[test]
+fn the_interval_of_checkpoints_is_the_servers_own_however_seldom_it_is_read() {
+    let mut readings = bursting().readings();
+    readings.forget(cat::WT_CHECKPOINT_RUNNING.name);
+    for second in (0..=SECONDS).step_by(10) {
+        readings.put(&cat::WT_CHECKPOINTS, &[T], 1_000.0 + second as f64, (second / 60) as f64);
+    }
+    let window = readings.window(bursting().meta(), 1_000.0, 1_000.0 + SECONDS as f64);
+    let advice = advise_engines(&window, &EngineOptions::default()).remove(0);
+    let interval = advice.observed.iter().find(|figure| figure.name == "checkpoint_interval_s").unwrap();
+    assert_eq!(interval.value, 60.0, "{advice:?}");
+}

@@ -18,6 +18,10 @@ pub enum Damage {
     /// A file that was listed and is gone: servers remove their oldest while they run.
     #[error("the file was removed meanwhile")]
     Removed,
+    /// The system refuses one of several files, or the rest of one: its rights, or a bad disk. Of a recording that is one file,
+    /// that is [`FtdcError::Read`].
+    #[error("it cannot be read: {0}")]
+    Unreadable(String),
     /// A file without a byte in it, as a full disk leaves it behind.
     #[error("the file is empty")]
     Empty,

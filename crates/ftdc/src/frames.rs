@@ -21,8 +21,8 @@ const SENTINEL_BYTES: u64 = 8;
 
 /// The documents of one file, in order.
 ///
-/// After a [`Fault`] the iterator goes on with the next document that can be read; after an error of the system it
-/// ends. Memory is bounded by [`Limits::document_bytes`].
+/// After a [`Fault`] the iterator goes on with the next document that can be read; an error of the system comes behind
+/// what was read before it, and is the end. Memory is bounded by [`Limits::document_bytes`].
 #[derive(Debug)]
 pub struct Documents<R> {
     input: R,
@@ -35,13 +35,21 @@ pub struct Documents<R> {
     offset: u64,
     ended: bool,
     told_empty: bool,
+    /// Why the system refused to read on, until that is told.
+    failed: Option<std::io::Error>,
 }
 
 impl<R: Read> Documents<R> {
     /// Reads from the beginning of `input`; `file` is what faults will name.
     pub fn new(input: R, file: impl Into<Arc<Path>>, limits: Limits) -> Self {
         let (file, window) = (file.into(), Vec::new());
-        Documents { input, file, limits, window, start: 0, offset: 0, ended: false, told_empty: false }
+        let (start, offset, ended, told_empty, failed) = (0, 0, false, false, None);
+        Documents { input, file, limits, window, start, offset, ended, told_empty, failed }
+    }
+
+    /// Where in the file the next document begins, or would.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
     }
 
     fn left(&self) -> &[u8] {
@@ -49,24 +57,20 @@ impl<R: Read> Documents<R> {
     }
 
     /// Tries to have so many bytes in the window; says how many there are.
-    fn fill(&mut self, need: usize) -> Result<usize, FtdcError> {
+    fn fill(&mut self, need: usize) -> usize {
         let have = self.left().len();
         if have >= need || self.ended {
-            return Ok(have);
+            return have;
         }
         self.window.drain(..self.start);
         self.start = 0;
         let missing = (need - have).max(STEP_BYTES);
-        let read = self.input.by_ref().take(missing as u64).read_to_end(&mut self.window);
-        match read {
+        match self.input.by_ref().take(missing as u64).read_to_end(&mut self.window) {
             Ok(read) => self.ended = read < missing,
-            Err(source) => {
-                self.ended = true;
-                self.window.clear();
-                return Err(FtdcError::read(&self.file, source));
-            }
+            // What was read before it stands in the window.
+            Err(error) => (self.ended, self.failed) = (true, Some(error)),
         }
-        Ok(self.left().len())
+        self.left().len()
     }
 
     fn advance(&mut self, bytes: usize) {
@@ -75,7 +79,7 @@ impl<R: Read> Documents<R> {
     }
 
     fn document(&mut self) -> Result<Option<Document>, FtdcError> {
-        let have = self.fill(4)?;
+        let have = self.fill(4);
         if have == 0 {
             return if self.offset == 0 { self.empty() } else { Ok(None) };
         }
@@ -96,7 +100,7 @@ impl<R: Read> Documents<R> {
             let (claimed, limit) = (claimed as u64, self.limits.document_bytes as u64);
             return self.skip(Damage::TooLarge { what: "bytes in a document", claimed, limit });
         }
-        let have = self.fill(claimed)?;
+        let have = self.fill(claimed);
         let Some(bytes) = self.left().get(..claimed) else {
             return self.skip(Damage::CutShort { claimed: claimed as u64, left: have as u64 });
         };
@@ -114,7 +118,7 @@ impl<R: Read> Documents<R> {
     /// Nothing at all: well for what is to be filled, said once of any other.
     fn empty(&mut self) -> Result<Option<Document>, FtdcError> {
         let to_be_filled = self.file.file_name().is_some_and(|name| name == INTERIM);
-        if to_be_filled || std::mem::replace(&mut self.told_empty, true) {
+        if to_be_filled || self.failed.is_some() || std::mem::replace(&mut self.told_empty, true) {
             return Ok(None);
         }
         Err(FtdcError::Damaged(Fault { file: Arc::clone(&self.file), offset: 0, lost_bytes: 0, damage: Damage::Empty }))
@@ -125,7 +129,7 @@ impl<R: Read> Documents<R> {
         let offset = self.offset;
         // Beyond this place: a document whose length was overwritten with zeros must not be found again.
         self.advance(1);
-        let only_zeros = self.search()?;
+        let only_zeros = self.search();
         let lost_bytes = self.offset - offset;
         if only_zeros && lost_bytes <= SENTINEL_BYTES && self.left().is_empty() {
             return Ok(None);
@@ -137,11 +141,17 @@ impl<R: Read> Documents<R> {
     /// Reports the damage here and stands at the next document behind it, or at the end.
     fn skip(&mut self, damage: Damage) -> Result<Option<Document>, FtdcError> {
         let offset = self.offset;
-        // What does not begin like a document, and has none in it either, is no damaged recording.
         let whole = !matches!(damage, Damage::CutShort { .. });
+        if !whole && self.failed.is_some() {
+            // It is not the file that ends here: the error tells of what is missing from this document on.
+            self.window.clear();
+            self.start = 0;
+            return Ok(None);
+        }
+        // What does not begin like a document, and has none in it either, is no damaged recording.
         let foreign = offset == 0 && whole && !begins_like_one(self.left());
         self.advance(1);
-        self.search()?;
+        self.search();
         let nothing_found = self.left().is_empty();
         let damage = if foreign && nothing_found { Damage::NotFtdc(ANOTHER_KIND) } else { damage };
         let lost_bytes = self.offset - offset;
@@ -150,10 +160,10 @@ impl<R: Read> Documents<R> {
 
     /// Moves to the next place that looks like a document's beginning, or to the end; says whether only zeros were
     /// passed.
-    fn search(&mut self) -> Result<bool, FtdcError> {
+    fn search(&mut self) -> bool {
         let mut only_zeros = true;
         loop {
-            let last = self.fill(SIGNATURE_BYTES)? < SIGNATURE_BYTES;
+            let last = self.fill(SIGNATURE_BYTES) < SIGNATURE_BYTES;
             let found = signature(self.left());
             let passed = match found {
                 Ok(at) => at,
@@ -163,9 +173,17 @@ impl<R: Read> Documents<R> {
             only_zeros &= self.left().iter().take(passed).all(|byte| *byte == 0);
             self.advance(passed);
             if last || found.is_ok() {
-                return Ok(only_zeros);
+                return only_zeros;
             }
         }
+    }
+
+    /// Why the system refused to read on, once.
+    fn failure(&mut self) -> Option<FtdcError> {
+        let source = self.failed.take()?;
+        // Of a file that could not be read nobody knows whether it is.
+        self.told_empty = true;
+        Some(FtdcError::read(&self.file, source))
     }
 }
 
@@ -193,7 +211,10 @@ impl<R: Read> Iterator for Documents<R> {
     type Item = Result<Document, FtdcError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.document().transpose()
+        match self.document() {
+            Ok(None) => self.failure().map(Err),
+            other => other.transpose(),
+        }
     }
 }
 
@@ -280,6 +301,31 @@ mod tests {
         bytes.extend(metadata(7));
         let (times, faults) = read(&bytes);
         assert_eq!((times, faults.len()), (vec![7], 1));
+    }
+
+    /// Refuses to be read, as a disk does that has a bad block.
+    struct Refusing;
+
+    impl Read for Refusing {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            Err(std::io::Error::other("a bad block"))
+        }
+    }
+
+    #[test]
+    fn what_was_read_before_an_error_of_the_system_is_handed_on_first() {
+        let bytes = file(3);
+        let size = bytes.len() / 3;
+        for cut in [0, 2, size - 1, 2 * size, 2 * size + 2, 3 * size - 1, 3 * size] {
+            let input = Read::chain(&bytes[..cut], Refusing);
+            let mut documents = Documents::new(input, Path::new("f"), Limits::default());
+            let told: Vec<_> = documents.by_ref().collect();
+            let times: Vec<i64> = told.iter().flatten().map(Document::at_ms).collect();
+            assert_eq!(times, (1..=(cut / size) as i64).collect::<Vec<_>>(), "{cut}");
+            assert_eq!(told.len(), times.len() + 1, "the error, once: {told:?}");
+            assert!(matches!(told.last(), Some(Err(FtdcError::Read { .. }))), "{told:?}");
+            assert_eq!(documents.offset(), (cut / size * size) as u64);
+        }
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub use error::{Damage, Fault, FtdcError};
 pub use frames::Documents;
 pub use json::{time_text, to_json};
 pub use limits::Limits;
-pub use metadata::Metadata;
+pub use metadata::{Metadata, ROLES};
 pub use schema::{Metric, MetricKind, Schema};
 pub use select::{Batch, Selection};
 pub use source::{Source, SourceDocuments, SourceFile};

@@ -1,13 +1,14 @@
 //! What a reader accepts. Lengths in a file are claims; nothing is allocated because a file says so.
 
-/// Bounds on what one document may cost. The defaults are several times what mongod itself accepts when it reads its
-/// own files back (10,000,000 bytes inflated, 1,000,000 values: `src/mongo/db/ftdc/decompressor.cpp`), because larger
-/// deployments have been seen to write a little more than that.
+/// Bounds on what one document may cost. Of values the default is four times what mongod itself accepts when it reads its
+/// own files back (1,000,000: `src/mongo/db/ftdc/decompressor.cpp`), because larger deployments have been seen to write a
+/// little more than that. Of bytes inflated it is mongod's own (10,000,000): each thread that decodes may hold so many,
+/// beside the values that all of them share (see [`parallel::decode`](crate::parallel::decode)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one document in the file. MongoDB's own limit of a document is 16 MiB and 16 KiB.
     pub document_bytes: usize,
-    /// Bytes of a chunk once inflated.
+    /// Bytes of a chunk once inflated, in each thread.
     pub inflated_bytes: usize,
     /// Metrics in a chunk.
     pub metrics: usize,

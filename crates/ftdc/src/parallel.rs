@@ -21,7 +21,7 @@ pub enum Decoded<T> {
 /// the values at hand), and hands it to `take` on the calling thread, in the documents' order. `take` returning false
 /// ends it early.
 ///
-/// Memory: a document waiting, one in work and a result for each thread, and together no more decoded values than
+/// Memory: a document waiting, one in work, inflated, and a result for each thread, and together no more decoded values than
 /// [`Limits::values`], however many threads there are: matrices that wait to be filled again are among them.
 pub fn decode<T: Send>(
     documents: impl Iterator<Item = Result<Document, FtdcError>> + Send,

@@ -62,6 +62,8 @@ impl SourceFile {
 pub struct Source {
     files: Vec<SourceFile>,
     limits: Limits,
+    /// Whether it is one file that was named, and no directory of them: that it cannot be read is then an error.
+    alone: bool,
 }
 
 impl Source {
@@ -76,7 +78,8 @@ impl Source {
         let meta = std::fs::metadata(path).map_err(|error| FtdcError::read(path, error))?;
         if !meta.is_dir() {
             let file = File::open(path).and_then(|file| look_at(path.to_owned(), file));
-            return Ok(Source { files: vec![file.map_err(|error| FtdcError::read(path, error))?], limits });
+            let files = vec![file.map_err(|error| FtdcError::read(path, error))?];
+            return Ok(Source { files, limits, alone: true });
         }
         let mut files = files_in(path)?;
         if files.is_empty() && path.join(DIRECTORY).is_dir() {
@@ -85,7 +88,7 @@ impl Source {
         if files.is_empty() {
             return Err(FtdcError::NothingHere { path: path.to_owned() });
         }
-        Ok(Source { files, limits })
+        Ok(Source { files, limits, alone: false })
     }
 
     /// Its files, in the order in which they are read.
@@ -128,14 +131,20 @@ impl Source {
         let last = self.files.iter().rposition(|file| !file.interim);
         let wants = |(place, file): &(usize, &SourceFile)| Some(*place) == last || timeline.wants(&file.path, stretch);
         let wanted = self.files.iter().enumerate().filter(wants).map(|(_, file)| file);
-        SourceDocuments::of(wanted.cloned().collect(), self.limits)
+        self.read(wanted.cloned().collect())
     }
 
     /// Every document of every file, in order. A chunk of the interim file that has since been written to another file
     /// is left out; that file is read as it was when the source was opened, so that a server which goes on writing leaves no gap.
-    /// A file that is gone by the time it is read is a fault, and the rest is read on: servers remove their oldest.
+    /// A file that is gone by the time it is read is a fault, and the rest is read on: servers remove their oldest. So is one of
+    /// several that the system refuses, or the rest of it.
     pub fn documents(&self) -> SourceDocuments {
-        SourceDocuments::of(self.files.clone().into(), self.limits)
+        self.read(self.files.clone().into())
+    }
+
+    fn read(&self, files: VecDeque<SourceFile>) -> SourceDocuments {
+        let (limits, alone) = (self.limits, self.alone);
+        SourceDocuments { files, limits, alone, current: None, last_chunk_ms: i64::MIN, chunks_ms: BTreeSet::new() }
     }
 
     /// The documents that may hold samples of this stretch of time (milliseconds since 1970), and the metadata of the
@@ -155,7 +164,7 @@ impl Source {
             !begins_late && !ends_early
         };
         let files = (0..self.files.len()).filter(|place| wanted(*place)).map(|place| self.files[place].clone());
-        let all = SourceDocuments::of(files.collect(), self.limits);
+        let all = self.read(files.collect());
         Between { all, stretch, held: None, ready: None, past: false }
     }
 }
@@ -163,7 +172,11 @@ impl Source {
 fn files_in(dir: &Path) -> Result<Vec<SourceFile>, FtdcError> {
     // Opened before all others: what goes from it into one of them meanwhile is then seen twice, and left out once. The other way
     // round it would be seen in neither. Servers replace it by renaming another, so that what is open stays as it is.
-    let interim = interim_in(dir)?;
+    let (interim, mut refusal) = match interim_in(dir) {
+        Ok(interim) => (interim, None),
+        Err((path, error)) => (Some(unseen(&path)), Some(FtdcError::read(&path, error))),
+    };
+    let mut seen = refusal.is_none() && interim.is_some();
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|error| FtdcError::read(dir, error))? {
         let path = entry.map_err(|error| FtdcError::read(dir, error))?.path();
@@ -172,11 +185,21 @@ fn files_in(dir: &Path) -> Result<Vec<SourceFile>, FtdcError> {
             continue;
         }
         match File::open(&path).and_then(|file| look_at(path.clone(), file)) {
-            Ok(file) => files.push(file),
+            Ok(file) => {
+                files.push(file);
+                seen = true;
+            }
             // A server removes its oldest file while it writes.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(FtdcError::read(&path, error)),
+            // The others are read; when this one's turn comes, it is told why it cannot be.
+            Err(error) => {
+                files.push(unseen(&path));
+                refusal.get_or_insert_with(|| FtdcError::read(&path, error));
+            }
         }
+    }
+    if let Some(refusal) = refusal.filter(|_| !seen) {
+        return Err(refusal);
     }
     // A file's name holds the time at which it was begun; of names that people gave, what is in the file tells it.
     files.sort_by_cached_key(|file| {
@@ -187,7 +210,7 @@ fn files_in(dir: &Path) -> Result<Vec<SourceFile>, FtdcError> {
     Ok(files)
 }
 
-fn interim_in(dir: &Path) -> Result<Option<SourceFile>, FtdcError> {
+fn interim_in(dir: &Path) -> Result<Option<SourceFile>, (PathBuf, std::io::Error)> {
     let path = dir.join(INTERIM);
     let found = match File::open(&path) {
         Ok(file) if file.metadata().is_ok_and(|meta| meta.is_file()) => look_at(path.clone(), file).map(Some),
@@ -195,7 +218,14 @@ fn interim_in(dir: &Path) -> Result<Option<SourceFile>, FtdcError> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     };
-    found.map_err(|error| FtdcError::read(&path, error))
+    found.map_err(|error| (path, error))
+}
+
+/// A file that was not looked into, because the system refused.
+fn unseen(path: &Path) -> SourceFile {
+    let bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
+    let interim = path.file_name().is_some_and(|name| name == INTERIM);
+    SourceFile { path: path.into(), bytes, interim, first_ms: None, metadata_first: false, held: None }
 }
 
 /// The time in `metrics.2021-03-15T02-21-47Z-00000`, in milliseconds since 1970.
@@ -252,21 +282,22 @@ fn removed(file: SourceFile) -> Fault {
     Fault { file: file.path, offset: 0, lost_bytes: file.bytes, damage: Damage::Removed }
 }
 
+/// What the system refuses to read of one file among several, from here on.
+fn unreadable(file: &SourceFile, offset: u64, error: &std::io::Error) -> Fault {
+    let (path, lost_bytes) = (Arc::clone(&file.path), file.bytes.saturating_sub(offset));
+    Fault { file: path, offset, lost_bytes, damage: Damage::Unreadable(error.to_string()) }
+}
+
 /// The documents of every file of a source.
 #[derive(Debug)]
 pub struct SourceDocuments {
     files: VecDeque<SourceFile>,
     limits: Limits,
-    current: Option<(Documents<Reading>, bool)>,
+    alone: bool,
+    current: Option<(Documents<Reading>, SourceFile)>,
     last_chunk_ms: i64,
     /// Of the last chunks.
     chunks_ms: BTreeSet<i64>,
-}
-
-impl SourceDocuments {
-    fn of(files: VecDeque<SourceFile>, limits: Limits) -> SourceDocuments {
-        SourceDocuments { files, limits, current: None, last_chunk_ms: i64::MIN, chunks_ms: BTreeSet::new() }
-    }
 }
 
 impl Iterator for SourceDocuments {
@@ -274,17 +305,18 @@ impl Iterator for SourceDocuments {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let Some((documents, interim)) = &mut self.current else {
+            let Some((documents, file)) = &mut self.current else {
                 let file = self.files.pop_front()?;
                 match Reading::of(&file) {
                     Ok(open) => {
                         let documents = Documents::new(open, Arc::clone(&file.path), self.limits);
-                        self.current = Some((documents, file.interim));
+                        self.current = Some((documents, file));
                     }
                     Err(error) if error.kind() == ErrorKind::NotFound => {
                         return Some(Err(FtdcError::Damaged(removed(file))));
                     }
-                    Err(error) => return Some(Err(FtdcError::read(&file.path, error))),
+                    Err(error) if self.alone => return Some(Err(FtdcError::read(&file.path, error))),
+                    Err(error) => return Some(Err(FtdcError::Damaged(unreadable(&file, 0, &error)))),
                 }
                 continue;
             };
@@ -295,7 +327,7 @@ impl Iterator for SourceDocuments {
                     // last). One that is older than that is not replaced: somebody set the clock back.
                     let (at_ms, last_ms) = (document.at_ms(), self.last_chunk_ms);
                     let within_a_chunk = (0..=LONGEST_CHUNK_MS).contains(&last_ms.saturating_sub(at_ms));
-                    if *interim && (within_a_chunk || self.chunks_ms.contains(&at_ms)) {
+                    if file.interim && (within_a_chunk || self.chunks_ms.contains(&at_ms)) {
                         continue;
                     }
                     self.last_chunk_ms = at_ms;
@@ -304,6 +336,9 @@ impl Iterator for SourceDocuments {
                         self.chunks_ms.pop_first();
                     }
                     return Some(Ok(document));
+                }
+                Some(Err(FtdcError::Read { source, .. })) if !self.alone => {
+                    return Some(Err(FtdcError::Damaged(unreadable(file, documents.offset(), &source))));
                 }
                 other => return other,
             }

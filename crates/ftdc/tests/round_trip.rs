@@ -175,11 +175,12 @@ fn samples_come_back_as_documents() {
 #[test]
 fn a_full_chunk_and_a_new_metric_end_a_chunk() {
     let sizes: Vec<usize> = {
-        let bytes = common::file(0, 20, 4);
+        // The new metric comes with the thirteenth sample, amid a chunk of five.
+        let bytes = common::file(0, 24, 4);
         let mut decoder = Decoder::default();
         let documents = Documents::new(&bytes[..], Path::new("f"), Limits::default()).map(Result::unwrap);
         let chunks = documents.filter(|document| document.kind() == DocumentKind::Chunk);
         chunks.map(|document| decoder.open(&document).unwrap().samples()).collect()
     };
-    assert_eq!(sizes, [5, 5, 5, 5]);
+    assert_eq!(sizes, [5, 5, 2, 5, 5, 2]);
 }

@@ -169,6 +169,30 @@ fn a_file_that_was_removed_meanwhile_is_a_fault_and_the_rest_is_read() {
     assert_eq!(read.flat_map(|batch| batch.times_ms().to_vec()).collect::<Vec<_>>(), seconds(60..130));
 }
 
+#[test]
+fn a_file_among_others_that_the_system_refuses_is_a_fault_and_the_rest_is_read() {
+    let name = "metrics.2023-11-14T22-14-20Z-00000";
+    // A link to itself cannot be opened; the memory of a process can, but nothing lies at its beginning that could be read.
+    for refused in [name, "/proc/self/mem"] {
+        let dir = tempfile::tempdir().unwrap();
+        let middle = dir.path().join(name);
+        std::os::unix::fs::symlink(refused, &middle).unwrap();
+        let alone = [Source::open(&middle), Source::open(dir.path())];
+        assert!(alone.iter().all(|one| matches!(one, Err(FtdcError::Read { .. }))), "{refused}: {alone:?}");
+        std::fs::write(dir.path().join("metrics.2023-11-14T22-13-20Z-00000"), common::file(0, 60, 9)).unwrap();
+        std::fs::write(dir.path().join("metrics.2023-11-14T22-15-20Z-00000"), common::file(120, 60, 9)).unwrap();
+        let source = Source::open(dir.path()).unwrap();
+        let all: Vec<_> = source.documents().collect();
+        let errors: Vec<&FtdcError> = all.iter().filter_map(|one| one.as_ref().err()).collect();
+        let [FtdcError::Damaged(fault)] = errors.as_slice() else { panic!("{refused}: {errors:?}") };
+        assert_eq!((&*fault.file, fault.offset), (middle.as_path(), 0));
+        assert!(matches!(fault.damage, Damage::Unreadable(_)), "{fault}");
+        let read = source.select(&Selection::all(), i64::MIN..i64::MAX).filter_map(Result::ok);
+        let read: Vec<i64> = read.flat_map(|batch| batch.times_ms().to_vec()).collect();
+        assert_eq!(read, [seconds(0..60), seconds(120..180)].concat());
+    }
+}
+
 /// What follows what, as whoever opens a recording finds it.
 fn timeline(source: &mut Source) -> Arc<Timeline> {
     let mut times = Times::default();

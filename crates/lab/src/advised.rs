@@ -6,9 +6,12 @@ use crate::arm::Repeat;
 use crate::run::Stand;
 use crate::scenario::{Aim, Arm, DirtyLimit, Scenario, ServerKind};
 use backwater_diagnose::{AdviseOptions, EngineChange, EngineOptions, advise, advise_engines};
-use backwater_model::{Advised, AimOutcome, ArmOutcome, Bytes, Figure, Remedy, Window};
+use backwater_model::{Advised, AimOutcome, ArmOutcome, Bytes, Figure, Remedy, Unit, Window};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+
+/// Of fewer repeats chance alone may say whether an aim is met.
+const LEAST_REPEATS: usize = 3;
 
 /// What came of advice so far.
 #[derive(Debug, Default)]
@@ -82,10 +85,13 @@ impl Advisers {
         for place in 0..outcomes.len() {
             let name = outcomes[place].name.clone();
             let aim = scenario.arm(&name).and_then(|arm| arm.aim.as_ref());
-            let aim =
-                aim.and_then(|aim| aimed(aim, &outcomes[place], outcomes.iter().find(|arm| arm.name == aim.against)));
-            outcomes[place].advised = self.chosen.get(&name).map(|(_, advised)| advised.clone());
-            outcomes[place].aim = aim;
+            let against = aim.and_then(|aim| outcomes.iter().find(|arm| arm.name == aim.against));
+            let repeats = against.map_or(0, |against| against.repeats.min(outcomes[place].repeats));
+            let reached = aim.and_then(|aim| aimed(aim, &outcomes[place], against));
+            let mut advised = self.chosen.get(&name).map(|(_, advised)| advised.clone());
+            let reached = reached.and_then(|reached| claimed(reached, repeats, advised.as_mut()));
+            outcomes[place].advised = advised;
+            outcomes[place].aim = reached;
         }
     }
 }
@@ -162,12 +168,36 @@ fn aimed(aim: &Aim, arm: &ArmOutcome, against: Option<&ArmOutcome>) -> Option<Ai
     })
 }
 
+/// What may be claimed of an aim: nothing where advice changed nothing, since the arm then ran as the one it follows. What is to be
+/// known beside it stands in the notes of the advice.
+fn claimed(reached: AimOutcome, repeats: usize, advised: Option<&mut Advised>) -> Option<AimOutcome> {
+    let Some(advised) = advised else { return Some(reached) };
+    if advised.remedy.is_none() {
+        advised.notes.push(format!(
+            "No aim was met or missed by this advice, since nothing was changed: latency p99 is {:.2} of that of {}, and it stalled for \
+             {} in the worst repeat, as an arm that runs as {} does.",
+            reached.p99_ratio,
+            reached.against,
+            Unit::Seconds.show(reached.stall_s),
+            advised.from
+        ));
+        return None;
+    }
+    if repeats < LEAST_REPEATS {
+        let count = if repeats == 1 { "a single repeat".to_owned() } else { format!("{repeats} repeats") };
+        advised
+            .notes
+            .push(format!("Its aim is told of {count}: of fewer than {LEAST_REPEATS} chance alone may decide it."));
+    }
+    Some(reached)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::metrics::Phases;
-    use backwater_model::Moment;
+    use backwater_model::{Activation, Moment};
 
     fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -199,6 +229,55 @@ mod tests {
         let met = |p99, stalls| aimed(&aim, &arm(p99, stalls), Some(&arm(3_000.0, 8.0))).unwrap().met;
         assert!(met(900.0, 0.0) && !met(900.0, 1.0) && !met(1_500.0, 0.0));
         assert!(aimed(&aim, &arm(900.0, 0.0), None).is_none(), "not run beside it");
+    }
+
+    /// The outcomes of an arm that was advised and of the one that it is to be measured by, as they are told.
+    fn told(remedy: Option<Remedy>, repeats: usize) -> ArmOutcome {
+        let scenario = Scenario::load("wt-stall").unwrap();
+        let arm = |name: &str, p99: f64| ArmOutcome {
+            name: name.to_owned(),
+            metrics: [("latency_p99_ms".to_owned(), p99)].into(),
+            spread: [("stall_s".to_owned(), [0.0, 0.0])].into(),
+            repeats,
+            ..ArmOutcome::default()
+        };
+        let advised = Advised {
+            from: "defaults".to_owned(),
+            repeat: 1,
+            relieves: String::new(),
+            remedy,
+            observed: Vec::new(),
+            notes: Vec::new(),
+        };
+        let chosen = BTreeMap::from([("advised".to_owned(), (Arm::default(), advised))]);
+        let mut outcomes = [arm("last-round", 3_000.0), arm("advised", 90.0)];
+        Advisers { chosen, ..Advisers::default() }.tell(&scenario, &mut outcomes);
+        outcomes[1].clone()
+    }
+
+    #[test]
+    fn an_aim_is_advices_own_where_something_was_changed_and_says_how_few_repeats_tell_it() {
+        let remedy = || {
+            Some(Remedy {
+                title: "Let data files pass by the page cache".to_owned(),
+                runtime: Vec::new(),
+                persistent: Vec::new(),
+                activation: Activation::Restart,
+                undo: Vec::new(),
+                predicted: Vec::new(),
+                risk: String::new(),
+            })
+        };
+        let notes = |arm: &ArmOutcome| arm.advised.as_ref().unwrap().notes.join(" ");
+        let (often, once) = (told(remedy(), 3), told(remedy(), 1));
+        assert!(often.aim.as_ref().is_some_and(|aim| aim.met) && notes(&often).is_empty(), "{often:?}");
+        assert!(once.aim.is_some() && notes(&once).contains("a single repeat"), "{once:?}");
+        let unchanged = told(None, 3);
+        assert!(unchanged.aim.is_none(), "{unchanged:?}");
+        assert!(
+            notes(&unchanged).contains("nothing was changed: latency p99 is 0.03 of that of last-round"),
+            "{unchanged:?}"
+        );
     }
 
     #[test]

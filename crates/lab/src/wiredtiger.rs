@@ -22,6 +22,8 @@ use std::sync::Arc;
 
 /// The engine's name in a recording.
 pub(crate) const TARGET: &str = "wiredtiger";
+/// The setting that the driver's tables have and no database's configuration: what rules must know that reckon with pages.
+const MEMORY_PAGE_MAX: &str = "memory_page_max";
 /// Sessions beside those of the load: the driver's own, and the engine's.
 const MORE_SESSIONS: usize = 200;
 /// Steps of a progress bar in a second.
@@ -51,6 +53,7 @@ impl EngineRig {
         progress: &dyn Progress,
     ) -> Result<EngineRig, LabError> {
         let program = wiredtiger::find_or_build(&|text| progress.say(text))?;
+        wiredtiger::check_runs(&program)?;
         let journal = Journal::begin(&options.state_dir, &format!("lab run {}", scenario.name))?;
         let work = rig::work_dir(&journal);
         journal.note(Change::Directory { path: work.clone() })?;
@@ -299,7 +302,26 @@ fn target(driver: &WiredTiger, base: &Path, settings: &BTreeMap<String, String>)
         version_num: Some(driver.version_num),
         local: true,
         data_directory: Some(base.join("data").display().to_string()),
-        settings: settings.clone(),
+        settings: with_page_size(settings, &driver.memory_page_max),
         ..Target::default()
+    }
+}
+
+/// What the database is opened with, and what its tables are made with.
+fn with_page_size(settings: &BTreeMap<String, String>, memory_page_max: &str) -> BTreeMap<String, String> {
+    let mut all = settings.clone();
+    all.insert(MEMORY_PAGE_MAX.to_owned(), memory_page_max.to_owned());
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_tells_the_page_size_of_the_tables_beside_what_was_set() {
+        let set = BTreeMap::from([("cache_size".to_owned(), "1GB".to_owned())]);
+        let told = with_page_size(&set, "10m");
+        assert_eq!((told["memory_page_max"].as_str(), told["cache_size"].as_str(), told.len()), ("10m", "1GB", 2));
     }
 }

@@ -311,6 +311,7 @@ catalogue! {
     WT_CACHE_MAX "wt.cache.max_bytes" Bytes Gauge ["target"] "maximum bytes configured";
     WT_CACHE_READ "wt.cache.read_bytes" Bytes Counter ["target"] "bytes read into cache";
     WT_CACHE_WRITTEN "wt.cache.written_bytes" Bytes Counter ["target"] "bytes written from cache";
+    WT_BLOCK_WRITTEN "wt.block.written_bytes" Bytes Counter ["target"] "bytes written into the data files, as they are on disk";
     WT_APP_EVICT_US "wt.app.evicting_us" Microseconds Counter ["target"] "application thread time evicting";
     WT_APP_WAIT_US "wt.app.waiting_us" Microseconds Counter ["target"] "application thread time waiting for cache; time evicting is part of it";
     WT_APP_PAGE_US "wt.app.page_waiting_us" Microseconds Counter ["target"] "page acquire time sleeping: application threads wait for a page that another thread evicts, reads or splits";

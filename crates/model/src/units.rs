@@ -96,10 +96,17 @@ fn scaled(value: f64, unit: &str) -> String {
     if step == 0 { format!("{size:.0} {unit}") } else { format!("{} {}{unit}", digits(size), STEPS[step]) }
 }
 
+const HOUR_S: f64 = 3_600.0;
+const DAY_S: f64 = 86_400.0;
+
 fn seconds(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 {
         "0 s".to_owned()
+    } else if size >= 2.0 * DAY_S {
+        format!("{:.0} d {:02.0} h", (value / DAY_S).trunc(), (value % DAY_S / HOUR_S).trunc().abs())
+    } else if size >= 5.0 * HOUR_S {
+        format!("{:.0} h {:02.0} min", (value / HOUR_S).trunc(), (value % HOUR_S / 60.0).trunc().abs())
     } else if size >= 120.0 {
         format!("{:.0} min {:02.0} s", (value / 60.0).trunc(), (value % 60.0).trunc().abs())
     } else if size >= 1.0 {
@@ -240,6 +247,12 @@ impl FromStr for Lsn {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_times_are_told_in_minutes_hours_and_days() {
+        let shown = [125.0, 7_260.0, 18_000.0, 95_460.0, 172_800.0, -180_000.0].map(|s| Unit::Seconds.show(s));
+        assert_eq!(shown, ["2 min 05 s", "121 min 00 s", "5 h 00 min", "26 h 31 min", "2 d 00 h", "-2 d 02 h"]);
+    }
 
     #[test]
     fn the_sum_of_nothing_is_shown_as_nothing() {

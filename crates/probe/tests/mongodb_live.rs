@@ -10,7 +10,7 @@ mod replay;
 
 use backwater_model::{EventKind, Moment, Span};
 use backwater_probe::host::Roots;
-use backwater_probe::mongodb::{Flight, capabilities, servers};
+use backwater_probe::mongodb::{Flight, MongoProbe, capabilities, servers};
 use backwater_probe::session::{Session, Setup};
 use documents::{RELEASES, Server};
 use looks::Looks;
@@ -64,6 +64,40 @@ fn every_release_gives_the_same_series() {
         );
         assert!(!settings.values().any(|value| value.contains("mongod.key")), "{settings:?}");
         assert!(looks.of_kind(EventKind::Absent).is_empty(), "{release}: {:?}", looks.events);
+    }
+}
+
+#[test]
+fn lines_locks_the_network_and_flow_control_are_read_where_each_release_has_them() {
+    for (release, wire) in RELEASES {
+        let replay = Replay::start(script(&Server::of(release), wire));
+        let mut looks = Looks::connect(&replay.uri());
+        looks.look().unwrap();
+        let line = ["7.0.12", "8.0.4"].contains(&release);
+        for op in ["read", "write"] {
+            assert_eq!(looks.last("mongo.tickets.queued", &[("op", op)]), line.then_some(4.0), "{release}");
+            assert_eq!(looks.last("mongo.tickets.queued_us", &[("op", op)]), line.then_some(3_000.0), "{release}");
+        }
+        for (series, op, value) in [
+            ("mongo.lock_queue", Some("read"), 2.0),
+            ("mongo.lock_queue", Some("write"), 9.0),
+            ("mongo.active_clients", Some("read"), 3.0),
+            ("mongo.active_clients", Some("write"), 11.0),
+            ("mongo.threads", None, 41.0),
+            ("mongo.network.requests", None, 4_000.0),
+            ("mongo.network.received_bytes", None, 100_000.0),
+            ("mongo.network.sent_bytes", None, 800_000.0),
+            ("mongo.write_concern.waits", None, 200.0),
+            ("mongo.write_concern.wait_ms", None, 1_400.0),
+            ("mongo.flow_control.lagged", None, 1.0),
+            ("mongo.flow_control.lagged_us", None, 7_000.0),
+            ("mongo.flow_control.acquiring_us", None, 6_000.0),
+            ("mongo.flow_control.limit", None, 900.0),
+            ("mongo.flow_control.sustainer", None, 700.0),
+        ] {
+            let labels: Vec<_> = op.map(|op| ("op", op)).into_iter().collect();
+            assert_eq!(looks.last(series, &labels), Some(value), "{release}: {series} {op:?}");
+        }
     }
 }
 
@@ -199,6 +233,49 @@ fn few_rights_show_less_and_say_what_grants_the_rest() {
     assert!(allowed("figures of the server (serverStatus)") && allowed("version"));
     assert!(!allowed("parameters that are changed while the server runs"));
     assert!(!allowed("size of the oplog") && !allowed("the server's process on this host"));
+}
+
+/// A made-up host: its process 7 is a server that has been up for a second and a half, and its root lies on device 8:1.
+fn host_of_seven() -> (tempfile::TempDir, Roots) {
+    let dir = tempfile::tempdir().unwrap();
+    let roots = Roots::under(dir.path());
+    let process = roots.proc.join("7");
+    std::fs::create_dir_all(process.join("root")).unwrap();
+    let begun_s = (backwater_probe::now().seconds() - 1.5).max(0.0);
+    let begun_ticks = (begun_s * rustix::param::clock_ticks_per_second() as f64) as u64;
+    let stat = format!("7 (mongod) S 1 {}{begun_ticks} 1 1\n", "0 ".repeat(17));
+    std::fs::write(process.join("stat"), stat).unwrap();
+    std::fs::write(process.join("mountinfo"), "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n").unwrap();
+    (dir, roots)
+}
+
+#[test]
+fn a_server_that_names_no_directory_keeps_its_data_where_mongod_does_by_itself() {
+    let (_dir, roots) = host_of_seven();
+    let mut script = script(&Server { up_s: 1, ..Server::of("7.0.12") }, 21);
+    let no_path = ftdc::Builder::new().document("parsed", |parsed| parsed).finish();
+    script.answers.insert("getCmdLineOpts".to_owned(), no_path);
+    let replay = Replay::start(script);
+    let server = || servers(&replay.uri(), &|_| None).unwrap().remove(0);
+    let missing = || {
+        let list = capabilities(&server(), &roots).unwrap();
+        let of = |what: &str| list.iter().find(|item| item.what == what).unwrap().missing.clone();
+        assert_eq!(of("the server's process on this host"), None);
+        of("device of the data directory")
+    };
+    let why = missing().unwrap();
+    assert!(why.contains("cannot read /data/db"), "{why}");
+    std::fs::create_dir_all(roots.proc.join("7/root/data/db")).unwrap();
+    assert_eq!(missing(), None);
+    let (_probe, target) = MongoProbe::connect(server(), &roots).unwrap();
+    assert_eq!((target.local, target.data_device.as_deref()), (true, Some("8:1")));
+    // Whose settings are not told may have them anywhere, and a router has none.
+    replay.script().refusals.insert("getCmdLineOpts".to_owned(), (13, "not authorized".to_owned()));
+    assert_eq!(missing().unwrap(), "the server does not tell where it is");
+    let router = ftdc::Builder::new().string("process", "mongos").int64("pid", 7).int64("uptimeMillis", 1_500).finish();
+    replay.script().answers.insert("serverStatus".to_owned(), router);
+    replay.script().refusals.clear();
+    assert!(missing().unwrap().contains("holds no data"));
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub enum RecordError {
         found: String,
     },
     /// There is no recording here.
-    #[error("{} is no recording: {why}; give the directory that `backwater record -o DIR` wrote", dir.display())]
+    #[error("{} is no recording: {why}; give the directory that `backwater record -o DIR` wrote, or a diagnostic.data with metrics.* files in it", dir.display())]
     NotARecording {
         /// The directory.
         dir: PathBuf,

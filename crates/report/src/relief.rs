@@ -13,9 +13,10 @@ struct Queue {
     least: f64,
 }
 
-const QUEUES: [Queue; 4] = [
+const QUEUES: [Queue; 5] = [
     Queue { words: "dirty pages of the cache", metric: "cache_dirty_peak_ratio", least: 0.02 },
     Queue { words: "application threads that evict", metric: "app_evict_share", least: 0.01 },
+    Queue { words: "threads that wait for a page another has", metric: "page_wait_share", least: 0.01 },
     Queue { words: "what a checkpoint begins with", metric: "burst_bytes", least: 16.0 * MIB },
     Queue { words: "the page cache", metric: "dirty_peak_bytes", least: 16.0 * MIB },
 ];
@@ -146,6 +147,11 @@ mod tests {
             text(vec![base.clone(), again])
                 .contains("no queue is clearly fuller or emptier; latency p99 not clearly another")
         );
+        // What is relieved may be the wait for a page alone.
+        let waiting = |name: &str, share: [f64; 3]| arm(name, &[("page_wait_share", share)]);
+        let few = ArmOutcome { beside: Some("many".to_owned()), ..waiting("few", [0.10, 0.12, 0.14]) };
+        let shown = text(vec![waiting("many", [0.6, 0.7, 0.8]), few]);
+        assert!(shown.contains("few, beside many: relieves threads that wait for a page another has 70"), "{shown}");
         // Without a spread nothing is claimed, nor of an arm that did not run.
         let once = ArmOutcome { beside: Some("defaults".to_owned()), repeats: 1, ..small.clone() };
         assert_eq!(text(vec![base.clone(), once]).trim(), "");

@@ -29,13 +29,13 @@ enum Command {
     Ci,
     /// Only the tests, with what they need
     Test,
-    /// Only style: arrows between crates, long functions, long files
+    /// Only style: arrows between crates, long functions and long files of Rust
     Tidy,
     /// What takes long: whole scenarios, repeated and shuffled, the blind test, other people's test suites through the
     /// proxy, and every fuzz target; run before an issue is resolved. What the last run of each came to is kept under docs/nightly/
     Nightly {
-        /// Only this one: stampede, wal-lag, commit-wait, commit-standby, net-overload, wt-stall, blind, blind-wiredtiger,
-        /// suites, fuzz
+        /// Only this one: stampede, wal-lag, commit-wait, commit-standby, net-overload, wt-stall, wt-search, blind,
+        /// blind-wiredtiger, suites, fuzz
         name: Option<String>,
         /// How long each fuzz target
         #[arg(long, default_value_t = 900)]

@@ -1,5 +1,6 @@
 //! `backwater check`: what this host and this role allow.
 
+use super::source;
 use crate::terminal;
 use backwater_probe::host::{self, Capability, Roots};
 use backwater_probe::mongodb;
@@ -24,6 +25,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    source::servers_only(&arguments.targets)?;
     let roots = Roots::default();
     let row = |able: Capability| (able.what.to_string(), able.missing, able.remedy);
     let mut rows: Vec<CheckRow> = host::capabilities(&roots).into_iter().map(row).collect();

@@ -6,10 +6,10 @@ use crate::args::{Beside, Stretch};
 use crate::terminal;
 use anyhow::{Context, bail};
 use backwater_diagnose::{Options, gather};
-use backwater_model::{Batch, DeclaredVolume, Finding, Moment, Point, Registry, Series, SeriesId, Window};
+use backwater_model::{Batch, DeclaredVolume, Finding, Moment, Point, Registry, Series, SeriesId, Unit, Window};
 use backwater_probe::ProbeError;
 use backwater_probe::mongodb::Flight;
-use backwater_record::{Summary, Writer, export_window};
+use backwater_record::{Summary, UNREAD, Writer, export_window};
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,9 +55,15 @@ pub(crate) fn findings(
     let (mut flight, from, to) = open(path, stretch, beside)?;
     flight.declare(volumes.to_vec());
     let windows = flight.windows(from, to, STRETCH_S).map(|window| Ok(window?));
-    let parts = stretches::walk(windows, options)?.parts;
-    let about = Window::new(from, to, Arc::new(flight.meta().clone()), Vec::new(), Vec::new(), Vec::new());
-    Ok((gather(parts), about))
+    let walked = stretches::walk(windows, options)?;
+    // Damage may be all that nothing was found of; a server that wrote nothing is no fault.
+    let (source, why) = match flight.damage().into_iter().next() {
+        Some(damage) => (UNREAD, damage),
+        None => ("flight recorder", "the server wrote nothing then, or its files are not here".to_owned()),
+    };
+    let unread = walked.missing((from, to), source, &why).into_iter().collect();
+    let about = Window::new(from, to, Arc::new(flight.meta().clone()), Vec::new(), Vec::new(), unread);
+    Ok((gather(walked.parts), about))
 }
 
 /// Makes a recording of it, which every other command reads. Where it is cancelled, what was written until then is a recording.

@@ -1,7 +1,7 @@
 //! `backwater record`: watch and write everything down, within bounds that a database host needs.
 
-use super::flight;
 use super::lookout::Lookout;
+use super::{flight, source};
 use crate::args::{Beside, Watched};
 use crate::{signals, terminal, when};
 use anyhow::{Context, bail};
@@ -90,6 +90,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return arguments.tell(&summary);
     }
     arguments.beside.refuse()?;
+    source::servers_only(&arguments.watched.targets)?;
     let setup = Setup {
         targets: arguments.watched.targets.clone(),
         volumes: arguments.watched.sight.volume.declared()?,

@@ -22,6 +22,17 @@ pub(crate) fn is_recording(text: &str) -> bool {
     Path::new(text).exists() || !server
 }
 
+/// Refuses what lies on disk where a server is meant.
+pub(crate) fn servers_only(targets: &[String]) -> anyhow::Result<()> {
+    let Some(path) = targets.iter().find(|target| *target != "host" && Path::new(target).exists()) else {
+        return Ok(());
+    };
+    bail!(
+        "{path} is no server: what is recorded already is looked at by itself, as with: backwater diagnose {path} (of MongoDB's flight \
+         recorders one at a time is recorded)"
+    )
+}
+
 /// The window that a subcommand is asked about.
 pub(crate) fn window(looked: &Looked) -> anyhow::Result<Window> {
     let Looked { targets, stretch, live, beside, .. } = looked;
@@ -107,7 +118,8 @@ pub(crate) fn long_findings(looked: &Looked, options: &Options) -> anyhow::Resul
         tracing::warn!("{warning}");
     }
     let window = |(begin, end)| rated(recording.window(Some(begin), Some(end))?, looked);
-    let walked = stretches::walk(stretches::bounds(from, to).map(window), options)?;
+    let mut walked = stretches::walk(stretches::bounds(from, to).map(window), options)?;
+    walked.unseen.extend(walked.missing((from, to), "recorder", "nothing was recorded then"));
     let meta = Arc::new(recording.meta().clone());
     let about = Window::new(from, to, meta, Vec::new(), Vec::new(), walked.unseen);
     Ok(Some((gather(walked.parts), about, walked.shards, walked.judged)))

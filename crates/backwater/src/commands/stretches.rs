@@ -1,7 +1,7 @@
 //! A past that is too long for one window is looked at hour by hour, so that memory stays small whatever its length.
 
 use backwater_diagnose::{Options, Shards, diagnose};
-use backwater_model::{Event, EventKind, Finding, Moment, Window};
+use backwater_model::{Event, EventKind, Finding, Holes, Moment, Unit, Window};
 use backwater_report::html;
 use std::sync::{Mutex, PoisonError, mpsc};
 
@@ -20,6 +20,22 @@ pub(crate) struct Walked {
     pub(crate) judged: bool,
     /// What could not be seen, each told once.
     pub(crate) unseen: Vec<Event>,
+    /// Of how much time there are readings, in seconds.
+    pub(crate) read_s: f64,
+}
+
+/// How much may be missing before it is said, in seconds and as a share of all.
+const MISSING_S: f64 = 60.0;
+const MISSING_SHARE: f64 = 0.05;
+/// Shortest and longest pause between two readings that is bridged, in seconds.
+const BRIDGED_S: (f64, f64) = (1.0, 15.0);
+
+/// Of how much of a window there are readings, in seconds: by the series with the most of them.
+fn read_s(window: &Window) -> f64 {
+    let Some(track) = window.all_tracks().max_by_key(|track| track.points.len()) else { return 0.0 };
+    let holes = Holes::of(track, BRIDGED_S);
+    let steps = track.points.windows(2).map(|pair| pair[1].at.seconds_since(pair[0].at)).enumerate();
+    steps.filter(|(place, step_s)| holes.bridges(*place, *step_s)).map(|(_, step_s)| step_s).sum()
 }
 
 /// Where the stretches between two moments begin and end.
@@ -64,6 +80,17 @@ pub(crate) fn walk(windows: impl Iterator<Item = anyhow::Result<Window>>, option
 }
 
 impl Walked {
+    /// That much of what was to be looked at is missing, where it is.
+    pub(crate) fn missing(&self, (from, to): (Moment, Moment), source: &str, why: &str) -> Option<Event> {
+        let all_s = to.seconds_since(from);
+        let missing_s = all_s - self.read_s;
+        let [missing, all] = [missing_s, all_s].map(|seconds| Unit::Seconds.show(seconds));
+        let (what, message) = (format!("{missing} of {all}"), format!("{missing} of {all} cannot be seen: {why}"));
+        let fields = [("what", what.as_str()), ("why", why)];
+        (missing_s >= MISSING_S.max(MISSING_SHARE * all_s))
+            .then(|| Event::new(from, source, EventKind::Absent, message, &fields))
+    }
+
     /// Takes what is told of the whole; whether anything was read that a finding could rest on.
     fn take(&mut self, window: &Window) -> bool {
         for event in window.events_of(EventKind::Absent).chain(window.events_of(EventKind::Gap)) {
@@ -71,6 +98,7 @@ impl Walked {
                 self.unseen.push(event.clone());
             }
         }
+        self.read_s += read_s(window);
         let read = window.all_tracks().any(|track| !track.points.is_empty());
         if read {
             self.judged = self.judged || html::has_queue(window);

@@ -16,6 +16,7 @@ mod updates;
 
 use crate::figures::Figures;
 use crate::remedy::{engine as remedy, mongod};
+use crate::rules::oplog_window::covered;
 use crate::rules::wt_cache_oversized::LEFT;
 use crate::rules::wt_evidence::{Engine, Limits, configured, engines, host_memory, rate, servers};
 use crate::scene::Scene;
@@ -159,6 +160,11 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
         bursts.extend((finding.rule == "ttl-burst").then_some(remedy.is_some()));
         remedy.into_iter().for_each(|remedy| add(&mut advice.remedies, remedy));
     }
+    // A member that is away for so long must find where it was; with the finding it was added above.
+    if !own.iter().any(|finding| finding.rule == "oplog-window") {
+        let covers = covered(scene, engine);
+        advice.remedies.extend(covers.and_then(|covers| oplog_for(target, covers, options.survive_s)));
+    }
     // With a finding it was added above.
     let plan = super::ttl::plan(scene, engine, options.ttl_per_s).filter(|_| bursts.is_empty());
     if plan.is_none() && !bursts.contains(&true) {
@@ -202,7 +208,8 @@ fn observed(seen: &Measured) -> Vec<Figure> {
     figures.add("dirty_target_bytes", Some(seen.target), Unit::Bytes, "where background eviction begins");
     figures.add("dirty_trigger_bytes", Some(seen.trigger), Unit::Bytes, "where application threads must evict");
     let left = seen.to_trigger_s(seen.target.min(seen.burst), seen.trigger);
-    figures.add("to_trigger_s", left, Unit::Seconds, "from the one to the other at the highest inflow");
+    let words = "until application threads must, from what usually stands there, at the highest inflow";
+    figures.add("to_trigger_s", left, Unit::Seconds, words);
     figures.add("unheld_peak_bytes", seen.unheld_peak, Unit::Bytes, "dirty at most, were no thread held");
     figures.add("checkpoint_interval_s", seen.interval_s, Unit::Seconds, "from one checkpoint's begin to the next");
     figures.list()
@@ -428,6 +435,13 @@ fn larger_cache(scene: &Scene<'_>, engine: &Engine<'_>, target: Option<&Target>,
     (seen.cache <= WORTH * bytes).then_some((remedy, change))
 }
 
+/// An oplog that covers so much time, where it covers less.
+fn oplog_for(target: Option<&Target>, (window_s, now_bytes): (f64, f64), away_s: f64) -> Option<Remedy> {
+    let bytes = now_bytes / window_s * away_s * ROOM;
+    let predicted = vec![Figure::new("window_s", bytes / now_bytes * window_s, Unit::Seconds, "time that it covers")];
+    (window_s < away_s).then(|| mongod::oplog_size(target, bytes, now_bytes, predicted))
+}
+
 /// What answers a finding beside the cache's own settings.
 fn of_finding(
     scene: &Scene<'_>,
@@ -473,9 +487,7 @@ fn of_finding(
         ("oplog-window", _) => {
             let (window_s, now) = (finding.figure("window_s")?, finding.figure("oplog_max_bytes")?);
             let away_s = options.survive_s.max(finding.figure("lag_peak_s").unwrap_or(0.0) * 2.0);
-            let bytes = now / window_s * away_s * ROOM;
-            let predicted = vec![Figure::new("window_s", bytes / now * window_s, Unit::Seconds, "time that it covers")];
-            (bytes > now).then(|| mongod::oplog_size(target, bytes, now, predicted))
+            oplog_for(target, (window_s, now), away_s)
         }
         _ => None,
     }

@@ -80,6 +80,9 @@ pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f6
 
 /// Why there is no plan, where somebody would look for one; `burst` tells that there is a burst that nothing answers.
 pub(super) fn without(scene: &Scene<'_>, engine: &Engine<'_>, burst: bool, most_per_s: Option<f64>) -> Option<String> {
+    if most_per_s.is_some() && !deleted(scene, engine).max(&(0..scene.grid.count)).is_some_and(|most| most > 0.0) {
+        return Some("Nothing was seen to expire, so that there is no plan for it (--ttl-rate).".to_owned());
+    }
     let Some(day) = day(scene, engine) else {
         let note =
             format!("No plan of hours for what expires: of a day's hours at least {LEAST_HOURS} must be recorded.");

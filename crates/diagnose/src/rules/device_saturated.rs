@@ -6,6 +6,7 @@
 
 use super::io_capped;
 use super::wal_evidence::held_by_device;
+use super::wt_evidence::{engines, rate};
 use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::{Lane, both, episodes, longest};
@@ -30,6 +31,9 @@ const SLOWED_MS: f64 = 1.0;
 /// A second is quiet with at most so many requests in the device, on average; and how many quiet seconds must be seen.
 const QUIET: f64 = 4.0;
 const QUIET_SECONDS: usize = 3;
+/// What it completes at other times is more from so many times on. Of what it writes less than this share is hardly anything.
+const MORE: f64 = 1.2;
+const HARDLY: f64 = 0.1;
 /// Share of time in which tasks must wait on I/O.
 const WAITING: f64 = 0.2;
 /// Seconds it must last, and seconds of another mind that do not end it.
@@ -95,7 +99,7 @@ fn finding(scene: &Scene<'_>, device: &DeviceView, saturated: &Saturated) -> Fin
     let lost = scene.lost(device, range, |sample| classify(sample) != Wait::Other);
     let pressure_seen = scene.psi_io.mean(range).is_some();
     // Slower than when quiet, and yet fast: a load that merely keeps more in the device can look so too.
-    let long = device.await_ms.mean(range).is_some_and(|ms| ms >= LONG_MS);
+    let long = device.request_ms(range).is_some_and(|ms| ms >= LONG_MS);
     let mut missing = Missing::default();
     missing.unless(scene.window, pressure_seen, &unseen::PRESSURE);
     missing.unless(scene.window, unseen::seen(scene.window, &cat::CGROUP_IOS), &unseen::CGROUPS);
@@ -108,7 +112,7 @@ fn finding(scene: &Scene<'_>, device: &DeviceView, saturated: &Saturated) -> Fin
         from,
         to,
         foreground_lost: lost,
-        summary: summary(device, saturated, long),
+        summary: summary(device, saturated, long) + &others(scene, device, range),
         evidence: evidence(scene, device, saturated),
         ruled_out: ruled_out(scene, device, range),
         unseen: missing.list(),
@@ -121,17 +125,22 @@ fn finding(scene: &Scene<'_>, device: &DeviceView, saturated: &Saturated) -> Fin
 fn summary(device: &DeviceView, saturated: &Saturated, long: bool) -> String {
     let range = &saturated.range;
     let show = |lane: &Lane, unit: Unit| lane.mean(range).map_or("an unknown".to_owned(), |value| unit.show(value));
-    let completes = show(&device.reads.with(&device.writes, |read, write| read + write), Unit::PerSecond);
+    let completes = show(&device.completes(), Unit::PerSecond);
+    let request = device.request_ms(range).map_or("an unknown time".to_owned(), |ms| Unit::Milliseconds.show(ms));
     let mut text = format!(
-        "Device {} is busy {} of the time; a request takes {} and {} are in it. It completes {completes}",
+        "Device {} is busy {} of the time; a request takes {request} and {} are in it. It completes {completes}",
         device.name,
         show(&device.busy, Unit::Ratio),
-        show(&device.await_ms, Unit::Milliseconds),
         show(&device.in_flight, Unit::Count),
     );
-    text.push_str(&match saturated.quiet_ms.filter(|_| !long) {
-        None => " and that is all it can do.".to_owned(),
-        Some(quiet) => format!(
+    let ios = device.completes();
+    let more = ios.smooth(1).max(&(0..ios.0.len())).zip(ios.mean(range)).filter(|(most, here)| *most > MORE * here);
+    text.push_str(&match (saturated.quiet_ms.filter(|_| !long), more) {
+        (None, Some((most, _))) => {
+            format!(", which is all it can do of these requests; of others it did {}.", Unit::PerSecond.show(most))
+        }
+        (None, None) => " and that is all it can do.".to_owned(),
+        (Some(quiet), _) => format!(
             ", and that may be all it can do: a request takes {} when little is in it.",
             Unit::Milliseconds.show(quiet)
         ),
@@ -139,17 +148,41 @@ fn summary(device: &DeviceView, saturated: &Saturated, long: bool) -> String {
     text
 }
 
+/// That hardly anything of what the device writes is of the engine whose data it holds, where that is told.
+fn others(scene: &Scene<'_>, device: &DeviceView, range: &Range<usize>) -> String {
+    let Some((engine, own, all)) = engine_wrote(scene, device, range) else { return String::new() };
+    // What it reads nobody tells by server.
+    let reads = device.read_bytes.mean(range).unwrap_or_default();
+    if own >= HARDLY * all || reads >= all {
+        return String::new();
+    }
+    let [own, all] = [own, all].map(|rate| Unit::BytesPerSecond.show(rate));
+    format!(" Of the {all} that it writes {own} are of {engine}: something else keeps it at work.")
+}
+
+/// What the engine whose data it holds wrote into its files and its journal, and what the device wrote, bytes a second.
+fn engine_wrote(scene: &Scene<'_>, device: &DeviceView, range: &Range<usize>) -> Option<(String, f64, f64)> {
+    let all = engines(scene);
+    let mut own = all.iter().filter(|engine| engine.device.is_some_and(|own| own.dev == device.dev));
+    let (engine, None) = (own.next()?, own.next()) else { return None };
+    let of = |def| rate(scene, def, &engine.name, None).mean(range);
+    let written = of(&cat::WT_BLOCK_WRITTEN)? + of(&cat::WT_LOG_BYTES).unwrap_or(0.0);
+    Some((engine.name.clone(), written, device.written_bytes.mean(range)?))
+}
+
 fn evidence(scene: &Scene<'_>, device: &DeviceView, saturated: &Saturated) -> Vec<Figure> {
     let range = &saturated.range;
     let mut figures = Figures::default();
     figures.add("device_busy_ratio", device.busy.mean(range), Unit::Ratio, "device busy");
-    figures.add("await_ms", device.await_ms.mean(range), Unit::Milliseconds, "time of a request in the device");
+    figures.add("await_ms", device.request_ms(range), Unit::Milliseconds, "time of a request in the device");
     figures.add("await_quiet_ms", saturated.quiet_ms, Unit::Milliseconds, "the same while little is in the device");
     figures.add("in_flight_count", device.in_flight.mean(range), Unit::Count, "requests in the device, mean");
     figures.add("reads_per_s", device.reads.mean(range), Unit::PerSecond, "reads completed");
     figures.add("writes_per_s", device.writes.mean(range), Unit::PerSecond, "writes completed");
     figures.add("read_bytes_per_s", device.read_bytes.mean(range), Unit::BytesPerSecond, "bytes read");
     figures.add("written_bytes_per_s", device.written_bytes.mean(range), Unit::BytesPerSecond, "bytes written");
+    let own = engine_wrote(scene, device, range).map(|(_, own, _)| own);
+    figures.add("engine_written_bytes_per_s", own, Unit::BytesPerSecond, "of which the server's own");
     figures.add("psi_io_some_ratio", scene.psi_io.mean(range), Unit::Ratio, "time in which some task waited on I/O");
     figures.add("saturated_s", Some(saturated.seconds as f64), Unit::Seconds, "seconds of it in this window");
     figures.list()

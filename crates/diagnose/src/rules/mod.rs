@@ -19,7 +19,7 @@ pub(crate) mod history_pinned;
 mod io_capped;
 mod net_overload;
 mod network_narrow;
-mod oplog_window;
+pub(crate) mod oplog_window;
 mod relate;
 mod relate_engine;
 mod replay_conflict;

@@ -46,6 +46,16 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<Finding> {
     behind(scene, engine, &window_s, &last, &primary).or_else(|| short(scene, engine, &window_s, &primary))
 }
 
+/// Time that a primary's full oplog covers, in seconds, and its size in bytes: as it was last seen.
+pub(crate) fn covered(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<(f64, f64)> {
+    let gauge = |def| gauge(scene, def, &engine.name, None);
+    let last = |lane: Lane| lane.0.into_iter().flatten().next_back();
+    let window_s = gauge(&cat::MONGO_OPLOG_LAST).with(&gauge(&cat::MONGO_OPLOG_FIRST), |last, first| last - first);
+    last(gauge(&cat::MONGO_STATE)).filter(|state| *state == 1.0)?;
+    last(full(scene, engine)).filter(|full| *full >= FULL)?;
+    last(window_s).filter(|seconds| *seconds >= 1.0).zip(last(gauge(&cat::MONGO_OPLOG_MAX)))
+}
+
 /// Members other than this one that copy its oplog, with how far each is behind, in seconds.
 pub(super) fn members(scene: &Scene<'_>, engine: &Engine<'_>, last: &Lane) -> Vec<(String, Lane)> {
     let window = scene.window;

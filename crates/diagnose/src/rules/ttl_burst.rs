@@ -31,9 +31,9 @@ const ALWAYS: f64 = 0.9;
 const BUSY: f64 = 0.8;
 const HELD_THREADS: f64 = 0.5;
 
-/// From these releases on a pass is counted when it ends, and no longer when it begins (`ttl.cpp`); and deletes come, and are counted, in
-/// batches. How long the monitor sleeps between two passes, unless told otherwise (ttlMonitorSleepSecs).
-const PASSES_AT_THEIR_END: i32 = 50_000;
+/// From these releases on a pass is counted when it ends, and no longer when it begins (`ttl.cpp`; SERVER-52724, which came to 4.4 too);
+/// and deletes come, and are counted, in batches. How long the monitor sleeps between two passes, unless told otherwise (ttlMonitorSleepSecs).
+const PASSES_AT_THEIR_END: i32 = 40_414;
 const IN_BATCHES: i32 = 60_100;
 const SLEEPS_S: usize = 60;
 const SLEEPS: &str = "setParameter.ttlMonitorSleepSecs";

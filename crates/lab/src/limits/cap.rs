@@ -79,7 +79,7 @@ impl CapMethod {
             return Err(no_controller());
         }
         let cgroup = cgroup_root.join(format!("backwater-{}-{name}", journal.run()));
-        enable(journal, cgroup_root)?;
+        enable(cgroup_root)?;
         journal.note(Change::CgroupDir { path: cgroup.clone() })?;
         std::fs::create_dir(&cgroup).map_err(LimitError::file("create", &cgroup))?;
         Ok(CapMethod::IoMaxV2 { cgroup })
@@ -155,7 +155,10 @@ impl CapMethod {
 
 /// Lets groups below the root have I/O limits, and memory accounting: only with both is writeback charged to the group
 /// that dirtied the pages (cgroup-v2, "Writeback").
-fn enable(journal: &Journal, cgroup_root: &Path) -> Result<(), LimitError> {
+///
+/// They stay enabled when the run ends. Whoever disabled them would take the limits of every group below the root away, of another
+/// run as of a service that was started meanwhile, and nothing tells who has come to need them.
+fn enable(cgroup_root: &Path) -> Result<(), LimitError> {
     let path = cgroup_root.join("cgroup.subtree_control");
     let enabled = values::read(&path)?;
     let missing: Vec<_> =
@@ -163,10 +166,8 @@ fn enable(journal: &Journal, cgroup_root: &Path) -> Result<(), LimitError> {
     if missing.is_empty() {
         return Ok(());
     }
-    let signed = |sign: char| missing.iter().map(|one| format!("{sign}{one}")).collect::<Vec<_>>().join(" ");
-    // The file takes changes, not its own content: what undoes "+io" is "-io".
-    journal.note(Change::FileValue { path: path.clone(), before: signed('-') })?;
-    values::write(&path, &signed('+'))
+    // The file takes changes, not its own content.
+    values::write(&path, &missing.iter().map(|one| format!("+{one}")).collect::<Vec<_>>().join(" "))
 }
 
 fn no_controller() -> LimitError {

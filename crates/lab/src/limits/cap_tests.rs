@@ -48,7 +48,21 @@ fn v2_makes_a_group_and_enables_what_it_needs() {
     fs::remove_file(cgroup.join("io.max")).unwrap();
     journal.finish().unwrap();
     assert!(!cgroup.exists());
-    assert_eq!(fs::read_to_string(dir.path().join("cgroup.subtree_control")).unwrap(), "-io -memory");
+}
+
+#[test]
+fn the_first_of_two_runs_to_end_leaves_the_other_its_controllers() {
+    let dir = tree(&[("cgroup.controllers", "cpu io memory\n"), ("cgroup.subtree_control", "cpu\n")]);
+    let enabled = || fs::read_to_string(dir.path().join("cgroup.subtree_control")).unwrap();
+    let (first, second) = (journal(&dir), journal(&dir));
+    CapMethod::choose(&first, dir.path(), "data").unwrap();
+    // A real file would now hold all that is enabled.
+    fs::write(dir.path().join("cgroup.subtree_control"), "cpu io memory\n").unwrap();
+    let CapMethod::IoMaxV2 { cgroup } = CapMethod::choose(&second, dir.path(), "data").unwrap() else { panic!() };
+    first.finish().unwrap();
+    assert_eq!((enabled().as_str(), cgroup.is_dir()), ("cpu io memory\n", true));
+    second.finish().unwrap();
+    assert_eq!((enabled().as_str(), cgroup.exists()), ("cpu io memory\n", false));
 }
 
 #[test]

@@ -149,8 +149,10 @@ impl EngineArm {
             .expire_s
             .zip(self.documents)
             .map(|([from, to], documents)| format!("{documents} documents expire from {from} s to {to} s"));
+        let there = self.documents.filter(|_| expire.is_none());
         [
             self.kind.map(|kind| kind.word().to_owned()),
+            there.map(|documents| format!("{documents} documents beforehand")),
             expire,
             yes(self.thread_per_operation, "a thread and session for each operation"),
             yes(self.hold_snapshot, "a snapshot held open throughout"),
@@ -193,6 +195,27 @@ mod tests {
         assert_eq!((part.documents, part.hold_snapshot, part.thread_per_operation), (7, true, false));
         assert_eq!(arm.words(), ["a snapshot held open throughout"]);
         assert_eq!(arm.params(), [("snapshot held", "yes".to_owned())]);
+    }
+
+    #[test]
+    fn what_is_read_is_larger_than_the_cache_and_fits_the_volume_three_times() {
+        let scenario = Scenario::load("wt-stall").unwrap();
+        let size = scenario.disk.as_ref().unwrap().size.0;
+        for name in ["read-mixed", "direct-read-mixed"] {
+            let arm = scenario.arm(name).unwrap();
+            let part = arm.load_of(&scenario, None).engine;
+            let data = part.documents * u64::from(part.document_bytes);
+            assert_eq!((part.kind, arm.settings["cache_size"].as_str()), (EngineKind::ReadMixed, "512MB"), "{name}");
+            // Filling it takes its journal beside it, and checkpoints of what was there before.
+            assert!(data > 2 * (512 << 20) && 3 * data < size, "{name}: {data} bytes on {size}");
+        }
+        let advised = scenario.arm("read-mixed-advised").unwrap();
+        let read = scenario.arm("read-mixed").unwrap();
+        assert_eq!(advised.load_of(&scenario, None), read.load_of(&scenario, None), "compared under one load");
+        assert!(
+            !read.settings.contains_key("direct_io")
+                && read.words().contains(&"1200000 documents beforehand".to_owned())
+        );
     }
 
     #[test]

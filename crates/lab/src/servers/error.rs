@@ -82,14 +82,14 @@ pub enum ServerError {
     },
     /// The WiredTiger engine, or its driver, is not there.
     #[error(
-        "this scenario runs on the WiredTiger engine: {why}. Install it with: {install} (or name a folder with \
+        "this scenario runs on the WiredTiger engine: {why}. {next} (or name a folder with \
          include/wiredtiger.h and lib/libwiredtiger.so in WIREDTIGER_DIR, or a built driver in BACKWATER_WT_DRIVER)"
     )]
     NoEngine {
         /// What was looked for and not found.
         why: String,
-        /// The command that installs it.
-        install: &'static str,
+        /// What brings it there.
+        next: String,
     },
     /// The driver of WiredTiger refused a command, or ended.
     #[error("the driver of WiredTiger: {0}")]

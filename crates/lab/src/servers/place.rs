@@ -3,8 +3,8 @@
 
 use super::ServerError;
 use backwater_undo::{Change, Journal};
-use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 /// The longest path of a Unix socket (`sun_path` without its end).
@@ -18,6 +18,15 @@ pub(crate) fn private(journal: &Journal, path: &Path, user: Option<(u32, u32)>) 
     }
     let Some((uid, gid)) = user else { return Ok(()) };
     chown(path, Some(uid), Some(gid)).map_err(ServerError::file("give to the server's user", path))
+}
+
+/// Makes a directory that this process's user alone writes into and everybody may look into: what lies there can be run and read by
+/// the server's user, but not replaced. What is there already, a link above all, is refused.
+pub(crate) fn readable(journal: &Journal, path: &Path) -> Result<(), ServerError> {
+    journal.note(Change::Directory { path: path.to_path_buf() })?;
+    DirBuilder::new().mode(0o755).create(path).map_err(ServerError::file("make", path))?;
+    // Whatever mask this process has for what it makes.
+    std::fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(ServerError::file("open up", path))
 }
 
 /// Where temporary files go, as an absolute path: `TMPDIR`, or `/tmp` where that is unset or empty.
@@ -64,7 +73,6 @@ pub(crate) fn reachable(path: &Path, user: Option<(u32, u32)>) -> Result<(), Ser
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn directories_are_noted_private_and_gone_in_the_end() {
@@ -77,6 +85,20 @@ mod tests {
         private(&journal, &dir, None).unwrap();
         journal.finish().unwrap();
         assert!(!dir.exists() && !other.exists());
+    }
+
+    #[test]
+    fn what_is_to_be_read_alone_is_made_anew_and_gone_in_the_end() {
+        let (state, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let journal = Journal::begin(state.path(), "test").unwrap();
+        let (path, link) = (dir.path().join("backwater-driver"), dir.path().join("backwater-link"));
+        readable(&journal, &path).unwrap();
+        let metadata = std::fs::metadata(&path).unwrap();
+        assert_eq!((metadata.mode() & 0o777, metadata.uid()), (0o755, rustix::process::geteuid().as_raw()));
+        std::os::unix::fs::symlink(state.path(), &link).unwrap();
+        assert!(readable(&journal, &link).is_err(), "a link is not followed");
+        journal.finish().unwrap();
+        assert!(!path.exists() && link.is_symlink());
     }
 
     #[test]

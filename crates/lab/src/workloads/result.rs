@@ -107,7 +107,8 @@ pub struct LatencySummary {
 ///
 /// A transaction that was under way at the end is cancelled: it is neither completed nor failed, but its latency so
 /// far is in both histograms, or an overload would look better than it is. Starts that were due and that no client
-/// got round to are counted in `never_started` alone.
+/// got round to are counted in `never_started`; of the engine's driver each is in `latency` too, with what it had waited
+/// at the end.
 #[derive(Clone, Debug, Default)]
 pub struct LoadResult {
     /// How long it was measured, in seconds.

@@ -33,6 +33,8 @@ pub(crate) struct Unseen {
 /// Sections of the configuration that rules and advice read; nothing of `security`.
 const SECTIONS: [&str; 6] = ["storage.", "replication.", "sharding.", "setParameter.", "operationProfiling.", "net."];
 const DEFAULT_PORT: i64 = 27_017;
+/// Where mongod keeps its data unless it is told otherwise (storage.dbPath).
+pub(crate) const DATA_DIRECTORY: &str = "/data/db";
 
 /// The server as a target.
 pub(crate) fn target(told: &impl Told, name: Option<&str>) -> Target {
@@ -170,7 +172,7 @@ pub(crate) fn host(told: &impl Told) -> HostFacts {
 /// The disk that holds the data directory, among disks known by name: by the longest mount point above it, or the only
 /// disk there is. None where a volume manager lies between.
 pub(crate) fn data_device(told: &impl Told, target: &Target, disks: &[String]) -> Option<Device> {
-    let directory = target.data_directory.as_deref().unwrap_or("/data/db");
+    let directory = target.data_directory.as_deref().unwrap_or(DATA_DIRECTORY);
     let (point, source, fs_type) = mount_of(told, directory).unwrap_or_default();
     let volume = source.rsplit('/').next().unwrap_or_default();
     let by_name = disks.iter().filter(|disk| is_part_of(volume, disk)).max_by_key(|disk| disk.len());

@@ -4,10 +4,11 @@
 //! Only the figures of the table are read, chunk by chunk, so that a week takes seconds and memory for an hour.
 
 use super::beside::Beside;
+use super::edges::{self, First};
 use super::facts;
 use super::faults::{self, Faults};
 use super::log::History;
-use super::reader::{Reader, below_role};
+use super::reader::Reader;
 use crate::ProbeError;
 use backwater_model::{Batch, ClockAnchor, DeclaredVolume, Event, EventKind, Meta, Moment, Registry, Target, Window};
 use ftdc::{Damage, DocumentKind, FtdcError, Metadata, Selection, Source, Timeline, Times};
@@ -99,6 +100,7 @@ impl Flight {
         let First { disks, engine } = First::of(&source, &timeline);
         let target = told.target.clone().unwrap_or_else(|| facts::target(&told.metadata, None));
         let unseen = facts::not_understood(&told.metadata, engine.as_deref()).into_iter();
+        let unseen = unseen.chain(edges::oplog_left_out(&source, &timeline));
         let unseen = unseen.map(|unseen| format!("{} are not seen: {}", unseen.what, unseen.why));
         let unseen: Vec<String> = unseen.chain(several_names(&told.others, &target.name)).collect();
         unseen.iter().for_each(|told| faults::warn_once(told));
@@ -137,6 +139,11 @@ impl Flight {
     /// that was read since. Each is told once, and logged once however often it is opened.
     pub fn warnings(&self) -> Vec<String> {
         self.faults.list().into_iter().chain(self.unseen.iter().cloned()).collect()
+    }
+
+    /// What of it was damaged, as far as it was read.
+    pub fn damage(&self) -> Vec<String> {
+        self.faults.list()
     }
 
     /// The readings between two moments, a batch a chunk, each in order of time. Damage is an error in its place; the
@@ -330,30 +337,6 @@ fn span(source: &Source, timeline: &Arc<Timeline>) -> Option<(Moment, Moment)> {
     let first = samples(i64::MIN).next().map_or(first_ms, |(first, _)| first);
     let last = samples(before_last_ms).last().map_or(last_ms, |(_, last)| last);
     Some((moment(first), moment(last)))
-}
-
-/// What the first chunk that can be read tells: names of the disks, and of the storage engine.
-#[derive(Default)]
-struct First {
-    disks: Vec<String>,
-    engine: Option<String>,
-}
-
-impl First {
-    fn of(source: &Source, timeline: &Arc<Timeline>) -> First {
-        let selection = Selection::of(["*systemMetrics.disks.*.writes"]);
-        let mut batches = source.select_onwards(&selection, i64::MIN..i64::MAX, timeline);
-        let Some(batch) = batches.find_map(Result::ok) else { return First::default() };
-        let name = |path: &str| {
-            let path = super::plan::without_role(path);
-            Some(path.strip_prefix("systemMetrics.disks.")?.strip_suffix(".writes")?.to_owned())
-        };
-        let engine = below_role(batch.reference(), &["serverStatus", "storageEngine", "name"]);
-        First {
-            disks: batch.columns().filter_map(|(metric, _)| name(&metric.path)).collect(),
-            engine: engine.and_then(|engine| Some(engine.text()?.into_owned())),
-        }
-    }
 }
 
 fn meta(told: &Metadata, target: Target, disks: &[String], span: Option<(Moment, Moment)>) -> Meta {

@@ -2,6 +2,7 @@
 //! table says which figure becomes which series, wherever it is read.
 
 mod beside;
+mod edges;
 mod facts;
 mod faults;
 mod flight;
@@ -10,6 +11,7 @@ mod live;
 mod log;
 mod plan;
 mod reader;
+mod state;
 mod table;
 mod table_engine;
 mod table_host;

@@ -83,7 +83,7 @@ impl Planner {
 
 /// A name without the role of the server in front of it.
 pub(crate) fn without_role(name: &str) -> &str {
-    ["common.", "shard.", "router."].iter().find_map(|role| name.strip_prefix(role)).unwrap_or(name)
+    ftdc::ROLES.iter().find_map(|role| name.strip_prefix(role)?.strip_prefix('.')).unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::flight::moment;
 use super::life::Life;
 use super::plan::{Match, Planner};
+use super::state::State;
 use super::table::{Row, rows};
 use backwater_model::catalogue as cat;
 use backwater_model::{Epoch, Event, EventKind, Moment, Point, Registry, SeriesId};
@@ -10,12 +11,14 @@ use ftdc::{Element, Schema, Selection};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Figures that are no series themselves, but tell lives apart and how long an answer took.
+/// Figures that tell besides their own series, where they have one: lives apart, how long an answer took, what the member is.
 const PID: &str = "serverStatus.pid";
 const UPTIME: &str = "serverStatus.uptimeMillis";
 const BEGUN: &str = "serverStatus.start";
 const ENDED: &str = "serverStatus.end";
 const BOOT: &str = "systemMetrics.cpu.btime";
+const STATE: &str = "replSetGetStatus.myState";
+const OWN: [&str; 6] = [PID, UPTIME, BEGUN, ENDED, BOOT, STATE];
 /// The kernel computes the time of its start anew each time, so it wavers by a second; and clocks are set.
 const SAME_BOOT_S: i64 = 60;
 /// Schemas whose plans are remembered: a server goes back and forth between a few.
@@ -29,6 +32,7 @@ pub(super) struct Reader {
     plans: Vec<(Arc<Schema>, Arc<Plan>)>,
     life: Life,
     boot_s: Option<i64>,
+    state: State,
 }
 
 /// What one chunk brought: a column for each series, and happenings.
@@ -43,8 +47,8 @@ struct Plan {
     members: BTreeMap<String, String>,
     figures: Vec<(usize, SeriesId, &'static Row)>,
     response: Option<SeriesId>,
-    /// Columns of [`PID`], [`UPTIME`], [`BEGUN`], [`ENDED`] and [`BOOT`].
-    own: [Option<usize>; 5],
+    /// Columns of [`OWN`].
+    own: [Option<usize>; 6],
 }
 
 impl Reader {
@@ -56,12 +60,13 @@ impl Reader {
             plans: Vec::new(),
             life: Life::default(),
             boot_s: None,
+            state: State::default(),
         }
     }
 
     /// Everything it wants to see.
     pub(super) fn selection(&self) -> Selection {
-        let own = [PID, UPTIME, BEGUN, ENDED, BOOT].map(|path| format!("*{path}"));
+        let own = OWN.map(|path| format!("*{path}"));
         Selection::of(self.planner.patterns().chain(own))
     }
 
@@ -72,7 +77,9 @@ impl Reader {
         let plan = self.plan(chunk.schema(), &columns, members(chunk.reference()));
         let times: Vec<Moment> = chunk.times_ms().iter().copied().map(moment).collect();
         let own = |which: usize| plan.own[which].map(|column| columns[column].1);
-        let (epochs, events) = self.epochs(&times, own(0), own(1));
+        let (epochs, mut events) = self.epochs(&times, own(0), own(1));
+        events.extend(self.states(&times, own(5)));
+        events.sort_by_key(|event| event.at);
         let boot = self.boot(own(4));
         let mut taken = Taken { columns: Vec::with_capacity(plan.figures.len() + 1), events };
         for (column, series, row) in &plan.figures {
@@ -113,6 +120,12 @@ impl Reader {
         (epochs, events)
     }
 
+    /// Where the member is in another state than before.
+    fn states(&mut self, times: &[Moment], states: Option<&[i64]>) -> Vec<Event> {
+        let both = times.iter().zip(states.unwrap_or_default());
+        both.filter_map(|(at, state)| self.state.take(&self.target, Some(*state), *at)).collect()
+    }
+
     /// The life of the host.
     fn boot(&mut self, boots: Option<&[i64]>) -> Epoch {
         if let Some(now) = boots.and_then(|boots| boots.first().copied()) {
@@ -135,8 +148,7 @@ impl Reader {
             return Arc::clone(plan);
         }
         let found = self.planner.plan(columns.iter().map(|(path, _)| *path));
-        let own = [PID, UPTIME, BEGUN, ENDED, BOOT]
-            .map(|wanted| columns.iter().position(|(path, _)| super::plan::without_role(path) == wanted));
+        let own = OWN.map(|wanted| columns.iter().position(|(path, _)| super::plan::without_role(path) == wanted));
         let series = |found: &Match| self.series(found, &members);
         let figures = found.iter().filter_map(|found| Some((found.place, series(found)?, found.row))).collect();
         let response = self.registry.intern(cat::MONGO_PROBE_RESPONSE.series(&[("target", &self.target)]));
@@ -163,7 +175,7 @@ fn members(reference: &[u8]) -> BTreeMap<String, String> {
 /// What stands at a path of a sample, be it below a role of the server, as since MongoDB 8.0.
 pub(super) fn below_role<'d>(sample: &'d [u8], path: &[&str]) -> Option<Element<'d>> {
     let below = |role: &str| ftdc::find_path(sample, &[&[role][..], path].concat());
-    ftdc::find_path(sample, path).or_else(|| ["common", "shard"].into_iter().find_map(below))
+    ftdc::find_path(sample, path).or_else(|| ftdc::ROLES.into_iter().find_map(below))
 }
 
 /// The host of each member, by its number in the list of replSetGetStatus.

@@ -42,6 +42,7 @@ pub(super) const ENGINE: &[Row] = &[
     wt!(WT_CACHE_MAX, "cache.maximum bytes configured"),
     wt!(WT_CACHE_READ, "cache.bytes read into cache"),
     wt!(WT_CACHE_WRITTEN, "cache.bytes written from cache"),
+    wt!(WT_BLOCK_WRITTEN, "block-manager.bytes written"),
     wt!(
         WT_APP_EVICT_US,
         "cache.application thread time evicting (usecs)",

@@ -45,13 +45,17 @@ impl Server {
         answers.map(|(command, document)| (command.to_owned(), document)).into()
     }
 
-    /// getLog: a connection, and a slow operation for each ten seconds it is up.
+    /// getLog: a connection, and a slow operation for each ten seconds it is up, with the command that held it.
     fn log(&self) -> Vec<u8> {
         let connected = r#"{"s":"I","c":"NETWORK","id":22943,"msg":"Connection accepted","attr":{}}"#.to_owned();
-        let slow = (0..self.up_s / 10).map(|number| {
-            format!(
+        let slow = (0..self.up_s / 10).flat_map(|number| {
+            let statement = format!(
                 r#"{{"s":"I","c":"WRITE","id":51803,"ctx":"conn{number}","msg":"Slow query","attr":{{"type":"update","ns":"shop.carts","command":{{"q":{{"name":"somebody"}}}},"planSummary":"COLLSCAN","storage":{{"timeWaitingMicros":{{"cache":900000}}}},"durationMillis":1200}}}}"#
-            )
+            );
+            let command = format!(
+                r#"{{"s":"I","c":"COMMAND","id":51803,"ctx":"conn{number}","msg":"Slow query","attr":{{"type":"command","ns":"shop.$cmd","command":{{"update":"carts","ordered":true}},"durationMillis":1201}}}}"#
+            );
+            [statement, command]
         });
         let lines: Vec<String> = std::iter::once(connected).chain(slow).collect();
         Builder::new()
@@ -87,13 +91,58 @@ impl Server {
             .document("storageEngine", |s| s.string("name", "wiredTiger"))
             .document("metrics", |m| {
                 m.document("ttl", |t| t.int64("deletedDocuments", up * 50).int64("passes", up / 60))
+                    .document("getLastError", |g| {
+                        g.document("wtime", |w| w.int64("num", up * 2).int64("totalMillis", up * 14))
+                    })
             })
             .document("oplog", |o| {
                 o.timestamp("latestOptime", 1_700_000_000 + up as u32, 3).timestamp("earliestOptime", 1_699_990_000, 1)
             })
             .document("wiredTiger", |w| self.engine(w));
-        let builder = if new { builder.document("queues", |q| q.document("execution", tickets)) } else { builder };
+        let builder = self.load(builder);
+        if new {
+            return builder.document("queues", |q| q.document("execution", |e| self.tickets(e))).finish();
+        }
         builder.finish()
+    }
+
+    /// What comes in by the network, what waits for locks, and what flow control holds back.
+    fn load(&self, status: Builder) -> Builder {
+        let up = self.up_s;
+        let threads = |t: Builder| t.int32("threadsRunning", 41);
+        let network = |n: Builder| {
+            let n = n.int64("bytesIn", up * 1_000).int64("bytesOut", up * 8_000).int64("numRequests", up * 40);
+            if self.at_least(5, 0) {
+                return n.document("serviceExecutors", |s| s.document("passthrough", threads));
+            }
+            n.document("serviceExecutorTaskStats", threads)
+        };
+        let locks = |g: Builder| {
+            g.document("currentQueue", |q| q.int32("readers", 2).int32("writers", 9))
+                .document("activeClients", |a| a.int32("readers", 3).int32("writers", 11))
+        };
+        let flow_control = |f: Builder| {
+            f.int32("targetRateLimit", 900)
+                .int64("timeAcquiringMicros", up * 60)
+                .double("sustainerRate", 700.0)
+                .bool("isLagged", true)
+                .int64("isLaggedTimeMicros", up * 70)
+        };
+        status.document("network", network).document("globalLock", locks).document("flowControl", flow_control)
+    }
+
+    /// Tickets into the engine, and since 7.0 the line before them: beside the tickets, since 8.0 by its priority.
+    fn tickets(&self, tickets: Builder) -> Builder {
+        let line = |l: Builder| l.int64("queueLength", 4).int64("totalTimeQueuedMicros", self.up_s * 30);
+        let one = |t: Builder| {
+            let t = t.int32("out", 5).int32("available", 123).int32("totalTickets", 128);
+            match (self.at_least(8, 0), self.at_least(7, 0)) {
+                (true, _) => t.document("normalPriority", line),
+                (false, true) => line(t),
+                (false, false) => t,
+            }
+        };
+        tickets.document("write", one).document("read", one)
     }
 
     fn engine(&self, engine: Builder) -> Builder {
@@ -119,7 +168,7 @@ impl Server {
         if new {
             return engine.document("checkpoint", |c| c.int64("most recent time (msecs)", 700));
         }
-        engine.document("concurrentTransactions", tickets)
+        engine.document("concurrentTransactions", |t| self.tickets(t))
     }
 
     /// replSetGetStatus: this member and one that is ten seconds behind.
@@ -167,9 +216,4 @@ impl Server {
     pub(crate) fn parameters(&self) -> Vec<u8> {
         Builder::new().double("syncdelay", 60.0).bool("ttlMonitorEnabled", true).finish()
     }
-}
-
-fn tickets(tickets: Builder) -> Builder {
-    let one = |t: Builder| t.int32("out", 5).int32("available", 123).int32("totalTickets", 128);
-    tickets.document("write", one).document("read", one)
 }

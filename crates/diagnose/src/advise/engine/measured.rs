@@ -6,7 +6,7 @@ use crate::grid::{Lane, both, either, median, runs};
 use crate::rules::device_below_rating::standstills;
 use crate::rules::wt_evidence::{Engine, Limits, rate};
 use crate::scene::Scene;
-use backwater_model::{Figure, Target, Unit, catalogue as cat};
+use backwater_model::{Figure, Point, Target, Unit, catalogue as cat};
 use std::ops::Range;
 
 /// A device this busy does all it can.
@@ -22,6 +22,11 @@ const LEAST_S: usize = 3;
 const MOST: f64 = 0.8;
 /// A checkpoint that brings less than this share of what a large one does (larger than so many of all) is one of an idle hour.
 const OF_THE_LARGEST: f64 = 0.1;
+/// So is any that brings no more than this share of the cache.
+const IDLE_BURST: f64 = 0.001;
+/// What a device writes in the best of its seconds is no measure of it; but less than this share of that is not all that it can,
+/// however busy it is with few requests.
+const FEW_OF_BEST: f64 = 0.02;
 const LARGE: f64 = 0.9;
 /// How long a checkpoint must run, in seconds, to be seen by readings a second apart.
 const SURELY_SEEN_S: f64 = 2.0;
@@ -118,11 +123,12 @@ impl Measured {
             cache,
             target: engine.limits.dirty_target * cache,
             trigger: engine.limits.dirty_trigger * cache,
-            burst: usual_burst(bursts).or_else(|| engine.dirty.max(&all))?,
+            burst: usual_burst(bursts, IDLE_BURST * cache).or_else(|| engine.dirty.max(&all))?,
             interval_s: interval_s(scene, engine, &runs),
             checkpoint_s: median(runs.iter().map(|run| run.len() as f64).collect()),
             drain,
-            inflow: inflow.mean(&all),
+            // With its falls: where pages are dropped, less was made dirty than that.
+            inflow: net_inflow(scene, engine).mean(&all).map(|mean| mean.max(0.0)),
             inflow_peak: inflow.smooth(2).max(&all),
             journal,
             packed,
@@ -149,7 +155,9 @@ impl Measured {
 }
 
 /// What a checkpoint brings where there is work: at night it brings next to nothing, and there are many of those.
-fn usual_burst(bursts: Vec<f64>) -> Option<f64> {
+fn usual_burst(bursts: Vec<f64>, idle: f64) -> Option<f64> {
+    let at_work: Vec<f64> = bursts.iter().copied().filter(|burst| *burst > idle).collect();
+    let bursts = if at_work.is_empty() { bursts } else { at_work };
     let mut sorted = bursts.clone();
     sorted.sort_by(f64::total_cmp);
     // One that a bulk load brought says nothing of the others.
@@ -163,16 +171,13 @@ fn unseen_checkpoints(scene: &Scene<'_>, engine: &Engine<'_>, runs: &[Range<usiz
     counted(scene, engine).into_iter().filter(|second| !seen(*second)).collect()
 }
 
-/// Seconds in which checkpoints ended, by the server's own count. One that ends between two seconds is in both, and told of once.
+/// Seconds in which checkpoints ended, by the server's own count, as its readings show it.
 fn counted(scene: &Scene<'_>, engine: &Engine<'_>) -> Vec<usize> {
-    let ended = rate(scene, &cat::WT_CHECKPOINTS, &engine.name, None).flags(|count| count > 0.0);
-    let mut list: Vec<usize> = Vec::new();
-    for second in (0..ended.len()).filter(|second| ended[*second]) {
-        if list.last().is_none_or(|last| second > last + 1) {
-            list.push(second);
-        }
-    }
-    list
+    let Some(track) = scene.window.track(cat::WT_CHECKPOINTS.name, &[("target", &engine.name)]) else {
+        return Vec::new();
+    };
+    let rises = |pair: &&[Point]| pair[0].epoch == pair[1].epoch && pair[1].value > pair[0].value;
+    track.points.windows(2).filter(rises).filter_map(|pair| scene.grid.second(pair[1].at)).collect()
 }
 
 /// From one checkpoint's beginning to the next, in seconds: as the server counts them, else (since 8.0) as they are seen to run, where
@@ -187,14 +192,19 @@ fn interval_s(scene: &Scene<'_>, engine: &Engine<'_>, runs: &[Range<usize>]) -> 
     apart(runs.iter().map(|run| run.start).collect()).filter(|_| length_s >= SURELY_SEEN_S)
 }
 
-/// What is written from the cache ÷ what the disk writes beside the journal. Others may write to the disk as well, and pages may
-/// be written anew in the page cache, so that a little more than one is none, and less says nothing.
+/// What is written from the cache ÷ what of it comes into the data files; where nobody counted that, ÷ what the disk writes beside
+/// the journal. Others may write to the disk as well, and pages may be written anew in the page cache, so that a little more than one
+/// is none, and less says nothing.
 fn packed(scene: &Scene<'_>, engine: &Engine<'_>) -> f64 {
-    let Some(device) = engine.device else { return 1.0 };
     let cached = rate(scene, &cat::WT_CACHE_WRITTEN, &engine.name, None);
-    let both = cached.with(&device.written_bytes, |cached, _| cached).mean(&(0..scene.grid.count));
-    let written = device.written_bytes.with(&cached, |written, _| written).mean(&(0..scene.grid.count));
-    let ratio = both.zip(written).map(|(cached, written)| cached / (written - journal(scene, engine)));
+    let over = |written: &Lane, beside: f64| {
+        let all = 0..scene.grid.count;
+        let (cached, written) = (cached.with(written, |cached, _| cached), written.with(&cached, |written, _| written));
+        Some(cached.mean(&all)? / (written.mean(&all)? - beside))
+    };
+    let into_files = rate(scene, &cat::WT_BLOCK_WRITTEN, &engine.name, None);
+    let by_disk = || over(&engine.device?.written_bytes, journal(scene, engine));
+    let ratio = if into_files.known() { over(&into_files, 0.0) } else { by_disk() };
     ratio.filter(|ratio| (PACKED..MOST_PACKED).contains(ratio)).unwrap_or(1.0)
 }
 
@@ -234,12 +244,17 @@ fn unheld_peak(scene: &Scene<'_>, engine: &Engine<'_>, inflow: &Lane) -> Option<
 
 /// What is made dirty, bytes a second.
 fn inflow(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
+    net_inflow(scene, engine).map(|inflow| inflow.max(0.0))
+}
+
+/// The same; less than nothing where the level falls by more than was written, as of two readings that are not of one moment.
+fn net_inflow(scene: &Scene<'_>, engine: &Engine<'_>) -> Lane {
     let written = rate(scene, &cat::WT_CACHE_WRITTEN, &engine.name, None);
     let rise = scene.grid.lane(|second| {
         let next = engine.dirty.get(second + 1).or_else(|| engine.dirty.get(second))?;
         Some(next - engine.dirty.get(second)?)
     });
-    written.with(&rise, |written, rise| (written + rise).max(0.0))
+    written.with(&rise, |written, rise| written + rise)
 }
 
 /// How fast the disk writes when it does all it can, which it does not while it stands still by itself.
@@ -250,7 +265,8 @@ fn drain(scene: &Scene<'_>, engine: &Engine<'_>) -> Option<f64> {
     let none = vec![false; scene.grid.count];
     let capped = caps.iter().map(Cap::reached).fold(none, |all, capped| either(&all, &capped));
     let full = either(&full, &capped);
-    let writes = both(&full, &device.written_bytes.flags(|rate| rate > 0.0));
+    let best = device.written_bytes.smooth(1).max(&(0..scene.grid.count)).unwrap_or_default();
+    let writes = both(&full, &device.written_bytes.flags(|rate| rate > FEW_OF_BEST * best));
     let stands = standstills(device, scene.grid.count).map_or_else(Vec::new, |found| found.runs);
     // Busy with reads it writes what these leave.
     let reads = device.read_bytes.with(&device.written_bytes, |read, written| read - written).flags(|more| more > 0.0);

@@ -7,4 +7,4 @@ mod program;
 mod real_tests;
 
 pub use process::{EngineEvents, WiredTiger, WiredTigerSpec};
-pub use program::{find_or_build, installed};
+pub use program::{check_runs, find_or_build, installed};

@@ -6,9 +6,9 @@ use crate::servers::{ServerError, place};
 use backwater_undo::{Entry, Journal, Stop};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::Arc;
@@ -37,12 +37,12 @@ pub struct WiredTigerSpec {
     pub program: PathBuf,
     /// Where the database goes: absent, or a directory of an earlier one.
     pub home: PathBuf,
-    /// A directory for the program's copy and its log, which its user may enter.
+    /// Where the program's copy and its log go: absent, made for its user to read and run what is there, and to change nothing.
     pub run_dir: PathBuf,
 }
 
 /// The words that this program speaks: `VERSION` of wt-driver/src/protocol.rs.
-const PROTOCOL: u64 = 3;
+const PROTOCOL: u64 = 4;
 
 /// Refuses a driver of another day: it might take every word and load the engine otherwise.
 fn speaks(told: &Value, program: &Path) -> Result<(), ServerError> {
@@ -72,6 +72,8 @@ pub struct WiredTiger {
     pub engine: String,
     /// 30201 for 3.2.1.
     pub version_num: i32,
+    /// How large a page of its tables may grow in the cache, as the engine is told (`10m`).
+    pub memory_page_max: String,
 }
 
 impl WiredTiger {
@@ -87,12 +89,14 @@ impl WiredTiger {
         events: Arc<dyn EngineEvents>,
     ) -> Result<WiredTiger, ServerError> {
         let user = process::ordinary_user()?;
-        place::private(journal, &spec.run_dir, user)?;
+        // The database alone is given to its user: nothing that this process writes may lie where that user could put a link.
+        place::readable(journal, &spec.run_dir)?;
         place::reachable(&spec.home, user)?;
         let program = own_copy(spec)?;
+        place::reachable(&program, user)?;
         let log = spec.run_dir.join("driver.log");
         let errors =
-            OpenOptions::new().create(true).append(true).open(&log).map_err(ServerError::file("open", &log))?;
+            OpenOptions::new().create_new(true).append(true).open(&log).map_err(ServerError::file("make", &log))?;
         let mut command = process::clean(&program);
         process::as_user(&mut command, user);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
@@ -114,10 +118,12 @@ impl WiredTiger {
             asked: 0,
             engine: String::new(),
             version_num: 0,
+            memory_page_max: String::new(),
         };
         let told = driver.ask(&json!({"cmd": "version"}), None)?;
         speaks(&told, &spec.program)?;
         driver.engine = told["engine"].as_str().unwrap_or_default().to_owned();
+        driver.memory_page_max = told["memory_page_max"].as_str().unwrap_or_default().to_owned();
         let part = |place: usize| told["version"][place].as_i64().unwrap_or(0) as i32;
         driver.version_num = part(0) * 10_000 + part(1) * 100 + part(2);
         Ok(driver)
@@ -242,12 +248,12 @@ fn answer(command: &Value, reply: Value) -> Result<Value, ServerError> {
 /// A copy that the driver's user can run wherever the program itself lies.
 fn own_copy(spec: &WiredTigerSpec) -> Result<PathBuf, ServerError> {
     let copy = spec.run_dir.join(NAME);
-    std::fs::copy(&spec.program, &copy).map_err(ServerError::file("copy the driver to", &copy))?;
-    let open = std::fs::Permissions::from_mode(0o755);
-    std::fs::set_permissions(&copy, open).map_err(ServerError::file("make executable", &copy))?;
-    if rustix::process::geteuid().is_root() {
-        chown(&copy, Some(0), Some(0)).map_err(ServerError::file("give to root", &copy))?;
-    }
+    let mut from = File::open(&spec.program).map_err(ServerError::file("open", &spec.program))?;
+    let made = OpenOptions::new().write(true).create_new(true).open(&copy);
+    let mut to = made.map_err(ServerError::file("make", &copy))?;
+    std::io::copy(&mut from, &mut to).map_err(ServerError::file("copy the driver to", &copy))?;
+    let executable = std::fs::Permissions::from_mode(0o755);
+    to.set_permissions(executable).map_err(ServerError::file("make executable", &copy))?;
     Ok(copy)
 }
 
@@ -271,6 +277,22 @@ fn listen(output: ChildStdout, replies: &SyncSender<Value>, events: &dyn EngineE
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn a_link_where_the_program_is_to_go_is_not_written_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let [program, precious, run_dir] = ["program", "precious", "run"].map(|name| dir.path().join(name));
+        std::fs::write(&program, "#!").unwrap();
+        std::fs::write(&precious, "kept").unwrap();
+        std::fs::create_dir(&run_dir).unwrap();
+        let spec = WiredTigerSpec { program, home: dir.path().join("home"), run_dir };
+        let copy = own_copy(&spec).unwrap();
+        assert_eq!(std::fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o755);
+        std::fs::remove_file(&copy).unwrap();
+        std::os::unix::fs::symlink(&precious, &copy).unwrap();
+        let error = own_copy(&spec).unwrap_err().to_string();
+        assert!(error.contains(NAME) && std::fs::read_to_string(&precious).unwrap() == "kept", "{error}");
+    }
 
     #[test]
     fn a_driver_of_another_day_is_refused() {

@@ -1,10 +1,10 @@
 //! The real driver on the real engine, where it is there already (BACKWATER_WT_DRIVER, or beside this program).
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
-use super::{EngineEvents, WiredTiger, WiredTigerSpec, installed};
+use super::{EngineEvents, WiredTiger, WiredTigerSpec, check_runs, installed};
 use backwater_undo::Journal;
 use serde_json::{Value, json};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,6 +25,7 @@ fn started(name: &str, dir: &Path, journal: &Journal, events: &Arc<Counted>) -> 
         );
         return None;
     };
+    check_runs(&program).unwrap();
     // The driver's user must be able to come in.
     std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)).unwrap();
     let (home, run_dir) = (dir.join("backwater-home"), dir.join("backwater-driver"));
@@ -39,6 +40,10 @@ fn it_loads_a_new_database_again_and_again_and_leaves_nothing() {
     let name = "it_loads_a_new_database_again_and_again_and_leaves_nothing";
     let Some(mut driver) = started(name, dir.path(), &journal, &events) else { return };
     assert!(driver.engine.starts_with("WiredTiger") && driver.version_num >= 30_000);
+    assert_eq!(driver.memory_page_max, "10m");
+    // Its user can change neither its program nor its log: they are this process's own.
+    let of_program = std::fs::metadata(dir.path().join("backwater-driver")).unwrap();
+    assert_eq!((of_program.uid(), of_program.mode() & 0o022), (rustix::process::geteuid().as_raw(), 0));
     for _ in 0..2 {
         let opened = driver.renew(&journal, "cache_size=64MB", 300, false).unwrap();
         assert_eq!((&opened["next_id"], &opened["cache_bytes"]), (&json!(1), &json!(64 << 20)));

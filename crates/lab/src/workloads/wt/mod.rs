@@ -14,6 +14,8 @@ use std::time::Duration;
 /// Time of application threads in eviction, the newest description first.
 const EVICTING: &[&str] =
     &["cache: application thread time evicting (usecs)", "thread-yield: application thread time evicting (usecs)"];
+/// Time in which threads slept until another one was done with the page that they wanted.
+const PAGE_WAITING: &[&str] = &["thread-yield: page acquire time sleeping (usecs)"];
 /// Pages that application threads evicted.
 const EVICTED: &[&str] =
     &["cache: page evict attempts by application threads", "cache: pages evicted by application threads"];
@@ -98,6 +100,7 @@ fn figures(told: &Value, result: &LoadResult) -> BTreeMap<String, f64> {
         ("commit_latency_p99_ms", told["commit"]["p99_ms"].as_f64()),
         ("commit_latency_max_ms", told["commit"]["max_ms"].as_f64()),
         ("app_evict_share", grown(EVICTING).zip(busy_us).map(|(evicting, busy)| evicting / busy)),
+        ("page_wait_share", grown(PAGE_WAITING).zip(busy_us).map(|(waiting, busy)| waiting / busy)),
         ("app_evictions", grown(EVICTED)),
         ("conflicts", told["conflicts"].as_f64()),
         ("ttl_deleted", told["deleted"].as_f64().filter(|deleted| *deleted > 0.0)),
@@ -118,7 +121,10 @@ mod tests {
             "busy_us": 1000, "per_second": [[20, 18], [20, 10]], "deleted": 0, "threads_made": 8, "conflicts": 0,
             "latency": {"buckets": [[1000, 20], [500000, 10]]}, "service": {"buckets": [[900, 30]]},
             "commit": {"mean_ms": 0.9, "p99_ms": 1.0, "max_ms": 2.0},
-            "statistics": {"thread-yield: application thread time evicting (usecs)": [100, 350]},
+            "statistics": {
+                "thread-yield: application thread time evicting (usecs)": [100, 350],
+                "thread-yield: page acquire time sleeping (usecs)": [50, 550],
+            },
         });
         let part = "kind = 'wiredtiger'\nclients = 8\nrate_per_s = 20\nseconds = 2\n";
         let part: LoadPart = toml::from_str(part).unwrap();
@@ -126,10 +132,18 @@ mod tests {
         assert_eq!((result.completed, result.cancelled, result.failed, result.never_started), (28, 2, 1, 4));
         assert!((result.latency_ms(0.99) - 500.0).abs() < 1.0);
         assert_eq!((figures["app_evict_share"], figures["stall_s"], figures["ops_per_s"]), (0.25, 1.0, 14.0));
+        assert_eq!(figures["page_wait_share"], 0.5);
         // 20 times 1 ms and 10 times 500: by name, as they are exported.
         assert!((figures["latency_mean_ms"] - 167.3).abs() < 1.0, "{figures:?}");
         assert!((figures["latency_p999_ms"] - 500.0).abs() < 1.0 && (figures["latency_max_ms"] - 500.0).abs() < 1.0);
         assert_eq!((figures["commit_latency_p99_ms"], figures["threads_made"]), (1.0, 8.0));
         assert!(!figures.contains_key("ttl_deleted") && !figures.contains_key("app_evictions"));
+    }
+    #[test]
+    fn every_statistic_that_becomes_a_share_is_asked_for() {
+        let asked = wired_tiger_descriptions();
+        for names in [EVICTING, EVICTED, PAGE_WAITING] {
+            assert!(names.iter().all(|name| asked.iter().any(|known| known == name)), "{names:?}");
+        }
     }
 }

@@ -5,10 +5,12 @@ use super::runtime::Background;
 use super::server::{self, Facts, Part, Unseen};
 use super::uri::MongoServer;
 use crate::ProbeError;
-use crate::host::{Capability, Roots};
+use crate::host::{self, Capability, Roots};
 use mongodb::bson::{Document, doc};
+use std::path::Path;
 
 const NOT_HERE: &str = "the server's process is not among those of this host, or may not be looked at";
+const DEVICE: &str = "device of the data directory";
 const RUN_THERE: &str = "run backwater on the server's host, as root or as the server's own user";
 
 /// Connects, and judges each thing the probe would like to read. Blocks; not to be called from inside an async runtime.
@@ -19,11 +21,11 @@ pub fn capabilities(server: &MongoServer, roots: &Roots) -> Result<Vec<Capabilit
     Background::start()?.block_on(async {
         let link = Link::new(server)?;
         let facts = server::meet(&link, &server.name, roots).await?;
-        judge(&link, &facts).await
+        judge(&link, &facts, roots).await
     })
 }
 
-async fn judge(link: &Link, facts: &Facts) -> Result<Vec<Capability>, ProbeError> {
+async fn judge(link: &Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capability>, ProbeError> {
     let mut list = vec![item("figures of the server (serverStatus)", None)];
     let parameters = (facts.part != Part::Router).then_some(server::PARAMETERS);
     for what in [server::VERSION, server::SETTINGS, server::HOST].into_iter().chain(parameters) {
@@ -38,14 +40,26 @@ async fn judge(link: &Link, facts: &Facts) -> Result<Vec<Capability>, ProbeError
     let others = ["engines of the shards", "figures that this release renamed", "the engine's cache and checkpoints"];
     let others = facts.unseen.iter().filter(|unseen| others.contains(&unseen.what));
     list.extend(others.map(|unseen| item(unseen.what, Some(unseen.clone()))));
-    let here = |what| Unseen { what, why: NOT_HERE.to_owned(), remedy: Some(RUN_THERE.to_owned()) };
-    for (what, seen) in [
-        ("the server's process on this host", facts.target.local),
-        ("device of the data directory", facts.target.data_device.is_some()),
-    ] {
-        list.push(item(what, (!seen).then(|| here(what))));
-    }
+    let process = "the server's process on this host";
+    list.push(item(process, (!facts.target.local).then(|| elsewhere(process))));
+    list.push(item(DEVICE, facts.target.data_device.is_none().then(|| no_device(facts, roots))));
     Ok(list)
+}
+
+fn elsewhere(what: &'static str) -> Unseen {
+    Unseen { what, why: NOT_HERE.to_owned(), remedy: Some(RUN_THERE.to_owned()) }
+}
+
+/// Why nobody knows on which device the server's data lie.
+fn no_device(facts: &Facts, roots: &Roots) -> Unseen {
+    let Some(pid) = facts.pid else { return elsewhere(DEVICE) };
+    let directory = server::data_directory(facts.target.data_directory.as_deref(), &facts.told, facts.part);
+    let why = match directory.map(|directory| (directory, host::locate_in(roots, pid, Path::new(directory)))) {
+        Ok((_, Err(error))) => error.to_string(),
+        Ok((directory, Ok(_))) => format!("{directory} could not be looked at when the server was met"),
+        Err(why) => why.to_owned(),
+    };
+    Unseen { what: DEVICE, why, remedy: None }
 }
 
 async fn asking(

@@ -11,6 +11,7 @@ use super::uri::MongoServer;
 use crate::host::{Roots, ThreadWaits};
 use crate::mongodb::life::Life;
 use crate::mongodb::plan::Planner;
+use crate::mongodb::state::State;
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::{Epoch, Moment, Target, Text, catalogue};
 use mongodb::bson::doc;
@@ -70,7 +71,7 @@ pub struct MongoProbe {
     told: bool,
     life: Life,
     settings: BTreeMap<String, String>,
-    state: Option<i64>,
+    state: State,
     /// None until the first look, and after it was refused.
     slow: Option<SlowLog>,
     threads: ThreadWaits,
@@ -97,7 +98,7 @@ impl MongoProbe {
             told: false,
             life: Life::default(),
             settings: target.settings.clone(),
-            state: None,
+            state: State::default(),
             slow: None,
             threads: ThreadWaits::new(roots),
         };
@@ -215,12 +216,9 @@ impl MongoProbe {
             return Ok(());
         };
         let state = ftdc::find(&answer, "myState").and_then(|state| state.integer());
-        if let (Some(before), Some(after)) = (self.state, state)
-            && before != after
-        {
-            tell::state(&self.target, before, after, sink);
+        if let Some(event) = self.state.take(&self.target, state, sink.at) {
+            sink.event(event);
         }
-        self.state = state.or(self.state);
         look.add("replSetGetStatus", &answer);
         Ok(())
     }

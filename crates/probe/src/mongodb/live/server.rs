@@ -19,6 +19,8 @@ pub(super) const SETTINGS: &str = "settings and data directory";
 pub(super) const HOST: &str = "memory and processors of the server's host";
 pub(super) const PARAMETERS: &str = "parameters that are changed while the server runs";
 
+const NO_DATA: &str = "this is a router (mongos), which holds no data";
+
 /// What is asked for first, and without which nothing is seen.
 pub(super) const STATUS: &str = "serverStatus";
 
@@ -89,7 +91,7 @@ pub(super) async fn meet(link: &Link, name: &str, roots: &Roots) -> Result<Facts
         }
     }
     let mut target = facts::target(&told, Some(name));
-    let pid = add_host(&mut target, &told, roots, (heard, took_s));
+    let pid = add_host(&mut target, &told, part, roots, (heard, took_s));
     let engine = told.text(&["serverStatus", "storageEngine", "name"]);
     unseen.extend(facts::not_understood(&told, engine.as_deref()));
     let mut shards = Vec::new();
@@ -151,7 +153,13 @@ pub(super) fn with_parameters(facts: &Facts, answer: Vec<u8>) -> BTreeMap<String
 }
 
 /// Devices and control groups of a server on this host, with its process; of another host, its memory and processors.
-fn add_host(target: &mut Target, told: &Answers, roots: &Roots, (heard, took_s): (ClockAnchor, f64)) -> Option<i32> {
+fn add_host(
+    target: &mut Target,
+    told: &Answers,
+    part: Part,
+    roots: &Roots,
+    (heard, took_s): (ClockAnchor, f64),
+) -> Option<i32> {
     let number = |path: &[&str]| told.find(path).and_then(|element| element.integer());
     let (pid, uptime_ms) = (number(&["serverStatus", "pid"]), number(&["serverStatus", "uptimeMillis"]));
     let uptime = Uptime { seconds: uptime_ms.unwrap_or_default() as f64 / 1e3, heard, took_s };
@@ -166,7 +174,7 @@ fn add_host(target: &mut Target, told: &Answers, roots: &Roots, (heard, took_s):
         return None;
     };
     target.local = true;
-    if let Some(directory) = target.data_directory.as_deref().map(Path::new) {
+    if let Ok(directory) = data_directory(target.data_directory.as_deref(), told, part).map(Path::new) {
         let device = |path: &Path| host::locate_in(roots, pid, path).ok().map(|device| device.dev);
         target.data_device = device(directory);
         target.wal_device = device(&directory.join("journal"));
@@ -178,10 +186,20 @@ fn add_host(target: &mut Target, told: &Answers, roots: &Roots, (heard, took_s):
     Some(pid)
 }
 
+/// Where a server keeps its data: where it was told to, else where mongod does by itself; or why nobody knows.
+pub(super) fn data_directory<'n>(named: Option<&'n str>, told: &Answers, part: Part) -> Result<&'n str, &'static str> {
+    match named {
+        _ if part == Part::Router => Err(NO_DATA),
+        Some(named) => Ok(named),
+        None if told.find(&["getCmdLineOpts", "parsed"]).is_some() => Ok(facts::DATA_DIRECTORY),
+        None => Err("the server does not tell where it is"),
+    }
+}
+
 /// A router has no engine: the shards behind it have, and it knows their members' addresses.
 async fn behind(link: &Link) -> Result<(Unseen, Vec<(String, Vec<String>)>), ProbeError> {
     let what = "engines of the shards";
-    let why = "this is a router (mongos), which holds no data".to_owned();
+    let why = NO_DATA.to_owned();
     let answer = match link.ask("listShards", "admin", doc! {"listShards": 1}).await {
         Ok(answer) => answer,
         Err(AskError::Lost(error)) => return Err(error),

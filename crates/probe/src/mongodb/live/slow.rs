@@ -5,7 +5,7 @@ use super::link::{AskError, Link};
 use super::server::{self, Facts, Unseen};
 use crate::host::Roots;
 use crate::mongodb::facts::Told;
-use crate::mongodb::log::{self, Ring, SlowOperation, Tail};
+use crate::mongodb::log::{Ring, SlowOperation, Tail, Writes};
 use crate::{Sink, rights};
 use backwater_model::{Epoch, Event, EventKind, Moment, catalogue};
 use mongodb::bson::doc;
@@ -28,6 +28,7 @@ enum Lines {
 #[derive(Debug)]
 pub(super) struct SlowLog {
     from: Lines,
+    writes: Writes,
     epoch: Epoch,
     count: u64,
     total_ms: u64,
@@ -54,7 +55,17 @@ impl SlowLog {
             }
         };
         let epoch = Epoch::of(&["mongodb.log", &facts.target.name, &at.0.to_string()]);
-        (SlowLog { from, epoch, count: 0, total_ms: 0, told_skipped: 0, told_cut: false, told_unread: false }, unseen)
+        let log = SlowLog {
+            from,
+            writes: Writes::default(),
+            epoch,
+            count: 0,
+            total_ms: 0,
+            told_skipped: 0,
+            told_cut: false,
+            told_unread: false,
+        };
+        (log, unseen)
     }
 
     /// Puts down what was logged since the last look; an error only where the connection is lost. What is refused for good is
@@ -69,7 +80,7 @@ impl SlowLog {
         let mut lost = None;
         match &mut self.from {
             Lines::File(tail) => {
-                if let Err(error) = tail.read(|line| found.extend(log::slow_operation(line))) {
+                if let Err(error) = tail.read(|line| found.extend(self.writes.operation(line))) {
                     return Ok(Some(Unseen { what: WHAT, why: error.to_string(), remedy: None }));
                 }
                 let skipped = tail.skipped_bytes();
@@ -95,7 +106,7 @@ impl SlowLog {
                 let lines = lines(&answer);
                 let (new, some_lost) = ring.new_lines(&lines.iter().map(String::as_str).collect::<Vec<_>>());
                 lost = some_lost.then(|| "lines".to_owned());
-                found.extend(new.into_iter().filter_map(log::slow_operation));
+                found.extend(new.into_iter().filter_map(|line| self.writes.operation(line)));
             }
         }
         self.put(target, found, sink);

@@ -1,5 +1,4 @@
-//! What the probe of a live server says besides readings: a restart, another state in the replica set, settings that changed,
-//! what cannot be seen here.
+//! What the probe of a live server says besides readings: a restart, settings that changed, what cannot be seen here.
 
 use super::server::Unseen;
 use crate::Sink;
@@ -17,35 +16,6 @@ pub(super) fn unseen(target: &str, list: &[Unseen], sink: &mut Sink<'_>) {
 pub(super) fn restarted(target: &str, sink: &mut Sink<'_>) {
     let fields = [("change", "restarted")];
     sink.event(Event::new(sink.at, target, EventKind::Restart, format!("{target} was started anew"), &fields));
-}
-
-/// Says that the server has another state in its replica set than before.
-pub(super) fn state(target: &str, before: i64, after: i64, sink: &mut Sink<'_>) {
-    let change = match (before, after) {
-        (1, _) => "stepped down",
-        (_, 1) => "became primary",
-        _ => "another state",
-    };
-    let (before, after) = (state_name(before), state_name(after));
-    let fields = [("change", change), ("before", before), ("after", after)];
-    let message = format!("{target}: {change} (was {before}, is {after})");
-    sink.event(Event::new(sink.at, target, EventKind::Restart, message, &fields));
-}
-
-/// States of a member, as the manual has them.
-fn state_name(state: i64) -> &'static str {
-    match state {
-        0 => "STARTUP",
-        1 => "PRIMARY",
-        2 => "SECONDARY",
-        3 => "RECOVERING",
-        5 => "STARTUP2",
-        7 => "ARBITER",
-        8 => "DOWN",
-        9 => "ROLLBACK",
-        10 => "REMOVED",
-        _ => "UNKNOWN",
-    }
 }
 
 /// Says which settings have another value than before.

@@ -3,7 +3,7 @@
 
 use super::lines::Lines;
 use super::time::written_at;
-use super::{SlowOperation, slow_operation};
+use super::{SlowOperation, Writes};
 use crate::ProbeError;
 use backwater_model::{Epoch, Event, EventKind, Moment, Point, SeriesId};
 use std::collections::BTreeMap;
@@ -152,6 +152,7 @@ fn covered(path: &Path, target: &str, asked: (Moment, Moment)) -> Result<Covered
 #[derive(Default)]
 struct Reading {
     span: Option<(Moment, Moment)>,
+    writes: Writes,
     /// Operations and milliseconds by the second in which they had ended.
     seconds: BTreeMap<i64, (u64, u64)>,
     /// The longest by the minute.
@@ -166,7 +167,7 @@ impl Reading {
         if at < from || at > to {
             return;
         }
-        let Some(operation) = slow_operation(line) else { return };
+        let Some(operation) = self.writes.operation(line) else { return };
         let second = self.seconds.entry(ceiling(at)).or_default();
         *second = (second.0 + 1, second.1.saturating_add(operation.duration_ms));
         if operation.is_cut() {
@@ -227,6 +228,22 @@ mod tests {
         assert_eq!(parts, counts(&history, 0.0, 100.0));
         let (_, ms) = history.points((at(0.0), at(100.0)), (SeriesId(0), SeriesId(1)));
         assert_eq!(ms.last().unwrap().value, 1_000.0);
+    }
+
+    #[test]
+    fn a_write_and_the_command_that_held_it_are_one() {
+        let update = r#""attr":{"type":"update","ns":"a.b""#;
+        let of = |line: String| line.replace("\"attr\"", "\"ctx\":\"conn7\",\"attr\"");
+        let command = |line: String| {
+            of(line).replace(update, r#""attr":{"type":"command","command":{"update":"b"},"ns":"a.$cmd""#)
+        };
+        let text = [of(line(1_500, 200)), command(line(1_510, 210)), command(line(3_000, 300))].concat();
+        let history = read(&[text], 0.0, 100.0).unwrap();
+        assert_eq!(counts(&history, 0.0, 100.0), [(1.0, 0.0), (2.0, 1.0), (3.0, 2.0)]);
+        let (_, ms) = history.points((at(0.0), at(100.0)), (SeriesId(0), SeriesId(1)));
+        assert_eq!(ms.last().unwrap().value, 500.0);
+        let kept = history.events(at(0.0), at(100.0));
+        assert_eq!(kept.iter().map(|event| event.fields["kind"].as_str()).collect::<Vec<_>>(), ["update", "update"]);
     }
 
     #[test]

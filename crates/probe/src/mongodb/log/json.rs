@@ -11,6 +11,8 @@ const SLOW_QUERY: u32 = 51_803;
 #[derive(Deserialize)]
 struct Line {
     id: u32,
+    #[serde(default, deserialize_with = "if_it_fits")]
+    ctx: Option<String>,
     attr: Attributes,
 }
 
@@ -118,7 +120,7 @@ pub(super) fn read(line: &str) -> Option<SlowOperation> {
     if !line.contains("51803") {
         return None;
     }
-    let Line { id, attr } = match serde_json::from_str(line) {
+    let Line { id, ctx, attr } = match serde_json::from_str(line) {
         Ok(line) => line,
         Err(error) => return cut(line).filter(|_| error.is_eof()),
     };
@@ -126,9 +128,12 @@ pub(super) fn read(line: &str) -> Option<SlowOperation> {
         return None;
     }
     let kind = attr.kind.unwrap_or_default();
-    let command = attr.command.and_then(|FirstKey(name)| name).filter(|_| kind == "command" || kind.is_empty());
+    let is_command = kind == "command" || kind.is_empty();
+    let command = attr.command.and_then(|FirstKey(name)| name).filter(|_| is_command);
     let (data, waiting) = attr.storage.map_or((None, None), |storage| (storage.data, storage.time_waiting_micros));
     Some(SlowOperation {
+        context: ctx.unwrap_or_default(),
+        is_command,
         kind: command.unwrap_or(kind),
         namespace: attr.ns.unwrap_or_default(),
         duration_ms: attr.duration_millis,
@@ -159,6 +164,7 @@ mod tests {
         );
         assert_eq!((operation.cache_wait_us, operation.reading_us), (Some(811_000), Some(900)));
         assert_eq!((operation.flow_control_us, operation.write_conflicts), (Some(2_500), Some(3)));
+        assert_eq!((operation.context.as_str(), operation.is_command), ("conn42", false));
         assert!(!format!("{operation:?}").contains("secret"));
     }
 
@@ -177,6 +183,7 @@ mod tests {
         let line = r#"{"s":"I","c":"COMMAND","id":51803,"msg":"Slow query","attr":{"type":"command","ns":"shop.$cmd","command":{"insert":"carts","ordered":true,"$db":"shop"},"waitForWriteConcernDurationMillis":90,"durationMillis":120}}"#;
         let operation = read(line).unwrap();
         assert_eq!((operation.kind.as_str(), operation.write_concern_ms), ("insert", Some(90)));
+        assert!(operation.is_command && operation.context.is_empty(), "{operation:?}");
     }
 
     #[test]

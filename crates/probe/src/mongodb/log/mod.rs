@@ -8,16 +8,22 @@ mod ring;
 mod tail;
 mod text;
 mod time;
+mod writes;
 
 pub(super) use history::History;
 pub(super) use ring::Ring;
 pub(super) use tail::Tail;
+pub(super) use writes::Writes;
 
 /// An operation that took longer than the server's threshold (slowms).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlowOperation {
+    /// The connection or thread that it ran on, as the server names it; empty where the line names none.
+    pub(super) context: String,
     /// `insert`, `update`, `find`, `aggregate`, ...
     pub(super) kind: String,
+    /// Whether it is a command of that name, not a statement of one.
+    pub(super) is_command: bool,
     /// Database and collection.
     pub(super) namespace: String,
     pub(super) duration_ms: u64,
@@ -46,10 +52,11 @@ impl SlowOperation {
 const LONGEST_WORDS: usize = 200;
 
 /// The slow operation that a line tells of; none where it tells of something else, or is no line of mongod's.
-pub(super) fn slow_operation(line: &str) -> Option<SlowOperation> {
+fn slow_operation(line: &str) -> Option<SlowOperation> {
     let operation = if line.starts_with('{') { json::read(line) } else { text::read(line) }?;
     let plan = operation.plan.map(|plan| shortened(&plan));
     Some(SlowOperation {
+        context: shortened(&operation.context),
         kind: shortened(&operation.kind),
         namespace: shortened(&operation.namespace),
         plan,

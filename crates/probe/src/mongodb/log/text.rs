@@ -8,6 +8,10 @@ const COMPONENTS: [&str; 3] = ["COMMAND", "WRITE", "QUERY"];
 /// Kinds of operation as these lines begin with.
 const KINDS: [&str; 7] = ["command", "query", "insert", "update", "remove", "getmore", "killcursors"];
 
+/// What stands before an operation whose line was longer than the server writes: how that begins, and how it ends
+/// (src/mongo/logger/message_event_utf8_encoder.cpp).
+const WARNING: (&str, &str) = ("warning: log line attempted (", "printing beginning and end ... ");
+
 /// A word of the line, and the document that stands right behind it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Word<'a> {
@@ -21,11 +25,11 @@ pub(super) fn read(line: &str) -> Option<SlowOperation> {
     let (_time, rest) = line.split_once(' ')?;
     let (_severity, rest) = rest.trim_start().split_once(' ')?;
     let (component, rest) = rest.trim_start().split_once(' ')?;
-    let rest = rest.trim_start();
-    if !COMPONENTS.contains(&component) || !rest.starts_with('[') {
+    if !COMPONENTS.contains(&component) {
         return None;
     }
-    let rest = rest.split_once("] ")?.1.trim_end();
+    let (context, rest) = rest.trim_start().strip_prefix('[')?.split_once("] ")?;
+    let rest = without_warning(rest.trim_end());
     // It stands outside of every document even where the line was cut in its middle.
     let duration_ms = rest.rsplit(' ').next()?.strip_suffix("ms")?.parse().ok()?;
     let words = words(rest);
@@ -37,6 +41,8 @@ pub(super) fn read(line: &str) -> Option<SlowOperation> {
     let storage = words.iter().find(|word| word.text == "storage:").and_then(|word| word.document).unwrap_or_default();
     let flow = words.iter().find(|word| word.text == "flowControl:").and_then(|word| word.document).unwrap_or_default();
     Some(SlowOperation {
+        context: context.to_owned(),
+        is_command: kind == "command",
         kind: command(&words).filter(|_| kind == "command").unwrap_or(kind).to_owned(),
         namespace: namespace.to_owned(),
         duration_ms,
@@ -48,6 +54,11 @@ pub(super) fn read(line: &str) -> Option<SlowOperation> {
         flow_control_us: number_behind(flow, "timeAcquiringMicros:"),
         write_concern_ms: None,
     })
+}
+
+fn without_warning(rest: &str) -> &str {
+    let behind = rest.strip_prefix(WARNING.0).and_then(|rest| rest.split_once(WARNING.1));
+    behind.map_or(rest, |(_, operation)| operation)
 }
 
 /// The words outside of documents and quotes, up to where a document does not end.
@@ -154,6 +165,19 @@ mod tests {
         let line = r#"2021-03-04T05:06:07.890+0000 I  COMMAND  [conn1] command a.b command: insert { insert: "b", documents: [ { x: "lo .......... ol" } ] protocol:op_msg 900ms"#;
         let operation = read(line).unwrap();
         assert_eq!((operation.namespace.as_str(), operation.duration_ms), ("a.b", 900));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_tells_its_operation_behind_a_warning() {
+        let line = r#"2021-03-04T05:06:07.890+0000 I  COMMAND  [conn1] warning: log line attempted (25kB) over max size (10kB), printing beginning and end ... command a.b command: aggregate { aggregate: "b", pipeline: [ { $match: { x: "lo .......... ol" } } ] } protocol:op_msg 900ms"#;
+        let operation = read(line).unwrap();
+        assert_eq!(
+            (operation.kind.as_str(), operation.namespace.as_str(), operation.duration_ms),
+            ("aggregate", "a.b", 900)
+        );
+        assert_eq!((operation.context.as_str(), operation.is_command), ("conn1", true));
+        let other = line.replace("command a.b command: aggregate", "the rest of something else");
+        assert_eq!(read(&other), None);
     }
 
     #[test]

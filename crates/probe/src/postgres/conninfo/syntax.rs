@@ -85,8 +85,8 @@ fn scheme(target: &str) -> Option<&str> {
 fn foreign(scheme: &str) -> String {
     match scheme.to_ascii_lowercase().as_str() {
         "mongodb" | "mongodb+srv" => format!(
-            "'{scheme}://' is MongoDB's, and here PostgreSQL is meant (12 to 18, postgres://); where MongoDB can be watched it is written \
-             mongodb://, in small letters and with nothing before it"
+            "'{scheme}://' is MongoDB's, and this speaks PostgreSQL's (12 to 18, postgres://). What can watch MongoDB (record, diagnose, \
+             advise, watch, serve, check) takes it as mongodb:// or mongodb+srv://, in small letters and with nothing before it"
         ),
         _ => format!("it begins with '{scheme}://' and not with postgres://"),
     }
@@ -312,8 +312,8 @@ mod tests {
             ("POSTGRES://h", "error: it begins with 'POSTGRES://' and not with postgres://"),
             (
                 "mongodb+srv://u:secret@h",
-                "error: 'mongodb+srv://' is MongoDB's, and here PostgreSQL is meant (12 to 18, postgres://); where MongoDB can be watched it \
-                 is written mongodb://, in small letters and with nothing before it",
+                "error: 'mongodb+srv://' is MongoDB's, and this speaks PostgreSQL's (12 to 18, postgres://). What can watch MongoDB (record, \
+                 diagnose, advise, watch, serve, check) takes it as mongodb:// or mongodb+srv://, in small letters and with nothing before it",
             ),
             ("host=h password='secret", "error: the quote after 'password=' is not closed"),
             ("postgres://[::1", "error: '[' has no ']' after it"),
