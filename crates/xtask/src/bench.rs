@@ -63,8 +63,17 @@ pub(crate) fn run(name: Option<&str>, arguments: &[String]) -> anyhow::Result<()
         if arguments.is_empty() {
             keep(bench, &page)?;
         }
+        // The page tells it, and whoever runs it by a script learns of it.
+        if let Some(missed) = missed(&text) {
+            bail!("{bench}: a promise is not kept: {missed}");
+        }
     }
     Ok(())
+}
+
+/// The line of the first promise that was not kept.
+fn missed(text: &str) -> Option<&str> {
+    text.lines().find(|line| line.contains("NOT REACHED") || line.contains("NOT KEPT"))
 }
 
 fn example(package: &str, name: &str, arguments: &[String]) -> anyhow::Result<String> {
@@ -160,6 +169,12 @@ fn predicted(scenario: &str, arms: &[&str], runs: &str, names: &[&str]) -> anyho
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_promise_that_is_not_kept_is_an_error() {
+        assert_eq!(missed("so much: reached (14.8 x)\n64 MiB kept"), None);
+        assert_eq!(missed("so much: reached\n64 MiB NOT KEPT\n"), Some("64 MiB NOT KEPT"));
+    }
 
     #[test]
     fn what_is_told_by_hand_stays_when_it_is_measured_again() {

@@ -9,6 +9,7 @@ mod journal;
 mod kernel;
 mod opening;
 mod proxy_header;
+mod recorder;
 mod relay;
 mod segment;
 mod server_log;
@@ -40,6 +41,7 @@ fn named(name: &str) -> Option<Target> {
         "kernel" => kernel::run,
         "opening" => opening::run,
         "proxy_header" => proxy_header::run,
+        "recorder" => recorder::run,
         "relay" => relay::run,
         "segment" => segment::run,
         "server_log" => server_log::run,
