@@ -300,6 +300,11 @@ fn expiry_all_along_is_told_only_beside_what_has_no_more_to_give() {
     let told = beside.iter().find(|finding| finding.rule == "ttl-burst").unwrap();
     assert_eq!((told.cause.as_str(), told.severity), ("expiry-all-along", Severity::Info));
     assert_eq!((told.confidence, told.unseen.len()), (Confidence::Low, 1), "{told:?}");
+    assert!(told.remedies.is_empty(), "what comes all along cannot be spread: {told:?}");
+    // Nor is it why something else stalls for a while.
+    let stall = Plant { ttl: |_| 4_000.0, busy: |_| 0.95, ..stalled() }.found();
+    let first = &stall[0];
+    assert_eq!((first.rule.as_str(), first.severity), ("wt-dirty-stall", Severity::Critical), "{stall:?}");
     let half = Plant { busy: |_| 0.95, ttl: |s| if s < 100 { 4_000.0 } else { 0.0 }, ..all_along() };
     assert!(half.found().iter().all(|finding| finding.rule != "ttl-burst"), "nobody felt it");
 }

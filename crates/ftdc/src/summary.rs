@@ -156,7 +156,11 @@ impl<'s> Gathering<'s> {
         let count = schema.metrics().len();
         let (fewest, most) = summary.metrics.unwrap_or((count, count));
         summary.metrics = Some((fewest.min(count), most.max(count)));
-        if self.last_schema.replace(schema.clone()).is_some_and(|last| last != *schema) {
+        // A metric whose type changed is there as before.
+        let names =
+            |schema: &crate::Schema| schema.metrics().iter().map(|metric| metric.path.clone()).collect::<Vec<_>>();
+        let others = |last: std::sync::Arc<crate::Schema>| last != *schema && names(&last) != names(schema);
+        if self.last_schema.replace(schema.clone()).is_some_and(others) {
             summary.schema_changes += 1;
         }
         kept.iter().for_each(|row| self.time(times[*row]));

@@ -6,7 +6,7 @@ use crate::args::{Beside, Stretch};
 use crate::terminal;
 use anyhow::{Context, bail};
 use backwater_diagnose::{Options, gather};
-use backwater_model::{Batch, DeclaredVolume, Finding, Moment, Point, Registry, Series, SeriesId, Unit, Window};
+use backwater_model::{Batch, DeclaredVolume, Finding, Moment, Point, Registry, Series, SeriesId, Window};
 use backwater_probe::ProbeError;
 use backwater_probe::mongodb::Flight;
 use backwater_record::{Summary, UNREAD, Writer, export_window};
@@ -55,11 +55,11 @@ pub(crate) fn findings(
     let (mut flight, from, to) = open(path, stretch, beside)?;
     flight.declare(volumes.to_vec());
     let windows = flight.windows(from, to, STRETCH_S).map(|window| Ok(window?));
-    let walked = stretches::walk(windows, options)?;
+    let walked = stretches::walk(windows, stretches::several(), options)?;
     // Damage may be all that nothing was found of; a server that wrote nothing is no fault.
     let (source, why) = match flight.damage().into_iter().next() {
-        Some(damage) => (UNREAD, damage),
-        None => ("flight recorder", "the server wrote nothing then, or its files are not here".to_owned()),
+        Some(damage) if flight.lost_share() >= stretches::MISSING_SHARE => (UNREAD, damage),
+        _ => ("flight recorder", "the server wrote nothing then, or its files are not here".to_owned()),
     };
     let unread = walked.missing((from, to), source, &why).into_iter().collect();
     let about = Window::new(from, to, Arc::new(flight.meta().clone()), Vec::new(), Vec::new(), unread);

@@ -5,7 +5,7 @@ use crate::args::{Beside, Stretch};
 use crate::terminal;
 use anyhow::bail;
 use backwater_diagnose::{Options, Shards, gather};
-use backwater_model::{DeclaredVolume, Finding, Meta, Moment, Point, Series, Target, Window};
+use backwater_model::{DeclaredVolume, Event, EventKind, Finding, Meta, Moment, Point, Series, Target, Window};
 use backwater_probe::mongodb::Flight;
 use std::collections::HashSet;
 use std::path::Path;
@@ -31,11 +31,12 @@ pub(crate) fn findings(
     if !beside.logs.is_empty() {
         bail!("--log goes with one flight recorder: of several it would not be known whose log it is");
     }
-    let (mut flights, mut all) = (Vec::new(), Vec::new());
+    let (mut flights, mut all, mut unseen) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
-        let (own, _) = flight::findings(path, stretch, beside, volumes, options)?;
+        let (own, about) = flight::findings(path, stretch, beside, volumes, options)?;
         let opened = flight::open(path, stretch, beside)?;
         let name = opened.0.meta().targets.first().map(|target| target.name.clone());
+        unseen.extend(about.events_of(EventKind::Absent).map(|event| named(name.as_deref(), event)));
         all.extend(own.into_iter().map(|finding| Finding { server: finding.server.or(name.clone()), ..finding }));
         flights.push(opened);
     }
@@ -48,7 +49,7 @@ pub(crate) fn findings(
     let mut shards = Shards::default();
     if from < to {
         let windows = stretches::bounds(from, to).map(|stretch| side_by_side(&flights, stretch, &meta));
-        let mut walked = stretches::walk(windows, options)?;
+        let mut walked = stretches::walk(windows, stretches::several(), options)?;
         walked.parts.iter_mut().for_each(|part| part.retain(|found| found.rule == BESIDE_ONE_ANOTHER));
         all.extend(gather(walked.parts));
         shards = walked.shards;
@@ -57,7 +58,16 @@ pub(crate) fn findings(
     }
     // As they were told within each, the worst of all first.
     all.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-    Ok((all, Window::new(from, to.max(from), meta, Vec::new(), Vec::new(), Vec::new()), shards))
+    Ok((all, Window::new(from, to.max(from), meta, Vec::new(), Vec::new(), unseen), shards))
+}
+
+/// What could not be seen of one of them, with its name.
+fn named(name: Option<&str>, event: &Event) -> Event {
+    let mut event = event.clone();
+    if let Some((what, name)) = event.fields.get_mut("what").zip(name) {
+        what.push_str(&format!(" of {name}"));
+    }
+    event
 }
 
 /// Every server, none twice. Devices are left out: those of two hosts may have the same name.

@@ -118,7 +118,7 @@ pub(crate) fn long_findings(looked: &Looked, options: &Options) -> anyhow::Resul
         tracing::warn!("{warning}");
     }
     let window = |(begin, end)| rated(recording.window(Some(begin), Some(end))?, looked);
-    let mut walked = stretches::walk(stretches::bounds(from, to).map(window), options)?;
+    let mut walked = stretches::walk(stretches::bounds(from, to).map(window), 1, options)?;
     walked.unseen.extend(walked.missing((from, to), "recorder", "nothing was recorded then"));
     let meta = Arc::new(recording.meta().clone());
     let about = Window::new(from, to, meta, Vec::new(), Vec::new(), walked.unseen);

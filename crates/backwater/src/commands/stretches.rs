@@ -26,7 +26,7 @@ pub(crate) struct Walked {
 
 /// How much may be missing before it is said, in seconds and as a share of all.
 const MISSING_S: f64 = 60.0;
-const MISSING_SHARE: f64 = 0.05;
+pub(crate) const MISSING_SHARE: f64 = 0.05;
 /// Shortest and longest pause between two readings that is bridged, in seconds.
 const BRIDGED_S: (f64, f64) = (1.0, 15.0);
 
@@ -45,10 +45,20 @@ pub(crate) fn bounds(from: Moment, to: Moment) -> impl Iterator<Item = (Moment, 
     begins.take_while(move |begin| *begin < to).map(move |begin| (begin, end(begin)))
 }
 
-/// Walks through windows that follow one another: this thread reads them, others look at what was read.
-pub(crate) fn walk(windows: impl Iterator<Item = anyhow::Result<Window>>, options: &Options) -> anyhow::Result<Walked> {
-    let workers = std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).clamp(1, 4));
-    let (send, receive) = mpsc::sync_channel::<(usize, Window)>(workers);
+/// So many threads may look at windows that are small, as those of a flight recorder are, beside the one that reads.
+pub(crate) fn several() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).clamp(1, 4))
+}
+
+/// Walks through windows that follow one another: this thread reads them, `workers` others look at what was read. In memory are at
+/// most twice as many windows as there are workers.
+pub(crate) fn walk(
+    windows: impl Iterator<Item = anyhow::Result<Window>>,
+    workers: usize,
+    options: &Options,
+) -> anyhow::Result<Walked> {
+    let workers = workers.max(1);
+    let (send, receive) = mpsc::sync_channel::<(usize, Window)>(workers - 1);
     let receive = Mutex::new(receive);
     let found = Mutex::new(Vec::new());
     let mut walked = Walked::default();

@@ -7,6 +7,7 @@
 //! made dirty: what the cache wrote, and what its dirty level rose by. Of the drain the journal takes its part first, where it
 //! lies on the same disk.
 
+mod cache;
 mod measured;
 mod members;
 mod notes;
@@ -18,9 +19,10 @@ use crate::figures::Figures;
 use crate::remedy::{engine as remedy, mongod};
 use crate::rules::oplog_window::covered;
 use crate::rules::wt_cache_oversized::LEFT;
-use crate::rules::wt_evidence::{Engine, Limits, configured, engines, host_memory, rate, servers};
+use crate::rules::wt_evidence::{Engine, Limits, configured, engines, servers};
 use crate::scene::Scene;
-use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
+use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window};
+use cache::larger_cache;
 use measured::{Measured, Outlook, journal_sync_s, page_waiters};
 use members::in_the_way;
 use serde::Serialize;
@@ -96,8 +98,9 @@ const WORTH: f64 = 0.8;
 /// The cache may take this share of the memory, as MongoDB itself sets it: half of what is over a gibibyte.
 const OF_MEMORY: f64 = 0.5;
 const GIB: f64 = 1_073_741_824.0;
-/// Room over what was seen.
+/// Room over what was seen; and the share of the trigger that it shall come to where it was near that.
 const ROOM: f64 = 1.2;
+const ROOMY: f64 = 0.5;
 
 /// The rule about a device that no setting of an engine reaches.
 const STANDING: &str = "device-below-rating";
@@ -166,7 +169,7 @@ fn of_engine(scene: &Scene<'_>, engine: &Engine<'_>, findings: &[Finding], optio
         advice.remedies.extend(covers.and_then(|covers| oplog_for(target, covers, options.survive_s)));
     }
     // With a finding it was added above.
-    let plan = super::ttl::plan(scene, engine, options.ttl_per_s).filter(|_| bursts.is_empty());
+    let plan = super::ttl::plan(scene, engine, options.ttl_per_s, false).filter(|_| bursts.is_empty());
     if plan.is_none() && !bursts.contains(&true) {
         advice.notes.extend(super::ttl::without(scene, engine, !bursts.is_empty(), options.ttl_per_s));
     }
@@ -234,7 +237,8 @@ fn of_bursts(
     let stalls = stall("dirty-trigger");
     let updates = stall("updates-trigger").then(|| updates::room(scene, engine, target, seen)).flatten();
     let held = own.iter().any(|finding| finding.rule == "wt-dirty-stall");
-    let larger = if held { larger_cache(scene, engine, target, seen) } else { None };
+    let crowded = pages_felt(scene, engine).is_some() && seen.is_crowded();
+    let larger = if held || crowded { larger_cache(scene, engine, target, seen, crowded) } else { None };
     notes.extend(notes::outrun(seen, drain));
     if own.is_empty() && !is_felt(scene, engine, options) {
         notes.push(format!(
@@ -311,6 +315,10 @@ fn fewer_threads(
     let waiting = pages_felt(scene, engine)?;
     // The same counter tells of pages that another thread is reading: where much is read, it says nothing of eviction.
     seen.few_reads()?;
+    // Fewer threads let more stand before a checkpoint takes it: it must not come to where application threads evict.
+    if seen.is_crowded() {
+        return None;
+    }
     let left = Some(seen.drain? - seen.journal).filter(|left| *left > 0.0)?;
     let page = remedy::page_in_memory_bytes(target);
     let now = f64::from(remedy::eviction_threads(target)?[1]);
@@ -388,53 +396,6 @@ fn eviction(
     Some((remedy::engine(target, title.to_owned(), &changes, predicted, risk), change))
 }
 
-/// A cache that keeps what is read back: random writes of more pages than it holds evict each page dirty and read it again, and
-/// both take what the disk has left. As large as it was full, with all that was read into it; or so
-/// that its trigger leaves room for what would stand, were no thread held. No larger than memory allows.
-fn larger_cache(scene: &Scene<'_>, engine: &Engine<'_>, target: Option<&Target>, seen: &Measured) -> Option<Changed> {
-    let all = 0..scene.grid.count;
-    let (used, drain) = (engine.used.max(&all)?, seen.drain?);
-    let read = rate(scene, &cat::WT_CACHE_READ, &engine.name, None);
-    let held = engine.waiting.flags(|threads| threads >= HELD_THREADS);
-    let while_held: Vec<f64> = all.clone().filter(|s| held[*s]).filter_map(|second| read.get(second)).collect();
-    let back = while_held.iter().sum::<f64>() / while_held.len().max(1) as f64;
-    let full = used >= FULL * engine.limits.cache_target * seen.cache;
-    let reads_back = full && back >= READ_BACK * drain;
-    let kept = (used + read.values(&all).iter().sum::<f64>()) / engine.limits.cache_target;
-    // More would stand than any trigger of this cache leaves room for.
-    let stands = seen.unheld_peak.map(|peak| peak * ROOM).filter(|peak| *peak > HIGHEST_TRIGGER * seen.cache);
-    // A trigger in bytes does not grow with the cache.
-    let in_twice = Limits::of(target, Some(2.0 * seen.cache)).dirty_trigger;
-    let room = stands.filter(|_| in_twice == engine.limits.dirty_trigger).map(|peak| peak / in_twice);
-    let wanted = Some(kept).filter(|_| reads_back).into_iter().chain(room).reduce(f64::max)?;
-    let (memory, available) = host_memory(scene, engine);
-    let (memory, free) = (memory.median(&all)?, available.values(&all).into_iter().reduce(f64::min)?);
-    let most = (OF_MEMORY * (memory - GIB)).min(seen.cache + OF_MEMORY * free);
-    let bytes = wanted.min(most);
-    let mut predicted = Figures::default();
-    predicted.add("cache_max_bytes", Some(bytes), Unit::Bytes, "size of the cache");
-    predicted.add(
-        "read_back_bytes_per_s",
-        Some(back),
-        Unit::BytesPerSecond,
-        "read back while threads waited, as it is",
-    );
-    let limits = Limits::of(target, Some(bytes));
-    let room = |limits: &Limits, cache: f64| Some((limits.dirty_trigger - limits.dirty_target) * cache);
-    let words = "between where eviction begins and where threads help";
-    predicted.add("room_bytes", room(&limits, bytes), Unit::Bytes, words);
-    predicted.add("room_now_bytes", room(&engine.limits, seen.cache), Unit::Bytes, "the same as it is");
-    let change = EngineChange {
-        relieves: engine.queue(),
-        settings: [("cache_size".to_owned(), remedy::mebibytes(bytes))].into(),
-        ..EngineChange::default()
-    };
-    let outlook = seen.predict(seen.now(), seen.in_cache(limits, bytes));
-    let predicted = predicted.list().into_iter().chain(outlook).collect();
-    let remedy = remedy::larger_cache(target, bytes, seen.cache, predicted);
-    (seen.cache <= WORTH * bytes).then_some((remedy, change))
-}
-
 /// An oplog that covers so much time, where it covers less.
 fn oplog_for(target: Option<&Target>, (window_s, now_bytes): (f64, f64), away_s: f64) -> Option<Remedy> {
     let bytes = now_bytes / window_s * away_s * ROOM;
@@ -469,7 +430,9 @@ fn of_finding(
         }
         ("connection-storm", "limit") => Some(mongod::connection_limit(target)),
         ("connection-storm", _) => Some(mongod::pooling(target)),
-        ("ttl-burst", _) => super::ttl::plan(scene, engine, options.ttl_per_s)
+        // What expires all along is no burst that could be spread.
+        ("ttl-burst", "expiry-all-along") => super::ttl::plan(scene, engine, options.ttl_per_s, false),
+        ("ttl-burst", _) => super::ttl::plan(scene, engine, options.ttl_per_s, true)
             .or_else(|| super::ttl::scatter(scene, engine, finding, options.ttl_per_s)),
         (STANDING, _) => Some(mongod::standing_device(target, &engine.device?.name)),
         ("tickets-exhausted", _) => Some(mongod::tickets(target, finding.figure("tickets_total_count")?)),

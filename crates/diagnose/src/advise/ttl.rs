@@ -47,8 +47,9 @@ fn target<'a>(scene: &'a Scene<'_>, engine: &Engine<'_>) -> Option<&'a Target> {
     scene.window.meta.targets.iter().find(|target| target.name == engine.name)
 }
 
-/// The plan for one server, where a day was seen in which its deletes are many and stand beside its load.
-pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f64>) -> Option<Remedy> {
+/// The plan for one server, where a day was seen in which its deletes are many and stand beside its load; or come at once, which is
+/// `felt` whatever the hour.
+pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f64>, felt: bool) -> Option<Remedy> {
     let day = day(scene, engine)?;
     let quiet = quiet(&day, most_rate(&day, most_per_s))?;
     let peak = day.most(|hour| hour.deletes);
@@ -57,7 +58,7 @@ pub(super) fn plan(scene: &Scene<'_>, engine: &Engine<'_>, most_per_s: Option<f6
     let now: f64 = day.seen().map(|(_, hour)| hour.deletes * hour.load).sum();
     let load = day.load(quiet)?;
     let then = rate * load;
-    if peak < FEW || now <= 0.0 || then > WORTH * now {
+    if peak < FEW || now <= 0.0 || (then > WORTH * now && !felt) {
         return None;
     }
     let mut predicted = Figures::default();
@@ -89,13 +90,6 @@ pub(super) fn without(scene: &Scene<'_>, engine: &Engine<'_>, burst: bool, most_
         return burst.then_some(note);
     };
     let most = most_rate(&day, most_per_s);
-    if burst && quiet(&day, most).is_some() {
-        return Some(format!(
-            "No plan for what expires: it is deleted in hours with little load already, and more at once than these take spread over \
-             them at {}. State a higher rate (--ttl-rate), or have less expire.",
-            Unit::PerSecond.show(most)
-        ));
-    }
     let many = day.most(|hour| hour.deletes) >= FEW;
     (many && quiet(&day, most).is_none()).then(|| {
         let unseen = day.unseen();
@@ -115,8 +109,7 @@ fn most_rate(day: &Day, stated_per_s: Option<f64>) -> f64 {
 }
 
 /// What is to be done about bursts where no day was seen, so that nothing is known of quiet hours: documents that expire over so
-/// much time that the deletes of the one burst stay under a rate; or where a day's quiet hours gain nothing, as the burst is in them
-/// already. None where there are several, which would come to lie upon each
+/// much time that the deletes of the one burst stay under a rate. None where there are several, which would come to lie upon each
 /// other, or where so many are deleted at other times, too.
 pub(super) fn scatter(
     scene: &Scene<'_>,
@@ -126,11 +119,7 @@ pub(super) fn scatter(
 ) -> Option<Remedy> {
     let now = finding.figure("ttl_deleted_per_s")?;
     let of_load = finding.figure("client_writes_per_s").map_or(FEW, |writes| (OF_LOAD * writes).max(FEW));
-    let day = day(scene, engine);
-    let rate = day.as_ref().map_or_else(|| most_per_s.unwrap_or(of_load), |day| most_rate(day, most_per_s));
-    // Where a day was seen, what is in its quiet hours stays in as many of them.
-    let quiet = day.as_ref().and_then(|day| quiet(day, rate));
-    let most_s = quiet.map_or(MOST_SPREAD_S, |quiet| quiet.hours as f64 * HOUR_S);
+    let rate = most_per_s.unwrap_or(of_load);
     let burst_s = finding.to.seconds_since(finding.from);
     let deletes = deleted(scene, engine);
     let other: Vec<f64> = (0..scene.grid.count)
@@ -143,8 +132,8 @@ pub(super) fn scatter(
     let documents = now * burst_s;
     let seconds = (documents / left).max(LEAST_SPREAD_S);
     let then = documents / seconds + at_other_times;
-    let too_long = seconds > most_s || then > WORTH * now;
-    if several || left <= 0.0 || too_long {
+    let too_long = seconds > MOST_SPREAD_S || then > WORTH * now;
+    if several || left <= 0.0 || too_long || day(scene, engine).is_some() {
         return None;
     }
     let mut predicted = Figures::default();

@@ -72,15 +72,15 @@ pub(crate) fn engine(
     };
     // What stands there already stays. A server tells only the last of the configurations that it was given while it runs, though all
     // of them hold: one that leaves out the others hides them.
-    let names: Vec<&str> = changes.iter().map(|change| change.0).collect();
+    // What is set anew is left out of it, but for what holds others in brackets: of those only what is told again is.
+    let anew = |part: &str| {
+        part.split_once('=').is_some_and(|(name, value)| {
+            !value.starts_with('(') && changes.iter().any(|change| change.0 == name.trim())
+        })
+    };
     let after = |name: &str, change: &str| {
-        let before = setting(target, name).unwrap_or_default();
-        parts(before)
-            .into_iter()
-            .filter(|part| !names.contains(&part.split('=').next().unwrap_or_default().trim()))
-            .chain([change])
-            .collect::<Vec<_>>()
-            .join(",")
+        let before = parts(setting(target, name).unwrap_or_default());
+        before.into_iter().filter(|part| !anew(part)).chain([change]).collect::<Vec<_>>().join(",")
     };
     let whole = after(CONFIG_STRING, &set);
     let persistent = if bare(target) {

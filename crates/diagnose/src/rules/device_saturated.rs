@@ -34,6 +34,9 @@ const QUIET_SECONDS: usize = 3;
 /// What it completes at other times is more from so many times on. Of what it writes less than this share is hardly anything.
 const MORE: f64 = 1.2;
 const HARDLY: f64 = 0.1;
+/// For how long that may have stood in the page cache, in seconds: until it is 30 s old (vm.dirty_expire_centisecs), and is found by the
+/// flusher, or until a checkpoint syncs it.
+const STANDS_S: usize = 60;
 /// Share of time in which tasks must wait on I/O.
 const WAITING: f64 = 0.2;
 /// Seconds it must last, and seconds of another mind that do not end it.
@@ -134,7 +137,9 @@ fn summary(device: &DeviceView, saturated: &Saturated, long: bool) -> String {
         show(&device.in_flight, Unit::Count),
     );
     let ios = device.completes();
-    let more = ios.smooth(1).max(&(0..ios.0.len())).zip(ios.mean(range)).filter(|(most, here)| *most > MORE * here);
+    let others = [0..range.start, range.end..ios.0.len()];
+    let most = others.iter().filter_map(|other| ios.smooth(1).max(other)).reduce(f64::max);
+    let more = most.zip(ios.mean(range)).filter(|(most, here)| *most > MORE * here);
     text.push_str(&match (saturated.quiet_ms.filter(|_| !long), more) {
         (None, Some((most, _))) => {
             format!(", which is all it can do of these requests; of others it did {}.", Unit::PerSecond.show(most))
@@ -151,9 +156,13 @@ fn summary(device: &DeviceView, saturated: &Saturated, long: bool) -> String {
 /// That hardly anything of what the device writes is of the engine whose data it holds, where that is told.
 fn others(scene: &Scene<'_>, device: &DeviceView, range: &Range<usize>) -> String {
     let Some((engine, own, all)) = engine_wrote(scene, device, range) else { return String::new() };
+    // What it wrote before may have stood in the page cache until now.
+    let with_before = range.start.saturating_sub(STANDS_S)..range.end;
+    let Some((_, before, _)) = engine_wrote(scene, device, &with_before) else { return String::new() };
+    let at_most = own.max(before * with_before.len() as f64 / range.len().max(1) as f64);
     // What it reads nobody tells by server.
     let reads = device.read_bytes.mean(range).unwrap_or_default();
-    if own >= HARDLY * all || reads >= all {
+    if at_most >= HARDLY * all || reads >= all {
         return String::new();
     }
     let [own, all] = [own, all].map(|rate| Unit::BytesPerSecond.show(rate));

@@ -146,7 +146,7 @@ pub const RULES: &[RuleInfo] = &[
     },
     RuleInfo {
         name: "ttl-burst",
-        causes: &["expiry-at-once"],
+        causes: &["expiry-at-once", "expiry-all-along"],
         queues: &["mongo.ttl"],
         summary: "Documents that expire at once are deleted at once, beside the day's own writes.",
         page: include_str!("../../../../docs/rules/ttl-burst.md"),

@@ -14,6 +14,8 @@ const REASONS: [(&str, &[&str]); 3] = [
     ("checkpoint-burst", &["device-below-rating", "wt-cache-oversized", "ttl-burst"]),
     ("wt-dirty-stall", &["device-below-rating", "history-pinned", "ttl-burst"]),
 ];
+/// What is there all the time is the reason of nothing that comes and goes.
+const ALL_ALONG: &str = "expiry-all-along";
 /// A reason begins before what it brings about. Their moments are of different readings, some of them smoothed.
 const LATE_S: f64 = 10.0;
 /// And goes on for this share of it, at least: a habit that was there all day is not of one bad minute.
@@ -49,7 +51,8 @@ fn join(findings: &mut [Finding], at: usize, reasons: &[&str], servers: &dyn Fn(
         None => servers(other).iter().any(|server| server == name),
     };
     let fits = |rule: &&str| {
-        findings.iter().position(|other| other.rule == **rule && here(other) && brought_about(other, &symptom))
+        let likely = |other: &Finding| other.cause != ALL_ALONG && here(other) && brought_about(other, &symptom);
+        findings.iter().position(|other| other.rule == **rule && likely(other))
     };
     let Some(reason) = reasons.iter().find_map(fits) else { return };
     below(&mut findings[reason], &mut symptom);

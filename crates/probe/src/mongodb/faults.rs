@@ -17,6 +17,9 @@ pub(super) struct Faults(Mutex<Found>);
 
 #[derive(Debug, Default)]
 struct Found {
+    /// How many there are, and how many bytes they took with them.
+    count: u64,
+    lost_bytes: u64,
     list: Vec<String>,
     /// Whether there are more than are listed.
     more: bool,
@@ -35,6 +38,23 @@ impl Faults {
         } else if !std::mem::replace(&mut found.more, true) {
             warn_once("damaged: more places than are told here");
         }
+    }
+
+    /// Keeps one of the files, with what it took with it.
+    pub(super) fn note_fault(&self, fault: &ftdc::Fault) {
+        let known = lock(&self.0).list.len();
+        self.note(fault.to_string());
+        let mut found = lock(&self.0);
+        // Those beyond what is listed are counted as often as they are met.
+        if found.list.len() > known || found.more {
+            (found.count, found.lost_bytes) = (found.count + 1, found.lost_bytes + fault.lost_bytes);
+        }
+    }
+
+    /// How many faults of files there are, and how many bytes they took with them.
+    pub(super) fn lost(&self) -> (u64, u64) {
+        let found = lock(&self.0);
+        (found.count, found.lost_bytes)
     }
 
     /// All of them, in words.

@@ -90,7 +90,7 @@ impl Flight {
                         faults.note(format!("{file}, byte {byte}: what the server said of itself: {damage}"));
                     }
                 }
-                Err(FtdcError::Damaged(fault)) => faults.note(fault.to_string()),
+                Err(FtdcError::Damaged(fault)) => faults.note_fault(&fault),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -144,6 +144,15 @@ impl Flight {
     /// What of it was damaged, as far as it was read.
     pub fn damage(&self) -> Vec<String> {
         self.faults.list()
+    }
+
+    /// Which share of all that the files hold was lost to damage, about, as far as it was read: by bytes that could not be told apart,
+    /// and by chunks that could not be opened.
+    pub fn lost_share(&self) -> f64 {
+        let (count, lost_bytes) = self.faults.lost();
+        let bytes: u64 = self.source.files().iter().map(ftdc::SourceFile::bytes).sum();
+        let chunks = self.timeline.times_ms().len() as u64 + count;
+        (lost_bytes as f64 / bytes.max(1) as f64).max(count as f64 / chunks.max(1) as f64)
     }
 
     /// The readings between two moments, a batch a chunk, each in order of time. Damage is an error in its place; the
@@ -451,7 +460,7 @@ impl Iterator for Windows<'_> {
             }
             match self.chunks.next() {
                 Some(Ok(chunk)) => self.gather(&chunk),
-                Some(Err(FtdcError::Damaged(fault))) => self.flight.faults.note(fault.to_string()),
+                Some(Err(FtdcError::Damaged(fault))) => self.flight.faults.note_fault(&fault),
                 Some(Err(error)) => {
                     self.next.0 = self.to;
                     return Some(Err(error.into()));

@@ -16,6 +16,8 @@ const FEW_READS: f64 = 0.1;
 /// A burst of this share of where eviction begins is as large as eviction lets it be; of this, eviction does not hold it.
 const BY_EVICTION: f64 = 0.8;
 const OVER: f64 = 1.2;
+/// Dirty pages that come to this share of where application threads must evict stand near to it.
+const CROWDED: f64 = 0.7;
 /// Seconds at full rate, at least, from which a rate can be told. A device that serves several requests at once is as busy with few
 /// of them, so that what it does in most of these seconds need not be all: of those under no cap this share does less.
 const LEAST_S: usize = 3;
@@ -140,6 +142,11 @@ impl Measured {
     /// What the disk writes when it does all it can, in its own bytes.
     pub(super) fn disk(&self) -> Option<f64> {
         self.drain.map(|drain| drain / self.packed)
+    }
+
+    /// Whether dirty pages come near to where application threads must evict.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.unheld_peak.is_some_and(|peak| peak > CROWDED * self.trigger)
     }
 
     /// What is read into the cache, where that is hardly anything beside what the disk does; none where it is more, or nobody counted.
