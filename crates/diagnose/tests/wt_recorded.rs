@@ -260,13 +260,18 @@ fn what_stands_in_the_page_cache_is_passed_by_where_nothing_is_read_back() {
 #[test]
 fn pages_that_are_waited_for_while_many_threads_evict_ask_for_fewer_threads() {
     // 25 of 32 threads wait for a page; the disk leaves some 23 MB a second beside the journal, and a page may have 5 MiB.
-    let pool = with(CAPPED, "mongo.connections.current", |_| 32.0);
+    // Application threads need not evict soon.
+    let roomy = CAPPED.replace("\"eviction_dirty_trigger\":\"20\"", "\"eviction_dirty_trigger\":\"60\"");
+    assert_ne!(roomy, CAPPED);
+    let pool = with(&roomy, "mongo.connections.current", |_| 32.0);
     let pool = with(&pool, "wt.cache.read_bytes", |_| 0.0);
     let waiting = |threads: f64| with(&pool, "wt.app.page_waiting_us", |second| second * threads * 1e6);
     let many = waiting(25.0).replace("(threads_min=4,threads_max=4)", "(threads_min=14,threads_max=18)");
     assert_eq!(advised(&many).first().map(String::as_str), Some("eviction=(threads_min=1,threads_max=2)"));
     let asks = |text: &str| advised(text).iter().any(|change| change.starts_with("eviction=("));
     assert!(asks(&waiting(25.0)), "four are more than two");
+    let near = many.replace("\"eviction_dirty_trigger\":\"60\"", "\"eviction_dirty_trigger\":\"20\"");
+    assert!(!asks(&near), "with fewer, dirty pages would come to where application threads evict");
     assert!(!asks(&many.replace("threads_max=18", "threads_max=2")), "there are no more than that");
     assert!(!asks(&waiting(3.0)) && !asks(CAPPED), "hardly anybody waits for a page");
     let reading =
