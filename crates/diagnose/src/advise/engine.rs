@@ -284,9 +284,7 @@ fn of_bursts(
     if remedies.len() > 1 {
         let note = "Take the first and measure (backwater compare) before the next: together they can be worse than either alone.";
         notes.push(note.to_owned());
-        let note = "Each line of a file is for its remedy alone: what is kept of several goes into one configString, with commas between.";
-        let config_string = |(remedy, _): &&Changed| remedy.persistent.iter().any(|line| line.contains("configString"));
-        notes.extend((remedies.iter().filter(config_string).count() > 1).then(|| note.to_owned()));
+        notes.extend(notes::one_config_string(&remedies));
     }
     (remedies, notes)
 }

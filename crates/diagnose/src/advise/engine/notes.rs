@@ -1,7 +1,7 @@
 //! What advice leaves open, and why: in words beside the settings.
 
 use super::measured::Measured;
-use super::{EngineAdvice, LEAST_SHARE};
+use super::{Changed, EngineAdvice, LEAST_SHARE};
 use crate::remedy::engine as remedy;
 use backwater_model::{Target, Unit};
 
@@ -39,6 +39,14 @@ pub(super) fn release_unknown(advice: &EngineAdvice) -> Option<String> {
         "Which release this is, is not known (a user may have no right to ask): every line here is one that all releases take, or says \
          where it is right; what only some of them have is left out."
             .to_owned()
+    })
+}
+
+/// That the lines of several remedies are one line in the server's file.
+pub(super) fn one_config_string(remedies: &[Changed]) -> Option<String> {
+    let config_string = |(remedy, _): &&Changed| remedy.persistent.iter().any(|line| line.contains("configString"));
+    (remedies.iter().filter(config_string).count() > 1).then(|| {
+        "Each line of a file is for its remedy alone: what is kept of several goes into one configString, with commas between.".to_owned()
     })
 }
 
