@@ -106,11 +106,12 @@ fn serve(mut stream: TcpStream, key_bytes: usize, cancels: &Mutex<Vec<Vec<u8>>>)
         return Ok(());
     }
     assert_eq!(rest[..4], [0, 3, 0, 2], "the version is passed on");
+    // Before the client knows its key, or a cancel request of the query to come may be counted already.
+    let before = cancels.lock().unwrap().len();
     stream.write_all(b"R\0\0\0\x08\0\0\0\0")?;
     raw::say(&mut stream, b'K', &key(key_bytes));
     raw::say(&mut stream, b'Z', b"I");
     let query = &mut [0; 512];
-    let before = cancels.lock().unwrap().len();
     while stream.read(query)? > 0 {
         until("a cancel request", || cancels.lock().unwrap().len() > before);
         raw::say(&mut stream, b'E', b"SERROR\0C57014\0Mcanceling statement\0\0");
