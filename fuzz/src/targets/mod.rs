@@ -5,6 +5,7 @@ mod conninfo;
 mod console;
 mod ftdc;
 mod greeting;
+mod guardian;
 mod journal;
 mod kernel;
 mod opening;
@@ -37,6 +38,7 @@ fn named(name: &str) -> Option<Target> {
         "console" => console::run,
         "ftdc" => ftdc::run,
         "greeting" => greeting::run,
+        "guardian" => guardian::run,
         "journal" => journal::run,
         "kernel" => kernel::run,
         "opening" => opening::run,

@@ -87,3 +87,18 @@ pub(super) fn line(message: &impl Serialize) -> std::io::Result<String> {
     text.push('\n');
     Ok(text)
 }
+
+/// Reads bytes as a line that a guardian with rights may hear, and one that its master may: what is understood is said
+/// again in words that mean the same. For the fuzzer.
+#[cfg(fuzzing)]
+pub fn exercise(bytes: &[u8]) {
+    fn again<T: Serialize + for<'a> Deserialize<'a> + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+        if let Ok(heard) = serde_json::from_slice::<T>(bytes) {
+            let said = line(&heard).expect("what was read can be written");
+            assert_eq!(serde_json::from_str::<T>(&said).expect("and read again"), heard);
+            assert_eq!(said.find('\n'), Some(said.len() - 1), "one line");
+        }
+    }
+    again::<Request>(bytes);
+    again::<Answer>(bytes);
+}

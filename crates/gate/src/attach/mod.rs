@@ -25,5 +25,7 @@ pub use class::{LEAST_BPS, Usage, divide};
 pub use guardian::guard;
 pub use hold::{AUTO_LOOK, ClassRate, FIXED_LOOK, Hold, Paced, Rates};
 pub use master::{AttachError, Guardian};
+#[cfg(fuzzing)]
+pub use message::exercise as exercise_message;
 pub use message::{FoundSockets, Named, PutBack};
 pub use watch::{Activity, Seen, UNSEEN, Watch};
