@@ -298,3 +298,54 @@ fn a_role_that_may_see_little_is_told_what() {
         looks.until("carriers after the grant", |looks| !seen(looks, "checkpointer").is_empty());
     });
 }
+
+#[test]
+fn a_base_backup_is_no_standby() {
+    on_each("a_base_backup_is_no_standby", |bin| {
+        if !bin.join("pg_basebackup").exists() {
+            eprintln!("skipped: a_base_backup_is_no_standby: needs pg_basebackup in {}", bin.display());
+            return;
+        }
+        let server = Server::start(bin, &[]);
+        server.sql("SELECT pg_create_physical_replication_slot('kept', true)");
+        let mut looks = Looks::connect(server.info());
+        let mut command = server.command("pg_basebackup");
+        // Held to this rate it takes far longer than the looks.
+        command
+            .args(["-X", "stream", "-c", "fast", "-r", "256k", "-U", "postgres", "-D"])
+            .arg(server.dir.path().join("copy"));
+        command.arg("-h").arg(server.dir.path()).arg("-p").arg(server.port.to_string());
+        let mut backup = command.spawn().unwrap();
+        let mut session = Session::open(&server.info()).unwrap();
+        let mut streams = || {
+            let both = "SELECT count(*) FROM pg_stat_replication WHERE state IN ('backup', 'streaming')";
+            session.run(both).unwrap().as_deref() == Some("2")
+        };
+        looks.until("its stream of WAL", |_| streams());
+        let slots = looks.of("pg.slot.active").len();
+        looks.until("three more looks", |looks| looks.of("pg.slot.active").len() >= slots + 3);
+        assert!(streams(), "it has ended too early to be seen");
+        backup.kill().unwrap();
+        backup.wait().unwrap();
+        let names = looks.labels("pg.replication.streaming", "standby");
+        assert!(names.is_empty(), "{names:?}");
+    });
+}
+
+#[test]
+fn a_temporary_slot_gives_no_name() {
+    on_each("a_temporary_slot_gives_no_name", |bin| {
+        let mut primary = Server::start(bin, &[]);
+        if primary.major < 13 {
+            return;
+        }
+        let _standby = primary.standby("s1", &[], &["primary_slot_name=", "wal_receiver_create_temp_slot=on"]);
+        let mut upper = Looks::connect(primary.info());
+        upper.until("the standby", |looks| is(looks, "pg.replication.streaming", 1.0));
+        let mut session = Session::open(&primary.info()).unwrap();
+        let slots = session.run("SELECT count(*) FROM pg_replication_slots WHERE temporary AND active").unwrap();
+        assert_eq!(slots.as_deref(), Some("1"));
+        let names = upper.labels("pg.replication.streaming", "standby");
+        assert!(names.iter().all(|name| name == "s1@local"), "{names:?}");
+    });
+}

@@ -2,7 +2,7 @@
 
 use super::checkpoint::setting;
 use super::replication::{command, elsewhere, of_missing};
-use crate::replication::{Holder, Retention, keep_bytes, setting_bytes, synchronous, target};
+use crate::replication::{Holder, Retention, is_logical, keep_bytes, setting_bytes, synchronous, target};
 use crate::scene::Scene;
 use backwater_model::{Activation, Bytes, Figure, Remedy, Target, Unit};
 
@@ -72,15 +72,28 @@ fn room() -> Remedy {
 
 /// For a slot that nobody reads.
 pub(crate) fn of_slot(scene: &Scene<'_>, primary: &str, slot: &str, kept: &Retention) -> Vec<Remedy> {
+    let quoted = slot.replace('\'', "''");
+    let (title, undo, risk) = if is_logical(scene.window, primary, slot) {
+        (
+            "Drop the slot, if nobody will read from it again",
+            "none: what it kept is gone".to_owned(),
+            "A reader that does come back must begin anew, with a new slot and a copy of its tables.",
+        )
+    } else {
+        (
+            "Drop the slot, if its standby is gone for good",
+            format!(
+                "SELECT pg_create_physical_replication_slot('{quoted}', true);   -- what it kept is gone all the same"
+            ),
+            "A standby that does come back must take its WAL from an archive, or be built anew.",
+        )
+    };
     let mut list = vec![command(
-        "Drop the slot, if its standby is gone for good",
-        vec![format!("SELECT pg_drop_replication_slot('{}');   -- on {primary}", slot.replace('\'', "''"))],
-        vec![format!(
-            "SELECT pg_create_physical_replication_slot('{}', true);   -- what it kept is gone all the same",
-            slot.replace('\'', "''")
-        )],
+        title,
+        vec![format!("SELECT pg_drop_replication_slot('{quoted}');   -- on {primary}")],
+        vec![undo],
         vec![Figure::new("freed_bytes", kept.level_bytes, Unit::Bytes, "WAL that the next checkpoint may then remove")],
-        "A standby that does come back must take its WAL from an archive, or be built anew.",
+        risk,
     )];
     if kept.holder == Holder::Disk {
         let room = kept.limit_bytes.map_or(10.0 * 1024.0 * MIB, |limit| limit * 0.5);

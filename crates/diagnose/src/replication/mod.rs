@@ -7,6 +7,7 @@
 //! walsender.c).
 
 mod checkpoints;
+mod ended;
 mod hops;
 mod lag;
 mod link;
@@ -26,6 +27,7 @@ pub use queues::{replication_queues, retained_queue, standby_queues};
 pub use retention::{Holder, Retention, retention};
 
 pub(crate) use checkpoints::{bytes as setting_bytes, seconds, segment};
+pub(crate) use ended::{has_ended, last_read};
 pub(crate) use hops::Hops;
 pub(crate) use lag::{Lag, Lags, lags};
 pub(crate) use link::{CeilingKind, Link, links};
@@ -112,6 +114,12 @@ fn view(scene: &Scene<'_>, primary: Option<String>, name: String, own: Option<St
 /// A series of one standby as its primary tells it.
 pub(crate) fn standby_row<'a>(window: &'a Window, def: &Def, primary: &str, standby: &str) -> Option<Track<'a>> {
     window.track(def.name, &[("target", primary), ("standby", standby)])
+}
+
+/// Whether a name is that of a logical slot: what reads from it has no copy of the server's files, and is no standby.
+pub(crate) fn is_logical(window: &Window, primary: &str, slot: &str) -> bool {
+    let told = window.track(cat::PG_SLOT_LOGICAL.name, &[("target", primary), ("slot", slot)]);
+    told.and_then(Track::last) == Some(1.0)
 }
 
 /// The series that tells how far a server's WAL goes. A cascading standby makes none: what it has received is its head.

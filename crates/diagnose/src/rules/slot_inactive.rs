@@ -6,7 +6,7 @@ use super::draft::draft;
 use super::wal_evidence::kept_figures;
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
-use crate::replication::{Holder, Retention, retention, seconds, target};
+use crate::replication::{Holder, Retention, is_logical, retention, seconds, target};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::{Confidence, Finding, Severity, Track, Unit, catalogue as cat};
@@ -63,7 +63,12 @@ fn of_slot(scene: &Scene<'_>, active: Track<'_>) -> Option<Finding> {
     };
     finding.confidence = Confidence::High;
     finding.evidence = figures(&kept, away_s);
-    finding.summary = summary(slot, &kept, left, given_up.is_some());
+    let then = if is_logical(window, server, slot) {
+        "what reads from it must begin anew, with a new slot and a copy of its tables"
+    } else {
+        "its standby must be built anew"
+    };
+    finding.summary = summary(slot, &kept, left, given_up.is_some(), then);
     let mut missing = Missing::default();
     missing.unless(window, kept.limit_bytes.is_some(), &unseen::FREE_SPACE);
     finding.unseen = missing.list();
@@ -79,7 +84,7 @@ fn figures(kept: &Retention, away_s: f64) -> Vec<backwater_model::Figure> {
     figures.list()
 }
 
-fn summary(slot: &str, kept: &Retention, left: Option<f64>, by_time: bool) -> String {
+fn summary(slot: &str, kept: &Retention, left: Option<f64>, by_time: bool, then: &str) -> String {
     let mut text = format!(
         "Nobody reads from slot {slot}: it keeps {} of WAL, and {} more is made.",
         Unit::Bytes.show(kept.level_bytes),
@@ -91,7 +96,7 @@ fn summary(slot: &str, kept: &Retention, left: Option<f64>, by_time: bool) -> St
             _ if by_time => format!(
                 " In {left} at most it has idled for idle_replication_slot_timeout: the checkpoint after that gives it up."
             ),
-            Holder::Slot => format!(" In {left} the slot is lost, and its standby must be built anew."),
+            Holder::Slot => format!(" In {left} the slot is lost, and {then}."),
             _ => format!(" In {left} the volume of WAL is full, and the primary stops."),
         });
     }

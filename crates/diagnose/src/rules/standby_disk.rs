@@ -2,14 +2,14 @@
 //!
 //! Seen from the primary alone: the standby's receive window holds the connection most of the time, for its walreceiver
 //! does not read while it syncs. Seen from the standby: its walreceiver waits for WAL to be written or synced, and its device is
-//! at a cap, or full.
+//! at a cap, or full. What reads from a logical slot writes no WAL: that it does not read its socket says nothing of a disk.
 
 use super::wal_evidence::{Behind, most, of_lag, rate, tcp_figures};
 use crate::caps::{self, Cap, CapOwner, CapUnit, Op};
 use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::remedy::replication as remedy;
-use crate::replication::{Doing, Lag, Standby, activity};
+use crate::replication::{Doing, Lag, Standby, activity, is_logical};
 use crate::rules::device_saturated;
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
@@ -69,6 +69,10 @@ fn in_stream(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     // Commits that wait often, each for a moment, are what a synchronous standby is for: nothing is slow unless its device is held.
     let often_only = behind.lags.stream.is_none() && !behind.lags.sync_is_long;
     if !stands || (often_only && matches!(held, Held::Neither(_) | Held::Unseen)) {
+        return None;
+    }
+    let primary = standby.primary.as_deref().unwrap_or_default();
+    if matches!(held, Held::Unseen) && is_logical(scene.window, primary, &standby.name) {
         return None;
     }
     let standing_behind = standby.hops.standby_flush.mean(&lag.range) > standby.hops.in_flight.mean(&lag.range);

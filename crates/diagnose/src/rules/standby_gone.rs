@@ -6,7 +6,7 @@ use super::draft::draft;
 use super::wal_evidence::{Behind, kept_figures};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
-use crate::replication::{Holder, Standby, retention, seconds, standby_row, synchronous, target};
+use crate::replication::{Holder, Standby, has_ended, retention, seconds, standby_row, synchronous, target};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::{Confidence, EventKind, Finding, Moment, Severity, Unit, catalogue as cat};
@@ -71,7 +71,8 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby) -> Option<Finding> {
     Some(finding)
 }
 
-/// Whether its row has ended while the server's own position is still read, in the same life of the server.
+/// Whether its row has ended while the server's own position is still read, in the same life of the server. Not where it goes on under
+/// another name, or where its slot was dropped: whoever does that has no more use for it.
 fn disconnected(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
     let window = scene.window;
     let row = standby_row(window, &cat::PG_REPL_SENT, primary, name)
@@ -87,7 +88,7 @@ fn disconnected(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
     let away = newest.at.seconds_since(last.at);
     let was_there = last.at.seconds_since(first.at) >= 2.0;
     let read = after.count() == known && known >= 4 && window.to.seconds_since(newest.at) <= 5.0;
-    if !was_there || !read || away < AWAY_S || hole(scene, primary, last.at) {
+    if !was_there || !read || away < AWAY_S || hole(scene, primary, last.at) || has_ended(window, primary, name) {
         return None;
     }
     let log = |text: &str| {

@@ -5,7 +5,9 @@ use super::draft::draft;
 use super::wal_evidence::{Behind, kept_figures};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
-use crate::replication::{Holder, Retention, retention, standby_row, target};
+use crate::replication::{
+    Holder, Retention, Standby, has_ended, is_logical, last_read, retention, standby_row, target,
+};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::{
@@ -19,6 +21,10 @@ const REMOVED: &str = "has already been removed";
 const SLOT_GONE: [&str; 2] = ["invalidating slot \"", "invalidating obsolete replication slot \""];
 /// A standby that streams so many seconds after the line has found its WAL elsewhere.
 const RECOVERED_S: f64 = 5.0;
+/// Rows are read once a second: a standby whose last is no older than this, beside the server's own readings, may still be there.
+const UNSURE_S: f64 = 2.0;
+/// The server's clock and ours may differ by so much.
+const CLOCKS_S: f64 = 0.5;
 /// Ahead of time: from so few seconds it is a warning.
 const SOON_S: f64 = 300.0;
 /// The level must have grown for so many seconds, in each part of them, for a warning; or stood over the limit.
@@ -105,15 +111,17 @@ fn removed_of(scene: &Scene<'_>, behinds: &[Behind], all: &[&Event], source: &st
         let same = |line: &&Event| lines.iter().any(|own| segment_of(own) == segment_of(line));
         peer.is_some_and(|peer| all.iter().filter(|line| same(line)).any(|line| line.source == peer.target))
     };
-    // Of several standbys, the one that is away.
-    let standby = of_source.min_by_key(|behind| last_seen(window, behind));
-    let standby = standby.or_else(|| behinds.iter().find(says_so)).map(|behind| &behind.standby);
-    let name = standby.map(|standby| standby.name.clone());
-    if let (Some(standby), Some(name)) = (standby, &name)
-        && streams_after(window, standby.primary.as_deref().unwrap_or_default(), name, last.at)
-    {
+    // Of several standbys, the one that is away. Who asks may be none of them: a walsender that fails at once is never read.
+    let away = of_source.filter(|behind| may_have_asked(window, &behind.standby, last.at));
+    let standby = away.min_by_key(|behind| last_seen(window, behind)).map(|behind| &behind.standby);
+    let streams_s = standby.and_then(|standby| streams_after(window, standby, last.at));
+    if streams_s.is_some_and(|seconds| seconds >= RECOVERED_S) {
         return None;
     }
+    // Whether one that has just come back is over it is not known yet.
+    let standby = standby.filter(|_| streams_s.is_none());
+    let standby = standby.or_else(|| behinds.iter().find(says_so).map(|behind| &behind.standby));
+    let name = standby.map(|standby| standby.name.clone());
     let queue = format!("pg.wal.retained@{}", name.as_deref().unwrap_or(&last.source));
     let mut finding = critical("segment-removed", queue, (first.at, window.to));
     finding.server = standby.and_then(|standby| standby.primary.clone());
@@ -153,10 +161,28 @@ fn last_seen(window: &Window, behind: &Behind) -> i64 {
     row.and_then(|track| track.points.last()).map_or(i64::MAX, |point| point.at.0)
 }
 
-fn streams_after(window: &Window, primary: &str, standby: &str, at: Moment) -> bool {
-    let row = standby_row(window, &cat::PG_REPL_STREAMING, primary, standby);
-    let later = row.and_then(|track| track.points.last()).filter(|point| point.value > 0.0);
-    later.is_some_and(|point| point.at.seconds_since(at) >= RECOVERED_S)
+/// Whether a line may be a standby's: its walsender has ended, as one does that says so, and the standby has not gone on under another
+/// name.
+fn may_have_asked(window: &Window, standby: &Standby, at: Moment) -> bool {
+    let Some(primary) = standby.primary.as_deref() else { return true };
+    !has_ended(window, primary, &standby.name) && !outlives(window, primary, &standby.name, at)
+}
+
+/// Whether a standby's walsender was there before a line and is after it, or still is for all that is known.
+fn outlives(window: &Window, primary: &str, standby: &str, at: Moment) -> bool {
+    let Some(row) = standby_row(window, &cat::PG_REPL_PID, primary, standby) else { return false };
+    let Some(before) = row.points.iter().rfind(|point| point.at <= at) else { return false };
+    let after = row.points.iter().find(|point| point.at.seconds_since(at) >= CLOCKS_S);
+    let streams = || standby_row(window, &cat::PG_REPL_STREAMING, primary, standby).and_then(Track::last) == Some(1.0);
+    let unsure = || last_read(window, primary).is_some_and(|read| read.seconds_since(before.at) < UNSURE_S);
+    after.map_or_else(|| streams() && unsure(), |after| after.value == before.value)
+}
+
+/// Seconds from a moment to when a standby was last seen to stream, where that is later.
+fn streams_after(window: &Window, standby: &Standby, at: Moment) -> Option<f64> {
+    let row = standby_row(window, &cat::PG_REPL_STREAMING, standby.primary.as_deref()?, &standby.name)?;
+    let later = row.points.last().filter(|point| point.value > 0.0 && point.at > at)?;
+    Some(later.at.seconds_since(at))
 }
 
 fn position_figures(scene: &Scene<'_>, primary: Option<&str>, standby: Option<&str>) -> Vec<backwater_model::Figure> {
@@ -244,8 +270,7 @@ fn slots(scene: &Scene<'_>) -> Vec<Finding> {
         .map(|(target, slot, since, _)| {
             let mut finding = critical("slot-lost", format!("pg.wal.retained@{slot}"), (since, window.to));
             let why = Invalidated::of(window, &target, &slot);
-            let logical = window.track(cat::PG_SLOT_LOGICAL.name, &[("target", &target), ("slot", &slot)]);
-            let logical = why.of_logical_alone() || logical.and_then(Track::last) == Some(1.0);
+            let logical = why.of_logical_alone() || is_logical(window, &target, &slot);
             let then = if logical { Invalidated::THEN_LOGICAL } else { why.then_physical() };
             finding.summary = format!("Slot {slot} of {target} {}: {then}.", why.words());
             finding.remedies = match why {
@@ -259,10 +284,15 @@ fn slots(scene: &Scene<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// Without a line: the standby is away, and the oldest segment that is kept begins after the position that it had.
+/// Without a line: the standby is away, and the oldest segment that is kept begins after the position that it had. A slot keeps what
+/// its standby needs until it is lost, which it tells itself; and one that is dropped is nobody's any more.
 fn fell_behind(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     let window = scene.window;
     let (primary, name) = (behind.standby.primary.as_deref()?, &behind.standby.name);
+    let slot = window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", name)]);
+    if slot.is_some() || has_ended(window, primary, name) {
+        return None;
+    }
     let oldest = window.track(cat::PG_WAL_OLDEST_KEPT.name, &[("target", primary)])?.points.last()?;
     let had = standby_row(window, &cat::PG_REPL_FLUSH, primary, name)?.points.last()?;
     let away = oldest.at.seconds_since(had.at) >= RECOVERED_S;
@@ -289,6 +319,9 @@ fn fell_behind(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
 pub(crate) fn approaching(scene: &Scene<'_>, names: &[(String, String)], within_s: f64) -> Vec<Finding> {
     let to = scene.window.to;
     let of = |(primary, standby): &(String, String)| {
+        if has_ended(scene.window, primary, standby) {
+            return None;
+        }
         let kept = retention(scene.window, primary, standby, to)?;
         let left = kept.end_s().filter(|left| *left <= within_s)?;
         let growing = kept.inflow_bytes_per_s > kept.outflow_bytes_per_s;

@@ -8,14 +8,19 @@ use backwater_model::catalogue as c;
 const MOST: usize = 200;
 
 /// Sent is known here and now; the rest is what the standby last said, its lags included. Standbys without slots that
-/// share name and address are told apart by the walsender. Those that commits wait for come first, then the oldest.
+/// share name and address are told apart by the walsender; a temporary slot gives no name, for the next connection has
+/// another. What ends by itself is no standby: base backups with their stream of WAL, and the first copies of subscribed
+/// tables (up to 13 by a temporary slot). Those that commits wait for come first, then the oldest.
 pub(super) fn standbys() -> View {
-    let from = "(SELECT r.*, CASE WHEN s.slot_name IS NOT NULL THEN s.slot_name::text \
+    let from = "(SELECT r.*, CASE WHEN NOT s.temporary THEN s.slot_name::text \
                 WHEN count(*) OVER same > 1 THEN concat(r.application_name, '@', coalesce(host(r.client_addr), 'local'), '#', r.pid) \
                 ELSE concat(r.application_name, '@', coalesce(host(r.client_addr), 'local')) END AS standby \
                 FROM pg_stat_replication r LEFT JOIN pg_replication_slots s ON s.active_pid = r.pid \
-                WHERE r.state <> 'backup' \
-                WINDOW same AS (PARTITION BY s.slot_name, r.application_name, r.client_addr)) AS standbys \
+                WHERE r.state <> 'backup' AND r.application_name !~ '^pg_basebackup$|^pg_[0-9]+_sync_[0-9]+_[0-9]+$' \
+                AND NOT coalesce(s.slot_name ~ '^pg_[0-9]+_sync_[0-9]+_[0-9]+$' \
+                OR s.temporary AND s.slot_name ~ '^pg_basebackup_|_[0-9]+_sync_[0-9]+$', false) \
+                WINDOW same AS (PARTITION BY CASE WHEN NOT s.temporary THEN s.slot_name END, \
+                r.application_name, r.client_addr)) AS standbys \
                 ORDER BY sync_state IN ('sync', 'quorum') DESC, backend_start, pid";
     let now = |def, expression| Column { def, expression, fresh: Fresh::Now };
     let said = |def, expression| Column { def, expression, fresh: Fresh::Aged };
