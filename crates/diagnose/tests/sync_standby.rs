@@ -7,7 +7,7 @@ mod common;
 use backwater_diagnose::Options;
 use backwater_model::{Finding, Meta, Sample, Severity, Target, Window, catalogue as cat};
 use common::judged::{causes, diagnose};
-use common::wal_plant::{MIB, Replay, START_S, WalPlant};
+use common::wal_plant::{Keep, MIB, Replay, START_S, WalPlant};
 use common::{Readings, recorded, session};
 
 const STOPPED: &str = include_str!("runs/wal/sync-standby-stopped.txt");
@@ -256,6 +256,59 @@ fn as_many_must_be_connected_as_must_answer() {
     let (slow, away) = (of(&one, "sync-standby-slow"), of(&one, "standby-gone"));
     assert!(slow.cause != "standby-missing" && !slow.summary.contains("standby-gone"), "{}", slow.summary);
     assert!(away.victims.is_empty() && !away.summary.contains("Commits"), "{}", away.summary);
+}
+
+/// The plant's readings with its standby counted as synchronous, however much WAL is made, and four commits that wait.
+fn counted(plant: &WalPlant) -> Readings {
+    let mut planted = readings(plant, |since_s| vec![(SYNC, since_s + 0.1); 4]);
+    planted.forget(cat::PG_REPL_SYNC.name);
+    let row = [("target", "primary"), ("standby", plant.name())];
+    for second in 0..=plant.seconds as i32 {
+        planted.put(&cat::PG_REPL_SYNC, &row, START_S + f64::from(second), 1.0);
+    }
+    planted
+}
+
+#[test]
+fn a_slow_member_of_a_quorum_that_others_make_holds_no_commit() {
+    let keep = Keep::Size(16_384.0 * MIB);
+    let plant = WalPlant { standby_cap: Some(2.0 * MIB), keep, ..WalPlant::default() };
+    let told = |setting: &str| {
+        let mut planted = counted(&plant);
+        let second = WalPlant { synchronous: true, seed: 5, ..WalPlant::default() };
+        planted.adopt(second.readings(), "b", 777);
+        judged(&plant, setting, planted)
+    };
+    let one = told("ANY 1 (walreceiver, b)");
+    let (disk, slow) = (of(&one, "standby-disk"), of(&one, "sync-standby-slow"));
+    assert_eq!((disk.severity, disk.foreground_lost), (Severity::Warning, None));
+    assert!(!disk.victims.contains(&"pg.commit".to_owned()) && !disk.summary.contains("Commits"), "{disk:?}");
+    assert_eq!(slow.cause, "standby-behind");
+    assert!(!slow.summary.contains("walreceiver") && !slow.summary.contains("reason"), "{}", slow.summary);
+    let both = told("ANY 2 (walreceiver, b)");
+    let disk = of(&both, "standby-disk");
+    assert!(disk.severity == Severity::Critical && disk.foreground_lost.is_some_and(|share| share > 0.9), "{disk:?}");
+    assert!(disk.victims.contains(&"pg.commit".to_owned()) && disk.summary.contains("Commits need its answer"));
+    assert!(of(&both, "sync-standby-slow").summary.contains("likely standby-disk"));
+}
+
+#[test]
+fn replay_holds_commits_with_remote_apply_alone() {
+    let plant = WalPlant { replay: Replay::Paused, ..WalPlant::default() };
+    let told = |level: &str| {
+        let mut meta = meta(&plant, "*");
+        meta.targets[0].settings.insert("synchronous_commit".to_owned(), level.to_owned());
+        found(&counted(&plant).window(meta, START_S, START_S + plant.seconds))
+    };
+    let on = told("on");
+    let paused = of(&on, "replay-paused");
+    assert_eq!((paused.severity, paused.foreground_lost), (Severity::Warning, None));
+    assert!(!paused.victims.contains(&"pg.commit".to_owned()), "{:?}", paused.victims);
+    assert!(!of(&on, "sync-standby-slow").summary.contains("reason"), "{:?}", causes(&on));
+    let applied = told("remote_apply");
+    let paused = of(&applied, "replay-paused");
+    assert!(paused.severity == Severity::Critical && paused.foreground_lost.is_some_and(|share| share > 0.9));
+    assert!(paused.victims.contains(&"pg.commit".to_owned()), "{:?}", paused.victims);
 }
 
 #[test]

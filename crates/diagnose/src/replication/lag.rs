@@ -2,10 +2,10 @@
 //!
 //! What is left of a burst and drains is no lag; nor is what stands for a moment because a standby's word is a moment old.
 
-use super::{Hops, Standby, SyncWaits, path, standby_row};
+use super::{Hops, Standby, SyncWaits, path, synchronous};
 use crate::grid::{Lane, both, episodes, longest};
 use crate::scene::Scene;
-use backwater_model::{Binding, catalogue as cat};
+use backwater_model::Binding;
 use std::ops::Range;
 
 /// Bytes that must stand: less is under way on any busy connection.
@@ -59,19 +59,19 @@ pub(crate) fn lags(scene: &Scene<'_>, standby: &Standby) -> Lags {
 /// Share of the active sessions that must wait for a synchronous standby, those in line behind them included.
 const HELD: f64 = 0.3;
 
-/// The longest stretch in which a synchronous standby held sessions up, and whether commits waited long in any. Sessions in
-/// line for rows of commits that wait count with them: with a hot row one such commit holds all others.
+/// The longest stretch in which a standby whose answer commits need held sessions up, and whether commits waited long in any.
+/// Sessions in line for rows of commits that wait count with them: with a hot row one such commit holds all others.
 fn held(scene: &Scene<'_>, standby: &Standby) -> Option<(Lag, bool)> {
     let primary = standby.primary.as_deref()?;
-    let flag = scene.grid.gauge(standby_row(scene.window, &cat::PG_REPL_SYNC, primary, &standby.name));
-    let synchronous = flag.flags(|flag| flag >= 0.5);
-    if !synchronous.contains(&true) {
+    let needed = synchronous::needed_during(scene, primary, &standby.name);
+    let waited_for = needed.flags(|flag| flag > 0.0);
+    if !waited_for.contains(&true) {
         return None;
     }
     let waits = SyncWaits::of(scene, primary);
-    let many = both(&waits.all().smooth(1).flags(|share| share >= HELD), &synchronous);
+    let many = both(&waits.all().smooth(1).flags(|share| share >= HELD), &waited_for);
     let many = longest(&episodes(&many, LEAST_S, BRIDGE_S));
-    let long = waits.held().filter(|(range, _)| flag.mean(range).is_some_and(|share| share >= 0.5));
+    let long = waits.held().filter(|(range, _)| needed.mean(range).is_some_and(|share| share >= 0.5));
     let is_long = long.is_some();
     let (range, seconds) = many.into_iter().chain(long).max_by_key(|(_, seconds)| *seconds)?;
     Some((Lag { range, seconds, binding: None }, is_long))

@@ -57,6 +57,18 @@ pub(crate) fn needed(scene: &Scene<'_>, primary: &str, standby: &str) -> bool {
     flag.is_some_and(|flag| flag >= 0.5) && others.is_some_and(|count| (count as usize) < wanted)
 }
 
+/// The seconds in which commits need the answer of one standby (1, else 0): it counts as synchronous, and without it those connected
+/// are too few. One of a quorum (ANY) that the others make is not waited for, however slow it is.
+pub(crate) fn needed_during(scene: &Scene<'_>, primary: &str, standby: &str) -> Lane {
+    let own = scene.grid.gauge(standby_row(scene.window, &cat::PG_REPL_SYNC, primary, standby));
+    if own.max(&(0..scene.grid.count)).is_none_or(|flag| flag < 0.5) {
+        return scene.grid.unknown();
+    }
+    let wanted = wanted_by(target(scene.window, primary).as_ref()).unwrap_or(1).max(1);
+    let others = connected(scene, primary, |name| name != standby);
+    own.with(&others, |flag, others| f64::from(u8::from(flag >= 0.5 && (others as usize) < wanted)))
+}
+
 /// Whether the rows of standbys can be read: some were, or else the server's other processes are seen, which takes the same right.
 pub(crate) fn readable(scene: &Scene<'_>, primary: &str) -> bool {
     let own = [("target", primary)];

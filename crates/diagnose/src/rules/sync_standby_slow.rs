@@ -36,11 +36,11 @@ pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Symptom> {
 
 /// Whom the commits wait for.
 enum Awaited<'a> {
-    /// This standby, the first of those connected.
+    /// This standby, the first of those connected without which commits cannot end.
     Standby(&'a Behind),
     /// One that is not there.
     Missing(Lack),
-    /// Which is not seen.
+    /// Which is not seen, or is any of a quorum.
     Unknown,
 }
 
@@ -89,12 +89,11 @@ fn awaited<'a>(scene: &Scene<'_>, behinds: &'a [Behind], name: &str, range: &Ran
     if let Some(lack) = synchronous::lack(scene, name, range) {
         return Awaited::Missing(lack);
     }
-    let is_synchronous = |behind: &&Behind| {
-        let row = standby_row(scene.window, &cat::PG_REPL_SYNC, name, &behind.standby.name);
-        let flag = scene.grid.gauge(row).mean(range);
-        behind.standby.primary.as_deref() == Some(name) && flag.is_some_and(|flag| flag >= 0.5)
+    let is_needed = |behind: &&Behind| {
+        let share = || synchronous::needed_during(scene, name, &behind.standby.name).mean(range);
+        behind.standby.primary.as_deref() == Some(name) && share().is_some_and(|share| share >= 0.5)
     };
-    behinds.iter().find(is_synchronous).map_or(Awaited::Unknown, Awaited::Standby)
+    behinds.iter().find(is_needed).map_or(Awaited::Unknown, Awaited::Standby)
 }
 
 /// One or two sentences. `each` is the mean wait of a commit and the longest of one, where known: lower bounds both.

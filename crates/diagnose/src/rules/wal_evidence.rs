@@ -1,12 +1,15 @@
 //! What the findings about WAL and standbys have in common: the figures of every hop, how bad it is, what suffers.
 
 use super::draft::draft;
+use crate::commit::StandbyLevel;
 use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::Lane;
-use crate::replication::{Holder, Lag, Lags, Retention, Standby, candidates, retention_since, standby_row, standbys};
+use crate::replication::{
+    Holder, Lag, Lags, Retention, Standby, candidates, retention_since, standbys, synchronous, target_at,
+};
 use crate::scene::Scene;
-use backwater_model::{CommitWait, Figure, Finding, Severity, Unit, catalogue as cat};
+use backwater_model::{CommitWait, Figure, Finding, Severity, Unit};
 use std::ops::Range;
 
 /// A standby and where it falls behind.
@@ -19,6 +22,8 @@ pub(super) struct Behind {
 const SOON_S: f64 = 600.0;
 /// Share of the active sessions that must wait for a synchronous standby for its lag to be critical.
 const HELD: f64 = 0.3;
+/// Share of a stretch in which commits must need a standby's answer for their waits to be for it.
+const NEEDED: f64 = 0.5;
 
 /// A finding about one standby that falls behind, with the figures of all hops, its severity and its victims.
 pub(super) fn of_lag(scene: &Scene<'_>, behind: &Behind, rule: &str, cause: &str, hop: &str, lag: &Lag) -> Finding {
@@ -28,7 +33,7 @@ pub(super) fn of_lag(scene: &Scene<'_>, behind: &Behind, rule: &str, cause: &str
     let mut figures = lag_figures(scene, standby, range);
     figures.add("behind_s", Some(lag.seconds as f64), Unit::Seconds, "seconds of it in this window");
     finding.evidence = figures.list();
-    let held = sync_held(scene, standby, range);
+    let held = sync_held(scene, standby, hop, range);
     let left = finding.figure("removal_left_s").or_else(|| finding.figure("full_left_s"));
     let critical = held.is_some_and(|share| share >= HELD) || left.is_some_and(|left| left <= SOON_S);
     finding.severity = if critical { Severity::Critical } else { Severity::Warning };
@@ -37,11 +42,19 @@ pub(super) fn of_lag(scene: &Scene<'_>, behind: &Behind, rule: &str, cause: &str
     finding
 }
 
-/// Share of the active sessions that wait for this standby, where commits do.
-pub(super) fn sync_held(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Option<f64> {
+/// Share of the active sessions whose commits wait for this hop of a standby, where they need its answer.
+fn sync_held(scene: &Scene<'_>, standby: &Standby, hop: &str, range: &Range<usize>) -> Option<f64> {
     let primary = standby.primary.clone()?;
-    let synchronous = standby_row(scene.window, &cat::PG_REPL_SYNC, &primary, &standby.name);
-    scene.grid.gauge(synchronous).max(range).filter(|flag| *flag > 0.0)?;
+    synchronous::needed_during(scene, &primary, &standby.name).mean(range).filter(|share| *share >= NEEDED)?;
+    // A standby answers when it has flushed; what it has replayed is waited for with remote_apply alone.
+    let (from, _) = scene.grid.span(range);
+    let applies = || {
+        let level = target_at(scene.window, &primary, from).as_ref().and_then(StandbyLevel::of);
+        level == Some(StandbyLevel::Applied)
+    };
+    if hop == "standby_replay" && !applies() {
+        return None;
+    }
     scene.share(&[primary], range, |sample| CommitWait::of(sample) == Some(CommitWait::SynchronousStandby))
 }
 
