@@ -92,6 +92,27 @@ fn the_link_and_compression_follow_from_rates() {
 }
 
 #[test]
+fn what_the_way_carries_is_the_limit_where_no_ceiling_of_it_is_seen() {
+    let plant = WalPlant { link: Some(3.0 * MIB), see_shaper: false, ..WalPlant::default() };
+    let mut readings = plant.readings();
+    // An interface of 1 Gbit/s that carries something else, for a moment.
+    for second in 0..=40 {
+        let (other, at) = ([("target", "host"), ("if", "eth9")], START_S + f64::from(second));
+        readings.put(&cat::NET_SPEED, &other, at, 125e6);
+        readings.put(&cat::NET_SENT_BYTES, &other, at, if second < 20 { 0.0 } else { 20e6 });
+    }
+    let found = advice(&readings.window(plant.meta(), START_S, START_S + 40.0), 3_600.0);
+    let limits = found.observed.iter().filter(|figure| figure.name == "link_limit_bytes_per_s");
+    assert_eq!(limits.count(), 0, "{:?}", found.observed);
+    let link = found.remedies.iter().find(|remedy| remedy.title.contains("Mbit/s")).unwrap();
+    // 3 MiB a second are 25 Mbit/s.
+    assert!(link.title.contains("(now 2"), "{}", link.title);
+    assert!(predicted(link, "link_bytes_per_s") >= 8.0 * MIB);
+    let wide = advice(&WalPlant { see_shaper: false, ..WalPlant::default() }.window(), 3_600.0);
+    assert!(wide.remedies.iter().all(|remedy| !remedy.title.contains("Mbit/s")), "{:?}", wide.remedies);
+}
+
+#[test]
 fn where_nothing_is_made_nothing_is_advised() {
     let idle = advice(&WalPlant { rate: 0.0, ..WalPlant::default() }.window(), 3_600.0);
     assert!(idle.remedies.is_empty() && !idle.notes.is_empty());

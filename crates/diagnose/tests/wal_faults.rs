@@ -4,7 +4,7 @@
 mod common;
 
 use backwater_diagnose::Options;
-use backwater_model::{Confidence, Epoch, Finding, Severity, Window};
+use backwater_model::{Confidence, Epoch, Finding, Severity, Window, catalogue as cat};
 use common::Readings;
 use common::judged::{diagnose, names};
 use common::wal_plant::{Keep, MIB, Replay, START_S, WalPlant};
@@ -110,6 +110,49 @@ fn each_fault_is_named() {
     }
 }
 
+/// What is found of a standby of release 12, whose startup process says nothing of what it waits for; the kernel may.
+fn release_12(replay: Replay, kernel: Option<char>, cpu_seen: bool) -> Vec<String> {
+    let plant = WalPlant { replay, ..WalPlant::default() };
+    let mut readings = plant.readings();
+    if !cpu_seen {
+        readings.forget(cat::PROC_CPU.name);
+    }
+    for sample in readings.samples.iter_mut().filter(|sample| sample.backend_type.as_deref() == Some("startup")) {
+        (sample.wait_event_type, sample.wait_event, sample.kernel_state) = (None, None, kernel);
+    }
+    let mut meta = plant.meta();
+    meta.targets.iter_mut().for_each(|target| target.version_num = Some(120_022));
+    names(&found(&readings.window(meta, START_S, START_S + plant.seconds)))
+}
+
+#[test]
+fn a_process_that_does_not_say_what_it_sleeps_for_does_not_work_for_that() {
+    let conflict = Replay::Conflict("IPC", "RecoveryConflictSnapshot");
+    for (kernel, cpu_seen) in [(None, false), (None, true), (Some('S'), false), (Some('S'), true)] {
+        assert_eq!(release_12(conflict, kernel, cpu_seen), Vec::<String>::new(), "{kernel:?} {cpu_seen}");
+        let paused = release_12(Replay::Paused, kernel, cpu_seen);
+        assert_eq!(paused, [format!("replay-paused paused pg.wal.standby_replay@{S}")], "{kernel:?} {cpu_seen}");
+    }
+    // One that the kernel sees run, or that uses a processor, works.
+    let works = format!("replay-cpu single-process pg.wal.standby_replay@{S}");
+    for (kernel, cpu_seen) in [(Some('R'), false), (None, true)] {
+        assert_eq!(release_12(Replay::Rate(4.0 * MIB), kernel, cpu_seen)[0], works, "{kernel:?} {cpu_seen}");
+    }
+}
+
+#[test]
+fn an_interface_that_is_full_of_something_else_is_not_to_blame() {
+    let plant = WalPlant { link: Some(3.0 * MIB), see_shaper: false, ..WalPlant::default() };
+    let mut readings = plant.readings();
+    for second in 0..=40 {
+        let (other, at) = ([("target", "host"), ("if", "eth9")], f64::from(second));
+        readings.put(&cat::NET_SHAPER, &other, START_S + at, 10_000.0);
+        readings.put(&cat::NET_SENT_BYTES, &other, START_S + at, 10_000.0 * at);
+    }
+    let window = readings.window(plant.meta(), START_S, START_S + plant.seconds);
+    assert_eq!(names(&found(&window))[0], format!("network-narrow path pg.wal.send@{S}"));
+}
+
 #[test]
 fn the_primary_alone_tells_network_from_disk() {
     let alone = WalPlant { see_standby: false, ..WalPlant::default() };
@@ -122,6 +165,9 @@ fn the_primary_alone_tells_network_from_disk() {
     assert!(network[0].ruled_out.iter().any(|out| out.cause == "standby-disk"));
     let paused = found(&WalPlant { replay: Replay::Paused, ..alone.clone() }.window());
     assert_eq!((paused[0].cause.as_str(), paused[0].confidence), ("standstill", Confidence::Low));
+    assert!(paused[0].summary.contains("delayed on purpose"), "{}", paused[0].summary);
+    let looks = &paused[0].remedies[0].runtime;
+    assert!(looks.iter().any(|look| look.starts_with("SHOW recovery_min_apply_delay")), "{looks:?}");
     // Neither timers nor standby: the backlog is there, and nobody can say why.
     for plant in
         [WalPlant { standby_cap: Some(2.0 * MIB), ..alone.clone() }, WalPlant { link: Some(3.0 * MIB), ..alone }]

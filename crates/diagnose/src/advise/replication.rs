@@ -11,7 +11,7 @@ use crate::grid::Lane;
 use crate::remedy::{replication as remedy, retention};
 use crate::replication::{Standby, free_bytes, keep_bytes, known, links, owners, setting_bytes, standbys, target};
 use crate::scene::Scene;
-use backwater_model::{Figure, Remedy, Target, Unit, Window, catalogue as cat};
+use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -79,10 +79,20 @@ struct Measured<'a> {
 /// What to set for the standbys of a window's primaries. Empty where none is seen.
 pub fn advise_standbys(window: &Window, options: &SurviveOptions) -> Vec<StandbyAdvice> {
     let scene = Scene::of(window);
-    standbys(&scene).iter().filter_map(|standby| of_standby(&scene, standby, options)).collect()
+    let list = standbys(&scene);
+    if list.is_empty() {
+        return Vec::new();
+    }
+    let findings = crate::rules::diagnose(window, &crate::Options::default());
+    list.iter().filter_map(|standby| of_standby(&scene, standby, &findings, options)).collect()
 }
 
-fn of_standby(scene: &Scene<'_>, standby: &Standby, options: &SurviveOptions) -> Option<StandbyAdvice> {
+fn of_standby(
+    scene: &Scene<'_>,
+    standby: &Standby,
+    findings: &[Finding],
+    options: &SurviveOptions,
+) -> Option<StandbyAdvice> {
     let primary = standby.primary.as_deref()?;
     let mut advice = StandbyAdvice {
         primary: primary.to_owned(),
@@ -93,7 +103,7 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby, options: &SurviveOptions) ->
         notes: Vec::new(),
     };
     let mut caps = Vec::new();
-    for (device, cap) in reached(scene, standby) {
+    for (device, cap) in reached(scene, standby, findings) {
         caps.extend(remedies_of_cap(scene, standby, device, &cap));
     }
     let Some(seen) = measure(scene, standby, primary, !caps.is_empty()) else {
@@ -109,7 +119,7 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby, options: &SurviveOptions) ->
                 .to_owned(),
         );
     }
-    advice.remedies.extend(link(&seen));
+    advice.remedies.extend(link(&seen, way(scene, standby, primary, findings)));
     retention(scene, &seen, options, &mut advice);
     advice.remedies.extend(archive(&seen));
     advice.remedies.extend(compression(scene, &seen, &mut advice.notes));
@@ -117,11 +127,11 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby, options: &SurviveOptions) ->
 }
 
 /// Caps on writes that were reached, on the device of WAL of either side.
-fn reached<'a>(scene: &'a Scene<'_>, standby: &Standby) -> Vec<(&'a DeviceView, Cap)> {
+fn reached<'a>(scene: &'a Scene<'_>, standby: &Standby, findings: &[Finding]) -> Vec<(&'a DeviceView, Cap)> {
     let of_primary = standby.primary.as_deref().and_then(|name| known(scene.window, name));
     let own = of_primary.and_then(|known| known.wal_device.clone().or_else(|| known.data_device.clone()));
     let theirs = standby.peer.as_ref().and_then(|peer| peer.wal_device.clone());
-    let stretches = capped(scene);
+    let stretches = capped(scene, findings);
     let mut list: Vec<(&DeviceView, Cap)> = Vec::new();
     for device in scene.devices.iter().filter(|device| [&own, &theirs].contains(&&Some(device.dev.clone()))) {
         let writes = caps::of(scene, device).into_iter().filter(|cap| cap.op != caps::Op::Read);
@@ -136,12 +146,27 @@ fn reached<'a>(scene: &'a Scene<'_>, standby: &Standby) -> Vec<(&'a DeviceView, 
 }
 
 /// When a rule found that a cap held WAL up, on either side.
-fn capped(scene: &Scene<'_>) -> Vec<Range<usize>> {
+fn capped(scene: &Scene<'_>, findings: &[Finding]) -> Vec<Range<usize>> {
     let rules = ["wal-device-capped", "standby-disk"];
-    let findings = crate::rules::diagnose(scene.window, &crate::Options::default()).into_iter();
-    let ours = findings.filter(|finding| rules.contains(&finding.rule.as_str()) && finding.cause.ends_with("-cap"));
+    let is_cap = |finding: &&Finding| rules.contains(&finding.rule.as_str()) && finding.cause.ends_with("-cap");
+    findings.iter().filter(is_cap).map(|finding| stretch(scene, finding)).collect()
+}
+
+/// The seconds of a finding.
+fn stretch(scene: &Scene<'_>, finding: &Finding) -> Range<usize> {
     let second = |at| scene.grid.second(at).unwrap_or(scene.grid.count);
-    ours.map(|finding| second(finding.from)..second(finding.to)).collect()
+    second(finding.from)..second(finding.to)
+}
+
+/// What the way to a standby carried, where a rule found that it is the limit and nothing here says what it is.
+fn way(scene: &Scene<'_>, standby: &Standby, primary: &str, findings: &[Finding]) -> Option<f64> {
+    let queue = standby.queue("send");
+    let ours = |finding: &&Finding| {
+        let narrow = finding.rule == "network-narrow" && finding.cause == "path";
+        narrow && finding.queue == queue && finding.concerns(Some(primary))
+    };
+    let found = findings.iter().find(ours)?;
+    standby.hops.sent_rate.mean(&stretch(scene, found))
 }
 
 fn remedies_of_cap(scene: &Scene<'_>, standby: &Standby, device: &DeviceView, cap: &Cap) -> Vec<Remedy> {
@@ -162,7 +187,7 @@ fn measure<'a>(scene: &'a Scene<'_>, standby: &'a Standby, primary: &'a str, cap
     let mean = working.iter().sum::<f64>() / working.len().max(1) as f64;
     let taken: &Lane = &standby.hops.received_rate;
     let links = links(scene, &owners(standby));
-    let carries = links.iter().filter(|link| link.sent.max(&all) >= standby.hops.sent_rate.mean(&all));
+    let carries = links.iter().filter(|link| link.carries(standby, &all));
     let link = carries.filter_map(|link| link.ceiling.median(&all)).reduce(f64::min);
     Some(Measured {
         standby,
@@ -199,9 +224,9 @@ fn observed(scene: &Scene<'_>, seen: &Measured<'_>) -> Vec<Figure> {
 }
 
 /// The speed that the link must have: what is made at most, and a fifth for catching up.
-fn link(seen: &Measured<'_>) -> Option<Remedy> {
+fn link(seen: &Measured<'_>, way: Option<f64>) -> Option<Remedy> {
     let needed = seen.peak * ROOM;
-    let limit = seen.link.filter(|limit| *limit < needed)?;
+    let limit = seen.link.into_iter().chain(way).reduce(f64::min).filter(|limit| *limit < needed)?;
     Some(remedy::faster_link(&seen.standby.name, needed, limit))
 }
 

@@ -274,9 +274,10 @@ pub(crate) fn of_conflict(scene: &Scene<'_>, standby: &Standby, cause: &str) -> 
 
 /// For replay that was paused.
 pub(crate) fn of_pause(cause: &str) -> Vec<Remedy> {
-    let look = "SELECT pg_is_wal_replay_paused();   -- on the standby".to_owned();
+    let looks = ["SELECT pg_is_wal_replay_paused();", "SHOW recovery_min_apply_delay;"];
+    let looks = looks.map(|look| format!("{look}   -- on the standby"));
     let resume = "SELECT pg_wal_replay_resume();   -- on the standby".to_owned();
-    let runtime = if cause == "paused" { vec![resume] } else { vec![look, resume] };
+    let runtime = if cause == "paused" { vec![resume] } else { [&looks[..], &[resume]].concat() };
     let undo = vec!["SELECT pg_wal_replay_pause();".to_owned()];
     vec![command(
         "Resume replay",

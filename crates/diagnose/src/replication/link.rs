@@ -1,5 +1,6 @@
 //! Network interfaces and what bounds them: a shaper, else the speed that the device says it has.
 
+use super::Standby;
 use crate::grid::Lane;
 use crate::scene::Scene;
 use backwater_model::catalogue as cat;
@@ -7,6 +8,8 @@ use std::ops::Range;
 
 /// A ceiling counts as reached from this share on: shapers count frames a little larger than the counters do.
 const REACHED: f64 = 0.85;
+/// Share of a stream's rate that an interface must send to be one that may carry it.
+const CARRIES: f64 = 0.8;
 
 /// What a link's ceiling is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +44,12 @@ impl Link {
     pub(crate) fn use_ratio(&self, range: &Range<usize>) -> Option<f64> {
         let ceiling = self.ceiling.median(range).filter(|ceiling| *ceiling > 0.0)?;
         Some(self.sent.mean(range)? / ceiling)
+    }
+
+    /// Whether it sends enough, while the stream is seen, to be the one that carries it.
+    pub(crate) fn carries(&self, standby: &Standby, range: &Range<usize>) -> bool {
+        let meanwhile = self.sent.with(&standby.hops.sent_rate, |sent, _| sent).mean(range);
+        meanwhile.or_else(|| self.sent.mean(range)) >= standby.carried(range).map(|rate| CARRIES * rate)
     }
 }
 

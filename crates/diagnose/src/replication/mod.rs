@@ -22,6 +22,7 @@ mod tcp;
 use crate::scene::Scene;
 use backwater_model::catalogue::{self as cat, Def};
 use backwater_model::{EventKind, Meta, Moment, Path, Target, Track, Window};
+use std::ops::Range;
 
 pub use queues::{replication_queues, retained_queue, standby_queues};
 pub use retention::{Holder, Retention, retention};
@@ -55,6 +56,11 @@ impl Standby {
     /// Name of one of its queues.
     pub(crate) fn queue(&self, hop: &str) -> String {
         format!("pg.wal.{hop}@{}", self.name)
+    }
+
+    /// What its connection carries over a stretch, in bytes a second.
+    pub(crate) fn carried(&self, range: &Range<usize>) -> Option<f64> {
+        self.tcp.acked.mean(range).or_else(|| self.hops.sent_rate.mean(range))
     }
 }
 

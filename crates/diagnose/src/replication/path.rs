@@ -119,11 +119,11 @@ fn tcp(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> Stage {
         format!("host.tcp@{}", standby.name),
         Some(standby.queue("standby_write")),
         shares.unwrap_or_default(),
-        standby.tcp.acked.mean(range).or_else(|| standby.hops.sent_rate.mean(range)),
+        standby.carried(range),
     );
     let links = links(scene, &owners(standby));
     // The interface that carries most of it; the stream can be no faster than its ceiling.
-    let carries = links.iter().filter(|link| link.sent.mean(range) >= stage.rate_per_s.map(|rate| 0.8 * rate));
+    let carries = links.iter().filter(|link| link.carries(standby, range));
     if let Some(link) = carries.min_by(|a, b| {
         a.ceiling.median(range).unwrap_or(f64::MAX).total_cmp(&b.ceiling.median(range).unwrap_or(f64::MAX))
     }) {

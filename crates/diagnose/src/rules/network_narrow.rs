@@ -26,7 +26,8 @@ fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     let standby = &behind.standby;
     let lag = behind.lags.stream.as_ref()?;
     let links = links(scene, &owners(standby));
-    let full = links.iter().find(|link| link.full(&lag.range));
+    // One that is full of something else holds nobody else's WAL.
+    let full = links.iter().find(|link| link.full(&lag.range) && link.carries(standby, &lag.range));
     let window = standby.tcp.window_bound(&lag.range) && full.is_none();
     let bound = lag.binding.as_ref().map(|binding| binding.stage.split('@').next().unwrap_or_default().to_owned());
     let confidence = match bound.as_deref() {

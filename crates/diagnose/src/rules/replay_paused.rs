@@ -1,6 +1,7 @@
 //! replay-paused: a standby receives WAL and does not replay it, because replay was paused.
 //!
-//! Seen from the primary alone a standstill of replay may as well be a conflict: then it is told with low confidence.
+//! Seen from the primary alone a standstill of replay may as well be a conflict, or a delay that was asked for: then it is told
+//! with low confidence.
 
 use super::wal_evidence::{Behind, most, of_lag};
 use crate::remedy::replication as remedy;
@@ -48,7 +49,8 @@ fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     } else {
         format!(
             "Replay on standby {} stands still while WAL arrives: up to {waits} waited there. It is paused, or a query of the \
-             standby holds it up; from the primary the two look alike.",
+             standby holds it up, or it is delayed on purpose (recovery_min_apply_delay); from the primary the three look \
+             alike.",
             standby.name
         )
     };
