@@ -3,7 +3,7 @@
 
 mod common;
 
-use backwater_diagnose::{Holder, Options, replication_path, replication_queues, retention, warn};
+use backwater_diagnose::{Holder, Options, Retention, replication_path, replication_queues, retention, warn};
 use backwater_model::{Event, EventKind, Finding, Moment, Path, Severity, Window, catalogue as cat};
 use common::judged::diagnose;
 use common::wal_plant::{Keep, MIB, Replay, START_S, State, WalPlant};
@@ -373,6 +373,38 @@ fn an_archive_holds_what_it_lacks() {
     // Beside a standby that keeps up it is never done with the segment that is being written; that fills nothing.
     let healthy = WalPlant { archiver: Some(100.0 * MIB), link: None, ..narrow() };
     assert_eq!(held(&healthy, 40.0).2, None);
+}
+
+/// What is told forty seconds into a run with an archive that never had a segment, after so many attempts that failed, and the
+/// limit that the queue shows.
+fn without_success(failed: f64) -> (Retention, Option<f64>) {
+    let plant = WalPlant { archiver: Some(0.0), ..narrow() };
+    let mut readings = plant.readings();
+    readings.forget(cat::PG_ARCHIVED_UPTO.name);
+    for second in 0..=40 {
+        let (own, at) = ([("target", "primary")], START_S + f64::from(second));
+        readings.put(&cat::PG_ARCHIVED, &own, at, 0.0);
+        readings.put(&cat::PG_ARCHIVE_FAILED, &own, at, failed);
+    }
+    let window = until(&readings.window(plant.meta(), START_S, START_S + plant.seconds), 40.0);
+    let queue = replication_queues(&window).into_iter().find(|queue| queue.name.contains("retained")).unwrap();
+    let limit = queue.read(&window, at(40.0), 3.0).hard_limit;
+    (retention(&window, "primary", S, at(40.0)).unwrap(), limit)
+}
+
+#[test]
+fn an_archive_that_never_had_a_segment_holds_all_or_nobody_knows() {
+    let (failing, limit) = without_success(3.0);
+    assert_eq!((failing.holder, failing.removal_s), (Holder::Disk, None));
+    let truth = (20.0 * 1024.0 - 64.0 - 480.0) / 12.0;
+    assert!((failing.end_s().unwrap() / truth - 1.0).abs() < 0.1, "{failing:?} for {truth}");
+    assert!((limit.unwrap() / failing.limit_bytes.unwrap() - 1.0).abs() < 0.01, "{limit:?} {failing:?}");
+    // Nothing has failed: it may be new, or its counters were reset.
+    let (unseen, limit) = without_success(0.0);
+    assert_eq!((unseen.limit_bytes, unseen.earliest_s, unseen.removal_s, limit), (None, None, None, None));
+    // A standby archives by `always` alone.
+    let cascading = WalPlant { archiver: Some(0.0), cascading: true, see_standby: false, ..narrow() };
+    assert_eq!(held(&cascading, 40.0).0, Holder::KeepSize);
 }
 
 #[test]

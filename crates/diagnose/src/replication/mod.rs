@@ -6,6 +6,7 @@
 //! used: they are of the last WAL acknowledged, and stand still while gigabytes wait (PostgreSQL `LagTrackerRead`,
 //! walsender.c).
 
+mod archive;
 mod checkpoints;
 mod ended;
 mod hops;

@@ -1,6 +1,7 @@
 //! The queues of WAL on its way to standbys, as views over series. The levels are in bytes; how long what stands takes to leave
 //! (`Queue::residence_s`) and until a limit is reached (`Queue::time_to_limit_s`) follow from them.
 
+use super::archive::Archive;
 use super::{head_series, names, peer, primaries, retention::Keeping, target};
 use crate::rules::named_in_log;
 use backwater_model::{QueueSpec, Source, Term, Track, Unit, Window, catalogue as cat};
@@ -116,7 +117,8 @@ pub fn retained_queue(window: &Window, primary: &str, standby: &str) -> QueueSpe
     let made = head_series(window, primary);
     let level = vec![term(made, &head, 1.0), term(needed.0, needed.1, -1.0)];
     let settings = target(window, primary);
-    let keeping = Keeping::of(window, settings.as_ref(), primary, standby, has_slot);
+    let archive = Archive::of(window, settings.as_ref(), primary, window.to);
+    let keeping = Keeping::of(window, settings.as_ref(), primary, standby, has_slot, archive);
     let limit = keeping.source(&level, &term(needed.0, needed.1, 1.0));
     QueueSpec {
         inflow: Source::series(made, &head),

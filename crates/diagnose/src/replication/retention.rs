@@ -5,6 +5,7 @@
 //! so many further on. Nothing is removed then, though, but at the end of the next checkpoint whose redo position has passed what the standby needs
 //! (PostgreSQL `KeepLogSeg`, `RemoveOldXlogFiles`, `InvalidateObsoleteReplicationSlots`).
 
+use super::archive::Archive;
 use super::checkpoints::{Checkpoints, bytes, segment};
 use super::queues::term;
 use super::{head_series, standby_row, target_at};
@@ -83,7 +84,7 @@ struct Positions {
     outflow: f64,
     connected: bool,
     slot: bool,
-    /// End of what is archived, and how fast that moves; none without an archive.
+    /// End of what is archived, and how fast that moves; none without an archive, and where it is not seen.
     archived: Option<f64>,
     archiving: f64,
 }
@@ -132,8 +133,9 @@ pub(crate) fn retention_since(
     let settings = target_at(window, primary, at);
     let settings = settings.as_ref();
     let size = segment(settings);
-    let positions = positions(window, settings, primary, standby, now)?;
-    let keeping = Keeping::of(window, settings, primary, standby, positions.slot);
+    let archive = Archive::of(window, settings, primary, at);
+    let positions = positions(window, settings, primary, standby, now, archive)?;
+    let keeping = Keeping::of(window, settings, primary, standby, positions.slot, archive);
     let Limit { holder, bytes: limit } = keeping.limit(window, settings, &positions, at);
     let own = limit.filter(|_| holder != Holder::Disk);
     let places = own.map_or_else(Vec::new, |limit| places(&positions, limit, size));
@@ -245,6 +247,7 @@ fn positions(
     primary: &str,
     standby: &str,
     moment: Now,
+    archive: Archive,
 ) -> Option<Positions> {
     let (size, at) = (segment(settings), moment.at);
     let head = window.track(head_series(window, primary), &[("target", primary)])?;
@@ -264,7 +267,9 @@ fn positions(
     }
     let needed = if connected || slot.is_some() { last.value } else { (last.value / size).floor() * size };
     let moving = connected.then(|| rate(track, moment)).flatten().unwrap_or(0.0);
-    let archived = archived(window, settings, primary);
+    let archived = window.track(cat::PG_ARCHIVED_UPTO.name, &[("target", primary)]);
+    let archived = archived.filter(|_| archive == Archive::Told);
+    let nothing = (archive == Archive::Failing).then_some(0.0);
     Some(Positions {
         head: now.value,
         needed,
@@ -272,7 +277,7 @@ fn positions(
         outflow: moving,
         connected,
         slot: slot.is_some(),
-        archived: archived.and_then(|track| Some(track.between(window.from, at).points.last()?.value)),
+        archived: archived.and_then(|track| track.between(window.from, at).last()).or(nothing),
         archiving: archived.and_then(|track| rate(track, moment)).unwrap_or(0.0),
     })
 }
@@ -285,7 +290,7 @@ pub(super) struct Keeping {
     /// Bytes kept from the beginning of the segment in which the standby reads: that goes once the head is more than the kept
     /// segments past it.
     own: Option<f64>,
-    archives: bool,
+    archive: Archive,
     /// Whether it is told what else is on the volume, such as WAL that wal_keep_size keeps there already.
     oldest_told: bool,
     device: Option<String>,
@@ -304,7 +309,14 @@ struct Limit {
 
 impl Keeping {
     /// What the settings say, with or without a slot.
-    pub(super) fn of(window: &Window, settings: Option<&Target>, primary: &str, standby: &str, slot: bool) -> Self {
+    pub(super) fn of(
+        window: &Window,
+        settings: Option<&Target>,
+        primary: &str,
+        standby: &str,
+        slot: bool,
+        archive: Archive,
+    ) -> Self {
         let size = segment(settings);
         let least = keep_bytes(settings);
         let most = bytes(settings, "max_slot_wal_keep_size").map(|most| most.max(least.unwrap_or(0.0)));
@@ -314,7 +326,7 @@ impl Keeping {
             standby: standby.to_owned(),
             slot,
             own: if slot { most } else { least }.map(|bytes| (bytes / size).ceil() * size + size),
-            archives: archives(settings),
+            archive,
             oldest_told: oldest.is_some_and(|track| !track.points.is_empty()),
             device: settings.and_then(|known| known.wal_device.clone().or_else(|| known.data_device.clone())),
         }
@@ -346,6 +358,8 @@ impl Keeping {
         if endless || full {
             return Limit { holder: Holder::Disk, bytes: volume };
         }
+        // An archive of which nothing is seen may hold more than the size does.
+        let own = own.filter(|_| self.slot || self.archive != Archive::Unseen);
         Limit { holder: if self.slot { Holder::Slot } else { Holder::KeepSize }, bytes: own }
     }
 
@@ -369,8 +383,11 @@ impl Keeping {
             Source::Fixed(_) if self.volume_counts() => Source::Least(vec![told, volume.clone()]),
             told => told,
         };
-        if !self.archives {
-            return own;
+        match self.archive {
+            Archive::Off => return own,
+            Archive::Failing => return volume,
+            Archive::Unseen => return Source::Unknown,
+            Archive::Told => {}
         }
         let ahead = Source::Sum(vec![needed.clone(), term(cat::PG_ARCHIVED_UPTO.name, &primary, -1.0)]);
         // Nothing else counts while the archive lacks what is needed: not even the size, where the volume is unknown.
@@ -384,15 +401,6 @@ impl Keeping {
 pub(crate) fn keep_bytes(settings: Option<&Target>) -> Option<f64> {
     let segments = || settings?.settings.get("wal_keep_segments")?.trim().parse::<f64>().ok();
     bytes(settings, "wal_keep_size").or_else(|| segments().map(|count| count * segment(settings)))
-}
-
-fn archives(settings: Option<&Target>) -> bool {
-    settings.and_then(|target| target.settings.get("archive_mode")).is_some_and(|mode| mode != "off")
-}
-
-/// End of what is archived, where anything is: WAL that is not archived yet is kept, whatever else.
-fn archived<'a>(window: &'a Window, settings: Option<&Target>, primary: &str) -> Option<Track<'a>> {
-    window.track(cat::PG_ARCHIVED_UPTO.name, &[("target", primary)]).filter(|_| archives(settings))
 }
 
 /// Free space of the device on which WAL lies.
