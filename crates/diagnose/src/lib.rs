@@ -14,6 +14,7 @@ pub mod drain;
 mod figures;
 mod gather;
 mod grid;
+mod heartbeats;
 mod iops;
 mod limits;
 mod predict;
@@ -33,6 +34,7 @@ pub use advise::{
 };
 pub use compare::{Change, Comparison, Measure, compare};
 pub use gather::gather;
+pub use heartbeats::Heartbeats;
 pub use iops::IopsRow;
 pub use limits::LimitOwner;
 pub use predict::{Basis, CliffPrediction, DrainPrediction, drain_time, time_to_cliff};

@@ -62,3 +62,43 @@ fn without_a_known_time_out_none_is_supposed() {
     };
     assert_eq!((told(None), told(Some(1.0))), ((false, None), (true, Some(1e6))));
 }
+
+/// A minute of beats of which none is answered from the fortieth second on, and nothing comes late, of a server that is a standby
+/// until some second.
+fn unanswered(standby_until: u32) -> Option<Finding> {
+    let (of, mut readings) = ([("target", "lab")], Readings::default());
+    for second in 0..60_u32 {
+        let at = f64::from(second);
+        readings.put(&cat::PG_HEARTBEATS, &of, at, f64::from(second.min(39)));
+        readings.put(&cat::PG_HEARTBEATS_MISSED, &of, at, f64::from(second.saturating_sub(39)));
+        if second < 40 {
+            readings.put(&cat::PG_HEARTBEAT, &of, at, 2_000.0);
+        }
+        let position = if second < standby_until { &cat::PG_WAL_REPLAY } else { &cat::PG_WAL_INSERT };
+        readings.put(position, &of, at, 1e9 + at);
+    }
+    let mut meta = meta();
+    meta.targets[0].heartbeat_timeout_s = Some(1.0);
+    climbing(&readings.window(meta, 0.0, 60.0))
+}
+
+#[test]
+fn a_beat_without_an_answer_took_the_time_out_at_least() {
+    let finding = unanswered(0).unwrap();
+    let p99 = finding.evidence.iter().find(|figure| figure.name == "heartbeat_p99_ms").unwrap();
+    assert_eq!(p99.value, 1_000.0, "those that were answered took 2 ms");
+    assert!(p99.label.contains("at least"), "{}", p99.label);
+    let all_answered = climbing(&window(0.7, Some(1.0))).unwrap();
+    assert!(all_answered.evidence.iter().all(|figure| !figure.label.contains("at least")), "{all_answered:?}");
+}
+
+#[test]
+fn a_standby_is_not_judged_and_one_that_was_promoted_is() {
+    assert_eq!(unanswered(60), None);
+    for promoted_at in [1, 30, 50] {
+        let finding = unanswered(promoted_at).unwrap();
+        assert_eq!(finding.cause, "missed", "promoted at {promoted_at}");
+    }
+    // What was missed before is not counted.
+    assert_eq!(unanswered(50).unwrap().figure("heartbeat_missed"), Some(10.0));
+}

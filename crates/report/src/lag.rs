@@ -75,13 +75,17 @@ fn bound(arm: &ArmOutcome) -> Vec<Cell> {
         ("none", _) => "nothing".to_owned(),
         (rule, cause) => format!("{rule} ({cause})"),
     };
-    let value = |name: &str| arm.metrics.get(name).map_or("–".to_owned(), |value| metric::show(name, *value));
+    let value = |name: &str| arm.metrics.get(name).map(|value| metric::show(name, *value));
+    let known = |value: Option<String>| Cell::from(value.unwrap_or_else(|| "–".to_owned()));
+    // A beat without an answer took the time-out, or longer.
+    let bounded = arm.metrics.contains_key("heartbeat_unanswered");
+    let p99 = value("heartbeat_p99_ms").map(|p99| if bounded { format!("at least {p99}") } else { p99 });
     vec![
         Cell::new(arm.name.as_str(), Tone::Strong),
         Cell::from(found),
         Cell::from(label("binding_queue").to_owned()),
-        Cell::from(value("heartbeat_p99_ms")),
-        Cell::from(value("heartbeat_missed")),
+        known(p99),
+        known(value("heartbeat_missed")),
     ]
 }
 
@@ -146,6 +150,15 @@ mod tests {
         for (name, style) in STYLES {
             insta::assert_snapshot!(format!("lag_{name}"), outcome(&wal_lag_outcome(), &style));
         }
+    }
+
+    #[test]
+    fn beats_without_an_answer_make_their_p99_a_lower_bound() {
+        let mut outcome = wal_lag_outcome();
+        let shown = |outcome: &Outcome| lag(outcome, &Style::plain(160)).matches("at least 41.0 ms").count();
+        assert_eq!(shown(&outcome), 0);
+        outcome.arms[0].metrics.insert("heartbeat_unanswered".to_owned(), 3.0);
+        assert_eq!(shown(&outcome), 1);
     }
 
     #[test]

@@ -67,6 +67,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("removal_off_checkpoints", "when WAL is removed, most checkpoints off by"),
     ("heartbeat_p99_ms", "heartbeat p99"),
     ("heartbeat_missed", "heartbeats missed"),
+    ("heartbeat_unanswered", "heartbeats without an answer"),
     ("urgent_mean_ms", "urgent query, mean"),
     ("urgent_p50_ms", "urgent query, p50"),
     ("urgent_p99_ms", "urgent query, p99"),

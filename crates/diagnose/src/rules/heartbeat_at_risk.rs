@@ -5,9 +5,10 @@
 use super::draft::draft;
 use super::relate::Symptom;
 use crate::figures::Figures;
-use crate::replication::{candidates, known};
+use crate::heartbeats::Heartbeats;
 use crate::scene::Scene;
-use backwater_model::{Activation, Confidence, Finding, Moment, Remedy, Severity, Span, Track, Unit, catalogue as cat};
+use backwater_model::catalogue::{self as cat, Def};
+use backwater_model::{Activation, Confidence, Finding, Moment, Remedy, Severity, Span, Track, Unit, Window};
 
 /// Share of the time-out that the slowest beats must take.
 const CLOSE: f64 = 0.5;
@@ -27,30 +28,30 @@ type Beat = (Moment, f64);
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Symptom> {
     let tracks = scene.window.tracks(cat::PG_HEARTBEATS.name, &[]).filter(|track| !track.points.is_empty());
     let targets = tracks.filter_map(|track| track.series.labels.get("target"));
-    // A standby takes no writes: nobody fails over from it.
-    let standbys = candidates(scene.window);
-    targets
-        .filter(|target| standbys.iter().all(|standby| standby != target))
-        .filter_map(|target| Some(Symptom { server: target.to_owned(), finding: of_server(scene, target)? }))
-        .collect()
+    let finding = |target: &str| of_server(scene, target, primary_since(scene.window, target)?);
+    targets.filter_map(|target| Some(Symptom { server: target.to_owned(), finding: finding(target)? })).collect()
 }
 
-fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
-    let track = |name: &str| scene.window.track(name, &[("target", target)]);
-    let missed = track(cat::PG_HEARTBEATS_MISSED.name).and_then(Track::increase).unwrap_or(0.0);
-    let sent = missed + track(cat::PG_HEARTBEATS.name).and_then(Track::increase).unwrap_or(0.0);
-    let beats: Vec<Beat> = track(cat::PG_HEARTBEAT.name)
-        .map(|track| track.points.iter().map(|point| (point.at, point.value / 1e6)).collect())
-        .unwrap_or_default();
-    let mut sorted: Vec<f64> = beats.iter().map(|(_, seconds)| *seconds).collect();
+/// Since when a server has taken writes, as far as the window tells. None for a standby: nobody fails over from it.
+fn primary_since(window: &Window, target: &str) -> Option<Moment> {
+    let last = |def: &Def| Some(window.track(def.name, &[("target", target)])?.points.last()?.at);
+    let of_standby = [cat::PG_WAL_REPLAY, cat::PG_RECEIVER_STREAMING, cat::PG_REPLAY_PAUSED];
+    let Some(replayed) = of_standby.iter().filter_map(last).max() else { return Some(window.from) };
+    last(&cat::PG_WAL_INSERT).filter(|made| *made > replayed).map(|_| replayed)
+}
+
+fn of_server(scene: &Scene<'_>, target: &str, since: Moment) -> Option<Finding> {
+    let beats = Heartbeats::of(scene.window, target, since);
+    let missed = beats.missed;
+    let mut sorted: Vec<f64> = beats.answered.iter().map(|(_, seconds)| *seconds).collect();
     sorted.sort_by(f64::total_cmp);
     let usual = sorted.get(sorted.len() / 4).copied();
     // What is slow is known by the time-out of these very beats alone.
-    let timeout = known(scene.window, target).and_then(|target| target.heartbeat_timeout_s);
+    let timeout = beats.timeout_s;
     let slower = SLOWER * usual.unwrap_or_default();
     let limit = timeout.map(|timeout| (CLOSE * timeout).max(slower.min(NEAR * timeout)));
     let is_slow = |(_, seconds): &Beat| limit.is_some_and(|limit| *seconds >= limit);
-    let slow: Vec<Beat> = beats.iter().copied().filter(is_slow).collect();
+    let slow: Vec<Beat> = beats.answered.iter().copied().filter(is_slow).collect();
     let cause = if missed >= MISSED {
         "missed"
     } else if slow.len() >= SLOW_BEATS {
@@ -58,14 +59,17 @@ fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
     } else {
         return None;
     };
-    let span = span(scene, &slow, track(cat::PG_HEARTBEATS_MISSED.name));
+    let counted = scene.window.track(cat::PG_HEARTBEATS_MISSED.name, &[("target", target)]);
+    let span = span(scene, &slow, counted.map(|track| track.between(since, scene.window.to)));
     let mut finding = draft("heartbeat-at-risk", cause, "pg.heartbeat", span);
     finding.server = Some(target.to_owned());
     finding.severity = if missed >= 2.0 { Severity::Critical } else { Severity::Warning };
     finding.confidence = if missed >= 2.0 || slow.len() >= SLOW_BEATS { Confidence::High } else { Confidence::Medium };
-    let p99 = sorted.get((sorted.len() * 99).div_ceil(100).saturating_sub(1)).copied();
+    let p99 = beats.p99_s();
     let mut figures = Figures::default();
-    figures.add("heartbeat_p99_ms", p99.map(|s| s * 1e3), Unit::Milliseconds, "99 of 100 beats were answered within");
+    let all = beats.unanswered() == 0.0;
+    let within = if all { "99 of 100 beats were answered within" } else { "99 of 100 beats took, at least" };
+    figures.add("heartbeat_p99_ms", p99.map(|s| s * 1e3), Unit::Milliseconds, within);
     figures.add("heartbeat_usual_ms", usual.map(|s| s * 1e3), Unit::Milliseconds, "the fastest quarter, within");
     figures.add("heartbeat_timeout_ms", timeout.map(|s| s * 1e3), Unit::Milliseconds, "the time-out of a beat");
     figures.add("heartbeat_missed", Some(missed), Unit::Count, "beats not answered in time");
@@ -74,7 +78,7 @@ fn of_server(scene: &Scene<'_>, target: &str) -> Option<Finding> {
     finding.summary = match cause {
         "missed" => format!(
             "{missed:.0} of {:.0} heartbeats of {target} were not answered in time: a failover manager would begin to count.",
-            sent.max(sorted.len() as f64)
+            beats.sent
         ),
         _ => format!(
             "Heartbeats of {target} take up to {}, and are given up after {}: close to the time-out of a failover manager's check.",

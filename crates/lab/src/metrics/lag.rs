@@ -3,6 +3,7 @@
 //! Units are the published ones: WAL generated in bytes × 0.001 a second, delays in bytes ÷ 1024.
 
 use super::{Metrics, Seen};
+use backwater_diagnose::Heartbeats;
 use backwater_model::{ArmTable, Moment, Severity, Track, Window, catalogue};
 
 /// Bytes in the KB in which WAL generated is told, and in that of delays.
@@ -59,13 +60,9 @@ fn delays_kb(window: &Window, primary: &str, position: &catalogue::Def) -> Vec<f
 
 fn heartbeat(loaded: &Window, primary: &str, into: &mut Metrics) {
     let labels = [("target", primary)];
-    if let Some(track) = loaded.track(catalogue::PG_HEARTBEAT.name, &labels) {
-        let mut responses: Vec<f64> = track.points.iter().map(|point| point.value / 1e3).collect();
-        responses.sort_by(f64::total_cmp);
-        // The nearest rank, which is the slowest for fewer than a hundred.
-        let rank = (responses.len() as f64 * 0.99).ceil() as usize;
-        into.put("heartbeat_p99_ms", rank.checked_sub(1).and_then(|place| responses.get(place).copied()));
-    }
+    let beats = Heartbeats::of(loaded, primary, loaded.from);
+    into.put("heartbeat_p99_ms", beats.p99_s().map(|seconds| seconds * 1e3));
+    into.put("heartbeat_unanswered", Some(beats.unanswered()).filter(|count| *count > 0.0));
     let missed = loaded.track(catalogue::PG_HEARTBEATS_MISSED.name, &labels);
     into.put("heartbeat_missed", missed.and_then(Track::increase));
 }
@@ -74,7 +71,7 @@ fn heartbeat(loaded: &Window, primary: &str, into: &mut Metrics) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use backwater_model::{Epoch, Meta, Point, SeriesId};
+    use backwater_model::{Epoch, Meta, Point, SeriesId, Target};
     use std::sync::Arc;
 
     fn points(values: &[(i64, f64)]) -> Vec<Point> {
@@ -118,6 +115,22 @@ mod tests {
         heartbeat(&window, "p", &mut metrics);
         assert_eq!(metrics.numbers["heartbeat_p99_ms"], 900.0);
         assert_eq!(metrics.numbers["heartbeat_missed"], 2.0);
+    }
+
+    #[test]
+    fn a_beat_without_an_answer_took_the_time_out_at_least() {
+        let of = [("target", "p")];
+        let mut window = window(vec![
+            (catalogue::PG_HEARTBEAT.series(&of), points(&[(1, 2_000.0), (3, 1_000.0)])),
+            (catalogue::PG_HEARTBEATS.series(&of), points(&[(1, 0.0), (3, 2.0)])),
+            (catalogue::PG_HEARTBEATS_MISSED.series(&of), points(&[(1, 4.0), (3, 6.0)])),
+        ]);
+        let p = Target { name: "p".to_owned(), heartbeat_timeout_s: Some(1.0), ..Target::default() };
+        window.meta = Arc::new(Meta { targets: vec![p], ..Meta::default() });
+        let mut metrics = Metrics::default();
+        heartbeat(&window, "p", &mut metrics);
+        assert_eq!(metrics.numbers["heartbeat_p99_ms"], 1_000.0);
+        assert_eq!(metrics.numbers["heartbeat_unanswered"], 2.0);
     }
 
     #[test]
