@@ -146,6 +146,78 @@ fn commits_are_counted_by_the_ages_of_transactions() {
     assert_eq!(queue.commits.unwrap().counting, Counting::TransactionAges);
 }
 
+/// The one finding about commits.
+fn of_commits(window: &Window) -> Finding {
+    found(window).into_iter().find(|finding| finding.rule == "commit-too-small").unwrap()
+}
+
+#[test]
+fn readers_beside_a_job_do_not_change_what_its_commits_cost() {
+    // The same job; at each look three reports of ten seconds each are on CPU.
+    let samples = Job::local(60.0, 0.02, 240, 360).samples();
+    let mut readings = Readings::default();
+    for (look, own) in samples.into_iter().enumerate() {
+        let at = own.at;
+        let seconds = at.seconds() - 100.0;
+        readings.put(&cat::PG_WAL_FLUSH, &[("target", "lab")], at.seconds(), 1e9 + seconds * 50.0 * 2e4);
+        readings.samples.push(own);
+        for reader in 0..3 {
+            let age = Some((look as i64 * 100 + i64::from(reader) * 3_333) % 10_000);
+            let report = session(0.0, 20 + reader, "active", None, None);
+            let query = Some("SELECT sum(amount) FROM orders".into());
+            readings.samples.push(Sample { at, query, query_age_ms: age, xact_age_ms: age, ..report });
+        }
+    }
+    let window = readings.window(meta(), 100.0, 160.0);
+    let queue = commit_queue(&window, "lab").unwrap();
+    assert!((queue.commits.unwrap().per_s / 50.0 - 1.0).abs() < 0.1, "{queue:?}");
+    assert!((queue.residence_ms.unwrap() / 12.0 - 1.0).abs() < 0.1, "{queue:?}");
+    let finding = of_commits(&window);
+    for (name, value) in [("commits_per_s", 50.0), ("cost_per_commit_ms", 12.0), ("wal_per_commit_bytes", 2e4)] {
+        assert!((finding.figure(name).unwrap() / value - 1.0).abs() < 0.1, "{name}: {finding:?}");
+    }
+}
+
+#[test]
+fn one_stall_is_one_transaction() {
+    let mut samples = Job::local(60.0, 0.02, 240, 360).samples();
+    for (place, sample) in samples[100..120].iter_mut().enumerate() {
+        sample.xact_age_ms = Some(place as i64 * 100);
+    }
+    let finding = of_commits(&of(samples).window(meta(), 100.0, 160.0));
+    assert!((finding.figure("commits_per_s").unwrap() / 50.0 - 1.0).abs() < 0.1, "{finding:?}");
+}
+
+#[test]
+fn what_ages_do_not_tell_has_no_rate() {
+    let counted = |change: &dyn Fn(&mut Sample)| {
+        let mut samples = Job::local(60.0, 0.02, 240, 360).samples();
+        samples.iter_mut().for_each(change);
+        let queue = commit_queue(&of(samples).window(meta(), 100.0, 160.0), "lab").unwrap();
+        assert_eq!(queue.commits.is_some(), queue.residence_ms.is_some(), "{queue:?}");
+        queue.commits
+    };
+    assert!(counted(&|_| ()).is_some());
+    // A transaction of several statements: between them nobody looks.
+    assert_eq!(counted(&|sample| sample.query_age_ms = Some(0)), None);
+    // A session that does several things, some of which may only read.
+    assert_eq!(counted(&|sample| sample.query = Some(format!("SELECT {}", sample.at.0 / 100_000 % 2).into())), None);
+}
+
+#[test]
+fn no_more_is_committed_than_the_server_counts() {
+    let counted = |query: &'static str| {
+        let mut readings = of(Job { query: Some(query), ..Job::local(60.0, 0.02, 240, 360) }.samples());
+        for second in 0..=60 {
+            let labels = [("target", "lab"), ("database", "d")];
+            readings.put(&cat::PG_XACT_COMMIT, &labels, 100.0 + f64::from(second), f64::from(second) * 30.0);
+        }
+        commit_queue(&readings.window(meta(), 100.0, 160.0), "lab").unwrap().commits.unwrap().per_s
+    };
+    assert!((counted("INSERT INTO t VALUES ($1)") / 30.0 - 1.0).abs() < 0.05, "two of five were rolled back");
+    assert!((counted(CALL) / 50.0 - 1.0).abs() < 0.1, "while a procedure runs its commits are not counted");
+}
+
 #[test]
 fn samples_are_held_against_the_processor_time_of_the_process() {
     // Samples say that it waits for 60 % of the time. The process computed for so much of it.
@@ -266,8 +338,7 @@ fn a_synchronous_standby_is_named() {
     let settings = [("synchronous_standby_names", "*"), ("synchronous_commit", "remote_apply")];
     meta.targets[0].settings.extend(settings.map(|(name, value)| (name.to_owned(), value.to_owned())));
     let readings = of(job.samples());
-    let finding =
-        found(&readings.window(meta, 100.0, 160.0)).into_iter().find(|f| f.rule == "commit-too-small").unwrap();
+    let finding = of_commits(&readings.window(meta, 100.0, 160.0));
     assert_eq!(finding.cause, "standby-answer");
     assert!(finding.summary.contains("remote_apply"), "{}", finding.summary);
     assert!(finding.remedies.iter().any(|remedy| remedy.title.contains("synchronous_commit = local")));
@@ -291,6 +362,55 @@ fn littles_law_agrees_with_the_clients_clocks() {
         "{queue:?}"
     );
     assert_eq!(queue.commits.unwrap().counting, Counting::Clients);
+}
+
+#[test]
+fn a_residence_is_a_part_of_what_the_clients_clock_says() {
+    // Of 10 ms a client spends 4 on its rows and 6 on the commit: half a millisecond there, a half back, 1 computing, 4 waiting.
+    let mut readings = Readings::default();
+    for look in 0..600 {
+        let at = 100.0 + f64::from(look) / 10.0;
+        readings.put(&cat::PG_PROBE_RESPONSE, &[("target", "lab")], at, 300.0);
+        readings.put(&cat::LOAD_COMPLETED, &[], at, f64::from(look) * 10.0);
+        readings.put(&cat::LOAD_COMMIT_US, &[], at, f64::from(look) * 10.0 * 6_000.0);
+        let phase_ms = (f64::from(look) * 0.618_034).fract() * 10.0;
+        let on_its_way = (4.0..4.5).contains(&phase_ms) || phase_ms >= 9.5;
+        let wait = (5.5..9.5).contains(&phase_ms).then_some(("IO", "WalSync"));
+        if !on_its_way {
+            readings.samples.push(Sample { query: Some(CALL.into()), ..session(at, 7, "active", wait, None) });
+        }
+    }
+    let queue = commit_queue(&readings.window(meta(), 100.0, 160.0), "lab").unwrap();
+    let (waiting, all) = (queue.residence_ms.unwrap(), queue.measured_ms.unwrap());
+    assert!(waiting <= all && (waiting - 4.0).abs() < 0.1 && (all - 6.0).abs() < 0.1, "{queue:?}");
+}
+
+#[test]
+fn advice_names_what_a_device_and_a_standbys_flush_take() {
+    let mut job = Job::local(60.0, 0.02, 100, 200);
+    job.seen.push((Some(("IPC", "SyncRep")), 300));
+    let mut meta: Meta = meta();
+    let settings = [("synchronous_standby_names", "*"), ("synchronous_commit", "on")];
+    meta.targets[0].settings.extend(settings.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let mut readings = of(job.samples());
+    for second in 0..=60 {
+        let labels = [("target", "lab"), ("standby", "s1")];
+        let lags = [(&cat::PG_REPL_WRITE_LAG, 8_000.0), (&cat::PG_REPL_FLUSH_LAG, 9_500.0)];
+        for (def, value) in lags.into_iter().chain([(&cat::PG_REPL_SYNC, 1.0), (&cat::PG_REPL_STREAMING, 1.0)]) {
+            readings.put(def, &labels, 100.0 + f64::from(second), value);
+        }
+    }
+    let finding = of_commits(&readings.window(meta, 100.0, 160.0));
+    let predicted = |title: &str| {
+        let remedy = finding.remedies.iter().find(|remedy| remedy.title.contains(title)).unwrap();
+        assert!(!remedy.risk.is_empty());
+        (remedy.predicted[0].name.as_str(), remedy.predicted[0].value)
+    };
+    let (name, ms) = predicted("remote_write");
+    assert!(name == "saved_ms" && (ms - 1.5).abs() < 1e-9, "{finding:?}");
+    // A third of the time is the own disk's.
+    let (name, least) = predicted("device that syncs faster");
+    assert!(name == "least_elapsed_ratio" && (0.6..0.667).contains(&least), "{finding:?}");
 }
 
 #[test]

@@ -39,6 +39,11 @@ const RISKS: &[(&str, &str, &str)] = &[
     ("synchronous_commit", "remote_apply", "none is lost; every commit waits for the standby's replay as well"),
     ("commit_delay", "", "every commit waits so much longer; it pays only where several sessions commit at once"),
     ("wal_compression", "", "none for the data; it costs processor time, and saves WAL only in full-page images"),
+    (
+        "write_iops",
+        "",
+        "none for the data; every commit waits its turn under the cap; without it whoever shares the device gets less",
+    ),
 ];
 
 /// Whether a run is of commits in batches.
@@ -326,6 +331,13 @@ mod tests {
         }
         assert!(is_of_commits(&run()));
         assert!(!is_of_commits(&Outcome::default()));
+    }
+
+    #[test]
+    fn a_device_that_is_held_back_has_a_risk_too() {
+        let told = risk("write_iops", &ParamValue::Number(500.0));
+        assert!(told.is_some_and(|risk| risk.contains("every commit waits")), "{told:?}");
+        assert_eq!(risk("rows_per_commit", &ParamValue::Number(20.0)), None);
     }
 
     #[test]

@@ -41,7 +41,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("commits", "commits"),
     ("rounds", "times the rows went in"),
     ("commit_latency_ms", "time of a commit"),
-    ("predicted_commit_latency_ms", "time of a commit, by Little's law"),
+    ("predicted_commit_latency_ms", "wait of a commit, by Little's law"),
     ("commit_wait_share", "share of time in commits"),
     ("on_cpu_share", "share of time on CPU"),
     ("computed_share", "share of time computed, by the kernel's accounts"),

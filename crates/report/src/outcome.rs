@@ -13,7 +13,7 @@ use crate::relief;
 use crate::style::Tone;
 use crate::table::{Cell, cells};
 use crate::text::{clean, width};
-use backwater_model::{ArmOutcome, Bytes, Foretold, HostFacts, Outcome};
+use backwater_model::{ArmOutcome, Bytes, Foretold, HostFacts, Outcome, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The whole report of a run, beside the scenario's published table where there is one.
@@ -233,12 +233,12 @@ fn predictions(page: &mut Page<'_>, outcome: &Outcome, style: &Style) {
             let predicted_name = format!("{PREDICTED}{name}");
             let predicted = metric::shown(arm, &predicted_name).unwrap_or_default();
             let (measured, off) = match (arm.metrics.get(name), arm.metrics.get(&predicted_name)) {
-                (Some(came), Some(said)) => (metric::shown(arm, name), metric::change(*came, *said)),
+                (Some(came), Some(said)) => (metric::shown(arm, name), off_by(name, *came, *said)),
                 _ => (None, None),
             };
             rows.push(vec![
                 Cell::new(arm.name.as_str(), Tone::Strong),
-                Cell::from(metric::label(name)),
+                Cell::from(metric::label(if name == COMMIT { predicted_name.as_str() } else { name })),
                 Cell::from(predicted),
                 Cell::from(measured.unwrap_or_else(|| "did not come".to_owned())),
                 Cell::from(off.unwrap_or_else(|| "–".to_owned())),
@@ -251,7 +251,24 @@ fn predictions(page: &mut Page<'_>, outcome: &Outcome, style: &Style) {
     }
     page.gap();
     page.heading("Predicted beside measured", 0);
+    if outcome.arms.iter().any(|arm| arm.metrics.contains_key(&format!("{PREDICTED}{COMMIT}"))) {
+        page.paragraph(Tone::Faint, PART_OF_COMMIT, 0);
+    }
     page.ready(&cells(&["arm", "what", "predicted", "measured", "off by"], &rows, style), 0);
+}
+
+/// The time of a commit by the clients' clocks, and what is predicted of it.
+const COMMIT: &str = "commit_latency_ms";
+const PART_OF_COMMIT: &str = "Little's law tells how long a commit waits, as far as the processor time of its session leaves room for \
+    waiting. Measured is all of a commit: what it computes too, and from a client the way there and back. So a part of it is \
+    predicted, told as such; only where that is more than the whole is it off.";
+
+/// How far a prediction was off, or what part of the whole it is of.
+fn off_by(name: &str, came: f64, said: f64) -> Option<String> {
+    if name == COMMIT && came > 0.0 && said <= came {
+        return Some(format!("{} of it", Unit::Ratio.show(said / came)));
+    }
+    metric::change(came, said)
 }
 
 /// What was foretold of an arm by advice for others.
@@ -430,6 +447,21 @@ mod tests {
         let broken = shown(told(true, 1.25));
         assert!(broken.contains("-20.0 %") && !broken.contains("kept"), "{broken}");
         assert!(!shown(told(false, 0.8)).contains("at most"));
+    }
+
+    #[test]
+    fn a_commits_wait_is_told_as_a_part_of_its_time() {
+        let shown = |predicted: f64| {
+            let metrics = [(COMMIT, 0.376), ("predicted_commit_latency_ms", predicted)];
+            let metrics = metrics.map(|(name, value)| (name.to_owned(), value)).into();
+            let arm = ArmOutcome { name: "client-20".to_owned(), metrics, ..ArmOutcome::default() };
+            outcome(&Outcome { arms: vec![arm], ..Outcome::default() }, &Style::plain(160))
+        };
+        let part = shown(0.11);
+        assert!(part.contains("29.3 % of it") && part.contains("wait of a commit, by Little's law"), "{part}");
+        assert!(part.contains("the way there and back") && !part.contains("-70"), "{part}");
+        let more = shown(0.47);
+        assert!(more.contains("+25") && !more.contains("% of it"), "{more}");
     }
 
     #[test]

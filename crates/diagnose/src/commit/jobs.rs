@@ -3,6 +3,7 @@
 //! things, or that rest between their transactions, are the users of an application, whose commits are as small as their
 //! business.
 
+use super::ages::length_ms;
 use super::queue::expected_looks;
 use crate::waits::foreground;
 use backwater_model::{Moment, Sample, Text, Track, Window, catalogue as cat};
@@ -14,7 +15,7 @@ const LEAST_SAMPLES: usize = 12;
 /// Share of looks at which a job is at work.
 const BUSY: f64 = 0.5;
 /// Share of a job's samples that are of one and the same statement, those that begin and end transactions apart.
-const SAME: f64 = 0.8;
+pub(super) const SAME: f64 = 0.8;
 /// Share of the rows changed that are inserted, for a repeated INSERT to be called a job.
 const INSERTED: f64 = 0.8;
 
@@ -52,12 +53,9 @@ impl Job<'_> {
         self.samples.len() as f64 / self.busy
     }
 
-    /// How long one of its transactions takes, in milliseconds, by their mean age (a moment chosen at random lies in the
-    /// middle, on average); none where ages are not told.
+    /// How long one of its transactions takes, in milliseconds, by the ages at which they are seen; none where those are not told.
     pub(crate) fn transaction_ms(&self) -> Option<f64> {
-        let ages: Vec<f64> =
-            self.samples.iter().filter_map(|sample| sample.xact_age_ms).map(|age| age as f64).collect();
-        (!ages.is_empty()).then(|| 2.0 * ages.iter().sum::<f64>() / ages.len() as f64)
+        length_ms(&self.samples)
     }
 }
 
@@ -113,7 +111,7 @@ fn job<'a>(
 
 /// The statement seen most often, and its share among all but those that begin and end transactions. A session of which
 /// only those were seen has no statement, and that all of the time.
-fn statement(samples: &[&Sample]) -> (Option<Text>, f64) {
+pub(super) fn statement(samples: &[&Sample]) -> (Option<Text>, f64) {
     let mut counts: BTreeMap<&str, (usize, &Text)> = BTreeMap::new();
     let mut all = 0;
     for text in samples.iter().filter_map(|sample| sample.query.as_ref()).filter(|text| !is_control(text)) {
@@ -127,7 +125,7 @@ fn statement(samples: &[&Sample]) -> (Option<Text>, f64) {
     }
 }
 
-fn first_word(text: &str) -> &str {
+pub(super) fn first_word(text: &str) -> &str {
     text.trim_start().split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default()
 }
 

@@ -2,6 +2,7 @@
 //! commit and of a row, and the smallest batch that is nearly as fast as the best.
 
 mod accounts;
+mod ages;
 mod cost;
 mod dice;
 mod flavour;
@@ -23,3 +24,4 @@ pub use crate::remedy::commit::{Turns, turns};
 
 pub(crate) use accounts::sleep_ratio;
 pub(crate) use jobs::{Job, Kind as JobKind, jobs};
+pub(crate) use queue::commit_rate;

@@ -1,7 +1,12 @@
 //! `pg.commit` as a queue: who waits in it, and for how long by Little's law (J. D. C. Little, 1961: waiting = arrivals a
 //! second × time each waits), over writing commits only. A session that only reads commits without waiting, so it must not
-//! count among the arrivals. The server counts those too, and commits of a procedure not until it ends: its count is no rate here.
+//! count among the arrivals. The server counts those too, and commits of a procedure not until it ends: its count bounds the rate
+//! where it moves, and is none here ([`ages`](super::ages) says what tells it instead).
+//!
+//! It is the time in waits alone. A client's clock has in it what a commit computes and the way there and back as well, so that it
+//! is the upper bound of this one, and no second measurement of the same.
 
+use super::ages::{commits_per_s, most_per_s};
 use super::sleep_ratio;
 use super::tally::contested_share;
 use crate::waits::foreground;
@@ -9,8 +14,6 @@ use backwater_model::{CommitWait, Moment, Point, Sample, Span, Track, Window, ca
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Transactions shorter than this cannot be told by their age, which the server says in milliseconds.
-const SHORTEST_BY_AGE_MS: f64 = 10.0;
 /// How long a break between two looks may be, in usual periods, before it counts as a hole in the recording.
 const HOLE_PERIODS: f64 = 5.0;
 
@@ -20,7 +23,7 @@ const HOLE_PERIODS: f64 = 5.0;
 pub enum Counting {
     /// The lab's own clients, each commit of which writes.
     Clients,
-    /// The ages of the transactions of sessions that write one after the other.
+    /// The ages of the transactions of each session that waits for commits.
     TransactionAges,
 }
 
@@ -68,7 +71,8 @@ pub struct CommitQueue {
     pub commits: Option<CommitRate>,
     /// How long a commit waits by Little's law, in milliseconds; none where writing commits cannot be counted.
     pub residence_ms: Option<f64>,
-    /// How long a commit took by the clients' own clocks, in milliseconds: what the residence is checked against.
+    /// How long a commit took by the clients' own clocks, in milliseconds, computing and the way included: what the residence is a
+    /// part of.
     pub measured_ms: Option<f64>,
 }
 
@@ -91,7 +95,7 @@ pub fn commit_queue(window: &Window, target: &str) -> Option<CommitQueue> {
     let mut flavours: Vec<FlavourShare> =
         CommitWait::ALL.into_iter().map(of).filter(|share| share.sessions > 0.0).collect();
     flavours.sort_by(|a, b| b.sessions.total_cmp(&a.sessions));
-    let commits = commit_rate(window, &samples, looks);
+    let commits = commit_rate(window, target, &samples, looks);
     Some(CommitQueue {
         target: target.to_owned(),
         looks,
@@ -169,26 +173,14 @@ pub(super) fn expected_looks(moments: &[Moment]) -> Option<usize> {
     Some(((span.0 as f64 / usual as f64).round() as usize + 1).max(moments.len()))
 }
 
-/// Writing commits a second, by the surest count there is.
-fn commit_rate(window: &Window, samples: &[&Sample], looks: usize) -> Option<CommitRate> {
+/// Writing commits a second of those of these sessions that wait for commits, by the surest count there is.
+pub(crate) fn commit_rate(window: &Window, target: &str, samples: &[&Sample], looks: usize) -> Option<CommitRate> {
     let rate = |per_s: f64, counting| (per_s > 0.0).then_some(CommitRate { per_s, counting });
     if let Some(load) = window.track(cat::LOAD_COMPLETED.name, &[]) {
         return rate(load.between(window.from, window.to).rate()?, Counting::Clients);
     }
-    rate(by_ages(samples, looks)?, Counting::TransactionAges)
-}
-
-/// Commits a second of sessions that are in a transaction whenever they are looked at. A moment chosen at random lies on
-/// average in the middle of transactions of equal length, so their mean age is half of their length.
-fn by_ages(samples: &[&Sample], looks: usize) -> Option<f64> {
-    let ages: Vec<f64> = samples.iter().filter_map(|sample| sample.xact_age_ms).map(|age| age as f64).collect();
-    // All of the time must be spent in transactions whose age is known, and those be long enough to have one.
-    if ages.len() < samples.len() || ages.is_empty() {
-        return None;
-    }
-    let length_ms = 2.0 * ages.iter().sum::<f64>() / ages.len() as f64;
-    let in_transaction = samples.len() as f64 / looks as f64;
-    (length_ms >= SHORTEST_BY_AGE_MS).then(|| in_transaction / length_ms * 1e3)
+    let most = most_per_s(window, target, samples).unwrap_or(f64::INFINITY);
+    rate(commits_per_s(samples, looks)?.min(most), Counting::TransactionAges)
 }
 
 /// How long a commit took by the clients' own clocks.

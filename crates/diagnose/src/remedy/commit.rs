@@ -1,5 +1,6 @@
 //! What makes commits cheaper: fewer of them, or not waiting for each; and what each of these risks.
 
+use crate::commit::StandbyLevel;
 use backwater_model::{Activation, Figure, Remedy, Unit};
 
 /// What remedies for expensive commits rest on.
@@ -18,8 +19,13 @@ pub(crate) struct Cost {
     pub(crate) user: Option<String>,
     /// Whether commits wait for a synchronous standby.
     pub(crate) standby: bool,
-    /// Whether they wait for a sync of the server's own disk.
-    pub(crate) local: bool,
+    /// How far that one must have come, by the server's settings.
+    pub(crate) level: Option<StandbyLevel>,
+    /// What its flush takes after its write, in milliseconds, where that is known.
+    pub(crate) standby_flush_ms: Option<f64>,
+    /// Share of the job's time in writes and syncs to the server's own disk, at most, as surely as so many samples tell; 0 where it is
+    /// not waited for.
+    pub(crate) local_share: f64,
 }
 
 /// How the command of a remedy begins that is a change of the program, and of one that sets synchronous_commit.
@@ -73,6 +79,11 @@ pub(crate) fn at_least(count: usize, all: usize) -> f64 {
     ((share + Z * Z / (2.0 * n) - half) / (1.0 + Z * Z / n)).clamp(0.0, share)
 }
 
+/// What a share is at most that was seen in `count` of `all` samples, likewise; 0 for none.
+pub(crate) fn at_most(count: usize, all: usize) -> f64 {
+    if count == 0 { 0.0 } else { 1.0 - at_least(all.saturating_sub(count), all) }
+}
+
 /// Rounded up to two digits, so that nobody takes it for more exact than it is.
 fn round_up(value: f64) -> f64 {
     let step = 10_f64.powf(value.max(1.0).log10().floor() - 1.0).max(1.0);
@@ -111,10 +122,13 @@ pub(crate) fn larger_batch(cost: &Cost) -> Remedy {
     }
 }
 
-/// Not waiting for the disk, or not for the standby, in this job alone.
+/// Not waiting for the disk, or not for the standby or its disk, in this job alone.
 pub(crate) fn asynchronous(cost: &Cost) -> Vec<Remedy> {
     let mut list = Vec::new();
     if cost.standby {
+        if cost.level == Some(StandbyLevel::Flushed) {
+            list.push(written(cost));
+        }
         let risk = "Commits are acknowledged before the standby has them: a failover loses the last of them. Nothing is lost in \
                     a crash that the server itself survives.";
         list.push(level(cost, "local", "Let this job not wait for the standby", risk));
@@ -135,8 +149,9 @@ fn level(cost: &Cost, value: &str, title: &str, risk: &str) -> Remedy {
         ),
         None => (Vec::new(), vec!["RESET synchronous_commit;".to_owned()]),
     };
-    // Without the local sync nothing of the wait is left; without the standby the local sync still is.
-    let ratio = (value == "off" || !cost.local).then(|| predicted((1.0 - cost.share).clamp(0.0, 1.0)));
+    // Without the local sync nothing of the wait is left; without the standby the local sync still is, without its flush the way.
+    let is_all = value == "off" || value == "local" && cost.local_share == 0.0;
+    let ratio = is_all.then(|| predicted((1.0 - cost.share).clamp(0.0, 1.0)));
     Remedy {
         title: format!("{title} (synchronous_commit = {value})"),
         runtime: vec![session],
@@ -148,12 +163,48 @@ fn level(cost: &Cost, value: &str, title: &str, risk: &str) -> Remedy {
     }
 }
 
+/// Waiting for the standby's write and not for its flush. The server tells the time between the two, or can be asked for it.
+fn written(cost: &Cost) -> Remedy {
+    let risk = "Commits are acknowledged when the standby's kernel has them and not its disk: a crash of the standby's host \
+                together with a failover loses what it had not flushed. The way there and back is waited for as before.";
+    let mut remedy = level(cost, "remote_write", "Let this job not wait for the standby's flush", risk);
+    let saved = "less wait of each commit, about: the standby's flush_lag - write_lag";
+    remedy.predicted.extend(cost.standby_flush_ms.map(|ms| Figure::new("saved_ms", ms, Unit::Milliseconds, saved)));
+    if cost.standby_flush_ms.is_none() {
+        let ask = "SELECT application_name, flush_lag - write_lag FROM pg_stat_replication;  -- what it can save of each wait";
+        remedy.runtime.insert(0, ask.to_owned());
+    }
+    remedy
+}
+
+/// A device for the WAL that syncs sooner: what can be gained at most is what of the time is the device's own. None where that is
+/// too little to be worth it.
+pub(crate) fn faster_device(cost: &Cost) -> Option<Remedy> {
+    let left = 1.0 - cost.local_share;
+    let label = "time the same rows take, of today's, at least: if syncs took no time";
+    (cost.local_share >= WORTH).then(|| Remedy {
+        title: "Put pg_wal on a device that syncs faster".to_owned(),
+        runtime: Vec::new(),
+        persistent: vec![
+            "pg_test_fsync -f /MOUNT/test   # before: what a sync takes there, and beside it on the present device".to_owned(),
+            "mv $PGDATA/pg_wal /MOUNT/pg_wal && ln -s /MOUNT/pg_wal $PGDATA/pg_wal   # while the server is stopped".to_owned(),
+        ],
+        activation: Activation::Restart,
+        undo: vec!["move it back, while the server is stopped".to_owned()],
+        predicted: vec![Figure::new("least_elapsed_ratio", left, Unit::Ratio, label)],
+        risk: "It costs money, and the server is down while pg_wal is moved; both devices are then needed for recovery. Only a device \
+               with power-loss protection keeps what a commit promises: one that acknowledges syncs from a cache that power loss \
+               empties is fast and loses acknowledged commits."
+            .to_owned(),
+    })
+}
+
 /// Sessions that wait at once from which a shared sync pays: with fewer, each only waits longer.
 const COMPANY: f64 = 3.0;
 
 /// Letting commits wait for company, where there is any: several share one sync then. None where sessions commit alone.
 pub(crate) fn commit_delay(cost: &Cost) -> Option<Remedy> {
-    let residence_ms = cost.residence_ms.filter(|_| cost.local && cost.waiting >= COMPANY)?;
+    let residence_ms = cost.residence_ms.filter(|_| cost.local_share > 0.0 && cost.waiting >= COMPANY)?;
     // Half of the time of a sync, as the manual advises (PostgreSQL, "WAL Configuration").
     let delay_us = (residence_ms * 500.0).clamp(10.0, 10_000.0).round();
     let siblings = cost.waiting.ceil().min(5.0);
@@ -172,15 +223,17 @@ pub(crate) fn commit_delay(cost: &Cost) -> Option<Remedy> {
             "SELECT pg_reload_conf();".to_owned(),
         ],
         predicted: Vec::new(),
-        risk: "Every commit that has company waits this much longer first; where syncs are already shared it only costs. Measure \
-               before and after: how much is gained cannot be told from here."
+        // When each commit comes is what decides, and looks at sessions do not tell it: eight that shared syncs already gained nothing.
+        risk: "Every commit that has company waits this much longer first; where syncs are already shared it only costs. How much is \
+               gained cannot be foretold: it depends on how many more commits come within the delay, which samples of sessions do not \
+               tell. Measure before and after."
             .to_owned(),
     })
 }
 
 /// Why commit_delay is no remedy here; none where it is one, or where commits do not wait for the server's own disk.
 pub(crate) fn why_no_delay(cost: &Cost) -> Option<String> {
-    (cost.local && cost.waiting < COMPANY).then(|| {
+    (cost.local_share > 0.0 && cost.waiting < COMPANY).then(|| {
         format!(
             "commit_delay would only add to each commit: {} sessions commit at once on average, so there is nobody to share a \
              sync with",
@@ -198,6 +251,7 @@ fn quoted(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn cost(share: f64, rows: Option<f64>) -> Cost {
@@ -209,7 +263,9 @@ mod tests {
             residence_ms: Some(2.8),
             user: Some("app".to_owned()),
             standby: false,
-            local: true,
+            level: None,
+            standby_flush_ms: None,
+            local_share: 0.76,
         }
     }
 
@@ -247,6 +303,32 @@ mod tests {
         assert!(cost.knee_rows().is_some_and(|rows| (10_000.0..20_000.0).contains(&rows)), "{:?}", cost.knee_rows());
         assert!((at_least(7_400, 10_000) - 0.734).abs() < 0.001);
         assert_eq!(at_least(0, 0), 0.0);
+    }
+
+    /// A faster device gains no more than what of the time is its own, and a standby's page cache no more than its flush.
+    #[test]
+    fn each_remedy_tells_what_it_gains_or_how_to_ask() {
+        let device = faster_device(&cost(0.74, None)).unwrap();
+        assert!((device.predicted[0].value - 0.24).abs() < 1e-9 && device.risk.contains("power-loss protection"));
+        assert_eq!(turns(&device), None, "what it gains is a bound, and no promise to be held to");
+        assert_eq!(faster_device(&Cost { local_share: 0.04, ..cost(0.74, None) }), None);
+        let far = Cost { standby: true, level: Some(StandbyLevel::Flushed), local_share: 0.0, ..cost(0.9, None) };
+        let asked = &asynchronous(&far)[0];
+        assert_eq!(turns(asked), Some(Turns::SynchronousCommit("remote_write".to_owned())));
+        assert!(asked.predicted.is_empty() && asked.runtime[0].contains("flush_lag - write_lag"), "{asked:?}");
+        let told = &asynchronous(&Cost { standby_flush_ms: Some(2.0), ..far })[0];
+        assert_eq!((told.predicted[0].name.as_str(), told.predicted[0].value), ("saved_ms", 2.0));
+        assert!(told.runtime[0].starts_with(SET_LEVEL) && told.risk.contains("had not flushed"), "{told:?}");
+        let applied = Cost { standby: true, level: Some(StandbyLevel::Applied), ..cost(0.9, None) };
+        assert_eq!(asynchronous(&applied).len(), 2);
+        let delay = commit_delay(&Cost { waiting: 8.0, ..cost(0.7, None) }).unwrap();
+        assert!(delay.predicted.is_empty() && delay.risk.contains("cannot be foretold"));
+    }
+
+    #[test]
+    fn a_share_lies_between_its_bounds() {
+        assert!(at_least(60, 100) < 0.6 && at_most(60, 100) > 0.6 && at_most(60, 100) < 0.67);
+        assert_eq!((at_most(0, 100), at_most(100, 100)), (0.0, 1.0));
     }
 
     #[test]

@@ -6,11 +6,13 @@
 //! end of a segment. Those are told apart by how long a transaction takes and how much WAL it writes.
 
 use crate::commit::{
-    CommitQueue, Counting, Job, JobKind, StandbyLevel, commit_queue, computed_share, contested_share, flavour_label,
-    jobs, sleep_ratio,
+    CommitQueue, CommitRate, Counting, Job, JobKind, StandbyLevel, commit_queue, commit_rate, computed_share,
+    contested_share, flavour_label, jobs, sleep_ratio,
 };
 use crate::figures::Figures;
+use crate::grid::median;
 use crate::remedy::commit::{self as remedy, Cost};
+use crate::replication::{names, standby_row};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use crate::waits::foreground;
@@ -51,6 +53,8 @@ fn of_target(scene: &Scene<'_>, target: &Target) -> Option<Finding> {
 struct Seen<'a> {
     jobs: Vec<Job<'a>>,
     queue: CommitQueue,
+    /// The jobs' own commits: what others do beside them must not change what one of theirs costs.
+    commits: Option<CommitRate>,
     /// Samples of all jobs, and how many of them by flavour; those counted that are the commits' own.
     samples: usize,
     flavours: BTreeMap<CommitWait, usize>,
@@ -64,8 +68,10 @@ struct Seen<'a> {
     /// Share of these commit waits in which the kernel says that the process runs, of those that it was asked about.
     contested: Option<f64>,
     transaction_ms: Option<f64>,
+    /// WAL of the server ÷ the jobs' commits: what others write is in it, so that it is the most that one can have.
     wal_per_commit: Option<f64>,
     rows_per_commit: Option<f64>,
+    standby_flush_ms: Option<f64>,
     /// Share of all active client sessions' time.
     lost: f64,
 }
@@ -85,6 +91,7 @@ impl<'a> Seen<'a> {
         }
         let waiting: usize = flavours.values().sum();
         let accounted = Accounted::of(window, target, &jobs);
+        let commits = commit_rate(window, &target.name, &own, queue.looks);
         let clients = window.samples().iter().filter(|s| *s.target == *target.name && foreground(s)).count();
         let wal = window
             .track(cat::PG_WAL_FLUSH.name, &[("target", &target.name)])
@@ -96,11 +103,13 @@ impl<'a> Seen<'a> {
             computed: accounted.computed,
             waited: accounted.waited,
             contested: contested_share(waits, functions_seen),
-            transaction_ms: transaction_ms(&jobs, &queue),
-            wal_per_commit: wal.zip(queue.commits).map(|(wal, rate)| wal / rate.per_s),
+            transaction_ms: transaction_ms(&jobs, commits),
+            wal_per_commit: wal.zip(commits).map(|(wal, rate)| wal / rate.per_s),
             rows_per_commit: rows_per_commit(window, target),
+            standby_flush_ms: standby_flush_ms(window, target),
             lost: (accounted.waited / clients.max(1) as f64).min(1.0),
             flavours,
+            commits,
             queue,
             jobs,
         })
@@ -118,9 +127,9 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Commits a second where they are known to be the jobs' own.
+    /// The jobs' commits a second.
     fn commits_per_s(&self) -> Option<f64> {
-        self.queue.commits.map(|rate| rate.per_s)
+        self.commits.map(|rate| rate.per_s)
     }
 
     /// What shares of samples are to be multiplied by.
@@ -168,8 +177,8 @@ fn is_own(wait: CommitWait, target: &Target) -> bool {
 }
 
 /// How long one transaction takes: by the clients' count where there is one, else by the transactions' ages.
-fn transaction_ms(jobs: &[Job<'_>], queue: &CommitQueue) -> Option<f64> {
-    if let Some(rate) = queue.commits.filter(|rate| rate.counting == Counting::Clients) {
+fn transaction_ms(jobs: &[Job<'_>], commits: Option<CommitRate>) -> Option<f64> {
+    if let Some(rate) = commits.filter(|rate| rate.counting == Counting::Clients) {
         return Some(jobs.len() as f64 / rate.per_s * 1e3);
     }
     let lengths: Vec<f64> = jobs.iter().filter_map(Job::transaction_ms).collect();
@@ -190,8 +199,22 @@ fn rows_per_commit(window: &Window, target: &Target) -> Option<f64> {
     (rows >= commits).then_some(rows / commits)
 }
 
+/// What the flush of the standby that commits wait for takes after its write, in milliseconds, by the server's own lag times; none
+/// where several are waited for, or the times are not told.
+fn standby_flush_ms(window: &Window, target: &Target) -> Option<f64> {
+    let own = |def: &cat::Def, standby: &str| {
+        let points = standby_row(window, def, &target.name, standby)?.between(window.from, window.to).points;
+        median(points.iter().map(|point| point.value).collect())
+    };
+    let mut waited = names(window, &target.name);
+    waited.retain(|standby| own(&cat::PG_REPL_SYNC, standby).is_some_and(|flag| flag >= 0.5));
+    let [standby] = &waited[..] else { return None };
+    let us = own(&cat::PG_REPL_FLUSH_LAG, standby)? - own(&cat::PG_REPL_WRITE_LAG, standby)?;
+    (us >= 0.0).then_some(us / 1e3)
+}
+
 fn finding(window: &Window, target: &Target, seen: &Seen<'_>) -> Finding {
-    let cost = cost(seen);
+    let cost = cost(target, seen);
     let mut missing = Missing::default();
     let texts = seen.jobs.iter().all(|job| job.statement.is_some());
     missing.unless(window, texts, &unseen::SESSIONS);
@@ -199,6 +222,7 @@ fn finding(window: &Window, target: &Target, seen: &Seen<'_>) -> Finding {
     let mut remedies = vec![remedy::larger_batch(&cost)];
     remedies.extend(remedy::asynchronous(&cost));
     remedies.extend(remedy::commit_delay(&cost));
+    remedies.extend(remedy::faster_device(&cost));
     let sure = texts
         && seen.samples >= MANY
         && seen.transaction_ms.is_some()
@@ -230,7 +254,7 @@ fn kernel_seen(job: &Job<'_>) -> bool {
     job.samples.iter().any(|sample| sample.kernel_wait.is_some())
 }
 
-fn cost(seen: &Seen<'_>) -> Cost {
+fn cost(target: &Target, seen: &Seen<'_>) -> Cost {
     let mut users: Vec<&str> = seen.jobs.iter().filter_map(|job| job.samples.first()?.user.as_deref()).collect();
     users.sort_unstable();
     users.dedup();
@@ -244,7 +268,9 @@ fn cost(seen: &Seen<'_>) -> Cost {
         residence_ms: seen.residence_ms(),
         user: if let [one] = users[..] { Some(one.to_owned()) } else { None },
         standby: count(CommitWait::SynchronousStandby) > 0,
-        local: local > 0,
+        level: StandbyLevel::of(target),
+        standby_flush_ms: seen.standby_flush_ms,
+        local_share: remedy::at_most(local, seen.samples) * seen.truer(),
     }
 }
 
@@ -310,7 +336,7 @@ fn evidence(seen: &Seen<'_>, cost: &Cost) -> Vec<Figure> {
         "time of one commit, by the clients' clocks",
     );
     figures.add("transaction_ms", seen.transaction_ms, Unit::Milliseconds, "one transaction");
-    figures.add("wal_per_commit_bytes", seen.wal_per_commit, Unit::Bytes, "WAL of one transaction");
+    figures.add("wal_per_commit_bytes", seen.wal_per_commit, Unit::Bytes, "WAL of one transaction, at most");
     figures.add(
         "knee_rows",
         cost.knee_rows(),
@@ -335,8 +361,11 @@ fn ruled_out(seen: &Seen<'_>, cost: &Cost) -> Vec<RuledOut> {
         let show = Unit::Bytes.show(bytes);
         out(
             "WAL volume",
-            format!("a commit has {show} of WAL to make durable: it waits for being a commit, not for the bytes"),
+            format!(
+                "a commit has at most {show} of WAL to make durable: it waits for being a commit, not for the bytes"
+            ),
         );
+        out("wal_compression as a remedy", "it makes fewer bytes (of full-page images), not fewer commits".to_owned());
     }
     if let Some(contested) = seen.contested.filter(|share| *share < 0.5) {
         let share = Unit::Ratio.show(1.0 - contested);
