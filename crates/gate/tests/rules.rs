@@ -1,4 +1,4 @@
-//! Rules carried out on real sessions: a penalty's rate measured, an abort, a dry run, and turns.
+//! Rules carried out on real sessions: a penalty's rate measured, an abort, a dry run.
 #![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs, dead_code)]
 
 mod held;
@@ -6,7 +6,7 @@ mod server;
 
 use backwater_gate::proxy::ProxyConfig;
 use backwater_model::{Event, EventKind, FlowState};
-use held::{Session, proxy};
+use held::{CONSOLE, Session, console, proxy};
 use server::{complaint, psql, text, with_server};
 use std::io::Read;
 use std::path::Path;
@@ -15,6 +15,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tokio_postgres::error::SqlState;
 
 fn run(port: u16, sql: &str) -> String {
     text(&psql("127.0.0.1", port, sql).output().unwrap())
@@ -130,6 +131,38 @@ fn an_abort_cancels_the_statement_and_leaves_the_session() {
     });
 }
 
+/// A large answer that is held to this rate is aborted: what the server had said before takes long to reach the client, and the
+/// session stays. `told` is what rules do to it.
+fn an_abort_leaves_a_session_that_is_held(name: &str, rate: &str, more: &str, told: &[&str]) {
+    with_server(name, &[], |server| {
+        let stop = "[rules.stop]\nelapsedtime = 3\naction = 'abort'\n";
+        let held = proxy(server, &format!("low_priority_bandwidth = '{rate}'\n{stop}{more}"));
+        let session = Session::open(held.port);
+        let begun = Instant::now();
+        let large = "SELECT repeat('x', 1023) FROM generate_series(1, 1048576)";
+        let error = session.wait(session.client.simple_query(large)).unwrap_err();
+        eprintln!("its end was seen after {:?}", begun.elapsed());
+        assert_eq!(error.code(), Some(&SqlState::QUERY_CANCELED), "{error}");
+        session.wait(session.client.batch_execute("SELECT 1")).unwrap();
+        let step = |event: &Event| format!("{} {}", event.fields["action"], event.fields["step"]);
+        let steps: Vec<String> = told.iter().map(|_| step(&held.decision())).collect();
+        assert_eq!(steps, told);
+    });
+}
+
+#[test]
+fn an_abort_leaves_a_session_of_a_low_pool() {
+    let low = "[pools.default]\nexcept_rule = 'stop'\npriority = 'low'\n";
+    an_abort_leaves_a_session_that_is_held("an_abort_leaves_a_session_of_a_low_pool", "200kB", low, &["abort began"]);
+}
+
+#[test]
+fn an_abort_leaves_a_session_that_a_penalty_holds() {
+    let slow = "[rules.slow]\nrows = 1000\naction = 'penalty'\n[pools.default]\nexcept_rule = 'slow,stop'\n";
+    let told = ["penalty began", "abort began", "penalty lifted"];
+    an_abort_leaves_a_session_that_is_held("an_abort_leaves_a_session_that_a_penalty_holds", "1MB", slow, &told);
+}
+
 #[test]
 fn what_goes_on_after_a_cancel_loses_its_session() {
     with_server("what_goes_on_after_a_cancel_loses_its_session", &[], |server| {
@@ -158,87 +191,6 @@ fn cpu_and_memory_are_those_of_the_servers_process() {
         assert!(decision.fields["cputime"].parse::<f64>().unwrap() > 0.3, "{decision:?}");
         assert!(decision.fields.contains_key("memsize"));
     });
-}
-
-#[test]
-fn statements_wait_for_their_turn_and_those_of_who_left_are_not_begun() {
-    with_server("statements_wait_for_their_turn_and_those_of_who_left_are_not_begun", &[], |server| {
-        server.value("CREATE TABLE t (a int)");
-        let held = proxy(server, &format!("{CONSOLE}[pools.one]\nmax_active = 1\n[users]\npostgres = 'one'\n"));
-        let shell = |sql: &str| psql("127.0.0.1", held.port, sql).stdout(Stdio::null()).spawn().unwrap();
-        let sleeping = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND state = 'active'";
-        let mut first = shell("SELECT pg_sleep(3)");
-        server.until(sleeping, "1");
-        let begun = Instant::now();
-        let mut waiting: Vec<_> = (0..2).map(|_| shell("SELECT pg_sleep(1)")).collect();
-        let mut left = shell("INSERT INTO t VALUES (1)");
-        let sessions =
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'psql' AND pid <> pg_backend_pid()";
-        server.until(sessions, "4");
-        left.kill().unwrap();
-        left.wait().unwrap();
-        server.until(sessions, "3");
-        assert_eq!(server.value(sleeping), "1", "nobody has jumped the queue");
-        held::until("two wait, one runs, and one may", || {
-            console(held.port, "SHOW QUEUES").starts_with("turns|one|2|1|1|statements\nlow class||0|0|")
-        });
-        first.wait().unwrap();
-        waiting.iter_mut().for_each(|child| assert!(child.wait().unwrap().success()));
-        assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
-        assert_eq!(server.value("SELECT count(*) FROM t"), "0");
-        assert_eq!(run(held.port, "SELECT 1"), "1");
-    });
-}
-
-#[test]
-fn whoever_waits_for_a_turn_is_not_idle() {
-    with_server("whoever_waits_for_a_turn_is_not_idle", &[], |server| {
-        let more = "[limits]\nidle_timeout_s = 0.5\n[pools.one]\nmax_active = 1\n[users]\npostgres = 'one'\n";
-        let held = proxy(server, more);
-        let mut first = psql("127.0.0.1", held.port, "SELECT pg_sleep(2)").stdout(Stdio::null()).spawn().unwrap();
-        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
-        assert_eq!(run(held.port, "SELECT 'its turn'"), "its turn");
-        assert!(first.wait().unwrap().success());
-    });
-}
-
-#[test]
-fn a_transaction_does_not_wait_for_a_turn() {
-    with_server("a_transaction_does_not_wait_for_a_turn", &[], |server| {
-        let held = proxy(server, "[pools.one]\nmax_active = 1\n[users]\npostgres = 'one'\n");
-        let mut first = psql("127.0.0.1", held.port, "BEGIN")
-            .args(["-c", "SELECT pg_sleep(1)", "-c", "SELECT 1", "-c", "COMMIT"])
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
-        let mut second = psql("127.0.0.1", held.port, "SELECT pg_sleep(1)").stdout(Stdio::null()).spawn().unwrap();
-        assert!(first.wait().unwrap().success() && second.wait().unwrap().success());
-    });
-}
-
-#[test]
-fn an_abort_of_what_waits_for_its_turn_ends_its_session() {
-    with_server("an_abort_of_what_waits_for_its_turn_ends_its_session", &[], |server| {
-        let held = proxy(
-            server,
-            "[rules.patience]\nblocktime = 0.5\n[pools.one]\nmax_active = 1\nexcept_rule = 'patience'\n[users]\npostgres = 'one'\n",
-        );
-        let mut first = psql("127.0.0.1", held.port, "SELECT pg_sleep(3)").stdout(Stdio::null()).spawn().unwrap();
-        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
-        let told = complaint(&psql("127.0.0.1", held.port, "SELECT 1").output().unwrap());
-        assert!(told.contains("rule patience ends what waits so long for its turn in pool one"), "{told}");
-        assert!(first.wait().unwrap().success(), "who runs is not concerned");
-        assert!(held.decision().fields["blocktime"].parse::<f64>().unwrap() >= 0.5);
-    });
-}
-
-const CONSOLE: &str = "[admin]\nusers = { dba = 'open sesame' }\n";
-
-fn console(port: u16, sql: &str) -> String {
-    let mut command = psql("127.0.0.1", port, sql);
-    command.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "open sesame");
-    text(&command.output().unwrap())
 }
 
 #[test]

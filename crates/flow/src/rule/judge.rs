@@ -1,12 +1,18 @@
 //! The memory beside the rules: what was done to which session, so that each thing is done once and lifted once.
 
 use super::{Action, Decision, Figures, Lifted, Over, Rule, Step, Why};
-use crate::SessionId;
+use crate::{MB, SessionId};
 use backwater_model::{Moment, Span};
 use std::collections::{BTreeMap, HashMap};
 
-/// A cancelled statement that still runs after this long is ended with its session.
+/// A cancelled statement that still runs is ended with its session when nothing more has gone to its client for this long.
 pub(super) const ABORT_GRACE: Span = Span::from_millis(5_000);
+/// What the server had said before goes to the client first, at the pace of its class: until then the statement's end is not
+/// seen, and a server that waits for room has not even heard of the cancel. No more than the kernel's buffers hold is waited
+/// for (by default 4 MB where it is sent and 32 MB where it is received): what comes after that is said in spite of the cancel.
+const SAID_BEFORE_BYTES: u64 = 40 * MB;
+/// However slowly it goes: a client that takes a byte now and then keeps no statement for ever.
+const ABORT_WITHIN: Span = Span::from_millis(300_000);
 
 /// The session that is looked at.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +25,8 @@ pub struct Subject<'a> {
     pub pool: &'a str,
     /// The number of the statement that runs; None between statements.
     pub statement: Option<u64>,
+    /// Bytes that have gone to its client in all; always the same where nobody can tell.
+    pub sent_bytes: u64,
 }
 
 /// What was done to whom, and is not over yet.
@@ -40,12 +48,22 @@ struct Act {
     action: Action,
     began: Moment,
     statement: u64,
+    sending: Sending,
     over: Vec<Over>,
     cooldown: Span,
     /// When the statement ended; the cool-down runs from here.
     ended: Option<Moment>,
     /// An abort that was escalated, or a penalty that was lifted before its time: nothing more to do.
     done: bool,
+}
+
+/// What a session sends while something is done to it.
+#[derive(Debug)]
+struct Sending {
+    before_bytes: u64,
+    bytes: u64,
+    /// When it last became more.
+    moved: Moment,
 }
 
 impl Judge {
@@ -88,6 +106,7 @@ impl Judge {
                     action: rules[name].action,
                     began: now,
                     statement,
+                    sending: Sending::begin(now, subject.sent_bytes),
                     over: matching[name].clone(),
                     cooldown: Span::from_seconds(rules[name].cooldown_s),
                     ended: None,
@@ -172,11 +191,9 @@ impl Acts {
 
     /// Aborted statements that still run.
     fn escalate(&mut self, now: Moment, subject: Subject<'_>) -> Vec<Decision> {
-        let stubborn = |act: &Act| {
-            act.action == Action::Abort && !act.done && act.ended.is_none() && now - act.began >= ABORT_GRACE
-        };
-        let names: Vec<String> =
-            self.by_rule.iter().filter(|(_, act)| stubborn(act)).map(|(name, _)| name.clone()).collect();
+        self.by_rule.values_mut().for_each(|act| act.sending.see(now, subject.sent_bytes));
+        let stubborn = self.by_rule.iter().filter(|(_, act)| act.is_stubborn(now));
+        let names: Vec<String> = stubborn.map(|(name, _)| name.clone()).collect();
         let mut decisions = Vec::new();
         for name in names {
             if let Some(act) = self.by_rule.get_mut(&name) {
@@ -224,8 +241,32 @@ impl Act {
         self.action == Action::Penalty && !self.done
     }
 
+    /// An abort that has not ended its statement, and for which there is nothing more to wait.
+    fn is_stubborn(&self, now: Moment) -> bool {
+        let is_open = self.action == Action::Abort && !self.done && self.ended.is_none();
+        let (since, still) = (now - self.began, now - self.sending.moved);
+        let is_said_since = since >= ABORT_GRACE && self.sending.since_bytes() > SAID_BEFORE_BYTES;
+        is_open && (still >= ABORT_GRACE || is_said_since || since >= ABORT_WITHIN)
+    }
+
     fn lifted(&self, why: Why) -> Step {
         Step::Lifted(Lifted { began: self.began, why })
+    }
+}
+
+impl Sending {
+    fn begin(now: Moment, bytes: u64) -> Sending {
+        Sending { before_bytes: bytes, bytes, moved: now }
+    }
+
+    fn see(&mut self, now: Moment, bytes: u64) {
+        if bytes > self.bytes {
+            (self.bytes, self.moved) = (bytes, now);
+        }
+    }
+
+    fn since_bytes(&self) -> u64 {
+        self.bytes - self.before_bytes
     }
 }
 

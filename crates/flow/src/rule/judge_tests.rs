@@ -20,7 +20,18 @@ fn look(
     rules: &[(&str, &Rule)],
     elapsed_s: f64,
 ) -> Vec<Decision> {
-    let subject = Subject { session: SessionId(7), user: "user1", pool: "rp1", statement };
+    look_at(judge, at_s, (statement, 0), rules, elapsed_s)
+}
+
+/// At a session that has sent so many bytes.
+fn look_at(
+    judge: &mut Judge,
+    at_s: f64,
+    (statement, sent_bytes): (Option<u64>, u64),
+    rules: &[(&str, &Rule)],
+    elapsed_s: f64,
+) -> Vec<Decision> {
+    let subject = Subject { session: SessionId(7), user: "user1", pool: "rp1", statement, sent_bytes };
     let figures = Figures { elapsed_s: statement.map(|_| elapsed_s), ..Figures::default() };
     judge.look(Moment::from_seconds(at_s), subject, rules.iter().copied(), &figures)
 }
@@ -74,6 +85,33 @@ fn an_abort_goes_before_a_penalty_and_ends_the_session_if_it_does_not_help() {
     assert_eq!(escalated[0].step, Step::Escalated);
     assert!(look(&mut judge, 8.0, Some(1), &rules, 8.0).is_empty());
     assert!(look(&mut judge, 9.0, None, &rules, 0.0).is_empty());
+}
+
+/// When an abort that began after two seconds is escalated, of a session that has sent so many bytes by each second after that.
+fn escalated_at_s(sent_bytes: impl Fn(u32) -> u64) -> u32 {
+    let abort = rule(Action::Abort, 1.0, 0.0);
+    let rules = [("stop", &abort)];
+    let mut judge = Judge::new();
+    let mut look = |s: u32| {
+        let at_s = f64::from(s);
+        look_at(&mut judge, at_s, (Some(1), sent_bytes(s)), &rules, at_s)
+    };
+    assert_eq!(look(2).len(), 1);
+    let mut later = (3..1_000).filter_map(|s| Some((s, look(s).pop()?)));
+    let (at_s, decision) = later.next().unwrap();
+    assert_eq!((decision.step, later.next()), (Step::Escalated, None));
+    at_s
+}
+
+#[test]
+fn an_abort_waits_for_what_the_server_had_said_and_for_nothing_more() {
+    assert_eq!(escalated_at_s(|_| 7 * MB), 7);
+    // 200 kB a second of three megabytes that stood in buffers, and then silence; an end would have come by then.
+    assert_eq!(escalated_at_s(|s| u64::from(s.min(17)) * 200_000), 17 + 5);
+    // More than buffers hold, at once and at 4 MB a second.
+    assert_eq!(escalated_at_s(|s| u64::from(s) * 100 * MB), 7);
+    assert_eq!(escalated_at_s(|s| u64::from(s) * 4 * MB), 2 + 11);
+    assert_eq!(escalated_at_s(u64::from), 2 + 300);
 }
 
 #[test]

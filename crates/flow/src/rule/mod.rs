@@ -38,7 +38,10 @@ impl Action {
         match self {
             Action::DryRun => "nothing; what would have been done is told",
             Action::Penalty => "the session is in the low class until its statement ends",
-            Action::Abort => "the statement is cancelled, and the session ended if it still runs five seconds later",
+            Action::Abort => {
+                "the statement is cancelled, and the session ended if it still runs five seconds later; what the server had said \
+                 before reaches the client first: five seconds after the last of it, or after 40 MB or five minutes of it"
+            }
         }
     }
 }

@@ -87,6 +87,22 @@ fn a_blocker_of_urgent_work_is_let_go_and_a_blocker_of_its_like_is_not() {
 }
 
 #[test]
+fn an_abort_waits_while_what_the_server_had_said_is_acknowledged() {
+    let rules = rule("elapsedtime=5, action='abort'");
+    let mut watch = Watch::new();
+    let mut look = |s: u32, acked_mb: f64| {
+        let seen = Seen { acked_bytes: Some((acked_mb * MB) as u64), ..Seen::default() };
+        steps(&watch.look(at(f64::from(s)), &[(running(1, f64::from(s)), seen)], &rules))
+    };
+    assert_eq!(look(6, 1.0), [(1, "began".into())]);
+    for s in 7..20 {
+        assert_eq!(look(s, f64::from(s)), []);
+    }
+    assert_eq!(look(23, 19.0), []);
+    assert_eq!(look(24, 19.0), [(1, "escalated".into())]);
+}
+
+#[test]
 fn cpu_wal_and_waits_are_of_the_statement_not_of_the_session() {
     let mut session = Session::new(SessionId(1));
     let seen = |cpu_s| Seen { cpu_s: Some(cpu_s), ..Seen::default() };

@@ -200,6 +200,11 @@ impl Control {
         Arc::clone(listed.get_or_insert_with(|| by_number.values().cloned().collect()))
     }
 
+    /// The session to whose client the server gave this cancel key.
+    pub(super) fn by_cancel_key(&self, key: &[u8]) -> Option<Arc<Live>> {
+        self.sessions().iter().find(|live| live.cancel_key() == Some(key)).cloned()
+    }
+
     /// A decision was made: it is logged, kept and told.
     pub(super) fn decided(&self, decision: &backwater_flow::rule::Decision) {
         let mut acted = lock(&self.acted);

@@ -114,7 +114,8 @@ impl Follow {
             // What it asked for, nobody waits for any more: the server need not begin it.
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
-        if !self.live.take_grant() {
+        // Who is to end begins nothing more.
+        if self.live.ending().is_some() || !self.live.take_grant() {
             return Poll::Pending;
         }
         self.turn = Some(self.live.pool.turns.held());
@@ -176,11 +177,13 @@ impl<P: Pacer> Pacer for Downward<'_, P> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::live::Identity;
+    use super::super::live::{Ending, Identity};
     use super::super::pools::LivePool;
     use super::*;
     use backwater_flow::{PoolId, SessionId};
     use backwater_model::Span;
+    use std::task::Waker;
+    use tokio::net::UnixStream;
 
     /// A session that is logged in, with the turn of a pool that has one.
     fn with_turn() -> Follow {
@@ -212,6 +215,25 @@ mod tests {
         assert_eq!((follow.live.doing(), follow.live.is_freed()), (Doing::Running, false));
         assert!(!follow.live.free(blocked_at) && !follow.live.is_freed(), "that was of the transaction before");
         assert!(follow.live.free(soon()));
+    }
+
+    #[test]
+    fn who_is_to_end_takes_no_turn_that_was_granted_meanwhile() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let _entered = runtime.enter();
+        let (client, _other_end) = UnixStream::pair().unwrap();
+        let (client, mut cx) = (Stream::from(client), Context::from_waker(Waker::noop()));
+        let mut first = with_turn();
+        let live = Live::new(Identity::of_test(SessionId(2)), Arc::clone(&first.live.pool), false);
+        let mut second = Follow::new(Tracker::new(), live);
+        second.turn = first.live.pool.turns.ask(&second.live);
+        second.waiting = second.turn.is_none();
+        second.live.end(Ending { sqlstate: "57014", why: String::new() });
+        first.turn = None;
+        assert_eq!(active(&first), 1, "it is granted");
+        assert!(second.poll_waiting(&mut cx, &client).is_pending());
+        drop(second);
+        assert_eq!(active(&first), 0);
     }
 
     #[test]

@@ -180,8 +180,8 @@ impl Bench {
             return self.let_go_unseen(live, &glimpse, rules, is_lost, now);
         };
         let figures = watched.figures(&seen, now, rules, round.terms.server_is_here);
-        let statement = seen.glimpse.statement;
-        let subject = Subject { session: id, user: &seen.user, pool: &live.pool.name, statement };
+        let (statement, sent_bytes) = (seen.glimpse.statement, seen.glimpse.down_bytes);
+        let subject = Subject { session: id, user: &seen.user, pool: &live.pool.name, statement, sent_bytes };
         for decision in self.judge.look(now, subject, rules.iter().copied(), &figures) {
             match (&seen.by_server, decision.action) {
                 (Some((pid, activity)), Action::Abort) => self.stop_by_server(&decision, *pid, activity),

@@ -9,7 +9,7 @@ use super::admission::{Admission, Place};
 use super::console::{Admin, Visit};
 use super::control::{Control, Entry};
 use super::follow::Follow;
-use super::live::Identity;
+use super::live::{Ending, Identity};
 use super::openings;
 use super::placed::{is_exempt, pool_of};
 use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
@@ -41,6 +41,8 @@ const TLS_HANDSHAKE: u8 = 0x16;
 const OPENING_READ: usize = 1024;
 /// A cancel request that the server does not take in this time is given up.
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
+/// What stands before the key in a cancel request: its length and its code.
+const CANCEL_HEAD_BYTES: usize = 8;
 
 /// What negotiations need to know.
 #[derive(Clone)]
@@ -400,8 +402,20 @@ impl Negotiation<'_> {
         format!("the server at {} cannot be reached: {error}", self.terms.server)
     }
 
-    /// Passes a cancel request on as it is, and waits until the server has closed it, as libpq waits for us.
+    /// Passes a cancel request on as it is, and waits until the server has closed it, as libpq waits for us. The server knows nothing
+    /// of a statement that waits for its turn, and would ignore the request: its session is ended here.
     async fn cancel(&self, packet: &[u8]) -> io::Result<()> {
+        let named = packet.get(CANCEL_HEAD_BYTES..).and_then(|key| self.control.by_cancel_key(key));
+        if let Some(live) = named.filter(|live| live.glimpse(clock::now()).is_waiting) {
+            live.end(Ending {
+                sqlstate: "57014",
+                why: format!(
+                    "terminating connection: its client cancelled what waited for its turn in pool {}",
+                    live.pool.name
+                ),
+            });
+            return Ok(());
+        }
         let passed = async {
             let mut server = connect(&self.terms).await?;
             server.write_all(packet).await?;

@@ -1,7 +1,7 @@
 //! A proxy that is held by a test, what it tells, and a session through it.
 #![allow(clippy::unwrap_used, unreachable_pub, dead_code)]
 
-use crate::server::{PASSWORD, Server};
+use crate::server::{PASSWORD, Server, psql, text};
 use backwater_gate::proxy::{Proxy, ProxyConfig};
 use backwater_model::{Event, EventKind};
 use std::path::Path;
@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use tokio_postgres::{Client, NoTls};
 
 pub const PATIENCE: Duration = Duration::from_secs(60);
+/// The console's user, in a configuration.
+pub const CONSOLE: &str = "[admin]\nusers = { dba = 'open sesame' }\n";
 
 pub struct Held {
     pub port: u16,
@@ -48,6 +50,13 @@ impl Held {
         let mut events = std::iter::from_fn(|| self.events.recv_timeout(PATIENCE).ok());
         events.find(|event| event.kind == EventKind::Decision && event.fields["step"] == step).unwrap()
     }
+}
+
+/// What the console of a proxy with that user answers.
+pub fn console(port: u16, sql: &str) -> String {
+    let mut command = psql("127.0.0.1", port, sql);
+    command.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "open sesame");
+    text(&command.output().unwrap())
 }
 
 /// Waits until it is so.
