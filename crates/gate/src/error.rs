@@ -30,6 +30,33 @@ pub enum GateError {
         /// What.
         source: Box<StateError>,
     },
+    /// What the console changed and was kept no longer fits the configuration.
+    #[error(
+        "{path}: {source}. What the console changed and was kept there needs what the configuration has no longer: put that back there, \
+         change what uses it on the console, and only then take it out"
+    )]
+    Kept {
+        /// The state file.
+        path: PathBuf,
+        /// What.
+        source: Box<StateError>,
+    },
+    /// The state file cannot be written.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A limit that cannot be meant.
+    #[error("limits.{name}: {why}")]
+    Limit {
+        /// Which.
+        name: &'static str,
+        /// Why not.
+        why: &'static str,
+    },
     /// An address that is none.
     #[error("'{0}' is no address: it must be HOST:PORT, or the path of a Unix socket or of its directory")]
     Address(String),

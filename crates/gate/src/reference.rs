@@ -205,7 +205,9 @@ fn configuration() -> String {
         _ => limits.workers.to_string(),
     };
     let mut text = String::from(
-        "## The configuration\nTOML. An unknown key is an error. `SIGHUP` reads it again; a bad one changes nothing. Relative paths are beside the file.\n\n",
+        "## The configuration\nTOML. An unknown key is an error. `SIGHUP` reads it again; a bad one changes nothing. What `listen`, `server`, \
+         `workers` and `admin.listen` say counts from the next start on, which the log says; with another `server` its `server_tls` and \
+         `server_account` too. Relative paths are beside the file.\n\n",
     );
     for section in SECTIONS {
         if !section.name.is_empty() {

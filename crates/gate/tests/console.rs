@@ -5,6 +5,7 @@ mod server;
 
 use backwater_gate::proxy::{Proxy, ProxyConfig};
 use server::{complaint, psql, text};
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -238,6 +239,154 @@ fn a_reload_changes_what_the_file_says_and_keeps_what_the_console_said() {
     let again = ProxyConfig::load(&console.path).unwrap();
     assert_eq!(again.state.pools()["a"].weight, 7);
     assert!(again.state.pools().contains_key("b") && again.state.pools().contains_key("c"));
+}
+
+/// What is in force, by name.
+fn shown_config(runtime: &tokio::runtime::Runtime, client: &tokio_postgres::Client) -> BTreeMap<String, String> {
+    let rows = runtime.block_on(client.query("SHOW CONFIG", &[])).unwrap();
+    rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+#[test]
+fn what_counts_only_from_the_next_start_is_told_and_not_in_force() {
+    let console = console(ADMIN);
+    let (runtime, client) = connect(&console);
+    let more = format!("[limits]\nworkers = 3\nmax_connections = 7\n[server_account]\nuser = 'other'\n{ADMIN}");
+    let listen = "listen = '127.0.0.1:0'";
+    let elsewhere = written(&more).replace("127.0.0.1:1'", "127.0.0.1:2'").replacen(listen, "listen = '[::1]:0'", 1);
+    let elsewhere = ProxyConfig::parse(&elsewhere, &console.path).unwrap();
+    // It is told each time: it differs still.
+    for _ in 0..2 {
+        let later = console.proxy.reload(&elsewhere).unwrap();
+        assert_eq!(later, ["listen", "workers", "server", "server_account"]);
+    }
+    let shown = shown_config(&runtime, &client);
+    let shown = ["listen", "server", "workers", "max_connections"].map(|name| shown[name].as_str());
+    assert_eq!(shown, ["127.0.0.1:0", "127.0.0.1:1", "0", "7"]);
+    let mut session = TcpStream::connect(("127.0.0.1", console.port)).unwrap();
+    session.write_all(b"\0\0\0\x10\0\x03\0\0user\0u\0\0").unwrap();
+    let mut words = Vec::new();
+    session.read_to_end(&mut words).unwrap();
+    let words = String::from_utf8_lossy(&words);
+    assert!(words.contains("the server at 127.0.0.1:1 cannot be reached"), "{words}");
+    assert_eq!(console.proxy.reload(&ProxyConfig::load(&console.path).unwrap()).unwrap(), Vec::<&str>::new());
+}
+
+#[test]
+fn a_reload_changes_who_may_use_the_console_and_not_where_it_is() {
+    if !has_psql() {
+        return;
+    }
+    let console = console(ADMIN);
+    let reload =
+        |more: &str| console.proxy.reload(&ProxyConfig::parse(&written(more), &console.path).unwrap()).unwrap();
+    assert_eq!(reload("[admin]\nusers = { dba = 'another' }\n"), ["admin.listen"]);
+    let show = |port: u16, password: &str| ask(port, "SHOW CONFIG").env("PGPASSWORD", password).output().unwrap();
+    for port in [console.port, console.own_port] {
+        let shown = text(&show(port, "another"));
+        assert!(shown.contains("admin.listen|127.0.0.1:0"), "{shown}");
+        let refused = complaint(&show(port, "open sesame"));
+        assert!(refused.contains("password authentication failed"), "{refused}");
+    }
+    assert_eq!(reload(""), ["admin.listen"]);
+    let refused = complaint(&show(console.own_port, "another"));
+    assert!(refused.contains("there is no console here"), "{refused}");
+    assert_eq!(reload(ADMIN), Vec::<&str>::new());
+    assert!(text(&show(console.own_port, "open sesame")).contains("admin.listen|127.0.0.1:0"));
+}
+
+#[test]
+fn a_console_without_an_address_of_its_own_is_there_from_a_reload_on() {
+    if !has_psql() {
+        return;
+    }
+    let console = console("");
+    let admin = "[admin]\nusers = { dba = 'open sesame' }\n";
+    let config = ProxyConfig::parse(&written(admin), &console.path).unwrap();
+    assert_eq!(console.proxy.reload(&config).unwrap(), Vec::<&str>::new());
+    assert!(text(&ask(console.port, "SHOW CONFIG").output().unwrap()).contains("admin.users|dba"));
+}
+
+/// Writes the configuration anew, with this weight of pool a, and reads it.
+fn with_weight(console: &Console, weight: u32) -> ProxyConfig {
+    std::fs::write(&console.path, written(&format!("[pools.a]\nweight = {weight}\n{ADMIN}"))).unwrap();
+    ProxyConfig::load(&console.path).unwrap()
+}
+
+/// The weight of pool a that is in force.
+fn weight(runtime: &tokio::runtime::Runtime, client: &tokio_postgres::Client) -> i64 {
+    let pools = runtime.block_on(client.query("SHOW POOLS", &[])).unwrap();
+    pools.iter().find(|row| row.get::<_, &str>("name") == "a").unwrap().get("weight")
+}
+
+#[test]
+fn what_was_edited_last_counts_though_the_console_once_said_otherwise() {
+    let console = console(&format!("[pools.a]\nweight = 1\n{ADMIN}"));
+    let (runtime, client) = connect(&console);
+    let alter = || runtime.block_on(client.batch_execute("ALTER RESOURCE POOL a WITH (weight=7)")).unwrap();
+    alter();
+    for edited in [9, 1] {
+        console.proxy.reload(&with_weight(&console, edited)).unwrap();
+        assert_eq!(weight(&runtime, &client), i64::from(edited));
+    }
+    // The same where it is started with each.
+    alter();
+    assert_eq!(with_weight(&console, 1).state.pools()["a"].weight, 7);
+    for edited in [9, 1] {
+        let config = with_weight(&console, edited);
+        assert_eq!(config.state.pools()["a"].weight, edited);
+        drop(Proxy::start(&config).unwrap());
+    }
+}
+
+#[test]
+fn what_cannot_be_kept_is_not_done() {
+    let console = console(&format!("[pools.a]\nweight = 1\n{ADMIN}"));
+    let (runtime, client) = connect(&console);
+    runtime.block_on(client.batch_execute("ALTER RESOURCE POOL a WITH (weight=7)")).unwrap();
+    // In the way of what is written before it takes the old one's place, for root too.
+    std::fs::create_dir(console.state_file.with_extension("new")).unwrap();
+    let refused = runtime.block_on(client.batch_execute("ALTER RESOURCE POOL a WITH (weight=8)")).unwrap_err();
+    let said = refused.as_db_error().unwrap().message();
+    assert!(said.contains("the change cannot be kept in") && said.contains("state.toml"), "{said}");
+    let refused = console.proxy.reload(&with_weight(&console, 9)).unwrap_err().to_string();
+    assert!(refused.contains("cannot write") && refused.contains("state.toml"), "{refused}");
+    assert_eq!(weight(&runtime, &client), 7);
+}
+
+#[test]
+fn what_the_console_made_and_the_file_no_longer_carries_is_told_with_what_to_do() {
+    let rule = "[rules.r]\nelapsedtime = 5\n";
+    let console = console(&format!("{rule}{ADMIN}"));
+    let (runtime, client) = connect(&console);
+    runtime.block_on(client.batch_execute("CREATE RESOURCE POOL p WITH (except_rule='r')")).unwrap();
+    std::fs::write(&console.path, written(ADMIN)).unwrap();
+    let refused = ProxyConfig::load(&console.path).unwrap_err().to_string();
+    let says = ["state.toml", "there is no rule r", "put that back there, change what uses it on the console"];
+    assert!(says.iter().all(|says| refused.contains(says)), "{refused}");
+}
+
+#[test]
+fn a_client_that_encrypts_through_and_finds_no_room_is_counted() {
+    if !has_psql() {
+        return;
+    }
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = server.local_addr().unwrap();
+    let written = format!("listen = '127.0.0.1:0'\nserver = '{to}'\n[limits]\nmax_connections = 1\n{ADMIN}");
+    let proxy = Proxy::start(&ProxyConfig::parse(&written, Path::new("proxy.toml")).unwrap()).unwrap();
+    let begin = || {
+        let mut client = TcpStream::connect(("127.0.0.1", port_of(&proxy.addresses()[0]))).unwrap();
+        client.write_all(b"\x16\x03\x01\0\x05hello").unwrap();
+        client
+    };
+    let _first = begin();
+    let mut behind = server.accept().unwrap().0;
+    behind.read_exact(&mut [0; 10]).unwrap();
+    // By an end, or by a reset since what it said was not all read.
+    assert_eq!(begin().read(&mut [0; 1]).unwrap_or(0), 0, "the second one is closed");
+    let stats = text(&ask(port_of(&proxy.console_addresses()[0]), "SHOW STATS").output().unwrap());
+    assert!(stats.contains("refused_since_start|1"), "{stats}");
 }
 
 #[test]

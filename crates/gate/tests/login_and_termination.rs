@@ -8,7 +8,7 @@ mod server;
 use held::{Held, PATIENCE, Session, proxy, until};
 use server::{PASSWORD, Server, complaint, psql, text, with_server};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -273,5 +273,58 @@ fn what_ignores_a_cancel_is_terminated_by_the_server() {
         let of_it = format!("[{pid}] FATAL:  terminating connection due to administrator command");
         assert!(log.lines().any(|line| line.contains(&of_it)), "{log}");
         assert_eq!(text(&psql("127.0.0.1", held.port, "SELECT 1").output().unwrap()), "1");
+    });
+}
+
+/// Stands before a server, and gives each session this process id instead of its own.
+fn misleading(server: &Server, pid: i32) -> String {
+    let (listener, to) = (TcpListener::bind("127.0.0.1:0").unwrap(), server.address());
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        while let Ok((client, _)) = listener.accept() {
+            let Ok(behind) = TcpStream::connect(&to) else { return };
+            let (mut from, mut into) = (client.try_clone().unwrap(), behind.try_clone().unwrap());
+            std::thread::spawn(move || {
+                // Whichever end fails, the other is told by the shutdown.
+                let _ = std::io::copy(&mut from, &mut into);
+                let _ = into.shutdown(Shutdown::Write);
+            });
+            std::thread::spawn(move || mislead(behind, client, pid));
+        }
+    });
+    address
+}
+
+fn mislead(mut server: TcpStream, mut client: TcpStream, pid: i32) {
+    let mut buffer = [0; 8192];
+    while let Ok(count) = server.read(&mut buffer) {
+        let words = &mut buffer[..count];
+        // BackendKeyData, which comes in one piece with the end of the login.
+        if let Some(at) = words.windows(5).position(|head| head == b"K\0\0\0\x0c") {
+            words[at + 5..at + 9].copy_from_slice(&pid.to_be_bytes());
+        }
+        if count == 0 || client.write_all(words).is_err() {
+            break;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn a_process_that_is_not_the_sessions_is_not_terminated() {
+    with_server("a_process_that_is_not_the_sessions_is_not_terminated", &[], |server| {
+        let stranger = Session::open(server.port);
+        let pid = stranger.pid();
+        let account = format!("[server_account]\nuser = 'postgres'\npassword = '{PASSWORD}'\n");
+        let rule = "[rules.stop]\nelapsedtime = 1\naction = 'abort'\n[pools.default]\nexcept_rule = 'stop'\n";
+        let held = held::before(&misleading(server, pid), &format!("{account}{rule}"));
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'backwater-proxy'", "1");
+        let session = Session::open(held.port);
+        // The cancel request has another's process id and this one's key: it reaches neither.
+        session.wait(session.client.batch_execute("SELECT pg_sleep(600)")).unwrap_err();
+        let told_to_end = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'backwater-proxy' \
+                           AND state = 'idle' AND query LIKE '%pg_terminate_backend%'";
+        server.until(told_to_end, "1");
+        assert_eq!(stranger.pid(), pid, "it goes on");
     });
 }

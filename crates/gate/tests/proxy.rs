@@ -11,7 +11,8 @@ use raw::ask;
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Running, Server, client, complaint, psql, resident_kb, text, with_server};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -167,6 +168,36 @@ fn a_drain_that_takes_too_long_is_broken_off() {
         assert_eq!(proxy.drain(|| false), Drained::BrokenOff);
         assert!(complaint(&busy.wait_with_output().unwrap()).contains("the proxy is shutting down"));
     });
+}
+
+#[test]
+fn addresses_are_free_for_the_next_proxy_while_this_one_drains_as_it_was_told_last() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = server.local_addr().unwrap();
+    let config = |drain_timeout_s: f64| {
+        let limits = format!("[limits]\ndrain_timeout_s = {drain_timeout_s:?}\n");
+        let written = format!("listen = '{}'\nserver = '{to}'\n{limits}", path.display());
+        ProxyConfig::parse(&written, Path::new("test.toml")).unwrap()
+    };
+    let first = Proxy::start(&config(120.0)).unwrap();
+    // Encrypted through to the server: nobody sees it come to a good end.
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.write_all(b"\x16\x03\x01\0\x05hello").unwrap();
+    let mut behind = server.accept().unwrap().0;
+    behind.read_exact(&mut [0; 10]).unwrap();
+    assert_eq!(first.reload(&config(3.0)).unwrap(), Vec::<&str>::new());
+    let begun = Instant::now();
+    let draining = std::thread::spawn(move || first.drain(|| false));
+    while UnixStream::connect(&path).is_ok() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "somebody still listens");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let _next = Proxy::start(&config(3.0)).unwrap();
+    assert_eq!(draining.join().unwrap(), Drained::BrokenOff);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(UnixStream::connect(&path).is_ok(), "the next one's socket is left alone");
 }
 
 #[test]

@@ -4,8 +4,10 @@
 mod held;
 mod server;
 
+use backwater_gate::proxy::ProxyConfig;
 use held::{Held, PATIENCE, Session, until};
 use server::{PASSWORD, Server, complaint, psql, text, with_server};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -159,5 +161,48 @@ fn a_role_that_cannot_be_made_is_told_and_nothing_changes() {
         assert!(!held.told("SHOW USERS").contains("pg_evil"));
         let log = std::fs::read_to_string(server.dir.path().join("log")).unwrap();
         assert!(!log.contains("strong"), "a password is in the server's log");
+    });
+}
+
+#[test]
+fn a_role_that_somebody_else_holds_is_not_waited_for_nor_changed_later() {
+    with_server("a_role_that_somebody_else_holds", &[], |server| {
+        let held = proxy(server, "[pools.calm]\n");
+        server.value("CREATE ROLE busy LOGIN PASSWORD 'before'");
+        let holder = Session::open(server.port);
+        holder.wait(holder.client.batch_execute("BEGIN; ALTER ROLE busy CONNECTION LIMIT 5")).unwrap();
+        let sql = "ALTER USER busy RESOURCE POOL 'calm' PASSWORD 'after'";
+        let refused = complaint(&held.console(sql).output().unwrap());
+        assert!(refused.contains("the server refuses role busy") && refused.contains("statement timeout"), "{refused}");
+        holder.wait(holder.client.batch_execute("ROLLBACK")).unwrap();
+        let asked =
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'backwater-proxy' AND state = 'active'";
+        server.until(asked, "0");
+        let mut login = psql("127.0.0.1", held.port, "SELECT 'as it was'");
+        assert_eq!(text(&login.env("PGUSER", "busy").env("PGPASSWORD", "before").output().unwrap()), "as it was");
+        assert!(!held.told("SHOW USERS").contains("busy"));
+        // The time-out was for that statement alone, and the connection is the same.
+        held.told(sql);
+        assert_eq!(held.told("SHOW USERS"), "busy|calm");
+    });
+}
+
+#[test]
+fn another_account_is_the_proxys_from_a_reload_on() {
+    with_server("another_account_is_the_proxys_from_a_reload_on", &[], |server| {
+        let held = proxy(server, "");
+        server.value(&format!("CREATE ROLE watcher LOGIN PASSWORD '{PASSWORD}' IN ROLE pg_monitor"));
+        let address = server.address();
+        let reload = |account: &str| {
+            let written = format!("listen = '127.0.0.1:0'\nserver = '{address}'\n{account}");
+            held.proxy.reload(&ProxyConfig::parse(&written, Path::new("test.toml")).unwrap()).unwrap()
+        };
+        let who = "SELECT coalesce(string_agg(usename::text, ','), '') FROM pg_stat_activity \
+                   WHERE application_name = 'backwater-proxy'";
+        let account = format!("[server_account]\nuser = 'watcher'\npassword = '{PASSWORD}'\n");
+        assert_eq!(reload(&account), Vec::<&str>::new());
+        server.until(who, "watcher");
+        assert_eq!(reload(""), Vec::<&str>::new());
+        server.until(who, "");
     });
 }

@@ -20,7 +20,7 @@ const IS_ENCRYPTED: &str = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_p
 const TO_CLIENTS: &str = "[tls]\ncertificate = 'own.crt'\nkey = 'own.key'\n";
 
 struct Held {
-    _proxy: Proxy,
+    proxy: Proxy,
     dir: tempfile::TempDir,
     port: u16,
 }
@@ -35,7 +35,7 @@ fn started(server: &Server, more: &str) -> Option<Result<Held, String>> {
     let config = ProxyConfig::parse(&written, &dir.path().join("proxy.toml"));
     Some(config.and_then(|config| Proxy::start(&config)).map_err(|error| error.to_string()).map(|proxy| {
         let port = proxy.addresses()[0].to_string().rsplit(':').next().unwrap().parse().unwrap();
-        Held { _proxy: proxy, dir, port }
+        Held { proxy, dir, port }
     }))
 }
 
@@ -72,6 +72,24 @@ fn the_proxys_own_certificate_ends_encryption_in_front_of_a_server_without() {
         let mut wrong = asked(&held, "require", "SELECT 1");
         let wrong = complaint(&wrong.env("PGPASSWORD", "wrong").output().unwrap());
         assert!(wrong.contains("password authentication failed"), "{wrong}");
+    });
+}
+
+#[test]
+fn a_reload_begins_to_end_encryption_and_ceases_to() {
+    with_server("a_reload_begins_to_end_encryption_and_ceases_to", &[], |server| {
+        let Some(held) = proxy(server, "") else { return };
+        let reload = |more: &str| {
+            let written = format!("listen = '127.0.0.1:0'\nserver = '{}'\n{more}", server.address());
+            let config = ProxyConfig::parse(&written, &held.dir.path().join("proxy.toml")).unwrap();
+            held.proxy.reload(&config).unwrap()
+        };
+        let through = || complaint(&asked(&held, "require", "SELECT 1").output().unwrap());
+        assert!(through().contains("SSL"), "the server has none: {}", through());
+        assert_eq!(reload(TO_CLIENTS), Vec::<&str>::new());
+        assert_eq!(value(&held, "require", IS_ENCRYPTED), "f");
+        assert_eq!(reload(""), Vec::<&str>::new());
+        assert!(through().contains("SSL"), "the server has none: {}", through());
     });
 }
 

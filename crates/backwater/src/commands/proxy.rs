@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             read_again(&proxy, arguments);
         }
     }
-    terminal::note(&format!("letting sessions end for up to {} s", config.limits.drain_timeout_s));
+    terminal::note(&format!("letting sessions end for up to {} s", proxy.drain_timeout().as_secs_f64()));
     let drained = proxy.drain(|| false);
     if let Some(recorder) = recorder {
         recorder.stop()?;

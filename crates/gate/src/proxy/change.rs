@@ -1,13 +1,13 @@
 //! Changes of what is in force: statements of the console, and a configuration that is read again. One at a time, all or
 //! nothing, kept before it is in force, and told.
 
-use super::ProxyConfig;
 use super::config::{enforceable, idle_weight, listeners_have_pools};
 use super::control::Control;
 use super::live::{Doing, Live};
 use super::outside;
 use super::server_view::{self, Made};
 use super::state_file;
+use super::{Address, Admin, ProxyConfig};
 use crate::GateError;
 use backwater_flow::rule::{Attribute, Rule};
 use backwater_flow::statement::Statement;
@@ -182,27 +182,61 @@ impl Control {
     pub(super) fn reload(self: &Arc<Self>, config: &ProxyConfig) -> Result<Vec<&'static str>, GateError> {
         let _one_at_a_time = self.changing.blocking_lock();
         // What the console changed since the file was read counts too.
-        let config = &config.restored()?;
+        let config = config.restored()?;
         match self.outside {
             Some(_) => self.enforceable(&config.state)?,
             None => config.check()?,
         }
-        let before = self.terms();
-        let mut later = Vec::new();
-        if self.outside.is_none() && before.listen != config.listen {
-            later.push("listen");
-        }
-        if self.outside.is_none() && before.limits.workers != config.limits.workers {
-            later.push("workers");
-        }
-        if before.admin.as_ref().map(|admin| &admin.listen) != config.admin.as_ref().map(|admin| &admin.listen) {
-            later.push("admin.listen");
-        }
-        self.configure(config);
+        config.renew_state_file()?;
+        let (config, later) = self.until_next_start(config);
+        self.configure(&config);
         self.counters.reloads.fetch_add(1, Ordering::Relaxed);
         self.changed("the configuration was read again", &[]);
         Ok(later)
     }
+
+    /// The configuration with what counts only from the next start as it is in force until then, and what of it differs.
+    fn until_next_start(&self, mut config: ProxyConfig) -> (ProxyConfig, Vec<&'static str>) {
+        let (first, before) = (&self.first, self.terms());
+        let mut later = Vec::new();
+        if self.outside.is_none() {
+            if first.listen != config.listen {
+                later.push("listen");
+                config.listen.clone_from(&first.listen);
+            }
+            if first.limits.workers != config.limits.workers {
+                later.push("workers");
+                config.limits.workers = first.limits.workers;
+            }
+            // Process ids and cancel keys of sessions are those of one server, and so is what is told of them. How it is
+            // spoken to goes with it.
+            if before.server != config.server {
+                later.push("server");
+                if before.server_tls.is_some() || config.server_tls.is_some() {
+                    later.push("server_tls");
+                }
+                if before.server_account != config.server_account {
+                    later.push("server_account");
+                }
+                config.server.clone_from(&before.server);
+                config.server_tls.clone_from(&before.server_tls);
+                config.server_account.clone_from(&before.server_account);
+            }
+        }
+        let console = own_addresses(first.admin.as_deref());
+        if console != own_addresses(config.admin.as_ref()) {
+            later.push("admin.listen");
+            if let Some(admin) = &mut config.admin {
+                admin.listen = console.to_vec();
+            }
+        }
+        (config, later)
+    }
+}
+
+/// Where the console listens by itself.
+fn own_addresses(admin: Option<&Admin>) -> &[Address] {
+    admin.map_or(&[], |admin| &admin.listen)
 }
 
 /// The pools that statements change, themselves or by a rule that they have.

@@ -21,19 +21,17 @@
 use super::Address;
 use super::console::Admin;
 use super::console::scram::Verifier;
-use super::live::{Doing, Ending};
+use super::limits::Limits;
 use super::server_view::ServerAccount;
 use super::sources::Network;
 use super::state_file;
 use super::tls::{ClientTls, ServerTls, WrittenClientTls, WrittenServerTls};
 use crate::GateError;
 use backwater_flow::rule::Action;
-use backwater_flow::{Pool, Priority, State, StateForm};
-use backwater_model::Moment;
+use backwater_flow::{Pool, Priority, State, StateError, StateForm};
 use serde::{Deserialize, de};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Everything that the proxy is told.
 #[derive(Clone, Debug)]
@@ -63,77 +61,6 @@ pub struct ProxyConfig {
     pub state_file: Option<PathBuf>,
     /// The console; None where there is none.
     pub admin: Option<Admin>,
-}
-
-/// Bounds of what the proxy does.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Limits {
-    /// Sessions at once, in all pools.
-    pub max_connections: u32,
-    /// Seconds in which a client must have said who it is, again in which its login must be done, and in which a message outside
-    /// a transaction must have been said.
-    pub login_timeout_s: f64,
-    /// Seconds in which the server must have taken a connection.
-    pub connect_timeout_s: f64,
-    /// Seconds that sessions have to come to a good end when the proxy stops.
-    pub drain_timeout_s: f64,
-    /// Seconds that a session may be idle outside a transaction; 0 for as long as it likes.
-    pub idle_timeout_s: f64,
-    /// Threads that relay urgent sessions; 0 for one less than there are cores, and at least one. One more relays the
-    /// low class.
-    pub workers: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            max_connections: 10_000,
-            login_timeout_s: 60.0,
-            connect_timeout_s: 10.0,
-            drain_timeout_s: 30.0,
-            idle_timeout_s: 0.0,
-            workers: 0,
-        }
-    }
-}
-
-impl Limits {
-    pub(super) fn login_timeout(&self) -> Duration {
-        seconds(self.login_timeout_s)
-    }
-
-    pub(super) fn connect_timeout(&self) -> Duration {
-        seconds(self.connect_timeout_s)
-    }
-
-    pub(super) fn drain_timeout(&self) -> Duration {
-        seconds(self.drain_timeout_s)
-    }
-
-    /// Ends a session that logs in for too long, or does nothing for too long, or does not end what it began to say.
-    pub(super) fn overstayed(&self, doing: Doing, since: Moment, now: Moment) -> Option<Ending> {
-        let for_s = now.seconds_since(since);
-        let told = |sqlstate, why: &str| Some(Ending { sqlstate, why: why.to_owned() });
-        match doing {
-            Doing::LoggingIn if for_s >= self.login_timeout_s => {
-                told("57014", "terminating connection: the login took longer than the proxy's login_timeout_s")
-            }
-            Doing::Speaking if for_s >= self.login_timeout_s => told(
-                "57P05",
-                "terminating connection: a message was begun and not ended within the proxy's login_timeout_s",
-            ),
-            Doing::Idle if self.idle_timeout_s > 0.0 && for_s >= self.idle_timeout_s => {
-                told("57P05", "terminating connection due to the proxy's idle_timeout_s")
-            }
-            _ => None,
-        }
-    }
-}
-
-/// At most a year, so that no value can overflow a deadline.
-fn seconds(value: f64) -> Duration {
-    Duration::try_from_secs_f64(value.clamp(0.0, 31_536_000.0)).unwrap_or_default()
 }
 
 /// The file as it is written.
@@ -325,10 +252,22 @@ impl ProxyConfig {
     pub(super) fn restored(&self) -> Result<ProxyConfig, GateError> {
         let mut config = self.clone();
         if let Some(file) = &self.state_file {
-            let wrong = |source| GateError::State { path: file.clone(), source: Box::new(source) };
+            let wrong = |source: StateError| {
+                let (path, is_gone) = (file.clone(), matches!(source, StateError::Missing { .. }));
+                let source = Box::new(source);
+                if is_gone { GateError::Kept { path, source } } else { GateError::State { path, source } }
+            };
             config.state = State::try_from(state_file::restored(file, &self.configured)?).map_err(wrong)?;
         }
         Ok(config)
+    }
+
+    /// Has the state file tell of this configuration ([`state_file::renew`]).
+    pub(super) fn renew_state_file(&self) -> Result<(), GateError> {
+        match &self.state_file {
+            Some(file) => state_file::renew(file, &self.configured, &self.state),
+            None => Ok(()),
+        }
     }
 
     /// What is asked for and cannot be done is refused, not ignored.
@@ -336,6 +275,7 @@ impl ProxyConfig {
         if self.listen.is_empty() {
             return Err(GateError::NoListener);
         }
+        self.limits.check()?;
         if let Some((address, pool)) = self.listeners.iter().find(|(address, _)| !self.listen.contains(address)) {
             let (address, pool) = (address.to_string(), pool.clone());
             return Err(GateError::Listener { address, pool, why: "it is not among those of `listen`" });

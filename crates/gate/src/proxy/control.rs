@@ -25,6 +25,8 @@ const KEPT_EVENTS: usize = 1_000;
 /// The proxy's middle.
 pub(crate) struct Control {
     terms: Mutex<Arc<Terms>>,
+    /// The terms that it began with: what counts only from a start is as it was then.
+    pub(super) first: Arc<Terms>,
     pub(super) pools: LivePools,
     pub(super) low_class: LowClass,
     pub(super) server_view: ServerView,
@@ -85,8 +87,14 @@ impl Control {
         server_view: ServerView,
         outside: Option<Outside>,
     ) -> Arc<Control> {
+        let first = Terms::new(config, None);
+        // No reason to stay away: at worst what the console once said counts again where the file is edited back.
+        if let Err(error) = config.renew_state_file() {
+            tracing::warn!("the state file stays as it is: {error}");
+        }
         let control = Control {
-            terms: Mutex::new(Terms::new(config, None)),
+            terms: Mutex::new(Arc::clone(&first)),
+            first,
             pools: LivePools::default(),
             low_class: LowClass::new(config.state.low_priority_bandwidth(), []),
             server_view,

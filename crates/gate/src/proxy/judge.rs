@@ -275,7 +275,7 @@ impl Bench {
                 });
                 self.cancel(live, None);
                 if let Some(pid) = live.server_pid() {
-                    self.control.server_view.terminate(pid);
+                    self.control.server_view.terminate(pid, &live.identity);
                 }
             }
             // The class follows from what is in force.

@@ -41,7 +41,7 @@ pub(super) struct Identity {
     pub(super) server_mark: String,
     /// Our end of its connection with the server, where that is TCP.
     pub(super) our_end: Option<SocketAddr>,
-    /// When we had connected with the server: its process is no older.
+    /// When we began to connect with the server: its process is no older.
     pub(super) server_since: Moment,
     pub(super) began: Moment,
     /// It replicates, and nobody gave it a pool: rules, turns and the low class are for statements.

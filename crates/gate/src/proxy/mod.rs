@@ -17,6 +17,7 @@ mod follow;
 mod glance;
 mod hidden;
 mod judge;
+mod limits;
 mod live;
 mod low_class;
 mod negotiate;
@@ -39,12 +40,13 @@ mod urgent;
 mod worker;
 
 pub use address::Address;
-pub use config::{Limits, ProxyConfig};
+pub use config::ProxyConfig;
 pub use console::Admin;
 #[cfg(fuzzing)]
 pub use console::exercise as exercise_console;
 pub(crate) use console::shown_columns;
 pub use glance::Glance;
+pub use limits::Limits;
 pub use outside::{Console, OutsideSession, not_enforced};
 pub use server_view::ServerAccount;
 pub use sources::Network;
@@ -78,14 +80,13 @@ pub struct Proxy {
     control: Arc<Control>,
     front: Front,
     gone: mpsc::Receiver<Infallible>,
-    drain_timeout: Duration,
 }
 
 /// Where people come in, and the word on what is done. Dropping it ends everything behind it.
 struct Front {
     phase: watch::Sender<Phase>,
     acceptor: Option<std::thread::JoinHandle<()>>,
-    /// Unix sockets, removed at the end.
+    /// Unix sockets, removed when nobody is taken in any more.
     sockets: Vec<PathBuf>,
 }
 
@@ -100,6 +101,21 @@ impl Front {
         let acceptor = Some(start_acceptor(doors, reception, phase.subscribe())?);
         let sockets = addresses.into_iter().filter_map(|address| address.path().map(PathBuf::from)).collect();
         Ok(Front { phase, acceptor, sockets })
+    }
+
+    /// Takes nobody in any more. The addresses are free for the next one then, also while this one drains; so the sockets go
+    /// first, or they might be that one's.
+    fn close(&mut self, phase: Phase) {
+        for path in self.sockets.drain(..) {
+            // A socket that is gone already needs no removing.
+            let _ = std::fs::remove_file(path);
+        }
+        self.phase.send_replace(phase);
+        if let Some(acceptor) = self.acceptor.take()
+            && acceptor.join().is_err()
+        {
+            tracing::error!("the acceptor's thread panicked");
+        }
     }
 }
 
@@ -152,8 +168,7 @@ impl Proxy {
         };
         let reception = Reception { control: Arc::clone(&control), hand: Arc::new(hand) };
         let front = Front::open(doors, reception, phase, addresses.iter().chain(&console_addresses))?;
-        let drain_timeout = config.limits.drain_timeout();
-        Ok(Proxy { addresses, console_addresses, control, front, gone, drain_timeout })
+        Ok(Proxy { addresses, console_addresses, control, front, gone })
     }
 
     /// Where it listens, with the ports that it got.
@@ -178,11 +193,16 @@ impl Proxy {
         self.control.reload(config)
     }
 
-    /// Ends gently: takes no more sessions, ends each as soon as it is between statements and transactions, and those
+    /// How long sessions have to come to a good end, as the configuration says now.
+    pub fn drain_timeout(&self) -> Duration {
+        self.control.terms().limits.drain_timeout()
+    }
+
+    /// Ends gently: takes no more connections, ends each session as soon as it is between statements and transactions, and those
     /// that are not within the drain timeout, or once `hurry` says so, at once.
     pub fn drain(mut self, hurry: impl Fn() -> bool) -> Drained {
-        self.front.phase.send_replace(Phase::Draining);
-        let whole = self.wait_until_gone(self.drain_timeout, &hurry);
+        self.front.close(Phase::Draining);
+        let whole = self.wait_until_gone(self.drain_timeout(), &hurry);
         self.front.phase.send_replace(Phase::Ending);
         if !whole {
             self.wait_until_gone(END_WITHIN, &|| false);
@@ -206,16 +226,7 @@ impl Proxy {
 
 impl Drop for Front {
     fn drop(&mut self) {
-        self.phase.send_replace(Phase::Ending);
-        if let Some(acceptor) = self.acceptor.take()
-            && acceptor.join().is_err()
-        {
-            tracing::error!("the acceptor's thread panicked");
-        }
-        for path in &self.sockets {
-            // A socket that is gone already needs no removing.
-            let _ = std::fs::remove_file(path);
-        }
+        self.close(Phase::Ending);
     }
 }
 

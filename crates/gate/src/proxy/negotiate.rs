@@ -285,11 +285,12 @@ impl Negotiation<'_> {
             Ok(place) => place,
             Err(full) => return self.refuse(client, "53300", &full.to_string()).await,
         };
+        let since = asked.as_ref().map_or_else(clock::now, |asked| asked.since);
         let mut server = match self.take_server(asked).await {
             Ok(server) => server,
             Err(why) => return self.refuse(client, "08006", &why).await,
         };
-        let entry = self.control.enter(self.identity(Some(start), &server, clock::now()), self.control.pools.get(pool));
+        let entry = self.control.enter(self.identity(Some(start), &server, since), self.control.pools.get(pool));
         let mut tracker = Tracker::new();
         tracker.pass(Side::Up, &heard[length..]);
         if server.secure().is_none() {
@@ -332,12 +333,18 @@ impl Negotiation<'_> {
         self.place.said_who();
         // Nothing can be said to a client that has begun to encrypt.
         let pool = self.pool_of_door();
-        let Ok(place) = self.terms.admission.admit(pool, self.most_of(pool)) else { return Ok(None) };
+        let place = match self.terms.admission.admit(pool, self.most_of(pool)) {
+            Ok(place) => place,
+            Err(full) => {
+                self.refused(&full.to_string());
+                return Ok(None);
+            }
+        };
         let since = asked.as_ref().map_or_else(clock::now, |asked| asked.since);
         let server = match self.take_bare_server(asked).await {
             Ok(server) => server,
             Err(why) => {
-                tracing::warn!(peer = %self.peer, "{why}");
+                self.refused(&why);
                 return Ok(None);
             }
         };
@@ -391,11 +398,16 @@ impl Negotiation<'_> {
 
     /// Tells the client why there is no session.
     async fn refuse<T>(&self, mut client: Stream, sqlstate: &str, why: &str) -> io::Result<Option<T>> {
-        self.control.counters.refused.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(peer = %self.peer, "refused: {why}");
+        self.refused(why);
         client.write_all(&refusal(sqlstate, why)).await?;
         client.shutdown().await?;
         Ok(None)
+    }
+
+    /// There is no session: that is counted and logged.
+    fn refused(&self, why: &str) {
+        self.control.counters.refused.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(peer = %self.peer, "refused: {why}");
     }
 
     fn unreachable(&self, error: &io::Error) -> String {

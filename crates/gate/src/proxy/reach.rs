@@ -1,7 +1,7 @@
 //! The proxy's way to the server: a connection, and its encryption where the configuration asks for it.
 
 use super::negotiate::Terms;
-use super::stream::Stream;
+use super::stream::{Stream, URGENT_NOT_SENT_BYTES};
 use crate::clock;
 use crate::wire::SSL_REQUEST;
 use backwater_model::Moment;
@@ -39,6 +39,7 @@ impl Asked {
 /// A connection with the server, encrypted as the configuration has it: as a client's would be, and for the proxy itself.
 pub(super) async fn reach(terms: &Terms) -> io::Result<Stream> {
     let server = connect(terms).await?;
+    server.set_options(URGENT_NOT_SENT_BYTES)?;
     encrypted(terms, server, false).await
 }
 

@@ -8,7 +8,7 @@
 
 use super::control::Control;
 use super::hidden::{self, Activity};
-use super::live::Live;
+use super::live::{Identity, Live};
 use super::reach::reach;
 use super::worker::Phase;
 use crate::{GateError, clock};
@@ -30,6 +30,8 @@ const SLACK: Span = Span::from_millis(5_000);
 /// A server that is away is tried again after this; an answer is waited for so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// What makes a role may wait for another's lock, and the view waits with it: not until what it told before is too old.
+const ROLE_WITHIN: Duration = Duration::from_secs(1);
 /// `application_name` of the connection.
 const NAME: &str = "backwater-proxy";
 /// The release from which a server tells the WAL of each session.
@@ -72,7 +74,7 @@ pub(super) struct Told {
 
 /// Something that the server is to do.
 enum Order {
-    Terminate(i32),
+    Terminate { pid: i32, our_port: i32, since: Moment },
     Stop { pid: i32, began_us: i64, statement_us: i64, whole_session: bool },
     MakeRole { user: String, password: Option<String>, done: oneshot::Sender<Result<Made, String>> },
     SetPassword { user: String, password: String, done: oneshot::Sender<Result<Made, String>> },
@@ -157,10 +159,12 @@ impl ServerView {
         let _ = self.orders.send(Order::Stop { pid, began_us, statement_us, whole_session });
     }
 
-    /// Ends a session.
-    pub(super) fn terminate(&self, pid: i32) {
+    /// Ends a session whose process is said to be this one: where the server has that one for it.
+    pub(super) fn terminate(&self, pid: i32, of: &Identity) {
+        // What comes by a Unix socket has this for a port.
+        let our_port = of.our_end.map_or(-1, |end| i32::from(end.port()));
         // An error means that the proxy is ending.
-        let _ = self.orders.send(Order::Terminate(pid));
+        let _ = self.orders.send(Order::Terminate { pid, our_port, since: of.server_since });
     }
 
     /// Makes a role that may log in. As an error what the server said.
@@ -177,6 +181,7 @@ impl ServerView {
 
     async fn order(&self, order: impl FnOnce(oneshot::Sender<Result<Made, String>>) -> Order) -> Result<Made, String> {
         const AWAY: &str = "the proxy has no connection with the server now; try again";
+        const UNKNOWN: &str = "no answer came of the server: see whether the role is so already before you try again";
         if self.version().is_none() {
             return Err(AWAY.to_owned());
         }
@@ -185,7 +190,7 @@ impl ServerView {
         let _ = self.orders.send(order(done));
         match tokio::time::timeout(ANSWER_WITHIN, answer).await {
             Ok(Ok(answer)) => answer,
-            _ => Err(AWAY.to_owned()),
+            _ => Err(UNKNOWN.to_owned()),
         }
     }
 
@@ -285,7 +290,11 @@ async fn serve(
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            Some(order) = orders.recv() => carry_out(client, order).await,
+            Some(order) = orders.recv() => {
+                if tokio::time::timeout(ANSWER_WITHIN, carry_out(client, order)).await.is_err() {
+                    return "it does not answer".to_owned();
+                }
+            }
             _ = ticks.tick() => {
                 if control.terms().server_account.as_ref() != Some(account) {
                     return "the configuration has another account".to_owned();
@@ -376,9 +385,15 @@ fn by_our_end(told: &HashMap<i32, Told>) -> HashMap<SocketAddr, i32> {
 
 async fn carry_out(client: &Client, order: Order) {
     match order {
-        Order::Terminate(pid) => {
-            if let Err(error) = client.execute("SELECT pg_catalog.pg_terminate_backend($1)", &[&pid]).await {
-                tracing::warn!(pid, "the server does not end a session: {}", reason(&error));
+        Order::Terminate { pid, our_port, since } => {
+            let age_us = (clock::now() - since).0.saturating_add(SLACK.0);
+            match client.query(TERMINATE, &[&pid, &our_port, &age_us]).await {
+                Ok(rows) if rows.is_empty() => {
+                    let why = "the server ended it before it was told to, or does not show it as this proxy's";
+                    tracing::info!(pid, "a session is not terminated: {why}");
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(pid, "the server does not end a session: {}", reason(&error)),
             }
         }
         Order::Stop { pid, began_us, statement_us, whole_session } => {
@@ -389,9 +404,11 @@ async fn carry_out(client: &Client, order: Order) {
                 Err(error) => tracing::warn!(pid, "the server does not stop a session: {}", reason(&error)),
             }
         }
+        // Who does not wait any more was told so: it must not be done behind his back.
+        Order::MakeRole { done, .. } | Order::SetPassword { done, .. } if done.is_closed() => {}
         Order::MakeRole { user, password, done } => {
             let with = password.map(|password| format!(" PASSWORD '{}'", verifier(&password))).unwrap_or_default();
-            let made = client.batch_execute(&format!("CREATE ROLE {} LOGIN{with}", quoted(&user))).await;
+            let made = client.batch_execute(&soon(&format!("CREATE ROLE {} LOGIN{with}", quoted(&user)))).await;
             // Who does not wait any more does not want to know.
             let _ = done.send(match made {
                 Err(error) if error.code() == Some(&tokio_postgres::error::SqlState::DUPLICATE_OBJECT) => {
@@ -402,11 +419,21 @@ async fn carry_out(client: &Client, order: Order) {
         }
         Order::SetPassword { user, password, done } => {
             let sql = format!("ALTER ROLE {} PASSWORD '{}'", quoted(&user), verifier(&password));
-            let set = client.batch_execute(&sql).await;
+            let set = client.batch_execute(&soon(&sql)).await;
             let _ = done.send(set.map(|()| Made::Done).map_err(|error| reason(&error)));
         }
     }
 }
+
+/// A statement that the server does soon or not at all. Several in one message are one transaction.
+fn soon(sql: &str) -> String {
+    format!("SET LOCAL statement_timeout = {}; {sql}", ROLE_WITHIN.as_millis())
+}
+
+/// Ends the session with this process id, our port and no more than this age, and nobody else: a process id may be another's by
+/// now, or of another server where a load balancer or a pooler stands in between.
+const TERMINATE: &str = "SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_get_activity($1) a \
+     WHERE a.client_port = $2 AND a.backend_start >= clock_timestamp() - $3::int8 * interval '1 microsecond' /* backwater */";
 
 /// Stops the session with this process id, beginning and statement, all of them still as they were, and nobody else.
 fn stop_sql(whole_session: bool) -> String {

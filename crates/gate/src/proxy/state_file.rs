@@ -24,16 +24,34 @@ struct Kept {
     in_force: StateForm,
 }
 
-/// What is in force from the beginning: the configuration's own and what was kept.
-pub(super) fn restored(path: &Path, configured: &StateForm) -> Result<StateForm, GateError> {
+/// What was kept; None where nothing was yet.
+fn read(path: &Path) -> Result<Option<Kept>, GateError> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(configured.clone()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(GateError::Read { path: path.to_owned(), source }),
     };
-    let kept: Kept =
-        toml::from_str(&text).map_err(|source| GateError::Parse { path: path.to_owned(), source: Box::new(source) })?;
-    Ok(StateForm::merged(&kept.configured, &kept.in_force, configured))
+    let wrong = |source| GateError::Parse { path: path.to_owned(), source: Box::new(source) };
+    toml::from_str(&text).map(Some).map_err(wrong)
+}
+
+/// What is in force from the beginning: the configuration's own and what was kept.
+pub(super) fn restored(path: &Path, configured: &StateForm) -> Result<StateForm, GateError> {
+    Ok(match read(path)? {
+        Some(kept) => StateForm::merged(&kept.configured, &kept.in_force, configured),
+        None => configured.clone(),
+    })
+}
+
+/// Keeps the configuration as it stands now beside what is in force, where it was edited since: or once that is edited back,
+/// what the console had said before would count again.
+pub(super) fn renew(path: &Path, configured: &StateForm, state: &State) -> Result<(), GateError> {
+    match read(path)? {
+        Some(kept) if kept.configured != *configured => {
+            keep(path, configured, state).map_err(|source| GateError::Write { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Keeps what is in force now. Returns when it is on disk.
