@@ -1,7 +1,7 @@
 //! Why the proxy cannot run, each with what to do next.
 
 use backwater_flow::StateError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why the proxy cannot be set up or run.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum GateError {
     Parse {
         /// Which file.
         path: PathBuf,
-        /// Where and why.
+        /// Where and why; nothing of the text where passwords may stand in it.
         source: Box<toml::de::Error>,
     },
     /// Rules, pools or users do not fit together.
@@ -124,4 +124,34 @@ impl GateError {
     pub(crate) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> GateError {
         move |source| GateError::System { what, source }
     }
+
+    /// For `map_err`: a text is no configuration. Says where and why and repeats nothing that stands there, as toml's own
+    /// error does: any line, and what stands where something else belongs, may be a password.
+    pub(crate) fn parse(path: &Path, text: &str) -> impl FnOnce(toml::de::Error) -> GateError {
+        move |error| {
+            let why = without_value(error.message());
+            let told = match error.span() {
+                Some(span) => format!("{}: {why}", place(text, span.start)),
+                None => why,
+            };
+            GateError::Parse { path: path.to_owned(), source: Box::new(serde::de::Error::custom(told)) }
+        }
+    }
+}
+
+/// Line and column of a byte, from 1.
+fn place(text: &str, byte: usize) -> String {
+    let before = &text[..text.floor_char_boundary(byte)];
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    format!("line {}, column {}", before.matches('\n').count() + 1, line.chars().count() + 1)
+}
+
+/// serde names a value that it did not expect. Its kind says what is wrong.
+fn without_value(message: &str) -> String {
+    let unexpected = |head: &'static str| {
+        let (found, expected) = message.strip_prefix(head)?.rsplit_once(", expected ")?;
+        let kind = found.split(['"', '`']).next()?.trim_end();
+        Some(format!("{head}{kind}, expected {expected}"))
+    };
+    unexpected("invalid type: ").or_else(|| unexpected("invalid value: ")).unwrap_or_else(|| message.to_owned())
 }

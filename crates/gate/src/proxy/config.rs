@@ -153,8 +153,7 @@ impl From<OneOrMany> for Vec<Address> {
 
 impl Written {
     fn parse(text: &str, path: &Path) -> Result<Written, GateError> {
-        let refuse = |source| GateError::Parse { path: path.to_owned(), source: Box::new(source) };
-        toml::from_str(text).map_err(refuse)
+        toml::from_str(text).map_err(GateError::parse(path, text))
     }
 
     /// What both ways of enforcing need: rules, pools and users with what the console changed, and the console.
@@ -354,6 +353,30 @@ mod tests {
         assert!(wrong("[listeners]\n'a:2' = 'default'").contains("a:2 = default: it is not among those of `listen`"));
         assert!(wrong("[listeners]\n'a:1' = 'nowhere'").contains("a:1 = nowhere: there is no such resource pool"));
         assert!(parse("listen = 'a:1'\nserver = 'b:2'\n[listeners]\n'a:1' = 'p'\n[pools.p]").is_ok());
+    }
+
+    #[test]
+    fn an_error_says_where_and_what_and_repeats_no_password() {
+        let places = [
+            ("[server_account]\nuser = 'u'\npasword = \"s3cret\"", "line 5, column 1: unknown field `pasword`"),
+            ("[admin]\nuser = { dba = \"s3cret\" }", "line 4, column 1: unknown field `user`"),
+            ("[admin]\nusers = \"s3cret, expected x\"", "line 4, column 9: invalid type: string, expected a map"),
+            ("[server_account]\nuser = 'u'\npassword = s3cret", "line 5"),
+            ("[server_account]\nuser = 'u'\npassword = 's3cret", "line 5"),
+            ("[server_account]\nuser = 'u'\npassword: 's3cret'", "line 5"),
+            ("[server_account]\nuser = 'u'\npassword = 5318008", "line 5, column 12: invalid type: integer"),
+            ("[admin]\nusers = { 'é' = 5318008 }", "line 4, column 17: invalid type: integer, expected a string"),
+            ("server_account = 'password=s3cret'", "line 3, column 18: invalid type: string"),
+        ];
+        for (text, why) in places {
+            let text = format!("listen = 'a:1'\nserver = 'b:2'\n{text}\n");
+            for parse in [ProxyConfig::parse, ProxyConfig::parse_outside] {
+                let error = parse(&text, Path::new("proxy.toml")).unwrap_err();
+                let told = format!("{error} {error:?} {:?}", std::error::Error::source(&error));
+                assert!(!told.contains("s3cret") && !told.contains("5318008"), "{told}");
+                assert!(told.contains("proxy.toml") && told.contains(why), "{told}");
+            }
+        }
     }
 
     #[test]
