@@ -1,9 +1,11 @@
 //! The console by psql and by a driver: the article's statements as they stand, what is shown, and who is refused.
 #![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs, dead_code)]
 
+mod raw;
 mod server;
 
 use backwater_gate::proxy::{Proxy, ProxyConfig};
+use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
 use server::{complaint, psql, text};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -100,7 +102,7 @@ fn a_statement_that_cannot_be_done_changes_nothing_and_says_where() {
     let typo = told("CREATE EXCEPT RULE r WITH (bandwith=5)");
     assert!(typo.contains("unknown attribute 'bandwith'") && typo.contains("^"), "psql points at it: {typo}");
     assert!(told("SET low_priority_bandwidth = 'much'").contains("must be 'auto'"));
-    assert!(told("SELECT 1").contains("CREATE, ALTER, DROP, SET, SHOW"));
+    assert!(told("SELECT 2").contains("CREATE, ALTER, DROP, SET, SHOW"));
     assert_eq!(text(&ask(console.port, "SHOW RULES").output().unwrap()), "");
     assert!(!text(&ask(console.port, "SHOW POOLS").output().unwrap()).contains("a|"));
     assert!(!console.state_file.exists());
@@ -425,4 +427,124 @@ fn a_load_balancer_says_whose_connections_it_passes_on_and_nobody_else_does() {
     assert!(said(trusted, b"").contains("does not begin with a PROXY header"));
     let untrusted = said("", b"PROXY TCP4 127.0.0.1 192.0.2.2 4000 5432\r\n");
     assert!(untrusted.contains("the first packet says"), "{untrusted}");
+}
+
+/// Says whose visit it is and SCRAM's first message, and returns the server's.
+fn challenge(stream: &mut TcpStream, user: &str, first: &[u8]) -> Vec<u8> {
+    let said = format!("user\0{user}\0database\0backwater\0\0");
+    let length = (said.len() as u32 + 8).to_be_bytes();
+    stream.write_all(&[&length[..], &[0, 3, 0, 0], said.as_bytes()].concat()).unwrap();
+    raw::message(stream).unwrap();
+    let length = (first.len() as u32).to_be_bytes();
+    raw::say(stream, b'p', &[&b"SCRAM-SHA-256\0"[..], &length, first].concat());
+    raw::message(stream).unwrap().1.split_off(4)
+}
+
+#[test]
+fn a_name_that_is_not_there_looks_like_one_that_is() {
+    let console = console(ADMIN);
+    // With the count of iterations behind it.
+    let salt = |user: &str| {
+        let mut stream = TcpStream::connect(("127.0.0.1", console.port)).unwrap();
+        let first = String::from_utf8(challenge(&mut stream, user, b"n,,n=,r=abc")).unwrap();
+        first.split_once(",s=").unwrap().1.to_owned()
+    };
+    assert_eq!(salt("dba"), salt("dba"));
+    assert_eq!(salt("nobody"), salt("nobody"));
+    assert!(salt("nobody") != salt("dba") && salt("nobody") != salt("nobody else"));
+    assert_eq!(salt("nobody").len(), salt("dba").len());
+}
+
+/// A visit in the protocol's own messages.
+fn visit(console: &Console) -> TcpStream {
+    let mut stream = TcpStream::connect(("127.0.0.1", console.port)).unwrap();
+    let mut scram = ScramSha256::new(b"open sesame", ChannelBinding::unrequested());
+    let first = challenge(&mut stream, "dba", scram.message());
+    scram.update(&first).unwrap();
+    raw::say(&mut stream, b'p', scram.message());
+    raw::until_ready(&mut stream);
+    stream
+}
+
+/// Tags, SQLSTATEs, notices and the transaction's status, in their order.
+fn heard(stream: &mut TcpStream) -> String {
+    let shown = |(kind, body): &raw::Message| {
+        let mut fields = body.split(|byte| *byte == 0).map(|field| String::from_utf8_lossy(field).into_owned());
+        match kind {
+            b'C' | b'Z' => fields.next(),
+            b'E' => fields.find_map(|field| field.strip_prefix('C').map(str::to_owned)),
+            b'N' => Some("notice".to_owned()),
+            b'I' => Some("nothing".to_owned()),
+            _ => None,
+        }
+    };
+    raw::until_ready(stream).iter().filter_map(shown).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_drivers_say_of_their_sessions_is_answered_as_a_server_does() {
+    let console = console(ADMIN);
+    let mut stream = visit(&console);
+    for (sql, answer) in [
+        ("SET extra_float_digits = 3", "SET I"),
+        ("SELECT 1", "SELECT 1 I"),
+        (";", "nothing I"),
+        ("SET client_encoding = 'LATIN1'", "42601 I"),
+        ("BEGIN", "BEGIN T"),
+        ("SHOW TRANSACTION ISOLATION LEVEL", "SHOW T"),
+        ("CREATE RESOURCE POOL a", "CREATE RESOURCE POOL T"),
+        ("COMMIT", "COMMIT I"),
+        ("BEGIN; ALTER RESOURCE POOL a WITH (max_active=3); ROLLBACK", "BEGIN ALTER RESOURCE POOL notice ROLLBACK I"),
+        ("BEGIN; DROP RESOURCE POOL nowhere", "42704 I"),
+        ("START TRANSACTION", "START TRANSACTION T"),
+        ("DROP RESOURCE POOL nowhere", "42704 E"),
+        ("SHOW POOLS", "25P02 E"),
+        ("", "nothing E"),
+        ("COMMIT", "ROLLBACK I"),
+        ("SHOW POOLS", "SHOW I"),
+    ] {
+        raw::ask(&mut stream, sql);
+        assert_eq!(heard(&mut stream), answer, "{sql}");
+    }
+}
+
+#[test]
+fn the_same_is_so_by_the_extended_protocol() {
+    let console = console(&format!("[pools.a]\n{ADMIN}"));
+    let mut stream = visit(&console);
+    let mut ask = |statements: &[&str]| {
+        for sql in statements {
+            raw::say(&mut stream, b'P', format!("\0{sql}\0\0\0").as_bytes());
+            raw::say(&mut stream, b'B', &[0; 8]);
+            raw::say(&mut stream, b'D', b"P\0");
+            raw::say(&mut stream, b'E', &[0; 5]);
+        }
+        raw::say(&mut stream, b'S', b"");
+        heard(&mut stream)
+    };
+    assert_eq!(ask(&["SET application_name = 'a script'", "SELECT 1"]), "SET SELECT 1 I");
+    assert_eq!(ask(&["BEGIN", "ALTER RESOURCE POOL a WITH (max_active=4)"]), "BEGIN ALTER RESOURCE POOL T");
+    assert_eq!(ask(&["DROP RESOURCE POOL nowhere", "SHOW POOLS"]), "42704 E");
+    assert_eq!(ask(&["SHOW POOLS"]), "25P02 E");
+    assert_eq!(ask(&["ROLLBACK"]), "notice ROLLBACK I");
+    // What was prepared under a name is forgotten when that is asked for, and not before.
+    let mut prepare = || {
+        raw::say(&mut stream, b'P', b"named\0SHOW POOLS\0\0\0");
+        raw::say(&mut stream, b'S', b"");
+        heard(&mut stream)
+    };
+    assert_eq!((prepare(), prepare()), ("I".to_owned(), "42P05 I".to_owned()));
+    raw::ask(&mut stream, "DISCARD ALL");
+    assert_eq!(heard(&mut stream), "DISCARD ALL I");
+    raw::say(&mut stream, b'P', b"named\0SHOW POOLS\0\0\0");
+    raw::say(&mut stream, b'S', b"");
+    assert_eq!(heard(&mut stream), "I");
+    let (runtime, mut client) = connect(&console);
+    runtime.block_on(async {
+        let transaction = client.transaction().await.unwrap();
+        transaction.batch_execute("CREATE RESOURCE POOL b").await.unwrap();
+        transaction.commit().await.unwrap();
+        let pools = client.query("SHOW POOLS", &[]).await.unwrap();
+        assert!(pools.iter().any(|row| row.get::<_, &str>("name") == "b"));
+    });
 }

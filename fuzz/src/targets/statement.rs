@@ -1,11 +1,12 @@
 //! The console's statements: what is read can be printed and read back, and an error points into the text.
 
-use backwater_flow::statement::{Statement, parse};
+use backwater_flow::statement::{Statement, parse, parse_requests};
 
 pub(crate) fn run(bytes: &[u8]) {
     let Some(text) = crate::taken::<&str>(bytes) else { return };
     match parse(text) {
         Ok(statements) => {
+            assert!(parse_requests(text).is_ok(), "a client may say all of them");
             // A password is printed as stars, and is another one when it is read back.
             let secret = |statement: &Statement| {
                 matches!(
@@ -19,6 +20,10 @@ pub(crate) fn run(bytes: &[u8]) {
             let printed: Vec<String> = statements.iter().map(Statement::to_string).collect();
             assert_eq!(parse(&printed.join(";")).as_ref(), Ok(&statements));
         }
-        Err(error) => assert!(error.position >= 1 && error.position <= text.chars().count() + 1),
+        Err(_) => {
+            // Which of it is no statement at all, a client may say of its own session.
+            let Err(error) = parse_requests(text) else { return };
+            assert!(error.position >= 1 && error.position <= text.chars().count() + 1);
+        }
     }
 }

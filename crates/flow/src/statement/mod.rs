@@ -8,6 +8,8 @@
 //! SHOW POOLS | RULES | USERS | SESSIONS | QUEUES | GOVERNOR | EVENTS | STATS | CONFIG | low_priority_bandwidth
 //! ```
 //!
+//! Clients also say things of their own session, which change nothing here ([`SessionCommand`], [`parse_requests`]).
+//!
 //! Keywords in any case; names fold to lower case unless they stand in double quotes; a pool's or rule's name may also
 //! stand in single quotes, as in the product that the statements come from. Comments as in SQL.
 
@@ -15,12 +17,14 @@ mod parser;
 mod password;
 #[cfg(test)]
 mod properties;
+mod session;
 mod tokens;
 
-pub use parser::{ParseError, parse};
+pub use parser::{ParseError, parse, parse_requests};
 pub use password::Password;
 #[cfg(test)]
 pub(crate) use properties::statements as tests_statements;
+pub use session::{Request, SessionCommand};
 
 use crate::LowPriorityBandwidth;
 use crate::literal::Literal;

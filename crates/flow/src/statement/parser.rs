@@ -1,7 +1,7 @@
 //! A parser by recursive descent. Errors say where, what was found and what would have done.
 
 use super::tokens::{self, Kind, Token};
-use super::{Password, Setting, Show, Statement};
+use super::{Password, Request, Setting, Show, Statement};
 use crate::LowPriorityBandwidth;
 use crate::literal::{Literal, ValueError};
 use crate::name;
@@ -27,27 +27,39 @@ impl ParseError {
 
 /// Reads statements separated by semicolons. Text without any is no error.
 pub fn parse(text: &str) -> Result<Vec<Statement>, ParseError> {
+    separated(text, |parser| parser.statement())
+}
+
+/// The same where a client speaks, who says things of its own session too.
+pub fn parse_requests(text: &str) -> Result<Vec<Request>, ParseError> {
+    separated(text, |parser| match parser.session_command()? {
+        Some(command) => Ok(Request::Session(command)),
+        None => parser.statement().map(Request::Statement),
+    })
+}
+
+fn separated<'t, T>(text: &'t str, one: impl Fn(&mut Parser<'t>) -> Parsed<T>) -> Parsed<Vec<T>> {
     let mut parser = Parser { text, tokens: tokens::read(text)?, next: 0 };
-    let mut statements = Vec::new();
+    let mut read = Vec::new();
     loop {
         while parser.symbol_if(';') {}
         if parser.peek().kind == Kind::End {
-            return Ok(statements);
+            return Ok(read);
         }
-        statements.push(parser.statement()?);
+        read.push(one(&mut parser)?);
         if !parser.symbol_if(';') && parser.peek().kind != Kind::End {
             return Err(parser.unexpected("the end of the statement"));
         }
     }
 }
 
-struct Parser<'t> {
+pub(super) struct Parser<'t> {
     text: &'t str,
     tokens: Vec<Token>,
-    next: usize,
+    pub(super) next: usize,
 }
 
-type Parsed<T> = Result<T, ParseError>;
+pub(super) type Parsed<T> = Result<T, ParseError>;
 
 impl Parser<'_> {
     fn statement(&mut self) -> Parsed<Statement> {
@@ -228,7 +240,7 @@ impl Parser<'_> {
         Ok(name)
     }
 
-    fn at_keyword(&self, keyword: &str) -> bool {
+    pub(super) fn at_keyword(&self, keyword: &str) -> bool {
         matches!(&self.peek().kind, Kind::Word(word) if word.eq_ignore_ascii_case(keyword))
     }
 
@@ -242,11 +254,11 @@ impl Parser<'_> {
         }
     }
 
-    fn symbol(&mut self, symbol: char) -> Parsed<()> {
+    pub(super) fn symbol(&mut self, symbol: char) -> Parsed<()> {
         if self.symbol_if(symbol) { Ok(()) } else { Err(self.unexpected(&format!("'{symbol}'"))) }
     }
 
-    fn symbol_if(&mut self, symbol: char) -> bool {
+    pub(super) fn symbol_if(&mut self, symbol: char) -> bool {
         let there = self.peek().kind == Kind::Symbol(symbol);
         if there {
             self.next += 1;
@@ -255,11 +267,11 @@ impl Parser<'_> {
     }
 
     /// The last token is the end and is never passed.
-    fn peek(&self) -> &Token {
+    pub(super) fn peek(&self) -> &Token {
         &self.tokens[self.next.min(self.tokens.len() - 1)]
     }
 
-    fn unexpected(&self, wanted: &str) -> ParseError {
+    pub(super) fn unexpected(&self, wanted: &str) -> ParseError {
         self.unexpected_quietly(false, wanted)
     }
 
@@ -274,6 +286,10 @@ impl Parser<'_> {
     }
 
     fn value_error(&self, token: usize, error: &ValueError) -> ParseError {
-        ParseError::at(self.text, self.tokens[token].at, error.to_string())
+        self.wrong_at(token, error.to_string())
+    }
+
+    pub(super) fn wrong_at(&self, token: usize, message: String) -> ParseError {
+        ParseError::at(self.text, self.tokens[token].at, message)
     }
 }

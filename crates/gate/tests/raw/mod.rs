@@ -36,16 +36,23 @@ pub fn ask(stream: &mut TcpStream, sql: &str) {
 pub fn until_ready(stream: &mut TcpStream) -> Vec<Message> {
     let mut said = Vec::new();
     loop {
-        let mut head = [0; 5];
-        stream.read_exact(&mut head).unwrap_or_else(|error| panic!("{error} after {said:?}"));
-        let [kind, length @ ..] = head;
-        let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];
-        stream.read_exact(&mut body).unwrap();
-        said.push((kind, body));
-        if kind == b'Z' {
+        let next = message(stream).unwrap_or_else(|error| panic!("{error} after {said:?}"));
+        let is_ready = next.0 == b'Z';
+        said.push(next);
+        if is_ready {
             return said;
         }
     }
+}
+
+/// The server's next message.
+pub fn message(stream: &mut TcpStream) -> std::io::Result<Message> {
+    let mut head = [0; 5];
+    stream.read_exact(&mut head)?;
+    let [kind, length @ ..] = head;
+    let mut body = vec![0; u32::from_be_bytes(length) as usize - 4];
+    stream.read_exact(&mut body)?;
+    Ok((kind, body))
 }
 
 /// The body of the one message of this kind.

@@ -1,13 +1,11 @@
 //! The extended protocol at the console: Parse, Bind, Describe, Execute, Close. Statements have no parameters, and what
 //! they do happens at Execute.
 
-use super::super::control::Control;
 use super::answer::{Answer, Column};
 use super::message::{Body, Complaint, Reply, Said};
-use super::{answer, execute, read, show};
-use backwater_flow::statement::Statement;
+use super::{Speaker, block, read, show};
+use backwater_flow::statement::{Request, Statement};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Prepared statements and portals that one connection may have.
 const MOST_KEPT: usize = 1_000;
@@ -16,14 +14,14 @@ const MOST_KEPT: usize = 1_000;
 #[derive(Default)]
 pub(super) struct Extended {
     /// By name; the unnamed one has an empty one. None is a statement without text.
-    statements: HashMap<String, Option<Statement>>,
+    statements: HashMap<String, Option<Request>>,
     portals: HashMap<String, Portal>,
     /// Something failed: everything until the next Sync is passed over.
     failed: bool,
 }
 
 struct Portal {
-    statement: Option<Statement>,
+    statement: Option<Request>,
     formats: Vec<i16>,
     /// What it is answered with, and how many rows were sent, once it was executed.
     running: Option<(Answer, usize)>,
@@ -37,18 +35,27 @@ impl Extended {
     }
 
     /// Hears one message.
-    pub(super) async fn hear(&mut self, control: &Arc<Control>, user: &str, said: &Said, reply: &mut Reply) {
+    pub(super) async fn hear(&mut self, speaker: &mut Speaker<'_>, said: &Said, reply: &mut Reply) {
         if self.failed {
             return;
         }
         let mut body = Body(&said.body);
         let done = match said.kind {
-            b'E' => self.execute(control, user, &mut body, reply).await,
+            b'E' => self.execute(speaker, &mut body, reply).await,
             kind => self.prepare(kind, &mut body, reply),
         };
         if let Err(complaint) = done {
             reply.error("ERROR", &complaint);
             self.failed = true;
+            speaker.block.fail();
+        }
+        self.forget(speaker);
+    }
+
+    /// Forgets what was prepared where that was asked for.
+    pub(super) fn forget(&mut self, speaker: &mut Speaker<'_>) {
+        if std::mem::take(&mut speaker.discarded) {
+            self.statements.clear();
         }
     }
 
@@ -138,8 +145,7 @@ impl Extended {
 
     async fn execute(
         &mut self,
-        control: &Arc<Control>,
-        user: &str,
+        speaker: &mut Speaker<'_>,
         body: &mut Body<'_>,
         reply: &mut Reply,
     ) -> Result<(), Complaint> {
@@ -153,10 +159,7 @@ impl Extended {
         let (answer, sent) = match &mut portal.running {
             Some(running) => running,
             None => {
-                let done = match statement {
-                    Statement::Show(_) => answer(control, statement),
-                    change => execute(control, user, std::slice::from_ref(change)).await?.pop().unwrap_or_default(),
-                };
+                let done = speaker.execute(std::slice::from_ref(statement)).await?.pop().unwrap_or_default();
                 done.notices.iter().for_each(|notice| reply.notice(notice));
                 portal.running.insert((done, 0))
             }
@@ -173,15 +176,16 @@ impl Extended {
         Ok(())
     }
 
-    fn statement(&self, name: &str) -> Result<&Option<Statement>, Complaint> {
+    fn statement(&self, name: &str) -> Result<&Option<Request>, Complaint> {
         let missing = || Complaint::new("26000", format!("prepared statement \"{name}\" does not exist"));
         self.statements.get(name).ok_or_else(missing)
     }
 }
 
-fn columns(statement: Option<&Statement>) -> &'static [Column] {
+fn columns(statement: Option<&Request>) -> &'static [Column] {
     match statement {
-        Some(Statement::Show(what)) => show::columns(*what),
+        Some(Request::Statement(Statement::Show(what))) => show::columns(*what),
+        Some(Request::Session(command)) => block::columns(*command),
         _ => &[],
     }
 }

@@ -6,6 +6,7 @@ use super::scram::{Exchange, MECHANISM, ScramError, Verifier};
 use super::{Admin, Connection};
 use crate::wire::StartUp;
 use std::io;
+use std::sync::OnceLock;
 
 /// What drivers look at when they connect.
 const PARAMETERS: [(&str, &str); 8] = [
@@ -26,7 +27,7 @@ pub(super) async fn login(connection: &mut Connection, admin: &Admin, start: &St
     }
     connection.reply.authentication(10, format!("{MECHANISM}\0\0").as_bytes());
     connection.send().await?;
-    let Some((known, verifier)) = verifier_of(admin, start.user()) else { return Ok(false) };
+    let (known, verifier) = verifier_of(admin, start.user())?;
     let Some(first) = response(connection).await? else { return Ok(false) };
     let mut random = [0; 18];
     fill(&mut random)?;
@@ -70,15 +71,21 @@ fn older(start: &StartUp) -> Vec<u8> {
     body
 }
 
-/// The verifier of a user, or of a password that nobody knows.
-fn verifier_of(admin: &Admin, user: &str) -> Option<(bool, Verifier)> {
-    if let Some(verifier) = admin.users.get(user) {
-        return Some((true, verifier.clone()));
+/// The verifier of a user, or of somebody who is not there: asked again, that has the same salt too, and it is made for
+/// everybody, so that the time tells nothing.
+fn verifier_of(admin: &Admin, user: &str) -> io::Result<(bool, Verifier)> {
+    let nobodys = Verifier::of_nobody(secret()?, user);
+    Ok(admin.users.get(user).map_or((false, nobodys), |verifier| (true, verifier.clone())))
+}
+
+/// What nobody outside this process knows.
+fn secret() -> io::Result<&'static [u8; 32]> {
+    static SECRET: OnceLock<[u8; 32]> = OnceLock::new();
+    let mut fresh = [0; 32];
+    if SECRET.get().is_none() {
+        fill(&mut fresh)?;
     }
-    let mut random = [0; 18];
-    fill(&mut random).ok()?;
-    let nobodys: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    Some((false, Verifier::of(&nobodys)?))
+    Ok(SECRET.get_or_init(|| fresh))
 }
 
 async fn response(connection: &mut Connection) -> io::Result<Option<Vec<u8>>> {

@@ -104,9 +104,9 @@ impl Reply {
         self.put(b'S', format!("{name}\0{value}\0").as_bytes());
     }
 
-    /// ReadyForQuery. The console has no transactions.
-    pub(super) fn ready(&mut self) {
-        self.put(b'Z', b"I");
+    /// ReadyForQuery, with where the transaction stands.
+    pub(super) fn ready(&mut self, status: u8) {
+        self.put(b'Z', &[status]);
     }
 
     /// An ErrorResponse; the session goes on unless it is fatal.

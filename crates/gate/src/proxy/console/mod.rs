@@ -3,6 +3,7 @@
 //! a password, and takes connections only from where it is told to. Statements are [`backwater_flow::statement`]'s.
 
 mod answer;
+mod block;
 mod extended;
 mod login;
 mod message;
@@ -18,7 +19,8 @@ use crate::GateError;
 use crate::wire::StartUp;
 use answer::Answer;
 use backwater_flow::StateError;
-use backwater_flow::statement::{Show, Statement, parse};
+use backwater_flow::statement::{Request, SessionCommand, Show, Statement, parse_requests};
+use block::Block;
 use extended::Extended;
 use message::{Complaint, Reply, Said};
 use std::collections::BTreeMap;
@@ -178,8 +180,9 @@ impl Connection {
 }
 
 async fn converse(control: &Arc<Control>, mut connection: Connection, user: &str) -> io::Result<()> {
+    let mut speaker = Speaker { control, user, block: Block::default(), discarded: false };
     let mut extended = Extended::default();
-    connection.reply.ready();
+    connection.reply.ready(speaker.block.status());
     connection.send().await?;
     while let Some(said) = connection.hear().await? {
         let reply = &mut connection.reply;
@@ -187,21 +190,19 @@ async fn converse(control: &Arc<Control>, mut connection: Connection, user: &str
             b'X' => break,
             b'Q' => {
                 extended.end_of_query();
-                match query_text(&said.body) {
-                    Ok(text) => simple(control, user, text, reply).await,
-                    Err(complaint) => reply.error("ERROR", &complaint),
-                }
-                reply.ready();
+                speaker.simple(&said.body, reply).await;
+                extended.forget(&mut speaker);
+                reply.ready(speaker.block.status());
                 connection.send().await?;
             }
             b'S' => {
                 extended.end_of_query();
-                reply.ready();
+                reply.ready(speaker.block.status());
                 connection.send().await?;
             }
             b'H' => connection.send().await?,
             _ => {
-                extended.hear(control, user, &said, reply).await;
+                extended.hear(&mut speaker, &said, reply).await;
                 if reply.bytes.len() > SEND_AT {
                     connection.send().await?;
                 }
@@ -211,42 +212,81 @@ async fn converse(control: &Arc<Control>, mut connection: Connection, user: &str
     Ok(())
 }
 
+/// Who speaks on one connection, and where his transaction stands.
+struct Speaker<'c> {
+    control: &'c Arc<Control>,
+    user: &'c str,
+    block: Block,
+    /// What was prepared is to be forgotten.
+    discarded: bool,
+}
+
+impl Speaker<'_> {
+    /// A simple query: all statements or, if one cannot be done, none; what is shown is what is in force after them.
+    async fn simple(&mut self, body: &[u8], reply: &mut Reply) {
+        let answers = match query_text(body).and_then(read) {
+            Ok(requests) => self.execute(&requests).await,
+            Err(complaint) => Err(complaint),
+        };
+        match answers {
+            Ok(answers) if answers.is_empty() => reply.put(b'I', b""),
+            Ok(answers) => answers.iter().for_each(|answer| reply.answer(answer)),
+            Err(complaint) => {
+                self.block.fail();
+                reply.error("ERROR", &complaint);
+            }
+        }
+    }
+
+    async fn execute(&mut self, requests: &[Request]) -> Result<Vec<Answer>, Complaint> {
+        self.block.admit(requests.first())?;
+        let changes: Vec<Statement> = requests.iter().filter_map(change).cloned().collect();
+        let mut notices = if changes.is_empty() {
+            Vec::new()
+        } else {
+            self.control.change(self.user, &changes).await.map_err(|error| complaint_of(&error))?
+        };
+        let mut answers: Vec<Answer> = requests.iter().map(|request| self.answer(request)).collect();
+        if let Some(first) = answers.first_mut() {
+            first.notices.append(&mut notices);
+        }
+        Ok(answers)
+    }
+
+    fn answer(&mut self, request: &Request) -> Answer {
+        match request {
+            Request::Session(command) => {
+                self.discarded |= *command == SessionCommand::DiscardAll;
+                self.block.answer(*command)
+            }
+            Request::Statement(Statement::Show(what)) => show::show(self.control, *what),
+            Request::Statement(done) => {
+                self.block.change();
+                Answer { tag: tag(done).to_owned(), ..Answer::default() }
+            }
+        }
+    }
+}
+
 fn query_text(body: &[u8]) -> Result<&str, Complaint> {
     let text = body.strip_suffix(&[0]).and_then(|text| std::str::from_utf8(text).ok());
     text.ok_or_else(|| Complaint::new("22021", "a statement must be text in UTF-8"))
 }
 
-/// A simple query: all statements or, if one cannot be done, none; what is shown is what is in force after them.
-async fn simple(control: &Arc<Control>, user: &str, text: &str, reply: &mut Reply) {
-    match answers(control, user, text).await {
-        Ok(answers) if answers.is_empty() => reply.put(b'I', b""),
-        Ok(answers) => answers.iter().for_each(|answer| reply.answer(answer)),
-        Err(complaint) => reply.error("ERROR", &complaint),
-    }
+/// What a text says.
+fn read(text: &str) -> Result<Vec<Request>, Complaint> {
+    parse_requests(text).map_err(|error| Complaint {
+        sqlstate: "42601",
+        position: error.position,
+        message: error.message,
+    })
 }
 
-async fn answers(control: &Arc<Control>, user: &str, text: &str) -> Result<Vec<Answer>, Complaint> {
-    execute(control, user, &read(text)?).await
-}
-
-/// What a text says. Settings of the client's own session are known to be none of ours.
-fn read(text: &str) -> Result<Vec<Statement>, Complaint> {
-    parse(text).map_err(|error| Complaint { sqlstate: "42601", position: error.position, message: error.message })
-}
-
-async fn execute(control: &Arc<Control>, user: &str, statements: &[Statement]) -> Result<Vec<Answer>, Complaint> {
-    let mut notices = control.change(user, statements).await.map_err(|error| complaint_of(&error))?;
-    let mut answers: Vec<Answer> = statements.iter().map(|statement| answer(control, statement)).collect();
-    if let Some(first) = answers.first_mut() {
-        first.notices.append(&mut notices);
-    }
-    Ok(answers)
-}
-
-fn answer(control: &Control, statement: &Statement) -> Answer {
-    match statement {
-        Statement::Show(what) => show::show(control, *what),
-        done => Answer { tag: tag(done).to_owned(), ..Answer::default() },
+/// What changes something.
+fn change(request: &Request) -> Option<&Statement> {
+    match request {
+        Request::Session(_) | Request::Statement(Statement::Show(_)) => None,
+        Request::Statement(statement) => Some(statement),
     }
 }
 

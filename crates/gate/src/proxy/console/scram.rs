@@ -8,6 +8,9 @@ use sha2::{Digest, Sha256};
 
 /// The only mechanism that is offered.
 pub(super) const MECHANISM: &str = "SCRAM-SHA-256";
+/// As PostgreSQL makes its verifiers, and we those of plain passwords.
+const USUAL_ITERATIONS: u32 = 4096;
+const USUAL_SALT_BYTES: usize = 16;
 
 /// What is kept in place of a password.
 #[derive(Clone, PartialEq, Eq)]
@@ -52,6 +55,12 @@ impl Verifier {
                 Verifier::read(made.strip_prefix("SCRAM-SHA-256$")?)
             }
         }
+    }
+
+    /// One that looks as others do, and that no password fits.
+    pub(super) fn of_nobody(secret: &[u8; 32], user: &str) -> Verifier {
+        let salt = STANDARD.encode(&sign(secret, user)[..USUAL_SALT_BYTES]);
+        Verifier { iterations: USUAL_ITERATIONS, salt, stored_key: [0; 32], server_key: [0; 32] }
     }
 
     fn read(text: &str) -> Option<Verifier> {
@@ -161,6 +170,20 @@ mod tests {
         for wrong in ["SCRAM-SHA-256$", "SCRAM-SHA-256$0:AA==$AA==:AA==", "SCRAM-SHA-256$4096:?$?:?"] {
             assert!(Verifier::of(wrong).is_none(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn nobody_looks_like_somebody_and_is_not_let_in() {
+        let nobody = |secret: u8, user: &str| Verifier::of_nobody(&[secret; 32], user);
+        assert!(nobody(1, "a") == nobody(1, "a"));
+        assert!(nobody(1, "a").salt != nobody(1, "b").salt && nobody(1, "a").salt != nobody(2, "a").salt);
+        let somebody = Verifier::of("right").unwrap();
+        let look = |verifier: &Verifier| (verifier.iterations, verifier.salt.len());
+        assert_eq!(look(&nobody(1, "a")), look(&somebody));
+        let mut client = ScramSha256::new(b"", ChannelBinding::unrequested());
+        let server = Exchange::begin(nobody(1, "a"), client.message(), &[7; 18]).unwrap();
+        client.update(server.server_first().as_bytes()).unwrap();
+        assert_eq!(server.finish(client.message()), Err(ScramError::WrongPassword));
     }
 
     #[test]

@@ -1,0 +1,282 @@
+//! What clients say of their own session. Drivers open transactions and set what matters to a server alone: a console that
+//! refused that would be out of their reach.
+
+use super::Statement;
+use super::parser::{Parsed, Parser};
+use super::tokens::Kind;
+
+/// What a client asks of a console.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// A statement of the console's language.
+    Statement(Statement),
+    /// Something of the client's own session, which changes nothing else.
+    Session(SessionCommand),
+}
+
+/// A command of a client's own session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionCommand {
+    /// `BEGIN`, in whatever mode.
+    Begin,
+    /// `START TRANSACTION`, which is told apart in the answer.
+    StartTransaction,
+    /// `COMMIT` or `END`.
+    Commit,
+    /// `ROLLBACK` or `ABORT`.
+    Rollback,
+    /// A setting on which nothing here depends, or to the value that it has here.
+    Set,
+    /// The same back to its default, or all of them.
+    Reset,
+    /// `DISCARD ALL`.
+    DiscardAll,
+    /// `SHOW TRANSACTION ISOLATION LEVEL`.
+    ShowIsolation,
+    /// `SELECT 1`, by which pools of connections ask whether anybody is there.
+    SelectOne,
+}
+
+/// Settings of a session that clients set.
+const SETTINGS: [&str; 14] = [
+    "application_name",
+    "bytea_output",
+    "client_encoding",
+    "datestyle",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "extra_float_digits",
+    "idle_in_transaction_session_timeout",
+    "intervalstyle",
+    "lock_timeout",
+    "search_path",
+    "standard_conforming_strings",
+    "statement_timeout",
+    "timezone",
+];
+
+/// What may follow where a transaction begins. Nothing else: a forgotten semicolon must not swallow a statement.
+const MODES: [&str; 11] = [
+    "ISOLATION",
+    "LEVEL",
+    "SERIALIZABLE",
+    "REPEATABLE",
+    "READ",
+    "COMMITTED",
+    "UNCOMMITTED",
+    "WRITE",
+    "ONLY",
+    "NOT",
+    "DEFERRABLE",
+];
+
+/// The value that a setting has here, where answers depend on it and another was asked for.
+fn instead(setting: &str, value: &str) -> Option<&'static str> {
+    let value = value.to_ascii_lowercase();
+    let (there_is, fits) = match setting {
+        "client_encoding" => ("UTF8", matches!(&*value, "utf8" | "utf-8" | "unicode")),
+        "datestyle" => ("ISO", value.starts_with("iso")),
+        "standard_conforming_strings" => ("on", matches!(&*value, "on" | "true" | "yes" | "1")),
+        _ => return None,
+    };
+    (!fits && value != "default").then_some(there_is)
+}
+
+impl Parser<'_> {
+    /// A command of the client's own session; none where there is none, and then nothing was read.
+    pub(super) fn session_command(&mut self) -> Parsed<Option<SessionCommand>> {
+        let from = self.next;
+        let command = self.first_word_and_rest()?;
+        if command.is_none() {
+            self.next = from;
+        }
+        Ok(command)
+    }
+
+    fn first_word_and_rest(&mut self) -> Parsed<Option<SessionCommand>> {
+        let Kind::Word(first) = &self.peek().kind else { return Ok(None) };
+        let first = first.to_ascii_uppercase();
+        self.next += 1;
+        Ok(match first.as_str() {
+            "BEGIN" => {
+                self.transaction();
+                self.modes();
+                Some(SessionCommand::Begin)
+            }
+            "START" if self.words(&["TRANSACTION"]) => {
+                self.modes();
+                Some(SessionCommand::StartTransaction)
+            }
+            "COMMIT" | "END" => {
+                self.transaction();
+                Some(SessionCommand::Commit)
+            }
+            "ROLLBACK" | "ABORT" => {
+                self.transaction();
+                Some(SessionCommand::Rollback)
+            }
+            "SET" => self.set_of_session()?.then_some(SessionCommand::Set),
+            "RESET" => (self.words(&["ALL"]) || self.setting().is_some()).then_some(SessionCommand::Reset),
+            "DISCARD" => self.words(&["ALL"]).then_some(SessionCommand::DiscardAll),
+            "SHOW" => self.isolation().then_some(SessionCommand::ShowIsolation),
+            "SELECT" => self.one().then_some(SessionCommand::SelectOne),
+            _ => None,
+        })
+    }
+
+    fn set_of_session(&mut self) -> Parsed<bool> {
+        let for_session = self.words(&["SESSION"]);
+        if self.words(&["TRANSACTION"]) || for_session && self.words(&["CHARACTERISTICS", "AS", "TRANSACTION"]) {
+            self.modes();
+            return Ok(true);
+        }
+        if !for_session {
+            self.words(&["LOCAL"]);
+        }
+        let setting = if self.words(&["TIME", "ZONE"]) {
+            "timezone"
+        } else if self.words(&["NAMES"]) {
+            "client_encoding"
+        } else {
+            let Some(setting) = self.setting() else { return Ok(false) };
+            if !self.words(&["TO"]) {
+                self.symbol('=')?;
+            }
+            setting
+        };
+        let at = self.next;
+        let value = self.values()?;
+        match instead(setting, &value) {
+            Some(there_is) => Err(self.wrong_at(at, format!("{setting} is always {there_is} here"))),
+            None => Ok(true),
+        }
+    }
+
+    /// Values separated by commas; returns the first.
+    fn values(&mut self) -> Parsed<String> {
+        let mut first = None;
+        loop {
+            self.symbol_if('-');
+            let value = match &self.peek().kind {
+                Kind::Word(value) | Kind::Quoted(value) | Kind::Text(value) | Kind::Number(value) => value.clone(),
+                _ => return Err(self.unexpected("a value")),
+            };
+            self.next += 1;
+            let first = first.get_or_insert(value);
+            if !self.symbol_if(',') {
+                return Ok(std::mem::take(first));
+            }
+        }
+    }
+
+    /// A session's setting, in whatever case it is written.
+    fn setting(&mut self) -> Option<&'static str> {
+        let (Kind::Word(name) | Kind::Quoted(name)) = &self.peek().kind else { return None };
+        let setting = SETTINGS.into_iter().find(|setting| name.eq_ignore_ascii_case(setting))?;
+        self.next += 1;
+        Some(setting)
+    }
+
+    fn isolation(&mut self) -> bool {
+        self.words(&["TRANSACTION", "ISOLATION", "LEVEL"]) || self.words(&["TRANSACTION_ISOLATION"])
+    }
+
+    fn one(&mut self) -> bool {
+        let is_one = matches!(&self.peek().kind, Kind::Number(number) if number == "1");
+        if is_one {
+            self.next += 1;
+        }
+        is_one
+    }
+
+    /// The word that may follow BEGIN, COMMIT and ROLLBACK.
+    fn transaction(&mut self) {
+        let _ = self.words(&["TRANSACTION"]) || self.words(&["WORK"]);
+    }
+
+    fn modes(&mut self) {
+        while MODES.into_iter().any(|mode| self.words(&[mode])) {
+            self.symbol_if(',');
+        }
+    }
+
+    /// These words one after another; none of them is read where they do not all stand here.
+    fn words(&mut self, words: &[&str]) -> bool {
+        let from = self.next;
+        for word in words {
+            if !self.at_keyword(word) {
+                self.next = from;
+                return false;
+            }
+            self.next += 1;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::{parse, parse_requests};
+    use super::*;
+
+    fn read(text: &str) -> Vec<Request> {
+        parse_requests(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn what_drivers_open_with_is_read() {
+        for (text, command) in [
+            ("BEGIN", SessionCommand::Begin),
+            ("begin transaction isolation level repeatable read, read only, not deferrable", SessionCommand::Begin),
+            ("BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE", SessionCommand::Begin),
+            ("START TRANSACTION READ WRITE", SessionCommand::StartTransaction),
+            ("COMMIT", SessionCommand::Commit),
+            ("end work", SessionCommand::Commit),
+            ("ROLLBACK TRANSACTION", SessionCommand::Rollback),
+            ("ABORT", SessionCommand::Rollback),
+            ("DISCARD ALL", SessionCommand::DiscardAll),
+            ("RESET ALL", SessionCommand::Reset),
+            ("RESET timezone", SessionCommand::Reset),
+            ("SET extra_float_digits = 3", SessionCommand::Set),
+            ("SET application_name = 'PostgreSQL JDBC Driver'", SessionCommand::Set),
+            ("SET DateStyle TO ISO, MDY", SessionCommand::Set),
+            ("SET client_encoding TO 'UTF8'", SessionCommand::Set),
+            ("SET NAMES 'utf-8'", SessionCommand::Set),
+            ("SET TIME ZONE 'Europe/Berlin'", SessionCommand::Set),
+            ("SET SESSION \"TimeZone\" = DEFAULT", SessionCommand::Set),
+            ("SET LOCAL statement_timeout = -1", SessionCommand::Set),
+            ("SET search_path TO \"$user\", public", SessionCommand::Set),
+            ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED", SessionCommand::Set),
+            ("SET TRANSACTION READ ONLY", SessionCommand::Set),
+            ("SHOW TRANSACTION ISOLATION LEVEL", SessionCommand::ShowIsolation),
+            ("show transaction_isolation", SessionCommand::ShowIsolation),
+            ("SELECT 1", SessionCommand::SelectOne),
+        ] {
+            assert_eq!(read(text), [Request::Session(command)], "{text}");
+            assert!(parse(text).is_err(), "only clients speak so: {text}");
+        }
+        assert_eq!(read(" ; ;"), []);
+    }
+
+    #[test]
+    fn statements_are_read_between_them_and_none_is_swallowed() {
+        let show = Request::Statement(parse("SHOW POOLS").unwrap().remove(0));
+        let set = Request::Statement(parse("SET low_priority_bandwidth = 5").unwrap().remove(0));
+        let (begin, commit) = (Request::Session(SessionCommand::Begin), Request::Session(SessionCommand::Commit));
+        assert_eq!(read("BEGIN; SHOW POOLS; SET low_priority_bandwidth = 5; COMMIT;"), [begin, show, set, commit]);
+        let refused = |text: &str| parse_requests(text).unwrap_err().to_string();
+        assert_eq!(
+            refused("BEGIN DROP RESOURCE POOL a"),
+            "the end of the statement is expected here, not 'DROP' (at character 7)"
+        );
+        assert!(refused("ROLLBACK TO SAVEPOINT a").contains("the end of the statement"));
+        assert_eq!(refused("SET client_encoding TO LATIN1"), "client_encoding is always UTF8 here (at character 24)");
+        assert_eq!(refused("SET datestyle = 'German'"), "datestyle is always ISO here (at character 17)");
+        assert!(refused("SET standard_conforming_strings = off").contains("is always on here"));
+        assert_eq!(refused("SET work_mem = 1"), parse("SET work_mem = 1").unwrap_err().to_string());
+        assert_eq!(refused("SELECT 2"), parse("SELECT 2").unwrap_err().to_string());
+        assert!(refused("SELECT 1 FROM a").contains("the end of the statement"));
+        assert!(refused("SET extra_float_digits 3").contains("'=' is expected here"));
+    }
+}
