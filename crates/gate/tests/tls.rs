@@ -94,6 +94,22 @@ fn a_reload_begins_to_end_encryption_and_ceases_to() {
 }
 
 #[test]
+fn who_must_encrypt_must_at_the_console_too() {
+    with_server("who_must_encrypt_must_at_the_console_too", &[], |server| {
+        let more = format!("[admin]\nusers = {{ dba = 'open sesame' }}\n{TO_CLIENTS}required = true\n");
+        let Some(held) = proxy(server, &more) else { return };
+        let visit = |mode: &str| {
+            let mut command = asked(&held, mode, "SHOW low_priority_bandwidth");
+            command.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "open sesame");
+            command.output().unwrap()
+        };
+        assert_eq!(text(&visit("require")), "256");
+        let plain = complaint(&visit("disable"));
+        assert!(plain.contains("encrypted connections only"), "{plain}");
+    });
+}
+
+#[test]
 fn both_ways_are_encrypted_apart() {
     with_server("both_ways_are_encrypted_apart", &[], |server| {
         let more = format!("{TO_CLIENTS}[server_tls]\nmode = 'require'\n");

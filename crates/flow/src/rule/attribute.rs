@@ -53,10 +53,19 @@ impl Attribute {
                 "how long it waited for its turn (max_active) or, where the server is asked, on a lock"
             }
             Attribute::Bandwidth => "what it sends to its client, mean of five seconds",
-            Attribute::CpuTime => "processor time that it used; the server must be on this host",
-            Attribute::CpuAvgPercent => "of one processor, mean since it began; the server must be on this host",
-            Attribute::SpillSize => "its temporary files; the proxy needs a server_account",
-            Attribute::MemSize => "private memory of its process; the server must be on this host",
+            Attribute::CpuTime => {
+                "processor time that its process used, without parallel workers; the server must be on this host"
+            }
+            Attribute::CpuAvgPercent => {
+                "of one processor, mean since it began, without parallel workers; the server must be on this host"
+            }
+            Attribute::SpillSize => {
+                "temporary files of its process in pg_default, without those in temp_tablespaces and of parallel workers; the proxy \
+                 needs a server_account"
+            }
+            Attribute::MemSize => {
+                "private memory of its process, without parallel workers; the server must be on this host"
+            }
             Attribute::WalRate => {
                 "WAL of its session, mean of five seconds, told when a statement has ended: of jobs of many statements, not of one large one; \
                  PostgreSQL 18, the proxy needs a server_account"

@@ -187,6 +187,10 @@ impl Negotiation<'_> {
             match opening {
                 Opening::DirectTls | Opening::Cancel if self.door == Door::Console => return Ok(None),
                 Opening::Cancel => return self.cancel(&heard[..length]).await.map(|()| None),
+                // Also of the console, which is told passwords.
+                Opening::StartUp(_) if self.wants_encryption(&client) => {
+                    return self.refuse(client, "28000", "the proxy takes encrypted connections only").await;
+                }
                 Opening::StartUp(start) if self.is_for_console(&start) => {
                     return self.visit(client, heard.split_off(length), start).map(|()| None);
                 }
@@ -211,9 +215,6 @@ impl Negotiation<'_> {
                         None => return Ok(None),
                     };
                     heard.clear();
-                }
-                Opening::StartUp(_) if self.wants_encryption(&client) => {
-                    return self.refuse(client, "28000", "the proxy takes encrypted connections only").await;
                 }
                 Opening::StartUp(start) => match unreachable {
                     Some(why) => return self.refuse(client, "08006", &why).await,
@@ -301,9 +302,11 @@ impl Negotiation<'_> {
         agree((client, server), (&heard[length..], &words), tracker, entry, place).map(Some)
     }
 
-    /// Whether this client must encrypt and does not. A Unix socket needs no encryption.
+    /// Whether this client must encrypt and does not. A Unix socket needs no encryption, and the console's own addresses
+    /// have none.
     fn wants_encryption(&self, client: &Stream) -> bool {
-        self.terms.tls.as_ref().is_some_and(|tls| tls.required) && client.secure().is_none() && !client.is_local()
+        let required = self.terms.tls.as_ref().is_some_and(|tls| tls.required) && self.door != Door::Console;
+        required && client.secure().is_none() && !client.is_local()
     }
 
     /// Ends the client's encryption here. `heard` is what came of it already: with a request for it there may be nothing,

@@ -79,10 +79,9 @@ impl Secure {
                 read => return Poll::Ready(read),
             }
             ready!(self.poll_receive(cx, socket))?;
-            // What it answers by itself (a key renewed) goes as far as it goes; the next write takes the rest.
-            if let Poll::Ready(sent) = self.poll_send(cx, socket) {
-                sent?;
-            }
+            // What it answers by itself (a key renewed) goes as far as it goes; the next write takes the rest, or says why not:
+            // last words of who has left already are heard all the same.
+            let _ = self.poll_send(cx, socket);
         }
     }
 
@@ -158,5 +157,62 @@ impl Write for Blocking<'_, '_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::print_stderr)]
+    use super::super::Address;
+    use super::super::stream::Stream;
+    use super::super::tls::{ClientTls, ServerTls};
+    use std::future::poll_fn;
+    use std::path::Path;
+    use std::process::{Command, Stdio};
+    use std::task::Poll;
+    use tokio::net::{TcpListener, TcpStream};
+
+    /// A certificate that signs itself, and its key; false where there is no openssl.
+    fn certificate(dir: &Path) -> bool {
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-x509", "-days", "2", "-nodes", "-newkey", "rsa:2048", "-subj", "/CN=localhost"]);
+        openssl.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout", "own.key", "-out", "own.crt"]);
+        openssl.current_dir(dir).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    }
+
+    /// Both ends of an encrypted connection: one as towards a server, one as towards a client.
+    async fn ends(dir: &Path) -> (Stream, Stream) {
+        let beside = dir.join("proxy.toml");
+        let address: Address = "localhost:5432".parse().unwrap();
+        let written = toml::from_str("mode = 'require'").unwrap();
+        let to_server = ServerTls::read(&written, &address, &beside).unwrap().unwrap();
+        let written = toml::from_str("certificate = 'own.crt'\nkey = 'own.key'").unwrap();
+        let to_client = ClientTls::read(&written, &beside).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = Stream::from(TcpStream::connect(listener.local_addr().unwrap()).await.unwrap());
+        let far = Stream::from(listener.accept().await.unwrap().0);
+        tokio::try_join!(near.encrypt(to_server.begin().unwrap()), far.encrypt(to_client.begin().unwrap())).unwrap()
+    }
+
+    #[tokio::test]
+    async fn last_words_are_heard_where_nothing_can_be_sent_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        if !certificate(dir.path()) {
+            eprintln!("skipped: encryption: needs openssl");
+            return;
+        }
+        let (mut near, mut far) = ends(dir.path()).await;
+        // As a COPY fills it: the last of it is encrypted and not sent.
+        poll_fn(|cx| {
+            while near.poll_write(cx, &[0; 16_384]).is_ready() {}
+            Poll::Ready(())
+        })
+        .await;
+        far.write_all(b"FATAL").await.unwrap();
+        // What it did not read makes a reset of its goodbye.
+        drop(far);
+        let mut heard = [0; 16];
+        let count = near.read(&mut heard).await.unwrap();
+        assert_eq!(&heard[..count], b"FATAL");
     }
 }
