@@ -17,12 +17,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The environment variable by which a process is known before it has a journalled id ([`Journal::spawn`]).
 pub const MARKER_VARIABLE: &str = "BACKWATER_RUN";
 
+/// A journal of so many bytes is written anew with what is open alone, and not again before it is twice as long as that is.
+const LONG: u64 = 64 << 10;
+
 /// The journal of one run. Can be shared between threads by reference or `Arc`; dropping it puts everything back.
 #[derive(Debug)]
 pub struct Journal {
     state_dir: PathBuf,
     path: PathBuf,
-    what: String,
+    /// Its first line.
+    began: Began,
     run: String,
     inner: Mutex<Inner>,
 }
@@ -31,6 +35,8 @@ pub struct Journal {
 struct Inner {
     /// Holds the lock that says that the run lives.
     file: File,
+    /// The length at which it is written anew.
+    long: u64,
     open: Vec<(u64, Change)>,
     next: u64,
     finished: bool,
@@ -51,13 +57,12 @@ impl Journal {
         let state_dir = state_dir.canonicalize().map_err(unusable)?;
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         let start_time = start_time(pid).unwrap_or_default();
-        let (path, file) = create(&state_dir, &format!("journal-{pid}-{start_time}"))?;
+        let began = Began { version: VERSION, what: what.to_owned(), pid, start_time, boot: boot_id() };
+        let (path, file) = create(&state_dir, &began)?;
         let run = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().replace("journal-", ""));
-        let inner = Inner { file, open: Vec::new(), next: 0, finished: false, claims: Vec::new() };
-        let what = what.to_owned();
-        let began = Began { version: VERSION, what: what.clone(), pid, start_time, boot: boot_id() };
-        let journal = Journal { state_dir, path, what, run, inner: Mutex::new(inner) };
-        journal.append(&mut journal.inner().file, &Line::Began(began))?;
+        let inner = Inner { file, long: LONG, open: Vec::new(), next: 0, finished: false, claims: Vec::new() };
+        let journal = Journal { state_dir, path, began, run, inner: Mutex::new(inner) };
+        journal.append(&mut journal.inner().file, &Line::Began(journal.began.clone()))?;
         sync_directory(&journal.state_dir)?;
         Ok(journal)
     }
@@ -83,7 +88,7 @@ impl Journal {
         let change = self.checked(change)?;
         let mut inner = self.inner();
         if inner.finished {
-            return Err(UndoError::Finished { what: self.what.clone() });
+            return Err(UndoError::Finished { what: self.began.what.clone() });
         }
         if let Some((entry, _)) = inner.open.iter().find(|(_, noted)| noted.same_target(&change)) {
             return Ok(Entry(*entry));
@@ -146,7 +151,41 @@ impl Journal {
         let (number, change) = inner.open[index].clone();
         put_back(&change, &self.state_dir).map_err(|left| self.left(vec![*left]))?;
         inner.open.remove(index);
-        self.append(&mut inner.file, &Line::Undone { entry: number })
+        self.append(&mut inner.file, &Line::Undone { entry: number })?;
+        self.shorten(&mut inner);
+        Ok(())
+    }
+
+    /// Where the file has become long, one with what is open alone takes its place, so that a run of many changes, each undone
+    /// soon, does not fill the disk. A kill in between leaves both: what is open in both is put back twice, which is harmless.
+    fn shorten(&self, inner: &mut Inner) {
+        let length = |file: &File| file.metadata().map_or(0, |metadata| metadata.len());
+        if length(&inner.file) < inner.long {
+            return;
+        }
+        match self.replacement(&inner.open) {
+            Ok(file) => inner.file = file,
+            // The long one holds the same.
+            Err(error) => tracing::warn!(%error, "the journal of changes grows on"),
+        }
+        inner.long = LONG.max(2 * length(&inner.file));
+    }
+
+    /// A file, locked before it has the journal's name, with these changes and no others.
+    fn replacement(&self, open: &[(u64, Change)]) -> Result<File, UndoError> {
+        let (path, mut file) = create(&self.state_dir, &self.began)?;
+        let notes = open.iter().map(|(entry, change)| Line::Note { entry: *entry, change: change.clone() });
+        let written = write_whole(&mut file, std::iter::once(Line::Began(self.began.clone())).chain(notes));
+        if let Err(error) = written.and_then(|()| std::fs::rename(&path, &self.path)) {
+            // While it is still locked: nobody may take it for what a killed run left.
+            let _ = std::fs::remove_file(&path);
+            return Err(UndoError::file("write", &path)(error));
+        }
+        // Before a change is noted in it that the file before does not have.
+        if let Err(error) = sync_directory(&self.state_dir) {
+            tracing::warn!(%error, "a crash of the host may leave the journal as it was");
+        }
+        Ok(file)
     }
 
     /// Puts everything back, limits first, files last, and removes the journal. Once is enough; after it nothing more
@@ -212,7 +251,7 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         if let Err(error) = self.finish() {
-            tracing::error!(%error, run = self.what, "the host is not as it was");
+            tracing::error!(%error, run = self.began.what, "the host is not as it was");
         }
     }
 }
@@ -243,17 +282,24 @@ fn append(file: &mut File, line: &Line) -> std::io::Result<()> {
     file.sync_data()
 }
 
+/// All lines at once, synced: a kill leaves none of them or all, as far as the kernel writes in one go.
+fn write_whole(file: &mut File, lines: impl Iterator<Item = Line>) -> std::io::Result<()> {
+    let text: Result<String, _> = lines.map(|line| line.to_text()).collect();
+    file.write_all(text.map_err(std::io::Error::other)?.as_bytes())?;
+    file.sync_data()
+}
+
 /// Numbers the journals of this process, whatever directory each is in: the word of a run ([`Journal::run`]) is made of
 /// the number, and two runs with one word would end each other's processes.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Makes a journal's file under a free name and locks it. Another run's recovery may lock or remove it in between, as
 /// an empty journal that nobody owns: then the next name is tried.
-fn create(state_dir: &Path, stem: &str) -> Result<(PathBuf, File), UndoError> {
+fn create(state_dir: &Path, of: &Began) -> Result<(PathBuf, File), UndoError> {
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let suffix = if number == 0 { String::new() } else { format!("-{number}") };
-        let path = state_dir.join(format!("{stem}{suffix}.jsonl"));
+        let path = state_dir.join(format!("journal-{}-{}{suffix}.jsonl", of.pid, of.start_time));
         let opened = OpenOptions::new().read(true).append(true).create_new(true).mode(0o600).open(&path);
         let file = match opened {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => continue,

@@ -124,3 +124,50 @@ fn a_spawned_process_ends_with_the_run() {
     let missing = begin(&dir).spawn(&mut Command::new("/no/such/program"), "nothing", Stop::Terminate);
     assert!(matches!(missing, Err(UndoError::Spawn { .. })));
 }
+
+#[test]
+fn many_changes_that_are_put_back_soon_do_not_make_the_journal_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = begin(&dir);
+    let (kept, brief) = (journal.state_dir().join("kept"), journal.state_dir().join("x".repeat(200)));
+    journal.note(Change::File { path: kept.clone() }).unwrap();
+    std::fs::write(&kept, "").unwrap();
+    let mut written = 0;
+    for _ in 0..1_000 {
+        let before = std::fs::metadata(journal.path()).unwrap().len();
+        let entry = journal.note(Change::File { path: brief.clone() }).unwrap();
+        written += std::fs::metadata(journal.path()).unwrap().len() - before;
+        journal.undo(entry).unwrap();
+        assert!(std::fs::metadata(journal.path()).unwrap().len() < LONG);
+    }
+    assert!(written > 3 * LONG, "{written}: it was never long");
+    assert_eq!(recover(dir.path()).unwrap(), [], "the run lives, whatever file its journal is in");
+    let content = crate::lines::parse(&std::fs::read(journal.path()).unwrap());
+    assert_eq!(content.began, Some(journal.began.clone()));
+    assert_eq!((content.open.first(), content.unreadable.len()), (Some(&(0, Change::File { path: kept.clone() })), 0));
+    journal.finish().unwrap();
+    assert!(!kept.exists());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_anew_goes_on_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = begin(&dir);
+    let (kept, brief) = (journal.state_dir().join("kept"), journal.state_dir().join("brief"));
+    journal.note(Change::File { path: kept.clone() }).unwrap();
+    std::fs::write(&kept, "").unwrap();
+    // A directory in its place: nothing can be given its name.
+    let aside = dir.path().join("aside");
+    std::fs::rename(journal.path(), &aside).unwrap();
+    std::fs::create_dir(journal.path()).unwrap();
+    journal.inner().long = 1;
+    let entry = journal.note(Change::File { path: brief }).unwrap();
+    journal.undo(entry).unwrap();
+    std::fs::remove_dir(journal.path()).unwrap();
+    std::fs::rename(&aside, journal.path()).unwrap();
+    assert_eq!(crate::lines::parse(&std::fs::read(journal.path()).unwrap()).open.len(), 1);
+    journal.finish().unwrap();
+    assert!(!kept.exists());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "what could not take its place is gone");
+}

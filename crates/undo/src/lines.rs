@@ -1,4 +1,4 @@
-//! What stands in a journal's file: one JSON object a line, appended and never rewritten. A run killed while writing
+//! What stands in a journal's file: one JSON object a line, appended (a long one gives way to a new file with what is open). A run killed while writing
 //! leaves a last line without its end: the change on it was not made, since a change is made after its note is synced.
 
 use crate::Change;

@@ -197,6 +197,23 @@ mod tests {
     }
 
     #[test]
+    fn a_kill_while_the_journal_was_written_anew_leaves_two_and_both_are_undone() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().canonicalize().unwrap();
+        for cut in [0, 20, 300] {
+            std::fs::write(state.join("a"), "").unwrap();
+            let (head, open) = (head(&boot_id()), note(1, &state.join("a")));
+            let undone = format!("{}{{\"undone\":{{\"entry\":0}}}}\n", note(0, &state.join("b")));
+            abandoned(&state, &format!("{head}{undone}{open}"));
+            let whole = format!("{head}{open}");
+            std::fs::write(state.join("journal-1-1-1.jsonl"), &whole[..cut.min(whole.len())]).unwrap();
+            let recovered = recover(&state).unwrap();
+            assert!(recovered.iter().all(Recovered::is_complete), "{cut}: {recovered:?}");
+            assert_eq!(std::fs::read_dir(&state).unwrap().count(), 0, "{cut}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_undone_is_said_and_kept() {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().canonicalize().unwrap();

@@ -134,6 +134,34 @@ fn files_values_and_processes() {
     assert_eq!(steps, 10);
 }
 
+/// So many changes that the journal is written anew, beside one that stays.
+fn long_run(state: &Path, journal: &Journal, steps: &mut Steps) {
+    let lab = state.join("lab");
+    steps.change(journal, Change::Directory { path: lab.clone() }, || fs::create_dir(&lab).unwrap());
+    let brief = state.join("x".repeat(200));
+    for _ in 0..300 {
+        let entry = journal.note(Change::File { path: brief.clone() }).unwrap();
+        journal.undo(entry).unwrap();
+    }
+    assert!(fs::metadata(journal.path()).unwrap().len() < 300 * 200, "it was written anew");
+    steps.step();
+    let image = lab.join("image");
+    steps.change(journal, Change::File { path: image.clone() }, || fs::write(&image, "x").unwrap());
+}
+
+#[test]
+fn a_journal_that_was_written_anew() {
+    if is_child(long_run) {
+        return;
+    }
+    let steps = kill_everywhere(
+        "a_journal_that_was_written_anew",
+        |_| {},
+        |dir, step| assert_eq!(leftovers(dir), Vec::<PathBuf>::new(), "step {step}"),
+    );
+    assert_eq!(steps, 6);
+}
+
 /// What `losetup` and friends say is part of the failure.
 fn tool(program: &str, arguments: &[&str]) -> String {
     let path = "/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin";
