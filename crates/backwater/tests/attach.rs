@@ -11,6 +11,7 @@ use attach_help::*;
 use server::{Running, with_server};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -176,6 +177,59 @@ fn any_servers_connection_is_held_and_a_class_shares_its_rate() {
     assert!((7.2 * MIB..8.3 * MIB).contains(&alone), "{alone}");
     drop(master);
     until("the rate is put back", || kernel_rate(first.local_addr().unwrap()).is_none());
+}
+
+#[test]
+fn a_client_that_never_reads_delays_neither_looks_nor_the_end() {
+    const NAME: &str = "a_client_that_never_reads_delays_neither_looks_nor_the_end";
+    if !is_root(NAME) {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    // Neither is read from any more: what is sent to them stands in buffers.
+    let (Some((_one, first)), Some((_two, second))) = (http(NAME), http(NAME)) else { return };
+    let peers = [first.local_addr().unwrap(), second.local_addr().unwrap()];
+    let [one, two] = peers.map(|peer| peer.to_string());
+    let arguments = ["--socket", &one, "--socket", &two, "--rate", "2MB", "--interval", "100ms"];
+    let (mut master, _, told) = attach_until("holding", state.path(), &arguments);
+    until("both are held", || peers.iter().all(|peer| is_held_at(*peer, 2)));
+    // One goes, with all that it has not read: it is told, and the other one is held on.
+    drop(second);
+    until("it is let go", || told.try_iter().any(|line| line.contains("let go") && line.contains(&two)));
+    assert!(is_held_at(peers[0], 2));
+    let master_pid = rustix::process::Pid::from_child(&master.0);
+    rustix::process::kill_process(master_pid, rustix::process::Signal::TERM).unwrap();
+    let mut ended = None;
+    until("it ends", || {
+        ended = master.0.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!((ended.unwrap().code(), kernel_rate(peers[0])), (Some(0), None));
+    assert_eq!(std::fs::read_dir(state.path()).unwrap().flatten().filter(is_journal).count(), 0);
+}
+
+#[test]
+fn an_ordinary_user_is_told_which_right_is_missing() {
+    const NOBODY: u32 = 65_534;
+    let state = tempfile::tempdir().unwrap();
+    let mut attach = command(state.path(), &["--socket", "192.0.2.1:9", "--rate", "1MB"]);
+    if rustix::process::geteuid().is_root() {
+        attach.uid(NOBODY).gid(NOBODY);
+    }
+    let output = match attach.output() {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            eprintln!(
+                "skipped: an_ordinary_user_is_told_which_right_is_missing: may not run the program where it lies"
+            );
+            return;
+        }
+        output => output.unwrap(),
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    // Which of them depends on the host alone: without the right nobody may, whatever else forbids it.
+    let hindrances = ["CAP_SYS_PTRACE is missing", "seccomp", "ptrace_scope is 3"];
+    assert!(output.status.code() == Some(2) && hindrances.iter().any(|why| said.contains(why)), "{said}");
+    assert_eq!(std::fs::read_dir(state.path()).unwrap().count(), 0, "nothing was begun");
 }
 
 #[test]

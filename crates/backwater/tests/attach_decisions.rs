@@ -181,9 +181,13 @@ struct Session {
 
 impl Session {
     fn open(server: &Server, name: &str) -> Session {
+        Session::open_as(server, "postgres", name)
+    }
+
+    fn open_as(server: &Server, user: &str, name: &str) -> Session {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut config = tokio_postgres::Config::new();
-        config.host("127.0.0.1").port(server.port).user("postgres").password(PASSWORD).application_name(name);
+        config.host("127.0.0.1").port(server.port).user(user).password(PASSWORD).application_name(name);
         let (client, connection) = runtime.block_on(config.connect(tokio_postgres::NoTls)).unwrap();
         // Its end shows in the next answer.
         drop(runtime.spawn(connection));
@@ -312,6 +316,58 @@ fn decisions_and_changes_of_attach_mode_are_in_its_recording() {
         });
         assert_eq!(ended.unwrap().code(), Some(0));
         is_whole(&out, &pid);
+    });
+}
+
+#[test]
+fn a_low_session_that_blocks_urgent_work_is_let_go_and_each_step_is_told() {
+    const NAME: &str = "a_low_session_that_blocks_urgent_work_is_let_go_and_each_step_is_told";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        server.value(&format!("CREATE ROLE etl LOGIN PASSWORD '{PASSWORD}'"));
+        server.value("CREATE TABLE t AS SELECT 1 AS a");
+        server.value("GRANT ALL ON t TO etl");
+        let (state, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (file, out) = (dir.path().join("flow.toml"), dir.path().join("recording"));
+        let pools = "low_priority_bandwidth = '3MB'\n[pools.batch]\npriority = 'low'\n[users]\netl = 'batch'\n";
+        let admin = "[admin]\nlisten = '127.0.0.1:0'\nusers = { dba = 'open sesame' }\n";
+        std::fs::write(&file, format!("{pools}{admin}")).unwrap();
+        let holder = Session::open_as(server, "etl", "holder");
+        let (held, pid) = (peer(server, "holder"), server.value(&sessions("holder", "pid", "")));
+        let files = ["-c", file.to_str().unwrap(), "--record", out.to_str().unwrap(), "--interval", "100ms"];
+        let target = target(server);
+        let arguments = [&[target.as_str()][..], &files].concat();
+        let (_master, line, _told) = attach_until("console at ", state.path(), &arguments);
+        let port: u16 = line.rsplit(':').next().unwrap().parse().unwrap();
+        let shown = |what: &str| {
+            let mut console = psql("127.0.0.1", port, what);
+            console.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "open sesame");
+            text(&console.output().unwrap())
+        };
+        until("it is held", || kernel_rate(held).is_some());
+        until("it is shown", || shown("SHOW STATS").contains("sessions_low|1"));
+        assert_eq!(shown("SHOW QUEUES"), "low class|||1|3145728|bytes/s");
+        assert!(shown("SHOW GOVERNOR").starts_with("batch|3|low_priority_bandwidth|"), "{}", shown("SHOW GOVERNOR"));
+
+        holder.run("BEGIN; LOCK TABLE t");
+        let _waiter = Running::start(psql("127.0.0.1", server.port, "SELECT a FROM t").env("PGAPPNAME", "waiter"));
+        until("it is let go", || kernel_rate(held).is_none());
+        until("that is shown", || shown("SHOW STATS").contains("sessions_low|0"));
+        holder.run("COMMIT");
+        until("it is held again", || kernel_rate(held).is_some());
+        let told = |step: &str| format!("session {pid} (user etl, pool batch) is {step}");
+        let freed = "let go for as long as it does: it blocked urgent work";
+        let words =
+            [told("held: its pool has low priority"), told(freed), told("held again: it is not known to block")];
+        until("the console tells each step", || {
+            let events = shown("SHOW EVENTS");
+            words.iter().all(|words| events.contains(words))
+        });
+        until("each step is recorded", || {
+            recorded(&out).is_some_and(|window| steps(&decided(&window, &pid)) == ["held", "freed", "held"])
+        });
     });
 }
 

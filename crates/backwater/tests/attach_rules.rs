@@ -9,9 +9,10 @@ mod server;
 use attach_help::*;
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Running, Server, complaint, psql, text, with_server};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_rule_slows_the_stream_and_not_the_others() {
@@ -70,6 +71,81 @@ fn a_rule_goes_on_when_the_server_is_back() {
         let (_after, peer) = held(server);
         until("it holds again", || is_held_at(peer, 2));
         drop(master);
+    });
+}
+
+/// Whether the server's process, which is stopped, has been asked something by this client.
+fn is_asked(server: &Server, client: SocketAddr) -> bool {
+    let ends = format!(" 0100007F:{:04X} 0100007F:{:04X} ", server.port, client.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let line = table.lines().find(|line| line.contains(&ends)).unwrap();
+    // Bytes to send, and bytes that nobody has read.
+    !line.split_whitespace().nth(4).unwrap().ends_with(":00000000")
+}
+
+#[test]
+fn a_server_that_falls_silent_holds_nobody_and_delays_no_end() {
+    const NAME: &str = "a_server_that_falls_silent_holds_nobody_and_delays_no_end";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        let state = tempfile::tempdir().unwrap();
+        let (_client, mut output) = flood(server, "stream");
+        let stream = peer(server, "stream");
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let rule = "elapsedtime=0.5, action='penalty'";
+        let arguments = [&*target(server), "--rule", rule, "--rate", "2MB", "--interval", "100ms"];
+        let (mut master, told) = attach_listening(state.path(), &arguments);
+        let said = |words: &str| until(words, || told.try_iter().any(|line| line.contains(words)));
+        let (asking, pid) = (peer(server, "backwater"), server.value(&sessions("backwater", "pid", "")));
+        let signal = |signal| kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), signal).unwrap();
+        signal(Signal::STOP);
+        said("no answer within 10 s: what is held is let go until it answers again");
+        until("it is let go", || kernel_rate(stream).is_none());
+        signal(Signal::CONT);
+        said("the server answers again");
+        until("it is held again", || is_held_at(stream, 2));
+        // No process more than one hangs on the server, however long it is silent.
+        assert_eq!(server.value(&sessions("backwater", "pid", "")), pid);
+        signal(Signal::STOP);
+        until("a question is open", || is_asked(server, asking));
+        let begun = Instant::now();
+        kill_process(Pid::from_child(&master.0), Signal::TERM).unwrap();
+        let mut ended = None;
+        until("it ends", || {
+            ended = master.0.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert_eq!((ended.unwrap().code(), kernel_rate(stream)), (Some(0), None));
+        signal(Signal::CONT);
+    });
+}
+
+#[test]
+fn a_session_that_somebody_else_has_paced_is_held_once_it_is_free() {
+    const NAME: &str = "a_session_that_somebody_else_has_paced_is_held_once_it_is_free";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        let state = tempfile::tempdir().unwrap();
+        let (_client, mut output) = flood(server, "stream");
+        let (stream, pid) = (peer(server, "stream"), server.value(&sessions("stream", "pid", "")));
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let target = target(server);
+        let other = attach(state.path(), &[&target, "--pid", &pid, "--rate", "2MB"]);
+        let file = state.path().join("flow.toml");
+        let pools = "low_priority_bandwidth = '5MB'\n[pools.batch]\npriority = 'low'\n[users]\npostgres = 'batch'\n";
+        std::fs::write(&file, pools).unwrap();
+        let arguments = [&*target, "-c", file.to_str().unwrap(), "--interval", "100ms"];
+        let (_master, _, told) = attach_until("is paced already", state.path(), &arguments);
+        assert!(is_held_at(stream, 2));
+        kill_process(Pid::from_child(&other.0), Signal::TERM).unwrap();
+        until("it is held by the next one", || is_held_at(stream, 5));
+        let said: Vec<String> = told.try_iter().collect();
+        assert!(said.iter().all(|line| !line.contains("is paced already")), "one reason is told once: {said:?}");
     });
 }
 
@@ -210,9 +286,15 @@ fn statements_on_its_console_hold_sessions_and_let_them_go() {
         let events = console.shown("SHOW EVENTS");
         assert!(events.contains("dba changed: CREATE EXCEPT RULE bandwidth_rule1"), "{events}");
         assert!(events.contains("|decision|"), "{events}");
-        for what in ["POOLS", "USERS", "STATS", "CONFIG", "QUEUES", "GOVERNOR"] {
-            console.shown(&format!("SHOW {what}"));
-        }
+        until("the one session is counted as held", || {
+            console.shown("SHOW STATS") == "sessions|1\nsessions_low|1\nreloads_since_start|0"
+        });
+        assert_eq!(console.shown("SHOW QUEUES"), "low class|||1|3145728|bytes/s");
+        assert_eq!(console.shown("SHOW GOVERNOR"), "", "no pool is low");
+        let pools = console.shown("SHOW POOLS");
+        assert!(pools.lines().any(|pool| pool.starts_with("rp1|high|") && pool.ends_with("|1|1||")), "{pools}");
+        assert_eq!(console.shown("SHOW USERS"), "postgres|rp1");
+        assert!(console.shown("SHOW CONFIG").contains("low_priority_bandwidth|3"), "{}", console.shown("SHOW CONFIG"));
         let noticed = console.ask("CREATE EXCEPT RULE r WITH (rows=5, action='abort')");
         let noticed = String::from_utf8_lossy(&noticed.stderr).into_owned();
         assert!(noticed.contains("rule r will never match: rows cannot be measured here"), "{noticed}");

@@ -22,6 +22,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use told::Told;
@@ -150,6 +151,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         None => by_name(arguments, &mut hold, &cancel, &mut told),
         Some(state) => rules::run(arguments, config.as_ref(), state, &mut hold, &cancel, &mut told),
     };
+    let done = match done {
+        Err(error) if server::is_ended(&error) => Ok(ExitCode::SUCCESS),
+        done => done,
+    };
     let ended = done.as_ref().err().is_some_and(|error| matches!(error.downcast_ref(), Some(AttachError::Ended(_))));
     if ended {
         // A new one puts right what the old one left.
@@ -248,8 +253,13 @@ impl Arguments {
 }
 
 /// Sockets that were named, until they end or somebody wants to end.
-fn by_name(arguments: &Arguments, hold: &mut Hold, cancel: &AtomicBool, told: &mut Told) -> anyhow::Result<ExitCode> {
-    let named = named_sockets(arguments, hold.guardian())?;
+fn by_name(
+    arguments: &Arguments,
+    hold: &mut Hold,
+    cancel: &Arc<AtomicBool>,
+    told: &mut Told,
+) -> anyhow::Result<ExitCode> {
+    let named = named_sockets(arguments, hold.guardian(), cancel)?;
     for socket in named {
         if arguments.dry_run {
             terminal::note(&format!("would hold {}", described(&socket)));
@@ -273,7 +283,11 @@ fn by_name(arguments: &Arguments, hold: &mut Hold, cancel: &AtomicBool, told: &m
     Ok(ExitCode::SUCCESS)
 }
 
-fn named_sockets(arguments: &Arguments, guardian: &mut Guardian) -> anyhow::Result<Vec<Named>> {
+fn named_sockets(
+    arguments: &Arguments,
+    guardian: &mut Guardian,
+    cancel: &Arc<AtomicBool>,
+) -> anyhow::Result<Vec<Named>> {
     let mut named = Vec::new();
     for peer in &arguments.socket {
         let FoundSockets { tcp, .. } = guardian.find_peer(*peer)?;
@@ -286,7 +300,7 @@ fn named_sockets(arguments: &Arguments, guardian: &mut Guardian) -> anyhow::Resu
         named.extend(tcp);
     }
     if let (Some(target), false) = (&arguments.target, arguments.pid.is_empty()) {
-        let mut server = server::Server::connect(target)?;
+        let mut server = server::Server::connect(target, cancel)?;
         for pid in &arguments.pid {
             named.push(server.socket_of(*pid, guardian)?);
         }

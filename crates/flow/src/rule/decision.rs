@@ -17,7 +17,7 @@ words! {
         RuleGone = "the rule no longer applies",
         /// The session held a lock that urgent work waited for.
         BlockedUrgent = "it blocked urgent work",
-        /// Only the server sees its statements, and tells no more of it.
+        /// The server tells no more of it, and nobody else sees it (encrypted through to it, or held from outside).
         Unseen = "the server tells no more of it",
     }
 }

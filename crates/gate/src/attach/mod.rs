@@ -18,7 +18,7 @@ mod master;
 mod message;
 mod watch;
 
-pub use crate::proxy::{Console, OutsideSession, not_enforced};
+pub use crate::proxy::{Console, OutsideSession, PoolStep, not_enforced};
 pub use able::{Facts, drop_rights, hindrance};
 pub use catch_up::CatchUp;
 pub use class::{LEAST_BPS, Usage, divide};

@@ -97,6 +97,17 @@ impl Watch {
         decisions
     }
 
+    /// The server tells of nobody: what was done is lifted, and whoever is there later is met anew.
+    pub fn unseen(&mut self, now: Moment) -> Vec<((i32, i64), Decision)> {
+        let mut decisions = Vec::new();
+        for (key, session) in self.sessions.drain() {
+            let lifted = self.judge.lift(now, session.id, Why::Unseen);
+            let gone = self.judge.forget(now, session.id);
+            decisions.extend(lifted.into_iter().chain(gone).map(|decision| (key, decision)));
+        }
+        decisions
+    }
+
     /// The sessions of low-priority pools that are to be held now, whatever they do: not those that hold a lock for which somebody
     /// waits who is not held.
     pub fn low(&self, activities: &[(Activity, Seen)], state: &State) -> HashSet<(i32, i64)> {

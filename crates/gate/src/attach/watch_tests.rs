@@ -172,3 +172,15 @@ fn rules_are_those_of_the_users_pool_and_a_low_pool_is_held_whatever_it_does() {
     waiting[1].0.blocked_by = vec![1];
     assert_eq!(watch.low(&waiting, &state), HashSet::from([(1, 5)]));
 }
+
+#[test]
+fn of_whom_the_server_tells_no_more_nobody_says_that_they_ended() {
+    let rules = rule("elapsedtime=5, action='penalty'");
+    let mut watch = Watch::new();
+    let activities = [(running(1, 6.0), Seen::default())];
+    assert_eq!(steps(&watch.look(at(0.0), &activities, &rules)), [(1, "began".to_owned())]);
+    assert_eq!(steps(&watch.unseen(at(1.0))), [(1, "the server tells no more of it".to_owned())]);
+    assert!(!watch.is_penalised((1, 5)) && watch.unseen(at(2.0)).is_empty());
+    // It was only out of sight.
+    assert_eq!(steps(&watch.look(at(3.0), &activities, &rules)), [(1, "began".to_owned())]);
+}

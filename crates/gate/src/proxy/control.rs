@@ -228,19 +228,24 @@ impl Control {
 
     /// A session of a low pool was let go, or is held again.
     pub(super) fn freed(&self, live: &Live, let_go: bool) {
-        let (id, user, pool) = (live.identity.id.to_string(), &live.identity.user, &live.pool.name);
         // The end of a transaction is seen in messages alone.
         let (until, over) = match live.doing() {
             Doing::Hidden => ("for as long as it does", "it is not known to block urgent work any more"),
             _ => ("until its transaction ends", "its transaction has ended"),
         };
-        let (step, what, why) = match let_go {
-            true => ("freed", format!("let go {until}"), "it blocked urgent work"),
-            false => ("held", "held again".to_owned(), over),
+        let id = live.identity.id.to_string();
+        let let_go_until = format!("let go {until}");
+        let told = match let_go {
+            true => ("freed", let_go_until.as_str(), "it blocked urgent work"),
+            false => ("held", "held again", over),
         };
+        self.pooled(&id, &live.identity.user, &live.pool.name, told);
+    }
+
+    /// What became of a session because of its pool's priority: the step, the same for people, and why.
+    pub(super) fn pooled(&self, id: &str, user: &str, pool: &str, (step, what, why): (&str, &str, &str)) {
         let message = format!("session {id} (user {user}, pool {pool}) is {what}: {why}");
-        let fields: [(&str, &str); 5] =
-            [("session", &id), ("user", user), ("pool", pool), ("step", step), ("why", why)];
+        let fields = [("session", id), ("user", user), ("pool", pool), ("step", step), ("why", why)];
         self.tell(Event::new(clock::now(), self.source(), EventKind::Decision, message, &fields));
     }
 

@@ -35,6 +35,34 @@ pub struct OutsideSession {
     pub held_by: Option<String>,
 }
 
+/// What becomes of a session because of its pool's priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolStep {
+    /// It is held.
+    Held,
+    /// It is let go, since somebody waits for its lock who is not held.
+    Freed,
+    /// It was let go for that, and is held again.
+    HeldAgain,
+    /// It is let go: its pool's priority is not low any more, or it has another pool.
+    Left,
+    /// It is let go, as all are while the server does not answer.
+    Unseen,
+}
+
+impl PoolStep {
+    /// The step, the same for people, and why.
+    fn words(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            PoolStep::Held => ("held", "held", "its pool has low priority"),
+            PoolStep::Freed => ("freed", "let go for as long as it does", "it blocked urgent work"),
+            PoolStep::HeldAgain => ("held", "held again", "it is not known to block urgent work any more"),
+            PoolStep::Left => ("freed", "let go", "its pool has no low priority"),
+            PoolStep::Unseen => ("freed", "let go", "the server tells no more of it"),
+        }
+    }
+}
+
 /// What is told of the sessions, and what can be asked of them.
 #[derive(Debug)]
 pub(super) struct Outside {
@@ -127,7 +155,7 @@ pub struct Console {
 
 impl Console {
     /// Begins with this configuration. `unseen` are attributes that no rule can look at, each with why; `tell` hears every
-    /// change, and must not block.
+    /// change and every decision, and must not block.
     ///
     /// # Errors
     /// A pool of the configuration has a rule that cannot be judged, or an address cannot be listened on.
@@ -173,6 +201,11 @@ impl Console {
     /// A rule decided: it is kept for `SHOW EVENTS`, and counted.
     pub fn decided(&self, decision: &Decision) {
         self.control.decided(decision);
+    }
+
+    /// A session, named by its process id, is held or let go because of its pool: it is kept for `SHOW EVENTS`, and told.
+    pub fn pooled(&self, pid: i32, user: &str, pool: &str, step: PoolStep) {
+        self.control.pooled(&pid.to_string(), user, pool, step.words());
     }
 
     /// What the last look showed, and what all that are held may be sent together, in bytes a second.

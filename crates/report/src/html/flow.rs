@@ -27,7 +27,8 @@ impl Document {
 pub(super) fn flow(decisions: &[Event], axis: &Axis) -> Option<FlowView> {
     let mut holds: Vec<HoldView> = Vec::new();
     let mut open: HashMap<(String, String, String), usize> = HashMap::new();
-    for event in decisions {
+    // A session that is let go or held again for its pool's sake is no rule's doing.
+    for event in decisions.iter().filter(|event| event.fields.contains_key("rule")) {
         let field = |name: &str| event.fields.get(name).cloned().unwrap_or_default();
         let key = (event.source.clone(), field("rule"), field("session"));
         let at_s = axis.seconds(event.at);
@@ -117,8 +118,10 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_held_nothing_is_told() {
+    fn where_no_rule_holds_anybody_nothing_is_told() {
         let axis = Axis::between(Moment(0), Moment(1), &Arc::new(Meta::default()));
-        assert!(flow(&[], &axis).is_none());
+        let mut freed = decision(0, "freed", "1", &[("why", "it blocked urgent work")]);
+        freed.fields.remove("rule");
+        assert!(flow(&[], &axis).is_none() && flow(&[freed], &axis).is_none());
     }
 }

@@ -46,17 +46,17 @@ pub(super) fn run(
     config: Option<&ProxyConfig>,
     mut state: State,
     hold: &mut Hold,
-    cancel: &AtomicBool,
+    cancel: &Arc<AtomicBool>,
     told: &mut Told,
 ) -> anyhow::Result<ExitCode> {
     let Some(target) = &arguments.target else { bail!("a rule needs a server: give its address") };
-    let server = Server::connect(target)?;
+    let server = Server::connect(target, cancel)?;
     let governor = match (&arguments.config, config) {
         (Some(path), Some(config)) => Some(Governor::start(path.clone(), config, &server, told)?),
         _ => None,
     };
     let wanted = wanted(&server, &state)?;
-    let mut looked = Looked::new(target.clone(), server, wanted);
+    let mut looked = Looked::new(server, wanted);
     terminal::note(&format!("watching for {}; Ctrl-C puts everything back", words(&state)));
     let begun = Instant::now();
     while !arguments.is_over(begun, cancel) {
@@ -75,7 +75,11 @@ pub(super) fn run(
             release_all(hold)?;
         }
         let activities = looked.read(&sessions, &state, hold)?;
-        for (key, decision) in looked.watch.look(now(), &activities, &state) {
+        let decisions = match looked.is_away() {
+            true => looked.watch.unseen(now()),
+            false => looked.watch.look(now(), &activities, &state),
+        };
+        for (key, decision) in decisions {
             // As everywhere here a session is known by its process.
             let session = SessionId(u64::try_from(key.0).unwrap_or_default());
             let decision = Decision { session, ..decision };
@@ -89,7 +93,12 @@ pub(super) fn run(
                 looked.act(key, &decision, session, hold)?;
             }
         }
-        looked.hold_low(&activities, &state, arguments, hold, told)?;
+        let pooled = looked.hold_low(&activities, &state, arguments, hold, told)?;
+        if let Some(governor) = &governor {
+            for (pid, user, step) in pooled {
+                governor.console.pooled(pid, &user, state.pool_of(&user), step);
+            }
+        }
         told.see(hold);
         if let Some(governor) = &governor {
             governor.console.see(looked.outside(&sessions, hold, told), hold.class_bps());
@@ -114,7 +123,8 @@ impl Governor {
         let record = told.recorder();
         // What rules decide is told where they are judged.
         let tell = move |event: Event| {
-            if let (EventKind::Setting, Some(record)) = (event.kind, &record) {
+            let by_rule = event.kind == EventKind::Decision && event.fields.contains_key("rule");
+            if let Some(record) = record.as_ref().filter(|_| !by_rule) {
                 record(event);
             }
         };

@@ -5,10 +5,20 @@ use backwater_flow::rule::Attribute;
 use backwater_gate::attach::{Activity, AttachError, Guardian, Named};
 use backwater_probe::postgres::{ConnInfo, connect_client};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
+
+/// How long an answer is waited for: meanwhile nothing is done to whoever is held. The server gives up a little before, where it can.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const SETTINGS: &str = "SET statement_timeout = 9000";
+/// How soon an answer is waited for no longer when somebody wants to end.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The server's release, and what its role may.
 const ABOUT: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4, \
@@ -24,11 +34,84 @@ const IS_ACTIVE: &str = "a.state IN ('active', 'fastpath function call')";
 
 /// A connection with the server.
 pub(super) struct Server {
+    target: String,
+    /// Raised when somebody wants to end.
+    cancel: Arc<AtomicBool>,
     runtime: Runtime,
     client: Client,
     version: i32,
     /// Whether this role may list temporary files.
     lists_files: bool,
+}
+
+/// Why an answer is waited for no longer.
+#[derive(Debug)]
+enum NoAnswer {
+    /// It did not come in time. Its connection stands, and may bring it yet.
+    Late,
+    /// Somebody wants to end.
+    Ended,
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoAnswer::Late => write!(f, "no answer within {} s", ANSWER_WITHIN.as_secs()),
+            NoAnswer::Ended => f.write_str("somebody wants to end"),
+        }
+    }
+}
+
+impl std::error::Error for NoAnswer {}
+
+fn no_answer(error: &anyhow::Error) -> Option<&NoAnswer> {
+    error.chain().find_map(|cause| cause.downcast_ref())
+}
+
+/// Whether the server keeps its connection and does not answer.
+pub(super) fn is_late(error: &anyhow::Error) -> bool {
+    matches!(no_answer(error), Some(NoAnswer::Late))
+}
+
+/// Whether it is no failure: somebody wants to end.
+pub(super) fn is_ended(error: &anyhow::Error) -> bool {
+    matches!(no_answer(error), Some(NoAnswer::Ended))
+}
+
+/// Whether the connection is gone or going, or brings nothing, and not the query at fault.
+pub(super) fn is_lost(error: &anyhow::Error) -> bool {
+    let code = |error: &tokio_postgres::Error| error.code().map(|code| code.code().to_owned());
+    let of_server = error.chain().find_map(|cause| cause.downcast_ref::<tokio_postgres::Error>());
+    // Class 57P: it is shut down, or has crashed; 08: so says a pooler; 57014: it took too long.
+    let is_passing = |code: String| code.starts_with("57P") || code.starts_with("08") || code == "57014";
+    is_late(error) || of_server.is_some_and(|error| code(error).is_none_or(is_passing))
+}
+
+/// What is asked, unless it takes too long.
+async fn in_time<T>(asked: impl Future<Output = Result<T, tokio_postgres::Error>>) -> anyhow::Result<T> {
+    match tokio::time::timeout(ANSWER_WITHIN, asked).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(NoAnswer::Late.into()),
+    }
+}
+
+/// Does it, and waits for it no longer than somebody wants to end.
+fn block_on<T>(
+    runtime: &Runtime,
+    cancel: &AtomicBool,
+    doing: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let ended = async {
+        while !cancel.load(Ordering::SeqCst) {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    runtime.block_on(async {
+        tokio::select! {
+            done = doing => done,
+            () = ended => Err(NoAnswer::Ended.into()),
+        }
+    })
 }
 
 /// One client session.
@@ -44,18 +127,32 @@ pub(super) struct Session {
 }
 
 impl Server {
-    /// Connects.
-    pub(super) fn connect(target: &str) -> anyhow::Result<Server> {
+    /// Connects; waits no longer than until `cancel` is raised, for this and for every answer.
+    pub(super) fn connect(target: &str, cancel: &Arc<AtomicBool>) -> anyhow::Result<Server> {
         let info = ConnInfo::parse(target, &|name| std::env::var(name).ok())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (client, version, lists_files) = runtime.block_on(async {
+        let connected = block_on(&runtime, cancel, async {
             let (client, task) = connect_client(&info).await?;
             // Its end shows in the next query's error.
             drop(tokio::spawn(task));
-            let row = client.query_one(ABOUT, &[]).await?;
+            in_time(client.batch_execute(SETTINGS)).await?;
+            let row = in_time(client.query_one(ABOUT, &[])).await?;
             anyhow::Ok((client, row.get(0), row.get(1)))
-        })?;
-        Ok(Server { runtime, client, version, lists_files })
+        });
+        let (client, version, lists_files) = match connected {
+            Ok(connected) => connected,
+            Err(error) => {
+                // A name that is being looked up is not waited for.
+                runtime.shutdown_background();
+                return Err(error);
+            }
+        };
+        Ok(Server { target: target.to_owned(), cancel: Arc::clone(cancel), runtime, client, version, lists_files })
+    }
+
+    /// Another connection with the same server.
+    pub(super) fn again(&self) -> anyhow::Result<Server> {
+        Server::connect(&self.target, &self.cancel)
     }
 
     /// Why an attribute cannot be judged on this server; None where it can.
@@ -78,7 +175,8 @@ impl Server {
     pub(super) fn sessions(&mut self, wanted: &BTreeSet<Attribute>) -> anyhow::Result<Vec<Session>> {
         let wal = wanted.contains(&Attribute::WalRate) || wanted.contains(&Attribute::WalSize);
         let sql = sql(wanted.contains(&Attribute::SpillSize), wal);
-        let rows = self.runtime.block_on(self.client.query(&sql, &[])).context("the server does not answer")?;
+        let asked = in_time(self.client.query(&sql, &[]));
+        let rows = block_on(&self.runtime, &self.cancel, asked).context("the server does not answer")?;
         Ok(rows.iter().map(session).collect())
     }
 
@@ -91,7 +189,7 @@ impl Server {
              {STATEMENT_BEGAN_US} = $3 AND {IS_ACTIVE} /* backwater */"
         );
         let parameters: [&(dyn ToSql + Sync); 3] = [&of.pid, &of.began_us, &of.statement_us];
-        let rows = self.runtime.block_on(self.client.query(&sql, &parameters));
+        let rows = block_on(&self.runtime, &self.cancel, in_time(self.client.query(&sql, &parameters)));
         Ok(!rows.context("the server does not stop the session")?.is_empty())
     }
 
@@ -203,5 +301,20 @@ impl Session {
     /// Whether it is a client's, and not a standby's or a backup's.
     pub(super) fn is_clients(&self) -> bool {
         self.backend_type.as_deref() == Some("client backend")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_answer_is_a_lost_server_and_an_end_that_is_wanted_is_none() {
+        let told = |no_answer: NoAnswer| anyhow::Error::from(no_answer).context("the server does not answer");
+        let (late, ended) = (told(NoAnswer::Late), told(NoAnswer::Ended));
+        assert_eq!([is_late(&late), is_lost(&late), is_ended(&late)], [true, true, false]);
+        assert_eq!([is_late(&ended), is_lost(&ended), is_ended(&ended)], [false, false, true]);
+        assert!(!is_lost(&anyhow!("the query is at fault")));
+        assert_eq!(format!("{late:#}"), "the server does not answer: no answer within 10 s");
     }
 }
