@@ -202,6 +202,12 @@ impl Control {
         if self.outside.is_none() {
             if first.listen != config.listen {
                 later.push("listen");
+                // What is listened on until then keeps its pool, where that is still there.
+                let unnamed = first.listen.iter().filter(|address| !config.listen.contains(address));
+                let pool_of = |address: &Address| Some((address.clone(), before.listeners.get(address)?.clone()));
+                let is_there = |(_, pool): &(Address, String)| config.state.pools().contains_key(pool);
+                let kept: Vec<_> = unnamed.filter_map(pool_of).filter(is_there).collect();
+                config.listeners.extend(kept);
                 config.listen.clone_from(&first.listen);
             }
             if first.limits.workers != config.limits.workers {

@@ -155,7 +155,7 @@ impl Looked {
     ) -> anyhow::Result<Vec<(i32, String, PoolStep)>> {
         let wanted = self.watch.low(activities, state);
         if arguments.dry_run {
-            for key in wanted.iter().filter(|key| !self.low.contains_key(key)) {
+            for key in wanted.iter().filter(|key| !self.low.contains_key(*key)) {
                 super::note(&format!("would hold process {} for its pool (dry run: nothing is done)", key.0));
             }
             self.low = wanted.into_iter().map(|key| (key, String::new())).collect();
