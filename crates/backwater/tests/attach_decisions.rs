@@ -187,7 +187,13 @@ impl Session {
     fn open_as(server: &Server, user: &str, name: &str) -> Session {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut config = tokio_postgres::Config::new();
-        config.host("127.0.0.1").port(server.port).user(user).password(PASSWORD).application_name(name);
+        config
+            .host("127.0.0.1")
+            .port(server.port)
+            .user(user)
+            .dbname("postgres")
+            .password(PASSWORD)
+            .application_name(name);
         let (client, connection) = runtime.block_on(config.connect(tokio_postgres::NoTls)).unwrap();
         // Its end shows in the next answer.
         drop(runtime.spawn(connection));

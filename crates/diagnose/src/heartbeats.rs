@@ -39,13 +39,21 @@ impl Heartbeats {
     /// without an answer counts with the time-out, and took at least that: where there is one, the result is a lower bound. None
     /// where it would be an unknown time-out.
     pub fn p99_s(&self) -> Option<f64> {
-        let unanswered = self.unanswered().round() as usize;
+        // Not one by one: what counts them may be damaged.
+        let unanswered = self.unanswered().round() as u64;
         let least_s = self.timeout_s.unwrap_or(f64::INFINITY);
-        let mut all_s: Vec<f64> = self.answered.iter().map(|(_, seconds)| *seconds).collect();
-        all_s.resize(all_s.len() + unanswered, least_s);
-        all_s.sort_by(f64::total_cmp);
-        let rank = (all_s.len() * 99).div_ceil(100);
-        rank.checked_sub(1).and_then(|place| all_s.get(place).copied()).filter(|seconds| seconds.is_finite())
+        let mut answered_s: Vec<f64> = self.answered.iter().map(|(_, seconds)| *seconds).collect();
+        answered_s.sort_by(f64::total_cmp);
+        let all = (answered_s.len() as u64).saturating_add(unanswered);
+        let place = (all - all / 100).checked_sub(1)?;
+        let sooner = answered_s.partition_point(|seconds| *seconds <= least_s) as u64;
+        let at = |place: u64| answered_s.get(usize::try_from(place).ok()?).copied();
+        let p99_s = match place {
+            place if place < sooner => at(place),
+            place if place - sooner < unanswered => Some(least_s),
+            place => at(place - unanswered),
+        };
+        p99_s.filter(|seconds| seconds.is_finite())
     }
 }
 
@@ -69,5 +77,6 @@ mod tests {
         let late = [quick, vec![3.4, 3.4]].concat();
         assert_eq!(p99(&late, 10.0, 100.0, Some(1.0)), Some(3.4));
         assert_eq!(p99(&[], 0.0, 0.0, Some(1.0)), None);
+        assert_eq!(p99(&[0.01], 1e300, 1e300, Some(1.0)), Some(1.0), "a damaged counter");
     }
 }

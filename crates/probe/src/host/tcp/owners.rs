@@ -16,7 +16,7 @@ const MOST_PROCESSES: usize = 1_000;
 /// A process without a socket may still be opening one: its links are read again at these first looks, and then at
 /// every so many.
 const EARLY_LOOKS: u32 = 3;
-const LOOKS_BETWEEN: u32 = 30;
+const LOOKS_BETWEEN: u32 = 120;
 
 /// Whose socket it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
