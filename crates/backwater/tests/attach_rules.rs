@@ -123,6 +123,51 @@ fn a_server_that_falls_silent_holds_nobody_and_delays_no_end() {
     });
 }
 
+/// Cancels at once, and answers after so long that nobody waits for it any more, whatever time-out the server has.
+const LATE_CANCEL: &str = "ALTER FUNCTION pg_catalog.pg_cancel_backend(int) RENAME TO cancel_at_once;
+    CREATE FUNCTION pg_catalog.pg_cancel_backend(pid int) RETURNS boolean LANGUAGE plpgsql AS $$
+    DECLARE cancelled boolean := pg_catalog.cancel_at_once(pid);
+    BEGIN
+        FOR i IN 1..15 LOOP
+            BEGIN PERFORM pg_sleep(1); EXCEPTION WHEN query_canceled THEN NULL; END;
+        END LOOP;
+        RETURN cancelled;
+    END $$";
+
+#[test]
+fn a_server_that_falls_silent_within_a_look_holds_nobody() {
+    const NAME: &str = "a_server_that_falls_silent_within_a_look_holds_nobody";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        server.value(LATE_CANCEL);
+        server.value(&format!("CREATE ROLE etl LOGIN PASSWORD '{}'", server::PASSWORD));
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join("flow.toml");
+        let rules = "low_priority_bandwidth = '2MB'\n[rules.long]\nelapsedtime = 0.5\naction = 'abort'\n\
+                     [pools.default]\nexcept_rule = 'long'\n[pools.batch]\npriority = 'low'\n[users]\netl = 'batch'\n";
+        std::fs::write(&file, rules).unwrap();
+        let mut low = psql("127.0.0.1", server.port, FLOOD);
+        let mut low = Running(low.env("PGUSER", "etl").env("PGAPPNAME", "low").stdout(Stdio::piped()).spawn().unwrap());
+        let mut output = low.0.stdout.take().unwrap();
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let mut long = psql("127.0.0.1", server.port, "SELECT pg_sleep(600)");
+        let _long = Running::start(long.env("PGAPPNAME", "long"));
+        server.until(&sessions("low", "count(*)", "AND state = 'active'"), "1");
+        // So that the first look finds both: one to stop, and one to hold.
+        let is_long = "AND state = 'active' AND clock_timestamp() - query_start > interval '1 s'";
+        server.until(&sessions("long", "count(*)", is_long), "1");
+        let low = peer(server, "low");
+        let arguments = [&*target(server), "-c", file.to_str().unwrap(), "--interval", "100ms"];
+        let (_master, _, told) = attach_until("until it answers again", state.path(), &arguments);
+        let next = std::iter::from_fn(|| told.recv_timeout(PATIENCE).ok())
+            .find(|line| line.contains(" holding ") || line.contains("answers again"));
+        assert!(next.as_ref().is_some_and(|line| line.contains("answers again")), "{next:?}");
+        until("it is held then", || is_held_at(low, 2));
+    });
+}
+
 #[test]
 fn a_session_that_somebody_else_has_paced_is_held_once_it_is_free() {
     const NAME: &str = "a_session_that_somebody_else_has_paced_is_held_once_it_is_free";

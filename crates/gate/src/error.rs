@@ -57,12 +57,12 @@ pub enum GateError {
         /// Why not.
         why: &'static str,
     },
-    /// An address that is none.
-    #[error("'{0}' is no address: it must be HOST:PORT, or the path of a Unix socket or of its directory")]
-    Address(String),
-    /// A network that is none.
-    #[error("'{0}' is no network: it must be an address such as 127.0.0.1 or ::1, or a network such as 10.0.0.0/8")]
-    Network(String),
+    /// An address that is none. What stands there is not repeated: it may be a connection string, with its password.
+    #[error("no address: it must be HOST:PORT, or the path of a Unix socket or of its directory")]
+    Address,
+    /// A network that is none, and not repeated either.
+    #[error("no network: it must be an address such as 127.0.0.1 or ::1, or a network such as 10.0.0.0/8")]
+    Network,
     /// A password of the console that is none.
     #[error("admin.users: the password of {0} is empty or a malformed SCRAM-SHA-256 verifier")]
     Password(String),

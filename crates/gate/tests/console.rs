@@ -442,17 +442,22 @@ fn challenge(stream: &mut TcpStream, user: &str, first: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_name_that_is_not_there_looks_like_one_that_is() {
-    let console = console(ADMIN);
-    // With the count of iterations behind it.
-    let salt = |user: &str| {
-        let mut stream = TcpStream::connect(("127.0.0.1", console.port)).unwrap();
-        let first = String::from_utf8(challenge(&mut stream, user, b"n,,n=,r=abc")).unwrap();
-        first.split_once(",s=").unwrap().1.to_owned()
-    };
-    assert_eq!(salt("dba"), salt("dba"));
-    assert_eq!(salt("nobody"), salt("nobody"));
-    assert!(salt("nobody") != salt("dba") && salt("nobody") != salt("nobody else"));
-    assert_eq!(salt("nobody").len(), salt("dba").len());
+    // One as it may be copied from a server: with other iterations, and a salt of 24 bytes.
+    let copied = format!("SCRAM-SHA-256$10000:{}${key}:{key}", "A".repeat(32), key = "A".repeat(43) + "=");
+    for secret in ["open sesame", copied.as_str()] {
+        let console = console(&format!("[admin]\nusers = {{ dba = '{secret}' }}\n"));
+        // Salt and count of iterations.
+        let look = |user: &str| {
+            let mut stream = TcpStream::connect(("127.0.0.1", console.port)).unwrap();
+            let first = String::from_utf8(challenge(&mut stream, user, b"n,,n=,r=abc")).unwrap();
+            let (salt, iterations) = first.split_once(",s=").unwrap().1.split_once(",i=").unwrap();
+            (salt.to_owned(), iterations.to_owned())
+        };
+        let (dba, nobody) = (look("dba"), look("nobody"));
+        assert_eq!((look("dba"), look("nobody")), (dba.clone(), nobody.clone()));
+        assert!(nobody.0 != dba.0 && nobody.0 != look("nobody else").0);
+        assert_eq!((nobody.0.len(), nobody.1), (dba.0.len(), dba.1));
+    }
 }
 
 /// A visit in the protocol's own messages.
@@ -488,6 +493,10 @@ fn what_drivers_say_of_their_sessions_is_answered_as_a_server_does() {
     for (sql, answer) in [
         ("SET extra_float_digits = 3", "SET I"),
         ("SELECT 1", "SELECT 1 I"),
+        (
+            "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL;",
+            "SELECT 1 CLOSE CURSOR ALL UNLISTEN RESET I",
+        ),
         (";", "nothing I"),
         ("SET client_encoding = 'LATIN1'", "42601 I"),
         ("BEGIN", "BEGIN T"),

@@ -35,6 +35,12 @@ pub enum SessionCommand {
     ShowIsolation,
     /// `SELECT 1`, by which pools of connections ask whether anybody is there.
     SelectOne,
+    /// `SELECT pg_advisory_unlock_all()`: this and the next two are said by pools of connections that take one back.
+    UnlockAll,
+    /// `CLOSE ALL`.
+    CloseAll,
+    /// `UNLISTEN *`.
+    Unlisten,
 }
 
 /// Settings of a session that clients set.
@@ -119,7 +125,10 @@ impl Parser<'_> {
             "RESET" => (self.words(&["ALL"]) || self.setting().is_some()).then_some(SessionCommand::Reset),
             "DISCARD" => self.words(&["ALL"]).then_some(SessionCommand::DiscardAll),
             "SHOW" => self.isolation().then_some(SessionCommand::ShowIsolation),
-            "SELECT" => self.one().then_some(SessionCommand::SelectOne),
+            "SELECT" if self.one() => Some(SessionCommand::SelectOne),
+            "SELECT" => self.unlock_all().then_some(SessionCommand::UnlockAll),
+            "CLOSE" => self.words(&["ALL"]).then_some(SessionCommand::CloseAll),
+            "UNLISTEN" => self.symbol_if('*').then_some(SessionCommand::Unlisten),
             _ => None,
         })
     }
@@ -187,6 +196,10 @@ impl Parser<'_> {
             self.next += 1;
         }
         is_one
+    }
+
+    fn unlock_all(&mut self) -> bool {
+        self.words(&["PG_ADVISORY_UNLOCK_ALL"]) && self.symbol_if('(') && self.symbol_if(')')
     }
 
     /// The word that may follow BEGIN, COMMIT and ROLLBACK.
@@ -257,6 +270,16 @@ mod tests {
             assert!(parse(text).is_err(), "only clients speak so: {text}");
         }
         assert_eq!(read(" ; ;"), []);
+        // What asyncpg says of a connection that its pool takes back.
+        let reset = "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL;";
+        let commands =
+            [SessionCommand::UnlockAll, SessionCommand::CloseAll, SessionCommand::Unlisten, SessionCommand::Reset];
+        assert_eq!(read(reset), commands.map(Request::Session));
+        for other in
+            ["SELECT pg_advisory_unlock_all", "SELECT pg_advisory_unlock(1)", "CLOSE a", "UNLISTEN a", "UNLISTEN"]
+        {
+            assert!(parse_requests(other).is_err(), "{other}");
+        }
     }
 
     #[test]

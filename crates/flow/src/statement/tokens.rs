@@ -14,7 +14,7 @@ pub(super) enum Kind {
     Text(String),
     /// A number without a sign, as it was written.
     Number(String),
-    /// One of `( ) = , ; -`.
+    /// One of `( ) = , ; - *`.
     Symbol(char),
     /// The end.
     End,
@@ -82,7 +82,7 @@ fn read_one(first: char, rest: &str) -> Result<(Kind, &str), String> {
         let (word, after) = rest.split_at(end);
         return Ok((Kind::Word(word.to_owned()), after));
     }
-    if "()=,;-".contains(first) {
+    if "()=,;-*".contains(first) {
         return Ok((Kind::Symbol(first), &rest[1..]));
     }
     Err(format!("'{}' does not belong in a statement", first.escape_debug()))

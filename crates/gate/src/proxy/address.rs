@@ -28,11 +28,10 @@ impl FromStr for Address {
             let path = PathBuf::from(text);
             return Ok(Address::Unix(if path.is_dir() { path.join(SOCKET_NAME) } else { path }));
         }
-        let refuse = || GateError::Address(text.to_owned());
-        let (host, port) = text.rsplit_once(':').ok_or_else(refuse)?;
+        let (host, port) = text.rsplit_once(':').ok_or(GateError::Address)?;
         let bare_ipv6 = host.contains(':') && !host.starts_with('[');
         if host.is_empty() || bare_ipv6 || port.parse::<u16>().is_err() {
-            return Err(refuse());
+            return Err(GateError::Address);
         }
         Ok(Address::Tcp(text.to_owned()))
     }

@@ -4,8 +4,9 @@
 use super::config::{enforceable, idle_weight, listeners_have_pools};
 use super::control::Control;
 use super::live::{Doing, Live};
+use super::orders::Made;
 use super::outside;
-use super::server_view::{self, Made};
+use super::server_view;
 use super::state_file;
 use super::{Address, Admin, ProxyConfig};
 use crate::GateError;
@@ -282,4 +283,30 @@ fn unseen(rule: &Rule, server_is_here: bool, version: Option<i32>) -> Vec<&'stat
         }
     });
     blind.map(Attribute::word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::path::Path;
+    use tokio::sync::mpsc;
+
+    #[test]
+    fn an_address_that_is_still_listened_on_keeps_its_pool_where_that_still_is() {
+        let config =
+            |text: &str| ProxyConfig::parse(&format!("server = 'b:2'\n{text}"), Path::new("proxy.toml")).unwrap();
+        let first = "listen = ['a:1', 'a:2', 'a:3']\n[listeners]\n'a:1' = 'batch'\n'a:2' = 'gone'\n'a:3' = 'batch'\n\
+                     [pools.batch]\n[pools.gone]\n";
+        let (visits, _visited) = mpsc::unbounded_channel();
+        let (view, _) = server_view::ServerView::new();
+        let control = Control::new(&config(first), Arc::new(|_| ()), visits, view, None);
+        let later = control.reload(&config("listen = ['a:3', 'a:4']\n[pools.batch]\n")).unwrap();
+        assert_eq!(later, ["listen"]);
+        let terms = control.terms();
+        let pools: Vec<_> =
+            terms.listeners.iter().map(|(address, pool)| (address.to_string(), pool.as_str())).collect();
+        // The second one's pool is gone, and the third one is named without its own.
+        assert_eq!(pools, [("a:1".to_owned(), "batch")]);
+    }
 }

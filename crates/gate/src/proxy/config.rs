@@ -225,7 +225,7 @@ impl ProxyConfig {
     }
 
     /// Reads a file for attach mode, which enforces its rules, pools and users from outside: what only a proxy needs may stand
-    /// in it, and is the proxy's to check.
+    /// in it, is the proxy's to check, and has no effect.
     ///
     /// # Errors
     /// It cannot be read, or says what cannot be.
@@ -242,7 +242,7 @@ impl ProxyConfig {
         let written = Written::parse(text, path)?;
         // Attach mode runs where the server runs, and never connects to it by this address.
         let config = written.governing(Address::Unix(PathBuf::new()), path)?;
-        let config = ProxyConfig { server_account: None, ..config };
+        let config = ProxyConfig { server_account: None, limits: Limits::default(), ..config };
         enforceable(&config.state)?;
         Ok(config)
     }
@@ -367,9 +367,13 @@ mod tests {
             ("[server_account]\nuser = 'u'\npassword = 5318008", "line 5, column 12: invalid type: integer"),
             ("[admin]\nusers = { 'é' = 5318008 }", "line 4, column 17: invalid type: integer, expected a string"),
             ("server_account = 'password=s3cret'", "line 3, column 18: invalid type: string"),
+            ("server = 'postgres://u:s3cret@db/x'", "line 2, column 10: no address: it must be HOST:PORT"),
+            ("[listeners]\n'postgres://u:s3cret@db/x' = 'p'", "no address: it must be HOST:PORT"),
+            ("proxy_protocol_from = ['u:s3cret@db']", "line 3, column 23: no network: it must be"),
         ];
         for (text, why) in places {
-            let text = format!("listen = 'a:1'\nserver = 'b:2'\n{text}\n");
+            let server = if text.starts_with("server = ") { "" } else { "server = 'b:2'\n" };
+            let text = format!("listen = 'a:1'\n{server}{text}\n");
             for parse in [ProxyConfig::parse, ProxyConfig::parse_outside] {
                 let error = parse(&text, Path::new("proxy.toml")).unwrap_err();
                 let told = format!("{error} {error:?} {:?}", std::error::Error::source(&error));
@@ -405,6 +409,9 @@ mod tests {
         let proxys = ProxyConfig::parse(text, &path).unwrap();
         assert_eq!(ProxyConfig::parse_outside(text, &path).unwrap().state, proxys.state);
         let outside = |text: &str| ProxyConfig::parse_outside(text, Path::new("flow.toml"));
+        // Or nobody could log in to its console.
+        let limits = outside("[limits]\nlogin_timeout_s = 0.0\n").unwrap().limits;
+        assert_eq!(limits, Limits::default(), "those are the proxy's");
         let state = outside(
             "low_priority_bandwidth = '20MB'\n[tls]\ncertificate = 'nowhere'\nkey = 'nowhere'\n[rules.r]\n\
              elapsedtime = 60\naction = 'penalty'\n[pools.reports]\nexcept_rule = 'r'\nmax_active = 4\n[users]\n\

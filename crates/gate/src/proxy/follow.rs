@@ -119,8 +119,11 @@ impl Follow {
             return Poll::Pending;
         }
         self.turn = Some(self.live.pool.turns.held());
+        if !self.live.waited(clock::now()) {
+            // It was ended between the two looks: the turn goes with it.
+            return Poll::Pending;
+        }
         self.waiting = false;
-        self.live.waited(clock::now());
         Poll::Ready(Ok(()))
     }
 }
@@ -217,23 +220,60 @@ mod tests {
         assert!(follow.live.free(soon()));
     }
 
-    #[test]
-    fn who_is_to_end_takes_no_turn_that_was_granted_meanwhile() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
-        let _entered = runtime.enter();
-        let (client, _other_end) = UnixStream::pair().unwrap();
-        let (client, mut cx) = (Stream::from(client), Context::from_waker(Waker::noop()));
+    /// A session with a turn, and one that waited for it until now, when it is granted.
+    fn with_granted() -> (Follow, Follow) {
         let mut first = with_turn();
         let live = Live::new(Identity::of_test(SessionId(2)), Arc::clone(&first.live.pool), false);
         let mut second = Follow::new(Tracker::new(), live);
         second.turn = first.live.pool.turns.ask(&second.live);
         second.waiting = second.turn.is_none();
-        second.live.end(Ending { sqlstate: "57014", why: String::new() });
+        second.live.waits(clock::now());
         first.turn = None;
         assert_eq!(active(&first), 1, "it is granted");
-        assert!(second.poll_waiting(&mut cx, &client).is_pending());
+        (first, second)
+    }
+
+    /// Whether one that waits goes on, once it looks.
+    fn goes_on(follow: &mut Follow) -> bool {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let _entered = runtime.enter();
+        let (client, _other_end) = UnixStream::pair().unwrap();
+        let (client, mut cx) = (Stream::from(client), Context::from_waker(Waker::noop()));
+        matches!(follow.poll_waiting(&mut cx, &client), Poll::Ready(Ok(())))
+    }
+
+    fn cancelled() -> Ending {
+        Ending { sqlstate: "57014", why: String::new() }
+    }
+
+    #[test]
+    fn who_is_to_end_takes_no_turn_that_was_granted_meanwhile() {
+        let (first, mut second) = with_granted();
+        second.live.end(cancelled());
+        assert!(!goes_on(&mut second));
         drop(second);
         assert_eq!(active(&first), 0);
+    }
+
+    #[test]
+    fn a_cancel_finds_what_waits_or_what_runs_and_nothing_in_between() {
+        let (first, mut second) = with_granted();
+        assert!(second.live.end_waiting(cancelled()) && !goes_on(&mut second));
+        drop(second);
+        assert_eq!(active(&first), 0);
+
+        // Ended by somebody who has not said so yet.
+        let (first, mut second) = with_granted();
+        assert!(second.live.waited(clock::now()));
+        assert!(!goes_on(&mut second) && !goes_on(&mut second));
+        drop(second);
+        assert_eq!(active(&first), 0);
+
+        // The server has to hear of the cancel, and the session lives.
+        let (first, mut second) = with_granted();
+        assert!(goes_on(&mut second));
+        assert!(!second.live.end_waiting(cancelled()) && second.live.ending().is_none());
+        assert_eq!(active(&first), 1);
     }
 
     #[test]

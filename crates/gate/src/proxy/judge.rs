@@ -260,14 +260,15 @@ impl Bench {
         self.control.decided(decision);
         let Decision { rule, .. } = decision;
         match (decision.action, decision.step) {
-            (Action::Abort, Step::Began) if glimpse.is_waiting => live.end(Ending {
-                sqlstate: "57014",
-                why: format!(
-                    "terminating connection: rule {rule} ends what waits so long for its turn in pool {}",
-                    live.pool.name
-                ),
-            }),
-            (Action::Abort, Step::Began) => self.cancel(live, Some(decision.statement)),
+            (Action::Abort, Step::Began) => {
+                let pool = &live.pool.name;
+                let why =
+                    format!("terminating connection: rule {rule} ends what waits so long for its turn in pool {pool}");
+                // One whose turn has come meanwhile is cancelled as others are.
+                if !(glimpse.is_waiting && live.end_waiting(Ending { sqlstate: "57014", why })) {
+                    self.cancel(live, Some(decision.statement));
+                }
+            }
             (Action::Abort, Step::Escalated) => {
                 live.end(Ending {
                     sqlstate: "57P01",

@@ -334,6 +334,17 @@ impl Live {
         self.cancelling.load(Ordering::Acquire)
     }
 
+    /// Ends it where it waits for its turn, and then nothing of what it asked for is begun. False where it does not wait, or no
+    /// longer: nothing is done then.
+    pub(super) fn end_waiting(&self, ending: Ending) -> bool {
+        // Who takes this away decides what becomes of it: its relay does too, before it goes on ([`Live::waited`]).
+        let waits = self.waiting_since_us.swap(0, Ordering::Relaxed) != 0;
+        if waits {
+            self.end(ending);
+        }
+        waits
+    }
+
     /// Ends it; the first reason counts.
     pub(super) fn end(&self, ending: Ending) {
         self.lock_ending().get_or_insert(ending);
@@ -364,11 +375,12 @@ impl Live {
         self.waiting_since_us.store(now.0.max(1), Ordering::Relaxed);
     }
 
-    /// It waits no longer.
-    pub(super) fn waited(&self, now: Moment) {
+    /// It waits no longer. False where it did not, or somebody has ended it meanwhile ([`Live::end_waiting`]).
+    pub(super) fn waited(&self, now: Moment) -> bool {
         let since = self.waiting_since_us.swap(0, Ordering::Relaxed);
         let waited = if since == 0 { 0 } else { now.0 - since };
         self.waited_us.store(waited, Ordering::Relaxed);
+        since != 0
     }
 
     /// Its turn has come.

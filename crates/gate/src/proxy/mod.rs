@@ -22,6 +22,7 @@ mod live;
 mod low_class;
 mod negotiate;
 mod openings;
+mod orders;
 mod outside;
 mod placed;
 mod pools;

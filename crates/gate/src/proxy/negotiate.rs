@@ -9,7 +9,7 @@ use super::admission::{Admission, Place};
 use super::console::{Admin, Visit};
 use super::control::{Control, Entry};
 use super::follow::Follow;
-use super::live::{Ending, Identity};
+use super::live::{Ending, Identity, Live};
 use super::openings;
 use super::placed::{is_exempt, pool_of};
 use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
@@ -421,14 +421,11 @@ impl Negotiation<'_> {
     /// of a statement that waits for its turn, and would ignore the request: its session is ended here.
     async fn cancel(&self, packet: &[u8]) -> io::Result<()> {
         let named = packet.get(CANCEL_HEAD_BYTES..).and_then(|key| self.control.by_cancel_key(key));
-        if let Some(live) = named.filter(|live| live.glimpse(clock::now()).is_waiting) {
-            live.end(Ending {
-                sqlstate: "57014",
-                why: format!(
-                    "terminating connection: its client cancelled what waited for its turn in pool {}",
-                    live.pool.name
-                ),
-            });
+        let ending = |live: &Live| {
+            let why = "terminating connection: its client cancelled what waited for its turn in pool";
+            Ending { sqlstate: "57014", why: format!("{why} {}", live.pool.name) }
+        };
+        if named.is_some_and(|live| live.end_waiting(ending(&live))) {
             return Ok(());
         }
         let passed = async {

@@ -9,6 +9,7 @@
 use super::control::Control;
 use super::hidden::{self, Activity};
 use super::live::{Identity, Live};
+use super::orders::{AWAY, Made, Order, carry_out};
 use super::reach::reach;
 use super::worker::Phase;
 use crate::{GateError, clock};
@@ -26,12 +27,10 @@ use tokio_postgres::{Client, NoTls, Row};
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 const STALE: Span = Span::from_millis(2_000);
 /// How old a process is, is told a moment after it was asked: so much later at most.
-const SLACK: Span = Span::from_millis(5_000);
+pub(super) const SLACK: Span = Span::from_millis(5_000);
 /// A server that is away is tried again after this; an answer is waited for so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// What makes a role may wait for another's lock, and the view waits with it: not until what it told before is too old.
-const ROLE_WITHIN: Duration = Duration::from_secs(1);
 /// `application_name` of the connection.
 const NAME: &str = "backwater-proxy";
 /// The release from which a server tells the WAL of each session.
@@ -70,23 +69,6 @@ pub(super) struct Told {
     pub(super) wal_bytes: Option<f64>,
     /// What it does, where sessions are asked for that only the server sees.
     pub(super) activity: Option<Activity>,
-}
-
-/// Something that the server is to do.
-enum Order {
-    Terminate { pid: i32, our_port: i32, since: Moment },
-    Stop { pid: i32, began_us: i64, statement_us: i64, whole_session: bool },
-    MakeRole { user: String, password: Option<String>, done: oneshot::Sender<Result<Made, String>> },
-    SetPassword { user: String, password: String, done: oneshot::Sender<Result<Made, String>> },
-}
-
-/// What became of a role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Made {
-    /// It is as it was asked for.
-    Done,
-    /// It was there already, and is left as it is.
-    WasThere,
 }
 
 /// The view. One for a proxy.
@@ -180,14 +162,14 @@ impl ServerView {
     }
 
     async fn order(&self, order: impl FnOnce(oneshot::Sender<Result<Made, String>>) -> Order) -> Result<Made, String> {
-        const AWAY: &str = "the proxy has no connection with the server now; try again";
         const UNKNOWN: &str = "no answer came of the server: see whether the role is so already before you try again";
         if self.version().is_none() {
             return Err(AWAY.to_owned());
         }
         let (done, answer) = oneshot::channel();
-        // An error means that nobody carries it out: the answer's end is gone with it.
-        let _ = self.orders.send(order(done));
+        if self.orders.send(order(done)).is_err() {
+            return Err(AWAY.to_owned());
+        }
         match tokio::time::timeout(ANSWER_WITHIN, answer).await {
             Ok(Ok(answer)) => answer,
             _ => Err(UNKNOWN.to_owned()),
@@ -244,8 +226,14 @@ async fn look_on(control: &Control, Orders(mut orders): Orders) {
         }
         drop(terms);
         tokio::time::sleep(AGAIN_AFTER).await;
-        // Whoever waits for an order hears that nobody carries it out.
-        while orders.try_recv().is_ok() {}
+        refuse_all(&mut orders);
+    }
+}
+
+/// What was ordered before the server was known to be away.
+fn refuse_all(orders: &mut mpsc::UnboundedReceiver<Order>) {
+    while let Ok(order) = orders.try_recv() {
+        order.refuse();
     }
 }
 
@@ -383,82 +371,8 @@ fn by_our_end(told: &HashMap<i32, Told>) -> HashMap<SocketAddr, i32> {
     ends.into_iter().map(|(_, end, pid)| (end, pid)).collect()
 }
 
-async fn carry_out(client: &Client, order: Order) {
-    match order {
-        Order::Terminate { pid, our_port, since } => {
-            let age_us = (clock::now() - since).0.saturating_add(SLACK.0);
-            match client.query(TERMINATE, &[&pid, &our_port, &age_us]).await {
-                Ok(rows) if rows.is_empty() => {
-                    let why = "the server ended it before it was told to, or does not show it as this proxy's";
-                    tracing::info!(pid, "a session is not terminated: {why}");
-                }
-                Ok(_) => {}
-                Err(error) => tracing::warn!(pid, "the server does not end a session: {}", reason(&error)),
-            }
-        }
-        Order::Stop { pid, began_us, statement_us, whole_session } => {
-            let stopped = client.query(&stop_sql(whole_session), &[&pid, &began_us, &statement_us]).await;
-            match stopped {
-                Ok(rows) if rows.is_empty() => tracing::info!(pid, "its statement had ended before it was stopped"),
-                Ok(_) => {}
-                Err(error) => tracing::warn!(pid, "the server does not stop a session: {}", reason(&error)),
-            }
-        }
-        // Who does not wait any more was told so: it must not be done behind his back.
-        Order::MakeRole { done, .. } | Order::SetPassword { done, .. } if done.is_closed() => {}
-        Order::MakeRole { user, password, done } => {
-            let with = password.map(|password| format!(" PASSWORD '{}'", verifier(&password))).unwrap_or_default();
-            let made = client.batch_execute(&soon(&format!("CREATE ROLE {} LOGIN{with}", quoted(&user)))).await;
-            // Who does not wait any more does not want to know.
-            let _ = done.send(match made {
-                Err(error) if error.code() == Some(&tokio_postgres::error::SqlState::DUPLICATE_OBJECT) => {
-                    Ok(Made::WasThere)
-                }
-                made => made.map(|()| Made::Done).map_err(|error| reason(&error)),
-            });
-        }
-        Order::SetPassword { user, password, done } => {
-            let sql = format!("ALTER ROLE {} PASSWORD '{}'", quoted(&user), verifier(&password));
-            let set = client.batch_execute(&soon(&sql)).await;
-            let _ = done.send(set.map(|()| Made::Done).map_err(|error| reason(&error)));
-        }
-    }
-}
-
-/// A statement that the server does soon or not at all. Several in one message are one transaction.
-fn soon(sql: &str) -> String {
-    format!("SET LOCAL statement_timeout = {}; {sql}", ROLE_WITHIN.as_millis())
-}
-
-/// Ends the session with this process id, our port and no more than this age, and nobody else: a process id may be another's by
-/// now, or of another server where a load balancer or a pooler stands in between.
-const TERMINATE: &str = "SELECT pg_catalog.pg_terminate_backend(a.pid) FROM pg_catalog.pg_stat_get_activity($1) a \
-     WHERE a.client_port = $2 AND a.backend_start >= clock_timestamp() - $3::int8 * interval '1 microsecond' /* backwater */";
-
-/// Stops the session with this process id, beginning and statement, all of them still as they were, and nobody else.
-fn stop_sql(whole_session: bool) -> String {
-    let act = if whole_session { "pg_terminate_backend" } else { "pg_cancel_backend" };
-    format!(
-        "SELECT pg_catalog.{act}(a.pid) FROM pg_catalog.pg_stat_get_activity($1) a WHERE {} = $2 AND {} = $3 AND {} /* backwater */",
-        hidden::BEGAN_US,
-        hidden::STATEMENT_US,
-        hidden::IS_ACTIVE
-    )
-}
-
-/// What the server keeps of a password: so that neither its log nor the way there ever holds the password itself. It has no
-/// character that would need quoting.
-fn verifier(password: &str) -> String {
-    postgres_protocol::password::scram_sha_256(password.as_bytes())
-}
-
-/// A name as SQL has it.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 /// What the server said, or why it cannot be spoken to. Never a password: neither holds one.
-fn reason(error: &tokio_postgres::Error) -> String {
+pub(super) fn reason(error: &tokio_postgres::Error) -> String {
     let cause =
         || std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"));
     error.as_db_error().map_or_else(cause, |said| format!("{} [{}]", said.message(), said.code().code()))
@@ -466,6 +380,7 @@ fn reason(error: &tokio_postgres::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
@@ -478,10 +393,26 @@ mod tests {
     }
 
     #[test]
-    fn names_are_quoted_and_passwords_never_told() {
-        assert_eq!(quoted("a\"b; DROP"), "\"a\"\"b; DROP\"");
-        let verifier = verifier("it's a secret");
-        assert!(verifier.starts_with("SCRAM-SHA-256$") && !verifier.contains('\''), "{verifier}");
+    fn an_order_that_was_never_sent_is_known_not_to_be_done() {
+        let (view, Orders(mut orders)) = ServerView::new();
+        view.lock().version = Some(TELLS_WAL);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let told = runtime.block_on(async {
+            let refused = async {
+                while orders.is_empty() {
+                    tokio::task::yield_now().await;
+                }
+                refuse_all(&mut orders);
+            };
+            tokio::join!(view.make_role("u", None), refused).0
+        });
+        assert_eq!(told, Err(AWAY.to_owned()));
+        drop(orders);
+        assert_eq!(runtime.block_on(view.set_password("u", "s3cret")), Err(AWAY.to_owned()));
+    }
+
+    #[test]
+    fn an_account_is_told_without_its_password() {
         let account = ServerAccount { user: "u".into(), password: "secret".into(), database: "d".into() };
         assert!(!format!("{account:?}").contains("secret"));
     }

@@ -50,12 +50,11 @@ impl FromStr for Network {
     type Err = GateError;
 
     fn from_str(text: &str) -> Result<Self, GateError> {
-        let refuse = || GateError::Network(text.to_owned());
         let (address, prefix) = text.split_once('/').map_or((text, None), |(address, prefix)| (address, Some(prefix)));
-        let (bits, is_v4) = number(address.parse().map_err(|_| refuse())?);
+        let (bits, is_v4) = number(address.parse().map_err(|_| GateError::Network)?);
         let most = if is_v4 { 32 } else { 128 };
-        let prefix = prefix.map_or(Ok(most), str::parse).ok().filter(|prefix| *prefix <= most).ok_or_else(refuse)?;
-        Ok(Network { bits, prefix, is_v4 })
+        let prefix = prefix.map_or(Ok(most), str::parse).ok().filter(|prefix| *prefix <= most);
+        Ok(Network { bits, prefix: prefix.ok_or(GateError::Network)?, is_v4 })
     }
 }
 

@@ -31,8 +31,7 @@ fn read(path: &Path) -> Result<Option<Kept>, GateError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(GateError::Read { path: path.to_owned(), source }),
     };
-    let wrong = |source| GateError::Parse { path: path.to_owned(), source: Box::new(source) };
-    toml::from_str(&text).map(Some).map_err(wrong)
+    toml::from_str(&text).map(Some).map_err(GateError::parse(path, &text))
 }
 
 /// What is in force from the beginning: the configuration's own and what was kept.
@@ -107,7 +106,8 @@ mod tests {
         let again = State::try_from(restored(&path, &edited).unwrap()).unwrap();
         assert_eq!((again.pools()["a"].weight, again.pools()["b"].weight), (7, 9));
         assert_eq!(again.pool_of("u"), "a");
-        std::fs::write(&path, "in_force = 5").unwrap();
-        assert!(restored(&path, &configured).unwrap_err().to_string().contains("state.toml"));
+        std::fs::write(&path, "in_force = 's3cret'").unwrap();
+        let told = restored(&path, &configured).unwrap_err().to_string();
+        assert!(told.contains("state.toml") && told.contains("line 1") && !told.contains("s3cret"), "{told}");
     }
 }

@@ -153,6 +153,10 @@ impl Looked {
         hold: &mut Hold,
         told: &mut Told,
     ) -> anyhow::Result<Vec<(i32, String, PoolStep)>> {
+        if self.is_away() && !activities.is_empty() {
+            // It was lost since they were read: the next look lets everybody go.
+            return Ok(Vec::new());
+        }
         let wanted = self.watch.low(activities, state);
         if arguments.dry_run {
             for key in wanted.iter().filter(|key| !self.low.contains_key(*key)) {

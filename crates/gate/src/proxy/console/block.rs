@@ -67,7 +67,12 @@ impl Block {
             }
             SessionCommand::ShowIsolation => answer.rows.push(vec![Value::text("read committed")]),
             SessionCommand::SelectOne => answer.rows.push(vec![Value::Whole(1)]),
-            SessionCommand::Set | SessionCommand::Reset | SessionCommand::DiscardAll => {}
+            SessionCommand::UnlockAll => answer.rows.push(vec![Value::text("")]),
+            SessionCommand::Set
+            | SessionCommand::Reset
+            | SessionCommand::DiscardAll
+            | SessionCommand::CloseAll
+            | SessionCommand::Unlisten => {}
         }
         answer
     }
@@ -78,6 +83,7 @@ pub(super) fn columns(command: SessionCommand) -> &'static [Column] {
     match command {
         SessionCommand::ShowIsolation => &[Column { name: "transaction_isolation", kind: Kind::Text }],
         SessionCommand::SelectOne => &[Column { name: "?column?", kind: Kind::Whole }],
+        SessionCommand::UnlockAll => &[Column { name: "pg_advisory_unlock_all", kind: Kind::Text }],
         _ => &[],
     }
 }
@@ -93,7 +99,9 @@ fn tag(command: SessionCommand) -> &'static str {
         SessionCommand::Reset => "RESET",
         SessionCommand::DiscardAll => "DISCARD ALL",
         SessionCommand::ShowIsolation => "SHOW",
-        SessionCommand::SelectOne => "SELECT 1",
+        SessionCommand::SelectOne | SessionCommand::UnlockAll => "SELECT 1",
+        SessionCommand::CloseAll => "CLOSE CURSOR ALL",
+        SessionCommand::Unlisten => "UNLISTEN",
     }
 }
 

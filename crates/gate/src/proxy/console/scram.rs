@@ -57,10 +57,17 @@ impl Verifier {
         }
     }
 
-    /// One that looks as others do, and that no password fits.
-    pub(super) fn of_nobody(secret: &[u8; 32], user: &str) -> Verifier {
-        let salt = STANDARD.encode(&sign(secret, user)[..USUAL_SALT_BYTES]);
-        Verifier { iterations: USUAL_ITERATIONS, salt, stored_key: [0; 32], server_key: [0; 32] }
+    /// One that looks as this one does, or as those of plain passwords do, and that no password fits.
+    pub(super) fn of_nobody(secret: &[u8; 32], user: &str, like: Option<&Verifier>) -> Verifier {
+        let (iterations, salt_bytes) =
+            like.map_or((USUAL_ITERATIONS, USUAL_SALT_BYTES), |like| (like.iterations, like.salt_bytes()));
+        let parts = (0_usize..).flat_map(|part| sign(secret, &format!("{part} {user}")));
+        let salt = STANDARD.encode(parts.take(salt_bytes).collect::<Vec<u8>>());
+        Verifier { iterations, salt, stored_key: [0; 32], server_key: [0; 32] }
+    }
+
+    fn salt_bytes(&self) -> usize {
+        STANDARD.decode(&self.salt).map_or(USUAL_SALT_BYTES, |salt| salt.len())
     }
 
     fn read(text: &str) -> Option<Verifier> {
@@ -174,12 +181,16 @@ mod tests {
 
     #[test]
     fn nobody_looks_like_somebody_and_is_not_let_in() {
-        let nobody = |secret: u8, user: &str| Verifier::of_nobody(&[secret; 32], user);
+        let nobody = |secret: u8, user: &str| Verifier::of_nobody(&[secret; 32], user, None);
         assert!(nobody(1, "a") == nobody(1, "a"));
         assert!(nobody(1, "a").salt != nobody(1, "b").salt && nobody(1, "a").salt != nobody(2, "a").salt);
         let somebody = Verifier::of("right").unwrap();
         let look = |verifier: &Verifier| (verifier.iterations, verifier.salt.len());
         assert_eq!(look(&nobody(1, "a")), look(&somebody));
+        let key = STANDARD.encode([0_u8; 32]);
+        let copied = format!("SCRAM-SHA-256$10000:{}${key}:{key}", STANDARD.encode([1_u8; 40]));
+        let copied = Verifier::of(&copied).unwrap();
+        assert_eq!(look(&Verifier::of_nobody(&[1; 32], "a", Some(&copied))), look(&copied));
         let mut client = ScramSha256::new(b"", ChannelBinding::unrequested());
         let server = Exchange::begin(nobody(1, "a"), client.message(), &[7; 18]).unwrap();
         client.update(server.server_first().as_bytes()).unwrap();
