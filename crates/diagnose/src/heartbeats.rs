@@ -4,7 +4,7 @@ use crate::replication::known;
 use backwater_model::catalogue::{self as cat, Def};
 use backwater_model::{Moment, Track, Window};
 
-/// Heartbeats since a moment.
+/// Heartbeats of some stretches of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heartbeats {
     /// When each beat was answered, late or in time, and after how many seconds.
@@ -18,12 +18,18 @@ pub struct Heartbeats {
 }
 
 impl Heartbeats {
-    /// Of one server, from a moment to the end of a window.
-    pub fn of(window: &Window, target: &str, since: Moment) -> Self {
-        let track = |def: &Def| Some(window.track(def.name, &[("target", target)])?.between(since, window.to));
-        let count = |def: &Def| track(def).and_then(Track::increase).unwrap_or(0.0);
-        let points = track(&cat::PG_HEARTBEAT).map(|track| track.points).unwrap_or_default();
-        let answered: Vec<(Moment, f64)> = points.iter().map(|point| (point.at, point.value / 1e6)).collect();
+    /// Of one server, from one moment to another in each stretch.
+    pub fn of(window: &Window, target: &str, stretches: &[(Moment, Moment)]) -> Self {
+        let parts = |def: &Def| -> Vec<Track<'_>> {
+            let track = window.track(def.name, &[("target", target)]);
+            track.iter().flat_map(|track| stretches.iter().map(move |(from, to)| track.between(*from, *to))).collect()
+        };
+        let count = |def: &Def| {
+            let rises = parts(def).into_iter().filter_map(Track::increase);
+            rises.reduce(|sum, rise| sum + rise).unwrap_or(0.0)
+        };
+        let points = parts(&cat::PG_HEARTBEAT).into_iter().flat_map(|track| track.points);
+        let answered: Vec<(Moment, f64)> = points.map(|point| (point.at, point.value / 1e6)).collect();
         let missed = count(&cat::PG_HEARTBEATS_MISSED);
         let sent = (missed + count(&cat::PG_HEARTBEATS)).max(answered.len() as f64);
         let timeout_s = known(window, target).and_then(|target| target.heartbeat_timeout_s);

@@ -64,8 +64,8 @@ fn without_a_known_time_out_none_is_supposed() {
 }
 
 /// A minute of beats of which none is answered from the fortieth second on, and nothing comes late, of a server that is a standby
-/// until some second.
-fn unanswered(standby_until: u32) -> Option<Finding> {
+/// in some seconds.
+fn unanswered(is_standby: impl Fn(u32) -> bool) -> Option<Finding> {
     let (of, mut readings) = ([("target", "lab")], Readings::default());
     for second in 0..60_u32 {
         let at = f64::from(second);
@@ -74,7 +74,7 @@ fn unanswered(standby_until: u32) -> Option<Finding> {
         if second < 40 {
             readings.put(&cat::PG_HEARTBEAT, &of, at, 2_000.0);
         }
-        let position = if second < standby_until { &cat::PG_WAL_REPLAY } else { &cat::PG_WAL_INSERT };
+        let position = if is_standby(second) { &cat::PG_WAL_REPLAY } else { &cat::PG_WAL_INSERT };
         readings.put(position, &of, at, 1e9 + at);
     }
     let mut meta = meta();
@@ -84,7 +84,7 @@ fn unanswered(standby_until: u32) -> Option<Finding> {
 
 #[test]
 fn a_beat_without_an_answer_took_the_time_out_at_least() {
-    let finding = unanswered(0).unwrap();
+    let finding = unanswered(|_| false).unwrap();
     let p99 = finding.evidence.iter().find(|figure| figure.name == "heartbeat_p99_ms").unwrap();
     assert_eq!(p99.value, 1_000.0, "those that were answered took 2 ms");
     assert!(p99.label.contains("at least"), "{}", p99.label);
@@ -94,11 +94,24 @@ fn a_beat_without_an_answer_took_the_time_out_at_least() {
 
 #[test]
 fn a_standby_is_not_judged_and_one_that_was_promoted_is() {
-    assert_eq!(unanswered(60), None);
+    assert_eq!(unanswered(|_| true), None);
     for promoted_at in [1, 30, 50] {
-        let finding = unanswered(promoted_at).unwrap();
+        let finding = unanswered(|second| second < promoted_at).unwrap();
         assert_eq!(finding.cause, "missed", "promoted at {promoted_at}");
     }
     // What was missed before is not counted.
-    assert_eq!(unanswered(50).unwrap().figure("heartbeat_missed"), Some(10.0));
+    let promoted = unanswered(|second| second < 50).unwrap();
+    assert_eq!(promoted.figure("heartbeat_missed"), Some(10.0));
+}
+
+#[test]
+fn what_was_missed_before_a_primary_came_back_as_a_standby_is_told() {
+    let demoted = unanswered(|second| second >= 50).unwrap();
+    assert_eq!((demoted.cause.as_str(), demoted.figure("heartbeat_missed")), ("missed", Some(11.0)));
+    assert!(demoted.to.seconds() <= 50.0, "{:?}", demoted.to);
+    // A standby for a while in between: neither what it missed then, nor what it missed in all.
+    let both = unanswered(|second| (45..50).contains(&second)).unwrap();
+    assert_eq!(both.figure("heartbeat_missed"), Some(6.0 + 10.0));
+    // Nothing was missed before.
+    assert_eq!(unanswered(|second| second >= 38), None);
 }

@@ -4,10 +4,10 @@
 mod common;
 
 use backwater_diagnose::{Options, warn};
-use backwater_model::{Event, EventKind, Finding, Moment, Series, Window, catalogue as cat};
-use common::Readings;
+use backwater_model::{Epoch, Event, EventKind, Finding, Moment, Sample, Series, Window, catalogue as cat};
 use common::judged::{diagnose, names};
 use common::wal_plant::{Keep, MIB, START_S, WalPlant};
+use common::{Readings, session};
 
 const S: &str = "walreceiver@10.0.0.2";
 const EVER: f64 = 1e9;
@@ -40,14 +40,21 @@ fn recycled(away: Option<(f64, f64)>) -> WalPlant {
 }
 
 /// The readings that a test keeps, by their series and second.
-fn sifted(mut readings: Readings, keep: impl Fn(&Series, f64) -> bool) -> Readings {
+fn sifted(readings: Readings, keep: impl Fn(&Series, f64) -> bool) -> Readings {
+    in_lives(readings, |series, second| keep(series, second).then_some(0))
+}
+
+/// The same, each in so many lives of its source after the first.
+fn in_lives(mut readings: Readings, life: impl Fn(&Series, f64) -> Option<u64>) -> Readings {
     let (samples, events) = (std::mem::take(&mut readings.samples), std::mem::take(&mut readings.events));
     let mut kept = Readings::default();
     for (series, points) in readings.into_series() {
         let def = cat::ALL.iter().find(|def| def.name == series.name).unwrap();
         let labels: Vec<(&'static str, &str)> =
             def.labels.iter().filter_map(|label| Some((*label, series.labels.get(label)?))).collect();
-        for point in points.into_iter().filter(|point| keep(&series, point.at.seconds() - START_S)) {
+        for mut point in points {
+            let Some(later) = life(&series, point.at.seconds() - START_S) else { continue };
+            point.epoch = Epoch(point.epoch.0 + later);
             kept.push(def, &labels, point);
         }
     }
@@ -101,16 +108,103 @@ fn who_came_back_had_asked_and_is_named_only_while_it_is_away() {
     assert_eq!(removed(40.0), Vec::<String>::new());
 }
 
+/// What a look tells of who reads from a walsender.
+fn reader(pid: i32, application: &str, address: Option<&str>) -> Sample {
+    let sample = session(START_S + 25.0, pid, "active", Some(("Activity", "WalSenderMain")), None);
+    let (application, client_addr) = (Some(application.into()), address.map(Into::into));
+    let of = Sample { target: "primary".into(), backend_type: Some("walsender".into()), ..sample };
+    Sample { application, client_addr, ..of }
+}
+
+/// A standby that is lost, and a name that nobody had before four seconds later: what is said of the first, and whether it is said that
+/// it may be the second.
+fn replaced(lost: &str, new: &str, readers: Vec<Sample>) -> (bool, bool) {
+    let plant = recycled(None);
+    let mut readings = rows(&plant, &[(0.0, 20.0, lost, 700), (24.0, EVER, new, 702)]);
+    readings.samples.extend(readers);
+    let findings = found(&whole(&plant, readings));
+    let gone = findings.iter().find(|finding| finding.rule == "standby-gone");
+    let unsure =
+        |finding: &Finding| finding.unseen.iter().any(|unseen| unseen.what.contains(&format!("whether {new}")));
+    (gone.is_some(), gone.is_some_and(unsure))
+}
+
+#[test]
+fn a_new_name_is_the_same_standbys_where_something_tells() {
+    let (own, other) = (Some("10.0.0.2"), Some("10.0.0.3"));
+    let same = [
+        // It was given a slot.
+        (S, "s2", vec![reader(702, "walreceiver", own)]),
+        // It goes on without one, with another name of its own, at its address.
+        ("s1", "b@10.0.0.2", vec![reader(700, "a", own)]),
+        // Its address is another, and its name nobody else's.
+        ("node-1@10.0.0.2", "node-1@10.0.0.7", vec![]),
+        ("standby@local", "s2", vec![reader(702, "standby", None)]),
+    ];
+    for (lost, new, readers) in same {
+        assert_eq!(replaced(lost, new, readers), (false, false), "{lost} {new}");
+    }
+    let another = [
+        (S, "s2", vec![]),
+        (S, "s2", vec![reader(702, "walreceiver", other)]),
+        (S, "b@10.0.0.3", vec![]),
+        // What all are called tells nobody from another.
+        (S, "walreceiver@10.0.0.7", vec![]),
+        ("16/main@10.0.0.2", "16/main@10.0.0.7", vec![]),
+        // Two of one host.
+        ("a@127.0.0.1", "b@127.0.0.1", vec![]),
+    ];
+    for (lost, new, readers) in another {
+        assert_eq!(replaced(lost, new, readers), (true, true), "{lost} {new}");
+    }
+}
+
+#[test]
+fn a_name_that_others_have_too_is_no_standbys_own() {
+    let plant = recycled(None);
+    let stretches: &[(f64, f64, &str, i64)] =
+        &[(0.0, 20.0, "a@10.0.0.2", 700), (0.0, EVER, "a@10.0.0.4", 701), (24.0, EVER, "a@10.0.0.7", 702)];
+    let told = losses(&whole(&plant, rows(&plant, stretches)));
+    assert!(told.contains(&"standby-gone disconnected pg.wal.retained@a@10.0.0.2".to_owned()), "{told:?}");
+}
+
+/// A server that is started anew in the tenth second and read again from the fourteenth on, and its standby, which is read in it
+/// again for some seconds.
+fn restarted(seconds: f64, back: (f64, f64), gap: Option<f64>) -> Vec<String> {
+    let plant = WalPlant { seconds, see_standby: false, ..WalPlant::default() };
+    let mut readings = in_lives(plant.readings(), |series, second| {
+        let (row, later) = (series.name.starts_with("pg.replication."), u64::from(second >= 14.0));
+        let is_read = !(10.0..14.0).contains(&second);
+        let is_there = !row || second < 10.0 || (back.0..back.1).contains(&second);
+        (is_read && is_there).then_some(later)
+    });
+    let told = |second: f64| Event::new(at(second), "primary", EventKind::Gap, "", &[("probe", "primary")]);
+    readings.events.extend([10.0, 14.0].into_iter().chain(gap).map(told));
+    let mut list = losses(&whole(&plant, readings));
+    list.retain(|name| name.starts_with("standby-gone"));
+    list
+}
+
+#[test]
+fn a_standby_that_does_not_come_back_after_a_restart_is_gone() {
+    let gone = [format!("standby-gone not-back pg.wal.retained@{S}")];
+    assert_eq!(restarted(100.0, (EVER, EVER), None), gone);
+    let silent = Vec::<String>::new();
+    assert_eq!(restarted(60.0, (EVER, EVER), None), silent, "it may still come");
+    assert_eq!(restarted(100.0, (40.0, EVER), None), silent, "it came back");
+    assert_eq!(restarted(100.0, (EVER, EVER), Some(50.0)), silent, "nobody knows what was between");
+    let left = [format!("standby-gone disconnected pg.wal.retained@{S}")];
+    assert_eq!(restarted(100.0, (20.0, 80.0), None), left, "it came back, and went");
+}
+
 #[test]
 fn a_standby_that_goes_on_under_another_name_is_not_gone() {
     let (first, second) = (format!("{S}#700"), format!("{S}#701"));
-    let cases: [&[(f64, f64, &str, i64)]; 3] = [
+    let cases: [&[(f64, f64, &str, i64)]; 2] = [
         // Another of the same address comes.
         &[(0.0, 20.0, S, 700), (20.0, EVER, &first, 700), (20.0, EVER, &second, 701)],
         // It connects again, and its old walsender waits for its time-out.
         &[(0.0, 20.0, S, 700), (20.0, 30.0, &first, 700), (20.0, 30.0, &second, 701), (30.0, EVER, S, 701)],
-        // It was given a slot.
-        &[(0.0, 20.0, S, 700), (24.0, EVER, "s2", 702)],
     ];
     let plant = recycled(None);
     for case in cases {
@@ -171,4 +265,8 @@ fn a_logical_slot_that_nobody_reads_is_no_standbys() {
     assert!(idle.summary.contains("must begin anew") && !idle.summary.contains("be built anew"), "{}", idle.summary);
     let drop = &idle.remedies[0];
     assert!(drop.title.ends_with("nobody will read from it again") && !drop.undo[0].contains("physical"), "{drop:?}");
+    let away = findings.iter().find(|finding| finding.rule == "standby-gone").unwrap();
+    assert!(away.summary.starts_with("The reader of logical slot s1 has been away"), "{}", away.summary);
+    let looks = &away.remedies[0];
+    assert!(looks.persistent[0].contains("pg_stat_subscription") && !looks.title.contains("standby"), "{looks:?}");
 }

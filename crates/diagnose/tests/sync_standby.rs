@@ -5,7 +5,7 @@
 mod common;
 
 use backwater_diagnose::Options;
-use backwater_model::{Finding, Meta, Sample, Severity, Target, Window, catalogue as cat};
+use backwater_model::{Event, EventKind, Finding, Meta, Moment, Sample, Severity, Target, Window, catalogue as cat};
 use common::judged::{causes, diagnose};
 use common::wal_plant::{Keep, MIB, Replay, START_S, WalPlant};
 use common::{Readings, recorded, session};
@@ -269,16 +269,50 @@ fn counted(plant: &WalPlant) -> Readings {
     planted
 }
 
-#[test]
-fn a_slow_member_of_a_quorum_that_others_make_holds_no_commit() {
+/// synchronous_standby_names has another value from the 35th of 40 seconds on.
+fn changed(after: &str) -> Event {
+    let fields = [("name", "synchronous_standby_names"), ("before", "another"), ("after", after)];
+    Event::new(Moment::from_seconds(START_S + 35.0), "primary", EventKind::Setting, "changed", &fields)
+}
+
+/// A slow member of a quorum of two, and another that is quick.
+fn quorum(setting: &str, change: Option<Event>) -> Vec<Finding> {
     let keep = Keep::Size(16_384.0 * MIB);
     let plant = WalPlant { standby_cap: Some(2.0 * MIB), keep, ..WalPlant::default() };
-    let told = |setting: &str| {
-        let mut planted = counted(&plant);
-        let second = WalPlant { synchronous: true, seed: 5, ..WalPlant::default() };
-        planted.adopt(second.readings(), "b", 777);
-        judged(&plant, setting, planted)
-    };
+    let mut planted = counted(&plant);
+    let second = WalPlant { synchronous: true, seed: 5, ..WalPlant::default() };
+    planted.adopt(second.readings(), "b", 777);
+    planted.events.extend(change);
+    judged(&plant, setting, planted)
+}
+
+#[test]
+fn whose_answer_is_needed_follows_from_the_setting_of_that_time() {
+    for after in ["", "ANY 1 (walreceiver, b)"] {
+        let relieved = quorum("ANY 2 (walreceiver, b)", Some(changed(after)));
+        let disk = of(&relieved, "standby-disk");
+        assert!(disk.severity == Severity::Critical && disk.foreground_lost.is_some_and(|share| share > 0.9));
+        assert!(disk.victims.contains(&"pg.commit".to_owned()), "{after:?}: {disk:?}");
+        assert!(of(&relieved, "sync-standby-slow").summary.contains("likely standby-disk"), "{after:?}");
+    }
+    let tightened = quorum("ANY 1 (walreceiver, b)", Some(changed("ANY 2 (walreceiver, b)")));
+    let disk = of(&tightened, "standby-disk");
+    assert_eq!((disk.severity, disk.foreground_lost), (Severity::Warning, None));
+}
+
+#[test]
+fn who_is_away_is_the_reason_of_waits_before_commits_were_let_go() {
+    let mut planted = readings(&gone(), stuck);
+    planted.events.push(changed(""));
+    let findings = judged(&gone(), "*", planted);
+    let (slow, away) = (of(&findings, "sync-standby-slow"), of(&findings, "standby-gone"));
+    assert!(slow.cause == "standby-missing" && slow.summary.contains("likely standby-gone"), "{}", slow.summary);
+    assert!(!away.summary.contains("Commits need its answer"), "they do no longer: {}", away.summary);
+}
+
+#[test]
+fn a_slow_member_of_a_quorum_that_others_make_holds_no_commit() {
+    let told = |setting: &str| quorum(setting, None);
     let one = told("ANY 1 (walreceiver, b)");
     let (disk, slow) = (of(&one, "standby-disk"), of(&one, "sync-standby-slow"));
     assert_eq!((disk.severity, disk.foreground_lost), (Severity::Warning, None));

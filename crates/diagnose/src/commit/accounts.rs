@@ -83,6 +83,10 @@ pub fn on_processors(window: &Window, target: &str) -> Option<OnProcessors> {
 }
 
 /// How much of the sleep that samples of one session show there can have been, at most 1; none where its processor time is not known.
+///
+/// All sleep is reduced alike, that between statements (its client's time) included, since nothing tells in which of the two looks missed
+/// the work: taken from the client's time first, commits would wait for all that samples say, which may be twice too much; taken from
+/// commits first, for nothing. Where a session sleeps mostly between its statements the result may therefore be too little.
 pub(crate) fn sleep_ratio(window: &Window, samples: &[&Sample]) -> Option<f64> {
     let session = Session::of(window, samples)?;
     Some(ratio(session.computed, session.on_cpu / session.looks))

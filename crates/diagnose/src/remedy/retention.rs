@@ -39,9 +39,15 @@ pub(crate) fn restore(standby: &str) -> Remedy {
 
 /// For a standby that is away: what it will find when it comes back.
 pub(crate) fn of_gone(scene: &Scene<'_>, primary: &str, name: &str, kept: Option<&Retention>) -> Vec<Remedy> {
+    let (who, looks) = if is_logical(scene.window, primary, name) {
+        let looks = "where it runs: tail of its log; of a subscription: SELECT * FROM pg_stat_subscription;";
+        (format!("the reader of {name}"), looks)
+    } else {
+        (name.to_owned(), "on the standby: pg_isready; tail of its log; SELECT * FROM pg_stat_wal_receiver;")
+    };
     let mut list = vec![elsewhere(
-        format!("See why {name} is away: is the server up, does the network reach, what does its log say?"),
-        vec!["on the standby: pg_isready; tail of its log; SELECT * FROM pg_stat_wal_receiver;".to_owned()],
+        format!("See why {who} is away: is the server up, does the network reach, what does its log say?"),
+        vec![looks.to_owned()],
         "none",
         Vec::new(),
         "None.",
@@ -61,7 +67,7 @@ fn room() -> Remedy {
     elsewhere(
         "Make room where WAL lies, or let go of what is kept".to_owned(),
         vec![
-            "enlarge the volume; mend the archive (pg_stat_archiver); drop the slot if its standby is gone for good"
+            "enlarge the volume; mend the archive (pg_stat_archiver); drop the slot if its reader is gone for good"
                 .to_owned(),
         ],
         "none",

@@ -29,7 +29,7 @@ pub use queues::{replication_queues, retained_queue, standby_queues};
 pub use retention::{Holder, Retention, retention};
 
 pub(crate) use checkpoints::{bytes as setting_bytes, seconds, segment};
-pub(crate) use ended::{has_ended, last_read};
+pub(crate) use ended::{has_ended, last_read, maybe_renamed};
 pub(crate) use hops::Hops;
 pub(crate) use lag::{Lag, Lags, lags};
 pub(crate) use link::{CeilingKind, Link, links};
@@ -127,6 +127,12 @@ pub(crate) fn standby_row<'a>(window: &'a Window, def: &Def, primary: &str, stan
 pub(crate) fn is_logical(window: &Window, primary: &str, slot: &str) -> bool {
     let told = window.track(cat::PG_SLOT_LOGICAL.name, &[("target", primary), ("slot", slot)]);
     told.and_then(Track::last) == Some(1.0)
+}
+
+/// What reads under a name, at the beginning of a sentence.
+pub(crate) fn whose(window: &Window, primary: &str, name: &str) -> String {
+    let what = if is_logical(window, primary, name) { "The reader of logical slot" } else { "Standby" };
+    format!("{what} {name}")
 }
 
 /// The series that tells how far a server's WAL goes. A cascading standby makes none: what it has received is its head.

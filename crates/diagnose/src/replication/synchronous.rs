@@ -1,12 +1,14 @@
 //! Whether the standbys are there from which commits need an answer: how many of them synchronous_standby_names asks for, and
 //! how many that are connected count as synchronous.
 
-use super::{names, standby_row, target, target_at};
+use super::{known, names, standby_row};
 use crate::grid::Lane;
 use crate::scene::Scene;
-use backwater_model::{Target, catalogue as cat};
+use backwater_model::{Event, EventKind, Moment, Target, catalogue as cat};
 use std::ops::Range;
 
+/// The setting that says from whom commits need an answer.
+const SETTING: &str = "synchronous_standby_names";
 /// Share of the seconds of a stretch in which too few must be connected.
 const MOST: f64 = 0.5;
 
@@ -28,7 +30,7 @@ fn wanted(names: &str) -> usize {
 }
 
 fn wanted_by(target: Option<&Target>) -> Option<usize> {
-    target?.settings.get("synchronous_standby_names").map(|names| wanted(names))
+    target?.settings.get(SETTING).map(|names| wanted(names))
 }
 
 /// Whether commits may wait for standbys at all, by a target's settings.
@@ -36,25 +38,59 @@ pub(crate) fn wants(target: &Target) -> bool {
     wanted_by(Some(target)).is_some_and(|count| count > 0)
 }
 
+/// How many standbys must answer a commit in each second, by the setting as it was when the second began; one where it is not known.
+/// A change is told up to a minute late, when settings are read again: nobody is blamed for that, since nothing waits any more.
+fn wanted_then(scene: &Scene<'_>, primary: &str) -> Lane {
+    let names_it = |event: &&Event| event.fields.get("name").map(String::as_str) == Some(SETTING);
+    let changes = scene.window.events_of(EventKind::Setting).filter(|event| event.source == primary).filter(names_it);
+    // Everybody may see this setting: what is told as empty is empty.
+    let steps: Vec<(Moment, usize)> =
+        changes.filter_map(|event| Some((event.at, wanted(event.fields.get("after")?)))).collect();
+    let before = wanted_by(known(scene.window, primary)).unwrap_or(1);
+    scene.grid.lane(|second| {
+        let at = scene.grid.start(second);
+        let last = steps.iter().rfind(|(changed, _)| *changed <= at);
+        Some(last.map_or(before, |(_, count)| *count) as f64)
+    })
+}
+
 /// Whether and by how many synchronous standbys are too few for commits in most of a stretch in which commits wait for them. None
 /// where enough are connected, and where that cannot be seen.
 pub(crate) fn lack(scene: &Scene<'_>, primary: &str, range: &Range<usize>) -> Option<Lack> {
-    let (from, _) = scene.grid.span(range);
     // Commits do wait for at least one: a setting that says otherwise is not the one in force.
-    let wanted = wanted_by(target_at(scene.window, primary, from).as_ref()).unwrap_or(1).max(1);
+    let wanted = wanted_then(scene, primary).map(|count| count.max(1.0));
     let connected = connected(scene, primary, |_| true);
-    let too_few = connected.map(|count| f64::from(u8::from((count as usize) < wanted)));
-    too_few.mean(range).filter(|share| *share >= MOST)?;
-    Some(Lack { connected: connected.median(range)? as usize, wanted }).filter(|lack| lack.connected < lack.wanted)
+    too_few(&connected, &wanted).mean(range).filter(|share| *share >= MOST)?;
+    let lack = Lack { connected: connected.median(range)? as usize, wanted: wanted.median(range)? as usize };
+    Some(lack).filter(|lack| lack.connected < lack.wanted)
+}
+
+/// The seconds in which fewer are connected than must answer (1, else 0).
+fn too_few(connected: &Lane, wanted: &Lane) -> Lane {
+    connected.with(wanted, |connected, wanted| f64::from(u8::from(connected < wanted)))
+}
+
+/// The seconds in which those connected are too few without one standby (1, else 0). None where it was not synchronous when it was
+/// last seen until a moment.
+fn without(scene: &Scene<'_>, primary: &str, standby: &str, until: Moment) -> Option<Lane> {
+    let row = standby_row(scene.window, &cat::PG_REPL_SYNC, primary, standby)?;
+    row.between(scene.window.from, until).last().filter(|flag| *flag >= 0.5)?;
+    let others = connected(scene, primary, |name| name != standby);
+    Some(too_few(&others, &wanted_then(scene, primary)))
 }
 
 /// Whether commits need the answer of one standby at the end of the window: it was synchronous when it was last seen, and without
 /// it those connected are too few.
 pub(crate) fn needed(scene: &Scene<'_>, primary: &str, standby: &str) -> bool {
-    let flag = standby_row(scene.window, &cat::PG_REPL_SYNC, primary, standby).and_then(|track| track.last());
-    let wanted = wanted_by(target(scene.window, primary).as_ref()).unwrap_or(1);
-    let others = connected(scene, primary, |name| name != standby).0.into_iter().flatten().next_back();
-    flag.is_some_and(|flag| flag >= 0.5) && others.is_some_and(|count| (count as usize) < wanted)
+    let lane = without(scene, primary, standby, scene.window.to);
+    lane.and_then(|lane| lane.0.into_iter().flatten().next_back()) == Some(1.0)
+}
+
+/// The same for most of the time from one moment to another.
+pub(crate) fn needed_between(scene: &Scene<'_>, primary: &str, standby: &str, from: Moment, to: Moment) -> bool {
+    let second = |at: Moment| at.seconds_since(scene.grid.from).max(0.0) as usize;
+    let lane = without(scene, primary, standby, to);
+    lane.and_then(|lane| lane.mean(&(second(from)..second(to) + 1))).is_some_and(|share| share >= MOST)
 }
 
 /// The seconds in which commits need the answer of one standby (1, else 0): it counts as synchronous, and without it those connected
@@ -64,9 +100,10 @@ pub(crate) fn needed_during(scene: &Scene<'_>, primary: &str, standby: &str) -> 
     if own.max(&(0..scene.grid.count)).is_none_or(|flag| flag < 0.5) {
         return scene.grid.unknown();
     }
-    let wanted = wanted_by(target(scene.window, primary).as_ref()).unwrap_or(1).max(1);
+    // While it counts as synchronous at least one is waited for.
+    let wanted = wanted_then(scene, primary).map(|count| count.max(1.0));
     let others = connected(scene, primary, |name| name != standby);
-    own.with(&others, |flag, others| f64::from(u8::from(flag >= 0.5 && (others as usize) < wanted)))
+    own.with(&too_few(&others, &wanted), |flag, too_few| f64::from(u8::from(flag >= 0.5 && too_few > 0.0)))
 }
 
 /// Whether the rows of standbys can be read: some were, or else the server's other processes are seen, which takes the same right.

@@ -28,20 +28,33 @@ type Beat = (Moment, f64);
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Symptom> {
     let tracks = scene.window.tracks(cat::PG_HEARTBEATS.name, &[]).filter(|track| !track.points.is_empty());
     let targets = tracks.filter_map(|track| track.series.labels.get("target"));
-    let finding = |target: &str| of_server(scene, target, primary_since(scene.window, target)?);
+    let finding = |target: &str| of_server(scene, target, &as_primary(scene.window, target));
     targets.filter_map(|target| Some(Symptom { server: target.to_owned(), finding: finding(target)? })).collect()
 }
 
-/// Since when a server has taken writes, as far as the window tells. None for a standby: nobody fails over from it.
-fn primary_since(window: &Window, target: &str) -> Option<Moment> {
-    let last = |def: &Def| Some(window.track(def.name, &[("target", target)])?.points.last()?.at);
+/// The stretches in which a server took writes, as far as the window tells; none of a standby: nobody fails over from it. Each goes from
+/// one reading as a standby to the next: what was missed before a server came back as one is what it was failed over for.
+fn as_primary(window: &Window, target: &str) -> Vec<(Moment, Moment)> {
+    let read = |def: &Def| -> Vec<Moment> {
+        let track = window.track(def.name, &[("target", target)]);
+        track.map(|track| track.points.iter().map(|point| point.at).collect()).unwrap_or_default()
+    };
     let of_standby = [cat::PG_WAL_REPLAY, cat::PG_RECEIVER_STREAMING, cat::PG_REPLAY_PAUSED];
-    let Some(replayed) = of_standby.iter().filter_map(last).max() else { return Some(window.from) };
-    last(&cat::PG_WAL_INSERT).filter(|made| *made > replayed).map(|_| replayed)
+    let mut edges: Vec<Moment> = of_standby.iter().flat_map(read).collect();
+    if edges.is_empty() {
+        return vec![(window.from, window.to)];
+    }
+    edges.extend([window.from, window.to]);
+    edges.sort_unstable();
+    let made = read(&cat::PG_WAL_INSERT);
+    let made_within =
+        |from: Moment, to: Moment| made.get(made.partition_point(|at| *at <= from)).is_some_and(|at| *at < to);
+    let pairs = edges.windows(2).map(|pair| (pair[0], pair[1]));
+    pairs.filter(|(from, to)| made_within(*from, *to)).collect()
 }
 
-fn of_server(scene: &Scene<'_>, target: &str, since: Moment) -> Option<Finding> {
-    let beats = Heartbeats::of(scene.window, target, since);
+fn of_server(scene: &Scene<'_>, target: &str, stretches: &[(Moment, Moment)]) -> Option<Finding> {
+    let beats = Heartbeats::of(scene.window, target, stretches);
     let missed = beats.missed;
     let mut sorted: Vec<f64> = beats.answered.iter().map(|(_, seconds)| *seconds).collect();
     sorted.sort_by(f64::total_cmp);
@@ -60,7 +73,7 @@ fn of_server(scene: &Scene<'_>, target: &str, since: Moment) -> Option<Finding> 
         return None;
     };
     let counted = scene.window.track(cat::PG_HEARTBEATS_MISSED.name, &[("target", target)]);
-    let span = span(scene, &slow, counted.map(|track| track.between(since, scene.window.to)));
+    let span = span(scene, &slow, counted, stretches);
     let mut finding = draft("heartbeat-at-risk", cause, "pg.heartbeat", span);
     finding.server = Some(target.to_owned());
     finding.severity = if missed >= 2.0 { Severity::Critical } else { Severity::Warning };
@@ -92,9 +105,16 @@ fn of_server(scene: &Scene<'_>, target: &str, since: Moment) -> Option<Finding> 
 }
 
 /// From when until when beats were slow or missed. A beat that was missed shows in the counter's next reading.
-fn span(scene: &Scene<'_>, slow: &[Beat], missed: Option<Track<'_>>) -> (Moment, Moment) {
-    let points = missed.map(|track| track.points).unwrap_or_default();
-    let steps = points.windows(2).filter(|pair| pair[1].value > pair[0].value).map(|pair| (pair[0].at, pair[1].at));
+fn span(
+    scene: &Scene<'_>,
+    slow: &[Beat],
+    missed: Option<Track<'_>>,
+    stretches: &[(Moment, Moment)],
+) -> (Moment, Moment) {
+    let parts =
+        missed.iter().flat_map(|track| stretches.iter().map(move |(from, to)| track.between(*from, *to).points));
+    let pairs = parts.flat_map(|points| points.windows(2)).filter(|pair| pair[1].value > pair[0].value);
+    let steps = pairs.map(|pair| (pair[0].at, pair[1].at));
     let answered = slow.iter().map(|(at, seconds)| ((*at - Span::from_seconds(*seconds)).max(scene.window.from), *at));
     let all = answered.chain(steps).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
     all.unwrap_or((scene.window.from, scene.window.to))

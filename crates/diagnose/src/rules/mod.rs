@@ -258,7 +258,7 @@ pub const RULES: &[RuleInfo] = &[
     },
     RuleInfo {
         name: "standby-gone",
-        causes: &["disconnected", "timeout", "silent"],
+        causes: &["disconnected", "timeout", "not-back", "silent"],
         queues: &["pg.wal.retained"],
         summary: "A standby was connected, and is no longer.",
         page: include_str!("../../../../docs/rules/standby-gone.md"),
@@ -319,7 +319,7 @@ pub fn diagnose(window: &Window, options: &Options) -> Vec<Finding> {
     let ties = relate::Ties {
         devices: &|finding| wal_devices(&scene, &all, finding),
         servers: &|finding| servers(&scene, &all, finding),
-        needed: &|finding| needed(&scene, &all, finding),
+        needed: &|finding, symptom| needed(&scene, &all, finding, symptom),
     };
     relate::relate(&mut findings, symptoms, &ties);
     sort(&mut findings);
@@ -416,9 +416,10 @@ fn servers(scene: &Scene<'_>, all: &[Behind], finding: &Finding) -> Vec<String> 
     users.chain(members.map(|target| target.name.clone())).collect()
 }
 
-/// Whether a finding speaks of a standby without which commits cannot end.
-fn needed(scene: &Scene<'_>, all: &[Behind], finding: &Finding) -> bool {
+/// Whether a finding speaks of a standby without which commits could not end while a symptom was seen.
+fn needed(scene: &Scene<'_>, all: &[Behind], finding: &Finding, symptom: &Finding) -> bool {
     let of = all.iter().filter(|behind| behind.standby.queue("retained") == finding.queue);
     let pairs = of.filter_map(|behind| Some((behind.standby.primary.as_deref()?, behind.standby.name.as_str())));
-    pairs.into_iter().any(|(primary, name)| synchronous::needed(scene, primary, name))
+    let (from, to) = (symptom.from, symptom.to);
+    pairs.into_iter().any(|(primary, name)| synchronous::needed_between(scene, primary, name, from, to))
 }

@@ -17,8 +17,8 @@ pub(super) struct Ties<'a> {
     pub(super) devices: &'a dyn Fn(&Finding) -> Vec<String>,
     /// Servers that a finding speaks of; empty where that is not known.
     pub(super) servers: &'a dyn Fn(&Finding) -> Vec<String>,
-    /// Whether a finding speaks of a standby without which commits cannot end.
-    pub(super) needed: &'a dyn Fn(&Finding) -> bool,
+    /// Whether a finding speaks of a standby without which commits could not end while a symptom was seen.
+    pub(super) needed: &'a dyn Fn(&Finding, &Finding) -> bool,
 }
 
 /// Joins findings that belong together. A full queue comes before the reason why it drains slowly; what a device's ceiling does to
@@ -92,7 +92,7 @@ fn is_reason(finding: &Finding, symptom: &Finding, ties: &Ties<'_>) -> bool {
         "standby-gone" => {
             // Commits that wait for a standby that answers do not wait for another that is away.
             let missed = symptom.rule != "sync-standby-slow" || symptom.cause == "standby-missing";
-            (missed || finding.cause == "silent") && (ties.needed)(finding)
+            (missed || finding.cause == "silent") && (ties.needed)(finding, symptom)
         }
         "sync-standby-slow" => symptom.rule != "sync-standby-slow",
         _ => false,
@@ -146,7 +146,7 @@ fn removed_and_gone(findings: &mut [Finding]) {
             findings[at].summary.push_str(" WAL that it needs is gone: see wal-removed.");
         } else if findings[at].rule == "slot-inactive" && findings.iter().any(away) {
             findings[at].severity = findings[at].severity.min(Severity::Warning);
-            findings[at].summary.push_str(" Its standby is away: see standby-gone.");
+            findings[at].summary.push_str(" Who reads from it is away: see standby-gone.");
         }
     }
 }

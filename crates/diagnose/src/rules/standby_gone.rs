@@ -6,7 +6,9 @@ use super::draft::draft;
 use super::wal_evidence::{Behind, kept_figures};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
-use crate::replication::{Holder, Standby, has_ended, retention, seconds, standby_row, synchronous, target};
+use crate::replication::{
+    Holder, Standby, has_ended, is_logical, maybe_renamed, retention, seconds, standby_row, synchronous, target, whose,
+};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::{Confidence, EventKind, Finding, Moment, Severity, Unit, catalogue as cat};
@@ -15,6 +17,9 @@ use backwater_model::{Confidence, EventKind, Finding, Moment, Severity, Unit, ca
 const AWAY_S: f64 = 5.0;
 /// Seconds without a word from which one that is connected counts as silent: twice the default of wal_receiver_status_interval.
 const SILENT_S: f64 = 20.0;
+/// Seconds that a server is read after it was started anew, in which a standby that has no slot should have come back: it tries every
+/// wal_retrieve_retry_interval, which is 5 s unless set otherwise.
+const BACK_S: f64 = 60.0;
 /// WAL that will be gone within so many seconds makes it critical.
 const SOON_S: f64 = 600.0;
 
@@ -25,6 +30,18 @@ struct Lost {
     confidence: Confidence,
 }
 
+impl Lost {
+    /// What it has been, or done, since then.
+    fn how(&self) -> &'static str {
+        match self.cause {
+            "silent" => "is connected and has said nothing",
+            "timeout" => "was cut off because it did not answer, and has been away",
+            "not-back" => "streamed until its primary was started anew, has not come back, and has been away",
+            _ => "has been away",
+        }
+    }
+}
+
 /// The findings of a window: at most one a standby.
 pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Finding> {
     behinds.iter().filter_map(|behind| of_standby(scene, &behind.standby)).collect()
@@ -32,11 +49,14 @@ pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Finding> {
 
 fn of_standby(scene: &Scene<'_>, standby: &Standby) -> Option<Finding> {
     let primary = standby.primary.as_deref()?;
-    let lost = disconnected(scene, primary, &standby.name).or_else(|| silent(scene, primary, standby))?;
+    let name = &standby.name;
+    let lost = disconnected(scene, primary, name).or_else(|| not_back(scene, primary, name));
+    let lost = lost.or_else(|| silent(scene, primary, standby))?;
     let mut finding = draft("standby-gone", lost.cause, standby.queue("retained"), (lost.since, scene.window.to));
     finding.server = Some(primary.to_owned());
     finding.confidence = lost.confidence;
-    let kept = retention(scene.window, primary, &standby.name, scene.window.to);
+    // What was kept for it in another life of the server says nothing of what is.
+    let kept = retention(scene.window, primary, name, scene.window.to).filter(|_| lost.cause != "not-back");
     let left = kept.as_ref().and_then(|kept| kept.end_s().or(kept.earliest_s));
     let away = scene.window.to.seconds_since(lost.since);
     finding.severity = if left.is_some_and(|left| left <= SOON_S) { Severity::Critical } else { Severity::Warning };
@@ -46,13 +66,8 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby) -> Option<Finding> {
         kept_figures(kept, &mut figures);
     }
     finding.evidence = figures.list();
-    let how = match lost.cause {
-        "silent" => "is connected and has said nothing",
-        "timeout" => "was cut off because it did not answer, and has been away",
-        _ => "has been away",
-    };
-    let name = &standby.name;
-    finding.summary = format!("Standby {name} {how} for {}.", Unit::Seconds.show(away));
+    let who = whose(scene.window, primary, name);
+    finding.summary = format!("{who} {} for {}.", lost.how(), Unit::Seconds.show(away));
     if synchronous::needed(scene, primary, name) {
         finding.summary.push_str(" Commits need its answer (synchronous_standby_names).");
     }
@@ -65,8 +80,10 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby) -> Option<Finding> {
         });
     }
     let mut missing = Missing::default();
-    missing.unless(scene.window, standby.peer.is_some(), &unseen::STANDBY);
+    let is_seen = standby.peer.is_some() || is_logical(scene.window, primary, name);
+    missing.unless(scene.window, is_seen, &unseen::STANDBY);
     finding.unseen = missing.list();
+    finding.unseen.extend(maybe_renamed(scene.window, primary, name).filter(|_| lost.cause != "silent"));
     finding.remedies = remedy::of_gone(scene, primary, name, kept.as_ref());
     Some(finding)
 }
@@ -103,10 +120,37 @@ fn disconnected(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
     (inactive != Some(false)).then_some(Lost { cause, since: last.at, confidence })
 }
 
+/// Whether it streamed until the server was started anew, and has not come back although the server has been read for long since. One
+/// with a slot is told by that (slot-inactive).
+fn not_back(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
+    let window = scene.window;
+    let row = standby_row(window, &cat::PG_REPL_STREAMING, primary, name)?;
+    let (first, last) = (row.points.first()?, row.points.last().filter(|point| point.value > 0.0)?);
+    let own = [("target", primary)];
+    let head = window.track(cat::PG_WAL_FLUSH.name, &own)?;
+    let before = head.points.iter().rfind(|point| point.epoch == last.epoch)?;
+    let after = &head.points[head.points.partition_point(|point| point.at <= before.at)..];
+    let (begun, newest) = (after.first()?, after.last()?);
+    let once = after.iter().all(|point| point.epoch == begun.epoch);
+    // It streamed to the end: one that had gone before was not lost by that.
+    let streamed = last.at.seconds_since(first.at) >= 2.0 && before.at.seconds_since(last.at).abs() < AWAY_S;
+    // A gap of its readings is told while it lasts, and when it ends.
+    let read_since = gaps(scene, primary).fold(begun.at, Moment::max);
+    let read = newest.at.seconds_since(read_since) >= BACK_S && window.to.seconds_since(newest.at) <= 5.0;
+    let has_slot = window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", name)]).is_some();
+    let is_lost = once && streamed && read && !has_slot && !has_ended(window, primary, name);
+    is_lost.then_some(Lost { cause: "not-back", since: last.at, confidence: Confidence::Medium })
+}
+
+/// When it was told that the server, or a part of what it tells, was not read.
+fn gaps(scene: &Scene<'_>, primary: &str) -> impl Iterator<Item = Moment> {
+    let told = scene.window.events_of(EventKind::Gap).filter(move |event| event.source == primary);
+    told.filter(|event| !event.fields.contains_key("skipped_bytes")).map(|event| event.at)
+}
+
 /// Whether the readings of the server have a hole after a moment.
 fn hole(scene: &Scene<'_>, primary: &str, since: Moment) -> bool {
-    let told = scene.window.events_of(EventKind::Gap).filter(|event| event.source == primary);
-    told.into_iter().any(|event| event.at >= since && !event.fields.contains_key("skipped_bytes"))
+    gaps(scene, primary).any(|at| at >= since)
 }
 
 /// Whether a connected standby has not answered for long, although it was sent something or asked to.

@@ -6,7 +6,7 @@ use super::wal_evidence::{Behind, kept_figures};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
 use crate::replication::{
-    Holder, Retention, Standby, has_ended, is_logical, last_read, retention, standby_row, target,
+    Holder, Retention, Standby, has_ended, is_logical, last_read, maybe_renamed, retention, standby_row, target, whose,
 };
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
@@ -311,6 +311,7 @@ fn fell_behind(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     let mut missing = Missing::default();
     missing.unless(window, false, &unseen::SERVER_LOG);
     finding.unseen = missing.list();
+    finding.unseen.extend(maybe_renamed(window, primary, name));
     finding.remedies = remedy::of_removed(scene, primary, Some(name), false);
     Some(finding)
 }
@@ -359,7 +360,8 @@ fn warning(scene: &Scene<'_>, primary: &str, standby: &str, kept: &Retention, le
         _ => format!("in {left} a checkpoint will remove some of that, and replication dies."),
     };
     finding.summary = format!(
-        "Standby {standby} still needs {} of WAL, {} more is made each second than it takes: {end}",
+        "{} still needs {} of WAL, {} more is made each second than it takes: {end}",
+        whose(scene.window, primary, standby),
         Unit::Bytes.show(kept.level_bytes),
         Unit::Bytes.show((kept.inflow_bytes_per_s - kept.outflow_bytes_per_s).max(0.0)),
     );

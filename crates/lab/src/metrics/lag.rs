@@ -60,7 +60,7 @@ fn delays_kb(window: &Window, primary: &str, position: &catalogue::Def) -> Vec<f
 
 fn heartbeat(loaded: &Window, primary: &str, into: &mut Metrics) {
     let labels = [("target", primary)];
-    let beats = Heartbeats::of(loaded, primary, loaded.from);
+    let beats = Heartbeats::of(loaded, primary, &[(loaded.from, loaded.to)]);
     into.put("heartbeat_p99_ms", beats.p99_s().map(|seconds| seconds * 1e3));
     into.put("heartbeat_unanswered", Some(beats.unanswered()).filter(|count| *count > 0.0));
     let missed = loaded.track(catalogue::PG_HEARTBEATS_MISSED.name, &labels);
