@@ -90,7 +90,7 @@ mod tests {
             }
             Sample {
                 query: Some("CALL work()".into()),
-                wait_event: (look % 2 == 0).then(|| "WALSync".into()),
+                wait_event: look.is_multiple_of(2).then(|| "WALSync".into()),
                 xact_age_ms: Some(at as i64),
                 query_age_ms,
                 ..Sample::default()
