@@ -31,7 +31,8 @@ const THREADS_SHOWN: usize = 6;
 /// What was counted by one moment.
 struct Spent {
     recorder_s: f64,
-    backend_s: f64,
+    /// None where the session it began with is gone: a server without any time to spare may lose it.
+    backend_s: Option<f64>,
     bytes: u64,
     peak_bytes: u64,
     threads: BTreeMap<String, f64>,
@@ -178,7 +179,7 @@ fn end(bench: &Bench, recorder: Recorder) -> Result<()> {
 fn spent(recorder: &Recorder) -> Result<Spent> {
     Ok(Spent {
         recorder_s: cpu_s(recorder.pid())?,
-        backend_s: recorder.backends.iter().map(|pid| cpu_s(*pid)).sum::<Result<f64>>()?,
+        backend_s: recorder.backends.iter().map(|pid| cpu_s(*pid).ok()).sum(),
         bytes: size_bytes(&recorder.out)?,
         peak_bytes: peak_resident_bytes(recorder.pid()).ok_or("the recorder has ended")?,
         threads: threads(recorder.pid())?.into_iter().collect(),
@@ -200,18 +201,22 @@ fn tell(seconds: f64, before: &Spent, after: &Spent) {
         println!("{name:<28} {:>10.2} % {:>12.2} %", share(cpu_s) * 100.0, share(cpu_s) / cores * 100.0);
     };
     println!("\n{:<28} {:>12} {:>14} {:>10}", "processor time", "of one core", "of the host", "target");
-    let (recorder_s, backend_s) = (after.recorder_s - before.recorder_s, after.backend_s - before.backend_s);
+    let recorder_s = after.recorder_s - before.recorder_s;
     row("recorder", recorder_s);
-    row("its session in the server", backend_s);
-    let both = share(recorder_s + backend_s);
-    println!(
-        "{:<28} {:>10.2} % {:>12.2} % {:>8.2} % {}",
-        "together",
-        both * 100.0,
-        both / cores * 100.0,
-        TARGET_CPU * 100.0,
-        verdict(both / cores <= TARGET_CPU)
-    );
+    if let Some(backend_s) = after.backend_s.zip(before.backend_s).map(|(after, before)| after - before) {
+        row("its session in the server", backend_s);
+        let both = share(recorder_s + backend_s);
+        println!(
+            "{:<28} {:>10.2} % {:>12.2} % {:>8.2} % {}",
+            "together",
+            both * 100.0,
+            both / cores * 100.0,
+            TARGET_CPU * 100.0,
+            verdict(both / cores <= TARGET_CPU)
+        );
+    } else {
+        println!("its session in the server was replaced meanwhile: what both came to is not known");
+    }
     let used =
         |(name, cpu_s): (&String, &f64)| (name.clone(), cpu_s - before.threads.get(name).copied().unwrap_or(0.0));
     let mut threads: Vec<_> = after.threads.iter().map(used).collect();

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use tokio_postgres::NoTls;
 
 const START_WITHIN: Duration = Duration::from_secs(30);
+/// A server without time to spare may be asked by more than one session until the one that stays is there.
+const STEADY_FOR: Duration = Duration::from_secs(2);
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
 /// Memory at the end is looked at more often: it peaks while the last segments are written.
@@ -41,12 +43,16 @@ impl Recorder {
         let (child, entry) = bench.journal.spawn(&mut command, "the recorder that is measured", Stop::Interrupt)?;
         let mut recorder = Recorder { child, entry, backends: Vec::new(), out };
         let deadline = Instant::now() + START_WITHIN;
-        while recorder.backends.is_empty() {
+        let mut since = Instant::now();
+        while recorder.backends.is_empty() || since.elapsed() < STEADY_FOR {
             if recorder.child.try_wait()?.is_some() || Instant::now() > deadline {
                 return Err(format!("the recorder does not record: {}", std::fs::read_to_string(&log)?).into());
             }
             std::thread::sleep(LOOK);
-            recorder.backends = backends(bench)?.into_iter().filter(|pid| !others.contains(pid)).collect();
+            let own: Vec<u32> = backends(bench)?.into_iter().filter(|pid| !others.contains(pid)).collect();
+            if own != recorder.backends {
+                (recorder.backends, since) = (own, Instant::now());
+            }
         }
         Ok(recorder)
     }
@@ -103,7 +109,7 @@ pub(crate) fn ask(bench: &Bench, sql: &str) -> Result<Vec<i64>> {
 
 /// Fields of `/proc/PID/stat` from the third on: the second, a name, may hold anything.
 fn stat(path: &Path) -> Result<Vec<String>> {
-    let text = std::fs::read_to_string(path)?;
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let rest = text.rsplit_once(") ").ok_or("an odd line in /proc")?.1;
     Ok(rest.split_ascii_whitespace().map(str::to_owned).collect())
 }
@@ -143,7 +149,7 @@ pub(crate) fn peak_resident_bytes(pid: u32) -> Option<u64> {
 /// How many bytes lie in a directory and below.
 pub(crate) fn size_bytes(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
-    for entry in std::fs::read_dir(dir)? {
+    for entry in std::fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))? {
         let entry = entry?;
         // A segment's temporary file may have got its name meanwhile.
         let Ok(metadata) = entry.metadata() else { continue };
