@@ -65,7 +65,7 @@ enum Command {
     /// The helper of `attach`
     #[command(hide = true)]
     AttachGuardian(commands::attach::GuardianArguments),
-    /// Experiments on real servers: list, show, run, compare, blind, clean
+    /// Experiments on real servers: list, show, run, compare, blind, search, clean
     Lab(commands::lab::Arguments),
     /// What this host and this role allow, and what each missing privilege costs
     Check(commands::check::Arguments),

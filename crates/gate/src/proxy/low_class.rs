@@ -26,6 +26,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::sync::Notify;
 
+/// The driver sleeps no less: at high rates a quantum comes every few microseconds, and waking for each of them takes the
+/// processor time that relaying needs. What has accrued meanwhile goes together, a quarter of a burst at most.
+const LEAST_SLEEP: Span = Span(250);
 /// How soon is looked again whether what is on its way has become less.
 const ROOM_LOOK: Span = Span(300);
 /// How often the way's length is looked at where the rate is fixed.
@@ -256,8 +259,13 @@ impl Inner {
         self.driver_until
     }
 
-    /// Grants what can be granted now. Returns when there is more; None if nobody waits.
+    /// Grants what can be granted now. Returns when to look whether there is more; None if nobody waits.
     fn grant(&mut self, now: Moment) -> Option<Moment> {
+        self.grant_until(now).map(|again| again.max(now + LEAST_SLEEP))
+    }
+
+    /// The same, with the moment at which there is more.
+    fn grant_until(&mut self, now: Moment) -> Option<Moment> {
         let pools = self.release(now);
         while self.scheduler.backlog_bytes(Priority::Low) > 0 {
             if let Some(again) = self.refused(now) {

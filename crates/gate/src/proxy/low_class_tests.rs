@@ -70,6 +70,28 @@ fn a_class_is_shared_by_weight_and_held_to_its_rate() {
 }
 
 #[test]
+fn at_a_high_rate_what_accrues_goes_together_and_nothing_is_lost() {
+    let rate = 1_000_000_000;
+    let pool = LowPool { id: PoolId(1), weight: 1, bandwidth_bps: None };
+    let class = LowClass::new(LowPriorityBandwidth::Fixed(rate), [pool]);
+    let sessions = [open(&class, 1, 1)];
+    let begun = clock::now();
+    let sent = drive_from(&class, &sessions, begun)[0];
+    assert!(sent.abs_diff(rate) < rate / 1_000, "{sent}");
+    // A quantum takes 16 microseconds at that rate.
+    let mut inner = class.lock();
+    let now = begun + Span::from_millis(1_001);
+    let next = loop {
+        let next = inner.grant(now);
+        if inner.waiting.values().all(|waiting| waiting.granted.is_none()) {
+            break next;
+        }
+        inner.ask(&sessions[0]);
+    };
+    assert_eq!(next, Some(now + LEAST_SLEEP));
+}
+
+#[test]
 fn a_pool_with_a_bandwidth_does_not_keep_the_others_from_theirs() {
     let class = class(&[(1, 100, Some(10 << 20)), (2, 1, None)]);
     let sessions = [open(&class, 1, 1), open(&class, 2, 2)];
