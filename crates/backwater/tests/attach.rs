@@ -136,13 +136,17 @@ fn http(name: &str) -> Option<(Running, TcpStream)> {
     };
     let server = Running(child);
     let mut client = None;
+    // One that only just listens may still reset what it took.
+    let asked = || {
+        let mut client = TcpStream::connect(("127.0.0.1", port))?;
+        client.write_all(b"GET /large HTTP/1.0\r\n\r\n")?;
+        client.read_exact(&mut [0; 1000]).map(|()| client)
+    };
     until("the HTTP server answers", || {
-        client = TcpStream::connect(("127.0.0.1", port)).ok();
+        client = asked().ok();
         client.is_some()
     });
-    let mut client = client.unwrap();
-    client.write_all(b"GET /large HTTP/1.0\r\n\r\n").unwrap();
-    client.read_exact(&mut [0; 1000]).unwrap();
+    let client = client.unwrap();
     std::fs::remove_dir_all(dir).unwrap();
     Some((server, client))
 }
