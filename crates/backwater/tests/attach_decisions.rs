@@ -223,6 +223,8 @@ fn a_penalty_lasts_while_it_cools_down_and_one_that_matches_meanwhile_prolongs_i
         let begun = Instant::now();
         session.run("SELECT pg_sleep(1)");
         until("it is held after its statement", || kernel_rate(peer).is_some());
+        // The kernel knows of it before it is told.
+        deciding.until("it is told", |events| !events.is_empty());
         assert_eq!(deciding.steps_of(&pid), ["began"]);
         session.run("SELECT pg_sleep(1)");
         let events = deciding.until("it is lifted", |events| events.len() > 1);

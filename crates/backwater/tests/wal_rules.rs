@@ -177,7 +177,8 @@ fn a_batch_that_wrote_too_much_in_one_go_is_cancelled_in_attach_mode() {
         let writer = Writer::start(session);
         let complaint = writer.complaint();
         assert!(complaint.contains("canceling statement"), "{complaint}");
-        let events = deciding.events();
+        // The session hears of it before it is told.
+        let events = deciding.until("the decision", |events| !events.is_empty());
         assert!(is_over(&events[0], "walsize", 40.0), "{events:?}");
         assert!(events.iter().all(|event| event.fields["session"] == pid), "{pid}: {events:?}");
     });
