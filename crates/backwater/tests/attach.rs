@@ -4,13 +4,16 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
 mod attach_help;
+#[path = "../../gate/tests/elsewhere/mod.rs"]
+mod elsewhere;
 #[path = "../../gate/tests/server/mod.rs"]
 mod server;
 
 use attach_help::*;
+use elsewhere::Elsewhere;
 use server::{Running, with_server};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -209,6 +212,44 @@ fn a_client_that_never_reads_delays_neither_looks_nor_the_end() {
         ended.is_some()
     });
     assert_eq!((ended.unwrap().code(), kernel_rate(peers[0])), (Some(0), None));
+    assert_eq!(std::fs::read_dir(state.path()).unwrap().flatten().filter(is_journal).count(), 0);
+}
+
+/// A server that sends for as long as somebody takes it.
+fn endless(listener: &TcpListener) {
+    for mut client in listener.incoming().map_while(Result::ok) {
+        std::thread::spawn(move || while client.write_all(&[7; 1 << 16]).is_ok() {});
+    }
+}
+
+#[test]
+fn a_client_that_vanished_leaves_its_share_to_the_others_and_is_put_back() {
+    const NAME: &str = "a_client_that_vanished_leaves_its_share_to_the_others_and_is_put_back";
+    let Some(elsewhere) = Elsewhere::make() else {
+        return eprintln!("skipped: {NAME}: needs root and ip");
+    };
+    let state = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind((Elsewhere::HERE, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || endless(&listener));
+    let mut far = elsewhere.make_there(move || TcpStream::connect(address).unwrap());
+    let mut near = TcpStream::connect(address).unwrap();
+    let peers = [&far, &near].map(|client| client.local_addr().unwrap());
+    std::thread::spawn(move || while matches!(far.read(&mut [0; 1 << 16]), Ok(1..)) {});
+    let [one, two] = peers.map(|peer| peer.to_string());
+    let mut master = attach(state.path(), &["--socket", &one, "--socket", &two, "--class-rate", "4MB"]);
+    let (settle, span) = (Duration::from_secs(3), Duration::from_secs(2));
+    let shared = rate(&mut near, settle, span);
+    assert!((1.5 * MIB..2.5 * MIB).contains(&shared), "half of it: {shared}");
+    elsewhere.cut();
+    until("the rate is the other one's", || rate(&mut near, span / 4, span / 2) > 3.5 * MIB);
+    let alone = rate(&mut near, span / 4, span);
+    assert!(alone < 4.4 * MIB, "all of it, and no more: {alone}");
+    let master_pid = rustix::process::Pid::from_child(&master.0);
+    rustix::process::kill_process(master_pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(master.0.wait().unwrap().code(), Some(0));
+    // The server still has its connection with the one that is gone.
+    assert_eq!(peers.map(kernel_rate), [None, None]);
     assert_eq!(std::fs::read_dir(state.path()).unwrap().flatten().filter(is_journal).count(), 0);
 }
 

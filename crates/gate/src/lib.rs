@@ -9,6 +9,7 @@ mod clock;
 mod error;
 pub mod proxy;
 mod reference;
+mod silence;
 pub mod wire;
 
 pub use error::GateError;

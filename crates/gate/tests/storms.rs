@@ -2,14 +2,15 @@
 //! a peer that vanishes without a word.
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
+mod elsewhere;
 mod server;
 
 use backwater_gate::proxy::{Proxy, ProxyConfig};
+use elsewhere::Elsewhere;
 use server::{Running, Server, complaint, psql, text, with_server};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -218,57 +219,6 @@ fn sessions_end_with_their_server_and_begin_again_with_it() {
     });
 }
 
-/// A network namespace of the test's own, joined by a cable. It goes when this is dropped.
-struct Elsewhere {
-    name: String,
-}
-
-impl Elsewhere {
-    const HERE: &'static str = "10.91.7.1";
-    const THERE: &'static str = "10.91.7.2";
-
-    /// None where the host has no right or no program for it.
-    fn make() -> Option<Elsewhere> {
-        let own = std::process::id();
-        let name = format!("backwater-test-{own}");
-        let elsewhere = Elsewhere { name: name.clone() };
-        let (here, there) = (elsewhere.cable(), format!("bwt{own}b"));
-        let steps = [
-            format!("netns add {name}"),
-            format!("link add {here} type veth peer name {there} netns {name}"),
-            format!("addr add {}/30 dev {here}", Self::HERE),
-            format!("link set {here} up"),
-            format!("-n {name} addr add {}/30 dev {there}", Self::THERE),
-            format!("-n {name} link set {there} up"),
-            format!("netns exec {name} true"),
-        ];
-        let root = rustix::process::geteuid().is_root();
-        (root && steps.iter().all(|step| ip(step))).then_some(elsewhere)
-    }
-
-    /// This end's interface.
-    fn cable(&self) -> String {
-        format!("bwt{}a", std::process::id())
-    }
-
-    /// Takes the cable out: nobody there says anything any more, nor that it is gone.
-    fn cut(&self) {
-        assert!(ip(&format!("link set {} down", self.cable())));
-    }
-}
-
-impl Drop for Elsewhere {
-    fn drop(&mut self) {
-        // A socket that is still open keeps a namespace, and the cable in it, after its name has gone.
-        ip(&format!("link del {}", self.cable()));
-        ip(&format!("netns del {}", self.name));
-    }
-}
-
-fn ip(words: &str) -> bool {
-    Command::new("ip").args(words.split(' ')).output().is_ok_and(|output| output.status.success())
-}
-
 /// Waits until nothing is on its way by these connections: what is when the cable goes is sent again for a quarter of an hour.
 fn all_is_acknowledged(of: &[&str]) {
     let on_its_way = || {
@@ -307,14 +257,7 @@ fn a_peer_that_vanished_is_let_go_after_a_minute() {
 
 /// Passes on to a server of this host what comes to a port that is elsewhere, so that the server is away when the cable is.
 fn pass_on_from(elsewhere: &Elsewhere, to: u16) -> u16 {
-    let namespace = std::fs::File::open(format!("/run/netns/{}", elsewhere.name)).unwrap();
-    // A socket stays where the thread was that made it.
-    let listening = std::thread::spawn(move || {
-        use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-        TcpListener::bind((Elsewhere::THERE, 0)).unwrap()
-    });
-    let listener = listening.join().unwrap();
+    let listener = elsewhere.make_there(|| TcpListener::bind((Elsewhere::THERE, 0)).unwrap());
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
         for from in listener.incoming().map_while(Result::ok) {

@@ -5,6 +5,7 @@ use super::catch_up::CatchUp;
 use super::class::{LEAST_BPS, Usage, divide};
 use super::master::{AttachError, Guardian};
 use super::message::{Named, Pace, PutBack};
+use crate::silence::{Silence, takes_nothing};
 use backwater_flow::SessionId;
 use backwater_flow::auto::{Auto, FIRST_BPS, FLOOR_BPS, Readings, SocketReading, Ways};
 use backwater_model::{Moment, Span};
@@ -40,6 +41,10 @@ pub const FIXED_LOOK: Span = Span::from_millis(100);
 /// How often a fixed class is divided anew. Over less, whoever sends now and then would seem to want nothing most of the time.
 const DIVIDE_EVERY: Span = Span::from_millis(500);
 
+/// What a kernel sends at once at most, at whatever rate (tcp_tso_autosize), twice: until the first of it is acknowledged nothing
+/// is heard of a slow socket.
+const MOST_BURST_BYTES: u64 = 2 * 65_536;
+
 /// One that is paced.
 #[derive(Clone, Debug)]
 pub struct Paced {
@@ -56,6 +61,9 @@ pub struct Paced {
     /// Whether its round trip was seen.
     told_of_its_way: bool,
     catch_up: CatchUp,
+    silence: Silence,
+    /// Its client takes nothing of what is queued for it: it sleeps, or vanished without a word.
+    takes_nothing: bool,
     last: Option<(Moment, Reading)>,
     /// As it was when the class was divided last.
     divided: Option<(Moment, Reading)>,
@@ -136,6 +144,8 @@ impl Hold {
             told_bps,
             told_of_its_way: false,
             catch_up: CatchUp::default(),
+            silence: Silence::default(),
+            takes_nothing: false,
             last: None,
             divided: None,
         });
@@ -165,6 +175,7 @@ impl Hold {
         for (mut paced, reading) in self.paced.drain(..).zip(readings) {
             match reading.filter(|reading| reading.info.established) {
                 Some(reading) => {
+                    paced.listen(now, &reading);
                     usages.push(paced.usage(now, Some(&reading)));
                     let round_trip = paced.round_trip(&reading);
                     paced.told_of_its_way |= round_trip.is_some();
@@ -292,10 +303,20 @@ impl Paced {
         });
         // One segment under way is no backlog. One that was never looked at may have anything to send.
         let segment = reading.and_then(|reading| reading.info.segment_bytes).unwrap_or_default();
-        Usage {
-            used_bps: used.unwrap_or(self.granted_bps as f64),
-            backlogged: self.last.is_none() || queued > u64::from(segment),
-        }
+        let queues = queued > u64::from(segment) && !self.takes_nothing;
+        Usage { used_bps: used.unwrap_or(self.granted_bps as f64), backlogged: self.last.is_none() || queues }
+    }
+
+    /// Hears whether its client takes what is queued for it.
+    fn listen(&mut self, now: Moment, reading: &Reading) {
+        let segment = u64::from(reading.info.segment_bytes.unwrap_or_default());
+        let Some(acked) = reading.info.acked_bytes.filter(|_| reading.queued_bytes > segment) else {
+            self.takes_nothing = false;
+            return self.silence.ends();
+        };
+        let pause_us = MOST_BURST_BYTES.saturating_mul(1_000_000) / self.told_bps.max(1);
+        let pause = Span(i64::try_from(pause_us).unwrap_or(i64::MAX));
+        self.takes_nothing = takes_nothing(self.silence.lasts(now, acked), reading.info.rtt_us, pause);
     }
 
     fn session(&self) -> SessionId {
