@@ -30,6 +30,6 @@ pub use bandwidth::{Allowance, LowPriorityBandwidth};
 pub use literal::{Literal, MB, ValueError};
 pub use name::{MOST_NAME_BYTES, quote};
 pub use pool::{DEFAULT_POOL, MOST_RULES, MOST_WEIGHT, Pool, PoolId, PoolOption, Priority, SessionId};
-pub use scheduler::{QUANTUM_BYTES, Scheduler, Turn};
+pub use scheduler::{LEAST_QUANTUM_BYTES, MOST_QUANTUM_BYTES, Scheduler, Turn};
 pub use state::{State, StateError, StateForm};
 pub use word::UnknownWord;

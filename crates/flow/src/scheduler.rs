@@ -9,14 +9,16 @@
 //! - urgent work never waits for low: while anything urgent is ready, nothing else is chosen;
 //! - work-conserving: as long as anything may go, something is chosen;
 //! - no starvation within a level: between two turns of a backlogged pool of weight v, another pool of weight w sends at
-//!   most [`QUANTUM_BYTES`] · (1 + w ÷ v), and within a pool each other session at most [`QUANTUM_BYTES`] between two
-//!   turns of a session. Low pools do wait for as long as urgent work fills the way: that is what low means.
+//!   most a quantum · (1 + w ÷ v), and within a pool each other session at most a quantum between two turns of a session,
+//!   a quantum being the most that one turn may send. Low pools do wait for as long as urgent work fills the way: that is what low means.
 
 use crate::{PoolId, Priority, SessionId};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// What one turn sends at most, in bytes.
-pub const QUANTUM_BYTES: u64 = 16 * 1024;
+/// What one turn sends at most at a low rate, in bytes,
+pub const LEAST_QUANTUM_BYTES: u64 = 16 * 1024;
+/// and at a high one. Twice as much was slower again through a relay: who waits for a piece waits for all of it.
+pub const MOST_QUANTUM_BYTES: u64 = 32 * 1024;
 
 /// The choice: this session sends so many bytes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,13 +88,9 @@ impl Scheduler {
 
     /// A session ends. Returns the bytes that it had not sent.
     pub fn close(&mut self, session: SessionId) -> u64 {
-        let Some(gone) = self.sessions.remove(&session) else { return 0 };
-        if gone.backlog_bytes > 0 {
-            let level = self.level_mut(gone.priority);
-            level.backlog_bytes -= gone.backlog_bytes;
-            level.remove(gone.pool, session);
-        }
-        gone.backlog_bytes
+        let left = self.withdraw(session);
+        self.sessions.remove(&session);
+        left
     }
 
     /// A session has more to send, or could not send all of its turn. Unknown sessions are ignored.
@@ -108,7 +106,19 @@ impl Scheduler {
         }
     }
 
-    /// Who sends next, at most `most_bytes`; of a low-priority session at most `low_bytes`, what its class may send.
+    /// A session wants no more for now. Returns the bytes that it had not sent.
+    pub fn withdraw(&mut self, session: SessionId) -> u64 {
+        let Some(known) = self.sessions.get_mut(&session) else { return 0 };
+        let (left, pool, priority) = (std::mem::take(&mut known.backlog_bytes), known.pool, known.priority);
+        if left > 0 {
+            let level = self.level_mut(priority);
+            level.backlog_bytes -= left;
+            level.remove(pool, session);
+        }
+        left
+    }
+
+    /// Who sends next, at most `most_bytes`, the quantum; of a low-priority session at most `low_bytes`, what its class may send.
     /// None where nobody may send anything.
     pub fn next(&mut self, most_bytes: u64, low_bytes: u64) -> Option<Turn> {
         let high = self.high.backlog_bytes > 0;
@@ -171,7 +181,7 @@ impl Level {
         let (pool, queue) = backlogged.min_by_key(|(_, queue)| queue.start)?;
         let id = queue.sessions.pop_front()?;
         let session = sessions.get_mut(&id)?;
-        let bytes = session.backlog_bytes.min(most_bytes).min(QUANTUM_BYTES);
+        let bytes = session.backlog_bytes.min(most_bytes);
         session.backlog_bytes -= bytes;
         self.backlog_bytes -= bytes;
         if session.backlog_bytes > 0 {

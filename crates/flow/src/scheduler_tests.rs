@@ -33,6 +33,7 @@ enum Step {
     Offer(u64, u64),
     Place(u64, u32, bool),
     Close(u64),
+    Withdraw(u64),
     Next(u64, u64),
     /// Not all of the last turn could be sent.
     Unsent(u64),
@@ -43,7 +44,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (session.clone(), 0..200_000u64).prop_map(|(id, bytes)| Step::Offer(id, bytes)),
         2 => (session.clone(), 0..4u32, any::<bool>()).prop_map(|(id, pool, low)| Step::Place(id, pool, low)),
-        1 => session.prop_map(Step::Close),
+        1 => session.clone().prop_map(Step::Close),
+        1 => session.prop_map(Step::Withdraw),
         8 => (0..100_000u64, 0..50_000u64).prop_map(|(most, low)| Step::Next(most, low)),
         2 => (0..100_000u64).prop_map(Step::Unsent),
     ];
@@ -73,6 +75,10 @@ proptest! {
                     let left = scheduler.close(SessionId(id));
                     prop_assert_eq!(left, model.remove(&id).map_or(0, |known| known.1));
                 }
+                Step::Withdraw(id) => {
+                    let known = model.get_mut(&id).map(|known| std::mem::take(&mut known.1));
+                    prop_assert_eq!(scheduler.withdraw(SessionId(id)), known.unwrap_or(0));
+                }
                 Step::Next(most, low) => {
                     let waits = |level| model.values().filter(|known| known.0 == level).map(|known| known.1).sum::<u64>();
                     let (high_waits, low_waits) = (waits(Priority::High), waits(Priority::Low));
@@ -85,7 +91,7 @@ proptest! {
                         let known = model.get_mut(&turn.session.0).unwrap();
                         prop_assert_eq!(turn.priority, known.0);
                         prop_assert!(high_waits == 0 || turn.priority == Priority::High);
-                        prop_assert!(turn.bytes > 0 && turn.bytes <= most.min(known.1).min(QUANTUM_BYTES));
+                        prop_assert!(turn.bytes > 0 && turn.bytes <= most.min(known.1));
                         prop_assert!(turn.priority == Priority::High || turn.bytes <= low);
                         known.1 -= turn.bytes;
                     }
@@ -115,7 +121,8 @@ proptest! {
                 scheduler.offer(id, 1 << 40);
             }
         }
-        let quantum = QUANTUM_BYTES as f64;
+        let most_bytes = mosts.iter().copied().max().unwrap();
+        let quantum = most_bytes as f64;
         let weight = |pool: usize| f64::from(weights[pool]);
         let mut sent = vec![0u64; weights.len()];
         // What each pool had sent at the last turn of each pool, and each session at the last turn of each session.
@@ -135,7 +142,7 @@ proptest! {
                 *wait += turn.bytes;
             }
             let within = waited.insert(turn.session.0, 0).unwrap_or(0).saturating_sub(turn.bytes);
-            prop_assert!(within <= (per_pool - 1) * QUANTUM_BYTES);
+            prop_assert!(within <= (per_pool - 1) * most_bytes);
             for (one, other) in (0..weights.len()).flat_map(|a| (0..weights.len()).map(move |b| (a, b))) {
                 let gap = sent[one] as f64 / weight(one) - sent[other] as f64 / weight(other);
                 prop_assert!(gap <= quantum / weight(one) + quantum / weight(other) + 1.0, "{sent:?} {weights:?}");
@@ -152,14 +159,14 @@ fn weights_hold_for_pools_that_are_empty_after_each_turn() {
     for (number, weight) in [(0, 1), (1, 9)] {
         scheduler.set_weight(PoolId(number), weight);
         scheduler.place(SessionId(u64::from(number)), PoolId(number), Priority::Low);
-        scheduler.offer(SessionId(u64::from(number)), QUANTUM_BYTES);
+        scheduler.offer(SessionId(u64::from(number)), LEAST_QUANTUM_BYTES);
     }
     for _ in 0..1_000 {
-        let turn = scheduler.next(QUANTUM_BYTES, QUANTUM_BYTES).unwrap();
+        let turn = scheduler.next(LEAST_QUANTUM_BYTES, LEAST_QUANTUM_BYTES).unwrap();
         sent[turn.session.0 as usize] += turn.bytes;
         scheduler.offer(turn.session, turn.bytes);
     }
-    assert_eq!(sent[0] / QUANTUM_BYTES, 100, "{sent:?}");
+    assert_eq!(sent[0] / LEAST_QUANTUM_BYTES, 100, "{sent:?}");
 }
 
 /// The bytes themselves, through buffers as a relay keeps them: each stream arrives whole and in order.

@@ -6,6 +6,7 @@
 //! `--asked 1MB|256MB|1GB`, `--processors idle|busy`.
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 
+use backwater_flow::limiter::TokenBucket;
 use backwater_gate::attach::{CatchUp, FIXED_LOOK};
 use backwater_gate::proxy::{Proxy, ProxyConfig};
 use backwater_model::Moment;
@@ -29,8 +30,6 @@ const PROCESSORS: [(&str, bool); 2] = [("idle", false), ("busy", true)];
 const OFF: f64 = 0.01;
 /// Segments as on Ethernet: loopback's own are so large that two of them are an eighth of a second at the lowest rate.
 const SEGMENT_BYTES: u32 = 1_448;
-/// What the proxy relays at once.
-const QUANTUM_BYTES: f64 = backwater_flow::QUANTUM_BYTES as f64;
 /// The most that the kernel sends as one segment (GSO), whatever a reader who came late found there.
 const MOST_SEGMENT_BYTES: f64 = 65_536.0;
 /// What stood in buffers before the rate was set is gone by then.
@@ -113,11 +112,16 @@ impl Account {
         self.reads_bytes.push(count);
     }
 
+    /// What the proxy relays at once at this rate.
+    fn quantum_bytes(&self) -> f64 {
+        TokenBucket::new(Moment(0), self.rate_bps as u64).quantum_bytes() as f64
+    }
+
     /// A reader who waits finds one segment at a time, which the kernel makes smaller the slower a socket is paced, and larger
     /// the shorter its way is (tcp_tso_autosize): so what a read usually finds is one.
     fn seen(&self, way: Way) -> Seen {
         let [usual_bytes, _, _] = spread(self.reads_bytes.iter().copied());
-        let piece_bytes = if way == Way::Proxy { QUANTUM_BYTES } else { usual_bytes.min(MOST_SEGMENT_BYTES) };
+        let piece_bytes = if way == Way::Proxy { self.quantum_bytes() } else { usual_bytes.min(MOST_SEGMENT_BYTES) };
         let Account { ahead_bytes, burst_bytes, .. } = *self;
         Seen { rate_bps: self.bytes / self.last_s, ahead_bytes, burst_bytes, piece_bytes }
     }

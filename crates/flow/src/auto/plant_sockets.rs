@@ -238,8 +238,9 @@ fn simulate(run: Run) -> Outcome {
         match run.mode {
             Mode::Proxy => {
                 let cap = in_flight_bytes(bucket.rate_bps(), auto.min_rtt().unwrap_or(TARGET), 16_384) as f64;
-                while world.standing() < cap && bucket.take_whole(now, 16_384) {
-                    world.send(16_384.0, now.0 as f64);
+                let quantum = bucket.quantum_bytes();
+                while world.standing() < cap && bucket.take_whole(now, quantum) {
+                    world.send(quantum as f64, now.0 as f64);
                 }
             }
             Mode::Attach => {

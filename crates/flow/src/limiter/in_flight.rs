@@ -4,7 +4,7 @@
 use backwater_model::Span;
 
 /// Bytes that may be on their way at a rate: what the way itself holds in one round trip, and a millisecond's queue.
-/// `rate × (minimum RTT + 1 ms)`, never under `least_bytes` (one relay quantum, or nothing would move).
+/// `rate × (minimum RTT + 1 ms)`, never under `least_bytes` (the least relay quantum, or nothing would move).
 pub fn in_flight_bytes(rate_bps: u64, min_rtt: Span, least_bytes: u64) -> u64 {
     let us = min_rtt.0.max(0).unsigned_abs().saturating_add(super::BURST.0.unsigned_abs());
     let bytes = u128::from(rate_bps) * u128::from(us) / 1_000_000;

@@ -38,11 +38,10 @@ fn asks() -> impl Strategy<Value = Vec<(i64, u64)>> {
     prop::collection::vec((pause, wanted), 1..400)
 }
 
-const QUANTUM: u64 = crate::QUANTUM_BYTES;
-
 fn take_quantum(bucket: &mut TokenBucket, now: i64, total: &mut u64) -> bool {
-    let granted = bucket.take_whole(Moment(now), QUANTUM);
-    *total += if granted { QUANTUM } else { 0 };
+    let quantum = bucket.quantum_bytes();
+    let granted = bucket.take_whole(Moment(now), quantum);
+    *total += if granted { quantum } else { 0 };
     granted
 }
 
@@ -88,12 +87,12 @@ proptest! {
             let room = most_quanta > 0 && (0..most_quanta).all(|_| take_quantum(&mut bucket, now, &mut total));
             if room { bucket.wait(Moment(now)) }
             while take_quantum(&mut bucket, now, &mut total) {}
-            now = bucket.ready_for(Moment(now), QUANTUM).0 + late_us;
+            now = bucket.ready_for(Moment(now), bucket.quantum_bytes()).0 + late_us;
         }
         while take_quantum(&mut bucket, now, &mut total) {}
         let line = rate as f64 * now as f64 / 1e6;
-        let burst = bucket.burst_bytes() as f64;
-        prop_assert!(total as f64 >= line + burst - QUANTUM as f64 - 1.0 && total as f64 <= line + burst + 1.0, "{total} {line}");
+        let (burst, quantum) = (bucket.burst_bytes() as f64, bucket.quantum_bytes() as f64);
+        prop_assert!(total as f64 >= line + burst - quantum - 1.0 && total as f64 <= line + burst + 1.0, "{total} {line}");
     }
 
     /// A class that is served the moment its credit is there never exceeds its rate by more than a burst in any window,
@@ -103,14 +102,15 @@ proptest! {
         rate in rates(), wants in prop::collection::vec((0..40_000i64, 1..60u32), 1..100),
     ) {
         let mut bucket = TokenBucket::new(Moment(0), rate);
+        let quantum = bucket.quantum_bytes();
         let (mut now, mut sent) = (0i64, Vec::new());
         for (pause, quanta) in wants {
             for _ in 0..quanta {
-                if !bucket.take_whole(Moment(now), QUANTUM) {
-                    now = bucket.ready_for(Moment(now), QUANTUM).0;
-                    prop_assert!(bucket.take_whole(Moment(now), QUANTUM));
+                if !bucket.take_whole(Moment(now), quantum) {
+                    now = bucket.ready_for(Moment(now), quantum).0;
+                    prop_assert!(bucket.take_whole(Moment(now), quantum));
                 }
-                sent.push((now, QUANTUM));
+                sent.push((now, quantum));
             }
             bucket.idle(Moment(now));
             now += pause;

@@ -16,6 +16,7 @@
 //! Credit is counted in millionths of a byte: bytes a second times microseconds, so nothing is rounded.
 
 use super::Limiter;
+use crate::{LEAST_QUANTUM_BYTES, MOST_QUANTUM_BYTES};
 use backwater_model::{Moment, Span};
 
 /// Credit that an idle class finds, as time at its rate.
@@ -25,8 +26,8 @@ pub const BURST: Span = Span::from_millis(1);
 pub const CATCH_UP: Span = Span::from_millis(100);
 /// Debt that a class may run into, as time at its rate.
 pub const DEBT: Span = Span::from_millis(1_000);
-/// A burst is never smaller than this, or a slow class would send crumbs: the relay's quantum.
-pub const LEAST_BURST_BYTES: u64 = 16 * 1024;
+/// A burst is never smaller than this, or a slow class would send crumbs: the least quantum.
+pub const LEAST_BURST_BYTES: u64 = LEAST_QUANTUM_BYTES;
 /// No class is held to less: a floor of zero never recovers.
 pub const LEAST_RATE_BPS: u64 = 1024;
 
@@ -84,7 +85,7 @@ impl TokenBucket {
     }
 
     /// Takes all of `bytes` or nothing; who gets nothing waits, and [`TokenBucket::ready_for`] says until when. More than
-    /// a burst is never there at once for an idle class, so nobody should ask for more than [`LEAST_BURST_BYTES`]. Either
+    /// a burst is never there at once for an idle class, so nobody should ask for more than [`TokenBucket::quantum_bytes`]. Either
     /// way somebody wants more until [`TokenBucket::idle`] says otherwise.
     pub fn take_whole(&mut self, now: Moment, bytes: u64) -> bool {
         self.refill(now);
@@ -127,6 +128,12 @@ impl TokenBucket {
     /// The most credit that an idle class finds, in bytes.
     pub fn burst_bytes(&self) -> u64 {
         (self.burst() / MICRO).unsigned_abs()
+    }
+
+    /// What is worth taking at once, in bytes: a quarter of a burst, between [`LEAST_QUANTUM_BYTES`] and [`MOST_QUANTUM_BYTES`].
+    /// What a turn costs whoever relays it hardly depends on its size, and at high rates that is what bounds it.
+    pub fn quantum_bytes(&self) -> u64 {
+        (self.burst_bytes() / 4).clamp(LEAST_QUANTUM_BYTES, MOST_QUANTUM_BYTES)
     }
 
     /// The most that may go at once, in bytes: a burst, and what a class that was served late may catch up.

@@ -3,10 +3,10 @@
 
 use std::cell::RefCell;
 
-/// Bytes of a buffer: what is relayed at once.
-pub(super) const QUANTUM: usize = backwater_flow::QUANTUM_BYTES as usize;
+/// Bytes of a buffer: what is relayed at once, at most.
+pub(super) const QUANTUM: usize = backwater_flow::MOST_QUANTUM_BYTES as usize;
 /// Buffers that a thread keeps.
-const KEPT: usize = 64;
+const KEPT: usize = 32;
 
 /// One buffer.
 pub(super) type Buffer = Box<[u8; QUANTUM]>;

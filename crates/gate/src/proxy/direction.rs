@@ -8,8 +8,10 @@ use backwater_flow::auto::UrgentStatement;
 use std::io;
 use std::task::{Context, Poll, ready};
 
-/// Quanta relayed before the other sessions of the worker have their turn.
+/// So often a session is read, and so much of it relayed at most beyond one piece, before the other sessions of the worker
+/// have their turn.
 const TURNS: usize = 8;
+const TURN_BYTES: usize = 128 * 1024;
 
 /// How much may be read now.
 pub(super) trait Pacer {
@@ -81,7 +83,11 @@ impl Direction {
         if self.told {
             return Poll::Ready(Ok(()));
         }
+        let mut relayed = 0;
         for _ in 0..TURNS {
+            if relayed >= TURN_BYTES {
+                break;
+            }
             ready!(self.poll_flush(cx, to)).map_err(Fault::Write)?;
             if self.ended {
                 // A peer that is gone already needs no telling.
@@ -94,6 +100,7 @@ impl Direction {
             let read = from.poll_read(cx, &mut buffer[..most]);
             let count = if let Poll::Ready(Ok(count)) = read { count } else { 0 };
             pacer.unused(most - count);
+            relayed += count;
             if count == 0 {
                 buffers::give_back(buffer);
             } else {

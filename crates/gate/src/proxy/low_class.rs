@@ -16,7 +16,7 @@ use super::stream::Stream;
 use crate::clock::{self, Timer};
 use backwater_flow::auto::{Auto, FLOOR_BPS, Readings, TICK, UrgentStatement};
 use backwater_flow::limiter::TokenBucket;
-use backwater_flow::{LowPriorityBandwidth, PoolId, Priority, QUANTUM_BYTES, Scheduler, SessionId};
+use backwater_flow::{LowPriorityBandwidth, PoolId, Priority, Scheduler, SessionId, Turn};
 use backwater_model::{Moment, Span};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::sync::Notify;
 
-/// The driver sleeps no less: at high rates a quantum comes every few microseconds, and waking for each of them takes the
+/// The driver sleeps no less: at high rates a quantum comes every few tens of microseconds, and waking for each of them takes the
 /// processor time that relaying needs. What has accrued meanwhile goes together, a quarter of a burst at most.
 const LEAST_SLEEP: Span = Span(250);
 /// How soon is looked again whether what is on its way has become less.
@@ -94,15 +94,23 @@ impl PoolQueue {
 
 struct Waiting {
     waker: Waker,
+    pool: PoolId,
     uses_link: bool,
-    granted: Option<Paid>,
+    granted: Option<Grant>,
 }
 
 impl Waiting {
-    fn grant(&mut self, paid: Paid) {
-        self.granted = Some(paid);
+    fn grant(&mut self, grant: Grant) {
+        self.granted = Some(grant);
         self.waker.wake_by_ref();
     }
+}
+
+/// What a session may send.
+#[derive(Clone, Copy, Debug)]
+struct Grant {
+    bytes: u64,
+    paid: Paid,
 }
 
 /// Who paid for what was granted: to whom goes back what is not used.
@@ -268,28 +276,38 @@ impl Inner {
     fn grant_until(&mut self, now: Moment) -> Option<Moment> {
         let pools = self.release(now);
         while self.scheduler.backlog_bytes(Priority::Low) > 0 {
-            if let Some(again) = self.refused(now) {
+            let quantum = self.class.quantum_bytes();
+            if let Some(again) = self.refused(now, quantum) {
                 return Some(pools.map_or(again, |pool| pool.min(again)));
             }
-            if let Some(turn) = self.scheduler.next(QUANTUM_BYTES, QUANTUM_BYTES)
-                && let Some(waiting) = self.waiting.get_mut(&turn.session)
-            {
-                waiting.grant(Paid::PoolAndClass);
-                self.sockets.granted(turn.session, QUANTUM_BYTES);
+            if let Some(turn) = self.scheduler.next(quantum, quantum) {
+                self.class.give_back(quantum - turn.bytes);
+                self.take_turn(turn);
             }
         }
         pools
     }
 
+    /// A session has its turn. It waited for a larger one if the class's rate has fallen meanwhile.
+    fn take_turn(&mut self, turn: Turn) {
+        let left = self.scheduler.withdraw(turn.session);
+        // Who does not wait has offered nothing.
+        let Some(waiting) = self.waiting.get_mut(&turn.session) else { return };
+        let pool = waiting.pool;
+        waiting.grant(Grant { bytes: turn.bytes, paid: Paid::PoolAndClass });
+        self.sockets.granted(turn.session, turn.bytes);
+        self.give_back(pool, Paid::Pool, left);
+    }
+
     /// Takes a quantum from the class. What is returned is when to ask again, if it is not to be had now.
-    fn refused(&mut self, now: Moment) -> Option<Moment> {
-        let ready = self.class.ready_for(now, QUANTUM_BYTES);
+    fn refused(&mut self, now: Moment, quantum: u64) -> Option<Moment> {
+        let ready = self.class.ready_for(now, quantum);
         if ready <= now && !self.sockets.has_room(now) {
             // How late it is seen that there is room again must not cost the class its rate.
             self.class.wait(now);
             return Some(now + ROOM_LOOK);
         }
-        (!self.class.take_whole(now, QUANTUM_BYTES)).then_some(ready)
+        (!self.class.take_whole(now, quantum)).then_some(ready)
     }
 
     /// A session has nothing to send for now. If nobody else waits, credit that is not used is lost from here on.
@@ -309,18 +327,20 @@ impl Inner {
     fn release(&mut self, now: Moment) -> Option<Moment> {
         let mut next: Option<Moment> = None;
         for queue in self.pools.values_mut() {
+            let own = queue.bucket.as_ref().map_or(u64::MAX, TokenBucket::quantum_bytes);
+            let bytes = own.min(self.class.quantum_bytes());
             while let Some(session) = queue.sessions.front().copied() {
                 if let Some(bucket) = &mut queue.bucket
-                    && !bucket.take_whole(now, QUANTUM_BYTES)
+                    && !bucket.take_whole(now, bytes)
                 {
-                    let ready = bucket.ready_for(now, QUANTUM_BYTES);
+                    let ready = bucket.ready_for(now, bytes);
                     next = Some(next.map_or(ready, |other| other.min(ready)));
                     break;
                 }
                 queue.sessions.pop_front();
                 match self.waiting.get_mut(&session).filter(|waiting| self.auto.is_some() && !waiting.uses_link) {
-                    Some(waiting) => waiting.grant(Paid::Pool),
-                    None => self.scheduler.offer(session, QUANTUM_BYTES),
+                    Some(waiting) => waiting.grant(Grant { bytes, paid: Paid::Pool }),
+                    None => self.scheduler.offer(session, bytes),
                 }
             }
         }
@@ -329,7 +349,7 @@ impl Inner {
 
     fn ask(&mut self, asking: &LowSession) {
         let LowSession { session, pool, uses_link, .. } = *asking;
-        self.waiting.insert(session, Waiting { waker: Waker::noop().clone(), uses_link, granted: None });
+        self.waiting.insert(session, Waiting { waker: Waker::noop().clone(), pool, uses_link, granted: None });
         // A pool that the class was not told of has no bandwidth of its own.
         self.pools.entry(pool).or_default().sessions.push_back(session);
     }
@@ -383,13 +403,13 @@ impl Pacer for LowSession {
             }
         }
         let Some(waiting) = inner.waiting.get_mut(&self.session) else { return Poll::Ready(Ok(QUANTUM)) };
-        let Some(paid) = waiting.granted else {
+        let Some(grant) = waiting.granted else {
             waiting.waker.clone_from(cx.waker());
             return Poll::Pending;
         };
         inner.waiting.remove(&self.session);
-        (self.asked, self.paid) = (false, paid);
-        Poll::Ready(Ok(QUANTUM))
+        (self.asked, self.paid) = (false, grant.paid);
+        Poll::Ready(Ok(grant.bytes.try_into().unwrap_or(QUANTUM)))
     }
 
     fn unused(&mut self, bytes: usize) {
@@ -410,14 +430,11 @@ impl Drop for LowSession {
         if let Some(queue) = inner.pools.get_mut(&self.pool) {
             queue.sessions.retain(|other| *other != self.session);
         }
-        if let Some(paid) = granted {
-            inner.give_back(self.pool, paid, QUANTUM_BYTES);
-        } else if in_scheduler > 0
-            && let Some(bucket) = inner.pools.get_mut(&self.pool).and_then(|queue| queue.bucket.as_mut())
-        {
-            // Its pool had paid for it already, the class not yet.
-            bucket.give_back(QUANTUM_BYTES);
+        if let Some(Grant { bytes, paid }) = granted {
+            inner.give_back(self.pool, paid, bytes);
         }
+        // Its pool had paid for that already, the class not yet.
+        inner.give_back(self.pool, Paid::Pool, in_scheduler);
         inner.dry(clock::now(), self.pool);
     }
 }

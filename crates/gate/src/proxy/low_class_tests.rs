@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use backwater_flow::{LEAST_QUANTUM_BYTES, MOST_QUANTUM_BYTES};
 use backwater_model::Span;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -43,9 +44,10 @@ fn drive_from(class: &LowClass, sessions: &[LowSession], begun: Moment) -> Vec<u
     let mut now = begun;
     while now < begun + Span::from_millis(1_000) {
         for (number, session) in sessions.iter().enumerate() {
-            let granted = inner.waiting.get(&session.session).is_none_or(|waiting| waiting.granted.is_some());
-            if granted {
-                sent[number] += if inner.waiting.contains_key(&session.session) { QUANTUM_BYTES } else { 0 };
+            let waiting = inner.waiting.get(&session.session);
+            let granted = waiting.map(|waiting| waiting.granted);
+            if granted.is_none_or(|granted| granted.is_some()) {
+                sent[number] += granted.flatten().map_or(0, |grant| grant.bytes);
                 inner.ask(session);
             }
         }
@@ -78,7 +80,7 @@ fn at_a_high_rate_what_accrues_goes_together_and_nothing_is_lost() {
     let begun = clock::now();
     let sent = drive_from(&class, &sessions, begun)[0];
     assert!(sent.abs_diff(rate) < rate / 1_000, "{sent}");
-    // A quantum takes 16 microseconds at that rate.
+    // A quantum takes 33 microseconds at that rate.
     let mut inner = class.lock();
     let now = begun + Span::from_millis(1_001);
     let next = loop {
@@ -101,16 +103,54 @@ fn a_pool_with_a_bandwidth_does_not_keep_the_others_from_theirs() {
 }
 
 #[test]
+fn a_session_that_waited_for_more_than_a_slower_class_gives_at_once_gets_less_and_pays_less() {
+    let (fast, slow) = (1_000_000_000, 1_000_000);
+    let pool = LowPool { id: PoolId(1), weight: 1, bandwidth_bps: Some(fast) };
+    let class = LowClass::new(LowPriorityBandwidth::Fixed(fast), [pool]);
+    let session = open(&class, 1, 1);
+    let mut inner = class.lock();
+    let begun = clock::now();
+    let mut now = begun;
+    // The class has nothing left, its pool has.
+    inner.class.charge(now, 1_000_000);
+    inner.ask(&session);
+    inner.grant(now);
+    assert_eq!(inner.scheduler.session_backlog_bytes(SessionId(1)), Some(MOST_QUANTUM_BYTES));
+    let of_pool = |inner: &Inner, now| inner.pools[&PoolId(1)].bucket.as_ref().unwrap().available(now);
+    let before = of_pool(&inner, begun);
+    inner.allow(now, LowPriorityBandwidth::Fixed(slow));
+    while inner.waiting[&SessionId(1)].granted.is_none() {
+        now = inner.grant(now).unwrap_or(now);
+    }
+    assert_eq!(inner.waiting[&SessionId(1)].granted.unwrap().bytes, LEAST_QUANTUM_BYTES);
+    assert_eq!(inner.scheduler.session_backlog_bytes(SessionId(1)), Some(0));
+    // As it was then, but for what it got back.
+    assert_eq!(of_pool(&inner, begun), before + MOST_QUANTUM_BYTES - LEAST_QUANTUM_BYTES);
+}
+
+#[test]
 fn a_session_that_leaves_takes_nothing_with_it() {
     let class = class(&[(1, 1, Some(RATE))]);
-    let before = class.lock().class.available(clock::now());
-    let session = open(&class, 1, 1);
-    class.lock().ask(&session);
-    class.lock().grant(clock::now());
-    drop(session);
-    let inner = class.lock();
-    assert!(inner.class.available(clock::now()) >= before);
-    assert!(inner.waiting.is_empty() && inner.pools[&PoolId(1)].sessions.is_empty());
+    let now = clock::now() + Span::from_millis(1);
+    let of = |inner: &Inner, now| {
+        (inner.class.available(now), inner.pools[&PoolId(1)].bucket.as_ref().unwrap().available(now))
+    };
+    let before = of(&class.lock(), now);
+    // Once with what it was granted, once while it waits for the class and its pool has paid.
+    for spent in [0, 10_000_000] {
+        let session = open(&class, 1, 1);
+        let mut inner = class.lock();
+        inner.class.charge(now, spent);
+        let class_before = inner.class.available(now);
+        inner.ask(&session);
+        inner.grant(now);
+        assert_eq!(inner.waiting[&SessionId(1)].granted.is_some(), spent == 0);
+        drop(inner);
+        drop(session);
+        let inner = class.lock();
+        assert_eq!(of(&inner, now), (class_before, before.1));
+        assert!(inner.waiting.is_empty() && inner.pools[&PoolId(1)].sessions.is_empty());
+    }
 }
 
 #[test]
@@ -123,7 +163,7 @@ fn a_way_that_is_full_costs_no_credit_and_nobody_saves_any_up() {
     // Paced to a crawl, what is written stands.
     backwater_socket::set_pacing_rate(&server, Some(1_000)).unwrap();
     server.write_all(&[1; 1_000_000]).unwrap();
-    let now = clock::now();
+    let now = clock::now() + Span::from_millis(1);
     let mut inner = class.lock();
     // A bound that the peer's first window fills by itself.
     inner.sockets.bound(1 << 20, Some(Span(0)));
@@ -183,7 +223,7 @@ fn a_rate_that_is_found_holds_nobody_who_uses_no_link() {
         let mut inner = class.lock();
         inner.ask(&free);
         inner.grant(clock::now());
-        assert_eq!(inner.waiting.remove(&free.session).unwrap().granted, Some(Paid::Pool));
+        assert_eq!(inner.waiting.remove(&free.session).unwrap().granted.unwrap().paid, Paid::Pool);
     }
     // Its pool's own bandwidth holds another, and one of the network has the class's rate as ever.
     let sessions = [local(&class, 2, 2), open(&class, 3, 1)];

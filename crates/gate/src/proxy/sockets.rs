@@ -2,6 +2,7 @@
 //! stands there stands in front of everybody else's packets, here or at a narrower link beyond this host, where no
 //! priority of the proxy reaches.
 
+use crate::silence::{Silence, takes_nothing};
 use backwater_flow::SessionId;
 use backwater_flow::auto::SocketReading;
 use backwater_flow::limiter::{InFlight, in_flight_bytes};
@@ -11,18 +12,14 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
-/// Less than this is always on its way: one quantum, or nothing would move.
-const LEAST_BYTES: u64 = backwater_flow::QUANTUM_BYTES;
+/// Less than this is always on its way: the least quantum, or nothing would move.
+const LEAST_BYTES: u64 = backwater_flow::LEAST_QUANTUM_BYTES;
 /// A receiver may keep back its word on so many segments for 40 ms: that is no queue.
 const SEGMENTS_NOT_ACKNOWLEDGED_YET: u64 = 2;
 /// A segment's size where the kernel has not told it yet.
 const USUAL_SEGMENT: u64 = 1460;
 /// How old a measurement may be before it is made anew.
 const FRESH: Span = Span(200);
-/// A socket of which nothing was acknowledged for so many round trips, and at least for so long (the kernel's shortest wait
-/// before it sends again), has nothing on its way: what it sent is lost, or its peer is gone.
-const SILENT_ROUND_TRIPS: i64 = 4;
-const SILENT_AT_LEAST: Span = Span::from_millis(200);
 
 /// The sockets of the class.
 #[derive(Debug)]
@@ -44,8 +41,7 @@ struct Known {
     peer: Option<IpAddr>,
     acked_bytes: Option<u64>,
     segment_bytes: u64,
-    /// Since when, while it has something queued, its peer has acknowledged no more than this.
-    silent: Option<(u64, Moment)>,
+    silence: Silence,
 }
 
 impl Known {
@@ -55,20 +51,13 @@ impl Known {
         // A socket that cannot be asked is about to go.
         let queued = unsent_and_unacked(&self.fd).unwrap_or(0);
         if queued <= delayed {
-            self.silent = None;
+            self.silence.ends();
             return None;
         }
         // One that is closed by its peer keeps its last count for ever.
         let info = TcpInfo::read(&self.fd).ok().filter(|info| info.established)?;
-        let silent_for = now - self.silent_since(info.acked_bytes.unwrap_or(0), now);
+        let silent_for = self.silence.lasts(now, info.acked_bytes.unwrap_or(0));
         Some(on_its_way(queued, &info, silent_for).saturating_sub(delayed))
-    }
-
-    fn silent_since(&mut self, acked: u64, now: Moment) -> Moment {
-        match self.silent {
-            Some((before, since)) if before == acked => since,
-            _ => self.silent.insert((acked, now)).1,
-        }
     }
 }
 
@@ -76,8 +65,7 @@ impl Known {
 /// What a peer has no room for stays here until it reads, and must not hold the whole class while it sleeps; nor must what was
 /// sent to a peer that is gone.
 fn on_its_way(queued: u64, info: &TcpInfo, silent_for: Span) -> u64 {
-    let round_trips = Span(i64::from(info.rtt_us.unwrap_or(0)).saturating_mul(SILENT_ROUND_TRIPS));
-    if silent_for >= SILENT_AT_LEAST.max(round_trips) {
+    if takes_nothing(silent_for, info.rtt_us, Span(0)) {
         return 0;
     }
     // A kernel that does not tell the peer's window is believed to have all of it.
@@ -101,7 +89,10 @@ impl Sockets {
         self.busy.insert(session);
         let peer = peer(&fd);
         pace(&fd, self.peak_bps);
-        self.known.insert(session, Known { fd, peer, acked_bytes: None, segment_bytes: USUAL_SEGMENT, silent: None });
+        self.known.insert(
+            session,
+            Known { fd, peer, acked_bytes: None, segment_bytes: USUAL_SEGMENT, silence: Silence::default() },
+        );
         self.measured_at = None;
     }
 
