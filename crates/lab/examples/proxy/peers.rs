@@ -15,6 +15,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The floor's source.
 const RELAY: &str = include_str!("relay.c");
 pub(crate) const OWN: &str = "backwater";
+/// The same, told to let so many statements run at once and the rest wait in front of the server.
+pub(crate) const LIMITED: &str = "max_active 8";
+const LIMIT: &str = "[pools.default]\nmax_active = 8\n";
 pub(crate) const DIRECT: &str = "direct";
 
 /// A way to a server.
@@ -59,6 +62,7 @@ pub(crate) fn start(bench: &Bench, program: &Path, server: u16) -> Result<(Vec<W
     let mut ways = vec![Way { name: DIRECT, port: server, pid: None }];
     let mut missing = Vec::new();
     ways.push(relay(bench, OWN, backwater(program, server))?);
+    ways.push(start_own(bench, program, server, (LIMITED, LIMIT))?);
     match which("pgbouncer") {
         Some(found) => ways.push(relay(bench, "pgbouncer", pgbouncer(bench, found, server))?),
         None => missing.push("pgbouncer is not installed (Debian: pgbouncer)".to_owned()),
@@ -83,11 +87,11 @@ pub(crate) fn start_plain(bench: &Bench, program: &Path, server: u16) -> Result<
     Ok(ways)
 }
 
-/// The proxy by itself, with more of a configuration after its addresses.
-pub(crate) fn start_own(bench: &Bench, program: &Path, server: u16, more: &str) -> Result<Way> {
-    let (config, program) = (bench.work.join("proxy.toml"), program.to_owned());
+/// The proxy by itself, under a name, with more of a configuration after its addresses.
+pub(crate) fn start_own(bench: &Bench, program: &Path, server: u16, (name, more): (&'static str, &str)) -> Result<Way> {
+    let (config, program) = (bench.work.join(format!("{}.toml", name.replace(' ', "-"))), program.to_owned());
     let more = more.to_owned();
-    relay(bench, OWN, move |port| {
+    relay(bench, name, move |port| {
         std::fs::write(&config, format!("listen = '127.0.0.1:{port}'\nserver = '127.0.0.1:{server}'\n{more}"))?;
         let mut command = Command::new(program);
         command.args(["proxy", "-c"]).arg(config);

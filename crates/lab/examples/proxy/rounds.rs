@@ -1,6 +1,6 @@
 //! Rounds of every way in random order, and what they come to: medians, and ratios of runs of the same round.
 
-use crate::peers::{DIRECT, OWN, Way};
+use crate::peers::{DIRECT, LIMITED, OWN, Way};
 use crate::pgbench::{Figures, Load};
 use crate::statistics::{Ratios, median};
 use crate::{Bench, Result};
@@ -33,8 +33,10 @@ pub(crate) fn measure(bench: &Bench, ways: &[Way], load: Load, rounds: usize, le
     for way in ways {
         println!("{}", line(way.name, &figures));
     }
-    for peer in PEERS.into_iter().filter(|peer| figures.contains_key(peer)) {
-        println!("{}", beside(peer, &figures));
+    for own in [OWN, LIMITED] {
+        for peer in PEERS.into_iter().filter(|peer| figures.contains_key(peer)) {
+            println!("{}", beside(own, peer, &figures));
+        }
     }
     Ok(())
 }
@@ -58,11 +60,11 @@ fn line(name: &'static str, rounds: &Rounds) -> String {
     )
 }
 
-/// The proxy beside one peer: each round's runs are a pair.
-fn beside(peer: &'static str, rounds: &Rounds) -> String {
-    let rate = ratios(rounds, OWN, peer, |figures| figures.per_s);
-    let p99 = ratios(rounds, OWN, peer, |figures| figures.p99_ms.unwrap_or(f64::NAN));
-    let cpu = ratios(rounds, OWN, peer, |figures| figures.cpu_us.max(0.01));
+/// The proxy, by one of its names, beside one peer: each round's runs are a pair.
+fn beside(own: &'static str, peer: &'static str, rounds: &Rounds) -> String {
+    let rate = ratios(rounds, own, peer, |figures| figures.per_s);
+    let p99 = ratios(rounds, own, peer, |figures| figures.p99_ms.unwrap_or(f64::NAN));
+    let cpu = ratios(rounds, own, peer, |figures| figures.cpu_us.max(0.01));
     let met = |met: bool| if met { "met" } else { "MISSED" };
     let no_more =
         |ratio: f64| if peer == NO_MORE_THAN { format!(": {}", met(ratio <= NO_MORE)) } else { String::new() };
@@ -71,7 +73,7 @@ fn beside(peer: &'static str, rounds: &Rounds) -> String {
         ratio => format!("; p99 {ratio:.2} ({:.2} at most{})", p99.at_most(), no_more(p99.at_most())),
     };
     format!(
-        "backwater / {peer}: throughput {:.3} ({:.3} at least: {}){latency}; CPU {:.2} ({:.2} at most{})",
+        "{own} / {peer}: throughput {:.3} ({:.3} at least: {}){latency}; CPU {:.2} ({:.2} at most{})",
         rate.median(),
         rate.at_least(),
         met(rate.at_least() >= NO_LESS),

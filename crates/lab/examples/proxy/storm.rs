@@ -1,7 +1,7 @@
 //! Ten thousand connection attempts a second at the proxy, while somebody urgent asks on: what each kind of them is answered, what
 //! they cost who is there already, and what is left of them afterwards.
 
-use crate::peers::{self, Way};
+use crate::peers::{self, OWN, Way};
 use crate::{Bench, Result, idle_ticks};
 use std::collections::BTreeMap;
 use std::io;
@@ -77,7 +77,7 @@ struct Tally {
 
 /// Measures it all and prints it.
 pub(crate) fn measure(bench: &Bench, program: &Path) -> Result<()> {
-    let way = peers::start_own(bench, program, bench.port, "[pools.full]\nmax_connections = 1\n")?;
+    let way = peers::start_own(bench, program, bench.port, (OWN, "[pools.full]\nmax_connections = 1\n"))?;
     let (runtime, conninfo) = (runtime()?, conninfo(bench, &way));
     let full = format!("{conninfo} options='-c backwater.pool=full'");
     // It has the only place of that pool until the end.
