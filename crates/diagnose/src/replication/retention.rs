@@ -144,7 +144,9 @@ pub(crate) fn retention_since(
         _ => earliest(&places),
     };
     let checkpoints = Checkpoints::of(window, primary, at, positions.inflow);
+    // Nothing is removed before it may be.
     let removal_s = checkpoints.and_then(|next| removal(&positions, &places, next, size));
+    let removal_s = removal_s.map(|removal_s| removal_s.max(earliest_s.unwrap_or(0.0)));
     Some(Retention {
         holder,
         level_bytes: positions.level(),
