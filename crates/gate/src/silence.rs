@@ -3,61 +3,73 @@
 
 use backwater_model::{Moment, Span};
 
-/// A peer of which nothing was acknowledged for so many round trips, and at least for so long (the kernel's shortest wait before
-/// it sends again), takes nothing: what it was sent is lost, or it is gone, or it does not read.
+/// So many round trips without an acknowledgement are no delay on the way.
 const ROUND_TRIPS: i64 = 4;
-const AT_LEAST: Span = Span::from_millis(200);
 
-/// Since when a socket's peer, while something is queued for it, has acknowledged no more than so many bytes.
+/// How long a socket's peer has acknowledged nothing, while something is queued for it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Silence(Option<(u64, Moment)>);
+pub(crate) struct Silence {
+    /// No more than so many bytes, since that moment.
+    since: Option<(u64, Moment)>,
+    takes_nothing: bool,
+}
 
 impl Silence {
-    /// Something is queued, and so much was acknowledged of all that was sent. Returns for how long it was no more.
-    pub(crate) fn lasts(&mut self, now: Moment, acked_bytes: u64) -> Span {
-        match self.0 {
-            Some((before, since)) if before == acked_bytes => now - since,
-            _ => {
-                self.0 = Some((acked_bytes, now));
-                Span(0)
-            }
+    /// Something is queued, and so much was acknowledged of all that was sent. Returns whether the peer takes nothing: once it was
+    /// silent for that long, and until it acknowledges more or nothing is queued.
+    pub(crate) fn hear(&mut self, now: Moment, acked_bytes: u64, long: Span) -> bool {
+        match self.since {
+            Some((before, since)) if before == acked_bytes => self.takes_nothing |= now - since >= long,
+            _ => *self = Silence { since: Some((acked_bytes, now)), takes_nothing: false },
         }
+        self.takes_nothing
     }
 
     /// Nothing is queued.
     pub(crate) fn ends(&mut self) {
-        self.0 = None;
+        *self = Silence::default();
+    }
+
+    /// As it was heard last.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        self.takes_nothing
     }
 }
 
-/// Whether a peer that was silent for so long takes nothing, at this round trip in microseconds, where its socket is sent
-/// something each `pause` at least.
-pub(crate) fn takes_nothing(silent_for: Span, rtt_us: Option<u32>, pause: Span) -> bool {
-    let round_trips = Span(i64::from(rtt_us.unwrap_or(0)).saturating_mul(ROUND_TRIPS));
-    silent_for >= AT_LEAST.max(round_trips).max(pause)
+/// How long a silence must last at this round trip, in microseconds, to be more than a delay: at least as long as given.
+pub(crate) fn long(rtt_us: Option<u32>, least: Span) -> Span {
+    least.max(Span(i64::from(rtt_us.unwrap_or(0)).saturating_mul(ROUND_TRIPS)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const LONG: Span = Span(2_000);
+
     #[test]
     fn silence_begins_with_something_queued_and_ends_with_a_word() {
         let mut silence = Silence::default();
-        assert_eq!(silence.lasts(Moment(1_000), 7), Span(0));
-        assert_eq!(silence.lasts(Moment(3_000), 7), Span(2_000));
-        assert_eq!(silence.lasts(Moment(4_000), 8), Span(0));
-        assert_eq!(silence.lasts(Moment(9_000), 8), Span(5_000));
+        let mut hear = |at, acked| silence.hear(Moment(at), acked, LONG);
+        assert!(!hear(1_000, 7) && !hear(2_999, 7) && hear(3_000, 7));
+        assert!(!hear(4_000, 8) && !hear(5_000, 8) && hear(9_000, 8));
         silence.ends();
-        assert_eq!(silence.lasts(Moment(10_000), 8), Span(0));
+        assert!(!silence.takes_nothing() && !silence.hear(Moment(10_000), 8, LONG));
     }
 
     #[test]
-    fn a_long_way_and_a_slow_socket_take_longer_to_answer() {
-        let nothing =
-            |ms, rtt_us, pause_ms| takes_nothing(Span::from_millis(ms), Some(rtt_us), Span::from_millis(pause_ms));
-        assert!(!nothing(199, 1_000, 0) && nothing(200, 1_000, 0));
-        assert!(!nothing(399, 100_000, 0) && nothing(400, 100_000, 0));
-        assert!(!nothing(4_999, 1_000, 5_000) && nothing(5_000, 1_000, 5_000));
+    fn what_was_found_lasts_whatever_is_asked_for_later() {
+        let mut silence = Silence::default();
+        silence.hear(Moment(0), 7, LONG);
+        assert!(silence.hear(Moment(2_000), 7, LONG));
+        // Whoever is told a lower rate for it is heard less often: that must not give it back what it does not take.
+        assert!(silence.hear(Moment(2_100), 7, Span(1_000_000)) && silence.takes_nothing());
+    }
+
+    #[test]
+    fn a_long_way_takes_longer_to_answer() {
+        let ms = |ms| Span::from_millis(ms);
+        assert_eq!((long(Some(1_000), ms(200)), long(None, ms(200))), (ms(200), ms(200)));
+        assert_eq!(long(Some(100_000), ms(200)), ms(400));
     }
 }

@@ -11,8 +11,16 @@ const HEADROOM: f64 = 1.25;
 pub struct Usage {
     /// Bytes a second that it sent.
     pub used_bps: f64,
-    /// Whether it has more to send than it may: something stands in its queue.
+    /// Whether it has more to send than it may: something stands in its queue, and its client takes it.
     pub backlogged: bool,
+}
+
+impl Usage {
+    /// Whether it sent nothing. It may be told more than its share: a kernel that sends 64 KiB at once, at whatever rate, would let
+    /// whoever begins at [`LEAST_BPS`] wait for a minute before the next ones, and a rate that is raised meanwhile changes nothing.
+    pub fn is_idle(&self) -> bool {
+        !self.backlogged && self.used_bps < 1.0
+    }
 }
 
 /// Divides `total_bps`; each gets at most `most_each_bps`, where that is given, and at least [`LEAST_BPS`]. The sum is

@@ -5,7 +5,7 @@ use super::catch_up::CatchUp;
 use super::class::{LEAST_BPS, Usage, divide};
 use super::master::{AttachError, Guardian};
 use super::message::{Named, Pace, PutBack};
-use crate::silence::{Silence, takes_nothing};
+use crate::silence::{self, Silence};
 use backwater_flow::SessionId;
 use backwater_flow::auto::{Auto, FIRST_BPS, FLOOR_BPS, Readings, SocketReading, Ways};
 use backwater_model::{Moment, Span};
@@ -44,6 +44,9 @@ const DIVIDE_EVERY: Span = Span::from_millis(500);
 /// What a kernel sends at once at most, at whatever rate (tcp_tso_autosize), twice: until the first of it is acknowledged nothing
 /// is heard of a slow socket.
 const MOST_BURST_BYTES: u64 = 2 * 65_536;
+/// A client that acknowledges nothing for so long takes nothing: it sleeps, or vanished without a word. What is lost on the way is sent
+/// again after 0.2 s, and after 0.4 s more.
+const SILENT_AT_LEAST: Span = Span::from_millis(700);
 
 /// One that is paced.
 #[derive(Clone, Debug)]
@@ -62,8 +65,10 @@ pub struct Paced {
     told_of_its_way: bool,
     catch_up: CatchUp,
     silence: Silence,
-    /// Its client takes nothing of what is queued for it: it sleeps, or vanished without a word.
-    takes_nothing: bool,
+    /// The least that the kernel was told since its client acknowledged something: what it sent at that rate may still be pending.
+    slowest_bps: u64,
+    /// It had more to send than it may when it was last looked at.
+    backlogged: bool,
     last: Option<(Moment, Reading)>,
     /// As it was when the class was divided last.
     divided: Option<(Moment, Reading)>,
@@ -145,7 +150,8 @@ impl Hold {
             told_of_its_way: false,
             catch_up: CatchUp::default(),
             silence: Silence::default(),
-            takes_nothing: false,
+            slowest_bps: told_bps,
+            backlogged: true,
             last: None,
             divided: None,
         });
@@ -171,12 +177,15 @@ impl Hold {
         let sockets = self.paced.iter().map(|paced| paced.named.socket.clone()).collect();
         let readings = self.guardian.read(sockets)?;
         let (mut gone, mut usages, mut kept) = (Vec::new(), Vec::new(), Vec::new());
-        let mut round_trips = Vec::new();
+        let (mut round_trips, mut begins) = (Vec::new(), false);
         for (mut paced, reading) in self.paced.drain(..).zip(readings) {
             match reading.filter(|reading| reading.info.established) {
                 Some(reading) => {
                     paced.listen(now, &reading);
-                    usages.push(paced.usage(now, Some(&reading)));
+                    let usage = paced.usage(now, Some(&reading));
+                    begins |= usage.backlogged && !paced.backlogged;
+                    paced.backlogged = usage.backlogged;
+                    usages.push(usage);
                     let round_trip = paced.round_trip(&reading);
                     paced.told_of_its_way |= round_trip.is_some();
                     round_trips.extend(round_trip);
@@ -193,7 +202,7 @@ impl Hold {
         }
         let is_found = self.rates.class == Some(ClassRate::Auto);
         let is_due = self.divided.is_none_or(|then| now - then >= DIVIDE_EVERY);
-        let grants = if is_found || is_due || !gone.is_empty() {
+        let grants = if is_found || is_due || begins || !gone.is_empty() {
             self.divided = Some(now);
             self.paced.iter_mut().for_each(|paced| paced.divided = paced.last);
             self.grants(&usages)
@@ -235,7 +244,11 @@ impl Hold {
 
     fn grants(&self, usages: &[Usage]) -> Vec<u64> {
         match (self.class_bps(), self.rates.each_bps) {
-            (Some(class), each) => divide(class, each, usages),
+            (Some(class), each) => {
+                let ready = FIRST_BPS.min(class).min(each.unwrap_or(u64::MAX));
+                let grants = divide(class, each, usages).into_iter().zip(usages);
+                grants.map(|(grant, usage)| if usage.is_idle() { grant.max(ready) } else { grant }).collect()
+            }
             (None, each) => vec![each.unwrap_or(u64::MAX - 1); usages.len()],
         }
     }
@@ -276,7 +289,10 @@ impl Hold {
         let answers = self.guardian.pace(changes.iter().map(order).collect())?;
         for ((at, told_bps), answer) in changes.into_iter().zip(answers) {
             match answer {
-                Ok(()) => self.paced[at].told_bps = told_bps,
+                Ok(()) => {
+                    let paced = &mut self.paced[at];
+                    (paced.told_bps, paced.slowest_bps) = (told_bps, paced.slowest_bps.min(told_bps));
+                }
                 // The next look finds it gone.
                 Err(AttachError::Gone) => {}
                 // One that can no longer be told keeps what it has; the others are held on.
@@ -303,7 +319,7 @@ impl Paced {
         });
         // One segment under way is no backlog. One that was never looked at may have anything to send.
         let segment = reading.and_then(|reading| reading.info.segment_bytes).unwrap_or_default();
-        let queues = queued > u64::from(segment) && !self.takes_nothing;
+        let queues = queued > u64::from(segment) && !self.silence.takes_nothing();
         Usage { used_bps: used.unwrap_or(self.granted_bps as f64), backlogged: self.last.is_none() || queues }
     }
 
@@ -311,12 +327,11 @@ impl Paced {
     fn listen(&mut self, now: Moment, reading: &Reading) {
         let segment = u64::from(reading.info.segment_bytes.unwrap_or_default());
         let Some(acked) = reading.info.acked_bytes.filter(|_| reading.queued_bytes > segment) else {
-            self.takes_nothing = false;
             return self.silence.ends();
         };
-        let pause_us = MOST_BURST_BYTES.saturating_mul(1_000_000) / self.told_bps.max(1);
+        let pause_us = MOST_BURST_BYTES.saturating_mul(1_000_000) / self.slowest_bps.max(1);
         let pause = Span(i64::try_from(pause_us).unwrap_or(i64::MAX));
-        self.takes_nothing = takes_nothing(self.silence.lasts(now, acked), reading.info.rtt_us, pause);
+        self.silence.hear(now, acked, silence::long(reading.info.rtt_us, pause.max(SILENT_AT_LEAST)));
     }
 
     fn session(&self) -> SessionId {
@@ -345,6 +360,9 @@ impl Paced {
             && let (Some(before), Some(acked)) = (last.info.acked_bytes, reading.info.acked_bytes)
         {
             self.sent_bytes += acked.saturating_sub(before);
+            if acked != before {
+                self.slowest_bps = self.told_bps;
+            }
         }
         self.catch_up.see(now, &reading.info, self.granted_bps);
         self.last = Some((now, reading));

@@ -2,7 +2,7 @@
 //! stands there stands in front of everybody else's packets, here or at a narrower link beyond this host, where no
 //! priority of the proxy reaches.
 
-use crate::silence::{Silence, takes_nothing};
+use crate::silence::{self, Silence};
 use backwater_flow::SessionId;
 use backwater_flow::auto::SocketReading;
 use backwater_flow::limiter::{InFlight, in_flight_bytes};
@@ -18,6 +18,9 @@ const LEAST_BYTES: u64 = backwater_flow::LEAST_QUANTUM_BYTES;
 const SEGMENTS_NOT_ACKNOWLEDGED_YET: u64 = 2;
 /// A segment's size where the kernel has not told it yet.
 const USUAL_SEGMENT: u64 = 1460;
+/// What was sent to a peer that acknowledges nothing for so long is lost, or it is gone: the kernel's shortest wait before it sends
+/// again.
+const SILENT_AT_LEAST: Span = Span::from_millis(200);
 /// How old a measurement may be before it is made anew.
 const FRESH: Span = Span(200);
 
@@ -56,18 +59,17 @@ impl Known {
         }
         // One that is closed by its peer keeps its last count for ever.
         let info = TcpInfo::read(&self.fd).ok().filter(|info| info.established)?;
-        let silent_for = self.silence.lasts(now, info.acked_bytes.unwrap_or(0));
-        Some(on_its_way(queued, &info, silent_for).saturating_sub(delayed))
+        let long = silence::long(info.rtt_us, SILENT_AT_LEAST);
+        if self.silence.hear(now, info.acked_bytes.unwrap_or(0), long) {
+            return Some(0);
+        }
+        Some(on_its_way(queued, &info).saturating_sub(delayed))
     }
 }
 
 /// What of a socket's queue is on its way, or will be as soon as it can: that is what stands in front of others' packets.
-/// What a peer has no room for stays here until it reads, and must not hold the whole class while it sleeps; nor must what was
-/// sent to a peer that is gone.
-fn on_its_way(queued: u64, info: &TcpInfo, silent_for: Span) -> u64 {
-    if takes_nothing(silent_for, info.rtt_us, Span(0)) {
-        return 0;
-    }
+/// What a peer has no room for stays here until it reads, and must not hold the whole class while it sleeps.
+fn on_its_way(queued: u64, info: &TcpInfo) -> u64 {
     // A kernel that does not tell the peer's window is believed to have all of it.
     let window = info.peer_window_bytes.map_or(u64::MAX, u64::from);
     let sent = queued.saturating_sub(info.notsent_bytes.map_or(0, u64::from));
@@ -248,21 +250,13 @@ mod tests {
             rtt_us: Some(1_000),
             ..TcpInfo::default()
         };
-        let way = |queued, info| on_its_way(queued, &info, Span(0));
+        let way = |queued, info| on_its_way(queued, &info);
         assert_eq!(way(50_000, info(20_000, 1 << 20)), 50_000, "a wide window: all of it");
         assert_eq!(way(50_000, info(50_000, 0)), 0, "a closed window: the peer sleeps");
         assert_eq!(way(50_000, info(45_000, 8_000)), 8_000, "what it has room for may go at any time");
         assert_eq!(way(50_000, info(20_000, 8_000)), 30_000, "what was sent is on its way whatever it says later");
         let old = TcpInfo { peer_window_bytes: None, ..info(20_000, 0) };
         assert_eq!(way(50_000, old), 50_000, "an older kernel does not tell");
-    }
-
-    #[test]
-    fn what_nobody_acknowledges_is_not_on_its_way_any_more() {
-        let info = |rtt_us| TcpInfo { rtt_us: Some(rtt_us), peer_window_bytes: Some(1 << 20), ..TcpInfo::default() };
-        let way = |ms, rtt_us| on_its_way(9_000, &info(rtt_us), Span::from_millis(ms));
-        assert_eq!((way(199, 1_000), way(200, 1_000)), (9_000, 0));
-        assert_eq!((way(399, 100_000), way(400, 100_000)), (9_000, 0), "a long way takes longer to answer");
     }
 
     #[test]
