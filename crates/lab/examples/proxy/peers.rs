@@ -17,7 +17,7 @@ const RELAY: &str = include_str!("relay.c");
 pub(crate) const OWN: &str = "backwater";
 /// The same, told to let so many statements run at once and the rest wait in front of the server.
 pub(crate) const LIMITED: &str = "max_active 8";
-const LIMIT: &str = "[pools.default]\nmax_active = 8\n";
+pub(crate) const LIMIT: u32 = 8;
 pub(crate) const DIRECT: &str = "direct";
 
 /// A way to a server.
@@ -62,7 +62,8 @@ pub(crate) fn start(bench: &Bench, program: &Path, server: u16) -> Result<(Vec<W
     let mut ways = vec![Way { name: DIRECT, port: server, pid: None }];
     let mut missing = Vec::new();
     ways.push(relay(bench, OWN, backwater(program, server))?);
-    ways.push(start_own(bench, program, server, (LIMITED, LIMIT))?);
+    let limit = format!("[pools.default]\nmax_active = {LIMIT}\n");
+    ways.push(start_own(bench, program, server, (LIMITED, &limit))?);
     match which("pgbouncer") {
         Some(found) => ways.push(relay(bench, "pgbouncer", pgbouncer(bench, found, server))?),
         None => missing.push("pgbouncer is not installed (Debian: pgbouncer)".to_owned()),

@@ -1,6 +1,6 @@
 //! One run of a load by the client programs of PostgreSQL, and its figures.
 
-use crate::peers::Way;
+use crate::peers::{LIMIT, Way};
 use crate::{Bench, Result};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -47,6 +47,11 @@ impl Load {
             Load::LargeResult => "a result of 100 MB".to_owned(),
             Load::ShortConnections => "2,000 short connections, 8 at a time".to_owned(),
         }
+    }
+
+    /// Whether somebody has to wait where [`LIMIT`] statements run at once.
+    pub(crate) fn is_limited(self) -> bool {
+        matches!(self, Load::Transactions { clients, .. } if clients > LIMIT)
     }
 
     /// What its rate counts.

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define MOST 65536
-#define CHUNK 16384
+#define CHUNK 32768
 
 /* What one socket has read and its peer has not taken. */
 struct end {

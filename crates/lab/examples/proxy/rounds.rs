@@ -21,8 +21,9 @@ type Rounds = BTreeMap<&'static str, Vec<Figures>>;
 /// Runs a load over all ways and prints what came of it.
 pub(crate) fn measure(bench: &Bench, ways: &[Way], load: Load, rounds: usize, length: Duration) -> Result<()> {
     let mut figures = Rounds::new();
+    let ways: Vec<&Way> = ways.iter().filter(|way| way.name != LIMITED || load.is_limited()).collect();
     for _ in 0..rounds {
-        let mut order: Vec<&Way> = ways.iter().collect();
+        let mut order = ways.clone();
         order.shuffle(&mut rand::rng());
         for way in order {
             figures.entry(way.name).or_default().push(load.run(bench, way, length)?);
@@ -30,10 +31,10 @@ pub(crate) fn measure(bench: &Bench, ways: &[Way], load: Load, rounds: usize, le
     }
     println!("\n{}", load.name());
     println!("{:<12} {:>10} {:>9} {:>10} {:>9}", "", load.unit(), "p99, ms", "CPU us each", "/ direct");
-    for way in ways {
+    for way in &ways {
         println!("{}", line(way.name, &figures));
     }
-    for own in [OWN, LIMITED] {
+    for own in [OWN, LIMITED].into_iter().filter(|own| figures.contains_key(own)) {
         for peer in PEERS.into_iter().filter(|peer| figures.contains_key(peer)) {
             println!("{}", beside(own, peer, &figures));
         }
