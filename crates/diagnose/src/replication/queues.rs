@@ -2,7 +2,7 @@
 //! (`Queue::residence_s`) and until a limit is reached (`Queue::time_to_limit_s`) follow from them.
 
 use super::archive::Archive;
-use super::{head_series, names, peer, primaries, retention::Keeping, target};
+use super::{head_series, keeping::Keeping, names, peer, primaries, target};
 use crate::rules::named_in_log;
 use backwater_model::{QueueSpec, Source, Term, Track, Unit, Window, catalogue as cat};
 

@@ -14,7 +14,7 @@ const MOST_OWED_S: f64 = 0.1;
 /// What was sent too much, where a look was late, is taken back as far as the rate gives in this time.
 const MOST_AHEAD_S: f64 = 1.0;
 /// What is acknowledged comes in pieces of up to 64 KiB: so little is owed at one look and too much at the next.
-const PIECES_BYTES: f64 = 131_072.0;
+pub(super) const PIECES_BYTES: u64 = 131_072;
 /// A round trip longer than twice the shortest and this may meet a queue: there it is the way that holds a socket back, and to go
 /// faster would only lengthen what others wait in. But a busy processor answers late too, now and then.
 const QUEUE_US: u32 = 1_000;
@@ -59,7 +59,7 @@ impl CatchUp {
         let due_bytes = if self.slow_since.is_some() { self.owed_bytes.min(0.0) } else { self.owed_bytes };
         // Never so slow that it seems dead.
         let most = rate * MOST_OWED_S / REPAID_WITHIN_S;
-        let beyond_pieces = (due_bytes.abs() - PIECES_BYTES).max(0.0).copysign(due_bytes);
+        let beyond_pieces = (due_bytes.abs() - PIECES_BYTES as f64).max(0.0).copysign(due_bytes);
         ((rate + (beyond_pieces / REPAID_WITHIN_S).clamp(-rate / 2.0, most)) as u64).max(LEAST_BPS.min(rate_bps))
     }
 }

@@ -1,7 +1,7 @@
 //! What is paced now, and how fast: a rate for each, or a whole class's divided among them at every look; that may be
 //! found from their round trips ([`backwater_flow::auto`]).
 
-use super::catch_up::CatchUp;
+use super::catch_up::{CatchUp, PIECES_BYTES};
 use super::class::{LEAST_BPS, Usage, divide};
 use super::master::{AttachError, Guardian};
 use super::message::{Named, Pace, PutBack};
@@ -41,9 +41,6 @@ pub const FIXED_LOOK: Span = Span::from_millis(100);
 /// How often a fixed class is divided anew. Over less, whoever sends now and then would seem to want nothing most of the time.
 const DIVIDE_EVERY: Span = Span::from_millis(500);
 
-/// What a kernel sends at once at most, at whatever rate (tcp_tso_autosize), twice: until the first of it is acknowledged nothing
-/// is heard of a slow socket.
-const MOST_BURST_BYTES: u64 = 2 * 65_536;
 /// A client that acknowledges nothing for so long takes nothing: it sleeps, or vanished without a word. What is lost on the way is sent
 /// again after 0.2 s, and after 0.4 s more.
 const SILENT_AT_LEAST: Span = Span::from_millis(700);
@@ -329,7 +326,8 @@ impl Paced {
         let Some(acked) = reading.info.acked_bytes.filter(|_| reading.queued_bytes > segment) else {
             return self.silence.ends();
         };
-        let pause_us = MOST_BURST_BYTES.saturating_mul(1_000_000) / self.slowest_bps.max(1);
+        // Until the first of two pieces is acknowledged nothing is heard of a slow socket.
+        let pause_us = PIECES_BYTES.saturating_mul(1_000_000) / self.slowest_bps.max(1);
         let pause = Span(i64::try_from(pause_us).unwrap_or(i64::MAX));
         self.silence.hear(now, acked, silence::long(reading.info.rtt_us, pause.max(SILENT_AT_LEAST)));
     }
