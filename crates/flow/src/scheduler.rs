@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// What one turn sends at most at a low rate, in bytes,
 pub const LEAST_QUANTUM_BYTES: u64 = 16 * 1024;
-/// and at a high one. Twice as much was slower again through a relay: who waits for a piece waits for all of it.
+/// and at a high one. Twice as much was slower again through a relay (docs/bench/pacing.md).
 pub const MOST_QUANTUM_BYTES: u64 = 32 * 1024;
 
 /// The choice: this session sends so many bytes next.

@@ -131,7 +131,7 @@ impl TokenBucket {
     }
 
     /// What is worth taking at once, in bytes: a quarter of a burst, between [`LEAST_QUANTUM_BYTES`] and [`MOST_QUANTUM_BYTES`].
-    /// What a turn costs whoever relays it hardly depends on its size, and at high rates that is what bounds it.
+    /// At 1 GB/s a relay kept its rate better with the larger ones (docs/bench/pacing.md).
     pub fn quantum_bytes(&self) -> u64 {
         (self.burst_bytes() / 4).clamp(LEAST_QUANTUM_BYTES, MOST_QUANTUM_BYTES)
     }
