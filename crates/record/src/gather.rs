@@ -17,7 +17,33 @@ pub(crate) struct Gather {
     table: Table,
     parts: Vec<Vec<ArrayRef>>,
     texts: Vec<Interner>,
-    last_translation: Vec<Option<(ArrayRef, Vec<i32>)>>,
+    last_translation: Vec<Option<Translation>>,
+}
+
+/// What the numbers of one dictionary are in that of the whole.
+#[derive(Debug)]
+struct Translation {
+    of: ArrayRef,
+    to: Vec<i32>,
+    /// Whether they are the same, as in a tail, whose dictionaries only grow.
+    is_same: bool,
+}
+
+impl Translation {
+    fn new(of: &ArrayRef, texts: &mut Interner) -> Result<Self, Misfit> {
+        let values = of.as_string_opt::<i32>().ok_or(Misfit("of text"))?;
+        let to: Vec<i32> = values.iter().map(|text| texts.number(text.unwrap_or_default())).collect();
+        let is_same = to.iter().zip(0..).all(|(to, of)| *to == of);
+        Ok(Translation { of: of.clone(), to, is_same })
+    }
+
+    fn keys(&self, keys: &Int32Array) -> Int32Array {
+        let known = 0..self.to.len() as i32;
+        if self.is_same && keys.values().iter().all(|key| known.contains(key)) {
+            return keys.clone();
+        }
+        keys.iter().map(|key| self.to.get(usize::try_from(key?).ok()?).copied()).collect()
+    }
 }
 
 impl Gather {
@@ -27,7 +53,7 @@ impl Gather {
             table,
             parts: Vec::new(),
             texts: (0..columns).map(|_| Interner::default()).collect(),
-            last_translation: vec![None; columns],
+            last_translation: (0..columns).map(|_| None).collect(),
         }
     }
 
@@ -57,19 +83,16 @@ impl Gather {
 
     /// A column's numbers in the dictionary of the whole.
     fn renumber(&mut self, place: usize, column: &ArrayRef) -> Result<ArrayRef, Misfit> {
-        const WHAT: Misfit = Misfit("of text");
-        let numbered = column.as_dictionary_opt::<Int32Type>().ok_or(WHAT)?;
+        let numbered = column.as_dictionary_opt::<Int32Type>().ok_or(Misfit("of text"))?;
         let values = numbered.values();
-        let same =
-            self.last_translation[place].as_ref().is_some_and(|(last, _)| last.to_data().ptr_eq(&values.to_data()));
-        if !same {
-            let texts = values.as_string_opt::<i32>().ok_or(WHAT)?;
-            let translation = texts.iter().map(|text| self.texts[place].number(text.unwrap_or_default())).collect();
-            self.last_translation[place] = Some((values.clone(), translation));
-        }
-        let (_, translation) = self.last_translation[place].as_ref().ok_or(WHAT)?;
-        let keys = numbered.keys().iter().map(|key| translation.get(usize::try_from(key?).ok()?).copied());
-        Ok(std::sync::Arc::new(keys.collect::<Int32Array>()))
+        let is_of = |last: &Translation| last.of.to_data().ptr_eq(&values.to_data());
+        let translation = match self.last_translation[place].take().filter(is_of) {
+            Some(last) => last,
+            None => Translation::new(values, &mut self.texts[place])?,
+        };
+        let keys = translation.keys(numbered.keys());
+        self.last_translation[place] = Some(translation);
+        Ok(std::sync::Arc::new(keys))
     }
 
     /// How many rows there are.
@@ -120,7 +143,10 @@ impl Gather {
             let column = schema.index_of(name)?;
             let mut key = Vec::with_capacity(self.rows());
             self.parts.iter().for_each(|part| key.extend(numbers(&part[column])));
-            keys.push(key);
+            // What is the same in all rows puts none before another.
+            if key.windows(2).any(|pair| pair[0] != pair[1]) {
+                keys.push(key);
+            }
         }
         let mut order: Vec<u32> = (0..self.rows() as u32).collect();
         // Stable, the least key first: rows come nearly in order of time, and a key of few values costs next to nothing.
@@ -147,5 +173,31 @@ fn numbers(column: &ArrayRef) -> Vec<i64> {
         of(column)
     } else {
         vec![0; column.len()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use arrow_array::StringArray;
+    use std::sync::Arc;
+
+    fn keys_of(texts: &[&str], keys: &[Option<i32>], known: &mut Interner) -> (bool, Vec<Option<i32>>) {
+        let values: ArrayRef = Arc::new(StringArray::from(texts.to_vec()));
+        let translation = Translation::new(&values, known).unwrap();
+        (translation.is_same, translation.keys(&Int32Array::from(keys.to_vec())).iter().collect())
+    }
+
+    #[test]
+    fn numbers_of_a_growing_dictionary_stay_and_those_of_another_become_those_of_the_whole() {
+        let mut known = Interner::default();
+        let keys = [Some(1), None, Some(0)];
+        assert_eq!(keys_of(&["a", "b"], &keys, &mut known), (true, keys.to_vec()));
+        assert_eq!(keys_of(&["a", "b", "c"], &[Some(2)], &mut known), (true, vec![Some(2)]));
+        let of_another = [Some(0), Some(1), None, Some(2)];
+        assert_eq!(keys_of(&["c", "d", "a"], &of_another, &mut known), (false, vec![Some(2), Some(3), None, Some(0)]));
+        // A damaged file's, whose numbers are of no text.
+        assert_eq!(keys_of(&["a"], &[Some(0), Some(7), Some(-1)], &mut known), (true, vec![Some(0), None, None]));
     }
 }

@@ -8,6 +8,7 @@ use crate::meta_file::FORMAT_VERSION;
 use crate::table::{AT, TABLE_KEY, Table, VERSION_KEY};
 use crate::tail::version_known;
 use arrow_array::RecordBatch;
+use arrow_schema::DataType;
 use backwater_model::Moment;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -54,6 +55,10 @@ fn properties(table: Table) -> Result<WriterProperties, parquet::errors::Parquet
         .set_data_page_size_limit(PAGE_BYTES)
         .set_max_row_group_row_count(None)
         .set_key_value_metadata(Some(metadata));
+    // What a column of texts has at least and at most, nobody asks, and to find it out every row's text is compared.
+    for field in table.schema().fields().iter().filter(|field| matches!(field.data_type(), DataType::Dictionary(..))) {
+        properties = properties.set_column_statistics_enabled(field.name().as_str().into(), EnabledStatistics::None);
+    }
     for (column, encoding) in table.packing() {
         let column = ColumnPath::from(*column);
         properties = properties.set_column_dictionary_enabled(column.clone(), false);

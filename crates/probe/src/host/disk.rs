@@ -3,6 +3,7 @@
 
 use super::device::Life;
 use super::file::{KernelFile, missing, tell_absent};
+use super::numbered::Numbered;
 use super::{Roots, Watch};
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::Epoch;
@@ -45,7 +46,7 @@ pub(super) struct Disks {
 struct Disk {
     dev: String,
     life: Life,
-    epoch: Epoch,
+    numbered: Numbered,
     stat: KernelFile,
     depth: KernelFile,
 }
@@ -56,7 +57,7 @@ impl Disk {
         Disk {
             dev: dev.to_owned(),
             life: Life::new(roots, dev),
-            epoch: Epoch::default(),
+            numbered: Numbered::new(Epoch::default(), vec![("dev", dev.to_owned())]),
             stat: KernelFile::short(dir.join("stat")),
             depth: KernelFile::optional(dir.join("queue/nr_requests")),
         }
@@ -64,16 +65,15 @@ impl Disk {
 
     fn read(&mut self, sink: &mut Sink<'_>, look: u32) -> Result<(), ProbeError> {
         if look.is_multiple_of(LOOKS_PER_LIFE_READING) {
-            self.epoch = self.life.epoch();
+            self.numbered.in_epoch(self.life.epoch());
         }
-        let (epoch, with_depth) = (self.epoch, look.is_multiple_of(LOOKS_PER_DEPTH_READING));
-        let labels = [("dev", self.dev.as_str())];
         let text = self.stat.read()?;
         for (def, value) in values(&text) {
-            sink.put(def, &labels, epoch, value);
+            self.numbered.put(sink, def, value);
         }
+        let with_depth = look.is_multiple_of(LOOKS_PER_DEPTH_READING);
         if let Some(depth) = with_depth.then(|| self.depth.number()).flatten() {
-            sink.put(&catalogue::DISK_NR_REQUESTS, &labels, epoch, depth as f64);
+            self.numbered.put(sink, &catalogue::DISK_NR_REQUESTS, depth as f64);
         }
         Ok(())
     }

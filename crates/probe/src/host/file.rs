@@ -80,7 +80,7 @@ impl KernelFile {
             return Err(ProbeError::Read { path: self.path.clone(), source });
         }
         self.absent_since = None;
-        Ok(String::from_utf8_lossy(&self.buffer))
+        Ok(text(&self.buffer))
     }
 
     /// Its present contents through the descriptor that is kept open, and in no other way: of a process, those of the very
@@ -88,7 +88,7 @@ impl KernelFile {
     pub(super) fn read_kept(&mut self) -> Result<Cow<'_, str>, ProbeError> {
         let result = if self.file.is_some() { self.look() } else { Err(ErrorKind::NotFound.into()) };
         match result {
-            Ok(()) => Ok(String::from_utf8_lossy(&self.buffer)),
+            Ok(()) => Ok(text(&self.buffer)),
             Err(source) => {
                 self.file = None;
                 Err(ProbeError::Read { path: self.path.clone(), source })
@@ -105,7 +105,7 @@ impl KernelFile {
         self.until = until;
         result?;
         let whole = self.buffer.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        Ok(String::from_utf8_lossy(&self.buffer[..whole]))
+        Ok(text(&self.buffer[..whole]))
     }
 
     /// Its present contents as a number; none where it cannot be read or is none.
@@ -121,6 +121,11 @@ impl KernelFile {
         self.buffer.clear();
         read_into(file, &mut self.buffer, self.until)
     }
+}
+
+/// Bytes as text. Nearly all are, which the lossy way looks at one by one.
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 fn read_into(file: &File, buffer: &mut Vec<u8>, until: Until) -> std::io::Result<()> {

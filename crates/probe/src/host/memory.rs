@@ -1,8 +1,9 @@
 //! The page cache of the whole host: `/proc/vmstat`, and memory in `/proc/meminfo`.
 
 use super::file::{CHUNK_BYTES, KernelFile, boot_id, tell_absent};
+use super::numbered::Numbered;
 use super::text::pair;
-use super::{NO_LABELS, Roots, SOURCE};
+use super::{Roots, SOURCE};
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::Epoch;
 use backwater_model::catalogue::{self, Def};
@@ -24,6 +25,9 @@ const PAGES: [(&str, &Def); 6] = [
     ("nr_dirty_background_threshold", &catalogue::VM_BACKGROUND_THRESHOLD),
 ];
 
+/// How all of them begin.
+const PAGES_BEGIN: [&str; 2] = ["nr_d", "nr_w"];
+
 /// Reads how much of the page cache is dirty, and its limits.
 #[derive(Debug)]
 pub(super) struct PageCache {
@@ -32,7 +36,7 @@ pub(super) struct PageCache {
     first_bytes: Option<usize>,
     meminfo: KernelFile,
     page_bytes: f64,
-    epoch: Epoch,
+    numbered: Numbered,
     looks: u32,
 }
 
@@ -43,7 +47,7 @@ impl PageCache {
             first_bytes: Some(CHUNK_BYTES),
             meminfo: KernelFile::short(roots.proc.join("meminfo")),
             page_bytes: rustix::param::page_size() as f64,
-            epoch: Epoch::of(&["boot", &boot_id(roots)]),
+            numbered: Numbered::new(Epoch::of(&["boot", &boot_id(roots)]), Vec::new()),
             looks: 0,
         }
     }
@@ -69,7 +73,7 @@ impl PageCache {
         };
         for (key, def) in [("MemTotal", &catalogue::MEM_TOTAL), ("MemAvailable", &catalogue::MEM_AVAILABLE)] {
             if let Some(kib) = pair(&text, key) {
-                sink.put(def, NO_LABELS, self.epoch, kib as f64 * 1024.0);
+                self.numbered.put(sink, def, kib as f64 * 1024.0);
             }
         }
     }
@@ -80,6 +84,10 @@ fn page_counts(vmstat: &str) -> ([Option<u64>; PAGES.len()], usize) {
     let (mut counts, mut end) = ([None; PAGES.len()], 0);
     for line in vmstat.split_inclusive('\n') {
         end += line.len();
+        // Most lines are none of them, and this is all that is looked at.
+        if !PAGES_BEGIN.iter().any(|begin| line.starts_with(begin)) {
+            continue;
+        }
         let Some((key, value)) = line.split_once(' ') else { continue };
         let Some(place) = PAGES.iter().position(|(name, _)| *name == key) else { continue };
         counts[place] = value.trim().parse().ok();
@@ -103,7 +111,7 @@ impl Probe for PageCache {
         let counts = self.page_counts()?;
         for ((key, def), count) in PAGES.iter().zip(counts) {
             match count {
-                Some(pages) => sink.put(def, NO_LABELS, self.epoch, pages as f64 * self.page_bytes),
+                Some(pages) => self.numbered.put(sink, def, pages as f64 * self.page_bytes),
                 None => sink.absent(SOURCE, key, "/proc/vmstat of this kernel does not have it", None),
             }
         }

@@ -40,6 +40,7 @@ pub use cgroup::{Cgroup, CgroupVersion, Cgroups, cgroups_of};
 pub use device::{device, locate, locate_in};
 pub use facts::{facts, own_usage};
 pub use kernel_wait::KernelWaits;
+pub(crate) use numbered::Numbered;
 pub use thread_waits::ThreadWaits;
 pub use top::{Scope, Top, Usage, users};
 pub use watch::{Server, Watch};

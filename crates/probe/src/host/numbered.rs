@@ -1,5 +1,5 @@
-//! The series of something that is read again and again, a process or a connection, found once: there are hundreds of them
-//! at each look, and finding a series by its labels costs more than reading what goes into it.
+//! The series of something that is read again and again, a process or a connection or ten times a second a device, found
+//! once: finding a series by its labels costs more than reading what goes into it.
 
 use crate::Sink;
 use backwater_model::catalogue::Def;
@@ -7,22 +7,31 @@ use backwater_model::{Epoch, SeriesId};
 
 /// Series that share their labels.
 #[derive(Debug)]
-pub(super) struct Numbered {
+pub(crate) struct Numbered {
     epoch: Epoch,
     labels: Vec<(&'static str, String)>,
     /// By the name of the series, those that had a value.
     ids: Vec<(&'static str, SeriesId)>,
+    /// Where the next value is sought first: they come in the same order each time.
+    next: usize,
 }
 
 impl Numbered {
-    pub(super) fn new(epoch: Epoch, labels: Vec<(&'static str, String)>) -> Self {
-        Numbered { epoch, labels, ids: Vec::new() }
+    pub(crate) fn new(epoch: Epoch, labels: Vec<(&'static str, String)>) -> Self {
+        Numbered { epoch, labels, ids: Vec::new(), next: 0 }
+    }
+
+    /// The counters behind the series may have begun anew.
+    pub(crate) fn in_epoch(&mut self, epoch: Epoch) -> &mut Self {
+        self.epoch = epoch;
+        self
     }
 
     /// Adds a value.
-    pub(super) fn put(&mut self, sink: &mut Sink<'_>, def: &Def, value: f64) {
-        if let Some((_, id)) = self.ids.iter().find(|(name, _)| *name == def.name) {
-            return sink.put_numbered(*id, self.epoch, value);
+    pub(crate) fn put(&mut self, sink: &mut Sink<'_>, def: &Def, value: f64) {
+        if let Some(place) = self.place_of(def) {
+            self.next = place + 1;
+            return sink.put_numbered(self.ids[place].1, self.epoch, value);
         }
         if let Some(id) = sink.number(def, &self.labels) {
             self.ids.push((def.name, id));
@@ -30,8 +39,13 @@ impl Numbered {
         }
     }
 
+    fn place_of(&self, def: &Def) -> Option<usize> {
+        let is_of = |(name, _): &(&str, SeriesId)| *name == def.name;
+        if self.ids.get(self.next).is_some_and(is_of) { Some(self.next) } else { self.ids.iter().position(is_of) }
+    }
+
     /// Says that there will be no more of it.
-    pub(super) fn leave(&self, sink: &Sink<'_>) {
+    pub(crate) fn leave(&self, sink: &Sink<'_>) {
         sink.gone(self.ids.iter().map(|(_, id)| *id));
     }
 }

@@ -5,7 +5,7 @@
 use super::row::ServerTime;
 use super::texts::Statements;
 use backwater_model::{Span, Text};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Texts are sent for a little longer than from look to look: a session takes its statement's begin a moment before it shows
 /// the statement. One that sleeps in between for longer is missed, and found by the next look, which asks for all.
@@ -36,13 +36,24 @@ impl Wanted {
     pub(super) const ALL: Wanted = Wanted { statements: ServerTime::EARLIEST, sessions: ServerTime::EARLIEST };
 }
 
-/// The sessions that were at work.
+/// What is kept of one session.
+#[derive(Debug)]
+struct Known {
+    pid: i32,
+    whose: Option<Whose>,
+    /// When the statement began, and what is kept of it.
+    statement: Option<(ServerTime, Option<Text>)>,
+}
+
+/// The sessions that were at work. Rows come in the order of the look before but for sessions that came or went, so that most are
+/// found next to the row before, which is dearer by number: at each look their places in memory are long out of the caches.
 #[derive(Debug, Default)]
 pub(super) struct Running {
-    /// By process id: when the statement began, and what is kept of it.
-    known: HashMap<i32, (ServerTime, Option<Text>)>,
-    /// By process id.
-    sessions: HashMap<i32, Whose>,
+    sessions: Vec<Known>,
+    /// Where each is, by process id.
+    places: HashMap<i32, usize>,
+    /// The one that was asked for last.
+    last_place: usize,
     /// The server's clock at the last look.
     last: Option<ServerTime>,
     /// Whether a session ran a statement whose text was never sent: the next look asks for all.
@@ -58,22 +69,34 @@ impl Running {
     }
 
     /// Whether a session is known, so that nothing need be sent of whose it is.
-    pub(super) fn knows(&self, pid: i32) -> bool {
-        self.sessions.contains_key(&pid)
+    pub(super) fn knows(&mut self, pid: i32) -> bool {
+        self.known(pid).is_some_and(|known| known.whose.is_some())
+    }
+
+    fn known(&mut self, pid: i32) -> Option<&mut Known> {
+        let is_at = |place: &usize| self.sessions.get(*place).is_some_and(|known| known.pid == pid);
+        let near = [self.last_place, self.last_place + 1].into_iter().find(is_at);
+        self.last_place = near.or_else(|| self.places.get(&pid).copied())?;
+        self.sessions.get_mut(self.last_place)
+    }
+
+    fn known_or_new(&mut self, pid: i32) -> &mut Known {
+        if self.known(pid).is_none() {
+            self.last_place = self.sessions.len();
+            self.places.insert(pid, self.last_place);
+            self.sessions.push(Known { pid, whose: None, statement: None });
+        }
+        &mut self.sessions[self.last_place]
     }
 
     /// Whose a session is: as it was sent, or as it is known. What is not `settled` is not kept.
     pub(super) fn whose(&mut self, pid: i32, sent: Option<Whose>, settled: bool) -> Whose {
         match sent {
             Some(sent) => {
-                if settled {
-                    self.sessions.insert(pid, sent.clone());
-                } else {
-                    self.sessions.remove(&pid);
-                }
+                self.known_or_new(pid).whose = settled.then(|| sent.clone());
                 sent
             }
-            None => self.sessions.get(&pid).cloned().unwrap_or_default(),
+            None => self.known(pid).and_then(|known| known.whose.clone()).unwrap_or_default(),
         }
     }
 
@@ -92,24 +115,25 @@ impl Running {
     ) -> Option<Text> {
         let kept = sent.map(|text| statements.get(text));
         let Some(begun) = begun else { return kept.flatten() };
-        match (kept, self.known.get(&pid)) {
-            (Some(kept), _) => {
-                self.known.insert(pid, (begun, kept.clone()));
-                kept
-            }
-            (None, Some((known, kept))) if *known == begun => kept.clone(),
-            (None, _) => {
+        if let Some(kept) = kept {
+            self.known_or_new(pid).statement = Some((begun, kept.clone()));
+            return kept;
+        }
+        match self.known(pid).and_then(|known| known.statement.as_ref()) {
+            Some((known, kept)) if *known == begun => kept.clone(),
+            _ => {
                 self.missed = true;
                 None
             }
         }
     }
 
-    /// Forgets sessions that are not among these.
+    /// Forgets sessions that are not among these, which are in the order in which rows come.
     pub(super) fn forget_others(&mut self, pids: &[i32]) {
-        let pids: HashSet<i32> = pids.iter().copied().collect();
-        self.known.retain(|pid, _| pids.contains(pid));
-        self.sessions.retain(|pid, _| pids.contains(pid));
+        let order: HashMap<i32, usize> = pids.iter().enumerate().map(|(place, pid)| (*pid, place)).collect();
+        self.sessions.retain(|known| order.contains_key(&known.pid));
+        self.sessions.sort_by_key(|known| order.get(&known.pid).copied());
+        self.places = self.sessions.iter().enumerate().map(|(place, known)| (known.pid, place)).collect();
     }
 }
 
@@ -117,6 +141,8 @@ impl Running {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     const SECOND: i64 = 1_000_000;
 
@@ -160,7 +186,7 @@ mod tests {
         running.statement(8, at(1), Some("SELECT a"), &mut statements);
         assert_eq!(running.wanted().statements, shortly_before(12));
         running.forget_others(&[7]);
-        assert_eq!(running.known.len(), 1);
+        assert_eq!(running.sessions.len(), 1);
     }
 
     #[test]
@@ -196,10 +222,39 @@ mod tests {
         assert!(!running.knows(7));
     }
 
+    proptest! {
+        /// As by a map from process ids, whatever the order in which rows come.
+        #[test]
+        fn sessions_are_found_in_any_order(looks in vec((vec((0..6_i32, 0..3_i64, any::<bool>()), 0..8), any::<bool>()), 0..12)) {
+            let (mut running, mut statements) = (Running::default(), Statements::default());
+            let mut model: HashMap<i32, i64> = HashMap::new();
+            for (rows, forgets) in looks {
+                for (pid, begun, sent) in &rows {
+                    let statement = format!("SELECT s{pid}_{begun}");
+                    let whose = Whose { client_port: Some(*pid), ..Whose::default() };
+                    let known = running.whose(*pid, sent.then_some(whose), true);
+                    prop_assert_eq!(known.client_port, (*sent || model.contains_key(pid)).then_some(*pid));
+                    let found = running.statement(*pid, at(*begun), sent.then_some(statement.as_str()), &mut statements);
+                    let expected = *sent || model.get(pid) == Some(begun);
+                    prop_assert_eq!(found.as_deref(), expected.then_some(statement.as_str()));
+                    if *sent {
+                        model.insert(*pid, *begun);
+                    }
+                }
+                if forgets {
+                    let pids: Vec<i32> = rows.iter().map(|row| row.0).collect();
+                    running.forget_others(&pids);
+                    model.retain(|pid, _| pids.contains(pid));
+                    prop_assert_eq!(running.sessions.len(), model.len());
+                }
+            }
+        }
+    }
+
     #[test]
     fn what_this_role_may_not_see_has_no_begin_and_is_sent_each_time() {
         let (mut running, mut statements) = (Running::default(), Statements::default());
         let text = running.statement(9, None, Some("<insufficient privilege>"), &mut statements);
-        assert!(text.is_some() && running.known.is_empty() && !running.missed);
+        assert!(text.is_some() && running.sessions.is_empty() && !running.missed);
     }
 }

@@ -9,8 +9,8 @@ use super::running::{Running, Wanted, Whose};
 use super::texts::{Column, Interner, Statements};
 use super::waits::Turns;
 use crate::Sink;
-use crate::host::KernelWaits;
-use backwater_model::{CARRIERS, Moment, Sample, Span, Text, catalogue};
+use crate::host::{KernelWaits, Numbered};
+use backwater_model::{CARRIERS, Epoch, Moment, Sample, Span, Text, catalogue};
 use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::Row;
 
@@ -53,6 +53,13 @@ struct Seen {
     idle: u64,
 }
 
+/// Sessions that wait on one queue.
+#[derive(Debug)]
+struct Waiting {
+    sessions: u64,
+    numbered: Numbered,
+}
+
 /// Reads sessions, and remembers names and texts between looks.
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
@@ -64,7 +71,9 @@ pub(super) struct Sessions {
     roles: HashMap<u32, Option<Text>>,
     databases: HashMap<u32, Option<Text>>,
     /// Sessions waiting on each queue; a queue once seen is counted for ever, or its last figure would seem to stay.
-    waiting: BTreeMap<Text, u64>,
+    waiting: BTreeMap<Text, Waiting>,
+    /// How many sessions there are, and how the server answers.
+    numbered: Option<Numbered>,
     /// Reads the kernel's side; none where the server is elsewhere.
     pub(super) kernel: Option<KernelWaits>,
     turns: Turns,
@@ -112,26 +121,30 @@ impl Sessions {
         let when = When { at: answered, server: rows.iter().find_map(clock_of) };
         self.running.looked(when.server);
         let sessions: Vec<Session<'_>> = sessions_of(&rows).collect();
-        let epoch = context.identity.epoch();
-        let labels = [("target", context.target.as_ref())];
-        sink.put(&catalogue::PG_PROBE_RESPONSE, &labels, epoch, (answered - asked).0 as f64);
         self.learn_names(link, &sessions).await?;
         let seen = self.put_samples(&sessions, when, context.target, sink);
         if counts {
             self.forget(&sessions);
         }
+        self.put_counts(context, counts, seen, (answered - asked).0 as f64, sink);
+        Ok(())
+    }
+
+    fn put_counts(&mut self, context: Context<'_>, all: bool, seen: Seen, response_us: f64, sink: &mut Sink<'_>) {
+        let epoch = context.identity.epoch();
+        let fresh = || Numbered::new(epoch, vec![("target", context.target.to_string())]);
+        let numbered = self.numbered.get_or_insert_with(fresh).in_epoch(epoch);
+        numbered.put(sink, &catalogue::PG_PROBE_RESPONSE, response_us);
         // A role that sees only its own sessions would count wrongly; the absence was told at the connection.
         if context.privileges.all_stats {
-            sink.put(&catalogue::PG_SESSIONS_ACTIVE, &labels, epoch, seen.active as f64);
-            if counts {
-                sink.put(&catalogue::PG_SESSIONS_TOTAL, &labels, epoch, (seen.active + seen.idle) as f64);
+            numbered.put(sink, &catalogue::PG_SESSIONS_ACTIVE, seen.active as f64);
+            if all {
+                numbered.put(sink, &catalogue::PG_SESSIONS_TOTAL, (seen.active + seen.idle) as f64);
             }
-            for (queue, count) in &self.waiting {
-                let labels = [("target", context.target.as_ref()), ("queue", queue.as_ref())];
-                sink.put(&catalogue::PG_SESSIONS_WAITING, &labels, epoch, *count as f64);
+            for waiting in self.waiting.values_mut() {
+                waiting.numbered.in_epoch(epoch).put(sink, &catalogue::PG_SESSIONS_WAITING, waiting.sessions as f64);
             }
         }
-        Ok(())
     }
 
     /// Asks for a look.
@@ -149,7 +162,7 @@ impl Sessions {
     /// A sample for each row but those of idle clients.
     fn put_samples(&mut self, sessions: &[Session<'_>], when: When, target: &Text, sink: &mut Sink<'_>) -> Seen {
         let mut seen = Seen::default();
-        self.waiting.values_mut().for_each(|count| *count = 0);
+        self.waiting.values_mut().for_each(|waiting| waiting.sessions = 0);
         self.walsenders = false;
         self.turns.next_look();
         sink.batch.samples.reserve(sessions.len());
@@ -168,7 +181,9 @@ impl Sessions {
             if client {
                 seen.active += 1;
                 if let Some(queue) = &sample.queue {
-                    *self.waiting.entry(Text::clone(queue)).or_default() += 1;
+                    let labels = || vec![("target", target.to_string()), ("queue", queue.to_string())];
+                    let fresh = || Waiting { sessions: 0, numbered: Numbered::new(Epoch::default(), labels()) };
+                    self.waiting.entry(Text::clone(queue)).or_insert_with(fresh).sessions += 1;
                 }
             }
             self.walsenders |= walsender;
