@@ -44,7 +44,8 @@ impl Recorder {
         let mut recorder = Recorder { child, entry, backends: Vec::new(), out };
         let deadline = Instant::now() + START_WITHIN;
         let mut since = Instant::now();
-        while recorder.backends.is_empty() || since.elapsed() < STEADY_FOR {
+        // It connects first; its directory comes with the first that it writes, late where no processor is to spare.
+        while recorder.backends.is_empty() || since.elapsed() < STEADY_FOR || !recorder.out.is_dir() {
             if recorder.child.try_wait()?.is_some() || Instant::now() > deadline {
                 return Err(format!("the recorder does not record: {}", std::fs::read_to_string(&log)?).into());
             }
