@@ -32,7 +32,7 @@ pub(crate) struct Ended {
 }
 
 impl Recorder {
-    /// Starts it, with sessions looked at so often, and waits until its session is in the server.
+    /// Starts it, with sessions looked at so often, and waits until its session is in the server and its recording is begun.
     pub(crate) fn start(bench: &Bench, program: &Path, name: &str, every: Duration) -> Result<Recorder> {
         let (out, log) = (bench.work.join(name), bench.work.join("recorder.log"));
         let others = backends(bench)?;

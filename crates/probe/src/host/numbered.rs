@@ -1,5 +1,5 @@
-//! The series of something that is read again and again, a process or a connection or ten times a second a device, found
-//! once: finding a series by its labels costs more than reading what goes into it.
+//! The series of something that is read again and again, a process or a connection, or ten times a second the page cache,
+//! a device or how many sessions there are, found once: finding a series by its labels costs more than reading what goes into it.
 
 use crate::Sink;
 use backwater_model::catalogue::Def;

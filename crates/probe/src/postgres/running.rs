@@ -132,7 +132,7 @@ impl Running {
     pub(super) fn forget_others(&mut self, pids: &[i32]) {
         let order: HashMap<i32, usize> = pids.iter().enumerate().map(|(place, pid)| (*pid, place)).collect();
         self.sessions.retain(|known| order.contains_key(&known.pid));
-        self.sessions.sort_by_key(|known| order.get(&known.pid).copied());
+        self.sessions.sort_by_cached_key(|known| order.get(&known.pid).copied());
         self.places = self.sessions.iter().enumerate().map(|(place, known)| (known.pid, place)).collect();
     }
 }
