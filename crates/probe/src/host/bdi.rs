@@ -3,6 +3,7 @@
 
 use super::device::Life;
 use super::file::{KernelFile, denied, tell_absent};
+use super::numbered::Numbered;
 use super::pace::Pace;
 use super::text::pairs;
 use super::{Roots, SOURCE, Watch};
@@ -48,7 +49,7 @@ pub(super) struct Writeback {
 struct Backing {
     dev: String,
     life: Life,
-    epoch: Epoch,
+    numbered: Numbered,
     stats: KernelFile,
     pace: Pace,
     max_bytes: KernelFile,
@@ -63,7 +64,7 @@ impl Backing {
         Backing {
             dev: dev.to_owned(),
             life: Life::new(roots, dev),
-            epoch: Epoch::default(),
+            numbered: Numbered::new(Epoch::default(), vec![("dev", dev.to_owned())]),
             stats: KernelFile::optional(roots.debugfs.join("bdi").join(dev).join("stats")),
             pace: Pace::new(LARGEST_SHARE, LONGEST_PAUSE),
             max_bytes: KernelFile::optional(class.join("max_bytes")),
@@ -79,28 +80,26 @@ impl Backing {
         }
         let (stats, pace) = (&mut self.stats, &mut self.pace);
         let text = pace.timed(sink.at, || stats.read())?;
-        let labels = [("dev", self.dev.as_str())];
         for (key, kib) in pairs(&text) {
             if let Some((_, def)) = STATS.iter().find(|(name, _)| *name == key) {
-                sink.put(def, &labels, self.epoch, kib as f64 * 1024.0);
+                self.numbered.put(sink, def, kib as f64 * 1024.0);
             }
         }
         Ok(())
     }
 
     fn read_limits(&mut self, sink: &mut Sink<'_>) {
-        let epoch = self.epoch;
-        let labels = [("dev", self.dev.as_str())];
+        let numbered = &mut self.numbered;
         if let Some(bytes) = self.max_bytes.number() {
-            sink.put(&catalogue::BDI_MAX_BYTES, &labels, epoch, bytes as f64);
+            numbered.put(sink, &catalogue::BDI_MAX_BYTES, bytes as f64);
         }
         // The fine ratio (6.2) is in parts per million; the old one is its whole percents.
         let fine = self.max_ratio_fine.number().map(|parts| parts as f64 / 1e6);
         if let Some(ratio) = fine.or_else(|| self.max_ratio.number().map(|percent| percent as f64 / 100.0)) {
-            sink.put(&catalogue::BDI_MAX_RATIO, &labels, epoch, ratio);
+            numbered.put(sink, &catalogue::BDI_MAX_RATIO, ratio);
         }
         match self.strict_limit.number() {
-            Some(flag) => sink.put(&catalogue::BDI_STRICT_LIMIT, &labels, epoch, flag as f64),
+            Some(flag) => numbered.put(sink, &catalogue::BDI_STRICT_LIMIT, flag as f64),
             None => sink.absent(SOURCE, "a device's own dirty limit", NO_STRICT_LIMIT, Some("Linux 6.2 or newer")),
         }
     }
@@ -149,7 +148,7 @@ impl Probe for Writeback {
         self.looks = self.looks.wrapping_add(1);
         for device in &mut self.devices {
             if with_limits {
-                device.epoch = device.life.epoch();
+                device.numbered.in_epoch(device.life.epoch());
             }
             // Why not is looked at now and then only: where it cannot be read, that costs more than the reading.
             if let (Err(error), true) = (device.read_stats(sink), with_limits) {
