@@ -146,6 +146,28 @@ fn a_synchronous_standby_that_syncs_often_and_answers_soon_is_silent() {
 }
 
 #[test]
+fn the_network_is_not_named_while_the_standby_takes_late_what_arrives() {
+    // Each commit waits a quarter of a second, nearly all of it until the standby has written.
+    let plant = WalPlant { synchronous: true, ..WalPlant::default() };
+    let cause = |wait: Option<(&str, &str)>| {
+        let mut planted = readings(&plant, |_| vec![(SYNC, 0.25); 5]);
+        for second in 0..plant.seconds as i32 {
+            let row = [("target", "primary"), ("standby", "walreceiver@10.0.0.2")];
+            for (lag, us) in [(&cat::PG_REPL_WRITE_LAG, 230_000.0), (&cat::PG_REPL_FLUSH_LAG, 250_000.0)] {
+                planted.put(lag, &row, START_S + f64::from(second), us);
+            }
+        }
+        let receivers = planted.samples.iter_mut().filter(|one| one.backend_type.as_deref() == Some("walreceiver"));
+        for (sample, (class, event)) in receivers.zip(std::iter::repeat(wait).flatten()) {
+            (sample.wait_event_type, sample.wait_event) = (Some(class.into()), Some(event.into()));
+        }
+        of(&judged(&plant, "*", planted), "sync-standby-slow").cause.clone()
+    };
+    assert_eq!(cause(Some(("Activity", "WalReceiverMain"))), "network");
+    assert_eq!(cause(Some(("IO", "WALInitSync"))), "standby-behind");
+}
+
+#[test]
 fn procedures_that_commit_are_not_held_for_few_commits() {
     // Eight sessions wait for it whenever one looks, each for a few milliseconds; the server counts 22 commits a second.
     let plant = WalPlant { synchronous: true, ..WalPlant::default() };

@@ -62,6 +62,18 @@ fn release_12_has_segments_and_no_limit_for_slots() {
 }
 
 #[test]
+fn who_reads_a_logical_slot_reads_no_archive() {
+    let plant = WalPlant { keep: Keep::Slot(None), see_standby: false, ..WalPlant::default() };
+    let reads = |logical: f64| {
+        let mut readings = plant.readings();
+        readings.put(&cat::PG_SLOT_LOGICAL, &[("target", "primary"), ("slot", "s1")], START_S + 1.0, logical);
+        let found = advice(&readings.window(plant.meta(), START_S, START_S + plant.seconds), 1_500.0);
+        with(&found, "restore_command").is_some()
+    };
+    assert!(reads(0.0) && !reads(1.0));
+}
+
+#[test]
 fn a_cap_is_raised_or_lifted_by_the_exact_command() {
     let capped = WalPlant { primary_cap: Some(2.0 * MIB), ..WalPlant::default() };
     let found = advice(&capped.window(), 3_600.0);

@@ -65,6 +65,16 @@ fn both_moments_are_told_ahead() {
     }
 }
 
+#[test]
+fn a_size_that_is_not_of_whole_segments_is_rounded_down() {
+    let left = |keep: f64| {
+        let (window, _) = run(&WalPlant { keep: Keep::Size(keep), ..narrow() });
+        retention(&until(&window, 25.0), "primary", S, at(25.0)).unwrap().earliest_s.unwrap()
+    };
+    assert_eq!(left(520.0 * MIB), left(512.0 * MIB));
+    assert!(left(528.0 * MIB) > left(520.0 * MIB));
+}
+
 /// As on a real server: 8 MiB in one lump a second, sooner or later, and 208 MB kept.
 #[test]
 fn lumps_are_counted_down_until_ten_seconds_before() {

@@ -102,7 +102,7 @@ fn recorded(arguments: &Arguments, dir: &Path) -> anyhow::Result<()> {
     let length_s = arguments.interval.unwrap_or_else(|| window.seconds());
     let pieces = pieces(&window, length_s);
     let most = arguments.count.unwrap_or(u64::MAX);
-    for (from, to) in pieces.into_iter().take(usize::try_from(most).unwrap_or(usize::MAX)) {
+    for (from, to) in pieces.take(usize::try_from(most).unwrap_or(usize::MAX)) {
         let piece = window.slice(from, to);
         let processes = top_of(&piece, &users);
         if processes.is_empty() && arguments.interval.is_none() {
@@ -119,10 +119,10 @@ fn recorded(arguments: &Arguments, dir: &Path) -> anyhow::Result<()> {
 }
 
 /// Stretches of this length, the last one what is left, if that is at least half as long.
-fn pieces(window: &Window, length_s: f64) -> Vec<(Moment, Moment)> {
+fn pieces(window: &Window, length_s: f64) -> impl Iterator<Item = (Moment, Moment)> {
     let count = (window.seconds() / length_s - 0.5).ceil().max(1.0) as u64;
-    let at = |piece: u64| Moment::from_seconds(window.from.seconds() + piece as f64 * length_s);
-    (0..count).map(|piece| (at(piece), if piece + 1 == count { window.to } else { at(piece + 1) })).collect()
+    let at = move |piece: u64| Moment::from_seconds(window.from.seconds() + piece as f64 * length_s);
+    (0..count).map(move |piece| (at(piece), if piece + 1 == count { window.to } else { at(piece + 1) }))
 }
 
 fn clock(window: &Window, from: Moment, to: Moment) -> String {
@@ -272,7 +272,7 @@ mod tests {
             window
         };
         let lengths = |seconds, length_s| -> Vec<f64> {
-            pieces(&window(seconds), length_s).into_iter().map(|(from, to)| to.seconds_since(from)).collect()
+            pieces(&window(seconds), length_s).map(|(from, to)| to.seconds_since(from)).collect()
         };
         assert_eq!(lengths(30.0, 10.0), [10.0, 10.0, 10.0]);
         assert_eq!(lengths(34.0, 10.0), [10.0, 10.0, 14.0]);

@@ -9,7 +9,9 @@ use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::Lane;
 use crate::remedy::{replication as remedy, retention};
-use crate::replication::{Standby, free_bytes, keep_bytes, known, links, owners, setting_bytes, standbys, target};
+use crate::replication::{
+    Standby, free_bytes, is_logical, keep_bytes, known, links, owners, setting_bytes, standbys, target,
+};
 use crate::scene::Scene;
 use backwater_model::{Figure, Finding, Remedy, Target, Unit, Window, catalogue as cat};
 use serde::Serialize;
@@ -121,7 +123,10 @@ fn of_standby(
     }
     advice.remedies.extend(link(&seen, way(scene, standby, primary, findings)));
     retention(scene, &seen, options, &mut advice);
-    advice.remedies.extend(archive(&seen));
+    // Who decodes WAL has it from its slot alone.
+    if !is_logical(scene.window, primary, &standby.name) {
+        advice.remedies.extend(archive(&seen));
+    }
     advice.remedies.extend(compression(scene, &seen, &mut advice.notes));
     Some(advice)
 }

@@ -54,7 +54,8 @@ impl Keeping {
             primary: primary.to_owned(),
             standby: standby.to_owned(),
             slot,
-            own: if slot { most } else { least }.map(|bytes| (bytes / size).ceil() * size + size),
+            // A size that is not of whole segments is rounded down (`XLogMBVarToSegs`).
+            own: if slot { most } else { least }.map(|bytes| (bytes / size).floor() * size + size),
             archive,
             oldest_told: oldest.is_some_and(|track| !track.points.is_empty()),
             device: settings.and_then(|known| known.wal_device.clone().or_else(|| known.data_device.clone())),

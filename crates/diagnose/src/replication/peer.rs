@@ -1,11 +1,17 @@
 //! The standby's own side: which watched server it is, and what its walreceiver and startup process were doing.
 
-use super::names;
+use super::{names, standby_row};
 use crate::grid::{Grid, Lane};
 use crate::scene::Scene;
-use backwater_model::{Role, Sample, Track, Window, catalogue as cat};
+use backwater_model::{Role, Sample, Span, Track, Window, catalogue as cat};
 use backwater_model::{canonical_wait, is_nap};
 use std::ops::Range;
+
+/// What a standby told its primary, it has at least that long afterwards, by whoever's reading.
+const LATER: Span = Span::from_millis(2_000);
+/// Whose own readings say otherwise so many times in a row is another one. Not at the first: one that begins anew may begin
+/// some way back.
+const DENIED: usize = 5;
 
 /// A standby that is watched itself.
 pub(crate) struct Peer {
@@ -60,7 +66,8 @@ pub(crate) fn candidates(window: &Window) -> Vec<String> {
     names
 }
 
-/// The watched server that a primary knows by this name: by its slot, its own name, or as the only one there is.
+/// The watched server that a primary knows by this name: by its slot, its own name, or as the only one there is, unless it
+/// lacks what that standby has.
 pub(crate) fn of(window: &Window, primary: &str, standby: &str) -> Option<String> {
     let other = |name: &String| name != primary && related(window, primary, name);
     let candidates: Vec<String> = candidates(window).into_iter().filter(other).collect();
@@ -74,7 +81,31 @@ pub(crate) fn of(window: &Window, primary: &str, standby: &str) -> Option<String
     };
     let found = candidates.iter().find(|name| slot(name)).or_else(|| candidates.iter().find(|name| called(name)));
     let only = || (candidates.len() == 1 && names(window, primary).len() == 1).then(|| &candidates[0]);
-    found.or_else(only).cloned()
+    let lacking = |name: &&String| lacks(window, (primary, standby), name);
+    found.or_else(|| only().filter(|name| !lacking(name))).cloned()
+}
+
+/// Whether a watched server lacks WAL which the primary's standby had said it had received or replayed: so it is another one,
+/// such as a standby of that standby.
+fn lacks(window: &Window, (primary, standby): (&str, &str), name: &str) -> bool {
+    let both = [(&cat::PG_REPL_FLUSH, cat::PG_WAL_RECEIVE.name), (&cat::PG_REPL_REPLAY, cat::PG_WAL_REPLAY.name)];
+    both.into_iter().any(|(told, own)| {
+        let told = standby_row(window, told, primary, standby);
+        let own = window.track(own, &[("target", name)]);
+        told.zip(own).is_some_and(|(told, own)| denials(told, own) >= DENIED)
+    })
+}
+
+/// How many readings in a row, at most, told of more than the other's readings had some time later.
+fn denials(told: Track<'_>, own: Track<'_>) -> usize {
+    let (mut most, mut in_a_row) = (0, 0);
+    for point in told.points {
+        let later = own.points.partition_point(|own| own.at < point.at + LATER);
+        let Some(own) = own.points.get(later) else { break };
+        in_a_row = if own.value < point.value { in_a_row + 1 } else { 0 };
+        most = most.max(in_a_row);
+    }
+    most
 }
 
 /// Whether nothing speaks against two watched servers being of one cluster.
@@ -216,5 +247,39 @@ mod tests {
         assert_eq!(joined(Some("7"), Some("7")).as_deref(), Some("two"));
         assert_eq!(joined(Some("7"), Some("8")), None);
         assert_eq!(joined(Some("7"), None).as_deref(), Some("two"), "nothing speaks against it");
+    }
+
+    /// The same where the standby told the primary of a megabyte more each second, and the watched one has what `own` says.
+    fn by_positions(own: impl Fn(i64) -> i64) -> Option<String> {
+        const MIB: f64 = 1_048_576.0;
+        let points = |series: u32, value: &dyn Fn(i64) -> i64| {
+            let point = |second: i64| Point {
+                at: Moment(second * 1_000_000),
+                series: SeriesId(series),
+                epoch: Epoch(1),
+                value: value(second) as f64 * MIB,
+                as_of: None,
+            };
+            (0..30).map(point).collect::<Vec<_>>()
+        };
+        let row = [("target", "one"), ("standby", "walreceiver")];
+        let series = vec![
+            (Arc::new(cat::PG_REPL_SENT.series(&row)), points(0, &|second| second)),
+            (Arc::new(cat::PG_REPL_FLUSH.series(&row)), points(1, &|second| second)),
+            (Arc::new(cat::PG_WAL_RECEIVE.series(&[("target", "two")])), points(2, &own)),
+            (Arc::new(cat::PG_WAL_REPLAY.series(&[("target", "two")])), points(3, &own)),
+        ];
+        let window = Window::new(Moment(0), Moment(30_000_000), Arc::new(Meta::default()), series, vec![], vec![]);
+        of(&window, "one", "walreceiver")
+    }
+
+    #[test]
+    fn who_lacks_what_the_standby_has_is_not_taken_for_the_only_one() {
+        assert_eq!(by_positions(|second| second).as_deref(), Some("two"));
+        assert_eq!(by_positions(|second| second - 2).as_deref(), Some("two"), "its readings may be a little older");
+        assert_eq!(by_positions(|second| second - 4), None, "a standby of that standby, which lags");
+        assert_eq!(by_positions(|second| second.min(12)), None, "and one that was cut off");
+        let begun_anew = |second: i64| if (12..14).contains(&second) { 0 } else { second };
+        assert_eq!(by_positions(begun_anew).as_deref(), Some("two"));
     }
 }

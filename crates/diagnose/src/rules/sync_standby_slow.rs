@@ -10,7 +10,7 @@ use super::wal_evidence::Behind;
 use crate::figures::Figures;
 use crate::remedy::replication as remedy;
 use crate::replication::synchronous::{self, Lack};
-use crate::replication::{SyncWaits, primaries, standby_row, target};
+use crate::replication::{Doing, Standby, SyncWaits, activity, primaries, standby_row, target};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::catalogue::{self as cat, Def};
@@ -19,6 +19,8 @@ use std::ops::Range;
 
 /// A hop takes most of the time from this share on.
 const MOST: f64 = 0.7;
+/// A standby is slow to take what arrives from this share of the time on.
+const LATE: f64 = 0.5;
 /// Share of the sessions from which it is critical.
 const CRITICAL: f64 = 0.5;
 
@@ -155,8 +157,23 @@ fn hop(scene: &Scene<'_>, behind: &Behind, range: &Range<usize>) -> &'static str
     };
     let (write, flush) = (lag(&cat::PG_REPL_WRITE_LAG), lag(&cat::PG_REPL_FLUSH_LAG));
     match (write, flush) {
-        (Some(write), Some(flush)) if flush > 0.0 && write >= MOST * flush => "network",
+        (Some(write), Some(flush)) if flush > 0.0 && write >= MOST * flush => {
+            if takes_late(scene, &behind.standby, range) { "standby-behind" } else { "network" }
+        }
         (Some(write), Some(flush)) if flush > 0.0 && flush - write >= MOST * flush => "standby-flush",
         _ => "standby-behind",
     }
+}
+
+/// Whether the standby is slow to take what has arrived, which the same lag time holds: its walreceiver waits for storage, or what
+/// was sent stands in front of it though the way is short.
+fn takes_late(scene: &Scene<'_>, standby: &Standby, range: &Range<usize>) -> bool {
+    let stores = |doing: &Doing| matches!(doing, Doing::WalWrite | Doing::Data);
+    let writes = standby
+        .peer
+        .as_ref()
+        .and_then(|peer| activity(scene.window, &scene.grid, &peer.target, "walreceiver", None, range).share(stores));
+    let shares = standby.tcp.shares(range);
+    let stands = shares.is_some_and(|shares| shares.rwnd >= LATE) && !standby.tcp.window_bound(range);
+    stands || writes.is_some_and(|share| share >= LATE)
 }

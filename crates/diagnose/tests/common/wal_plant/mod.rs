@@ -403,9 +403,9 @@ impl WalPlant {
         let segment = |position: f64| (position / SEGMENT).floor();
         let restart = state.reported.1;
         let kept = match self.keep {
-            Keep::Size(bytes) => segment(state.insert) - (bytes / SEGMENT).ceil(),
+            Keep::Size(bytes) => segment(state.insert) - (bytes / SEGMENT).floor(),
             Keep::Slot(None) => segment(restart),
-            Keep::Slot(Some(most)) => segment(restart).max(segment(state.insert) - (most / SEGMENT).ceil()),
+            Keep::Slot(Some(most)) => segment(restart).max(segment(state.insert) - (most / SEGMENT).floor()),
         };
         state.oldest = (segment(state.redo).min(kept).min(segment(state.archived)) * SEGMENT).max(state.oldest);
         let needed = if state.connected { state.sent } else { segment(state.received) * SEGMENT };

@@ -31,7 +31,7 @@ impl WalPlant {
             to.put(&cat::PG_SLOT_LOST, &slot, at, f64::from(u8::from(state.removed_at.is_some())));
             if let Some(most) = most {
                 let safe =
-                    ((state.reported.1 / SEGMENT).floor() + (most / SEGMENT).ceil() + 1.0) * SEGMENT - state.insert;
+                    ((state.reported.1 / SEGMENT).floor() + (most / SEGMENT).floor() + 1.0) * SEGMENT - state.insert;
                 to.put(&cat::PG_SLOT_SAFE, &slot, at, safe);
             }
         }
