@@ -197,6 +197,79 @@ fn a_standby_that_does_not_come_back_after_a_restart_is_gone() {
     assert_eq!(restarted(100.0, (20.0, 80.0), None), left, "it came back, and went");
 }
 
+/// What the probe tells of a view that it cannot read, or that it reads again.
+fn gap(second: f64, view: &str, ended: bool) -> Event {
+    let probe = format!("postgres.primary {view}");
+    let fields = [("probe", probe.as_str()), ("ended", "true")];
+    Event::new(at(second), "primary", EventKind::Gap, "", &fields[..1 + usize::from(ended)])
+}
+
+/// Whether a standby is said to be behind the oldest WAL that is kept: its row was last read in the twentieth second,
+/// these gaps were told, and nothing at all was read between two moments.
+fn behind_oldest(gaps: &[Event], blind: (f64, f64)) -> bool {
+    let plant = recycled(None);
+    let mut readings = rows(&plant, &[(0.0, 20.0, S, 700)]);
+    readings.events.extend_from_slice(gaps);
+    readings.gap(START_S + blind.0, START_S + blind.1);
+    found(&whole(&plant, readings)).iter().any(|finding| finding.cause == "behind-oldest")
+}
+
+#[test]
+fn who_is_not_read_is_not_known_to_be_away() {
+    let (view, other, never) = ("pg_stat_replication", "pg_stat_database", (0.0, 0.0));
+    assert!(behind_oldest(&[], never), "its row is gone, and all was read");
+    // The view of standbys alone runs into its time-out, and is then left alone for ten seconds each time.
+    let lasts = [gap(20.0, view, false), gap(50.0, view, false)];
+    assert!(!behind_oldest(&lasts, never));
+    let again = [gap(20.0, view, false), gap(30.0, view, true), gap(31.0, view, false)];
+    assert!(!behind_oldest(&again, never), "it was read once, and fails again");
+    let both = [gap(20.0, view, false), gap(30.0, other, false), gap(40.0, other, true)];
+    assert!(!behind_oldest(&both, never), "what is read again is another");
+    // It is read again, without the standby.
+    assert!(!behind_oldest(&[gap(20.0, view, false), gap(57.0, view, true)], never), "since a moment ago");
+    assert!(behind_oldest(&[gap(20.0, view, false), gap(40.0, view, true)], never));
+}
+
+#[test]
+fn who_may_have_been_there_while_nothing_was_read_is_not_known_to_be_away() {
+    assert!(!behind_oldest(&[], (19.5, 57.5)), "the row may come with the next look");
+    assert!(behind_oldest(&[], (19.5, 40.5)), "it did not come");
+    assert!(behind_oldest(&[], (57.5, 59.5)), "a slow look is no hole");
+}
+
+/// For how long nobody is said to have read from a slot, which nobody reads from after the tenth second of such a run.
+fn idle_s(seconds: f64, readings: impl Fn(Readings) -> Readings) -> Option<f64> {
+    let (keep, away) = (Keep::Slot(None), Some((10.0, EVER)));
+    let plant = WalPlant { seconds, rate: 12.0 * MIB, keep, away, ..WalPlant::default() };
+    let findings = found(&whole(&plant, readings(plant.readings())));
+    findings.iter().find(|finding| finding.rule == "slot-inactive")?.figure("away_s")
+}
+
+#[test]
+fn a_slot_is_idle_since_it_was_last_looked_at_without_a_break() {
+    let near = |told: Option<f64>, truth: f64| {
+        assert!(told.is_some_and(|told| (told - truth).abs() < 0.1), "{told:?} for {truth}");
+    };
+    near(idle_s(40.0, |readings| readings), 29.0);
+    // Its standby may have come and gone while nothing was read.
+    let blind = |mut readings: Readings| {
+        readings.gap(START_S + 11.5, START_S + 71.5);
+        readings
+    };
+    assert_eq!(idle_s(80.0, blind), None);
+    near(idle_s(85.0, blind), 13.0);
+    // Or before the server was started anew.
+    let anew = |readings: Readings| in_lives(readings, |_, second| Some(u64::from(second >= 25.0)));
+    assert_eq!(idle_s(33.0, anew), None);
+    near(idle_s(40.0, anew), 15.0);
+    // A look that is a little late is no hole.
+    let late = |mut readings: Readings| {
+        readings.gap(START_S + 25.5, START_S + 27.5);
+        readings
+    };
+    near(idle_s(40.0, late), 29.0);
+}
+
 #[test]
 fn a_standby_that_goes_on_under_another_name_is_not_gone() {
     let (first, second) = (format!("{S}#700"), format!("{S}#701"));

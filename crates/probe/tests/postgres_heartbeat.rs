@@ -73,6 +73,10 @@ fn beats_are_answered_missed_and_answered_again() {
         let mut session = Session::open(&server.info()).unwrap();
         let rows = "SELECT count(*) FROM backwater_heartbeat WHERE beats > 0 AND recorder LIKE 'tests/%'";
         assert_eq!(session.run(rows).unwrap().as_deref(), Some("1"));
+        // Somebody drops the table: it is made anew.
+        session.run("DROP TABLE backwater_heartbeat").unwrap();
+        let answered = beats.last(ANSWERED);
+        beats.until("answers with a new table", |beats| beats.last(ANSWERED) >= answered + 2.0);
         // Nobody is let in any more.
         let before = beats.last(MISSED);
         let signal = |signal| kill_process(Pid::from_raw(server.pid()).unwrap(), signal).unwrap();
@@ -118,6 +122,34 @@ fn a_server_that_is_down_is_a_miss_at_once_and_a_commit_that_hangs_after_a_secon
         let answered = beats.last(ANSWERED);
         beats.until("answers again", |beats| beats.last(ANSWERED) > answered);
         beats.observer.stop();
+    });
+}
+
+#[test]
+fn beats_that_hang_in_their_commit_leave_the_server_with_their_recorder() {
+    on_each("beats_that_hang_in_their_commit_leave", |bin| {
+        let server = Server::start(bin, &[]);
+        let mut session = Session::open(&server.info()).unwrap();
+        for info in [server.info(), conninfo(&server.tcp("password=right"))] {
+            let mut beats = Beats::on(info);
+            beats.until("an answer", |beats| beats.last(ANSWERED) >= 1.0);
+            session.run("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").unwrap();
+            session.run("SELECT pg_reload_conf()").unwrap();
+            let missed = beats.last(MISSED);
+            beats.until("misses of hanging commits", |beats| beats.last(MISSED) >= missed + 7.0);
+            beats.observer.stop();
+            // A session that has said goodbye is gone a moment later.
+            let begun = Instant::now();
+            let sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'backwater heartbeat'";
+            while session.run(sessions).unwrap().as_deref() != Some("0") {
+                assert!(begun.elapsed() < Duration::from_secs(5), "sessions are left in the server");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            let left = session.run("SELECT count(*) FROM backwater_heartbeat").unwrap();
+            assert_eq!(left.as_deref(), Some("0"), "no standby is waited for at the end");
+            session.run("ALTER SYSTEM RESET synchronous_standby_names").unwrap();
+            session.run("SELECT pg_reload_conf()").unwrap();
+        }
     });
 }
 

@@ -3,7 +3,7 @@
 //! A slot that keeps without a limit fills the disk, which stops the primary; one with a limit is lost when it is reached.
 
 use super::draft::draft;
-use super::wal_evidence::kept_figures;
+use super::wal_evidence::{HOLE_S, kept_figures, unbroken};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
 use crate::replication::{Holder, Retention, is_logical, retention, seconds, target};
@@ -28,11 +28,11 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
 fn of_slot(scene: &Scene<'_>, active: Track<'_>) -> Option<Finding> {
     let (server, slot) = (active.series.labels.get("target")?, active.series.labels.get("slot")?);
     let (window, last) = (scene.window, active.points.last()?);
-    if window.to.seconds_since(last.at) > 3.0 {
+    if window.to.seconds_since(last.at) > HOLE_S {
         return None;
     }
-    let idle: Vec<_> = active.points.iter().rev().take_while(|point| point.value == 0.0).collect();
-    let since = idle.last()?.at;
+    // Whoever was not looked for in between may have come and gone.
+    let since = unbroken(active).iter().rev().take_while(|point| point.value == 0.0).last()?.at;
     if last.at.seconds_since(since) < AWAY_S {
         return None;
     }

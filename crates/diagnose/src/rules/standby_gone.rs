@@ -3,7 +3,7 @@
 //! That a row is missing says so only while the same server's other rows are read: a hole in the readings is no absence.
 
 use super::draft::draft;
-use super::wal_evidence::{Behind, kept_figures};
+use super::wal_evidence::{Behind, gaps, kept_figures};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
 use crate::replication::{
@@ -135,22 +135,16 @@ fn not_back(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
     // It streamed to the end: one that had gone before was not lost by that.
     let streamed = last.at.seconds_since(first.at) >= 2.0 && before.at.seconds_since(last.at).abs() < AWAY_S;
     // A gap of its readings is told while it lasts, and when it ends.
-    let read_since = gaps(scene, primary).fold(begun.at, Moment::max);
+    let read_since = gaps(window, primary).map(|told| told.at).fold(begun.at, Moment::max);
     let read = newest.at.seconds_since(read_since) >= BACK_S && window.to.seconds_since(newest.at) <= 5.0;
     let has_slot = window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", name)]).is_some();
     let is_lost = once && streamed && read && !has_slot && !has_ended(window, primary, name);
     is_lost.then_some(Lost { cause: "not-back", since: last.at, confidence: Confidence::Medium })
 }
 
-/// When it was told that the server, or a part of what it tells, was not read.
-fn gaps(scene: &Scene<'_>, primary: &str) -> impl Iterator<Item = Moment> {
-    let told = scene.window.events_of(EventKind::Gap).filter(move |event| event.source == primary);
-    told.filter(|event| !event.fields.contains_key("skipped_bytes")).map(|event| event.at)
-}
-
 /// Whether the readings of the server have a hole after a moment.
 fn hole(scene: &Scene<'_>, primary: &str, since: Moment) -> bool {
-    gaps(scene, primary).any(|at| at >= since)
+    gaps(scene.window, primary).any(|told| told.at >= since)
 }
 
 /// Whether a connected standby has not answered for long, although it was sent something or asked to.

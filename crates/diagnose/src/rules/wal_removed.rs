@@ -2,11 +2,12 @@
 //! And ahead of it: when that will come about, at the present rates, or when the disk is full that keeps all of it.
 
 use super::draft::draft;
-use super::wal_evidence::{Behind, kept_figures};
+use super::wal_evidence::{Behind, kept_figures, read_since, unbroken};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
 use crate::replication::{
-    Holder, Retention, Standby, has_ended, is_logical, last_read, maybe_renamed, retention, standby_row, target, whose,
+    Holder, Retention, Standby, has_ended, head_series, is_logical, last_read, maybe_renamed, retention, standby_row,
+    target, whose,
 };
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
@@ -284,8 +285,8 @@ fn slots(scene: &Scene<'_>) -> Vec<Finding> {
         .collect()
 }
 
-/// Without a line: the standby is away, and the oldest segment that is kept begins after the position that it had. A slot keeps what
-/// its standby needs until it is lost, which it tells itself; and one that is dropped is nobody's any more.
+/// Without a line: the standby is away, and the oldest segment that is kept begins after the position that it had.
+/// A slot keeps what its standby needs until it is lost, which it tells itself; and one that is dropped is nobody's.
 fn fell_behind(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     let window = scene.window;
     let (primary, name) = (behind.standby.primary.as_deref()?, &behind.standby.name);
@@ -295,7 +296,8 @@ fn fell_behind(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     }
     let oldest = window.track(cat::PG_WAL_OLDEST_KEPT.name, &[("target", primary)])?.points.last()?;
     let had = standby_row(window, &cat::PG_REPL_FLUSH, primary, name)?.points.last()?;
-    let away = oldest.at.seconds_since(had.at) >= RECOVERED_S;
+    let away = oldest.at.seconds_since(had.at) >= RECOVERED_S
+        && missed_s(window, primary, had.at).is_some_and(|seconds| seconds >= RECOVERED_S);
     if !away || oldest.epoch != had.epoch || oldest.value <= had.value {
         return None;
     }
@@ -314,6 +316,14 @@ fn fell_behind(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     finding.unseen.extend(maybe_renamed(window, primary, name));
     finding.remedies = remedy::of_removed(scene, primary, Some(name), false);
     Some(finding)
+}
+
+/// Seconds, up to its newest reading, for which a server was read without a standby's row, which was last read at a
+/// moment: a hole in the readings is no absence. None where some of what it tells is not read: that may be the rows.
+fn missed_s(window: &Window, primary: &str, row: Moment) -> Option<f64> {
+    let read = unbroken(window.track(head_series(window, primary), &[("target", primary)])?);
+    let (first, last) = (read.first()?, read.last()?);
+    Some(last.at.seconds_since(read_since(window, primary, row)?.max(first.at)))
 }
 
 /// Warnings that within so many seconds WAL which a standby needs will be removed, or fill the disk.

@@ -6,11 +6,12 @@ use super::local_socket::LocalSocket;
 use super::tls;
 use crate::ProbeError;
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, config};
+use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Connection, NoTls, config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// What carries a client's messages; it must be polled (spawned) for the client to work, and ends with the connection.
@@ -21,6 +22,9 @@ pub type Hearer = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How long a connection may take where the address does not say (libpq would wait for ever).
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The connect_timeout of those who must know what becomes of a session: a server that cannot be reached is given up as
+/// ever, but one that was reached may be making the session, so it is waited for until it lets in, refuses or hangs up.
+pub(super) const UNTIL_LET_IN: Duration = Duration::MAX;
 
 /// A fresh connection, and where it leads.
 pub(super) struct Opened {
@@ -107,10 +111,9 @@ async fn attempt(
     let config = config(info, server, way);
     let limit = info.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
     let connecting: Pin<Box<dyn Future<Output = _> + Send + '_>> = if let Address::Unix(directory) = &server.address {
-        let path = directory.join(format!(".s.PGSQL.{}", server.port));
         let config = &config;
         Box::pin(async move {
-            let socket = LocalSocket::connect(&path).await.map_err(Attempt::Unreached)?;
+            let socket = local_socket(directory, server.port).await?;
             let (client, task) = config.connect_raw(socket, NoTls).await.map_err(Attempt::Failed)?;
             Ok((client, carried(task, hearer)))
         })
@@ -129,6 +132,28 @@ async fn attempt(
     };
     // Config's own connect_timeout covers the socket alone; a server that accepts and then says nothing is late too.
     tokio::time::timeout(limit, connecting).await.unwrap_or(Err(Attempt::TimedOut(limit)))
+}
+
+async fn local_socket(directory: &Path, port: u16) -> Result<LocalSocket, Attempt> {
+    LocalSocket::connect(&directory.join(format!(".s.PGSQL.{port}"))).await.map_err(Attempt::Unreached)
+}
+
+/// Asks the server to end what a session is doing, by a connection that takes none of its places. Whether it does so is
+/// not told.
+pub(super) async fn cancel(info: &ConnInfo, server: &Server, session: &CancelToken) -> Result<(), Attempt> {
+    let asking = Box::pin(async {
+        if let Address::Unix(directory) = &server.address {
+            let socket = local_socket(directory, server.port).await?;
+            return session.cancel_query_raw(socket, NoTls).await.map_err(Attempt::Failed);
+        }
+        let asked = match tls::client_config(&info.tls) {
+            // Used only where the session is encrypted: the token knows.
+            Ok(config) => session.cancel_query(MakeRustlsConnect::new(config)).await,
+            Err(_unusable) => session.cancel_query(NoTls).await,
+        };
+        asked.map_err(Attempt::Failed)
+    });
+    tokio::time::timeout(CONNECT_TIMEOUT, asking).await.unwrap_or(Err(Attempt::TimedOut(CONNECT_TIMEOUT)))
 }
 
 /// The task that carries a connection's messages, and brings notices to whom they are for.
@@ -164,6 +189,9 @@ fn config(info: &ConnInfo, server: &Server, way: config::SslMode) -> Config {
     info.channel_binding.map(|on| {
         config.channel_binding(if on { config::ChannelBinding::Require } else { config::ChannelBinding::Disable })
     });
+    if info.connect_timeout == Some(UNTIL_LET_IN) {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
     let tcp = &info.tcp;
     tcp.keepalives.map(|on| config.keepalives(on));
     tcp.idle.map(|idle| config.keepalives_idle(idle));

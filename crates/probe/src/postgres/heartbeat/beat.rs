@@ -1,19 +1,30 @@
 //! One beat: connect, write one row in one transaction, commit; or, where nothing may be written, ask one question.
 
 use super::table;
-use crate::postgres::connect::{self, ConnectionTask};
-use crate::postgres::conninfo::ConnInfo;
+use crate::postgres::connect;
+use crate::postgres::conninfo::{ConnInfo, Server};
 use backwater_model::Moment;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, SimpleQueryMessage};
+use tokio_postgres::{CancelToken, Client, SimpleQueryMessage};
 
-/// A beat that nobody answers is given up after this long, so that a dead host does not hold the last places for ever.
-const LONGEST: Duration = Duration::from_secs(60);
-/// How long saying goodbye may take.
-const GOODBYE: Duration = Duration::from_millis(100);
+/// A beat that was let in and has no answer for this long is given up.
+pub(super) const LONGEST: Duration = Duration::from_secs(60);
+
+/// What all beats of a heartbeat share.
+#[derive(Debug)]
+pub(super) struct Common {
+    pub(super) info: ConnInfo,
+    pub(super) recorder: String,
+    /// [`LONGEST`], except in tests.
+    pub(super) longest: Duration,
+    /// Changes when the recorder leaves: no answer is waited for any more.
+    pub(super) leaving: watch::Receiver<()>,
+}
 
 /// What a beat may do on this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,14 +54,9 @@ pub(super) struct Beaten {
     pub(super) failure: Option<String>,
 }
 
-/// Beats once. `connected` is set as soon as the server has let it in.
-pub(super) async fn beat(
-    info: Arc<ConnInfo>,
-    recorder: Arc<str>,
-    mode: Mode,
-    intended: Moment,
-    connected: Arc<AtomicBool>,
-) -> Beaten {
+/// Beats once. `connected` is set as soon as the server has let it in. It ends only when its session is over: until
+/// then it keeps its place among those that may stand open, so that there are never more sessions than places.
+pub(super) async fn beat(common: Arc<Common>, mode: Mode, intended: Moment, connected: Arc<AtomicBool>) -> Beaten {
     let ordinary = mode != Mode::Unknown;
     let end = |mode: Mode, ordinary: bool, failure: Option<String>| Beaten {
         intended,
@@ -59,24 +65,47 @@ pub(super) async fn beat(
         ordinary,
         failure,
     };
-    let whole = async {
-        let opened = match connect::open(&info).await {
-            Ok(opened) => opened,
-            Err(error) => return end(mode.clone(), ordinary, Some(error.to_string())),
-        };
-        connected.store(true, Ordering::Relaxed);
-        let task = tokio::spawn(opened.task as ConnectionTask);
-        let done = act(&opened.client, &recorder, &mode).await;
-        let beaten = match done {
-            Ok((mode, made)) => end(mode, ordinary && !made, None),
-            Err(error) => end(mode.clone(), ordinary, Some(words(&error))),
-        };
-        drop(opened.client);
-        let _ended_or_left_behind = tokio::time::timeout(GOODBYE, task).await;
-        beaten
+    let (client, server, session) = match connect::open(&common.info).await {
+        Ok(opened) => (opened.client, opened.server, tokio::spawn(opened.task)),
+        Err(error) => return end(mode, ordinary, Some(error.to_string())),
     };
-    let given_up = || end(mode.clone(), ordinary, Some(format!("no answer within {} s", LONGEST.as_secs())));
-    tokio::time::timeout(LONGEST, whole).await.unwrap_or_else(|_| given_up())
+    connected.store(true, Ordering::Relaxed);
+    let mut leaving = common.leaving.clone();
+    let done = tokio::select! {
+        biased;
+        _ = leaving.changed() => None,
+        done = act(&client, &common.recorder, &mode) => Some(done),
+        () = tokio::time::sleep(common.longest) => None,
+    };
+    let answered = done.is_some();
+    let beaten = match done {
+        Some(Ok((mode, made))) => end(mode, ordinary && !made, None),
+        Some(Err(error)) => end(mode, ordinary, Some(words(&error))),
+        None => end(mode, ordinary, Some(format!("no answer within {} s", common.longest.as_secs()))),
+    };
+    let token = client.cancel_token();
+    drop(client);
+    let patience = if answered { common.longest } else { Duration::ZERO };
+    see_off(&common, &server, &token, session, patience).await;
+    beaten
+}
+
+/// Waits until a session without a client is over: it has said goodbye, the server has closed it, or the way there is
+/// gone. After `patience` the server is asked to cancel it, again and again: a session that waits for a standby or for
+/// the row does not notice that its client has gone, and a request may get lost.
+async fn see_off(
+    common: &Common,
+    server: &Server,
+    token: &CancelToken,
+    mut session: JoinHandle<Result<(), tokio_postgres::Error>>,
+    mut patience: Duration,
+) {
+    while tokio::time::timeout(patience, &mut session).await.is_err() {
+        if let Err(error) = connect::cancel(&common.info, server, token).await {
+            tracing::debug!(?error, "a heartbeat's session cannot be cancelled");
+        }
+        patience = common.longest;
+    }
 }
 
 /// Does what may be done, and tells what may be done next, and whether something had to be made first.

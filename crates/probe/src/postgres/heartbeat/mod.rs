@@ -4,7 +4,9 @@
 //! A beat is measured from when it was to begin, and is missed when it has no answer in time (1 s, where not told
 //! otherwise); one that is answered later still tells how long it took. At most [`MOST_OPEN`] beats stand open at a
 //! time: where that many have no answer, the next ones are missed without asking, so that a server in trouble is not
-//! asked to death. Beats that this host slept through are nobody's miss.
+//! asked to death. One that is given up stands open until its session is known to be over, so that sessions are never
+//! more than that either: where a commit waits for a standby that is gone, or a connection for a lock, they stay in the
+//! server whether or not anybody listens. Beats that this host slept through are nobody's miss.
 
 mod beat;
 mod pace;
@@ -15,21 +17,22 @@ use super::conninfo::{ConnInfo, SessionAttrs};
 use super::probe::runtime;
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::{Epoch, Event, EventKind, Moment, Span, Text, catalogue};
-use beat::{Beaten, Mode, beat};
+use beat::{Beaten, Common, LONGEST, Mode, beat};
 use pace::{LEAD, Pace};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 const PERIOD: Span = Span::from_millis(1_000);
-/// Beats without an answer that may stand open at a time.
+/// Beats that may stand open at a time, and so how many sessions the server may have of them.
 const MOST_OPEN: usize = 5;
-/// How long the server may take to let a beat in before it is given up.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long taking the row away may take at the end.
+/// How long a host may leave unacknowledged what it was sent before it is taken for gone.
+const HOST_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long seeing off the last beats and taking the row away may take at the end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// After so many beats that were not allowed to write, it is tried again.
 const BARRED_BEATS: u64 = 60;
@@ -48,10 +51,11 @@ struct Open {
 pub struct Heartbeat {
     name: String,
     target: Text,
-    info: Arc<ConnInfo>,
+    common: Arc<Common>,
+    /// Tells beats that the recorder leaves.
+    leave: watch::Sender<()>,
     /// A beat without an answer for this long is missed.
     limit: Span,
-    recorder: Arc<str>,
     epoch: Epoch,
     pace: Pace,
     mode: Mode,
@@ -78,19 +82,24 @@ impl Heartbeat {
         let mut info = info.clone();
         info.application_name = Some(APPLICATION.to_owned());
         info.attrs = SessionAttrs::Any;
-        info.connect_timeout = Some(CONNECT_TIMEOUT);
-        // A host that is gone is noticed, and one that came back under the same address is not waited for.
+        info.connect_timeout = Some(connect::UNTIL_LET_IN);
+        // A host that is gone is noticed, whether or not it has acknowledged all, and one that came back under the same
+        // address is not waited for: else the places would be taken for ever.
+        info.tcp.keepalives = Some(true);
+        info.tcp.user_timeout.get_or_insert(HOST_TIMEOUT);
         info.tcp.idle.get_or_insert(Duration::from_secs(5));
         info.tcp.interval.get_or_insert(Duration::from_secs(2));
         info.tcp.count.get_or_insert(3);
         let begun = crate::anchor().unix_us;
         let pid = std::process::id();
+        let recorder = table::recorder(hostname.unwrap_or_default(), pid, begun);
+        let (leave, leaving) = watch::channel(());
         Ok(Heartbeat {
             name: format!("heartbeat.{target}"),
             target: Text::from(target),
-            info: Arc::new(info),
+            common: Arc::new(Common { info, recorder, longest: LONGEST, leaving }),
+            leave,
             limit: Span(limit.as_micros().min(i64::MAX as u128) as i64),
-            recorder: table::recorder(hostname.unwrap_or_default(), pid, begun).into(),
             epoch: Epoch::of(&["heartbeat", target, &pid.to_string(), &begun.to_string()]),
             pace: Pace::new(PERIOD),
             mode: Mode::Unknown,
@@ -118,8 +127,7 @@ impl Heartbeat {
         }
         self.wrote |= matches!(self.mode, Mode::Unknown | Mode::Writing);
         let connected = Arc::new(AtomicBool::new(false));
-        let (info, recorder, mode) = (Arc::clone(&self.info), Arc::clone(&self.recorder), self.mode.clone());
-        let task = beat(info, recorder, mode, intended, Arc::clone(&connected));
+        let task = beat(Arc::clone(&self.common), self.mode.clone(), intended, Arc::clone(&connected));
         self.beats.spawn_on(task, self.runtime.handle());
         self.open.insert(intended, Open { connected, missed: false });
     }
@@ -187,7 +195,7 @@ impl Heartbeat {
                 sink.absent(&self.target, what, why, None);
             }
             Mode::Barred(why) => {
-                let remedy = table::remedy(&self.info.user, &self.info.database);
+                let remedy = table::remedy(&self.common.info.user, &self.common.info.database);
                 let why = format!("{why}; beats connect and ask");
                 sink.absent(&self.target, "heartbeat's table", &why, Some(&remedy));
             }
@@ -262,24 +270,28 @@ impl Probe for Heartbeat {
 
 impl Drop for Heartbeat {
     fn drop(&mut self) {
-        self.beats.abort_all();
-        if !self.wrote || matches!(self.mode, Mode::Standby | Mode::Barred(_)) {
-            return;
-        }
-        let (info, sql) = (Arc::clone(&self.info), table::leave(&self.recorder));
-        let leaving = async move {
-            let opened = connect::open(&info).await.map_err(|error| error.to_string())?;
-            let task = tokio::spawn(opened.task);
-            let done = opened.client.simple_query(&sql).await.map_err(|error| error.to_string());
-            drop(opened.client);
-            let _ended = task.await;
-            done.map(|_| ())
+        self.leave.send_replace(());
+        let (common, beats) = (&self.common, &mut self.beats);
+        let may_have_row = self.wrote && !matches!(self.mode, Mode::Standby | Mode::Barred(_));
+        let leaving = async {
+            // First those that stand open: one of them may hold the row, and no session more is opened beside them.
+            while beats.join_next().await.is_some() {}
+            if may_have_row { remove_row(common).await } else { Ok(()) }
         };
         let left = self.runtime.block_on(async { tokio::time::timeout(LEAVE_TIMEOUT, leaving).await });
         if !matches!(left, Ok(Ok(()))) {
-            tracing::warn!(target = %self.target, ?left, "the heartbeat's row could not be taken away");
+            tracing::warn!(target = %self.target, ?left, "the heartbeat's row or sessions could not be taken away");
         }
     }
+}
+
+async fn remove_row(common: &Common) -> Result<(), String> {
+    let opened = connect::open(&common.info).await.map_err(|error| error.to_string())?;
+    let task = tokio::spawn(opened.task);
+    let done = opened.client.simple_query(&table::leave(&common.recorder)).await;
+    drop(opened.client);
+    let _ended = task.await;
+    done.map(|_| ()).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -5,33 +5,38 @@ use tokio_postgres::{Client, SimpleQueryMessage};
 
 const NAME: &str = "public.backwater_heartbeat";
 const COLUMNS: &str = "recorder text PRIMARY KEY, beats bigint NOT NULL, beaten_at timestamptz NOT NULL";
+/// The server itself gives up on a row or a table that another transaction holds, a little sooner than the beat is
+/// given up, and also where the recorder was killed. Set for one transaction, since a pooler may lend the session to
+/// others. A commit's wait for a standby is not ended by it: that takes a cancel request.
+const LIMITED: &str = "SET LOCAL statement_timeout = '50s'";
 
 /// Makes the table where there is none, and the recorder's row; clears away rows of recorders that were killed.
 pub(super) async fn make(client: &Client, recorder: &str) -> Result<(), tokio_postgres::Error> {
     let there = format!("SELECT pg_catalog.to_regclass('{NAME}') IS NOT NULL");
     // Not left to IF NOT EXISTS, which asks for the right to create even where nothing is created.
     if first(&client.simple_query(&there).await?) != Some("t") {
-        client.simple_query(&format!("CREATE TABLE IF NOT EXISTS {NAME} ({COLUMNS})")).await?;
+        client.simple_query(&format!("{LIMITED}; CREATE TABLE IF NOT EXISTS {NAME} ({COLUMNS})")).await?;
     }
     let rows = format!(
-        "DELETE FROM {NAME} WHERE beaten_at < pg_catalog.clock_timestamp() - interval '1 day'; \
+        "{LIMITED}; DELETE FROM {NAME} WHERE beaten_at < pg_catalog.clock_timestamp() - interval '1 day'; \
          INSERT INTO {NAME} VALUES ('{recorder}', 0, pg_catalog.clock_timestamp()) ON CONFLICT DO NOTHING"
     );
     client.simple_query(&rows).await?;
     Ok(())
 }
 
-/// A beat's transaction.
+/// A beat's transaction. Statements sent as one text are one, which an error ends: with BEGIN and COMMIT it would stay
+/// open, and nothing could be found out in it.
 pub(super) fn beat(recorder: &str) -> String {
     format!(
-        "BEGIN; UPDATE {NAME} SET beats = beats + 1, beaten_at = pg_catalog.clock_timestamp() \
-         WHERE recorder = '{recorder}'; COMMIT"
+        "{LIMITED}; UPDATE {NAME} SET beats = beats + 1, beaten_at = pg_catalog.clock_timestamp() \
+         WHERE recorder = '{recorder}'"
     )
 }
 
-/// Takes the recorder's row away.
+/// Takes the recorder's row away. Nobody stays to see whether a standby has it too.
 pub(super) fn leave(recorder: &str) -> String {
-    format!("DELETE FROM {NAME} WHERE recorder = '{recorder}'")
+    format!("{LIMITED}; SET LOCAL synchronous_commit = local; DELETE FROM {NAME} WHERE recorder = '{recorder}'")
 }
 
 /// What somebody with the right to do so would run once, for this role.
