@@ -45,6 +45,24 @@ fn a_rule_slows_the_stream_and_not_the_others() {
 }
 
 #[test]
+fn a_role_that_may_not_see_others_sessions_is_told_so() {
+    const NAME: &str = "a_role_that_may_not_see_others_sessions_is_told_so";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        server.value(&format!("CREATE ROLE narrow LOGIN PASSWORD '{}'", server::PASSWORD));
+        let state = tempfile::tempdir().unwrap();
+        let (_client, _output) = flood(server, "stream");
+        let target = target(server).replace("//postgres@", "//narrow@");
+        let rule = "elapsedtime=0.5, action='penalty'";
+        let arguments = [&*target, "--rule", rule, "--rate", "2MB", "--interval", "100ms"];
+        let (_master, line, _told) = attach_until("pg_read_all_stats", state.path(), &arguments);
+        assert!(line.contains("may not see the sessions of postgres"), "{line}");
+    });
+}
+
+#[test]
 fn a_rule_goes_on_when_the_server_is_back() {
     const NAME: &str = "a_rule_goes_on_when_the_server_is_back";
     if !is_root(NAME) {

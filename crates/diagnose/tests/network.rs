@@ -25,13 +25,15 @@ struct Client {
     waits: bool,
     xact_ms: Option<i64>,
     walsender: bool,
+    within_host: bool,
     window: f64,
     min_rtt_us: f64,
 }
 
 fn client(pid: i32, sends: f64, queued: f64) -> Client {
-    let (waits, walsender) = (queued > 0.0, false);
-    Client { pid, sends, queued, window_held: 0.0, waits, xact_ms: None, walsender, window: 3e6, min_rtt_us: 100.0 }
+    let (waits, window, min_rtt_us) = (queued > 0.0, 3e6, 100.0);
+    let (walsender, within_host) = (false, false);
+    Client { pid, sends, queued, window_held: 0.0, waits, xact_ms: None, walsender, within_host, window, min_rtt_us }
 }
 
 fn reader(pid: i32) -> Client {
@@ -74,11 +76,14 @@ impl Net {
             if let Some((def, ceiling)) = self.ceiling {
                 readings.put(def, &link, at, ceiling);
             }
-            readings.put(&cat::NET_SENT_BYTES, &link, at, sent.iter().sum());
+            let stays = |number: usize| self.clients.get(number).is_some_and(|client| client.within_host);
+            let through = sent.iter().enumerate().filter(|(number, _)| !stays(*number)).map(|(_, bytes)| bytes);
+            readings.put(&cat::NET_SENT_BYTES, &link, at, through.sum());
             readings.put(&cat::NET_BACKLOG, &link, at, self.backlog * part);
             sent[self.clients.len()] += self.other * part;
             for (number, client) in self.clients.iter().enumerate() {
-                let (pid, peer) = (client.pid.to_string(), format!("10.0.0.{number}:5000"));
+                let ip = if client.within_host { "10.0.0.99".to_owned() } else { format!("10.0.0.{number}") };
+                let (pid, peer) = (client.pid.to_string(), format!("{ip}:5000"));
                 let own =
                     [("target", "lab"), ("pid", pid.as_str()), ("local", "10.0.0.99:5432"), ("peer", peer.as_str())];
                 if self.tcp_seen {
@@ -170,6 +175,8 @@ fn a_link_that_is_used_or_filled_by_others_is_silent() {
     silent(&Net { clients: heavy(), ceiling: None, ..Net::default() }, "no ceiling known");
     silent(&Net { clients: heavy(), tcp_seen: false, ..Net::default() }, "connections unseen");
     silent(&Net { clients: vec![client(12, 1e6, 3e6)], other: 23e6, ..Net::default() }, "somebody else's traffic");
+    let here = vec![Client { within_host: true, ..client(12, 24e6, 3e6) }];
+    silent(&Net { clients: here, other: 23e6, ..Net::default() }, "a client on the same host, beside somebody else's");
     let walsender = Client { walsender: true, ..client(12, 24e6, 3e6) };
     silent(&Net { clients: vec![walsender], ..Net::default() }, "WAL for a standby");
 }

@@ -230,6 +230,23 @@ fn who_is_not_read_is_not_known_to_be_away() {
     assert!(behind_oldest(&[gap(20.0, view, false), gap(40.0, view, true)], never));
 }
 
+/// Whether WAL of that standby is said to be removed soon, as of this second.
+fn approaching(gaps: &[Event], second: f64) -> bool {
+    let plant = recycled(None);
+    let mut readings = rows(&plant, &[(0.0, 20.0, S, 700)]);
+    readings.events.extend_from_slice(gaps);
+    let window = whole(&plant, readings).slice(at(0.0), at(second));
+    warn(&window, 600.0).iter().any(|finding| finding.cause == "approaching")
+}
+
+#[test]
+fn nothing_is_said_to_come_of_a_standby_that_is_merely_not_read() {
+    let view = "pg_stat_replication";
+    assert!(approaching(&[], 30.0), "its row is gone, and all was read");
+    assert!(!approaching(&[gap(20.0, view, false)], 30.0));
+    assert!(!approaching(&[gap(20.0, view, false), gap(27.0, view, true)], 30.0), "it may come with the next look");
+}
+
 #[test]
 fn who_may_have_been_there_while_nothing_was_read_is_not_known_to_be_away() {
     assert!(!behind_oldest(&[], (19.5, 57.5)), "the row may come with the next look");

@@ -65,9 +65,8 @@ impl Literal {
         match self {
             Literal::Whole(number) => Some(*number as f64),
             Literal::Number(number) => Some(*number).filter(|number| number.is_finite()),
-            // Not what else Rust reads as a number: nan, inf, +1e5.
-            Literal::Text(text) if text.chars().all(|c| c.is_ascii_digit() || ".-".contains(c)) => text.parse().ok(),
-            _ => None,
+            Literal::Text(text) => plain_number(text.trim()),
+            Literal::List(_) => None,
         }
     }
 
@@ -92,15 +91,18 @@ impl Literal {
 
     /// As a rate: a number of MB/s, or a text with a unit (`'64MB'`, `'64MB/s'`). Powers of 1024, as PostgreSQL's settings.
     pub(crate) fn rate_bps(&self) -> Option<u64> {
-        let bytes = match (self, self.number()) {
-            (_, Some(megabytes)) => megabytes * MB as f64,
-            (Literal::Text(text), None) => {
+        let bytes = match self {
+            Literal::Text(text) => {
                 let plain = text.trim();
                 let lower = plain.to_ascii_lowercase();
                 let plain = plain.get(..plain.len() - if lower.ends_with("/s") { 2 } else { 0 })?;
-                plain.parse::<backwater_model::Bytes>().ok()?.0 as f64
+                // Without a unit it is MB, as it is without quotes.
+                match plain_number(plain.trim_end()) {
+                    Some(megabytes) => megabytes * MB as f64,
+                    None => plain.parse::<backwater_model::Bytes>().ok()?.0 as f64,
+                }
             }
-            _ => return None,
+            other => other.number()? * MB as f64,
         };
         (LEAST_RATE_BPS as f64..=MOST_RATE_BPS as f64).contains(&bytes).then_some(bytes.round() as u64)
     }
@@ -119,6 +121,12 @@ impl Literal {
     pub(crate) fn refuse(&self, name: &'static str, wanted: impl Into<String>) -> ValueError {
         ValueError::Value { name, found: self.to_string(), wanted: wanted.into() }
     }
+}
+
+/// Not what else Rust reads as a number: nan, inf, +1e5.
+fn plain_number(text: &str) -> Option<f64> {
+    let is_plain = text.chars().all(|c| c.is_ascii_digit() || ".-".contains(c));
+    text.parse().ok().filter(|_| is_plain)
 }
 
 /// A megabyte of rules and settings: PostgreSQL's, 1024².
@@ -157,7 +165,10 @@ mod tests {
         assert_eq!(Literal::Whole(256).rate_bps(), Some(256 * MB));
         assert_eq!(text("256MB").rate_bps(), Some(256 * MB));
         assert_eq!(text(" 1.5GB/s ").rate_bps(), Some(1536 * MB));
-        assert_eq!(text("256").rate_bps(), Some(256 * MB));
+        for plain in ["256", " 256 ", "256/s", "256 /s"] {
+            assert_eq!(text(plain).rate_bps(), Some(256 * MB), "{plain}");
+        }
+        assert_eq!(text(" 5000").rate_bps(), Some(5_000 * MB), "no bytes");
         for refused in
             [Literal::Whole(0), Literal::Whole(-1), text("fast"), text("1B"), text("/s"), Literal::Number(1e300)]
         {

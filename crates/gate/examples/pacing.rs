@@ -71,6 +71,70 @@ struct Seen {
     burst_bytes: f64,
     /// What comes as one, which is no lead: the proxy's quantum, or the kernel's segment.
     piece_bytes: f64,
+    had: Had,
+}
+
+/// What a way had to keep a rate with, as shares of the time.
+#[derive(Clone, Copy)]
+struct Had {
+    /// Through the proxy: the thread that relays was on a processor. Else: the server's socket had something to send, and its
+    /// client had room for it.
+    able: f64,
+    /// Through the proxy: that thread stood in line for a processor. Else: the client had no room.
+    kept: f64,
+}
+
+impl Had {
+    fn between(before: [f64; 2], after: [f64; 2], seconds: f64) -> Had {
+        Had { able: (after[0] - before[0]) / seconds, kept: (after[1] - before[1]) / seconds }
+    }
+}
+
+/// Where that is read.
+enum Source {
+    /// Threads of this process whose names begin so.
+    Threads(&'static str),
+    Socket(backwater_socket::Socket),
+}
+
+impl Source {
+    /// Found once: while that is done nobody reads what comes.
+    fn of(way: Way, client: &TcpStream) -> Result<Source> {
+        Ok(match way {
+            Way::Urgent => Source::Threads("urgent"),
+            Way::Proxy => Source::Threads("low"),
+            Way::Nothing | Way::Attach => Source::Socket(server_end(client)?),
+        })
+    }
+
+    /// Both of [`Had`] until now, in seconds since the threads or the connection began.
+    fn read(&self) -> Result<[f64; 2]> {
+        let socket = match self {
+            Source::Threads(name) => return threads_s(name),
+            Source::Socket(socket) => socket,
+        };
+        let info = socket.read()?.info;
+        let (Some(busy_us), Some(full_us)) = (info.busy_us, info.rwnd_limited_us) else {
+            return Err("this kernel does not count how long a socket had something to send".into());
+        };
+        Ok([busy_us.saturating_sub(full_us), full_us].map(|us| us as f64 / 1e6))
+    }
+}
+
+/// How long the threads of this process whose names begin so were on a processor, and in line for one.
+fn threads_s(name: &str) -> Result<[f64; 2]> {
+    let mut sum = [0.0, 0.0];
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let task = task?.path();
+        // One that ends meanwhile is none of them.
+        let read = |file| std::fs::read_to_string(task.join(file)).unwrap_or_default();
+        if read("comm").starts_with(name) {
+            let schedstat = read("schedstat");
+            let ns = schedstat.split_ascii_whitespace().map_while(|word| word.parse::<f64>().ok());
+            sum.iter_mut().zip(ns).for_each(|(sum, ns)| *sum += ns / 1e9);
+        }
+    }
+    Ok(sum)
 }
 
 /// Bytes that came, against a rate.
@@ -119,11 +183,11 @@ impl Account {
 
     /// A reader who waits finds one segment at a time, which the kernel makes smaller the slower a socket is paced, and larger
     /// the shorter its way is (tcp_tso_autosize): so what a read usually finds is one.
-    fn seen(&self, way: Way) -> Seen {
+    fn seen(&self, way: Way, had: Had) -> Seen {
         let [usual_bytes, _, _] = spread(self.reads_bytes.iter().copied());
         let piece_bytes = if way == Way::Proxy { self.quantum_bytes() } else { usual_bytes.min(MOST_SEGMENT_BYTES) };
         let Account { ahead_bytes, burst_bytes, .. } = *self;
-        Seen { rate_bps: self.bytes / self.last_s, ahead_bytes, burst_bytes, piece_bytes }
+        Seen { rate_bps: self.bytes / self.last_s, ahead_bytes, burst_bytes, piece_bytes, had }
     }
 }
 
@@ -177,21 +241,25 @@ fn proxy(server: u16, rate: &str, priority: &str) -> Result<(Proxy, u16)> {
     Ok((proxy, port))
 }
 
+fn server_end(client: &TcpStream) -> Result<backwater_socket::Socket> {
+    let deadline = Instant::now() + SET_WITHIN;
+    loop {
+        if let Some(socket) = backwater_socket::by_peer(client.local_addr()?)?.into_iter().next() {
+            return Ok(socket);
+        }
+        if Instant::now() > deadline {
+            return Err("the server's socket is not found".into());
+        }
+    }
+}
+
 /// The server's end of a client's connection, paced as attach mode does: at once, and again whenever the kernel lost something
 /// of the rate. Ends when it is dropped.
 struct Held(Arc<AtomicBool>);
 
 impl Held {
     fn begin(client: &TcpStream, rate_bps: u64) -> Result<Held> {
-        let deadline = Instant::now() + SET_WITHIN;
-        let socket = loop {
-            if let Some(socket) = backwater_socket::by_peer(client.local_addr()?)?.into_iter().next() {
-                break socket;
-            }
-            if Instant::now() > deadline {
-                return Err("the server's socket is not found".into());
-            }
-        };
+        let socket = server_end(client)?;
         socket.pace(Some(rate_bps))?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -237,17 +305,20 @@ fn measure(way: Way, rate: (&str, u64), server: u16, length: Duration) -> Result
     };
     let rate_bps = rate.1 as f64;
     let mut client = session(through.as_ref().map_or(server, |(_, port)| *port))?;
+    let had = Source::of(way, &client)?;
     // The proxy's schedule begins with the session: later it may stand behind it, and to come back to it is no lead.
     let mut whole = Account::new(rate_bps);
     let _held = (way == Way::Attach).then(|| Held::begin(&client, rate.1)).transpose()?;
     watch(&mut client, SETTLE, &mut [&mut whole])?;
+    let before = had.read()?;
     let mut settled = Account::new(rate_bps);
     watch(&mut client, length, &mut [&mut whole, &mut settled])?;
+    let had = Had::between(before, had.read()?, settled.begun.elapsed().as_secs_f64());
     drop(client);
     if let Some((proxy, _)) = through {
         proxy.drain(|| true);
     }
-    let seen = settled.seen(way);
+    let seen = settled.seen(way, had);
     Ok(if way == Way::Proxy { Seen { ahead_bytes: whole.ahead_bytes, ..seen } } else { seen })
 }
 
@@ -278,11 +349,24 @@ fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
     [values[values.len() / 2], values[0], values[values.len() - 1]]
 }
 
+/// What each way had, in the median round.
+fn had(way: Way, rate_bps: f64, rounds: &[Seen]) -> String {
+    let [able, ..] = spread(rounds.iter().map(|seen| seen.had.able * 100.0));
+    let [kept, ..] = spread(rounds.iter().map(|seen| seen.had.kept * 100.0));
+    let [off, ..] = spread(rounds.iter().map(|seen| (seen.rate_bps / rate_bps / seen.had.able - 1.0) * 100.0));
+    match way {
+        Way::Urgent | Way::Proxy => format!("its thread ran {able:.0} %, stood in line {kept:.0} %"),
+        Way::Nothing => format!("bytes and room {able:.1} %, no room {kept:.1} %"),
+        Way::Attach => format!("bytes and room {able:.1} %, no room {kept:.1} %; of that time's rate {off:+.3} %"),
+    }
+}
+
 /// One line; `path` is what the same way carried unheld, round by round. A lead is judged where processors are idle.
 fn row(way: Way, rate: (&str, u64), rounds: &[Seen], path: &[Seen], busy: bool) -> String {
     if matches!(way, Way::Nothing | Way::Urgent) {
         let [median, least, most] = spread(rounds.iter().map(|seen| seen.rate_bps / MIB));
-        return format!("{:<17} {:>6}  {median:.0} MiB/s ({least:.0} to {most:.0})", way.name(), "-");
+        let rates = format!("{median:.0} MiB/s ({least:.0} to {most:.0})");
+        return format!("{:<17} {:>6}  {rates:<85} {:>18}  {}", way.name(), "-", "", had(way, 1.0, rounds));
     }
     let rate_bps = rate.1 as f64;
     let [median, least, most] = spread(rounds.iter().map(|seen| (seen.rate_bps / rate_bps - 1.0) * 100.0));
@@ -303,11 +387,12 @@ fn row(way: Way, rate: (&str, u64), rounds: &[Seen], path: &[Seen], busy: bool) 
         String::new()
     };
     format!(
-        "{:<17} {:>6}  {median:>+7.3} % ({least:+.3} to {most:+.3}) {:<6}  {lead:>8.3} ms, at most {most_lead:.3}: {:<6}  {most_burst:>8.3} ms  {piece_bytes:>6.0} B{short}",
+        "{:<17} {:>6}  {median:>+7.3} % ({least:+.3} to {most:+.3}) {:<6}  {lead:>8.3} ms, at most {most_lead:.3}: {:<6}  {most_burst:>8.3} ms  {piece_bytes:>6.0} B  {}{short}",
         way.name(),
         rate.0,
         met(kept),
-        if busy { "" } else { met(most_lead <= 1.0) }
+        if busy { "" } else { met(most_lead <= 1.0) },
+        had(way, rate_bps, rounds)
     )
 }
 
@@ -364,7 +449,7 @@ fn measure_all(options: &Options, server: u16, busy: bool) -> Result<()> {
             seen.push(measure(*way, *rate, server, Duration::from_secs(options.seconds))?);
         }
     }
-    println!("{:<17} {:>6}  mean rate, off by{:31}lead{:33}burst          piece", "", "asked", "", "");
+    println!("{:<17} {:>6}  mean rate, off by{:31}lead{:33}burst          piece  it had", "", "asked", "", "");
     for ((way, rate), rounds) in cells.iter().zip(&seen) {
         let path = if *way == Way::Attach { &seen[0] } else { &seen[1] };
         println!("{}", row(*way, *rate, rounds, path, busy));
@@ -382,7 +467,9 @@ fn main() -> Result<()> {
          session began (attach: since it was held), one piece left out, which is what the proxy relays at once or what the\n\
          client's reads usually find (one segment of the kernel's, {MOST_SEGMENT_BYTES:.0} bytes at most); 1 ms is asked where\n\
          processors are idle. Burst: the same since any moment before, so with what came late and is caught up, at most.\n\
-         All as the client saw it, who may itself be late and then reads much at once.",
+         All as the client saw it, who may itself be late and then reads much at once. It had, of the time: the proxy's thread a\n\
+         processor, or a place in the line for one; attach: the server's socket something to send and its client room for\n\
+         it, or no room (and how far off the rate was in the time in which there were both: nobody holds what is not there).",
         options.rounds, options.seconds
     );
     for (name, busy) in PROCESSORS {

@@ -80,7 +80,7 @@ const SECTIONS: &[Section] = &[
         name: "server_tls",
         keys: &[
             ("mode", "", "disable, prefer, require, verify-ca or verify-full, as of libpq's sslmode"),
-            ("roots", "", "PEM file of the authorities that verify modes trust, or 'system'"),
+            ("roots", "", "PEM file of trusted authorities, or 'system'; with it require means verify-ca, as in libpq"),
             ("name", "", "the name that the server's certificate must have, where other than the host in server"),
             ("certificate", "", "PEM file: what the proxy shows to a server that asks clients for a certificate"),
             ("key", "", "PEM file: its key, without a passphrase"),
@@ -150,8 +150,8 @@ fn rules() -> String {
         "## Exception rules\n```\nCREATE EXCEPT RULE name WITH (attribute = value, …)\nALTER EXCEPT RULE name WITH (attribute = value, …)\n\
          DROP EXCEPT RULE name\n```\nA rule acts on a session whose statement is over *all* of its attributes that are set; a pool's rules act each by itself. \
          −1 switches an attribute off. A figure that cannot be measured is never over anything.\n\n{}`action` is what happens then; \
-         the default is `{}`:\n\n{}`cooldown`: seconds (0 to {MOST_COOLDOWN_S}) after a penalty was lifted for which it stays in force, and for which no rule \
-         acts on the same session again.\n\n",
+         the default is `{}`:\n\n{}`cooldown`: seconds (0 to {MOST_COOLDOWN_S}) after the end of its statement for which a penalty \
+         stays in force, and in which the same rule does not act on that session again.\n\n",
         table(&["attribute", "unit", "range", "what is measured"], Attribute::ALL.iter().map(attribute)),
         Action::default(),
         table(&["action", ""], actions),

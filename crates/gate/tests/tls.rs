@@ -152,9 +152,11 @@ fn the_servers_certificate_is_verified_as_far_as_asked() {
         let told = complaint(&asked(&held, "disable", "SELECT 1").output().unwrap());
         assert!(told.contains("certificate") && told.contains("elsewhere.example"), "{told}");
         // Somebody else's authority.
-        let Some(held) = proxy(server, &verify("verify-ca", "own.crt", "")) else { return };
-        let told = complaint(&asked(&held, "disable", "SELECT 1").output().unwrap());
-        assert!(told.contains("certificate"), "{told}");
+        for mode in ["verify-ca", "require"] {
+            let Some(held) = proxy(server, &verify(mode, "own.crt", "")) else { return };
+            let told = complaint(&asked(&held, "disable", "SELECT 1").output().unwrap());
+            assert!(told.contains("certificate"), "{mode}: {told}");
+        }
         let refused = |more: &str| started(server, more).unwrap().err().unwrap();
         assert!(refused("[server_tls]\nmode = 'verify-full'\n").contains("needs roots"));
         assert!(refused("[tls]\ncertificate = 'own.crt'\nkey = 'nowhere.key'\n").contains("nowhere.key"));

@@ -21,6 +21,9 @@ pub enum TlsError {
     /// It is PEM and has none.
     #[error("it holds no PEM certificate")]
     Empty,
+    /// The system trusts nobody.
+    #[error("this system trusts no authority; install its CA certificates, or name a PEM file")]
+    NoAuthority,
     /// None of them can be an authority.
     #[error("the root certificates cannot be used: {0}")]
     Roots(#[from] VerifierBuilderError),
@@ -33,6 +36,19 @@ pub enum TlsError {
 pub fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let list = CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>()?;
     if list.is_empty() { Err(TlsError::Empty) } else { Ok(list) }
+}
+
+/// The authorities that the system trusts.
+///
+/// # Errors
+/// It has none, as a container of itself has not: with none of them a verifier would look at no certificate, and whoever
+/// answers would be believed.
+pub fn system_authorities() -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    at_least_one(rustls_native_certs::load_native_certs().certs)
+}
+
+fn at_least_one(authorities: Vec<CertificateDer<'static>>) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    if authorities.is_empty() { Err(TlsError::NoAuthority) } else { Ok(authorities) }
 }
 
 /// Checks as much of the server's certificate as it was made for.
@@ -131,5 +147,16 @@ impl ServerCertVerifier for Verifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_that_trusts_nobody_verifies_nobody() {
+        assert!(matches!(at_least_one(Vec::new()), Err(TlsError::NoAuthority)));
+        assert!(at_least_one(vec![CertificateDer::from(vec![1])]).is_ok_and(|list| list.len() == 1));
     }
 }

@@ -35,9 +35,9 @@ A configuration:
   [admin]
   users = { dba = \"a password\" }
 
-The console is the database backwater: psql -p 6432 -U dba backwater. There CREATE EXCEPT RULE, CREATE RESOURCE POOL,
-SET low_priority_bandwidth and SHOW POOLS, RULES, SESSIONS, EVENTS, CONFIG. With state_file = \"FILE\" what is changed
-there survives a restart. SIGHUP reads the configuration again; a bad one changes nothing.
+The console is the database backwater: psql -h 127.0.0.1 -p 6432 -U dba backwater. There CREATE EXCEPT RULE,
+CREATE RESOURCE POOL, SET low_priority_bandwidth and SHOW POOLS, RULES, SESSIONS, EVENTS, CONFIG. With
+state_file = \"FILE\" what is changed there survives a restart. SIGHUP reads the configuration again; a bad one changes nothing.
 
 The first Ctrl-C or SIGTERM lets sessions end between their statements, a second one ends the program at once.")]
 pub(crate) struct Arguments {

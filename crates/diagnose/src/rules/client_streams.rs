@@ -5,6 +5,7 @@ use crate::grid::Lane;
 use crate::scene::Scene;
 use backwater_model::{Sample, Window, catalogue as cat};
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 /// One client's connection.
 pub(crate) struct Stream {
@@ -14,6 +15,8 @@ pub(crate) struct Stream {
     pub(crate) pid: String,
     /// The client's address and port.
     pub(crate) peer: String,
+    /// Whether both ends are on the server's host: then it goes through no link.
+    pub(crate) is_within_host: bool,
     /// Bytes a second that the client acknowledged.
     pub(crate) sent: Lane,
     /// Written by the server and not acknowledged, in bytes.
@@ -59,6 +62,7 @@ pub(crate) fn streams(scene: &Scene<'_>) -> Vec<Stream> {
             target: target.to_owned(),
             pid: pid.to_owned(),
             peer: peer.to_owned(),
+            is_within_host: is_within_host(local, peer),
             sent: scene.grid.rate(Some(track)),
             queued: scene.grid.gauge(of(cat::TCP_SENDQ.name)),
             busy: share(cat::TCP_BUSY.name),
@@ -88,6 +92,12 @@ pub(crate) fn total(scene: &Scene<'_>, streams: &[Stream], of: impl Fn(&Stream) 
         let known: Vec<f64> = streams.iter().filter_map(|stream| of(stream).get(second)).collect();
         (!known.is_empty()).then(|| known.iter().sum())
     })
+}
+
+/// By the addresses of both ends: what a host sends to its own address stays within it.
+fn is_within_host(local: &str, peer: &str) -> bool {
+    let ip = |end: &str| end.parse::<SocketAddr>().ok().map(|end| end.ip().to_canonical());
+    ip(peer).is_some_and(|peer| peer.is_loopback() || ip(local) == Some(peer))
 }
 
 fn who(sample: &Sample) -> Option<String> {

@@ -28,7 +28,7 @@ const HEAVY: f64 = 0.5;
 
 /// The findings of a window: at most one an interface.
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
-    let streams = streams(scene);
+    let streams: Vec<Stream> = streams(scene).into_iter().filter(|stream| !stream.is_within_host).collect();
     if streams.is_empty() {
         return Vec::new();
     }

@@ -2,7 +2,7 @@
 //! And ahead of it: when that will come about, at the present rates, or when the disk is full that keeps all of it.
 
 use super::draft::draft;
-use super::wal_evidence::{Behind, kept_figures, read_since, unbroken};
+use super::wal_evidence::{Behind, HOLE_S, kept_figures, read_since, unbroken};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
 use crate::replication::{
@@ -336,10 +336,19 @@ pub(crate) fn approaching(scene: &Scene<'_>, names: &[(String, String)], within_
         let kept = retention(scene.window, primary, standby, to)?;
         let left = kept.end_s().filter(|left| *left <= within_s)?;
         let growing = kept.inflow_bytes_per_s > kept.outflow_bytes_per_s;
-        (growing && stays(scene, primary, standby, kept.limit_bytes?)).then_some(())?;
+        let is_known = is_known(scene.window, primary, standby, &kept);
+        (growing && is_known && stays(scene, primary, standby, kept.limit_bytes?)).then_some(())?;
         Some(warning(scene, primary, standby, &kept, left))
     };
     names.iter().filter_map(of).collect()
+}
+
+/// Whether it is known where a standby is: it is connected, its slot tells, or it was looked for and is away.
+fn is_known(window: &Window, primary: &str, standby: &str, kept: &Retention) -> bool {
+    let slot = window.track(cat::PG_SLOT_RESTART.name, &[("target", primary), ("slot", standby)]);
+    let row = standby_row(window, &cat::PG_REPL_FLUSH, primary, standby).and_then(|row| row.points.last());
+    let is_away = || row.and_then(|row| missed_s(window, primary, row.at)).is_some_and(|missed| missed >= RECOVERED_S);
+    kept.connected || slot.is_some_and(|slot| slot.at(window.to, HOLE_S).is_some()) || is_away()
 }
 
 /// Whether what is kept for a standby grew through the last seconds, or stood over its limit for all of them: a burst that has

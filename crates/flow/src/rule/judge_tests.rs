@@ -126,6 +126,17 @@ fn an_abort_that_cools_down_leaves_the_next_statement_alone() {
 }
 
 #[test]
+fn a_rule_that_cools_down_keeps_no_other_from_acting() {
+    let (abort, other) = (rule(Action::Abort, 1.0, 60.0), rule(Action::Abort, 4.0, 0.0));
+    let rules = [("other", &other), ("stop", &abort)];
+    let mut judge = Judge::new();
+    assert_eq!(look(&mut judge, 2.0, Some(1), &rules, 2.0)[0].rule, "stop");
+    assert!(look(&mut judge, 3.0, None, &rules, 0.0).is_empty());
+    assert!(look(&mut judge, 10.0, Some(2), &rules, 3.0).is_empty());
+    assert_eq!(look(&mut judge, 12.0, Some(2), &rules, 5.0)[0].rule, "other");
+}
+
+#[test]
 fn what_blocks_urgent_work_is_released_and_left_alone_for_that_statement() {
     let penalty = rule(Action::Penalty, 1.0, 0.0);
     let rules = [("slow", &penalty)];

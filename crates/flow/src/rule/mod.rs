@@ -56,7 +56,8 @@ pub struct Rule {
     pub thresholds: BTreeMap<Attribute, Option<f64>>,
     /// What happens to a session that is over all of them.
     pub action: Action,
-    /// Seconds after it was lifted for which a penalty stays in force, and during which no rule acts on the same session again.
+    /// Seconds after its statement's end for which a penalty stays in force, and during which this rule does not act on
+    /// the same session again. Other rules do.
     pub cooldown_s: f64,
 }
 

@@ -124,7 +124,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        let Some(pool) = pool else { return Err(self.unexpected_quietly(password.is_some(), "RESOURCE POOL")) };
+        let Some(pool) = pool else { return Err(self.unexpected("RESOURCE POOL")) };
         Ok(match create {
             true => Statement::CreateUser { user, pool, password },
             false => Statement::AlterUser { user, pool, password },
@@ -271,13 +271,10 @@ impl Parser<'_> {
         &self.tokens[self.next.min(self.tokens.len() - 1)]
     }
 
-    pub(super) fn unexpected(&self, wanted: &str) -> ParseError {
-        self.unexpected_quietly(false, wanted)
-    }
-
     /// Without what was found, where that may be the rest of a password that was not quoted.
-    fn unexpected_quietly(&self, quiet: bool, wanted: &str) -> ParseError {
-        let found = if quiet { String::new() } else { format!(", not {}", self.peek().kind.shown()) };
+    pub(super) fn unexpected(&self, wanted: &str) -> ParseError {
+        let is_secret = self.tokens.iter().take(self.next).any(Token::begins_a_password);
+        let found = if is_secret { String::new() } else { format!(", not {}", self.peek().kind.shown()) };
         self.wrong(format!("{wanted} is expected here{found}"))
     }
 

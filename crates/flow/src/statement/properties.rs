@@ -116,6 +116,18 @@ proptest! {
     }
 }
 
+#[test]
+fn no_piece_of_a_password_that_is_not_quoted_right_shows() {
+    let wrong = ["7hunter", "hunter 7secret", "'it's hunter'", "'it's' hunter", "'x' hunter", "hunter!", "$hunter"];
+    for written in wrong {
+        let last = refused(&format!("CREATE USER u RESOURCE POOL p PASSWORD {written}"));
+        let first = refused(&format!("ALTER USER u PASSWORD {written} RESOURCE POOL p"));
+        for told in [last, first] {
+            assert!(!told.contains("hunter") && !told.contains("secret"), "{told}");
+        }
+    }
+}
+
 fn refused(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }

@@ -41,6 +41,13 @@ impl Kind {
     }
 }
 
+impl Token {
+    /// What follows this word is repeated in no error: it may be a password without its quotes, or what is left of one.
+    pub(super) fn begins_a_password(&self) -> bool {
+        matches!(&self.kind, Kind::Word(word) if word.eq_ignore_ascii_case("PASSWORD"))
+    }
+}
+
 /// All tokens of a text; the last is [`Kind::End`].
 pub(super) fn read(text: &str) -> Result<Vec<Token>, ParseError> {
     let mut tokens = Vec::new();
@@ -52,11 +59,17 @@ pub(super) fn read(text: &str) -> Result<Vec<Token>, ParseError> {
             tokens.push(Token { kind: Kind::End, at });
             return Ok(tokens);
         };
-        let (kind, after) = read_one(first, rest).map_err(|message| ParseError::at(text, at, message))?;
+        let (kind, after) = read_one(first, rest).map_err(|message| {
+            let is_secret = tokens.iter().any(Token::begins_a_password);
+            ParseError::at(text, at, if is_secret { PASSWORD_WANTED.to_owned() } else { message })
+        })?;
         tokens.push(Token { kind, at });
         rest = after;
     }
 }
+
+/// What is said in place of what stands there.
+const PASSWORD_WANTED: &str = "a password stands in single quotes, and a single quote in it is written twice";
 
 fn read_one(first: char, rest: &str) -> Result<(Kind, &str), String> {
     if first == '\'' {

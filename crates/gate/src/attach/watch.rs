@@ -123,13 +123,26 @@ impl Watch {
         self.sessions.get(&key).is_some_and(|session| self.judge.is_penalised(session.id))
     }
 
-    /// Process ids of those for whose locks somebody waits who is neither demoted nor of a low-priority pool.
+    /// Process ids of those for whose locks somebody waits who is neither demoted nor of a low-priority pool, and of
+    /// those for whom these wait in turn: a server names only who is next in line.
     fn blockers(&self, activities: &[(Activity, Seen)], state: &State) -> HashSet<i32> {
         let urgent = |activity: &&Activity| {
             !self.is_penalised((activity.pid, activity.began_us)) && !state.is_low(&activity.user)
         };
-        let waiting = activities.iter().map(|(activity, _)| activity).filter(urgent);
-        waiting.flat_map(|activity| activity.blocked_by.iter().copied()).collect()
+        let all = || activities.iter().map(|(activity, _)| activity);
+        let mut blockers: HashSet<i32> =
+            all().filter(urgent).flat_map(|activity| &activity.blocked_by).copied().collect();
+        loop {
+            let before = blockers.len();
+            for activity in all() {
+                if blockers.contains(&activity.pid) {
+                    blockers.extend(&activity.blocked_by);
+                }
+            }
+            if blockers.len() == before {
+                return blockers;
+            }
+        }
     }
 
     fn gone(&mut self, now: Moment, activities: &[(Activity, Seen)]) -> Vec<((i32, i64), Decision)> {

@@ -87,6 +87,22 @@ fn a_blocker_of_urgent_work_is_let_go_and_a_blocker_of_its_like_is_not() {
 }
 
 #[test]
+fn who_holds_up_a_blocker_of_urgent_work_is_let_go_too() {
+    let rules = rule("elapsedtime=5, action='penalty'");
+    let mut watch = Watch::new();
+    let slow = || (running(1, 6.0), Seen::default());
+    let waiting = |pid: i32, elapsed_s: f64, of: i32| {
+        (Activity { blocked_by: vec![of], ..running(pid, elapsed_s) }, Seen::default())
+    };
+    let held = [slow(), waiting(2, 6.0, 1)];
+    assert_eq!(steps(&watch.look(at(0.0), &held, &rules)), [(1, "began".into()), (2, "began".into())]);
+    // The server says that the third waits for the second, and no more.
+    let all = [slow(), waiting(2, 6.0, 1), waiting(3, 0.1, 2)];
+    let freed = |pid| (pid, "it blocked urgent work".to_owned());
+    assert_eq!(steps(&watch.look(at(0.5), &all, &rules)), [freed(1), freed(2)]);
+}
+
+#[test]
 fn an_abort_waits_while_what_the_server_had_said_is_acknowledged() {
     let rules = rule("elapsedtime=5, action='abort'");
     let mut watch = Watch::new();

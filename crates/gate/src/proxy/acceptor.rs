@@ -86,10 +86,12 @@ fn bind_tcp(name: &str) -> io::Result<std::net::TcpListener> {
     Err(last)
 }
 
-/// Removes a socket that nobody listens on any more. Anything else that stands there is left for binding to refuse.
+/// Removes a socket that nobody listens on any more. Anything else that stands there is left for binding to refuse,
+/// also a socket that we may not connect to: that is somebody's.
 fn remove_stale(path: &std::path::Path) -> io::Result<()> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+    let is_left = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err_and(is_left) {
         std::fs::remove_file(path)?;
     }
     Ok(())
@@ -160,5 +162,27 @@ async fn listen(listener: Listener, door: Door, reception: Reception, openings: 
                 hand(agreed);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::os::unix::net::{UnixDatagram, UnixListener};
+
+    #[test]
+    fn only_a_socket_that_nobody_listens_on_any_more_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let bind = |name: &str| Bound::bind(&Address::Unix(at(name)));
+        drop(UnixListener::bind(at("left")).unwrap());
+        assert!(bind("left").is_ok());
+        let _listens = UnixListener::bind(at("used")).unwrap();
+        // No stream connects with it, and it is somebody's all the same.
+        let _datagrams = UnixDatagram::bind(at("other")).unwrap();
+        for name in ["used", "other"] {
+            assert!(bind(name).is_err() && at(name).exists(), "{name}");
+        }
     }
 }

@@ -14,7 +14,7 @@
 //! [users]
 //! etl = "batch"
 //!
-//! [admin]                          # the console: psql -p 6432 backwater
+//! [admin]                          # the console: psql -h 127.0.0.1 -p 6432 backwater
 //! users = { dba = "a password, or SCRAM-SHA-256$…" }
 //! ```
 

@@ -408,11 +408,17 @@ impl Watched {
     }
 }
 
-/// The server's processes that urgent ones wait for, and when it was asked.
+/// The server's processes that urgent ones wait for, and those that these wait for in turn (a server names only who is next
+/// in line), with when it was asked.
 fn blockers(control: &Control, sessions: &[Arc<Live>], now: Moment) -> HashMap<i32, Moment> {
     let urgent = sessions.iter().filter(|live| !live.is_low()).filter_map(|live| live.server_pid());
-    let waiting = urgent.filter_map(|pid| control.server_view.told(pid, now));
-    waiting.flat_map(|told| told.blocked_by.into_iter().map(move |pid| (pid, told.asked_at))).collect()
+    let (mut found, mut waiting) = (HashMap::new(), urgent.collect::<Vec<i32>>());
+    while let Some(waits) = waiting.pop() {
+        let Some(told) = control.server_view.told(waits, now) else { continue };
+        let new = |pid: &i32| found.insert(*pid, told.asked_at).is_none();
+        waiting.extend(told.blocked_by.into_iter().filter(new));
+    }
+    found
 }
 
 /// Whether any rule looks at what only the system knows of the server's process.

@@ -297,7 +297,10 @@ impl Negotiation<'_> {
         if server.secure().is_none() {
             return agree((client, server), (heard, &[]), tracker, entry, place).map(Some);
         }
-        let words = first_words(&mut server, &heard[..length]).await?;
+        let words = match first_words(&mut server, &heard[..length]).await {
+            Ok(words) => words,
+            Err(error) => return self.refuse(client, "08006", &self.unreachable(&error)).await,
+        };
         tracker.pass(Side::Down, &words);
         agree((client, server), (&heard[length..], &words), tracker, entry, place).map(Some)
     }

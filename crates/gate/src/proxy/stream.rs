@@ -23,6 +23,8 @@ pub(super) const LOW_NOT_SENT_BYTES: u32 = 16 * 1024;
 const SILENCE: Duration = Duration::from_secs(30);
 const QUESTION_EVERY: Duration = Duration::from_secs(10);
 const QUESTIONS: u32 = 3;
+/// A Unix socket whose queue of connections is full says so at once, where TCP waits: it is asked again after this.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// A connection in a runtime.
 #[derive(Debug)]
@@ -96,11 +98,19 @@ impl From<UnixStream> for Stream {
 }
 
 impl Stream {
-    /// Connects to a server.
+    /// Connects to a server, for as long as its queue of connections is full. Needs the runtime's timer.
     pub(super) async fn connect(address: &Address) -> io::Result<Stream> {
-        match address {
-            Address::Tcp(name) => Ok(TcpStream::connect(name.as_str()).await?.into()),
-            Address::Unix(path) => Ok(UnixStream::connect(path).await?.into()),
+        let path = match address {
+            Address::Tcp(name) => return Ok(TcpStream::connect(name.as_str()).await?.into()),
+            Address::Unix(path) => path,
+        };
+        loop {
+            match UnixStream::connect(path).await {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    tokio::time::sleep(ASK_AGAIN_AFTER).await;
+                }
+                connected => return connected.map(Stream::from),
+            }
         }
     }
 
@@ -300,6 +310,23 @@ impl Detached {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[tokio::test]
+    async fn a_server_whose_queue_is_full_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("server");
+        let listener = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None).unwrap();
+        listener.bind(&socket2::SockAddr::unix(&path).unwrap()).unwrap();
+        listener.listen(0).unwrap();
+        let _first = UnixStream::connect(&path).await.unwrap();
+        assert_eq!(UnixStream::connect(&path).await.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let address = Address::Unix(path);
+        let mut next = pin!(Stream::connect(&address));
+        let waits = poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx).is_pending())).await;
+        assert!(waits);
+        let _taken = listener.accept().unwrap();
+        assert!(next.await.unwrap().is_local());
+    }
 
     #[tokio::test]
     async fn a_silent_peer_is_noticed_after_a_minute_and_a_sleeping_one_is_left_alone() {

@@ -6,7 +6,7 @@
 use super::Address;
 use super::secure::{PROTOCOL, Secure};
 use crate::GateError;
-use backwater_tls::{Verifier, certificates};
+use backwater_tls::{Verifier, certificates, system_authorities};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -109,13 +109,16 @@ impl ServerTls {
         let name = ServerName::try_from(name.to_owned()).map_err(|_| GateError::TlsName(name.to_owned()))?;
         let provider = Arc::new(ring::default_provider());
         let trusted = match (&written.roots, written.mode) {
-            (_, Mode::Prefer | Mode::Require) => Vec::new(),
+            // With authorities at hand `require` means `verify-ca`: libpq keeps this from its early days.
+            (_, Mode::Prefer) | (None, Mode::Require) => Vec::new(),
             (None, _) => {
                 return Err(GateError::Unsupported(
                     "server_tls with a verify mode needs roots: a PEM file of authorities, or 'system'",
                 ));
             }
-            (Some(system), _) if system.as_os_str() == SYSTEM => rustls_native_certs::load_native_certs().certs,
+            (Some(system), _) if system.as_os_str() == SYSTEM => {
+                system_authorities().map_err(|error| wrong(Path::new("server_tls.roots"), &error))?
+            }
             (Some(file), _) => trusted_file(&at(beside, file))?,
         };
         let unusable =
@@ -164,4 +167,22 @@ fn wrong(path: &Path, why: &dyn std::fmt::Display) -> GateError {
 
 fn trusted_file(path: &Path) -> Result<Vec<CertificateDer<'static>>, GateError> {
     certificates(path).map_err(|error| wrong(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn authorities_are_looked_at_wherever_libpq_looks_at_them() {
+        let read = |mode: &str| {
+            let written = toml::from_str(&format!("mode = '{mode}'\nroots = 'nowhere.crt'")).unwrap();
+            ServerTls::read(&written, &"localhost:5432".parse().unwrap(), Path::new("/proxy.toml"))
+        };
+        for mode in ["require", "verify-ca", "verify-full"] {
+            assert!(read(mode).unwrap_err().to_string().contains("nowhere.crt"), "{mode}");
+        }
+        assert!(read("prefer").is_ok() && read("disable").unwrap().is_none());
+    }
 }

@@ -37,7 +37,8 @@ pub enum Opening {
 pub struct StartUp {
     /// The minor version of protocol 3: 0, or 2 from PostgreSQL 18 on.
     pub minor: u16,
-    /// The parameters; the last of a name counts.
+    /// The parameters; the last of a name counts. What is no UTF-8 in them is replaced: only the server knows their
+    /// encoding.
     pub parameters: BTreeMap<String, String>,
 }
 
@@ -50,7 +51,7 @@ pub enum OpeningError {
     /// Another protocol.
     #[error("protocol {0}.{1} is not known: it must be 3")]
     Version(u16, u16),
-    /// The parameters are cut short or are no text.
+    /// The parameters are cut short.
     #[error("the parameters of the start-up message are malformed")]
     Parameters,
     /// Nobody says who it is.
@@ -164,10 +165,11 @@ fn start_up(minor: u16, body: &[u8]) -> Result<StartUp, OpeningError> {
     if start.user().is_empty() { Err(OpeningError::NoUser) } else { Ok(start) }
 }
 
-/// A text that ends with a zero.
+/// A text that ends with a zero. A server takes names and an application_name in any encoding, and so must who stands
+/// before it.
 fn text(bytes: &[u8]) -> Result<String, OpeningError> {
-    let text = bytes.strip_suffix(&[0]).and_then(|text| std::str::from_utf8(text).ok());
-    text.map(str::to_owned).ok_or(OpeningError::Parameters)
+    let text = bytes.strip_suffix(&[0]).ok_or(OpeningError::Parameters)?;
+    Ok(String::from_utf8_lossy(text).into_owned())
 }
 
 #[cfg(test)]
@@ -194,6 +196,14 @@ mod tests {
         assert_eq!(start.option("a").as_deref(), Some("1"));
         assert_eq!(start.option("b"), None);
         assert!(start.is_replication());
+    }
+
+    #[test]
+    fn names_in_another_encoding_are_for_the_server_to_judge() {
+        let bytes = packet(3 << 16, b"user\0m\xfcller\0application_name\0B\xfcro.exe\0\0");
+        let (opening, length) = read_opening(&bytes).unwrap().unwrap();
+        let Opening::StartUp(start) = opening else { panic!("{opening:?}") };
+        assert_eq!((length, start.user()), (bytes.len(), "m\u{fffd}ller"));
     }
 
     #[test]

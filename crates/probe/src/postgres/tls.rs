@@ -2,7 +2,7 @@
 //! authority (`verify-ca`), and with the right name besides (`verify-full`).
 
 use super::conninfo::{Roots, SslMode, Tls};
-use backwater_tls::{Verifier, certificates};
+use backwater_tls::{Verifier, certificates, system_authorities};
 use rustix::fs::Mode;
 use rustls::ClientConfig;
 use rustls::crypto::{CryptoProvider, ring};
@@ -58,7 +58,7 @@ fn verifier(tls: &Tls, provider: Arc<CryptoProvider>) -> Result<Verifier, String
     let trusted = match &tls.roots {
         // With a root file at hand, `require` means `verify-ca`: libpq keeps this from its early days.
         Roots::File(path) if verify || tls.mode == SslMode::Require => trusted_file(path)?,
-        Roots::System => rustls_native_certs::load_native_certs().certs,
+        Roots::System => system_authorities().map_err(|error| format!("sslrootcert=system: {error}"))?,
         Roots::Nobody { default } if verify => {
             let place = default.as_ref().map(|path| path.display().to_string());
             return Err(format!(

@@ -39,6 +39,8 @@ pub(super) struct Looked {
     refused: HashMap<Key, Refused>,
     /// Those of them that were let go, since they blocked somebody.
     freed: HashSet<Key>,
+    /// Whether it was said that there are sessions that this role may not see.
+    told_hidden: bool,
 }
 
 /// A server that does not answer.
@@ -66,7 +68,7 @@ impl Looked {
     pub(super) fn new(server: Server, wanted: BTreeSet<Attribute>) -> Looked {
         let (sockets, watch, low) = (HashMap::new(), Watch::new(), HashMap::new());
         let (refused, freed) = (HashMap::new(), HashSet::new());
-        Looked { server, away: None, wanted, sockets, watch, low, refused, freed }
+        Looked { server, away: None, wanted, sockets, watch, low, refused, freed, told_hidden: false }
     }
 
     /// Whether the server does not answer.
@@ -91,11 +93,16 @@ impl Looked {
         if self.away.take().is_some() {
             super::note("the server answers again");
         }
-        let is_meant = |wanted: &[String], found: &str| wanted.is_empty() || wanted.iter().any(|name| name == found);
+        let is_named = |wanted: &[String], found: &str| wanted.is_empty() || wanted.iter().any(|name| name == found);
+        let is_meant = |session: &Session| {
+            is_named(&arguments.user, &session.activity.user) && is_named(&arguments.application, &session.application)
+        };
+        if let Some(hidden) = sessions.iter().find(|session| session.is_hidden() && is_meant(session)) {
+            self.tell_hidden(hidden);
+        }
         sessions.retain(Session::is_clients);
         for session in &mut sessions {
-            let meant = is_meant(&arguments.user, &session.activity.user)
-                && is_meant(&arguments.application, &session.application);
+            let meant = is_meant(session);
             // One that is not meant has no statement that could be judged, and may still wait for one that has.
             session.activity.active &= meant;
         }
@@ -104,6 +111,17 @@ impl Looked {
         self.refused.retain(|key, _| here.contains(key));
         self.freed.retain(|key| here.contains(key));
         Ok(sessions)
+    }
+
+    /// A session that is meant may not be seen: that is told once, or rules that reach nobody would seem to be kept.
+    fn tell_hidden(&mut self, session: &Session) {
+        if !std::mem::replace(&mut self.told_hidden, true) {
+            super::note(&format!(
+                "this role may not see the sessions of {}, so that nothing here reaches them: GRANT pg_read_all_stats \
+                 TO it",
+                session.activity.user
+            ));
+        }
     }
 
     /// The server does not answer: told once, until it does.

@@ -302,11 +302,31 @@ impl Session {
     pub(super) fn is_clients(&self) -> bool {
         self.backend_type.as_deref() == Some("client backend")
     }
+
+    /// Whether this role may not see what it is and does. Of the server's own processes, hidden too, hardly any has a user.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.backend_type.is_none() && !self.activity.user.is_empty()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_role_may_not_see_is_told_from_clients_and_from_the_servers_own() {
+        let session = |user: &str, backend_type: Option<&str>| Session {
+            activity: Activity { user: user.to_owned(), ..Activity::default() },
+            application: String::new(),
+            client: None,
+            snapshot_age: None,
+            backend_type: backend_type.map(str::to_owned),
+            port: None,
+        };
+        let hidden = session("etl", None);
+        assert!(hidden.is_hidden() && !hidden.is_clients());
+        assert!(!session("", None).is_hidden() && !session("etl", Some("client backend")).is_hidden());
+    }
 
     #[test]
     fn a_late_answer_is_a_lost_server_and_an_end_that_is_wanted_is_none() {

@@ -2,7 +2,7 @@
 
 use super::super::flow_record::Recorder;
 use super::{Arguments, now};
-use backwater_flow::rule::{Decision, Rule, Step};
+use backwater_flow::rule::{Action, Decision, Rule, Step};
 use backwater_flow::{LowPriorityBandwidth, State};
 use backwater_gate::attach::{ClassRate, Hold, Paced};
 use backwater_gate::proxy::Tell;
@@ -85,10 +85,12 @@ impl Told {
 
     /// A rule decided, of the session with this socket where that was found.
     pub(super) fn decided(&mut self, decision: &Decision, cookie: Option<u64>) {
-        match (cookie, decision.step) {
-            (Some(cookie), Step::Lifted(_)) => drop(self.by_rule.remove(&cookie)),
-            (Some(cookie), _) => drop(self.by_rule.insert(cookie, (decision.user.clone(), decision.rule.clone()))),
-            (None, _) => {}
+        // Only a penalty holds. One that is aborted, or only told of, may be held for its pool.
+        if let Some(cookie) = cookie.filter(|_| decision.action == Action::Penalty) {
+            match decision.step {
+                Step::Lifted(_) => drop(self.by_rule.remove(&cookie)),
+                _ => drop(self.by_rule.insert(cookie, (decision.user.clone(), decision.rule.clone()))),
+            }
         }
         let Some(recorder) = &self.recorder else { return };
         (recorder.tell)(decision.event("attach"));
@@ -200,6 +202,37 @@ fn rated(state: &mut FlowState, before: &Sent) -> Sent {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use backwater_flow::SessionId;
+    use backwater_flow::rule::{Lifted, Why};
+
+    #[test]
+    fn a_rule_that_only_tells_or_aborts_holds_nobody() {
+        let (by_rule, by_pool) = (HashMap::new(), HashMap::new());
+        let (newest, rules) = (Arc::default(), Vec::new());
+        let mut told = Told { recorder: None, newest, rules, class: None, by_file: true, by_rule, by_pool };
+        let decision = |action: Action, step: Step| Decision {
+            at: Moment(0),
+            step,
+            rule: action.word().to_owned(),
+            action,
+            session: SessionId(7),
+            user: "etl".to_owned(),
+            pool: "batch".to_owned(),
+            statement: 1,
+            over: Vec::new(),
+        };
+        let lifted = Step::Lifted(Lifted { began: Moment(0), why: Why::StatementEnded });
+        told.pooled(9, "etl", "batch");
+        for (action, step, holder) in [
+            (Action::DryRun, Step::Began, "pool batch"),
+            (Action::Penalty, Step::Began, "penalty"),
+            (Action::Abort, Step::Began, "penalty"),
+            (Action::Penalty, lifted, "pool batch"),
+        ] {
+            told.decided(&decision(action, step), Some(9));
+            assert_eq!(told.holder(9), holder, "{action} {}", step.word());
+        }
+    }
 
     #[test]
     fn a_rate_is_what_was_sent_between_two_looks() {
