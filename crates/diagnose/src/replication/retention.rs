@@ -17,8 +17,8 @@ use serde::Serialize;
 const RATE_S: f64 = 20.0;
 /// A shorter time since something began tells no rate.
 const LEAST_RATE_S: f64 = 5.0;
-/// Where a standby will read is known to so many seconds of its way: WAL comes in lumps, and positions are read once a second.
-/// So many steps are taken to either side.
+/// Where a standby will read, and when a checkpoint comes, is known to so many seconds: WAL comes in lumps, and positions are
+/// read once a second. So many steps of a standby's way are taken to either side.
 const UNSURE_S: f64 = 1.0;
 const STEPS: f64 = 4.0;
 /// Segments of the head that are looked at one by one; what lies further ahead needs no such care.
@@ -198,12 +198,6 @@ fn earliest(places: &[Place]) -> Option<f64> {
     Some(if soonest > 0.0 { 2.0 / (1.0 / soonest + 1.0 / latest) } else { 0.0 })
 }
 
-/// Mean of all; none where there is none, or one of them is unknown.
-fn mean(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
-    let all: Vec<f64> = values.collect::<Option<_>>()?;
-    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
-}
-
 /// Where the standby may read, and the seconds until what it reads then is no longer kept.
 struct Place {
     needed: f64,
@@ -284,17 +278,23 @@ fn positions(
     })
 }
 
-/// The completion of the first checkpoint, once what is needed is no longer kept, whose redo position lies past that.
+/// The completion of the first checkpoint, once what is needed is no longer kept, whose redo position lies past that. One that
+/// completes about when it is no longer kept may be that one, or comes a moment too early and the next one is: so checkpoints
+/// come a second sooner or later too, and between the soonest and the latest completion what is told is as far off whichever
+/// it is.
 fn removal(positions: &Positions, places: &[Place], checkpoints: Checkpoints, size: f64) -> Option<f64> {
-    let removed = |place: &Place| {
+    let removed = |place: &Place, late_s: f64| {
         let removes = |(start, end): &(f64, f64)| {
-            let redo = positions.head + positions.inflow * start;
+            let redo = positions.head + positions.inflow * (start + late_s);
             let needed = place.needed + positions.outflow * end.max(0.0);
-            *end >= place.lost_s && (redo / size).floor() > (needed / size).floor()
+            end + late_s >= place.lost_s && (redo / size).floor() > (needed / size).floor()
         };
         checkpoints.coming().find(removes).map(|(_, end)| end)
     };
-    mean(places.iter().map(removed))
+    let each = places.iter().flat_map(|place| [-UNSURE_S, 0.0, UNSURE_S].map(|late_s| removed(place, late_s)));
+    let all = each.collect::<Option<Vec<f64>>>()?;
+    let (soonest, latest) = (all.iter().copied().reduce(f64::min)?, all.iter().copied().reduce(f64::max)?);
+    Some((soonest + latest) / 2.0)
 }
 
 #[cfg(test)]
@@ -357,14 +357,15 @@ mod tests {
     }
 
     #[test]
-    fn between_two_checkpoints_the_mean_is_told() {
+    fn between_two_checkpoints_what_is_told_is_as_far_from_either() {
         let next = Checkpoints { interval_s: 6.0, duration_s: 5.0, next_s: -2.0 };
         let told = |lost_s: [f64; 2]| {
             let places = lost_s.map(|lost_s| Place { needed: 0.0, lost_s });
             removal(&at(100.0, 0.0), &places, next, SIZE)
         };
         // They complete after 3, 9 and 15 s.
-        assert_eq!((told([8.0, 8.9]), told([8.9, 9.1]), told([9.1, 12.0])), (Some(9.0), Some(12.0), Some(15.0)));
+        assert_eq!((told([7.0, 7.9]), told([8.9, 9.1]), told([10.1, 12.0])), (Some(9.0), Some(12.0), Some(15.0)));
+        assert_eq!((told([8.1, 8.1]), told([9.9, 9.9])), (Some(12.0), Some(12.0)), "within a second of a completion");
         assert_eq!(removal(&at(100.0, 0.0), &[], next, SIZE), None);
     }
 
