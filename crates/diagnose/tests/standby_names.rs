@@ -254,6 +254,19 @@ fn who_may_have_been_there_while_nothing_was_read_is_not_known_to_be_away() {
     assert!(behind_oldest(&[], (57.5, 59.5)), "a slow look is no hole");
 }
 
+#[test]
+fn who_may_be_back_after_a_hole_is_not_known_to_be_gone() {
+    let gone = |blind: (f64, f64)| {
+        let plant = WalPlant { see_standby: false, away: Some((20.0, EVER)), ..WalPlant::default() };
+        let mut readings = plant.readings();
+        readings.gap(START_S + blind.0, START_S + blind.1);
+        found(&whole(&plant, readings)).iter().any(|finding| finding.rule == "standby-gone")
+    };
+    assert!(gone((0.0, 0.0)), "its row is gone, and all was read");
+    assert!(!gone((19.5, 36.5)), "it may come with the next look");
+    assert!(gone((19.5, 30.5)), "it did not come");
+}
+
 /// For how long nobody is said to have read from a slot, which nobody reads from after the tenth second of such a run.
 fn idle_s(seconds: f64, readings: impl Fn(Readings) -> Readings) -> Option<f64> {
     let (keep, away) = (Keep::Slot(None), Some((10.0, EVER)));

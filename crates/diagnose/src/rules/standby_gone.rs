@@ -3,7 +3,7 @@
 //! That a row is missing says so only while the same server's other rows are read: a hole in the readings is no absence.
 
 use super::draft::draft;
-use super::wal_evidence::{Behind, gaps, kept_figures};
+use super::wal_evidence::{Behind, gaps, kept_figures, unbroken};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
 use crate::replication::{
@@ -102,10 +102,11 @@ fn disconnected(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
     // Every few seconds a reading of the server: what is missing in them is missing.
     let known = after.clone().take_while(|point| point.epoch == last.epoch).count();
     let newest = head.points.last()?;
-    let away = newest.at.seconds_since(last.at);
+    // After a hole its row may come with the next look.
+    let missed_s = newest.at.seconds_since(unbroken(head).first()?.at.max(last.at));
     let was_there = last.at.seconds_since(first.at) >= 2.0;
     let read = after.count() == known && known >= 4 && window.to.seconds_since(newest.at) <= 5.0;
-    if !was_there || !read || away < AWAY_S || hole(scene, primary, last.at) || has_ended(window, primary, name) {
+    if !was_there || !read || missed_s < AWAY_S || hole(scene, primary, last.at) || has_ended(window, primary, name) {
         return None;
     }
     let log = |text: &str| {
