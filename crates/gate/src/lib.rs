@@ -7,6 +7,7 @@
 pub mod attach;
 mod clock;
 mod error;
+mod in_line;
 pub mod proxy;
 mod reference;
 mod silence;

@@ -1,6 +1,7 @@
 //! Figures of a server's sessions, out of what `pg_stat_activity`, their sockets and their processes show at each look,
 //! and what rules make of them. Time is an argument.
 
+use crate::in_line;
 use backwater_flow::rule::{Attribute, Decision, Figures, Judge, MeanRate, SessionWal, Subject, Why};
 use backwater_flow::{SessionId, State};
 use backwater_model::{Moment, Span};
@@ -130,19 +131,9 @@ impl Watch {
             !self.is_penalised((activity.pid, activity.began_us)) && !state.is_low(&activity.user)
         };
         let all = || activities.iter().map(|(activity, _)| activity);
-        let mut blockers: HashSet<i32> =
-            all().filter(urgent).flat_map(|activity| &activity.blocked_by).copied().collect();
-        loop {
-            let before = blockers.len();
-            for activity in all() {
-                if blockers.contains(&activity.pid) {
-                    blockers.extend(&activity.blocked_by);
-                }
-            }
-            if blockers.len() == before {
-                return blockers;
-            }
-        }
+        let by_pid: HashMap<i32, &Activity> = all().map(|activity| (activity.pid, activity)).collect();
+        let told = |pid: i32| Some((by_pid.get(&pid)?.blocked_by.clone(), ()));
+        in_line::blockers(all().filter(urgent).map(|activity| activity.pid), told).into_keys().collect()
     }
 
     fn gone(&mut self, now: Moment, activities: &[(Activity, Seen)]) -> Vec<((i32, i64), Decision)> {

@@ -12,7 +12,7 @@ use super::server_view::Told;
 use super::stream::Stream;
 use super::worker::{Arrival, Phase};
 use crate::wire::cancel_request;
-use crate::{GateError, clock};
+use crate::{GateError, clock, in_line};
 use backwater_flow::rule::{Action, Attribute, Decision, Figures, MeanRate, Rule, SessionWal, Step, Subject, Why};
 use backwater_flow::{MB, PoolId, SessionId};
 use backwater_model::{Moment, Span};
@@ -412,13 +412,7 @@ impl Watched {
 /// in line), with when it was asked.
 fn blockers(control: &Control, sessions: &[Arc<Live>], now: Moment) -> HashMap<i32, Moment> {
     let urgent = sessions.iter().filter(|live| !live.is_low()).filter_map(|live| live.server_pid());
-    let (mut found, mut waiting) = (HashMap::new(), urgent.collect::<Vec<i32>>());
-    while let Some(waits) = waiting.pop() {
-        let Some(told) = control.server_view.told(waits, now) else { continue };
-        let new = |pid: &i32| found.insert(*pid, told.asked_at).is_none();
-        waiting.extend(told.blocked_by.into_iter().filter(new));
-    }
-    found
+    in_line::blockers(urgent, |pid| control.server_view.told(pid, now).map(|told| (told.blocked_by, told.asked_at)))
 }
 
 /// Whether any rule looks at what only the system knows of the server's process.
