@@ -173,7 +173,9 @@ fn seen_duration(redo: Track<'_>, head: Track<'_>) -> Option<f64> {
     let moved = redo.points.windows(2).rev().find(|pair| pair[1].value > pair[0].value)?;
     let passed = head.points.partition_point(|point| point.value < moved[1].value);
     let start = head.points.get(passed).filter(|_| passed > 0)?;
-    Some(moved[1].at.seconds_since(start.at).max(0.0))
+    // Somewhere between two readings.
+    let completed_s = moved[0].at.seconds_since(start.at).midpoint(moved[1].at.seconds_since(start.at));
+    Some(completed_s.max(0.0))
 }
 
 #[cfg(test)]
