@@ -13,7 +13,7 @@ use attach_help::*;
 use elsewhere::Elsewhere;
 use server::{Running, with_server};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -220,6 +220,49 @@ fn endless(listener: &TcpListener) {
     for mut client in listener.incoming().map_while(Result::ok) {
         std::thread::spawn(move || while client.write_all(&[7; 1 << 16]).is_ok() {});
     }
+}
+
+#[test]
+fn a_client_that_has_sent_its_last_word_and_reads_on_is_held_until_it_is_gone() {
+    const NAME: &str = "a_client_that_has_sent_its_last_word_and_reads_on_is_held_until_it_is_gone";
+    if !is_root(NAME) {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || endless(&listener));
+    let [early, mut late] = [(); 2].map(|()| {
+        let mut client = TcpStream::connect(address).unwrap();
+        // The server has taken it.
+        client.read_exact(&mut [0; 1]).unwrap();
+        client
+    });
+    let peers = [&early, &late].map(|client| client.local_addr().unwrap());
+    let half_closed = |peer: SocketAddr| {
+        let found = backwater_socket::by_peer(peer).unwrap();
+        found.first().is_some_and(|socket| socket.read().unwrap().info.half_closed)
+    };
+    // One before it is looked for, the other one while it is held.
+    early.shutdown(Shutdown::Write).unwrap();
+    until("the server has heard it", || half_closed(peers[0]));
+    let [one, two] = peers.map(|peer| peer.to_string());
+    let arguments = ["--socket", &one, "--socket", &two, "--rate", "2MB", "--interval", "100ms"];
+    let (mut master, _, told) = attach_until("holding", state.path(), &arguments);
+    late.shutdown(Shutdown::Write).unwrap();
+    until("both are held", || peers.iter().all(|peer| half_closed(*peer) && is_held_at(*peer, 2)));
+    let slowed = rate(&mut late, Duration::from_secs(2), Duration::from_secs(3));
+    assert!((1.8 * MIB..2.1 * MIB).contains(&slowed), "{slowed}");
+    let said: Vec<String> = told.try_iter().collect();
+    assert!(said.iter().all(|line| !line.contains("let go")), "{said:?}");
+    drop((early, late));
+    let mut ended = None;
+    until("it ends with the last of them", || {
+        ended = master.0.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(0));
+    assert_eq!(std::fs::read_dir(state.path()).unwrap().flatten().filter(is_journal).count(), 0);
 }
 
 #[test]

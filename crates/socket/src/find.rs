@@ -9,9 +9,9 @@ use std::path::PathBuf;
 /// What a process holds.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// Its established TCP connections.
+    /// The TCP connections by which it may send.
     pub tcp: Vec<Socket>,
-    /// How many other sockets it has open: Unix, UDP, or TCP that is not established.
+    /// How many other sockets it has open: Unix, UDP, or TCP by which nothing is sent (any more).
     pub others: usize,
 }
 

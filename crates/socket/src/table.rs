@@ -4,10 +4,10 @@
 use crate::SocketError;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// `TCP_ESTABLISHED`, as the table spells it.
-const ESTABLISHED: &str = "01";
+/// `TCP_ESTABLISHED` and `TCP_CLOSE_WAIT`, as the table spells them: whoever has sent all that they wanted may read on.
+const MAY_SEND: [&str; 2] = ["01", "08"];
 
-/// An established connection.
+/// A connection by which its process may still send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Connection {
     pub(crate) local: SocketAddr,
@@ -15,7 +15,7 @@ pub(crate) struct Connection {
     pub(crate) inode: u64,
 }
 
-/// The established connections of a process's network namespace.
+/// Such connections of a process's network namespace.
 pub(crate) fn connections(pid: i32) -> Result<Vec<Connection>, SocketError> {
     let path = format!("/proc/{pid}/net/tcp");
     let text = std::fs::read_to_string(&path).map_err(|error| match error.kind() {
@@ -33,7 +33,7 @@ pub(crate) fn connections(pid: i32) -> Result<Vec<Connection>, SocketError> {
 fn parse(line: &str) -> Option<Connection> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let (local, peer) = (address(fields.next()?)?, address(fields.next()?)?);
-    if fields.next()? != ESTABLISHED {
+    if !MAY_SEND.contains(&fields.next()?) {
         return None;
     }
     let inode = fields.nth(5)?.parse().ok().filter(|inode| *inode != 0)?;
@@ -76,7 +76,10 @@ mod tests {
         let found = parse(line).unwrap();
         let wanted = ("127.0.0.1:5432".parse().unwrap(), "10.0.0.2:41164".parse().unwrap(), 4711);
         assert_eq!((found.local, found.peer, found.inode), wanted);
-        assert_eq!(parse(&line.replace(" 01 ", " 0A ")), None);
+        assert_eq!(parse(&line.replace(" 01 ", " 08 ")), Some(found), "its client reads on");
+        for state in [" 04 ", " 05 ", " 06 ", " 07 ", " 09 ", " 0A ", " 0B "] {
+            assert_eq!(parse(&line.replace(" 01 ", state)), None, "{state}");
+        }
         assert_eq!(parse(&line.replace(" 4711 ", " 0 ")), None);
         let mapped = "0000000000000000FFFF00000100007F:1538";
         assert_eq!(address(mapped).unwrap(), "127.0.0.1:5432".parse().unwrap());

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::AsFd;
 
-/// `TCP_ESTABLISHED` of linux/tcp_states.h.
+/// `TCP_ESTABLISHED` and `TCP_CLOSE_WAIT` of linux/tcp_states.h.
 const ESTABLISHED: u8 = 1;
+const CLOSE_WAIT: u8 = 8;
 /// More than any kernel fills today.
 const LONGEST: usize = 512;
 
@@ -16,6 +17,8 @@ const LONGEST: usize = 512;
 pub struct TcpInfo {
     /// Whether it is established.
     pub established: bool,
+    /// Whether its peer alone has said that it sends no more: it may read on, for as long as it likes.
+    pub half_closed: bool,
     /// Payload of one segment, in bytes.
     pub segment_bytes: Option<u32>,
     /// Segments sent and not acknowledged.
@@ -55,6 +58,11 @@ impl TcpInfo {
         Ok(TcpInfo::parse(&bytes[..length]))
     }
 
+    /// Whether its process may still send.
+    pub fn may_send(&self) -> bool {
+        self.established || self.half_closed
+    }
+
     /// Bytes a second that arrived while there was something to send, over all of its life; None before there was.
     pub fn busy_bytes_per_s(&self) -> Option<u64> {
         let busy_us = self.busy_us.filter(|us| *us > 0)?;
@@ -64,6 +72,7 @@ impl TcpInfo {
     fn parse(bytes: &[u8]) -> TcpInfo {
         TcpInfo {
             established: bytes.first() == Some(&ESTABLISHED),
+            half_closed: bytes.first() == Some(&CLOSE_WAIT),
             segment_bytes: u32_at(bytes, 16),
             unacked_segments: u32_at(bytes, 24),
             rtt_us: u32_at(bytes, 68),
@@ -103,7 +112,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{Shutdown, TcpListener, TcpStream};
 
     #[test]
     fn a_real_connection_counts_what_went() {
@@ -122,6 +131,26 @@ mod tests {
         assert_eq!(info.notsent_bytes, Some(0));
         assert!(info.segments_in.unwrap() > 0, "{info:?}");
         assert!(!TcpInfo::read(&listener).unwrap().established);
+    }
+
+    #[test]
+    fn a_client_that_shut_its_sending_half_alone_may_be_sent_to() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let info = || TcpInfo::read(&server).unwrap();
+        assert!(info().may_send() && !info().half_closed);
+        client.shutdown(Shutdown::Write).unwrap();
+        // Its last word may still be on its way.
+        while info().established {
+            std::thread::yield_now();
+        }
+        assert!(info().half_closed && info().may_send(), "{:?}", info());
+        (&server).write_all(&[7; 1000]).unwrap();
+        client.read_exact(&mut [0; 1000]).unwrap();
+        assert!(info().half_closed && info().may_send(), "{:?}", info());
+        server.shutdown(Shutdown::Write).unwrap();
+        assert!(!info().may_send(), "{:?}", info());
     }
 
     #[test]

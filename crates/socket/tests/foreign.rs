@@ -3,7 +3,7 @@
 
 use backwater_socket::{Socket, SocketError, by_peer, by_pid, probe_duplicating};
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -91,6 +91,23 @@ fn a_running_process_is_paced_and_let_go() {
     let free = rate(&mut client, settle, settle);
     assert!(free > 5.0 * paced, "{free}");
     drop(client);
+}
+
+#[test]
+fn a_client_that_only_reads_on_is_found_and_paced() {
+    let Some((server, client)) = flood("a_client_that_only_reads_on_is_found_and_paced") else { return };
+    let peer = client.local_addr().unwrap();
+    let found = accepted(peer);
+    client.shutdown(Shutdown::Write).unwrap();
+    let begun = Instant::now();
+    while !found[0].read().unwrap().info.half_closed {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the server never heard its last word");
+        std::thread::yield_now();
+    }
+    assert_eq!(by_peer(peer).unwrap(), found);
+    assert_eq!(by_pid(server.0.id() as i32).unwrap().tcp, found);
+    found[0].pace(Some(10_000_000)).unwrap();
+    assert_eq!(found[0].read().unwrap().rate_bps, Some(10_000_000));
 }
 
 #[test]

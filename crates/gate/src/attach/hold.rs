@@ -176,7 +176,8 @@ impl Hold {
         let (mut gone, mut usages, mut kept) = (Vec::new(), Vec::new(), Vec::new());
         let (mut round_trips, mut begins) = (Vec::new(), false);
         for (mut paced, reading) in self.paced.drain(..).zip(readings) {
-            match reading.filter(|reading| reading.info.established) {
+            // A client that shut its sending half alone is not gone: it reads on.
+            match reading.filter(|reading| reading.info.may_send()) {
                 Some(reading) => {
                     paced.listen(now, &reading);
                     let usage = paced.usage(now, Some(&reading));

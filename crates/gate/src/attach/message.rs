@@ -16,9 +16,9 @@ pub struct Named {
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundSockets {
-    /// Established TCP connections.
+    /// TCP connections by which may be sent.
     pub tcp: Vec<Named>,
-    /// Other sockets of the process: Unix, UDP, or TCP that is not established. Not counted where a peer was asked for.
+    /// Other sockets of the process: Unix, UDP, or TCP by which nothing is sent (any more). Not counted where a peer was asked for.
     pub others: usize,
 }
 
