@@ -266,6 +266,49 @@ fn a_client_that_has_sent_its_last_word_and_reads_on_is_held_until_it_is_gone() 
 }
 
 #[test]
+fn the_end_of_the_time_or_of_the_last_connection_is_not_waited_for_by_the_interval() {
+    const NAME: &str = "the_end_of_the_time_or_of_the_last_connection_is_not_waited_for_by_the_interval";
+    const INTERVAL: [&str; 4] = ["--rate", "2MB", "--interval", "60s"];
+    const WITHIN: Duration = Duration::from_secs(30);
+    if !is_root(NAME) {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let brief = |arguments: &[&str]| {
+        let begun = Instant::now();
+        let output = command(state.path(), arguments).args(INTERVAL).args(["--for", "1s"]).output().unwrap();
+        let (took, said) = (begun.elapsed(), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && said.contains("holding") && said.contains("let go"), "{said}");
+        assert!((Duration::from_secs(1)..WITHIN).contains(&took), "{took:?}: {said}");
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || endless(&listener));
+    let mut client = TcpStream::connect(address).unwrap();
+    // The server has taken it.
+    client.read_exact(&mut [0; 1]).unwrap();
+    let peer = client.local_addr().unwrap().to_string();
+    brief(&["--socket", &peer]);
+    assert_eq!(kernel_rate(client.local_addr().unwrap()), None);
+
+    let (mut master, _, _told) = attach_until("holding", state.path(), &[&["--socket", &peer][..], &INTERVAL].concat());
+    let begun = Instant::now();
+    drop(client);
+    until("it ends with its last connection", || master.0.try_wait().unwrap().is_some());
+    assert!(begun.elapsed() < WITHIN, "{:?}", begun.elapsed());
+
+    with_server(NAME, &[], |server| {
+        let (_client, mut output) = flood(server, "flood");
+        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let long = "SELECT count(*) FROM pg_stat_activity WHERE now() - query_start > interval '0.5 s' AND \
+                    application_name = 'flood'";
+        server.until(long, "1");
+        brief(&[&target(server), "--rule", "elapsedtime=0.1, action='penalty'"]);
+        assert_eq!(kernel_rate(attach_help::peer(server, "flood")), None);
+    });
+}
+
+#[test]
 fn a_client_that_begins_beside_a_greedy_one_does_not_wait_for_its_first_bytes() {
     const NAME: &str = "a_client_that_begins_beside_a_greedy_one_does_not_wait_for_its_first_bytes";
     const ANSWER_BYTES: usize = 300_000;

@@ -1,5 +1,6 @@
 //! `backwater attach`: slow a running query from outside, by the pacing rate of its server's own socket.
 
+mod end;
 mod looked;
 mod rules;
 mod server;
@@ -15,6 +16,7 @@ use backwater_gate::attach::{
 use backwater_gate::proxy::ProxyConfig;
 use backwater_model::{Bytes, BytesPerSecond};
 use clap::Args;
+use end::End;
 use rustix::thread::CapabilitySet;
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -22,8 +24,6 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use told::Told;
 
@@ -144,12 +144,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     tell(guardian.put_right(), "of an earlier run");
     // Before the first thread: rights belong to threads. What needs them is the guardian's.
     attach::drop_rights(CapabilitySet::empty()).context("cannot give up rights")?;
-    let cancel = signals::cancel_flag()?;
+    let end = End::when_wanted(signals::cancel_flag()?);
     let mut told = Told::start(arguments, state.as_ref(), rates.class)?;
     let mut hold = Hold::new(guardian, rates);
     let done = match state {
-        None => by_name(arguments, &mut hold, &cancel, &mut told),
-        Some(state) => rules::run(arguments, config.as_ref(), state, &mut hold, &cancel, &mut told),
+        None => by_name(arguments, &mut hold, &end, &mut told),
+        Some(state) => rules::run(arguments, config.as_ref(), state, &mut hold, &end, &mut told),
     };
     let done = match done {
         Err(error) if server::is_ended(&error) => Ok(ExitCode::SUCCESS),
@@ -245,21 +245,11 @@ impl Arguments {
         }
         Ok(rates)
     }
-
-    /// Whether it is time to end.
-    fn is_over(&self, begun: Instant, cancel: &AtomicBool) -> bool {
-        cancel.load(Ordering::SeqCst) || self.seconds.is_some_and(|seconds| begun.elapsed().as_secs_f64() >= seconds)
-    }
 }
 
-/// Sockets that were named, until they end or somebody wants to end.
-fn by_name(
-    arguments: &Arguments,
-    hold: &mut Hold,
-    cancel: &Arc<AtomicBool>,
-    told: &mut Told,
-) -> anyhow::Result<ExitCode> {
-    let named = named_sockets(arguments, hold.guardian(), cancel)?;
+/// Sockets that were named, until all of them or the time have ended, or somebody wants to end.
+fn by_name(arguments: &Arguments, hold: &mut Hold, end: &End, told: &mut Told) -> anyhow::Result<ExitCode> {
+    let named = named_sockets(arguments, hold.guardian(), end)?;
     for socket in named {
         if arguments.dry_run {
             terminal::note(&format!("would hold {}", described(&socket)));
@@ -274,20 +264,17 @@ fn by_name(
         let rate = BytesPerSecond(paced.granted_bps as f64);
         note(&format!("holding {} at {rate}; Ctrl-C puts it back", described(&paced.named)));
     }
-    let begun = Instant::now();
-    while !hold.paced().is_empty() && !arguments.is_over(begun, cancel) {
+    let end = end.within(arguments.seconds);
+    // There is nothing else to look at than what is held: a longer interval would only tell later that the last one has ended.
+    while let Some(every) = hold.look_every().filter(|_| !end.is_here()) {
         look(hold)?;
         told.see(hold);
-        pause_looking(arguments.interval, hold, cancel)?;
+        end.pause(every.seconds().min(arguments.interval));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn named_sockets(
-    arguments: &Arguments,
-    guardian: &mut Guardian,
-    cancel: &Arc<AtomicBool>,
-) -> anyhow::Result<Vec<Named>> {
+fn named_sockets(arguments: &Arguments, guardian: &mut Guardian, end: &End) -> anyhow::Result<Vec<Named>> {
     let mut named = Vec::new();
     for peer in &arguments.socket {
         let FoundSockets { tcp, .. } = guardian.find_peer(*peer)?;
@@ -300,7 +287,7 @@ fn named_sockets(
         named.extend(tcp);
     }
     if let (Some(target), false) = (&arguments.target, arguments.pid.is_empty()) {
-        let mut server = server::Server::connect(target, cancel)?;
+        let mut server = server::Server::connect(target, end)?;
         for pid in &arguments.pid {
             named.push(server.socket_of(*pid, guardian)?);
         }
@@ -333,31 +320,19 @@ fn look(hold: &mut Hold) -> anyhow::Result<()> {
 }
 
 /// Waits for the next look at the sessions, and looks meanwhile at what is held as often as its rate needs it.
-fn pause_looking(seconds: f64, hold: &mut Hold, cancel: &AtomicBool) -> anyhow::Result<()> {
+fn pause_looking(seconds: f64, hold: &mut Hold, end: &End) -> anyhow::Result<()> {
     let Some(every) = hold.look_every().map(|every| every.seconds()) else {
-        pause(seconds, cancel);
+        end.pause(seconds);
         return Ok(());
     };
     let until = Instant::now() + Duration::from_secs_f64(seconds);
-    while !cancel.load(Ordering::SeqCst) {
+    while !end.is_here() {
         let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
-        pause(left.min(every), cancel);
+        end.pause(left.min(every));
         if left <= every {
             return Ok(());
         }
         look(hold)?;
     }
     Ok(())
-}
-
-/// Waits for the next look, and not longer than somebody wants to end.
-fn pause(seconds: f64, cancel: &AtomicBool) {
-    let until = Instant::now() + Duration::from_secs_f64(seconds);
-    while !cancel.load(Ordering::SeqCst) {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
-        }
-        std::thread::sleep(left.min(Duration::from_millis(50)));
-    }
 }

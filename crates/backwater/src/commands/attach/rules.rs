@@ -1,5 +1,6 @@
 //! Whoever a rule matches: looked at again and again, judged, slowed, and let go when the statement ends.
 
+use super::end::End;
 use super::looked::{Looked, looked_key, release_all};
 use super::server::Server;
 use super::told::Told;
@@ -17,7 +18,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 /// Reads a rule: `bandwidth=128, action='penalty'`, or `CREATE EXCEPT RULE name WITH (…)`.
 pub(super) fn parse(text: &str) -> Result<(String, Rule), String> {
@@ -40,26 +40,27 @@ pub(super) fn parse(text: &str) -> Result<(String, Rule), String> {
     Ok((name, rule))
 }
 
-/// Looks, judges and acts until somebody wants to end.
+/// Looks, judges and acts until the time is over or somebody wants to end.
 pub(super) fn run(
     arguments: &Arguments,
     config: Option<&ProxyConfig>,
     mut state: State,
     hold: &mut Hold,
-    cancel: &Arc<AtomicBool>,
+    end: &End,
     told: &mut Told,
 ) -> anyhow::Result<ExitCode> {
     let Some(target) = &arguments.target else { bail!("a rule needs a server: give its address") };
-    let server = Server::connect(target, cancel)?;
+    let mut server = Server::connect(target, end)?;
     let governor = match (&arguments.config, config) {
         (Some(path), Some(config)) => Some(Governor::start(path.clone(), config, &server, told)?),
         _ => None,
     };
     let wanted = wanted(&server, &state)?;
+    let end = end.within(arguments.seconds);
+    server.ends(&end);
     let mut looked = Looked::new(server, wanted);
     terminal::note(&format!("watching for {}; Ctrl-C puts everything back", words(&state)));
-    let begun = Instant::now();
-    while !arguments.is_over(begun, cancel) {
+    while !end.is_here() {
         if let Some(governor) = &governor {
             let next = governor.state();
             if next != state {
@@ -103,7 +104,7 @@ pub(super) fn run(
         if let Some(governor) = &governor {
             governor.console.see(looked.outside(&sessions, hold, told), hold.class_bps());
         }
-        pause_looking(arguments.interval, hold, cancel)?;
+        pause_looking(arguments.interval, hold, &end)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,6 @@
 //! The PostgreSQL server whose sessions are slowed: who they are, what they do, and which socket of this host is theirs.
 
+use super::end::End;
 use anyhow::{Context, anyhow, bail};
 use backwater_flow::rule::Attribute;
 use backwater_gate::attach::{Activity, AttachError, Guardian, Named};
@@ -7,8 +8,6 @@ use backwater_probe::postgres::{ConnInfo, connect_client};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio_postgres::types::ToSql;
@@ -17,7 +16,7 @@ use tokio_postgres::{Client, Row};
 /// How long an answer is waited for: meanwhile nothing is done to whoever is held. The server gives up a little before, where it can.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const SETTINGS: &str = "SET statement_timeout = 9000";
-/// How soon an answer is waited for no longer when somebody wants to end.
+/// How soon an answer is waited for no longer when it is time to end.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The server's release, and what its role may.
@@ -35,8 +34,8 @@ const IS_ACTIVE: &str = "a.state IN ('active', 'fastpath function call')";
 /// A connection with the server.
 pub(super) struct Server {
     target: String,
-    /// Raised when somebody wants to end.
-    cancel: Arc<AtomicBool>,
+    /// Beyond which nothing is waited for.
+    end: End,
     runtime: Runtime,
     client: Client,
     version: i32,
@@ -49,7 +48,7 @@ pub(super) struct Server {
 enum NoAnswer {
     /// It did not come in time. Its connection stands, and may bring it yet.
     Late,
-    /// Somebody wants to end.
+    /// It is time to end.
     Ended,
 }
 
@@ -57,7 +56,7 @@ impl fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoAnswer::Late => write!(f, "no answer within {} s", ANSWER_WITHIN.as_secs()),
-            NoAnswer::Ended => f.write_str("somebody wants to end"),
+            NoAnswer::Ended => f.write_str("it is time to end"),
         }
     }
 }
@@ -73,7 +72,7 @@ pub(super) fn is_late(error: &anyhow::Error) -> bool {
     matches!(no_answer(error), Some(NoAnswer::Late))
 }
 
-/// Whether it is no failure: somebody wants to end.
+/// Whether it is no failure: it is time to end.
 pub(super) fn is_ended(error: &anyhow::Error) -> bool {
     matches!(no_answer(error), Some(NoAnswer::Ended))
 }
@@ -95,14 +94,10 @@ async fn in_time<T>(asked: impl Future<Output = Result<T, tokio_postgres::Error>
     }
 }
 
-/// Does it, and waits for it no longer than somebody wants to end.
-fn block_on<T>(
-    runtime: &Runtime,
-    cancel: &AtomicBool,
-    doing: impl Future<Output = anyhow::Result<T>>,
-) -> anyhow::Result<T> {
+/// Does it, and waits for it no longer than until the end.
+fn block_on<T>(runtime: &Runtime, end: &End, doing: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let ended = async {
-        while !cancel.load(Ordering::SeqCst) {
+        while !end.is_here() {
             tokio::time::sleep(LOOK).await;
         }
     };
@@ -127,11 +122,11 @@ pub(super) struct Session {
 }
 
 impl Server {
-    /// Connects; waits no longer than until `cancel` is raised, for this and for every answer.
-    pub(super) fn connect(target: &str, cancel: &Arc<AtomicBool>) -> anyhow::Result<Server> {
+    /// Connects; waits no longer than until the end, for this and for every answer.
+    pub(super) fn connect(target: &str, end: &End) -> anyhow::Result<Server> {
         let info = ConnInfo::parse(target, &|name| std::env::var(name).ok())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let connected = block_on(&runtime, cancel, async {
+        let connected = block_on(&runtime, end, async {
             let (client, task) = connect_client(&info).await?;
             // Its end shows in the next query's error.
             drop(tokio::spawn(task));
@@ -147,12 +142,17 @@ impl Server {
                 return Err(error);
             }
         };
-        Ok(Server { target: target.to_owned(), cancel: Arc::clone(cancel), runtime, client, version, lists_files })
+        Ok(Server { target: target.to_owned(), end: end.clone(), runtime, client, version, lists_files })
     }
 
     /// Another connection with the same server.
     pub(super) fn again(&self) -> anyhow::Result<Server> {
-        Server::connect(&self.target, &self.cancel)
+        Server::connect(&self.target, &self.end)
+    }
+
+    /// Waits for nothing beyond this from now on.
+    pub(super) fn ends(&mut self, end: &End) {
+        self.end = end.clone();
     }
 
     /// Why an attribute cannot be judged on this server; None where it can.
@@ -176,7 +176,7 @@ impl Server {
         let wal = wanted.contains(&Attribute::WalRate) || wanted.contains(&Attribute::WalSize);
         let sql = sql(wanted.contains(&Attribute::SpillSize), wal);
         let asked = in_time(self.client.query(&sql, &[]));
-        let rows = block_on(&self.runtime, &self.cancel, asked).context("the server does not answer")?;
+        let rows = block_on(&self.runtime, &self.end, asked).context("the server does not answer")?;
         Ok(rows.iter().map(session).collect())
     }
 
@@ -189,7 +189,7 @@ impl Server {
              {STATEMENT_BEGAN_US} = $3 AND {IS_ACTIVE} /* backwater */"
         );
         let parameters: [&(dyn ToSql + Sync); 3] = [&of.pid, &of.began_us, &of.statement_us];
-        let rows = block_on(&self.runtime, &self.cancel, in_time(self.client.query(&sql, &parameters)));
+        let rows = block_on(&self.runtime, &self.end, in_time(self.client.query(&sql, &parameters)));
         Ok(!rows.context("the server does not stop the session")?.is_empty())
     }
 
@@ -311,7 +311,10 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::sync::Arc;
+    use std::time::Instant;
 
     #[test]
     fn what_a_role_may_not_see_is_told_from_clients_and_from_the_servers_own() {
@@ -326,6 +329,16 @@ mod tests {
         let hidden = session("etl", None);
         assert!(hidden.is_hidden() && !hidden.is_clients());
         assert!(!session("", None).is_hidden() && !session("etl", Some("client backend")).is_hidden());
+    }
+
+    #[test]
+    fn no_answer_is_waited_for_beyond_the_time_that_was_given() {
+        let end = End::when_wanted(Arc::default()).within(Some(0.2));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let begun = Instant::now();
+        let never = in_time(std::future::pending::<Result<(), tokio_postgres::Error>>());
+        assert!(is_ended(&block_on(&runtime, &end, never).unwrap_err()));
+        assert!(begun.elapsed() < ANSWER_WITHIN, "{:?}", begun.elapsed());
     }
 
     #[test]
