@@ -39,20 +39,9 @@ pub fn by_pid(pid: i32) -> Result<Found, SocketError> {
 /// # Errors
 /// The host's processes cannot be looked at, or (if nothing else was found) the owner's may not be.
 pub fn by_peer(peer: SocketAddr) -> Result<Vec<Socket>, SocketError> {
-    let mut wanted = BTreeMap::new();
     let pids = processes()?;
-    let mut namespaces = BTreeSet::new();
-    for pid in &pids {
-        // A process that ended meanwhile, or may not be looked at, has its namespace's other processes to answer.
-        if let Ok(namespace) = std::fs::read_link(format!("/proc/{pid}/ns/net"))
-            && !namespaces.contains(&namespace)
-            && let Ok(connections) = table::connections(*pid)
-        {
-            namespaces.insert(namespace);
-            let theirs = connections.into_iter().filter(|connection| same(connection.peer, peer));
-            wanted.extend(theirs.map(|connection| (connection.inode, connection)));
-        }
-    }
+    let theirs = everywhere(&pids, table::connections).into_iter().filter(|connection| same(connection.peer, peer));
+    let mut wanted: BTreeMap<u64, Connection> = theirs.map(|connection| (connection.inode, connection)).collect();
     let (mut found, mut refused) = (Vec::new(), None);
     for pid in pids {
         if wanted.is_empty() {
@@ -76,10 +65,53 @@ pub fn by_peer(peer: SocketAddr) -> Result<Vec<Socket>, SocketError> {
     }
 }
 
-/// Whoever has a socket with this inode open.
-pub(crate) fn by_inode(inode: u64) -> Result<Option<i32>, SocketError> {
-    let has = |pid: &i32| foreign::descriptors(*pid).is_ok_and(|descriptors| descriptors.contains_key(&inode));
-    Ok(processes()?.into_iter().find(has))
+/// Who has sockets open, for several that are asked about in one go: what the kernel lists of all sockets is read once, and the
+/// descriptors of all processes, which are many more, once and only where it still lists one that is asked about.
+#[derive(Debug, Default)]
+pub struct Holders {
+    /// The inodes of the TCP sockets that somebody has open.
+    listed: Option<BTreeSet<u64>>,
+    /// A process for each of them.
+    by_inode: Option<BTreeMap<u64, i32>>,
+}
+
+impl Holders {
+    /// Whoever has a socket with this inode open.
+    pub(crate) fn of(&mut self, inode: u64) -> Result<Option<i32>, SocketError> {
+        if self.listed.is_none() {
+            self.listed = Some(everywhere(&processes()?, table::inodes).into_iter().collect());
+        }
+        if !self.listed.as_ref().is_some_and(|listed| listed.contains(&inode)) {
+            return Ok(None);
+        }
+        if self.by_inode.is_none() {
+            let mut by_inode = BTreeMap::new();
+            for pid in processes()? {
+                // Of one whose descriptors may not be read no socket could be reached either.
+                for (inode, _) in foreign::descriptors(pid).into_iter().flatten() {
+                    by_inode.entry(inode).or_insert(pid);
+                }
+            }
+            self.by_inode = Some(by_inode);
+        }
+        Ok(self.by_inode.as_ref().and_then(|holders| holders.get(&inode).copied()))
+    }
+}
+
+/// What a table of each network namespace of this host holds.
+fn everywhere<T>(pids: &[i32], read: impl Fn(i32) -> Result<Vec<T>, SocketError>) -> Vec<T> {
+    let (mut namespaces, mut all) = (BTreeSet::new(), Vec::new());
+    for pid in pids {
+        // A process that ended meanwhile, or may not be looked at, has its namespace's other processes to answer.
+        if let Ok(namespace) = std::fs::read_link(format!("/proc/{pid}/ns/net"))
+            && !namespaces.contains(&namespace)
+            && let Ok(theirs) = read(*pid)
+        {
+            namespaces.insert(namespace);
+            all.extend(theirs);
+        }
+    }
+    all
 }
 
 /// Without regard to the scope of a link-local address, which the table does not say.
@@ -106,3 +138,35 @@ pub(crate) fn title(pid: i32) -> String {
 
 /// A command line may hold megabytes.
 const TITLE_CHARS: usize = 120;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+
+    /// A connection of this process, and its inode.
+    fn connection(listener: &TcpListener) -> (TcpStream, u64) {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let own = table::connections(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let local = client.local_addr().unwrap();
+        (client, own.into_iter().find(|connection| connection.local == local).unwrap().inode)
+    }
+
+    #[test]
+    fn descriptors_are_read_only_for_a_socket_that_the_kernel_lists_and_once_for_all_of_them() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ((_one, first), (_two, second), (three, gone)) =
+            (connection(&listener), connection(&listener), connection(&listener));
+        drop(three);
+        let mut holders = Holders::default();
+        assert_eq!(holders.of(gone).unwrap(), None);
+        assert!(holders.listed.is_some() && holders.by_inode.is_none(), "nobody has to be asked");
+        let own = i32::try_from(std::process::id()).unwrap();
+        assert_eq!([first, second].map(|inode| holders.of(inode).unwrap()), [Some(own); 2]);
+        // What came later is not among what was read: nothing is read again.
+        let (_later, later) = connection(&listener);
+        assert_eq!((holders.of(later).unwrap(), holders.of(first).unwrap()), (None, Some(own)));
+        assert_eq!(Holders::default().of(later).unwrap(), Some(own));
+    }
+}

@@ -2,7 +2,7 @@
 //! time, the socket by the kernel's cookie for it, so that neither a reused id nor a reused descriptor is ever touched.
 
 use crate::table::Connection;
-use crate::{SocketError, TcpInfo, call, find};
+use crate::{Holders, SocketError, TcpInfo, call, find};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde::{Deserialize, Serialize};
@@ -81,8 +81,8 @@ impl Socket {
     }
 
     /// The same socket in the hands of another process, where its own ended and left it to one; None if nobody has it.
-    pub fn elsewhere(&self) -> Result<Option<Socket>, SocketError> {
-        let Some(pid) = find::by_inode(self.inode)? else { return Ok(None) };
+    pub fn elsewhere(&self, holders: &mut Holders) -> Result<Option<Socket>, SocketError> {
+        let Some(pid) = holders.of(self.inode)? else { return Ok(None) };
         let Some(start_time) = start_time(pid) else { return Ok(None) };
         Ok(Some(Socket { pid, start_time, ..self.clone() }))
     }

@@ -26,7 +26,7 @@ pub mod fuzzing {
 
 pub use call::{pacing_rate, set_pacing_rate, unsent_and_unacked};
 pub use error::SocketError;
-pub use find::{Found, by_peer, by_pid};
+pub use find::{Found, Holders, by_peer, by_pid};
 pub use foreign::{Reading, Socket, probe_duplicating};
 pub use free_port::free_port;
 pub use tcp_info::TcpInfo;

@@ -17,16 +17,23 @@ pub(crate) struct Connection {
 
 /// Such connections of a process's network namespace.
 pub(crate) fn connections(pid: i32) -> Result<Vec<Connection>, SocketError> {
+    Ok(read(pid)?.lines().filter_map(parse).collect())
+}
+
+/// The inodes of all sockets there that somebody has open, whatever became of their connections.
+pub(crate) fn inodes(pid: i32) -> Result<Vec<u64>, SocketError> {
+    Ok(read(pid)?.lines().filter_map(inode).collect())
+}
+
+fn read(pid: i32) -> Result<String, SocketError> {
     let path = format!("/proc/{pid}/net/tcp");
-    let text = std::fs::read_to_string(&path).map_err(|error| match error.kind() {
+    let mut text = std::fs::read_to_string(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => SocketError::NoProcess { pid },
         _ => SocketError::Table { what: path, why: error.to_string() },
     })?;
-    let mut found: Vec<Connection> = text.lines().filter_map(parse).collect();
     // A kernel without IPv6 has no second table.
-    let text = std::fs::read_to_string(format!("/proc/{pid}/net/tcp6")).unwrap_or_default();
-    found.extend(text.lines().filter_map(parse));
-    Ok(found)
+    text.push_str(&std::fs::read_to_string(format!("/proc/{pid}/net/tcp6")).unwrap_or_default());
+    Ok(text)
 }
 
 /// `  0: 0100007F:1538 0100007F:A0CC 01 00000000:00000000 00:00000000 00000000     0        0 12345 …`
@@ -36,8 +43,12 @@ fn parse(line: &str) -> Option<Connection> {
     if !MAY_SEND.contains(&fields.next()?) {
         return None;
     }
-    let inode = fields.nth(5)?.parse().ok().filter(|inode| *inode != 0)?;
-    Some(Connection { local, peer, inode })
+    Some(Connection { local, peer, inode: inode(line)? })
+}
+
+/// None for one that nobody has open any more.
+fn inode(line: &str) -> Option<u64> {
+    line.split_ascii_whitespace().nth(9)?.parse::<u64>().ok().filter(|inode| *inode != 0)
 }
 
 /// Words of the address in the host's byte order, the port as a number; an IPv4 address in IPv6 clothes becomes one.
@@ -79,8 +90,12 @@ mod tests {
         assert_eq!(parse(&line.replace(" 01 ", " 08 ")), Some(found), "its client reads on");
         for state in [" 04 ", " 05 ", " 06 ", " 07 ", " 09 ", " 0A ", " 0B "] {
             assert_eq!(parse(&line.replace(" 01 ", state)), None, "{state}");
+            assert_eq!(inode(&line.replace(" 01 ", state)), Some(4711), "{state}");
         }
-        assert_eq!(parse(&line.replace(" 4711 ", " 0 ")), None);
+        let left = line.replace(" 4711 ", " 0 ");
+        assert_eq!((parse(&left), inode(&left)), (None, None));
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
+        assert_eq!((parse(head), inode(head)), (None, None));
         let mapped = "0000000000000000FFFF00000100007F:1538";
         assert_eq!(address(mapped).unwrap(), "127.0.0.1:5432".parse().unwrap());
         assert_eq!(address("B80D01200000000000000000000000FF:0001").unwrap().to_string(), "[2001:db8::ff00:0]:1");
@@ -89,8 +104,9 @@ mod tests {
     proptest! {
         #[test]
         fn no_line_makes_it_panic(line in ".{0,200}", words in prop::collection::vec("[0-9A-F:]{0,40}", 0..12)) {
-            let _ = parse(&line);
-            let _ = parse(&words.join(" "));
+            for line in [line, words.join(" ")] {
+                let _ = (parse(&line), inode(&line));
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Sockets of a real other process: found, read, paced, and told from others.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
-use backwater_socket::{Socket, SocketError, by_peer, by_pid, probe_duplicating};
+use backwater_socket::{Holders, Socket, SocketError, by_peer, by_pid, probe_duplicating};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
@@ -123,7 +123,7 @@ fn what_is_gone_or_another_is_not_touched() {
     assert_eq!(socket.read().unwrap().rate_bps, None);
     drop(server);
     assert!(matches!(socket.read(), Err(SocketError::NoProcess { .. } | SocketError::Gone { .. })));
-    assert_eq!(socket.elsewhere().unwrap(), None);
+    assert_eq!(socket.elsewhere(&mut Holders::default()).unwrap(), None);
     assert!(matches!(by_pid(socket.pid), Err(SocketError::NoProcess { .. })));
     let nobody: SocketAddr = "192.0.2.1:9".parse().unwrap();
     assert_eq!(by_peer(nobody).unwrap(), []);

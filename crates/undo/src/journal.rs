@@ -5,6 +5,7 @@ use crate::lines::{Began, Line, VERSION};
 use crate::put_back::process::start_time;
 use crate::put_back::put_back;
 use crate::{Change, Left, Stop, UndoError, claim, ours, recover, state};
+use backwater_socket::Holders;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -139,21 +140,35 @@ impl Journal {
 
     /// Puts one change back, before the end of the run.
     pub fn undo(&self, entry: Entry) -> Result<(), UndoError> {
+        self.undo_all(&[entry])
+    }
+
+    /// Puts several back in one go, so that what is asked of the whole host is asked once. [`UndoError::Left`] names those that
+    /// could not be put back; the others are.
+    pub fn undo_all(&self, entries: &[Entry]) -> Result<(), UndoError> {
         let mut inner = self.inner();
-        let Some(index) = inner.open.iter().position(|(number, _)| *number == entry.0) else {
-            let undone = entry.0 < inner.next;
-            return if undone {
-                Ok(())
-            } else {
-                Err(UndoError::NoSuchEntry { entry: entry.0, path: self.path.clone() })
-            };
-        };
-        let (number, change) = inner.open[index].clone();
-        put_back(&change, &self.state_dir).map_err(|left| self.left(vec![*left]))?;
-        inner.open.remove(index);
-        self.append(&mut inner.file, &Line::Undone { entry: number })?;
-        self.shorten(&mut inner);
-        Ok(())
+        if let Some(unknown) = entries.iter().find(|entry| entry.0 >= inner.next) {
+            return Err(UndoError::NoSuchEntry { entry: unknown.0, path: self.path.clone() });
+        }
+        let (mut holders, mut undone, mut left) = (Holders::default(), Vec::new(), Vec::new());
+        for entry in entries {
+            // One that is not open was put back before.
+            let Some(index) = inner.open.iter().position(|(number, _)| *number == entry.0) else { continue };
+            let done = put_back(&inner.open[index].1, &self.state_dir, &mut holders);
+            match done {
+                Ok(()) => {
+                    inner.open.remove(index);
+                    undone.push(Line::Undone { entry: entry.0 });
+                }
+                Err(failed) => left.push(*failed),
+            }
+        }
+        if !undone.is_empty() {
+            // Synced once for all: one that a kill leaves unmarked would only be undone once more, which is harmless.
+            write_whole(&mut inner.file, undone.into_iter()).map_err(UndoError::file("write", &self.path))?;
+            self.shorten(&mut inner);
+        }
+        if left.is_empty() { Ok(()) } else { Err(self.left(left)) }
     }
 
     /// Where the file has become long, one with what is open alone takes its place, so that a run of many changes, each undone
@@ -259,9 +274,9 @@ impl Drop for Journal {
 /// Puts changes back in the right order, marking each in the journal's file.
 pub(crate) fn settle(file: &mut File, mut open: Vec<(u64, Change)>, state_dir: &Path) -> (Vec<Change>, Vec<Left>) {
     open.sort_by_key(|(entry, change)| (change.rank(), std::cmp::Reverse(*entry)));
-    let (mut done, mut left) = (Vec::new(), Vec::new());
+    let (mut done, mut left, mut holders) = (Vec::new(), Vec::new(), Holders::default());
     for (entry, change) in open {
-        match put_back(&change, state_dir) {
+        match put_back(&change, state_dir, &mut holders) {
             Ok(()) => {
                 // Unmarked it would only be undone once more, which is harmless.
                 if let Err(error) = append(file, &Line::Undone { entry }) {

@@ -67,6 +67,25 @@ fn one_change_can_be_put_back_early_and_twice() {
 }
 
 #[test]
+fn several_are_put_back_although_one_cannot_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let journal = begin(&dir);
+    let (first, second) = (journal.state_dir().join("first"), journal.state_dir().join("second"));
+    let not_ours = Change::CgroupDir { path: "/sys/fs/cgroup/not-ours".into() };
+    let changes = [Change::File { path: first.clone() }, not_ours.clone(), Change::File { path: second.clone() }];
+    let entries = changes.map(|change| journal.note(change).unwrap());
+    std::fs::write(&first, "").unwrap();
+    std::fs::write(&second, "").unwrap();
+    let unknown = journal.undo_all(&[entries[0], Entry(7)]);
+    assert!(matches!(unknown, Err(UndoError::NoSuchEntry { entry: 7, .. })) && first.exists());
+    let Err(UndoError::Left { left, .. }) = journal.undo_all(&entries) else { panic!("it was put back") };
+    assert_eq!((left.len(), &left[0].change), (1, &not_ours));
+    assert!(!first.exists() && !second.exists());
+    let content = crate::lines::parse(&std::fs::read(journal.path()).unwrap());
+    assert_eq!(content.open, [(1, not_ours)], "what was put back is marked");
+}
+
+#[test]
 fn what_is_not_ours_or_exists_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let journal = begin(&dir);

@@ -138,7 +138,7 @@ impl Held {
             },
             Request::Read(sockets) => Answer::Readings(sockets.iter().map(|socket| socket.read().ok()).collect()),
             Request::Pace(orders) => Answer::Each(orders.iter().map(|order| self.pace(order)).collect()),
-            Request::Release(socket) => self.release(&socket),
+            Request::Release(sockets) => self.release(&sockets),
             Request::Finish => Answer::Done,
         }
     }
@@ -194,10 +194,13 @@ impl Held {
         }
     }
 
-    fn release(&mut self, socket: &Socket) -> Answer {
-        self.raised.remove(&socket.cookie);
-        let Some(entry) = self.entries.remove(&socket.cookie) else { return Answer::Done };
-        match self.journal.undo(entry) {
+    fn release(&mut self, sockets: &[Socket]) -> Answer {
+        let noted = |socket: &Socket| {
+            self.raised.remove(&socket.cookie);
+            self.entries.remove(&socket.cookie)
+        };
+        let entries: Vec<Entry> = sockets.iter().filter_map(noted).collect();
+        match self.journal.undo_all(&entries) {
             Ok(()) => Answer::Done,
             Err(error) => Answer::Refused(error.to_string()),
         }
@@ -253,42 +256,88 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
     use std::time::Instant;
 
-    #[test]
-    fn what_was_raised_for_a_moment_is_lowered_when_the_master_falls_silent() {
-        if let Some(why) = able::hindrance(&Facts::read()) {
-            eprintln!("skipped: what_was_raised_for_a_moment_is_lowered: {why}");
-            return;
+    /// A guardian that works in this process, as its master has it.
+    struct Master {
+        stream: UnixStream,
+        answers: std::io::BufReader<UnixStream>,
+        guardian: std::thread::JoinHandle<Result<(), GateError>>,
+        _state_dir: tempfile::TempDir,
+    }
+
+    impl Master {
+        /// None where nobody can pace.
+        fn start(name: &str) -> Option<Master> {
+            if let Some(why) = able::hindrance(&Facts::read()) {
+                eprintln!("skipped: {name}: {why}");
+                return None;
+            }
+            let dir = tempfile::tempdir().unwrap();
+            let (stream, other) = UnixStream::pair().unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let state_dir = dir.path().to_owned();
+            // It gives up rights, which are its thread's alone.
+            let guardian = std::thread::spawn(move || guard(other, &state_dir));
+            let answers = std::io::BufReader::new(stream.try_clone().unwrap());
+            let mut master = Master { stream, answers, guardian, _state_dir: dir };
+            assert_eq!(master.answer(), Answer::Ready(PutBack::default()));
+            Some(master)
         }
+
+        fn answer(&mut self) -> Answer {
+            let mut text = String::new();
+            self.answers.read_line(&mut text).unwrap();
+            serde_json::from_str(&text).unwrap()
+        }
+
+        fn ask(&mut self, request: &Request) -> Answer {
+            self.stream.write_all(line(request).unwrap().as_bytes()).unwrap();
+            self.answer()
+        }
+
+        /// Ends it, and says how many changes it had to put back.
+        fn end(mut self, count: usize) {
+            assert_eq!(self.ask(&Request::Finish), Answer::Finished(PutBack { count, left: Vec::new() }));
+            self.guardian.join().unwrap().unwrap();
+        }
+    }
+
+    /// The server's end of a connection, the client's, and the former as a stranger finds it.
+    fn connection() -> (TcpStream, TcpStream, Socket) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, peer) = listener.accept().unwrap();
-        let socket = by_peer(peer).unwrap().pop().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let (master, other) = UnixStream::pair().unwrap();
-        master.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let state_dir = dir.path().to_owned();
-        // It gives up rights, which are its thread's alone.
-        let guardian = std::thread::spawn(move || guard(other, &state_dir));
-        let mut answers = std::io::BufReader::new(master.try_clone().unwrap());
-        let mut answer = || {
-            let mut text = String::new();
-            answers.read_line(&mut text).unwrap();
-            serde_json::from_str::<Answer>(&text).unwrap()
-        };
-        let ask = |request: &Request| (&master).write_all(line(request).unwrap().as_bytes()).unwrap();
-        assert_eq!(answer(), Answer::Ready(PutBack::default()));
+        (server, client, by_peer(peer).unwrap().pop().unwrap())
+    }
+
+    #[test]
+    fn what_was_raised_for_a_moment_is_lowered_when_the_master_falls_silent() {
+        let Some(mut master) = Master::start("what_was_raised_for_a_moment_is_lowered") else { return };
+        let (server, _client, socket) = connection();
         let begun = Instant::now();
-        ask(&Request::Pace(vec![Pace { socket, rate_bps: 1_250_000, lasting_bps: 1_000_000 }]));
-        assert_eq!((answer(), pacing_rate(&server).unwrap()), (Answer::Each(vec![Answer::Done]), Some(1_250_000)));
+        let raised = master.ask(&Request::Pace(vec![Pace { socket, rate_bps: 1_250_000, lasting_bps: 1_000_000 }]));
+        assert_eq!((raised, pacing_rate(&server).unwrap()), (Answer::Each(vec![Answer::Done]), Some(1_250_000)));
         while pacing_rate(&server).unwrap() != Some(1_000_000) {
             assert!(begun.elapsed() < Duration::from_secs(60), "it was never lowered");
             std::thread::sleep(Duration::from_millis(20));
         }
         assert!(begun.elapsed() >= SILENCE);
-        ask(&Request::Finish);
-        assert_eq!(answer(), Answer::Finished(PutBack { count: 1, left: Vec::new() }));
-        guardian.join().unwrap().unwrap();
+        master.end(1);
         assert_eq!(pacing_rate(&server).unwrap(), None);
-        drop(client);
+    }
+
+    #[test]
+    fn sockets_are_released_in_one_question_whether_they_are_gone_or_not() {
+        let Some(mut master) = Master::start("sockets_are_released_in_one_question") else { return };
+        let [gone, gone_too, released, held] = [(); 4].map(|()| connection());
+        let sockets = [&gone, &gone_too, &released, &held].map(|(_, _, socket)| socket.clone());
+        let order = |socket: &Socket| Pace { socket: socket.clone(), rate_bps: 1_000_000, lasting_bps: 1_000_000 };
+        let paced = master.ask(&Request::Pace(sockets.iter().map(order).collect()));
+        assert_eq!(paced, Answer::Each(vec![Answer::Done; 4]));
+        drop((gone, gone_too));
+        assert_eq!(master.ask(&Request::Release(sockets[..3].to_vec())), Answer::Done);
+        let rates = || [&released.0, &held.0].map(|server| pacing_rate(server).unwrap());
+        assert_eq!(rates(), [None, Some(1_000_000)]);
+        master.end(1);
+        assert_eq!(rates(), [None; 2]);
     }
 }

@@ -162,8 +162,18 @@ impl Hold {
     pub fn release(&mut self, cookie: u64) -> Result<Option<Paced>, AttachError> {
         let Some(at) = self.paced.iter().position(|paced| paced.named.socket.cookie == cookie) else { return Ok(None) };
         let paced = self.paced.remove(at);
-        self.guardian.release(&paced.named.socket)?;
+        self.guardian.release(vec![paced.named.socket.clone()])?;
         Ok(Some(paced))
+    }
+
+    /// Lets all go.
+    ///
+    /// # Errors
+    /// Not all could be put back.
+    pub fn release_all(&mut self) -> Result<Vec<Paced>, AttachError> {
+        let paced = std::mem::take(&mut self.paced);
+        self.put_back(&paced)?;
+        Ok(paced)
     }
 
     /// Reads what they sent, lets go of those that are gone and returns them, and divides the class's rate anew.
@@ -195,9 +205,7 @@ impl Hold {
         }
         self.paced = kept;
         self.find(now, &round_trips);
-        for paced in &gone {
-            self.guardian.release(&paced.named.socket)?;
-        }
+        self.put_back(&gone)?;
         let is_found = self.rates.class == Some(ClassRate::Auto);
         let is_due = self.divided.is_none_or(|then| now - then >= DIVIDE_EVERY);
         let grants = if is_found || is_due || begins || !gone.is_empty() {
@@ -217,6 +225,14 @@ impl Hold {
     /// The guardian is gone.
     pub fn finish(self) -> Result<PutBack, AttachError> {
         self.guardian.finish()
+    }
+
+    /// Gives those that are held no longer what they had.
+    fn put_back(&mut self, paced: &[Paced]) -> Result<(), AttachError> {
+        if paced.is_empty() {
+            return Ok(());
+        }
+        self.guardian.release(paced.iter().map(|paced| paced.named.socket.clone()).collect())
     }
 
     /// Finds the class's rate, where it is to be found. Without anybody in it there is nothing to find it from, and what

@@ -120,12 +120,12 @@ impl Guardian {
         }
     }
 
-    /// Gives a socket back what it had.
+    /// Gives sockets back what they had, in one question: of those that are gone the host is asked once who may have them now.
     ///
     /// # Errors
-    /// It could not be put back.
-    pub fn release(&mut self, socket: &Socket) -> Result<(), AttachError> {
-        done(self.ask(&Request::Release(socket.clone()))?)
+    /// Not all could be put back.
+    pub fn release(&mut self, sockets: Vec<Socket>) -> Result<(), AttachError> {
+        done(self.ask(&Request::Release(sockets))?)
     }
 
     /// Puts everything back and ends the helper.

@@ -53,8 +53,8 @@ pub(super) enum Request {
     Read(Vec<Socket>),
     /// Sockets may send so much, set in this order.
     Pace(Vec<Pace>),
-    /// A socket gets back what it had.
-    Release(Socket),
+    /// Sockets get back what they had.
+    Release(Vec<Socket>),
     /// All of them do, and the guardian ends.
     Finish,
 }

@@ -10,13 +10,14 @@ pub(crate) mod process;
 mod value;
 
 use crate::{Change, Left};
+use backwater_socket::Holders;
 use std::path::Path;
 
 /// Why a change cannot be put back, for a person.
 pub(crate) type Why = String;
 
-/// Puts one change back. `Ok` also when there is nothing to put back.
-pub(crate) fn put_back(change: &Change, state_dir: &Path) -> Result<(), Box<Left>> {
+/// Puts one change back. `Ok` also when there is nothing to put back. `holders` are the same for all that are put back in one go.
+pub(crate) fn put_back(change: &Change, state_dir: &Path, holders: &mut Holders) -> Result<(), Box<Left>> {
     let done = match change {
         Change::FileValue { path, before } => value::file(path, before),
         Change::BlkioRule { file, dev, before } => value::blkio_rule(file, dev, *before),
@@ -29,7 +30,7 @@ pub(crate) fn put_back(change: &Change, state_dir: &Path) -> Result<(), Box<Left
         Change::Process { pid, start_time, stop, .. } => process::end(*pid, *start_time, *stop),
         Change::Spawn { marker, stop, .. } => process::end_marked(marker, *stop),
         Change::Netns { name } => netns::remove(name),
-        Change::SocketPacing { socket, before_bytes_per_s } => pacing::restore(socket, *before_bytes_per_s),
+        Change::SocketPacing { socket, before_bytes_per_s } => pacing::restore(socket, *before_bytes_per_s, holders),
     };
     done.map_err(|why| Box::new(Left { change: change.clone(), why, command: change.command() }))
 }

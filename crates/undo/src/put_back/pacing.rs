@@ -1,14 +1,14 @@
 //! The pacing rate of another process's connection.
 
 use super::Why;
-use backwater_socket::{Socket, SocketError};
+use backwater_socket::{Holders, Socket, SocketError};
 
 /// Gives the connection its rate back. One that is gone has none; one whose process ended is looked for in the hands
 /// of others, as servers pass connections on to children.
-pub(super) fn restore(socket: &Socket, before: Option<u64>) -> Result<(), Why> {
+pub(super) fn restore(socket: &Socket, before: Option<u64>, holders: &mut Holders) -> Result<(), Why> {
     match socket.pace(before) {
         Err(SocketError::Gone { .. } | SocketError::NoProcess { .. }) => {
-            let heir = socket.elsewhere().map_err(|error| error.to_string())?;
+            let heir = socket.elsewhere(holders).map_err(|error| error.to_string())?;
             match heir.map(|heir| heir.pace(before)) {
                 None | Some(Ok(()) | Err(SocketError::Gone { .. } | SocketError::NoProcess { .. })) => Ok(()),
                 Some(Err(error)) => Err(error.to_string()),
@@ -21,8 +21,11 @@ pub(super) fn restore(socket: &Socket, before: Option<u64>) -> Result<(), Why> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use crate::{Change, Journal, UndoError, recover};
+    use crate::{Change, Journal, UndoError, recover, start_time};
+    use backwater_socket::Socket;
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+    use std::process::{Command, Stdio};
 
     /// A connection of this process, as a stranger would find it.
     fn connection() -> (TcpStream, TcpStream, backwater_socket::Socket) {
@@ -60,6 +63,31 @@ mod tests {
         let recovered = recover(dir.path()).unwrap();
         assert!(recovered[0].is_complete() && recovered[0].undone == [again], "{recovered:?}");
         assert_eq!(backwater_socket::pacing_rate(&server).unwrap(), Some(9_000));
+    }
+
+    #[test]
+    fn of_connections_that_end_together_one_that_was_left_to_a_child_gets_its_rate_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::begin(dir.path(), "attach").unwrap();
+        let [(ended, _one, first), (left, _two, second), (_server, _three, third)] = [(); 3].map(|()| connection());
+        let entries = [&first, &second, &third].map(|socket| {
+            let change = Change::SocketPacing { socket: socket.clone(), before_bytes_per_s: None };
+            let entry = journal.note(change).unwrap();
+            socket.pace(Some(5_000)).unwrap();
+            entry
+        });
+        drop(ended);
+        let mut child = Command::new("sleep").arg("60").stdin(Stdio::from(OwnedFd::from(left))).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let heir = Socket { pid, start_time: start_time(pid).unwrap(), ..second };
+        let rates = || [&heir, &third].map(|socket| socket.read().unwrap().rate_bps);
+        assert_eq!(rates(), [Some(5_000); 2]);
+        journal.undo_all(&entries).unwrap();
+        let after = rates();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(after, [None; 2]);
+        journal.finish().unwrap();
     }
 
     #[test]

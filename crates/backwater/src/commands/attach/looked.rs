@@ -363,11 +363,8 @@ impl Looked {
 }
 
 pub(super) fn release_all(hold: &mut Hold) -> anyhow::Result<()> {
-    let cookies: Vec<u64> = hold.paced().iter().map(|paced| paced.named.socket.cookie).collect();
-    for cookie in cookies {
-        if let Some(paced) = hold.release(cookie)? {
-            super::note(&let_go(&paced));
-        }
+    for paced in hold.release_all()? {
+        super::note(&let_go(&paced));
     }
     Ok(())
 }
