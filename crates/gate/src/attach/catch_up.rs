@@ -13,6 +13,9 @@ const REPAID_WITHIN_S: f64 = 0.4;
 const MOST_OWED_S: f64 = 0.1;
 /// What was sent too much, where a look was late, is taken back as far as the rate gives in this time.
 const MOST_AHEAD_S: f64 = 1.0;
+/// A server that has something to send for so much of the time between two looks was kept from the rest of it by a busy
+/// processor, or by its disk, and not because it wanted nothing.
+const WANTS_SHARE: f64 = 0.5;
 /// What is acknowledged comes in pieces of up to 64 KiB: so little is owed at one look and too much at the next.
 pub(super) const PIECES_BYTES: u64 = 131_072;
 /// A round trip longer than twice the shortest and this may meet a queue: there it is the way that holds a socket back, and to go
@@ -32,18 +35,20 @@ pub struct CatchUp {
 }
 
 impl CatchUp {
-    /// What the kernel counts now, after a time with this rate (in bytes a second). Time in which there was nothing to send, or
-    /// in which its client did not read, earns nothing, but pays for what was sent too much. What had to be sent again counts.
+    /// What the kernel counts now, after a time with this rate (in bytes a second). Time in which there was mostly nothing to send,
+    /// or in which its client did not read, earns nothing, but pays for what was sent too much. What had to be sent again counts.
     pub fn see(&mut self, now: Moment, info: &TcpInfo, rate_bps: u64) {
         let Some((then, before)) = self.last.replace((now, *info)) else { return };
         let since = |of: fn(&TcpInfo) -> Option<u64>| Some(of(info)?.saturating_sub(of(&before)?) as f64);
-        let wanted_s = || Some((since(|info| info.busy_us)? - since(|info| info.rwnd_limited_us)?) / 1e6);
+        let seconds = now.seconds_since(then);
+        let (busy_us, full_us) = (since(|info| info.busy_us), since(|info| info.rwnd_limited_us));
         // A kernel that does not count them (before 4.10) is left to itself.
         let sent = since(|info| info.sent_bytes.or(info.acked_bytes));
-        let (Some(sent), Some(wanted_s)) = (sent, wanted_s()) else { return };
+        let (Some(sent), Some(busy_us), Some(full_us)) = (sent, busy_us, full_us) else { return };
         self.slow_since = is_slow(info).then(|| self.slow_since.unwrap_or(now));
-        let (rate, seconds) = (rate_bps as f64, now.seconds_since(then));
-        let wanted_s = wanted_s.clamp(0.0, seconds);
+        let rate = rate_bps as f64;
+        let had_s = if busy_us / 1e6 < WANTS_SHARE * seconds { busy_us / 1e6 } else { seconds };
+        let wanted_s = (had_s - full_us / 1e6).clamp(0.0, seconds);
         let owed = self.owed_bytes + rate * wanted_s - sent;
         let owed = match owed {
             ahead if ahead < 0.0 => (ahead + rate * (seconds - wanted_s)).min(0.0),
@@ -134,6 +139,22 @@ mod tests {
         kernel.info.rwnd_limited_us = Some(LOOK_US as u64);
         catch_up.see(kernel.at, &kernel.info, RATE);
         assert_eq!(catch_up.told_bps(RATE), RATE);
+    }
+
+    /// A server that stands in line for a processor now and then has nothing to send meanwhile, and goes faster afterwards.
+    #[test]
+    fn what_a_server_that_waits_for_a_processor_could_not_send_is_made_good() {
+        for busy in [0.95, 0.85, 0.6] {
+            let (mut kernel, mut catch_up) = (Kernel::new(), CatchUp::default());
+            catch_up.see(kernel.at, &kernel.info, RATE);
+            // Told more it sends more, as far as it has the time.
+            for _ in 0..120 {
+                kernel.run(LOOK_US, busy, catch_up.told_bps(RATE), 1.0);
+                catch_up.see(kernel.at, &kernel.info, RATE);
+            }
+            let (mean, most) = (kernel.acked() / kernel.at.seconds(), busy * 1.25);
+            assert!((mean / RATE as f64 - most.min(1.0)).abs() < 0.02, "{busy}: {mean}");
+        }
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Known {
             return None;
         }
         // One that is closed by its peer keeps its last count for ever.
-        let info = TcpInfo::read(&self.fd).ok().filter(|info| info.established)?;
+        let info = TcpInfo::read(&self.fd).ok().filter(|info| info.may_send())?;
         let long = silence::long(info.rtt_us, SILENT_AT_LEAST);
         if self.silence.hear(now, info.acked_bytes.unwrap_or(0), long) {
             return Some(0);
