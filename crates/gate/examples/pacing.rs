@@ -264,7 +264,7 @@ impl Held {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         std::thread::spawn(move || {
-            let (begun, mut catch_up) = (Instant::now(), CatchUp::default());
+            let (begun, mut catch_up) = (Instant::now(), CatchUp::new(socket.is_within_host()));
             // An error says that the connection is gone.
             while let (false, Ok(reading)) = (stopped.load(Ordering::Relaxed), socket.read()) {
                 let now = Moment(i64::try_from(begun.elapsed().as_micros()).unwrap_or(i64::MAX));
@@ -308,8 +308,12 @@ fn measure(way: Way, rate: (&str, u64), server: u16, length: Duration) -> Result
     let had = Source::of(way, &client)?;
     // The proxy's schedule begins with the session: later it may stand behind it, and to come back to it is no lead.
     let mut whole = Account::new(rate_bps);
-    let _held = (way == Way::Attach).then(|| Held::begin(&client, rate.1)).transpose()?;
+    // Its buffers are full of what was never held: that goes first, at its rate already.
+    if way == Way::Attach {
+        server_end(&client)?.pace(Some(rate.1))?;
+    }
     watch(&mut client, SETTLE, &mut [&mut whole])?;
+    let _held = (way == Way::Attach).then(|| Held::begin(&client, rate.1)).transpose()?;
     let before = had.read()?;
     let mut settled = Account::new(rate_bps);
     watch(&mut client, length, &mut [&mut whole, &mut settled])?;

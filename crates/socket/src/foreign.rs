@@ -53,6 +53,12 @@ impl Socket {
         Ok(Some(socket))
     }
 
+    /// Whether both ends are on this host, so that no link lies between them.
+    pub fn is_within_host(&self) -> bool {
+        let (local, peer) = (self.local.ip().to_canonical(), self.peer.ip().to_canonical());
+        peer.is_loopback() || peer == local
+    }
+
     /// The process in a word: `postgres: etl shop 10.0.0.7(51234) SELECT`.
     pub fn title(&self) -> String {
         find::title(self.pid)

@@ -6,10 +6,10 @@ use super::class::LEAST_BPS;
 use backwater_model::{Moment, Span};
 use backwater_socket::TcpInfo;
 
-/// What is owed is paid back within this time, if it is not lost again. Much longer than a look takes to come again, so that nobody
-/// gets ahead of their schedule between two.
-const REPAID_WITHIN_S: f64 = 0.4;
-/// What is owed is no more than the rate gives in this time, as with the proxy; so nobody goes faster than 5/4 of it.
+/// What is owed is paid back within this time, if it is not lost again. Twice as long as a look takes to come again, so that nobody
+/// gets ahead of their schedule between two; and no longer, for as much stays owed as the processors take in it.
+const REPAID_WITHIN_S: f64 = 0.2;
+/// What is owed is no more than the rate gives in this time, as with the proxy; so nobody goes faster than 3/2 of it.
 const MOST_OWED_S: f64 = 0.1;
 /// What was sent too much, where a look was late, is taken back as far as the rate gives in this time.
 const MOST_AHEAD_S: f64 = 1.0;
@@ -32,9 +32,16 @@ pub struct CatchUp {
     owed_bytes: f64,
     /// Since when every look has met what may be a queue.
     slow_since: Option<Moment>,
+    /// There is no way that could hold it back: what answers late there is the processor.
+    within_host: bool,
 }
 
 impl CatchUp {
+    /// Nothing is owed yet. `within_host`: the client is on its server's host, so that no queue of a link is on its way.
+    pub fn new(within_host: bool) -> CatchUp {
+        CatchUp { within_host, ..CatchUp::default() }
+    }
+
     /// What the kernel counts now, after a time with this rate (in bytes a second). Time in which there was mostly nothing to send,
     /// or in which its client did not read, earns nothing, but pays for what was sent too much. What had to be sent again counts.
     pub fn see(&mut self, now: Moment, info: &TcpInfo, rate_bps: u64) {
@@ -45,7 +52,7 @@ impl CatchUp {
         // A kernel that does not count them (before 4.10) is left to itself.
         let sent = since(|info| info.sent_bytes.or(info.acked_bytes));
         let (Some(sent), Some(busy_us), Some(full_us)) = (sent, busy_us, full_us) else { return };
-        self.slow_since = is_slow(info).then(|| self.slow_since.unwrap_or(now));
+        self.slow_since = (!self.within_host && is_slow(info)).then(|| self.slow_since.unwrap_or(now));
         let rate = rate_bps as f64;
         let had_s = if busy_us / 1e6 < WANTS_SHARE * seconds { busy_us / 1e6 } else { seconds };
         let wanted_s = (had_s - full_us / 1e6).clamp(0.0, seconds);
@@ -152,9 +159,22 @@ mod tests {
                 kernel.run(LOOK_US, busy, catch_up.told_bps(RATE), 1.0);
                 catch_up.see(kernel.at, &kernel.info, RATE);
             }
-            let (mean, most) = (kernel.acked() / kernel.at.seconds(), busy * 1.25);
+            let (mean, most) = (kernel.acked() / kernel.at.seconds(), busy * 1.5);
             assert!((mean / RATE as f64 - most.min(1.0)).abs() < 0.02, "{busy}: {mean}");
         }
+    }
+
+    #[test]
+    fn who_answers_late_within_the_host_is_no_queue() {
+        let (mut kernel, mut catch_up) = (Kernel::new(), CatchUp::new(true));
+        (kernel.info.rtt_us, kernel.info.min_rtt_us) = (Some(7_000), Some(40));
+        catch_up.see(kernel.at, &kernel.info, RATE);
+        for _ in 0..120 {
+            kernel.run(LOOK_US, 0.95, catch_up.told_bps(RATE), 1.0);
+            catch_up.see(kernel.at, &kernel.info, RATE);
+        }
+        let mean = kernel.acked() / kernel.at.seconds();
+        assert!((mean / RATE as f64 - 1.0).abs() < 0.02, "{mean}");
     }
 
     #[test]
@@ -240,7 +260,7 @@ mod tests {
             let mut scheduled = 0.0;
             for (busy, share, us) in steps {
                 let told = catch_up.told_bps(RATE);
-                prop_assert!((RATE / 2..=RATE + RATE / 4).contains(&told));
+                prop_assert!((RATE / 2..=RATE + RATE / 2).contains(&told));
                 kernel.run(us, busy, told, share);
                 scheduled += RATE as f64 * us as f64 / 1e6;
                 prop_assert!(kernel.acked() <= scheduled + 1e3, "{} of {}", kernel.acked(), scheduled);

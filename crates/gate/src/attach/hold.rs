@@ -138,6 +138,7 @@ impl Hold {
         self.tell(&grants)?;
         let order = Pace { socket: named.socket.clone(), rate_bps: told_bps, lasting_bps: told_bps };
         self.guardian.pace(vec![order])?.into_iter().collect::<Result<(), _>>()?;
+        let catch_up = CatchUp::new(named.socket.is_within_host());
         self.paced.push(Paced {
             named,
             granted_bps,
@@ -145,7 +146,7 @@ impl Hold {
             sent_bytes: 0,
             told_bps,
             told_of_its_way: false,
-            catch_up: CatchUp::default(),
+            catch_up,
             silence: Silence::default(),
             slowest_bps: told_bps,
             backlogged: true,
