@@ -4,7 +4,7 @@
 mod common;
 
 use backwater_diagnose::{Options, warn};
-use backwater_model::{Epoch, Event, EventKind, Finding, Moment, Sample, Series, Window, catalogue as cat};
+use backwater_model::{Confidence, Epoch, Event, EventKind, Finding, Moment, Sample, Series, Window, catalogue as cat};
 use common::judged::{diagnose, names};
 use common::wal_plant::{Keep, MIB, START_S, WalPlant};
 use common::{Readings, session};
@@ -228,6 +228,98 @@ fn who_is_not_read_is_not_known_to_be_away() {
     // It is read again, without the standby.
     assert!(!behind_oldest(&[gap(20.0, view, false), gap(57.0, view, true)], never), "since a moment ago");
     assert!(behind_oldest(&[gap(20.0, view, false), gap(40.0, view, true)], never));
+}
+
+/// What the probe tells of a view that its role may not read.
+fn denied(second: f64, what: &str) -> Event {
+    Event::new(at(second), "primary", EventKind::Absent, "", &[("what", what), ("why", "permission denied")])
+}
+
+#[test]
+fn only_what_would_show_it_must_be_read() {
+    // All of them fail for ever.
+    let others = ["pg_stat_io", "log", "WAL positions", "pg_stat_replication_slots"].map(|view| gap(20.0, view, false));
+    assert!(behind_oldest(&others, (0.0, 0.0)));
+    for what in ["pg_stat_replication", "standbys"] {
+        assert!(!behind_oldest(&[denied(20.0, what)], (0.0, 0.0)), "{what}");
+        assert!(behind_oldest(&[denied(0.0, what)], (0.0, 0.0)), "{what}: it was read since");
+    }
+    assert!(behind_oldest(&[denied(20.0, "pg_stat_io")], (0.0, 0.0)));
+    // Of the whole server the recorder tells; that it has readings again says that this is over.
+    let whole = Event::new(at(30.0), "recorder", EventKind::Gap, "", &[("probe", "postgres.primary")]);
+    assert!(behind_oldest(&[whole], (30.0, 40.0)));
+}
+
+#[test]
+fn a_view_that_shows_others_is_read() {
+    let plant = recycled(None);
+    let mut readings = rows(&plant, &[(0.0, 20.0, S, 700), (0.0, EVER, "b@10.0.0.3", 701)]);
+    // Told by a recorder that ended before it was read again.
+    readings.events.push(gap(20.0, "pg_stat_replication", false));
+    let told = losses(&whole(&plant, readings));
+    assert!(told.contains(&format!("standby-gone disconnected pg.wal.retained@{S}")), "{told:?}");
+}
+
+/// A standby whose row was last read in the twentieth second, and these views no more from then on: what is said of it, with which
+/// confidence, and what is said not to be read.
+fn while_unread(plant: &WalPlant, unread: &[&str]) -> Vec<(String, Confidence, Vec<String>)> {
+    let mut readings = sifted(plant.readings(), |series, second| {
+        let rows = series.name.starts_with("pg.replication.") && unread.contains(&"pg_stat_replication");
+        let slots = series.name.starts_with("pg.slot.") && unread.contains(&"pg_replication_slots");
+        second <= 20.0 || !(rows || slots)
+    });
+    readings.events.extend(unread.iter().map(|view| gap(20.5, view, false)));
+    let mut list = found(&whole(plant, readings));
+    list.retain(|finding| {
+        ["standby-gone", "wal-removed"].contains(&finding.rule.as_str()) && finding.cause != "slot-lost"
+    });
+    let unseen = |finding: &Finding| {
+        let told = finding.unseen.iter().map(|unseen| unseen.what.clone());
+        told.filter(|what| what.ends_with(" of primary")).collect::<Vec<_>>()
+    };
+    list.iter().map(|finding| (finding.cause.clone(), finding.confidence, unseen(finding))).collect()
+}
+
+#[test]
+fn where_its_row_is_not_read_other_words_tell() {
+    let (rows, slots) = ("pg_stat_replication", "pg_replication_slots");
+    let gone =
+        |confidence, view: &str| vec![("disconnected".to_owned(), confidence, vec![format!("{view} of primary")])];
+    let plant = WalPlant { away: Some((20.5, EVER)), ..WalPlant::default() };
+    // Its own word, and its slot's; of neither nothing is known.
+    assert_eq!(while_unread(&plant, &[rows]), gone(Confidence::Low, rows));
+    let blind = WalPlant { see_standby: false, ..plant.clone() };
+    assert!(while_unread(&blind, &[rows]).is_empty());
+    let slot = WalPlant { keep: Keep::Slot(None), ..blind };
+    assert_eq!(while_unread(&slot, &[rows]), gone(Confidence::Medium, rows));
+    // A slot that is not read was not dropped.
+    assert_eq!(while_unread(&slot, &[slots]), gone(Confidence::Medium, slots));
+    assert!(while_unread(&slot, &[rows, slots]).is_empty());
+    // It streams all along.
+    for plant in [WalPlant::default(), WalPlant { keep: Keep::Slot(None), ..WalPlant::default() }] {
+        assert!(while_unread(&plant, &[rows]).is_empty());
+    }
+}
+
+/// Whether a watched standby without a row is said to be behind the oldest WAL, its own position having come so far beyond what it had
+/// told its primary.
+fn behind_by_its_own_word(unread: bool, beyond: f64) -> Option<Confidence> {
+    let plant = WalPlant { see_standby: true, ..recycled(Some((20.0, EVER))) };
+    let mut readings = plant.readings();
+    readings.events.retain(|event| !event.message.contains("requested WAL segment"));
+    readings.events.extend(unread.then(|| gap(20.0, "pg_stat_replication", false)));
+    let own = [("target", "standby")];
+    let replayed = whole(&plant, plant.readings()).track(cat::PG_WAL_REPLAY.name, &own).unwrap().last().unwrap();
+    readings.put(&cat::PG_WAL_REPLAY, &own, START_S + 60.0, replayed + beyond);
+    let findings = found(&whole(&plant, readings));
+    findings.iter().find(|finding| finding.cause == "behind-oldest").map(|finding| finding.confidence)
+}
+
+#[test]
+fn who_has_gone_on_from_an_archive_lacks_nothing() {
+    assert_eq!(behind_by_its_own_word(false, 0.0), Some(Confidence::Medium));
+    assert_eq!(behind_by_its_own_word(true, 0.0), Some(Confidence::Low));
+    assert_eq!(behind_by_its_own_word(false, 4_096.0 * MIB), None);
 }
 
 /// Whether WAL of that standby is said to be removed soon, as of this second.

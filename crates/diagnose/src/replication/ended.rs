@@ -1,5 +1,6 @@
 //! Rows of standbys that end although no standby is lost: its slot was dropped, or it goes on under another name.
 
+use super::unread::{View, missed_s};
 use super::{head_series, is_logical, names, standby_row};
 use backwater_model::{Moment, Point, Sample, Track, Unseen, Window, catalogue as cat};
 
@@ -21,8 +22,8 @@ pub(crate) fn has_ended(window: &Window, primary: &str, name: &str) -> bool {
 
 fn slot_dropped(window: &Window, primary: &str, name: &str) -> bool {
     let slot = window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", name)]);
-    let read = slot.and_then(|track| track.points.last()).zip(last_read(window, primary));
-    read.is_some_and(|(slot, server)| server.seconds_since(slot.at) >= DROPPED_S)
+    let last = slot.and_then(|track| track.points.last());
+    last.and_then(|last| missed_s(window, primary, View::Slots, last.at)).is_some_and(|missed| missed >= DROPPED_S)
 }
 
 /// A row that is read after that of another name has ended.

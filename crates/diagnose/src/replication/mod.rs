@@ -20,6 +20,7 @@ mod retention;
 mod sync_waits;
 pub(crate) mod synchronous;
 mod tcp;
+mod unread;
 
 use crate::scene::Scene;
 use backwater_model::catalogue::{self as cat, Def};
@@ -40,6 +41,7 @@ pub(crate) use peer::{Activity, Doing, Peer, activity, candidates};
 pub(crate) use retention::retention_since;
 pub(crate) use sync_waits::SyncWaits;
 pub(crate) use tcp::Tcp;
+pub(crate) use unread::{HOLE_S, View, down_since, missed_s, unread};
 
 /// One standby, as far as it is seen: from its primary, from itself, or both.
 pub(crate) struct Standby {

@@ -3,10 +3,10 @@
 //! A slot that keeps without a limit fills the disk, which stops the primary; one with a limit is lost when it is reached.
 
 use super::draft::draft;
-use super::wal_evidence::{HOLE_S, kept_figures, unbroken};
+use super::wal_evidence::kept_figures;
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
-use crate::replication::{Holder, Retention, is_logical, retention, seconds, target};
+use crate::replication::{Holder, Retention, down_since, is_logical, retention, seconds, target};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::{Confidence, Finding, Severity, Track, Unit, catalogue as cat};
@@ -27,13 +27,9 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
 
 fn of_slot(scene: &Scene<'_>, active: Track<'_>) -> Option<Finding> {
     let (server, slot) = (active.series.labels.get("target")?, active.series.labels.get("slot")?);
-    let (window, last) = (scene.window, active.points.last()?);
-    if window.to.seconds_since(last.at) > HOLE_S {
-        return None;
-    }
-    // Whoever was not looked for in between may have come and gone.
-    let since = unbroken(active).iter().rev().take_while(|point| point.value == 0.0).last()?.at;
-    if last.at.seconds_since(since) < AWAY_S {
+    let window = scene.window;
+    let since = down_since(window, active)?;
+    if active.points.last()?.at.seconds_since(since) < AWAY_S {
         return None;
     }
     let lost = window.track(cat::PG_SLOT_LOST.name, &[("target", server), ("slot", slot)]);

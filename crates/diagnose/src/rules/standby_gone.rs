@@ -1,17 +1,18 @@
 //! standby-gone: a standby was connected, and is no longer, or no longer says anything.
 //!
-//! That a row is missing says so only while the same server's other rows are read: a hole in the readings is no absence.
+//! That a row is missing says so only while it would be read: a hole in the readings is no absence, nor is a view that fails.
 
 use super::draft::draft;
-use super::wal_evidence::{Behind, gaps, kept_figures, unbroken};
+use super::wal_evidence::{Behind, away, kept_figures};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
 use crate::replication::{
-    Holder, Standby, has_ended, is_logical, maybe_renamed, retention, seconds, standby_row, synchronous, target, whose,
+    HOLE_S, Holder, Standby, View, has_ended, head_series, is_logical, maybe_renamed, missed_s, retention, seconds,
+    standby_row, synchronous, target, unread, whose,
 };
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
-use backwater_model::{Confidence, EventKind, Finding, Moment, Severity, Unit, catalogue as cat};
+use backwater_model::{Confidence, EventKind, Finding, Moment, Severity, Unit, Unseen, Window, catalogue as cat};
 
 /// Seconds without a row, at the end of the window, from which a standby counts as gone.
 const AWAY_S: f64 = 5.0;
@@ -28,6 +29,8 @@ struct Lost {
     cause: &'static str,
     since: Moment,
     confidence: Confidence,
+    /// Why its row is not read, where something else tells that it is away.
+    unread: Option<Unseen>,
 }
 
 impl Lost {
@@ -50,13 +53,14 @@ pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Finding> {
 fn of_standby(scene: &Scene<'_>, standby: &Standby) -> Option<Finding> {
     let primary = standby.primary.as_deref()?;
     let name = &standby.name;
-    let lost = disconnected(scene, primary, name).or_else(|| not_back(scene, primary, name));
+    let lost = disconnected(scene, standby).or_else(|| not_back(scene, primary, name));
     let lost = lost.or_else(|| silent(scene, primary, standby))?;
     let mut finding = draft("standby-gone", lost.cause, standby.queue("retained"), (lost.since, scene.window.to));
     finding.server = Some(primary.to_owned());
     finding.confidence = lost.confidence;
-    // What was kept for it in another life of the server says nothing of what is.
-    let kept = retention(scene.window, primary, name, scene.window.to).filter(|_| lost.cause != "not-back");
+    // What was kept for it in another life of the server says nothing of what is, nor what it had when its row was last read.
+    let is_told = lost.cause != "not-back" && (lost.unread.is_none() || slot_of(scene.window, primary, name).is_some());
+    let kept = retention(scene.window, primary, name, scene.window.to).filter(|_| is_told);
     let left = kept.as_ref().and_then(|kept| kept.end_s().or(kept.earliest_s));
     let away = scene.window.to.seconds_since(lost.since);
     finding.severity = if left.is_some_and(|left| left <= SOON_S) { Severity::Critical } else { Severity::Warning };
@@ -84,29 +88,41 @@ fn of_standby(scene: &Scene<'_>, standby: &Standby) -> Option<Finding> {
     missing.unless(scene.window, is_seen, &unseen::STANDBY);
     finding.unseen = missing.list();
     finding.unseen.extend(maybe_renamed(scene.window, primary, name).filter(|_| lost.cause != "silent"));
+    finding.unseen.extend(lost.unread);
+    finding.unseen.extend(slot_unread(scene.window, primary, name));
     finding.remedies = remedy::of_gone(scene, primary, name, kept.as_ref());
     Some(finding)
 }
 
+/// Whether its slot is active, where that is read now.
+fn slot_of(window: &Window, primary: &str, name: &str) -> Option<bool> {
+    let slot = window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", name)])?;
+    slot.at(window.to, HOLE_S).map(|flag| flag.value > 0.0)
+}
+
+/// Why its slot, which was read, is not read any more.
+fn slot_unread(window: &Window, primary: &str, name: &str) -> Option<Unseen> {
+    let slot = window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", name)])?;
+    unread(window, primary, View::Slots, slot.points.last()?.at)
+}
+
 /// Whether its row has ended while the server's own position is still read, in the same life of the server. Not where it goes on under
 /// another name, or where its slot was dropped: whoever does that has no more use for it.
-fn disconnected(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
+fn disconnected(scene: &Scene<'_>, standby: &Standby) -> Option<Lost> {
     let window = scene.window;
+    let (primary, name) = (standby.primary.as_deref()?, standby.name.as_str());
     let row = standby_row(window, &cat::PG_REPL_SENT, primary, name)
         .or_else(|| standby_row(window, &cat::PG_REPL_STREAMING, primary, name))?;
     let (first, last) = (row.points.first()?, row.points.last()?);
-    let own = [("target", primary)];
-    // A cascading standby makes no WAL: what it has received is read in the same breath.
-    let head = window.track(cat::PG_WAL_FLUSH.name, &own).or_else(|| window.track(cat::PG_WAL_RECEIVE.name, &own))?;
+    let head = window.track(head_series(window, primary), &[("target", primary)])?;
     let after = head.points.iter().filter(|point| point.at > last.at);
     // Every few seconds a reading of the server: what is missing in them is missing.
     let known = after.clone().take_while(|point| point.epoch == last.epoch).count();
     let newest = head.points.last()?;
-    // After a hole its row may come with the next look.
-    let missed_s = newest.at.seconds_since(unbroken(head).first()?.at.max(last.at));
     let was_there = last.at.seconds_since(first.at) >= 2.0;
     let read = after.count() == known && known >= 4 && window.to.seconds_since(newest.at) <= 5.0;
-    if !was_there || !read || missed_s < AWAY_S || hole(scene, primary, last.at) || has_ended(window, primary, name) {
+    let away = away(window, standby, last.at)?;
+    if !was_there || !read || away.seconds < AWAY_S || has_ended(window, primary, name) {
         return None;
     }
     let log = |text: &str| {
@@ -114,11 +130,15 @@ fn disconnected(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
         lines.filter(|event| event.at.seconds_since(last.at).abs() <= 10.0).any(|event| event.message.contains(text))
     };
     let timeout = log("terminating walsender process due to replication timeout");
-    let slot = window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", name)]);
-    let inactive = slot.and_then(backwater_model::Track::last).map(|flag| flag == 0.0);
-    let confidence = if timeout || inactive == Some(true) { Confidence::High } else { Confidence::Medium };
+    let active = slot_of(window, primary, name);
+    let confidence = match (&away.unread, timeout || active == Some(false)) {
+        (None, true) => Confidence::High,
+        (Some(_), false) => Confidence::Low,
+        _ => Confidence::Medium,
+    };
     let cause = if timeout { "timeout" } else { "disconnected" };
-    (inactive != Some(false)).then_some(Lost { cause, since: last.at, confidence })
+    let lost = Lost { cause, since: last.at, confidence, unread: away.unread };
+    (active != Some(true)).then_some(lost)
 }
 
 /// Whether it streamed until the server was started anew, and has not come back although the server has been read for long since. One
@@ -135,17 +155,11 @@ fn not_back(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
     let once = after.iter().all(|point| point.epoch == begun.epoch);
     // It streamed to the end: one that had gone before was not lost by that.
     let streamed = last.at.seconds_since(first.at) >= 2.0 && before.at.seconds_since(last.at).abs() < AWAY_S;
-    // A gap of its readings is told while it lasts, and when it ends.
-    let read_since = gaps(window, primary).map(|told| told.at).fold(begun.at, Moment::max);
-    let read = newest.at.seconds_since(read_since) >= BACK_S && window.to.seconds_since(newest.at) <= 5.0;
+    let missed = missed_s(window, primary, View::Standbys, begun.at).is_some_and(|missed| missed >= BACK_S);
+    let read = missed && window.to.seconds_since(newest.at) <= 5.0;
     let has_slot = window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", name)]).is_some();
     let is_lost = once && streamed && read && !has_slot && !has_ended(window, primary, name);
-    is_lost.then_some(Lost { cause: "not-back", since: last.at, confidence: Confidence::Medium })
-}
-
-/// Whether the readings of the server have a hole after a moment.
-fn hole(scene: &Scene<'_>, primary: &str, since: Moment) -> bool {
-    gaps(scene.window, primary).any(|told| told.at >= since)
+    is_lost.then_some(Lost { cause: "not-back", since: last.at, confidence: Confidence::Medium, unread: None })
 }
 
 /// Whether a connected standby has not answered for long, although it was sent something or asked to.
@@ -162,5 +176,6 @@ fn silent(scene: &Scene<'_>, primary: &str, standby: &Standby) -> Option<Lost> {
     let still = grown.1 >= 0.8 * least && grown.0 >= 0.9 * grown.1;
     let owed = row(&cat::PG_REPL_SENT)?.last()? > row(&cat::PG_REPL_FLUSH)?.last()?;
     let since = Moment::from_seconds(last.at.seconds() - last.value.min(last.at.seconds()));
-    (still && owed && last.value >= least).then_some(Lost { cause: "silent", since, confidence: Confidence::Medium })
+    let lost = Lost { cause: "silent", since, confidence: Confidence::Medium, unread: None };
+    (still && owed && last.value >= least).then_some(lost)
 }

@@ -1,5 +1,5 @@
 //! What the findings about WAL and standbys have in common: the figures of every hop, how bad it is, what suffers; and
-//! where nothing was read, which is no absence.
+//! whether a standby is away.
 
 use super::draft::draft;
 use crate::commit::StandbyLevel;
@@ -7,10 +7,11 @@ use crate::device::DeviceView;
 use crate::figures::Figures;
 use crate::grid::Lane;
 use crate::replication::{
-    Holder, Lag, Lags, Retention, Standby, candidates, retention_since, standbys, synchronous, target_at,
+    HOLE_S, Holder, Lag, Lags, Retention, Standby, View, candidates, down_since, missed_s, retention_since, standbys,
+    synchronous, target_at, unread,
 };
 use crate::scene::Scene;
-use backwater_model::{CommitWait, Event, EventKind, Figure, Finding, Moment, Point, Severity, Track, Unit, Window};
+use backwater_model::{CommitWait, Figure, Finding, Moment, Severity, Track, Unit, Unseen, Window, catalogue as cat};
 use std::ops::Range;
 
 /// A standby and where it falls behind.
@@ -25,34 +26,29 @@ const SOON_S: f64 = 600.0;
 const HELD: f64 = 0.3;
 /// Share of a stretch in which commits must need a standby's answer for their waits to be for it.
 const NEEDED: f64 = 0.5;
-/// Readings of a server further apart than so many seconds have a hole between them. They come once a second, and a
-/// look may wait two seconds for a view that is slow.
-pub(super) const HOLE_S: f64 = 3.0;
 
-/// The newest readings of a track, back to a hole or to another life of the server: what came and went is unknown.
-pub(super) fn unbroken(track: Track<'_>) -> &[Point] {
-    let breaks = |pair: &[Point]| pair[0].epoch != pair[1].epoch || pair[1].at.seconds_since(pair[0].at) > HOLE_S;
-    let begin = track.points.windows(2).rposition(breaks).map_or(0, |place| place + 1);
-    &track.points[begin..]
+/// That a standby is away.
+pub(super) struct Away {
+    /// For so many seconds, as far as that is known.
+    pub(super) seconds: f64,
+    /// Why its row is not read, where something else tells that it is away.
+    pub(super) unread: Option<Unseen>,
 }
 
-/// What was told of a server, or of a part of what it tells, that was not read: that this begins, lasts and ends.
-pub(super) fn gaps<'a>(window: &'a Window, server: &str) -> impl Iterator<Item = &'a Event> {
-    let told = window.events_of(EventKind::Gap).filter(move |event| event.source == server);
-    told.filter(|event| !event.fields.contains_key("skipped_bytes"))
-}
-
-/// Since when all of a server is read again of which a gap was told at a moment or later: that moment, where none was.
-/// None where something is still not read.
-pub(super) fn read_since(window: &Window, server: &str, moment: Moment) -> Option<Moment> {
-    let told: Vec<&Event> = gaps(window, server).filter(|event| event.at >= moment).collect();
-    let is_over = |event: &&Event| {
-        told.iter().any(|later| {
-            let ended = later.at >= event.at && later.fields.contains_key("ended");
-            ended && later.fields.get("probe") == event.fields.get("probe")
-        })
-    };
-    told.iter().all(is_over).then(|| told.last().map_or(moment, |event| event.at))
+/// Whether a standby is away whose row was last read at a moment: it was read for without being there. Where its row is not read any
+/// more, by its own word, that it does not stream; else by its slot, that nobody reads from it.
+pub(super) fn away(window: &Window, standby: &Standby, row: Moment) -> Option<Away> {
+    let primary = standby.primary.as_deref()?;
+    if let Some(seconds) = missed_s(window, primary, View::Standbys, row) {
+        return Some(Away { seconds, unread: None });
+    }
+    let unread = unread(window, primary, View::Standbys, row)?;
+    let is_read = |track: &Track<'_>| track.at(window.to, HOLE_S).is_some();
+    let own = || window.track(cat::PG_RECEIVER_STREAMING.name, &[("target", &standby.peer.as_ref()?.target)]);
+    let slot = || window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", &standby.name)]);
+    let flag = own().filter(is_read).or_else(slot)?;
+    let since = down_since(window, flag)?.max(row);
+    Some(Away { seconds: flag.points.last()?.at.seconds_since(since), unread: Some(unread) })
 }
 
 /// A finding about one standby that falls behind, with the figures of all hops, its severity and its victims.

@@ -2,12 +2,12 @@
 //! And ahead of it: when that will come about, at the present rates, or when the disk is full that keeps all of it.
 
 use super::draft::draft;
-use super::wal_evidence::{Behind, HOLE_S, kept_figures, read_since, unbroken};
+use super::wal_evidence::{Behind, away, kept_figures};
 use crate::figures::Figures;
 use crate::remedy::retention as remedy;
 use crate::replication::{
-    Holder, Retention, Standby, has_ended, head_series, is_logical, last_read, maybe_renamed, retention, standby_row,
-    target, whose,
+    HOLE_S, Holder, Retention, Standby, View, has_ended, is_logical, last_read, maybe_renamed, missed_s, retention,
+    standby_row, target, whose,
 };
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
@@ -24,6 +24,8 @@ const SLOT_GONE: [&str; 2] = ["invalidating slot \"", "invalidating obsolete rep
 const RECOVERED_S: f64 = 5.0;
 /// Rows are read once a second: a standby whose last is no older than this, beside the server's own readings, may still be there.
 const UNSURE_S: f64 = 2.0;
+/// The label of what is missing.
+const MISSING: &str = "WAL between what it has and what is kept";
 /// The server's clock and ours may differ by so much.
 const CLOCKS_S: f64 = 0.5;
 /// Ahead of time: from so few seconds it is a warning.
@@ -192,7 +194,7 @@ fn position_figures(scene: &Scene<'_>, primary: Option<&str>, standby: Option<&s
         let oldest = scene.window.track(cat::PG_WAL_OLDEST_KEPT.name, &[("target", primary)]).and_then(Track::last);
         let had = standby_row(scene.window, &cat::PG_REPL_FLUSH, primary, standby).and_then(Track::last);
         let missing = oldest.zip(had).map(|(oldest, had)| oldest - had).filter(|bytes| *bytes > 0.0);
-        figures.add("missing_bytes", missing, Unit::Bytes, "WAL between what it has and what is kept");
+        figures.add("missing_bytes", missing, Unit::Bytes, MISSING);
     }
     figures.list()
 }
@@ -295,35 +297,43 @@ fn fell_behind(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
         return None;
     }
     let oldest = window.track(cat::PG_WAL_OLDEST_KEPT.name, &[("target", primary)])?.points.last()?;
-    let had = standby_row(window, &cat::PG_REPL_FLUSH, primary, name)?.points.last()?;
-    let away = oldest.at.seconds_since(had.at) >= RECOVERED_S
-        && missed_s(window, primary, had.at).is_some_and(|seconds| seconds >= RECOVERED_S);
-    if !away || oldest.epoch != had.epoch || oldest.value <= had.value {
+    let row = standby_row(window, &cat::PG_REPL_FLUSH, primary, name)?.points.last()?;
+    let away = away(window, &behind.standby, row.at)?;
+    let own = own_position(window, &behind.standby);
+    // What it had when its row was last read is not what it has, where that is read no longer.
+    if away.unread.is_some() && own.is_none() {
         return None;
     }
-    let mut finding = critical("behind-oldest", behind.standby.queue("retained"), (had.at, window.to));
+    let had = own.map_or(row.value, |own| own.max(row.value));
+    let is_away = oldest.at.seconds_since(row.at) >= RECOVERED_S && away.seconds >= RECOVERED_S;
+    if !is_away || oldest.epoch != row.epoch || oldest.value <= had {
+        return None;
+    }
+    let mut finding = critical("behind-oldest", behind.standby.queue("retained"), (row.at, window.to));
     finding.server = Some(primary.to_owned());
-    finding.confidence = Confidence::Medium;
+    finding.confidence = if away.unread.is_some() { Confidence::Low } else { Confidence::Medium };
     finding.summary = format!(
         "Standby {name} is away, and the oldest WAL that {primary} still has begins {} after the last that it had: it cannot go \
          on without an archive.",
-        Unit::Bytes.show(oldest.value - had.value),
+        Unit::Bytes.show(oldest.value - had),
     );
-    finding.evidence = position_figures(scene, Some(primary), Some(name));
+    let mut figures = Figures::default();
+    figures.add("missing_bytes", Some(oldest.value - had), Unit::Bytes, MISSING);
+    finding.evidence = figures.list();
     let mut missing = Missing::default();
     missing.unless(window, false, &unseen::SERVER_LOG);
     finding.unseen = missing.list();
     finding.unseen.extend(maybe_renamed(window, primary, name));
+    finding.unseen.extend(away.unread);
     finding.remedies = remedy::of_removed(scene, primary, Some(name), false);
     Some(finding)
 }
 
-/// Seconds, up to its newest reading, for which a server was read without a standby's row, which was last read at a
-/// moment: a hole in the readings is no absence. None where some of what it tells is not read: that may be the rows.
-fn missed_s(window: &Window, primary: &str, row: Moment) -> Option<f64> {
-    let read = unbroken(window.track(head_series(window, primary), &[("target", primary)])?);
-    let (first, last) = (read.first()?, read.last()?);
-    Some(last.at.seconds_since(read_since(window, primary, row)?.max(first.at)))
+/// How far a standby has come by its own word: an archive may have brought it further than it told its primary.
+fn own_position(window: &Window, standby: &Standby) -> Option<f64> {
+    let peer = standby.peer.as_ref()?;
+    let last = |name: &str| window.track(name, &[("target", &peer.target)]).and_then(Track::last);
+    [last(cat::PG_WAL_RECEIVE.name), last(cat::PG_WAL_REPLAY.name)].into_iter().flatten().reduce(f64::max)
 }
 
 /// Warnings that within so many seconds WAL which a standby needs will be removed, or fill the disk.
@@ -347,7 +357,8 @@ pub(crate) fn approaching(scene: &Scene<'_>, names: &[(String, String)], within_
 fn is_known(window: &Window, primary: &str, standby: &str, kept: &Retention) -> bool {
     let slot = window.track(cat::PG_SLOT_RESTART.name, &[("target", primary), ("slot", standby)]);
     let row = standby_row(window, &cat::PG_REPL_FLUSH, primary, standby).and_then(|row| row.points.last());
-    let is_away = || row.and_then(|row| missed_s(window, primary, row.at)).is_some_and(|missed| missed >= RECOVERED_S);
+    let missed = || row.and_then(|row| missed_s(window, primary, View::Standbys, row.at));
+    let is_away = || missed().is_some_and(|missed| missed >= RECOVERED_S);
     kept.connected || slot.is_some_and(|slot| slot.at(window.to, HOLE_S).is_some()) || is_away()
 }
 

@@ -1,0 +1,136 @@
+//! What a server tells of standbys and was not read. That a row is missing says something only while it would be seen: a hole in all
+//! readings, a view that fails and one that a role may not read are no absence.
+
+use super::head_series;
+use backwater_model::{Event, EventKind, Moment, Point, Track, Unseen, Window, catalogue as cat};
+
+/// Readings of a server further apart than so many seconds have a hole between them. They come once a second, and a
+/// look may wait two seconds for a view that is slow.
+pub(crate) const HOLE_S: f64 = 3.0;
+
+/// A view in which a server tells of standbys. Each is read by itself: one may fail while all others are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// The rows of those that are connected.
+    Standbys,
+    /// Slots.
+    Slots,
+}
+
+impl View {
+    /// As the probe calls it.
+    fn name(self) -> &'static str {
+        match self {
+            View::Standbys => "pg_stat_replication",
+            View::Slots => "pg_replication_slots",
+        }
+    }
+
+    /// Whether it is this that the probe says to be absent. To a role that sees no statistics of others it says `standbys`.
+    fn is_meant_by(self, what: &str) -> bool {
+        what == self.name() || (self == View::Standbys && what == "standbys")
+    }
+
+    /// A series that every row of it has.
+    fn series(self) -> &'static str {
+        match self {
+            View::Standbys => cat::PG_REPL_STREAMING.name,
+            View::Slots => cat::PG_SLOT_ACTIVE.name,
+        }
+    }
+}
+
+/// The newest readings of a track, back to a hole or to another life of the server: what came and went is unknown.
+pub(crate) fn unbroken(track: Track<'_>) -> &[Point] {
+    let breaks = |pair: &[Point]| pair[0].epoch != pair[1].epoch || pair[1].at.seconds_since(pair[0].at) > HOLE_S;
+    let begin = track.points.windows(2).rposition(breaks).map_or(0, |place| place + 1);
+    &track.points[begin..]
+}
+
+/// Since when a flag has been down without a break; none where it is up, or no longer read.
+pub(crate) fn down_since(window: &Window, flag: Track<'_>) -> Option<Moment> {
+    flag.at(window.to, HOLE_S)?;
+    // Whoever was not looked for in between may have come and gone.
+    let down = unbroken(flag).iter().rev().take_while(|point| point.value == 0.0).last()?;
+    Some(down.at)
+}
+
+/// Seconds, up to its newest reading, for which a server was read without what a view of it had shown at a moment. None while that
+/// view is not read: it may be there.
+pub(crate) fn missed_s(window: &Window, server: &str, view: View, seen: Moment) -> Option<f64> {
+    let read = unbroken(window.track(head_series(window, server), &[("target", server)])?);
+    let (first, last) = (read.first()?, read.last()?);
+    let since = read_since(window, server, view, seen).ok()?;
+    Some(last.at.seconds_since(since.max(first.at)))
+}
+
+/// That a view has not been read any more since a moment at which it was, and why.
+pub(crate) fn unread(window: &Window, server: &str, view: View, seen: Moment) -> Option<Unseen> {
+    let event = read_since(window, server, view, seen).err()?;
+    let field = |name: &str| event.fields.get(name).cloned();
+    Some(Unseen {
+        what: format!("{} of {server}", view.name()),
+        why: field("reason").or_else(|| field("why")).unwrap_or_else(|| event.message.clone()),
+        remedy: field("remedy"),
+    })
+}
+
+/// Since when a view is read that was read at a moment: since then, or since it is read again. Else what says that it is not.
+fn read_since<'a>(window: &'a Window, server: &str, view: View, seen: Moment) -> Result<Moment, &'a Event> {
+    let told: Vec<(&Event, Part)> = told(window, server, view).filter(|(event, _)| event.at >= seen).collect();
+    let mut since = seen;
+    for (event, part) in &told {
+        let ends = |(later, _): &&(&Event, Part)| {
+            later.at >= event.at
+                && later.fields.contains_key("ended")
+                && later.fields.get("probe") == event.fields.get("probe")
+        };
+        let ended = told.iter().find(ends).map(|(later, _)| later.at);
+        // A recorder that is started anew tells no end of what had failed before: that there are readings does.
+        let again = ended.or_else(|| read_after(window, server, view, *part, event.at));
+        since = since.max(again.ok_or(*event)?);
+    }
+    Ok(since)
+}
+
+/// Of how much it is told that it is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Server,
+    View,
+}
+
+/// What is told of a view that is not read, or of the whole server: that this begins, lasts and ends, or that it may not be read.
+fn told<'a>(window: &'a Window, server: &str, view: View) -> impl Iterator<Item = (&'a Event, Part)> {
+    let probe = format!("postgres.{server}");
+    window.events().iter().filter_map(move |event| Some((event, part(event, server, &probe, view)?)))
+}
+
+fn part(event: &Event, server: &str, probe: &str, view: View) -> Option<Part> {
+    let field = |name: &str| event.fields.get(name).map(String::as_str);
+    let is_own = event.source == server;
+    match event.kind {
+        EventKind::Absent => (is_own && view.is_meant_by(field("what")?)).then_some(Part::View),
+        // Of a whole server the recorder tells.
+        EventKind::Gap if !is_own => (field("probe") == Some(probe)).then_some(Part::Server),
+        EventKind::Gap => {
+            let of = field("probe").and_then(|name| name.strip_prefix(probe)?.strip_prefix(' '));
+            match of {
+                Some(name) => (name == view.name()).then_some(Part::View),
+                // Lines of its log that were skipped are of no view.
+                None => field("skipped_bytes").is_none().then_some(Part::Server),
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The first reading of a server, or of one of its views, after a moment.
+fn read_after(window: &Window, server: &str, view: View, part: Part, moment: Moment) -> Option<Moment> {
+    let series = if part == Part::Server { head_series(window, server) } else { view.series() };
+    let first = |track: Track<'_>| {
+        let later = track.points.partition_point(|point| point.at <= moment);
+        track.points.get(later).map(|point| point.at)
+    };
+    window.tracks(series, &[("target", server)]).filter_map(first).min()
+}
