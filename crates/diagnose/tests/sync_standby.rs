@@ -380,6 +380,30 @@ fn that_none_is_connected_is_not_said_where_standbys_cannot_be_read() {
 }
 
 #[test]
+fn that_none_is_connected_is_not_said_while_their_view_fails() {
+    let plant = WalPlant { synchronous: true, ..WalPlant::default() };
+    let told = |ended_s: Option<f64>| {
+        let mut planted = readings(&plant, stuck);
+        planted.drop_rows(START_S + FROM_S, START_S + ended_s.unwrap_or(1e9));
+        let view = ("probe", "postgres.primary pg_stat_replication");
+        let event = |second: f64, field| {
+            Event::new(Moment::from_seconds(START_S + second), "primary", EventKind::Gap, "", &[view, field])
+        };
+        planted.events.push(event(FROM_S, ("reason", "no answer within 2 s")));
+        planted.events.extend(ended_s.map(|second| event(second, ("ended", "true"))));
+        judged(&plant, "*", planted)
+    };
+    for ended_s in [None, Some(35.0)] {
+        let findings = told(ended_s);
+        let slow = of(&findings, "sync-standby-slow");
+        assert!(slow.cause != "standby-missing" && !slow.summary.contains("connected"), "{}", slow.summary);
+        let why =
+            slow.unseen.iter().find(|unseen| unseen.what == "pg_stat_replication of primary").map(|unseen| &unseen.why);
+        assert_eq!(why.map(String::as_str), Some("no answer within 2 s"), "{:?}", slow.unseen);
+    }
+}
+
+#[test]
 fn heartbeats_are_not_laid_on_a_standby_that_commits_do_without() {
     let plants = [
         WalPlant { away: Some((FROM_S, 1e9)), ..WalPlant::default() },

@@ -1,6 +1,7 @@
 //! Whether the standbys are there from which commits need an answer: how many of them synchronous_standby_names asks for, and
 //! how many that are connected count as synchronous.
 
+use super::unread::{View, unread_seconds};
 use super::{known, names, standby_row};
 use crate::grid::Lane;
 use crate::scene::Scene;
@@ -115,7 +116,7 @@ pub(crate) fn readable(scene: &Scene<'_>, primary: &str) -> bool {
 }
 
 /// Connected standbys that count as synchronous, of those that a test names, in each second in which the server's own position
-/// is read: a hole in the readings is no absence.
+/// is read, and their rows as far as is told: a hole in the readings is no absence, nor is a view that fails.
 fn connected(scene: &Scene<'_>, primary: &str, test: impl Fn(&str) -> bool) -> Lane {
     if !readable(scene, primary) {
         return scene.grid.unknown();
@@ -125,8 +126,9 @@ fn connected(scene: &Scene<'_>, primary: &str, test: impl Fn(&str) -> bool) -> L
     let named = names(scene.window, primary).into_iter().filter(|name| test(name));
     let row = |name: String| scene.grid.gauge(standby_row(scene.window, &cat::PG_REPL_SYNC, primary, &name));
     let flags: Vec<Lane> = named.map(row).collect();
+    let unread = unread_seconds(scene.window, &scene.grid, primary, View::Standbys);
     scene.grid.lane(|second| {
-        read.get(second)?;
+        read.get(second).filter(|_| !unread[second])?;
         Some(flags.iter().filter(|flag| flag.get(second).is_some_and(|flag| flag >= 0.5)).count() as f64)
     })
 }

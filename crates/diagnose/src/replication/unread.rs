@@ -2,7 +2,9 @@
 //! readings, a view that fails and one that a role may not read are no absence.
 
 use super::head_series;
+use crate::grid::Grid;
 use backwater_model::{Event, EventKind, Moment, Point, Track, Unseen, Window, catalogue as cat};
+use std::collections::BTreeMap;
 
 /// Readings of a server further apart than so many seconds have a hole between them. They come once a second, and a
 /// look may wait two seconds for a view that is slow.
@@ -66,31 +68,68 @@ pub(crate) fn missed_s(window: &Window, server: &str, view: View, seen: Moment) 
 
 /// That a view has not been read any more since a moment at which it was, and why.
 pub(crate) fn unread(window: &Window, server: &str, view: View, seen: Moment) -> Option<Unseen> {
-    let event = read_since(window, server, view, seen).err()?;
+    read_since(window, server, view, seen).err().map(|event| unseen(event, server, view))
+}
+
+/// That a view was not read for some of the time between two moments, and why.
+pub(crate) fn unread_between(
+    window: &Window,
+    server: &str,
+    view: View,
+    (from, to): (Moment, Moment),
+) -> Option<Unseen> {
+    let lies_in = |(event, again): &(&Event, Option<Moment>)| {
+        let is_end = event.fields.contains_key("ended");
+        !is_end && event.at <= to && again.is_none_or(|again| again > from)
+    };
+    stretches(window, server, view).find(lies_in).map(|(event, _)| unseen(event, server, view))
+}
+
+/// The seconds in which a view is not read, as far as that is told.
+pub(crate) fn unread_seconds(window: &Window, grid: &Grid, server: &str, view: View) -> Vec<bool> {
+    let mut seconds = vec![false; grid.count];
+    let place = |at: Moment| (at.seconds_since(grid.from).max(0.0) as usize).min(grid.count);
+    for (event, again) in stretches(window, server, view) {
+        let (from, to) = (place(event.at), again.map_or(grid.count, place));
+        seconds[from..to.max(from)].fill(true);
+    }
+    seconds
+}
+
+fn unseen(event: &Event, server: &str, view: View) -> Unseen {
     let field = |name: &str| event.fields.get(name).cloned();
-    Some(Unseen {
+    Unseen {
         what: format!("{} of {server}", view.name()),
         why: field("reason").or_else(|| field("why")).unwrap_or_else(|| event.message.clone()),
         remedy: field("remedy"),
-    })
+    }
 }
 
 /// Since when a view is read that was read at a moment: since then, or since it is read again. Else what says that it is not.
 fn read_since<'a>(window: &'a Window, server: &str, view: View, seen: Moment) -> Result<Moment, &'a Event> {
-    let told: Vec<(&Event, Part)> = told(window, server, view).filter(|(event, _)| event.at >= seen).collect();
     let mut since = seen;
-    for (event, part) in &told {
-        let ends = |(later, _): &&(&Event, Part)| {
-            later.at >= event.at
-                && later.fields.contains_key("ended")
-                && later.fields.get("probe") == event.fields.get("probe")
-        };
-        let ended = told.iter().find(ends).map(|(later, _)| later.at);
-        // A recorder that is started anew tells no end of what had failed before: that there are readings does.
-        let again = ended.or_else(|| read_after(window, server, view, *part, event.at));
-        since = since.max(again.ok_or(*event)?);
+    for (event, again) in stretches(window, server, view).take_while(|(event, _)| event.at >= seen) {
+        since = since.max(again.ok_or(event)?);
     }
     Ok(since)
+}
+
+/// What is told of a view that is not read, or of the whole server, and when that is over, the newest first: that this begins, lasts
+/// and ends, or that it may not be read.
+fn stretches<'a>(window: &'a Window, server: &str, view: View) -> impl Iterator<Item = (&'a Event, Option<Moment>)> {
+    let probe = format!("postgres.{server}");
+    let mut ends: BTreeMap<&'a str, Moment> = BTreeMap::new();
+    window.events().iter().rev().filter_map(move |event| {
+        let part = part(event, server, &probe, view)?;
+        let name = event.fields.get("probe").map_or("", String::as_str);
+        if event.fields.contains_key("ended") {
+            ends.insert(name, event.at);
+        }
+        let ended = ends.get(name).copied().filter(|_| event.kind == EventKind::Gap);
+        // A recorder that is started anew tells no end of what had failed before: that there are readings does.
+        let read = read_after(window, server, view, part, event.at);
+        Some((event, ended.into_iter().chain(read).min()))
+    })
 }
 
 /// Of how much it is told that it is not read.
@@ -100,12 +139,7 @@ enum Part {
     View,
 }
 
-/// What is told of a view that is not read, or of the whole server: that this begins, lasts and ends, or that it may not be read.
-fn told<'a>(window: &'a Window, server: &str, view: View) -> impl Iterator<Item = (&'a Event, Part)> {
-    let probe = format!("postgres.{server}");
-    window.events().iter().filter_map(move |event| Some((event, part(event, server, &probe, view)?)))
-}
-
+/// Of which part an event tells that it is not read, if of any that this view needs.
 fn part(event: &Event, server: &str, probe: &str, view: View) -> Option<Part> {
     let field = |name: &str| event.fields.get(name).map(String::as_str);
     let is_own = event.source == server;

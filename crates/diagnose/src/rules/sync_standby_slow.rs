@@ -10,7 +10,7 @@ use super::wal_evidence::Behind;
 use crate::figures::Figures;
 use crate::remedy::replication as remedy;
 use crate::replication::synchronous::{self, Lack};
-use crate::replication::{Doing, Standby, SyncWaits, activity, primaries, standby_row, target};
+use crate::replication::{Doing, Standby, SyncWaits, View, activity, primaries, standby_row, target, unread_between};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use backwater_model::catalogue::{self as cat, Def};
@@ -79,6 +79,7 @@ fn of_primary(scene: &Scene<'_>, behinds: &[Behind], name: &str) -> Option<Findi
     finding.evidence = figures.list();
     finding.summary = summary(name, &awaited, lost, behind, (each_s, longest_s));
     finding.unseen = unseen(scene, name, &awaited, behind.is_some());
+    finding.unseen.extend(unread_between(scene.window, name, View::Standbys, scene.grid.span(&range)));
     let settings = target(scene.window, name);
     finding.remedies = match awaited {
         Awaited::Missing(_) => vec![remedy::of_missing(settings.as_ref())],

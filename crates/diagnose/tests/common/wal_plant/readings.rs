@@ -216,6 +216,13 @@ impl Readings {
         }
     }
 
+    /// Drops the rows of standbys that were read between two moments.
+    pub fn drop_rows(&mut self, from_s: f64, to_s: f64) {
+        let rows = self.series.iter_mut().filter(|(series, _)| series.name.starts_with("pg.replication."));
+        let inside = |point: &Point| from_s < point.at.seconds() && point.at.seconds() < to_s;
+        rows.for_each(|(_, points)| points.retain(|point| !inside(point)));
+    }
+
     /// A value that the source says is older than the read, in one life of it.
     pub fn put_as_of(
         &mut self,
