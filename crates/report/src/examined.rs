@@ -4,7 +4,7 @@ use crate::findings::{findings, unseen};
 use crate::page::Page;
 use crate::style::Tone;
 use crate::{Style, when};
-use backwater_model::{EventKind, Finding, Gaps, Unit, Unseen, Window};
+use backwater_model::{Event, EventKind, Finding, Gaps, Moment, Span, Unit, Unseen, Window};
 use std::collections::BTreeMap;
 
 /// What a window says it could not read, each thing once, in the order in which it was said.
@@ -39,9 +39,18 @@ pub fn findings_in(list: &[Finding], window: &Window, judged: bool, style: &Styl
     page.gap();
     let time = when::range(window.from, window.to, &window.meta);
     page.paragraph(Tone::Faint, &format!("Examined: {time}, {} samples of sessions", window.samples().len()), 0);
+    let failing = failing(window);
     for (probe, (count, reason)) in gaps(window) {
-        let times = if count == 1 { "once".to_owned() } else { format!("{} times", Unit::Count.show(count as f64)) };
-        page.paragraph(Tone::Warning, &format!("{probe} could not read {times}: {reason}"), 0);
+        let text = match failing.get(probe) {
+            // What is not read at the end may be as bad as can be.
+            Some(since) => {
+                let lasted = Unit::Seconds.show(window.to.seconds_since(*since));
+                format!("{probe} could not read for the last {lasted}: {reason}. What it would tell is unknown")
+            }
+            None if count == 1 => format!("{probe} could not read once: {reason}"),
+            None => format!("{probe} could not read {} times: {reason}", Unit::Count.show(count as f64)),
+        };
+        page.paragraph(Tone::Warning, &text, 0);
     }
     unseen(&mut page, &unseen_in(window), 0);
     page.finish()
@@ -56,19 +65,38 @@ fn gaps(window: &Window) -> BTreeMap<&str, (usize, &str)> {
         if !first && event.fields.contains_key("ended") {
             continue;
         }
-        let probe = event.fields.get("probe").map_or(event.source.as_str(), String::as_str);
         let reason = event.fields.get("reason").map_or(event.message.as_str(), String::as_str);
-        let entry = gaps.entry(probe).or_insert((0, reason));
+        let entry = gaps.entry(probe_of(event)).or_insert((0, reason));
         *entry = (entry.0 + usize::from(first), reason);
     }
     gaps
+}
+
+/// Probes that still fail as a window ends, and since when, as far as it reaches back.
+fn failing(window: &Window) -> BTreeMap<&str, Moment> {
+    let mut open: BTreeMap<&str, Moment> = BTreeMap::new();
+    for event in window.events_of(EventKind::Gap) {
+        let failed_s = event.fields.get("failing_s").and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0);
+        let since = (event.at - Span::from_seconds(failed_s)).max(window.from);
+        if event.fields.contains_key("ended") {
+            open.remove(probe_of(event));
+        } else if event.fields.keys().all(|field| ["probe", "reason", "failing_s"].contains(&field.as_str())) {
+            open.entry(probe_of(event)).or_insert(since);
+        }
+        // Whatever says more was lost once, and has no end that would be told.
+    }
+    open
+}
+
+fn probe_of(event: &Event) -> &str {
+    event.fields.get("probe").map_or(event.source.as_str(), String::as_str)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::samples_for_tests::meta;
-    use backwater_model::{Event, Meta, Moment};
+    use backwater_model::Meta;
     use std::sync::Arc;
 
     fn window(meta: Meta) -> Window {
@@ -93,6 +121,34 @@ mod tests {
     fn a_window_without_queues_has_nothing_to_judge() {
         let window = window(meta());
         assert!(!crate::html::has_queue(&window), "a server and a device, and no reading of either");
+    }
+
+    #[test]
+    fn what_is_never_read_again_is_no_gap_that_is_over() {
+        let healthy = window(meta());
+        let (view, reason) = (("probe", "postgres.a pg_stat_replication"), ("reason", "no answer within 2 s"));
+        let told = |second: f64, fields: &[(&str, &str)]| {
+            Event::new(Moment::from_seconds(second), "a", EventKind::Gap, "", fields)
+        };
+        let skipped = ("skipped_bytes", "7");
+        let events = vec![
+            told(20.0, &[view, reason]),
+            told(50.0, &[view, reason, ("failing_s", "30")]),
+            told(51.0, &[("probe", "postgres.log"), ("reason", "too fast"), skipped]),
+        ];
+        let text = |window: &Window| findings_in(&[], window, true, &Style::plain(200));
+        let window = |from_s: f64| {
+            let from = Moment::from_seconds(from_s);
+            let events = events.iter().filter(|event| event.at >= from).cloned().collect();
+            Window::new(from, healthy.to, Arc::new(meta()), vec![], vec![], events)
+        };
+        for (from_s, lasted_s) in [(0.0, 40.0), (30.0, 30.0)] {
+            let (text, lasted) = (text(&window(from_s)), Unit::Seconds.show(lasted_s));
+            let wanted =
+                format!("pg_stat_replication could not read for the last {lasted}: no answer within 2 s. What");
+            assert!(text.contains(&wanted), "{text}");
+            assert!(text.contains("postgres.log could not read once: too fast"), "{text}");
+        }
     }
 
     #[test]

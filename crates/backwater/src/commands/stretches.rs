@@ -101,13 +101,26 @@ impl Walked {
             .then(|| Event::new(from, source, EventKind::Absent, message, &fields))
     }
 
+    /// Takes note of what could not be seen, each told once. That a gap lasts, and that it is over, is told again and again: the last
+    /// word says how it stands in the end, and a gap of a day takes no more room than others.
+    fn note(&mut self, event: &Event) {
+        let again = ["failing_s", "ended"].into_iter().find(|field| event.fields.contains_key(*field));
+        if let Some(field) = again {
+            let is_same = |known: &Event| {
+                known.source == event.source
+                    && known.fields.get("probe") == event.fields.get("probe")
+                    && known.fields.contains_key(field)
+            };
+            self.unseen.retain(|known| !is_same(known));
+        }
+        if self.unseen.len() < MOST_UNSEEN && !self.unseen.iter().any(|known| known.message == event.message) {
+            self.unseen.push(event.clone());
+        }
+    }
+
     /// Takes what is told of the whole; whether anything was read that a finding could rest on.
     fn take(&mut self, window: &Window) -> bool {
-        for event in window.events_of(EventKind::Absent).chain(window.events_of(EventKind::Gap)) {
-            if self.unseen.len() < MOST_UNSEEN && !self.unseen.iter().any(|known| known.message == event.message) {
-                self.unseen.push(event.clone());
-            }
-        }
+        window.events_of(EventKind::Absent).chain(window.events_of(EventKind::Gap)).for_each(|event| self.note(event));
         self.read_s += read_s(window);
         let read = window.all_tracks().any(|track| !track.points.is_empty());
         if read {
@@ -121,6 +134,29 @@ impl Walked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_gap_the_last_word_is_kept() {
+        let gap = |second: f64, fields: &[(&str, &str)]| {
+            let message = fields.iter().map(|(name, value)| format!("{name} {value} ")).collect::<String>();
+            Event::new(Moment::from_seconds(second), "a", EventKind::Gap, message, fields)
+        };
+        let (view, reason) = (("probe", "postgres.a pg_stat_replication"), ("reason", "no answer"));
+        let mut walked = Walked::default();
+        let mut told = |second: f64, more: Option<(&str, &str)>| {
+            let fields: Vec<(&str, &str)> = [view, reason].into_iter().chain(more).collect();
+            walked.note(&gap(second, &fields));
+            walked.unseen.iter().map(|event| event.at.seconds()).collect::<Vec<_>>()
+        };
+        assert_eq!(told(1.0, None), [1.0]);
+        assert_eq!(told(31.0, Some(("failing_s", "30"))), [1.0, 31.0]);
+        assert_eq!(told(40.0, Some(("ended", "true"))), [1.0, 31.0, 40.0]);
+        // The same again, for longer.
+        assert_eq!(told(101.0, None), [1.0, 31.0, 40.0]);
+        assert_eq!(told(131.0, Some(("failing_s", "30"))), [1.0, 40.0, 131.0]);
+        assert_eq!(told(161.0, Some(("failing_s", "60"))), [1.0, 40.0, 161.0]);
+        assert_eq!(told(170.0, Some(("ended", "true"))), [1.0, 161.0, 170.0]);
+    }
 
     #[test]
     fn stretches_cover_the_past_without_a_gap_and_none_is_empty() {
