@@ -292,10 +292,16 @@ fn a_role_that_may_see_little_is_told_what() {
         assert!(looks.samples.iter().all(|sample| !CARRIERS.contains(&sample.backend_type.as_deref().unwrap_or(""))));
         assert!(looks.of("pg.wal.directory_bytes").is_empty());
         looks.until("what all may see", |looks| !looks.of("pg.wal.timeline").is_empty());
+        // Who does as it is told need not start the recorder anew.
         server.sql(grant);
-        let mut looks = Looks::connect(conninfo(&server.socket_as("plain")));
         looks.until("pg_wal after the grant", |looks| !looks.of("pg.wal.directory_bytes").is_empty());
         looks.until("carriers after the grant", |looks| !seen(looks, "checkpointer").is_empty());
+        // What is not seen any more has not ended.
+        server.sql("REVOKE pg_monitor FROM plain");
+        let told = (0..1_000).find_map(|_| looks.look().err()).unwrap().to_string();
+        assert!(told.contains("role plain has other rights than before"), "{told}");
+        let timelines = looks.of("pg.wal.timeline").len();
+        looks.until("what all may see, again", |looks| looks.of("pg.wal.timeline").len() > timelines);
     });
 }
 

@@ -73,6 +73,9 @@ impl Task {
     }
 }
 
+/// A view that is due, with its place.
+type Due = (usize, Arc<View>);
+
 /// What is true of one connection.
 #[derive(Debug)]
 struct Live {
@@ -202,7 +205,11 @@ impl PostgresProbe {
 
     /// Sessions and the views that are due, asked in one go, then whatever else is due.
     async fn all(&mut self, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), QueryError> {
-        let views = self.views_due(live, sink.at);
+        let (views, empty) = self.views_due(live, sink.at);
+        // One that had failed would be taken for one that fails for ever.
+        for (place, view) in empty {
+            self.note(&mut live.views[place], view.what, Ok(()), &live.facts, sink)?;
+        }
         let context = Context { target: &self.target, identity: &live.identity, privileges: &live.facts.privileges };
         // Polled first, so the server answers the sessions first; their samples are put down while it reads the views.
         let looking = self.sessions.read(&live.link, context, sink);
@@ -232,8 +239,9 @@ impl PostgresProbe {
         Ok(())
     }
 
-    /// The views to read now, with their places. One that has no rows on such a server need not be asked.
-    fn views_due(&self, live: &mut Live, at: Moment) -> Vec<(usize, Arc<View>)> {
+    /// The views to read now, with their places, and those of which it is known that they have no rows on such a server: they need
+    /// not be asked.
+    fn views_due(&self, live: &mut Live, at: Moment) -> (Vec<Due>, Vec<Due>) {
         let (in_recovery, walsenders) = (live.identity.in_recovery, self.sessions.walsenders);
         let wants_redo = live.redo.is_wanted();
         let archives = self.settings.get("archive_mode").is_none_or(|mode| mode != "off");
@@ -247,7 +255,7 @@ impl PostgresProbe {
         };
         let entries = live.views.iter_mut().enumerate();
         let due = entries.filter_map(|(place, entry)| entry.is_due(at).then(|| (place, Arc::clone(&entry.task))));
-        due.filter(|(_, view)| has_rows(view)).collect()
+        due.partition(|(_, view)| has_rows(view))
     }
 
     /// Remembers how a reading went, and tells what is missing now or is there again.

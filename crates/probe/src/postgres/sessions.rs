@@ -8,8 +8,8 @@ use super::row::{ServerTime, get};
 use super::running::{Running, Wanted, Whose};
 use super::texts::{Column, Interner, Statements};
 use super::waits::Turns;
-use crate::Sink;
 use crate::host::{KernelWaits, Numbered};
+use crate::{ProbeError, Sink};
 use backwater_model::{CARRIERS, Epoch, Moment, Sample, Span, Text, catalogue};
 use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::Row;
@@ -19,8 +19,9 @@ use tokio_postgres::Row;
 /// background worker between two jobs waits in `Extension`. Heartbeats are the probe's own. What most rows are is asked
 /// first, and values come as the server keeps them: with many sessions its part of a look is the dearest. Texts, and whose
 /// a session is, are sent once ([`Running`]), and of a session that is active not that it is. Of what the role may not see the
-/// begin is null. The server's clock comes once, in a row of its own that is no session's.
-const SQL: &str = "SELECT NULL, NULL, NULL, NULL, NULL, NULL, statement_timestamp(), NULL, NULL, NULL UNION ALL \
+/// begin is null. The server's clock, and whether the role sees others, come once, in a row of its own that is no session's.
+const SQL: &str = "SELECT NULL, NULL, NULL, NULL, CASE WHEN pg_has_role('pg_read_all_stats', 'USAGE') THEN 'all' ELSE 'own' END, \
+     NULL, statement_timestamp(), NULL, NULL, NULL UNION ALL \
      SELECT a.pid, a.wait_event_type, a.wait_event, a.application_name, \
      CASE WHEN a.state IS NULL THEN '' WHEN a.state <> 'active' THEN a.state END, QUERY_TEXT, a.query_start, a.xact_start, \
      QUERY_ID, CASE WHEN (a.backend_start > $2) IS NOT FALSE THEN ARRAY[a.backend_type, a.usesysid::text, a.datid::text, \
@@ -118,6 +119,7 @@ impl Sessions {
             rows = self.ask(link, counts, Wanted::ALL).await?;
         }
         let answered = crate::now();
+        same_rights(&rows, context.privileges, link)?;
         let when = When { at: answered, server: rows.iter().find_map(clock_of) };
         self.running.looked(when.server);
         let sessions: Vec<Session<'_>> = sessions_of(&rows).collect();
@@ -302,6 +304,18 @@ fn sessions_of(rows: &[Row]) -> impl Iterator<Item = Session<'_>> {
 /// The server's clock, of the row that is no session's.
 fn clock_of(row: &Row) -> Option<ServerTime> {
     get::<i32>(row, 0).is_none().then(|| get(row, 6)).flatten()
+}
+
+/// Fails where the role no longer sees what it did, or sees more: what others do would seem to have ended, and would not be read where it
+/// may be now. A new connection finds out what there is to see.
+fn same_rights(rows: &[Row], privileges: &Privileges, link: &Link) -> Result<(), QueryError> {
+    let own_row = rows.iter().find(|row| get::<i32>(row, 0).is_none());
+    let seen = own_row.and_then(|row| get::<&str>(row, 4));
+    if seen.is_none_or(|seen| (seen == "all") == privileges.all_stats) {
+        return Ok(());
+    }
+    let message = format!("role {} has other rights than before", privileges.role);
+    Err(QueryError::Lost(ProbeError::Server { server: link.server.clone(), what: "sessions", message }))
 }
 
 /// Whether the server keeps no more of a text than is wanted, as this track_activity_query_size says: in bytes, or in kilobytes
