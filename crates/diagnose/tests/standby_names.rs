@@ -171,6 +171,11 @@ fn a_name_that_others_have_too_is_no_standbys_own() {
 /// A server that is started anew in the tenth second and read again from the fourteenth on, and its standby, which is read in it
 /// again for some seconds.
 fn restarted(seconds: f64, back: (f64, f64), gap: Option<f64>) -> Vec<String> {
+    anew(seconds, back, gap, 1.0)
+}
+
+/// The same on a timeline that is followed then.
+fn anew(seconds: f64, back: (f64, f64), gap: Option<f64>, timeline: f64) -> Vec<String> {
     let plant = WalPlant { seconds, see_standby: false, ..WalPlant::default() };
     let mut readings = in_lives(plant.readings(), |series, second| {
         let (row, later) = (series.name.starts_with("pg.replication."), u64::from(second >= 14.0));
@@ -180,6 +185,9 @@ fn restarted(seconds: f64, back: (f64, f64), gap: Option<f64>) -> Vec<String> {
     });
     let told = |second: f64| Event::new(at(second), "primary", EventKind::Gap, "", &[("probe", "primary")]);
     readings.events.extend([10.0, 14.0].into_iter().chain(gap).map(told));
+    for (second, timeline, life) in [(5.0, 1.0, 7), (15.0, timeline, 8)] {
+        readings.put_as_of(&cat::PG_TIMELINE, &[("target", "primary")], START_S + second, timeline, None, life);
+    }
     let mut list = losses(&whole(&plant, readings));
     list.retain(|name| name.starts_with("standby-gone"));
     list
@@ -193,6 +201,7 @@ fn a_standby_that_does_not_come_back_after_a_restart_is_gone() {
     assert_eq!(restarted(60.0, (EVER, EVER), None), silent, "it may still come");
     assert_eq!(restarted(100.0, (40.0, EVER), None), silent, "it came back");
     assert_eq!(restarted(100.0, (EVER, EVER), Some(50.0)), silent, "nobody knows what was between");
+    assert_eq!(anew(100.0, (EVER, EVER), None, 2.0), silent, "a standby was promoted, which may be this one");
     let left = [format!("standby-gone disconnected pg.wal.retained@{S}")];
     assert_eq!(restarted(100.0, (20.0, 80.0), None), left, "it came back, and went");
 }
@@ -230,6 +239,14 @@ fn who_is_not_read_is_not_known_to_be_away() {
     assert!(behind_oldest(&[gap(20.0, view, false), gap(40.0, view, true)], never));
 }
 
+#[test]
+fn whoever_is_not_read_is_not_said_to_have_asked() {
+    let plant = recycled(None);
+    let mut readings = rows(&plant, &[(0.0, 20.0, S, 700)]);
+    readings.events.extend([line(30.0), line(35.0), gap(20.0, "pg_stat_replication", false)]);
+    assert_eq!(losses(&whole(&plant, readings)), ["wal-removed segment-removed pg.wal.retained@primary"]);
+}
+
 /// What the probe tells of a view that its role may not read.
 fn denied(second: f64, what: &str) -> Event {
     Event::new(at(second), "primary", EventKind::Absent, "", &[("what", what), ("why", "permission denied")])
@@ -245,6 +262,8 @@ fn only_what_would_show_it_must_be_read() {
         assert!(behind_oldest(&[denied(0.0, what)], (0.0, 0.0)), "{what}: it was read since");
     }
     assert!(behind_oldest(&[denied(20.0, "pg_stat_io")], (0.0, 0.0)));
+    // One that came back may be among those that are not put down.
+    assert!(!behind_oldest(&[denied(0.0, "rows of pg_stat_replication beyond the first 200")], (0.0, 0.0)));
     // Of the whole server the recorder tells; that it has readings again says that this is over.
     let whole = Event::new(at(30.0), "recorder", EventKind::Gap, "", &[("probe", "postgres.primary")]);
     assert!(behind_oldest(&[whole], (30.0, 40.0)));

@@ -107,11 +107,23 @@ fn unseen(event: &Event, server: &str, view: View) -> Unseen {
 
 /// Since when a view is read that was read at a moment: since then, or since it is read again. Else what says that it is not.
 fn read_since<'a>(window: &'a Window, server: &str, view: View, seen: Moment) -> Result<Moment, &'a Event> {
+    if let Some(event) = cut(window, server, view) {
+        return Err(event);
+    }
     let mut since = seen;
     for (event, again) in stretches(window, server, view).take_while(|(event, _)| event.at >= seen) {
         since = since.max(again.ok_or(event)?);
     }
     Ok(since)
+}
+
+/// That a view has more rows than are put down, if that is told: whose row is missing may be one of those that are left out.
+fn cut<'a>(window: &'a Window, server: &str, view: View) -> Option<&'a Event> {
+    let begins = format!("rows of {} beyond", view.name());
+    let is_it = |event: &&Event| {
+        event.source == server && event.fields.get("what").is_some_and(|what| what.starts_with(&begins))
+    };
+    window.events_of(EventKind::Absent).find(is_it)
 }
 
 /// What is told of a view that is not read, or of the whole server, and when that is over, the newest first: that this begins, lasts

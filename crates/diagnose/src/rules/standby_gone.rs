@@ -12,7 +12,9 @@ use crate::replication::{
 };
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
-use backwater_model::{Confidence, EventKind, Finding, Moment, Severity, Unit, Unseen, Window, catalogue as cat};
+use backwater_model::{
+    Confidence, Epoch, EventKind, Finding, Moment, Severity, Unit, Unseen, Window, catalogue as cat,
+};
 
 /// Seconds without a row, at the end of the window, from which a standby counts as gone.
 const AWAY_S: f64 = 5.0;
@@ -153,12 +155,18 @@ fn not_back(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
     let after = &head.points[head.points.partition_point(|point| point.at <= before.at)..];
     let (begun, newest) = (after.first()?, after.last()?);
     let once = after.iter().all(|point| point.epoch == begun.epoch);
+    // On another timeline it is another server's: that standby's own, if it was promoted.
+    let timeline = |of: Epoch| {
+        let told = window.track(cat::PG_TIMELINE.name, &own)?;
+        told.points.iter().find(|point| point.epoch == of).map(|point| point.value)
+    };
+    let failed_over = timeline(last.epoch).zip(timeline(begun.epoch)).is_some_and(|(before, now)| before != now);
     // It streamed to the end: one that had gone before was not lost by that.
     let streamed = last.at.seconds_since(first.at) >= 2.0 && before.at.seconds_since(last.at).abs() < AWAY_S;
     let missed = missed_s(window, primary, View::Standbys, begun.at).is_some_and(|missed| missed >= BACK_S);
     let read = missed && window.to.seconds_since(newest.at) <= 5.0;
     let has_slot = window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", name)]).is_some();
-    let is_lost = once && streamed && read && !has_slot && !has_ended(window, primary, name);
+    let is_lost = once && streamed && read && !failed_over && !has_slot && !has_ended(window, primary, name);
     is_lost.then_some(Lost { cause: "not-back", since: last.at, confidence: Confidence::Medium, unread: None })
 }
 

@@ -7,7 +7,7 @@ use crate::figures::Figures;
 use crate::remedy::retention as remedy;
 use crate::replication::{
     HOLE_S, Holder, Retention, Standby, View, has_ended, is_logical, last_read, maybe_renamed, missed_s, retention,
-    standby_row, target, whose,
+    standby_row, target, unread, whose,
 };
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
@@ -171,13 +171,17 @@ fn may_have_asked(window: &Window, standby: &Standby, at: Moment) -> bool {
     !has_ended(window, primary, &standby.name) && !outlives(window, primary, &standby.name, at)
 }
 
-/// Whether a standby's walsender was there before a line and is after it, or still is for all that is known.
+/// Whether a standby's walsender was there before a line and is after it, or still is for all that is known: while rows are not read,
+/// none has ended.
 fn outlives(window: &Window, primary: &str, standby: &str, at: Moment) -> bool {
     let Some(row) = standby_row(window, &cat::PG_REPL_PID, primary, standby) else { return false };
     let Some(before) = row.points.iter().rfind(|point| point.at <= at) else { return false };
     let after = row.points.iter().find(|point| point.at.seconds_since(at) >= CLOCKS_S);
     let streams = || standby_row(window, &cat::PG_REPL_STREAMING, primary, standby).and_then(Track::last) == Some(1.0);
-    let unsure = || last_read(window, primary).is_some_and(|read| read.seconds_since(before.at) < UNSURE_S);
+    let unsure = || {
+        let soon = last_read(window, primary).is_some_and(|read| read.seconds_since(before.at) < UNSURE_S);
+        soon || unread(window, primary, View::Standbys, before.at).is_some()
+    };
     after.map_or_else(|| streams() && unsure(), |after| after.value == before.value)
 }
 
