@@ -4,8 +4,10 @@
 mod common;
 
 use backwater_diagnose::Options;
-use backwater_diagnose::commit::{Counting, GroupBy, commit_queue, looks, tally};
-use backwater_model::{CommitWait, Confidence, Finding, Meta, Sample, Severity, Window, catalogue as cat};
+use backwater_diagnose::commit::{Counting, GroupBy, commit_queue, commit_queue_of, looks, tally};
+use backwater_model::{
+    CommitWait, Confidence, Event, EventKind, Finding, Meta, Moment, Sample, Severity, Window, catalogue as cat,
+};
 use common::judged::diagnose;
 use common::{Readings, meta, session};
 
@@ -342,6 +344,41 @@ fn a_synchronous_standby_is_named() {
     assert_eq!(finding.cause, "standby-answer");
     assert!(finding.summary.contains("remote_apply"), "{}", finding.summary);
     assert!(finding.remedies.iter().any(|remedy| remedy.title.contains("synchronous_commit = local")));
+}
+
+#[test]
+fn what_is_waited_for_is_told_by_what_was_set_then() {
+    let mut job = Job::local(60.0, 0.02, 100, 100);
+    job.seen.push((Some(("IPC", "SyncRep")), 400));
+    let told = |changed_s: f64| {
+        let mut meta: Meta = meta();
+        let settings = [("synchronous_standby_names", "*"), ("synchronous_commit", "on")];
+        meta.targets[0].settings.extend(settings.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        let mut readings = of(job.samples());
+        let fields = [("name", "synchronous_commit"), ("before", "on"), ("after", "remote_apply")];
+        let at = Moment::from_seconds(changed_s);
+        readings.events.push(Event::new(at, "lab", EventKind::Setting, "synchronous_commit", &fields));
+        of_commits(&readings.window(meta, 90.0, 170.0)).summary
+    };
+    assert!(told(95.0).contains("(remote_apply)") && told(165.0).contains("(on)"), "{} {}", told(95.0), told(165.0));
+}
+
+#[test]
+fn of_some_sessions_only_their_own_waits_count() {
+    // Others of the same server wait beside a client whose commits alone are counted: 100 a second, 6 ms each.
+    let mut readings = Readings::default();
+    for look in 0..600 {
+        let at = 100.0 + f64::from(look) / 10.0;
+        readings.put(&cat::PG_PROBE_RESPONSE, &[("target", "lab")], at, 300.0);
+        readings.put(&cat::LOAD_COMPLETED, &[], at, f64::from(look) * 10.0);
+        let wait = (look % 5 < 3).then_some(("IO", "WalSync"));
+        let own = Sample { application: Some("load".into()), ..session(at, 7, "active", wait, None) };
+        readings.samples.extend([own, session(at, 8, "active", Some(("IO", "WalSync")), None)]);
+    }
+    let window = readings.window(meta(), 100.0, 160.0);
+    let own = commit_queue_of(&window, "lab", |sample| sample.application.is_some()).unwrap();
+    assert!((own.waiting - 0.6).abs() < 0.01 && (own.residence_ms.unwrap() - 6.0).abs() < 0.1, "{own:?}");
+    assert!(commit_queue(&window, "lab").unwrap().residence_ms.unwrap() > 15.0);
 }
 
 #[test]

@@ -78,8 +78,14 @@ pub struct CommitQueue {
 
 /// The commit queue of a server; none where it was not looked at, or no client session was ever active.
 pub fn commit_queue(window: &Window, target: &str) -> Option<CommitQueue> {
-    let samples: Vec<&Sample> =
-        window.samples().iter().filter(|sample| *sample.target == *target && foreground(sample)).collect();
+    commit_queue_of(window, target, |_| true)
+}
+
+/// The same of some of its sessions, which a test names: where the commits of those alone are counted, what others wait for is no
+/// part of it.
+pub fn commit_queue_of(window: &Window, target: &str, test: impl Fn(&Sample) -> bool) -> Option<CommitQueue> {
+    let own = |sample: &&Sample| *sample.target == *target && foreground(sample) && test(sample);
+    let samples: Vec<&Sample> = window.samples().iter().filter(own).collect();
     let looks = looks(window, target)?;
     if samples.is_empty() {
         return None;

@@ -12,7 +12,7 @@ use crate::commit::{
 use crate::figures::Figures;
 use crate::grid::median;
 use crate::remedy::commit::{self as remedy, Cost};
-use crate::replication::{names, standby_row};
+use crate::replication::{names, standby_row, target_at};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
 use crate::waits::foreground;
@@ -40,8 +40,9 @@ fn of_target(scene: &Scene<'_>, target: &Target) -> Option<Finding> {
     let jobs = jobs(scene.window, &target.name);
     let from = jobs.iter().map(Job::from).min()?;
     let to = jobs.iter().map(Job::to).max()?;
-    // Rates and shares of the very stretch in which the jobs were seen.
+    // Rates and shares of the very stretch in which the jobs were seen, and what was set then.
     let window = scene.window.slice(from, to);
+    let target = &target_at(scene.window, &target.name, from)?;
     let seen = Seen::of(&window, target, jobs)?;
     let small = seen.share >= NOTED
         && seen.transaction_ms.is_none_or(|ms| ms <= LONG_MS)

@@ -6,8 +6,8 @@ use crate::arm::Repeat;
 use crate::scenario::{Arm, LoadKind};
 use crate::workloads::commit_batches::{BatchSpec, CommitRun, LOAD_NAME, Side, any_bench};
 use backwater_diagnose::commit::{
-    BatchRun, GroupBy, WITHIN, commit_queue, computed_share, contested_share, fit, knee, leave_one_out, looks, tally,
-    wait_name,
+    BatchRun, GroupBy, WITHIN, commit_queue_of, computed_share, contested_share, fit, knee, leave_one_out, looks,
+    tally, wait_name,
 };
 use backwater_model::{ArmOutcome, BETWEEN_WORDS, CommitWait, Outcome, SESSION_SHARES, Sample};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +62,7 @@ pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
     into.put("with_client_share", Some((1.0 - all / (looks * clients) as f64).max(0.0)));
     // A handful of samples tells no time.
     if commits.len() >= LEAST_SAMPLES
-        && let Some(queue) = commit_queue(&window, seen.primary)
+        && let Some(queue) = commit_queue_of(&window, seen.primary, |sample| is_load(&sample))
     {
         into.put("predicted_commit_latency_ms", queue.residence_ms);
     }
