@@ -4,6 +4,7 @@ use crate::arm::Repeat;
 use crate::metrics::overload;
 use crate::scenario::LoadKind;
 use crate::workloads::LoadResult;
+use std::collections::BTreeMap;
 
 /// An arm that leaves less than this share of the processors idle may be limited by them and not by what it is about.
 const LEAST_IDLE: f64 = 0.20;
@@ -11,6 +12,8 @@ const LEAST_IDLE: f64 = 0.20;
 const LEAST_RATE: f64 = 0.90;
 /// Where a larger share of operations than this never began, a tenth of what lies above the 99th percentile may be theirs.
 const MOST_NEVER_BEGUN: f64 = 0.001;
+/// Share of rows or commits that the server's own counts may lack.
+const MOST_UNPROVED: f64 = 0.001;
 
 /// Doubts about one repeat.
 pub(crate) fn of_repeat(repeat: &Repeat) -> Vec<String> {
@@ -37,10 +40,29 @@ pub(crate) fn of_repeat(repeat: &Repeat) -> Vec<String> {
     if let Some(text) = overload::doubt(&repeat.part.overload, &repeat.metrics.numbers) {
         doubt(text);
     }
+    if repeat.part.kind == LoadKind::CommitBatches {
+        unproved(&repeat.metrics.numbers).into_iter().for_each(&mut doubt);
+    }
     if repeat.gaps > 0 {
         doubt(format!("{} times a probe could not read; figures may have holes", repeat.gaps));
     }
     doubts
+}
+
+/// What the load says that it did and the server has not counted. Whoever else works there can only add to its counts.
+fn unproved(numbers: &BTreeMap<String, f64>) -> Vec<String> {
+    let of = |(name, count): (&str, &str)| {
+        let done = *numbers.get(name)?;
+        match numbers.get(&format!("{name}_proved")) {
+            None => Some(format!("nothing proves its {done:.0} {name}: {count} of the server could not be read")),
+            Some(proved) if *proved < done * (1.0 - MOST_UNPROVED) - 1.0 => {
+                let why = "track_counts may be off, or its statistics were lost or reset";
+                Some(format!("the server counted {proved:.0} {name} ({count}) of {done:.0}; {why}"))
+            }
+            Some(_) => None,
+        }
+    };
+    [("rows", "tup_inserted"), ("commits", "xact_commit")].into_iter().filter_map(of).collect()
 }
 
 /// Operations that nobody got round to: what can be said of their latency, by whose load it is.
@@ -76,6 +98,25 @@ mod tests {
         let mut repeat = Repeat::new(&arm, None, Scenario::load(scenario).unwrap().load, phases);
         repeat.load = LoadResult { completed: 10_000 - never_started, never_started, ..LoadResult::default() };
         repeat
+    }
+
+    #[test]
+    fn what_the_server_has_not_counted_is_a_doubt() {
+        let doubts = |proved: &[(&str, f64)]| {
+            let mut repeat = repeat("commit-wait", 0);
+            let done = [("rows", 5_000.0), ("commits", 50.0)];
+            let numbers = done.iter().chain(proved);
+            repeat.metrics.numbers.extend(numbers.map(|(name, value)| ((*name).to_owned(), *value)));
+            of_repeat(&repeat)
+        };
+        assert_eq!(doubts(&[("rows_proved", 5_030.0), ("commits_proved", 50.0)]), Vec::<String>::new());
+        let lacking = doubts(&[("rows_proved", 0.0), ("commits_proved", 70.0)]);
+        assert!(
+            matches!(&lacking[..], [one] if one.starts_with("loaded: the server counted 0 rows (tup_inserted) of 5000;")),
+            "{lacking:?}"
+        );
+        let unread = doubts(&[("rows_proved", 5_000.0)]);
+        assert!(matches!(&unread[..], [one] if one.contains("nothing proves its 50 commits")), "{unread:?}");
     }
 
     #[test]

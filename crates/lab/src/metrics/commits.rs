@@ -100,9 +100,11 @@ impl Measured {
         let part = repeat.part.batches;
         let spec = crate::load::batch_spec(&repeat.part);
         let number = |name: &str| repeat.metrics.numbers.get(name).copied();
+        let rows = number("rows")? as u64;
         let run = BatchRun {
-            rows_per_commit: part.rows_per_commit,
-            rows: number("rows")? as u64,
+            // No transaction has more than there are.
+            rows_per_commit: part.rows_per_commit.min(rows),
+            rows,
             commits: number("commits")? as u64,
             elapsed_s: number("elapsed_s")?,
         };
@@ -153,8 +155,8 @@ pub(crate) fn conclude(outcome: &mut Outcome, runs: &[Measured]) {
     for arm in &mut outcome.arms {
         let own =
             runs.iter().find(|run| run.arm == arm.name && run.plain && run.spec.side == side && run.spec.clients == 1);
-        let Some(spec) = own.map(|run| run.spec) else { continue };
-        if let Some(left) = left.iter().find(|left| left.rows_per_commit == spec.rows_per_commit) {
+        let Some(size) = own.map(|own| own.run.rows_per_commit) else { continue };
+        if let Some(left) = left.iter().find(|left| left.rows_per_commit == size) {
             arm.metrics.insert("predicted_elapsed_s".to_owned(), left.predicted_s);
         }
     }
@@ -191,6 +193,19 @@ mod tests {
             BatchSpec { rows: 10_000, rows_per_commit: size, clients: 1, side: Side::Server, least: Duration::ZERO };
         let run = BatchRun { rows_per_commit: size, rows: 10_000, commits: 10_000_u64.div_ceil(size), elapsed_s };
         Measured { arm: arm.to_owned(), spec, plain, run }
+    }
+
+    #[test]
+    fn no_transaction_has_more_rows_than_there_are() {
+        let arm = Arm { name: "rows-200000".to_owned(), ..Arm::default() };
+        let mut part = crate::scenario::Scenario::load("commit-wait").unwrap().load;
+        part.batches.rows_per_commit = 200_000;
+        let moment = backwater_model::Moment::from_seconds(1.0);
+        let phases = super::super::Phases { load_start: moment, load_end: moment, end: moment };
+        let mut repeat = Repeat::new(&arm, None, part, phases);
+        let numbers = [("rows", 5_000.0), ("commits", 1.0), ("elapsed_s", 2.0)];
+        repeat.metrics.numbers.extend(numbers.map(|(name, value)| (name.to_owned(), value)));
+        assert_eq!(Measured::of(&repeat, &arm).unwrap().run.rows_per_commit, 5_000);
     }
 
     #[test]

@@ -17,6 +17,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const END_WITHIN: Duration = Duration::from_secs(5);
 /// application_name of the connection that makes, counts and drops: none of the load's.
 const CONTROL_NAME: &str = "backwater-control";
+/// How an error tells that a right is missing (insufficient_privilege).
+const NOT_ALLOWED: &str = "[42501]";
 /// The beginning of the names of schemas made for this.
 const PREFIX: &str = "backwater_commit_wait";
 
@@ -94,7 +96,7 @@ impl Bench {
         let schema = self.schema.clone();
         // No IF NOT EXISTS: what is there already is somebody else's.
         self.execute(&format!("CREATE SCHEMA {schema}")).map_err(|error| match error {
-            WorkloadError::Prepare { reason, .. } => WorkloadError::Prepare {
+            WorkloadError::Prepare { reason, .. } if reason.contains(NOT_ALLOWED) => WorkloadError::Prepare {
                 what: format!("make the schema {schema}"),
                 reason: format!(
                     "{reason}. As the database's owner: GRANT CREATE ON DATABASE {} TO {user}",
@@ -109,7 +111,11 @@ impl Bench {
              note text NOT NULL)"
         ))?;
         if let Err(error) = self.execute(&procedure::text(&schema)) {
-            let why = format!("the role {user} may not make the procedure: {error}");
+            let why = if error.to_string().contains(NOT_ALLOWED) {
+                format!("the role {user} may not make the procedure: {error}")
+            } else {
+                format!("the procedure cannot be made there: {error}")
+            };
             tracing::warn!("{why}");
             self.refused = Some(why);
         }
@@ -152,10 +158,9 @@ impl Bench {
         cancel: &AtomicBool,
         progress: &dyn Fn(u64),
     ) -> Result<CommitRun, WorkloadError> {
-        let shared = Shared { bench: self, spec, counters, stop: AtomicBool::new(false) };
+        let shared = Shared { bench: self, spec, counters, stop: AtomicBool::new(false), pids: Mutex::default() };
         let first = counters.rows.load(Ordering::Relaxed);
         std::thread::scope(|scope| {
-            let began = Instant::now();
             let handles: Vec<_> = (0..spec.clients)
                 .map(|client| {
                     scope.spawn({
@@ -174,12 +179,13 @@ impl Bench {
             let mut run = CommitRun::default();
             let mut latency = Latencies::new();
             let mut failed = None;
+            let mut spans: Vec<(Instant, Instant)> = Vec::new();
             for handle in handles {
                 match handle.join() {
-                    Ok(Ok((done, own, ended))) => {
+                    Ok(Ok((done, own, span))) => {
                         run.add(done);
                         latency.add(&own);
-                        run.elapsed_s = run.elapsed_s.max((ended - began).as_secs_f64());
+                        spans.push(span);
                     }
                     // Those that were ended because another one failed say nothing of why.
                     Ok(Err(WorkloadError::Cancelled)) => failed = failed.or(Some(WorkloadError::Cancelled)),
@@ -192,6 +198,10 @@ impl Bench {
                 _ if cancel.load(Ordering::Relaxed) => Err(WorkloadError::Cancelled),
                 Some(error) => Err(error),
                 None => {
+                    // What connecting takes is no part of it.
+                    let first = spans.iter().map(|(began, _)| *began).min();
+                    let last = spans.iter().map(|(_, ended)| *ended).max();
+                    run.elapsed_s = first.zip(last).map_or(0.0, |(first, last)| (last - first).as_secs_f64());
                     run.rounds = run.rows as f64 / spec.rows as f64;
                     run.load = LoadResult { seconds: run.elapsed_s, completed: run.commits, ..LoadResult::default() };
                     (run.load.latency, run.load.service) = (latency.clone(), latency);
@@ -260,23 +270,37 @@ async fn open(info: &ConnInfo, name: &str, hearer: Option<&Hearer>) -> Result<Cl
     Ok(client)
 }
 
+/// The process id of a connection's session, on the server.
+async fn pid(client: &Client) -> Result<i32, WorkloadError> {
+    let row = client.query_one("SELECT pg_catalog.pg_backend_pid()", &[]).await;
+    Ok(row.map_err(cannot("ask for a session's process"))?.get(0))
+}
+
 /// What all sessions of a run share.
 struct Shared<'a> {
     bench: &'a Bench,
     spec: &'a BatchSpec,
     counters: &'a Counters,
     stop: AtomicBool,
+    /// Process ids of the sessions, on the server.
+    pids: Mutex<Vec<i32>>,
 }
 
-type Session = Result<(Done, Latencies, Instant), WorkloadError>;
+/// What a session did, and when it began and ended.
+type Session = Result<(Done, Latencies, (Instant, Instant)), WorkloadError>;
 
 impl Shared<'_> {
     fn session(&self, client: usize) -> Session {
         let result = self.work(client);
-        if result.is_err() {
-            self.end();
+        match result {
+            // What a session says that was told to end is no reason for anything.
+            Err(_) if self.stop.load(Ordering::Relaxed) => Err(WorkloadError::Cancelled),
+            Err(error) => {
+                self.end();
+                Err(error)
+            }
+            done => done,
         }
-        result
     }
 
     fn work(&self, number: usize) -> Session {
@@ -291,6 +315,8 @@ impl Shared<'_> {
         });
         runtime.block_on(async {
             let client = open(&self.bench.info, LOAD_NAME, Some(&hearer)).await?;
+            let own = pid(&client).await?;
+            self.pids.lock().unwrap_or_else(PoisonError::into_inner).push(own);
             if self.stop.load(Ordering::Relaxed) {
                 return Err(WorkloadError::Cancelled);
             }
@@ -300,7 +326,7 @@ impl Shared<'_> {
             loop {
                 done.add(self.round(&client, rows, &heard, &mut latencies).await?);
                 if began.elapsed() >= self.spec.least {
-                    return Ok((done, latencies, Instant::now()));
+                    return Ok((done, latencies, (began, Instant::now())));
                 }
             }
         })
@@ -348,18 +374,16 @@ impl Shared<'_> {
         }
     }
 
-    /// Ends all sessions: a client's own loop hears the flag, a procedure is cancelled by the server. To be said again and
-    /// again: a session that has not yet read its statement hears nothing.
+    /// Ends all sessions: a client's own loop hears the flag, and the server cancels what it waits for, be it a procedure or a commit
+    /// that no standby answers. To be said again and again: a session that has not yet read its statement hears nothing.
     fn end(&self) {
         self.stop.store(true, Ordering::Relaxed);
-        if self.spec.side == Side::Client {
-            return;
-        }
-        // The schema's name is nobody else's, so these are this run's sessions and no other's.
+        let pids = self.pids.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let list = pids.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
+        // Where one has ended, its number is hardly another session's of this name and role.
         let text = format!(
             "SELECT pg_catalog.pg_cancel_backend(pid) FROM pg_catalog.pg_stat_activity \
-             WHERE pid <> pg_catalog.pg_backend_pid() AND query LIKE 'CALL {}.my_insert(%'",
-            self.bench.schema
+             WHERE pid = ANY ('{{{list}}}') AND application_name = '{LOAD_NAME}' AND usename = current_user"
         );
         let asked = self.bench.with(|control| {
             let limited = async { tokio::time::timeout(END_WITHIN, control.batch_execute(&text)).await.is_ok() };
