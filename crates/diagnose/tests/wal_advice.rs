@@ -62,6 +62,20 @@ fn release_12_has_segments_and_no_limit_for_slots() {
 }
 
 #[test]
+fn what_was_not_read_was_not_nothing() {
+    let note = |rate: f64, is_read: bool| {
+        let plant = WalPlant { rate, ..WalPlant::default() };
+        let mut readings = plant.readings();
+        if !is_read {
+            ["pg.wal.insert_bytes", "pg.wal.flush_bytes"].iter().for_each(|name| readings.forget(name));
+        }
+        let found = advice(&readings.window(plant.meta(), START_S, START_S + plant.seconds), 1_500.0);
+        found.notes.iter().any(|note| note.starts_with("No WAL was made"))
+    };
+    assert_eq!((note(0.0, true), note(0.0, false), note(8.0 * MIB, true)), (true, false, false));
+}
+
+#[test]
 fn who_reads_a_logical_slot_reads_no_archive() {
     let plant = WalPlant { keep: Keep::Slot(None), see_standby: false, ..WalPlant::default() };
     let reads = |logical: f64| {

@@ -109,7 +109,12 @@ fn of_standby(
         caps.extend(remedies_of_cap(scene, standby, device, &cap));
     }
     let Some(seen) = measure(scene, standby, primary, !caps.is_empty()) else {
-        advice.notes.push("No WAL was made in this window, so no size can be told: record under load.".to_owned());
+        let why = if standby.hops.generated.known() {
+            "No WAL was made in this window, so no size can be told: record under load."
+        } else {
+            "How much WAL is made was not read in this window, so no size can be told."
+        };
+        advice.notes.push(why.to_owned());
         return Some(advice);
     };
     advice.observed = observed(scene, &seen);
