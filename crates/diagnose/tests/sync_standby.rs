@@ -382,24 +382,31 @@ fn that_none_is_connected_is_not_said_where_standbys_cannot_be_read() {
 #[test]
 fn that_none_is_connected_is_not_said_while_their_view_fails() {
     let plant = WalPlant { synchronous: true, ..WalPlant::default() };
-    let told = |ended_s: Option<f64>| {
+    let told = |from_s: f64, events: &[(f64, (&str, &str))]| {
+        let ended_s = events.iter().find(|(_, field)| field.0 == "ended").map_or(1e9, |(second, _)| *second);
         let mut planted = readings(&plant, stuck);
-        planted.drop_rows(START_S + FROM_S, START_S + ended_s.unwrap_or(1e9));
-        let view = ("probe", "postgres.primary pg_stat_replication");
-        let event = |second: f64, field| {
-            Event::new(Moment::from_seconds(START_S + second), "primary", EventKind::Gap, "", &[view, field])
+        planted.drop_rows(START_S + from_s, START_S + ended_s);
+        let (view, reason) = (("probe", "postgres.primary pg_stat_replication"), ("reason", "no answer within 2 s"));
+        let event = |(second, field): &(f64, (&str, &str))| {
+            let at = Moment::from_seconds(START_S + second);
+            Event::new(at, "primary", EventKind::Gap, "", &[view, reason, *field])
         };
-        planted.events.push(event(FROM_S, ("reason", "no answer within 2 s")));
-        planted.events.extend(ended_s.map(|second| event(second, ("ended", "true"))));
+        planted.events.extend(events.iter().map(event));
         judged(&plant, "*", planted)
     };
-    for ended_s in [None, Some(35.0)] {
-        let findings = told(ended_s);
+    let (begins, lasts, ends) = (("reason", "no answer within 2 s"), ("failing_s", "40"), ("ended", "true"));
+    for (from_s, events) in [
+        (FROM_S, vec![(FROM_S, begins)]),
+        (FROM_S, vec![(FROM_S, begins), (35.0, ends)]),
+        // It began before the window, of which is told after half a minute.
+        (-1.0, vec![(30.0, lasts)]),
+    ] {
+        let findings = told(from_s, &events);
         let slow = of(&findings, "sync-standby-slow");
         assert!(slow.cause != "standby-missing" && !slow.summary.contains("connected"), "{}", slow.summary);
-        let why =
-            slow.unseen.iter().find(|unseen| unseen.what == "pg_stat_replication of primary").map(|unseen| &unseen.why);
-        assert_eq!(why.map(String::as_str), Some("no answer within 2 s"), "{:?}", slow.unseen);
+        let is_it = |unseen: &&backwater_model::Unseen| unseen.what == "pg_stat_replication of primary";
+        let why = slow.unseen.iter().find(is_it).map(|unseen| unseen.why.as_str());
+        assert_eq!(why, Some("no answer within 2 s"), "{events:?}: {:?}", slow.unseen);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::head_series;
 use crate::grid::Grid;
-use backwater_model::{Event, EventKind, Moment, Point, Track, Unseen, Window, catalogue as cat};
+use backwater_model::{Event, EventKind, Moment, Point, Span, Track, Unseen, Window, catalogue as cat};
 use std::collections::BTreeMap;
 
 /// Readings of a server further apart than so many seconds have a hole between them. They come once a second, and a
@@ -80,7 +80,7 @@ pub(crate) fn unread_between(
 ) -> Option<Unseen> {
     let lies_in = |(event, again): &(&Event, Option<Moment>)| {
         let is_end = event.fields.contains_key("ended");
-        !is_end && event.at <= to && again.is_none_or(|again| again > from)
+        !is_end && begun(event) <= to && again.is_none_or(|again| again > from)
     };
     stretches(window, server, view).find(lies_in).map(|(event, _)| unseen(event, server, view))
 }
@@ -90,10 +90,16 @@ pub(crate) fn unread_seconds(window: &Window, grid: &Grid, server: &str, view: V
     let mut seconds = vec![false; grid.count];
     let place = |at: Moment| (at.seconds_since(grid.from).max(0.0) as usize).min(grid.count);
     for (event, again) in stretches(window, server, view) {
-        let (from, to) = (place(event.at), again.map_or(grid.count, place));
+        let (from, to) = (place(begun(event)), again.map_or(grid.count, place));
         seconds[from..to.max(from)].fill(true);
     }
     seconds
+}
+
+/// Since when that is so of which an event tells. That it lasts is all that is told of one that began before the window.
+fn begun(event: &Event) -> Moment {
+    let failing_s = event.fields.get("failing_s").and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0);
+    event.at - Span::from_seconds(failing_s)
 }
 
 fn unseen(event: &Event, server: &str, view: View) -> Unseen {
