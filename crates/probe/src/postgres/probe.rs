@@ -17,7 +17,7 @@ use crate::host::{KernelWaits, Roots};
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::{Moment, Span, Target, Text, catalogue};
 use futures_util::future::join_all;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -104,6 +104,8 @@ pub struct PostgresProbe {
     settings: BTreeMap<String, String>,
     sessions: Sessions,
     logs: Logs,
+    /// Readings that had failed when they were last tried, on this connection or on one before.
+    failing: BTreeSet<&'static str>,
 }
 
 impl PostgresProbe {
@@ -139,6 +141,7 @@ impl PostgresProbe {
             settings: target.settings.clone(),
             sessions: Sessions::default(),
             logs: Logs::default(),
+            failing: BTreeSet::new(),
             options,
         };
         probe.sessions.statements.keep_text = probe.options.keep_query_text;
@@ -260,16 +263,21 @@ impl PostgresProbe {
 
     /// Remembers how a reading went, and tells what is missing now or is there again.
     fn note<T>(
-        &self,
+        &mut self,
         entry: &mut Entry<T>,
-        what: &str,
+        what: &'static str,
         result: Result<(), QueryError>,
         facts: &Facts,
         sink: &mut Sink<'_>,
     ) -> Result<(), QueryError> {
         match result {
-            Ok(()) if entry.worked() => tell::read_again(&self.target, &self.name, what, sink),
-            Ok(()) => {}
+            Ok(()) => {
+                // A connection that was lost meanwhile took the entry with it that knew.
+                let had_failed = self.failing.remove(what);
+                if entry.worked() || had_failed {
+                    tell::read_again(&self.target, &self.name, what, sink);
+                }
+            }
             Err(QueryError::Lost(error)) => return Err(QueryError::Lost(error)),
             Err(QueryError::Denied(error)) => {
                 entry.turn_off();
@@ -278,6 +286,7 @@ impl PostgresProbe {
                 sink.absent(&self.target, what, &error.to_string(), grant.as_deref());
             }
             Err(QueryError::Failed(error)) => {
+                self.failing.insert(what);
                 if let Some(tell) = entry.failed(sink.at) {
                     let probe = format!("{} {what}", self.name);
                     sink.event(tell.event(sink.at, &self.target, &probe, "cannot be read", &error));
