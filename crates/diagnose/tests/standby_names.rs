@@ -279,9 +279,9 @@ fn a_view_that_shows_others_is_read() {
     assert!(told.contains(&format!("standby-gone disconnected pg.wal.retained@{S}")), "{told:?}");
 }
 
-/// A standby whose row was last read in the twentieth second, and these views no more from then on: what is said of it, with which
-/// confidence, and what is said not to be read.
-fn while_unread(plant: &WalPlant, unread: &[&str]) -> Vec<(String, Confidence, Vec<String>)> {
+/// A standby whose row was last read in the twentieth second of forty, and these views no more from then on: what is said of it, for
+/// how long it has been so, with which confidence, and what is said not to be read.
+fn while_unread(plant: &WalPlant, unread: &[&str]) -> Vec<(String, f64, Confidence, Vec<String>)> {
     let mut readings = sifted(plant.readings(), |series, second| {
         let rows = series.name.starts_with("pg.replication.") && unread.contains(&"pg_stat_replication");
         let slots = series.name.starts_with("pg.slot.") && unread.contains(&"pg_replication_slots");
@@ -296,23 +296,27 @@ fn while_unread(plant: &WalPlant, unread: &[&str]) -> Vec<(String, Confidence, V
         let told = finding.unseen.iter().map(|unseen| unseen.what.clone());
         told.filter(|what| what.ends_with(" of primary")).collect::<Vec<_>>()
     };
-    list.iter().map(|finding| (finding.cause.clone(), finding.confidence, unseen(finding))).collect()
+    let away_s = |finding: &Finding| finding.figure("away_s").unwrap_or_default().round();
+    list.iter().map(|one| (one.cause.clone(), away_s(one), one.confidence, unseen(one))).collect()
 }
 
 #[test]
 fn where_its_row_is_not_read_other_words_tell() {
     let (rows, slots) = ("pg_stat_replication", "pg_replication_slots");
-    let gone =
-        |confidence, view: &str| vec![("disconnected".to_owned(), confidence, vec![format!("{view} of primary")])];
+    let gone = |away_s: f64, confidence, view: &str| {
+        vec![("disconnected".to_owned(), away_s, confidence, vec![format!("{view} of primary")])]
+    };
     let plant = WalPlant { away: Some((20.5, EVER)), ..WalPlant::default() };
     // Its own word, and its slot's; of neither nothing is known.
-    assert_eq!(while_unread(&plant, &[rows]), gone(Confidence::Low, rows));
-    let blind = WalPlant { see_standby: false, ..plant.clone() };
+    assert_eq!(while_unread(&plant, &[rows]), gone(19.0, Confidence::Low, rows));
+    let later = WalPlant { away: Some((30.5, EVER)), ..plant.clone() };
+    assert_eq!(while_unread(&later, &[rows]), gone(9.0, Confidence::Low, rows), "it goes by what it says");
+    let blind = WalPlant { see_standby: false, ..plant };
     assert!(while_unread(&blind, &[rows]).is_empty());
     let slot = WalPlant { keep: Keep::Slot(None), ..blind };
-    assert_eq!(while_unread(&slot, &[rows]), gone(Confidence::Medium, rows));
+    assert_eq!(while_unread(&slot, &[rows]), gone(19.0, Confidence::Medium, rows));
     // A slot that is not read was not dropped.
-    assert_eq!(while_unread(&slot, &[slots]), gone(Confidence::Medium, slots));
+    assert_eq!(while_unread(&slot, &[slots]), gone(20.0, Confidence::Medium, slots));
     assert!(while_unread(&slot, &[rows, slots]).is_empty());
     // It streams all along.
     for plant in [WalPlant::default(), WalPlant { keep: Keep::Slot(None), ..WalPlant::default() }] {

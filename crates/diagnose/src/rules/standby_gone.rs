@@ -129,7 +129,7 @@ fn disconnected(scene: &Scene<'_>, standby: &Standby) -> Option<Lost> {
     }
     let log = |text: &str| {
         let lines = window.events_of(EventKind::Log).filter(|event| event.source == primary);
-        lines.filter(|event| event.at.seconds_since(last.at).abs() <= 10.0).any(|event| event.message.contains(text))
+        lines.filter(|event| event.at.seconds_since(away.since).abs() <= 10.0).any(|event| event.message.contains(text))
     };
     let timeout = log("terminating walsender process due to replication timeout");
     let active = slot_of(window, primary, name);
@@ -139,7 +139,7 @@ fn disconnected(scene: &Scene<'_>, standby: &Standby) -> Option<Lost> {
         _ => Confidence::Medium,
     };
     let cause = if timeout { "timeout" } else { "disconnected" };
-    let lost = Lost { cause, since: last.at, confidence, unread: away.unread };
+    let lost = Lost { cause, since: away.since, confidence, unread: away.unread };
     (active != Some(true)).then_some(lost)
 }
 

@@ -29,6 +29,8 @@ const NEEDED: f64 = 0.5;
 
 /// That a standby is away.
 pub(super) struct Away {
+    /// Since it was last seen, or since something else tells it.
+    pub(super) since: Moment,
     /// For so many seconds, as far as that is known.
     pub(super) seconds: f64,
     /// Why its row is not read, where something else tells that it is away.
@@ -40,7 +42,7 @@ pub(super) struct Away {
 pub(super) fn away(window: &Window, standby: &Standby, row: Moment) -> Option<Away> {
     let primary = standby.primary.as_deref()?;
     if let Some(seconds) = missed_s(window, primary, View::Standbys, row) {
-        return Some(Away { seconds, unread: None });
+        return Some(Away { since: row, seconds, unread: None });
     }
     let unread = unread(window, primary, View::Standbys, row)?;
     let is_read = |track: &Track<'_>| track.at(window.to, HOLE_S).is_some();
@@ -48,7 +50,7 @@ pub(super) fn away(window: &Window, standby: &Standby, row: Moment) -> Option<Aw
     let slot = || window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", &standby.name)]);
     let flag = own().filter(is_read).or_else(slot)?;
     let since = down_since(window, flag)?.max(row);
-    Some(Away { seconds: flag.points.last()?.at.seconds_since(since), unread: Some(unread) })
+    Some(Away { since, seconds: flag.points.last()?.at.seconds_since(since), unread: Some(unread) })
 }
 
 /// A finding about one standby that falls behind, with the figures of all hops, its severity and its victims.

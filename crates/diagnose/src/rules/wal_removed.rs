@@ -313,7 +313,7 @@ fn fell_behind(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     if !is_away || oldest.epoch != row.epoch || oldest.value <= had {
         return None;
     }
-    let mut finding = critical("behind-oldest", behind.standby.queue("retained"), (row.at, window.to));
+    let mut finding = critical("behind-oldest", behind.standby.queue("retained"), (away.since, window.to));
     finding.server = Some(primary.to_owned());
     finding.confidence = if away.unread.is_some() { Confidence::Low } else { Confidence::Medium };
     finding.summary = format!(
