@@ -434,6 +434,21 @@ fn a_load_balancer_says_whose_connections_it_passes_on_and_nobody_else_does() {
     assert!(untrusted.contains("the first packet says"), "{untrusted}");
 }
 
+#[test]
+fn who_comes_by_the_proxys_address_takes_no_visitors_place_at_the_consoles_own() {
+    let console = console(ADMIN);
+    // How a visit begins: with the question for a password, or a refusal.
+    let begin = |port: u16| {
+        let mut visitor = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        visitor.write_all(b"\0\0\0\x25\0\x03\0\0user\0dba\0database\0backwater\0\0").unwrap();
+        let (kind, _) = raw::message(&mut visitor).unwrap();
+        (visitor, kind)
+    };
+    let many: Vec<_> = (0..40).map(|_| begin(console.port)).collect();
+    assert_eq!(many.last().unwrap().1, b'E', "there is no place more");
+    assert_eq!(begin(console.own_port).1, b'R');
+}
+
 /// Says whose visit it is and SCRAM's first message, and returns the server's.
 fn challenge(stream: &mut TcpStream, user: &str, first: &[u8]) -> Vec<u8> {
     let said = format!("user\0{user}\0database\0backwater\0\0");

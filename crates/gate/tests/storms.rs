@@ -9,7 +9,7 @@ use backwater_gate::proxy::{Proxy, ProxyConfig};
 use elsewhere::Elsewhere;
 use server::{Running, Server, complaint, psql, text, with_server};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -217,6 +217,45 @@ fn sessions_end_with_their_server_and_begin_again_with_it() {
         until("what they opened is closed", Duration::from_secs(30), || open_files() <= files);
         until("no session is left", Duration::from_secs(20), || sessions() == 0);
     });
+}
+
+#[test]
+fn a_flood_of_those_who_said_who_they_are_keeps_nobody_out_of_the_console() {
+    let _alone = alone();
+    // A server whose queue of connections is full: whoever needs one waits, and cannot be asked to make room.
+    let server = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    server.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    server.listen(0).unwrap();
+    let to = server.local_addr().unwrap().as_socket().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(one) = TcpStream::connect_timeout(&to, Duration::from_millis(300)) {
+        queued.push(one);
+    }
+    let written = format!(
+        "listen = '127.0.0.1:0'\nserver = '{to}'\n[limits]\nconnect_timeout_s = 600.0\nlogin_timeout_s = 600.0\n\
+         [admin]\nlisten = '127.0.0.1:0'\nusers = {{ dba = 'open sesame' }}\n"
+    );
+    let proxy = Proxy::start(&ProxyConfig::parse(&written, Path::new("test.toml")).unwrap()).unwrap();
+    let [port, console] = [proxy.addresses(), proxy.console_addresses()]
+        .map(|addresses| addresses[0].to_string().rsplit(':').next().unwrap().parse::<u16>().unwrap());
+    let say = |port: u16, words: &[u8]| {
+        let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        client.write_all(words).unwrap();
+        client
+    };
+    let start_up = b"\0\0\0\x12\0\x03\0\0user\0dba\0\0";
+    // As many as may be on their way to a session, and some more.
+    let _flood: Vec<_> = (0..4_120).map(|_| say(port, start_up)).collect();
+    until("nobody more is heard", Duration::from_secs(60), || {
+        let mut other = say(port, b"GET / HTTP/1.1\r\n\r\n");
+        other.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        other.read(&mut [0; 1]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    });
+    let mut operator = say(console, start_up);
+    operator.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut kind = [0];
+    operator.read_exact(&mut kind).unwrap();
+    assert_eq!(&kind, b"R", "the question for a password");
 }
 
 /// Waits until nothing is on its way by these connections: what is when the cable goes is sent again for a quarter of an hour.

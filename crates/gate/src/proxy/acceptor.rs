@@ -21,6 +21,8 @@ use tokio::sync::watch;
 const BACKLOG: i32 = 4096;
 /// Connections that are not sessions yet; where there is one more, one that has said nothing of itself makes room.
 const NEGOTIATING: usize = 4096;
+/// The same at the console's own addresses: however many come to the others and stay, whoever is to do something about it gets in.
+const NEGOTIATING_AT_CONSOLE: usize = 1024;
 /// When the process has no file descriptors left, accepting is tried again after this.
 const BREATHER: Duration = Duration::from_millis(50);
 
@@ -131,11 +133,12 @@ pub(super) async fn accept(
     reception: Reception,
     mut phase: watch::Receiver<Phase>,
 ) -> io::Result<()> {
-    let openings = Openings::new(NEGOTIATING);
+    let (sessions, visits) = (Openings::new(NEGOTIATING), Openings::new(NEGOTIATING_AT_CONSOLE));
     let mut tasks = tokio::task::JoinSet::new();
     for (bound, door) in bound {
         let listener = bound.listen()?;
-        tasks.spawn(listen(listener, door, reception.clone(), Arc::clone(&openings)));
+        let openings = Arc::clone(if door == Door::Console { &visits } else { &sessions });
+        tasks.spawn(listen(listener, door, reception.clone(), openings));
     }
     // An error means that the proxy was dropped: that ends it too.
     let _ = phase.wait_for(|phase| *phase != Phase::Running).await;

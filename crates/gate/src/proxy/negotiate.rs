@@ -262,7 +262,8 @@ impl Negotiation<'_> {
     fn visit(&self, client: Stream, heard: Vec<u8>, start: StartUp) -> io::Result<()> {
         client.set_options(URGENT_NOT_SENT_BYTES)?;
         let (client, peer, address) = (client.detach()?, self.peer.clone(), self.address);
-        self.control.visit(Visit { client, heard, start, peer, address });
+        let at_own_door = self.door == Door::Console;
+        self.control.visit(Visit { client, heard, start, peer, address, at_own_door });
         Ok(())
     }
 

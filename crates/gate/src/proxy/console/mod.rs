@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-/// Visitors at once; more are refused.
+/// Visitors at once by the console's own addresses, and again by the proxy's; more are refused.
 const MOST_VISITORS: usize = 32;
 /// A visitor that has not logged in by then is sent away.
 const LOGIN_WITHIN: Duration = Duration::from_secs(10);
@@ -59,6 +59,8 @@ pub(super) struct Visit {
     pub(super) start: StartUp,
     pub(super) peer: String,
     pub(super) address: Option<IpAddr>,
+    /// It came by an address of the console's own.
+    pub(super) at_own_door: bool,
 }
 
 /// The names of the columns of something that can be shown.
@@ -75,7 +77,8 @@ pub(super) fn start(
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build().map_err(GateError::system("start the console"))?;
     let receiving = async move {
-        let places = Arc::new(Semaphore::new(MOST_VISITORS));
+        // Apart: who comes by the proxy's addresses and does not log in keeps nobody out who comes by the console's own.
+        let [own, shared] = [MOST_VISITORS; 2].map(|most| Arc::new(Semaphore::new(most)));
         loop {
             let visit = tokio::select! {
                 biased;
@@ -84,7 +87,7 @@ pub(super) fn start(
                 visit = visits.recv() => visit,
             };
             let Some(visit) = visit else { return };
-            let (control, places) = (Arc::clone(&control), Arc::clone(&places));
+            let (control, places) = (Arc::clone(&control), Arc::clone(if visit.at_own_door { &own } else { &shared }));
             tokio::spawn(async move {
                 let place = places.try_acquire();
                 let peer = visit.peer.clone();
@@ -106,7 +109,7 @@ pub(super) fn start(
 }
 
 async fn receive(control: &Arc<Control>, visit: Visit, has_place: bool) -> io::Result<()> {
-    let Visit { client, heard, start, peer, address } = visit;
+    let Visit { client, heard, start, peer, address, .. } = visit;
     let mut connection = Connection { stream: client.attach()?, read: heard, reply: Reply::default() };
     let terms = control.terms();
     let refusal = match &terms.admin {
