@@ -35,6 +35,7 @@ mod sockets;
 mod sources;
 mod state_file;
 mod stream;
+mod terms;
 mod tls;
 mod turns;
 mod urgent;

@@ -5,7 +5,8 @@
 //! its listener's pool. With a certificate the proxy ends the client's encryption, and begins its own towards the server where
 //! it is told to.
 
-use super::admission::{Admission, Place};
+use super::Address;
+use super::admission::Place;
 use super::console::{Admin, Visit};
 use super::control::{Control, Entry};
 use super::follow::Follow;
@@ -15,22 +16,17 @@ use super::placed::{is_exempt, pool_of};
 use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
 use super::relay::Moving;
 use super::secure::Secure;
-use super::server_view::ServerAccount;
-use super::sources::Network;
 use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
-use super::tls::{ClientTls, ServerTls};
-use super::{Address, Limits, ProxyConfig};
+use super::terms::Terms;
 use crate::clock;
 use crate::wire::{
     MOST_OPENING_BYTES, Opening, Side, StartUp, Tracker, read_opening, read_proxy_header, refusal,
     without_channel_binding,
 };
-use backwater_flow::{DEFAULT_POOL, State, StateForm};
+use backwater_flow::DEFAULT_POOL;
 use backwater_model::Moment;
-use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -43,28 +39,6 @@ const OPENING_READ: usize = 1024;
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 /// What stands before the key in a cancel request: its length and its code.
 const CANCEL_HEAD_BYTES: usize = 8;
-
-/// What negotiations need to know.
-#[derive(Clone)]
-pub(super) struct Terms {
-    pub(super) server: Address,
-    /// The server runs on this host.
-    pub(super) server_is_here: bool,
-    pub(super) limits: Limits,
-    pub(super) state: State,
-    pub(super) admission: Admission,
-    pub(super) admin: Option<Arc<Admin>>,
-    pub(super) listen: Vec<Address>,
-    pub(super) listeners: HashMap<Address, String>,
-    pub(super) tls: Option<ClientTls>,
-    pub(super) server_tls: Option<ServerTls>,
-    pub(super) server_account: Option<ServerAccount>,
-    /// Who says whose connections he passes on.
-    pub(super) announcing: Vec<Network>,
-    pub(super) state_file: Option<PathBuf>,
-    /// The rules, pools and users of the configuration itself.
-    pub(super) configured: StateForm,
-}
 
 /// Which door a client came by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,31 +95,6 @@ struct Negotiation<'p> {
     terms: Arc<Terms>,
     control: Arc<Control>,
     place: &'p openings::Opening,
-}
-
-impl Terms {
-    /// The terms of a configuration. Places that are taken stay taken.
-    pub(super) fn new(config: &ProxyConfig, before: Option<&Admission>) -> Arc<Terms> {
-        let most = config.limits.max_connections;
-        let admission = before.map_or_else(|| Admission::new(most), Admission::clone);
-        admission.limit(most);
-        Arc::new(Terms {
-            server: config.server.clone(),
-            server_is_here: config.server.is_here(),
-            limits: config.limits.clone(),
-            state: config.state.clone(),
-            admission,
-            admin: config.admin.clone().map(Arc::new),
-            listen: config.listen.clone(),
-            listeners: config.listeners.clone(),
-            tls: config.tls.clone(),
-            server_tls: config.server_tls.clone(),
-            server_account: config.server_account.clone(),
-            announcing: config.proxy_protocol_from.clone(),
-            state_file: config.state_file.clone(),
-            configured: config.configured.clone(),
-        })
-    }
 }
 
 impl Negotiation<'_> {

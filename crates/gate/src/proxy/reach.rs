@@ -1,7 +1,7 @@
 //! The proxy's way to the server: a connection, and its encryption where the configuration asks for it.
 
-use super::negotiate::Terms;
 use super::stream::{Stream, URGENT_NOT_SENT_BYTES};
+use super::terms::Terms;
 use crate::clock;
 use crate::wire::SSL_REQUEST;
 use backwater_model::Moment;
