@@ -54,7 +54,12 @@ const SECTIONS: &[Section] = &[
                 "seconds in which a client must have said who it is, again in which its login must be done, and in which a \
                  message that is begun outside a transaction must have come",
             ),
-            ("connect_timeout_s", "", "seconds in which the server must have taken a connection"),
+            (
+                "connect_timeout_s",
+                "",
+                "seconds in which the server must have taken a connection; each address of its name has so many, as of libpq's \
+                 connect_timeout",
+            ),
             ("drain_timeout_s", "", "seconds that sessions have to come to a good end when the proxy stops"),
             (
                 "idle_timeout_s",

@@ -7,8 +7,8 @@ use super::control::Control;
 use super::hidden::{Activity, Seen, Statements};
 use super::live::{Doing, Ending, Glimpse, Live};
 use super::process::Process;
+use super::reach::connect_again;
 use super::server_view::Told;
-use super::stream::Stream;
 use super::terms::Terms;
 use super::worker::{Arrival, Phase};
 use crate::wire::cancel_request;
@@ -318,7 +318,7 @@ impl Bench {
         self.control.counters.cancels.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
             let sent = async {
-                let mut server = Stream::connect(&terms.server).await?;
+                let mut server = connect_again(&terms, Some(&live)).await?;
                 server.write_all(&packet).await?;
                 // The server closes the connection when it has signalled its process.
                 server.read(&mut [0; 16]).await.map(|_| ())

@@ -20,7 +20,7 @@ pub struct Limits {
     /// Seconds in which a client must have said who it is, again in which its login must be done, and in which a message outside
     /// a transaction must have been said.
     pub login_timeout_s: f64,
-    /// Seconds in which the server must have taken a connection.
+    /// Seconds in which an address of the server must have taken a connection: each has so many, as of libpq's connect_timeout.
     pub connect_timeout_s: f64,
     /// Seconds that sessions have to come to a good end when the proxy stops.
     pub drain_timeout_s: f64,

@@ -41,6 +41,8 @@ pub(super) struct Identity {
     pub(super) server_mark: String,
     /// Our end of its connection with the server, where that is TCP.
     pub(super) our_end: Option<SocketAddr>,
+    /// The server's end of it: a cancel request goes there, since a name may have several addresses.
+    pub(super) server_end: Option<SocketAddr>,
     /// When we began to connect with the server: its process is no older.
     pub(super) server_since: Moment,
     pub(super) began: Moment,
@@ -60,6 +62,7 @@ impl Identity {
             peer: String::new(),
             server_mark: String::new(),
             our_end: None,
+            server_end: None,
             server_since: Moment(0),
             began: Moment(0),
             is_exempt: false,

@@ -13,7 +13,7 @@ use super::follow::Follow;
 use super::live::{Ending, Identity, Live};
 use super::openings;
 use super::placed::{is_exempt, pool_of};
-use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
+use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, connect_again, encrypted};
 use super::relay::Moving;
 use super::secure::Secure;
 use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
@@ -35,7 +35,7 @@ use std::time::Duration;
 const TLS_HANDSHAKE: u8 = 0x16;
 /// Bytes read at once of an opening: most have a few hundred.
 const OPENING_READ: usize = 1024;
-/// A cancel request that the server does not take in this time is given up.
+/// A cancel request that the server, once connected with, does not take in this time is given up.
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 /// What stands before the key in a cancel request: its length and its code.
 const CANCEL_HEAD_BYTES: usize = 8;
@@ -319,6 +319,7 @@ impl Negotiation<'_> {
             peer: self.peer.clone(),
             server_mark: server.title_mark(),
             our_end: server.own_address(),
+            server_end: server.other_address(),
             server_since,
             began: clock::now(),
             is_exempt: start.is_some_and(|start| is_exempt(&self.terms.state, start, self.pool_of_door())),
@@ -378,15 +379,15 @@ impl Negotiation<'_> {
             let why = "terminating connection: its client cancelled what waited for its turn in pool";
             Ending { sqlstate: "57014", why: format!("{why} {}", live.pool.name) }
         };
-        if named.is_some_and(|live| live.end_waiting(ending(&live))) {
+        if named.as_ref().is_some_and(|live| live.end_waiting(ending(live))) {
             return Ok(());
         }
-        let passed = async {
-            let mut server = connect(&self.terms).await?;
+        let mut server = connect_again(&self.terms, named.as_deref()).await?;
+        let taken = async {
             server.write_all(packet).await?;
             server.read(&mut [0; 16]).await.map(|_| ())
         };
-        tokio::time::timeout(CANCEL_WITHIN, passed).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        tokio::time::timeout(CANCEL_WITHIN, taken).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 

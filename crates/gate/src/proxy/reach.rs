@@ -1,11 +1,16 @@
 //! The proxy's way to the server: a connection, and its encryption where the configuration asks for it.
 
+use super::Address;
+use super::live::Live;
 use super::stream::{Stream, URGENT_NOT_SENT_BYTES};
 use super::terms::Terms;
 use crate::clock;
 use crate::wire::SSL_REQUEST;
 use backwater_model::Moment;
 use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::net::{TcpStream, lookup_host};
 
 /// The answer to a request for encryption that declines it, and the one that takes it.
 pub(super) const NO_ENCRYPTION: u8 = b'N';
@@ -43,11 +48,42 @@ pub(super) async fn reach(terms: &Terms) -> io::Result<Stream> {
     encrypted(terms, server, false).await
 }
 
-/// A connection with the server, as bare as it comes.
+/// A connection with the server, as bare as it comes. Each address of its name has the whole time, as of libpq's connect_timeout: one
+/// that does not answer leaves some to the next.
 pub(super) async fn connect(terms: &Terms) -> io::Result<Stream> {
     let within = terms.limits.connect_timeout();
-    match tokio::time::timeout(within, Stream::connect(&terms.server)).await {
-        Ok(connected) => connected,
+    match &terms.server {
+        Address::Tcp(name) => {
+            let addresses = in_time(within, lookup_host(name.as_str())).await?;
+            connect_to_any(addresses, within).await
+        }
+        Address::Unix(path) => in_time(within, Stream::connect_local(path)).await,
+    }
+}
+
+/// The same for a request to cancel what a session runs: with the address at which that session has its server, as libpq does.
+pub(super) async fn connect_again(terms: &Terms, session: Option<&Live>) -> io::Result<Stream> {
+    match session.and_then(|live| live.identity.server_end) {
+        Some(address) => connect_to_any([address], terms.limits.connect_timeout()).await,
+        None => connect(terms).await,
+    }
+}
+
+/// A connection with the first of these that takes it in time; as an error why the last one did not.
+async fn connect_to_any(addresses: impl IntoIterator<Item = SocketAddr>, within: Duration) -> io::Result<Stream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in addresses {
+        match in_time(within, TcpStream::connect(address)).await {
+            Ok(connected) => return Ok(connected.into()),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn in_time<T>(within: Duration, what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match tokio::time::timeout(within, what).await {
+        Ok(done) => done,
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {} s", within.as_secs_f64()))),
     }
 }
@@ -69,4 +105,49 @@ pub(super) async fn encrypted(terms: &Terms, mut server: Stream, declined: bool)
     };
     let within = tokio::time::timeout(terms.limits.connect_timeout(), encrypted);
     within.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::ProxyConfig;
+    use super::super::live::Identity;
+    use super::super::pools::LivePool;
+    use super::*;
+    use backwater_flow::{PoolId, SessionId};
+    use tokio::net::TcpListener;
+
+    const SOON: Duration = Duration::from_millis(300);
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_leaves_time_to_the_next() {
+        // Its queue of connections is full: whoever comes is not answered.
+        let silent = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        silent.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        silent.listen(0).unwrap();
+        let silent_one = silent.local_addr().unwrap().as_socket().unwrap();
+        let mut queued = Vec::new();
+        while let Ok(one) = in_time(SOON, TcpStream::connect(silent_one)).await {
+            queued.push(one);
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let answering = listener.local_addr().unwrap();
+        let connected = connect_to_any([silent_one, silent_one, answering], SOON).await.unwrap();
+        assert_eq!(connected.other_address(), Some(answering));
+        let error = connect_to_any([silent_one], SOON).await.unwrap_err();
+        assert_eq!(error.to_string(), "no answer in 0.3 s");
+        assert_eq!(connect_to_any([], SOON).await.unwrap_err().to_string(), "the name has no address");
+    }
+
+    #[tokio::test]
+    async fn a_cancel_request_goes_where_its_session_has_its_server() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server_end = Some(listener.local_addr().unwrap());
+        let identity = Identity { server_end, ..Identity::of_test(SessionId(1)) };
+        let live = Live::new(identity, LivePool::new("one", PoolId(0)), false);
+        let config = ProxyConfig::plain("127.0.0.1:0".parse().unwrap(), "127.0.0.1:1".parse().unwrap());
+        let terms = Terms::new(&config, None);
+        assert_eq!(connect_again(&terms, Some(&live)).await.unwrap().other_address(), server_end);
+        assert!(connect_again(&terms, None).await.is_err());
+    }
 }

@@ -1,12 +1,12 @@
 //! A connection of either kind, TCP or Unix, encrypted or not, as the relay needs it; and the options that are set on it.
 
-use super::Address;
 use super::secure::Secure;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -98,12 +98,8 @@ impl From<UnixStream> for Stream {
 }
 
 impl Stream {
-    /// Connects to a server, for as long as its queue of connections is full. Needs the runtime's timer.
-    pub(super) async fn connect(address: &Address) -> io::Result<Stream> {
-        let path = match address {
-            Address::Tcp(name) => return Ok(TcpStream::connect(name.as_str()).await?.into()),
-            Address::Unix(path) => path,
-        };
+    /// Connects to a server by its Unix socket, for as long as its queue of connections is full. Needs the runtime's timer.
+    pub(super) async fn connect_local(path: &Path) -> io::Result<Stream> {
         loop {
             match UnixStream::connect(path).await {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -247,6 +243,12 @@ impl Stream {
         }
     }
 
+    /// The other end of a TCP connection.
+    pub(super) fn other_address(&self) -> Option<SocketAddr> {
+        let Socket::Tcp(stream) = &self.socket else { return None };
+        stream.peer_addr().ok()
+    }
+
     /// Our own end of a TCP connection.
     pub(super) fn own_address(&self) -> Option<SocketAddr> {
         let Socket::Tcp(stream) = &self.socket else { return None };
@@ -320,8 +322,7 @@ mod tests {
         listener.listen(0).unwrap();
         let _first = UnixStream::connect(&path).await.unwrap();
         assert_eq!(UnixStream::connect(&path).await.unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        let address = Address::Unix(path);
-        let mut next = pin!(Stream::connect(&address));
+        let mut next = pin!(Stream::connect_local(&path));
         let waits = poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx).is_pending())).await;
         assert!(waits);
         let _taken = listener.accept().unwrap();
