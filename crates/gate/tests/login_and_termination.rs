@@ -174,6 +174,23 @@ fn until_closed(port: u16, says: &[u8]) -> (Vec<u8>, Duration) {
 }
 
 #[test]
+fn who_still_speaks_hears_why_it_is_refused() {
+    let held = held::before("127.0.0.1:1", held::CONSOLE);
+    let visit = b"\0\0\0\x25\0\x03\0\0user\0dba\0database\0backwater\0\0";
+    // What is no opening, and a visit that does not log in.
+    for begins in [b"GET / HTTP/1.1\r\n\r\n".to_vec(), [&visit[..], b"Q\0\0\0\x05\0"].concat()] {
+        let mut client = TcpStream::connect(("127.0.0.1", held.port)).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(&begins).unwrap();
+        // More than stands in buffers: it is read, or the connection is reset.
+        client.write_all(&vec![b'x'; 8 << 20]).unwrap();
+        let mut words = Vec::new();
+        client.read_to_end(&mut words).unwrap();
+        assert!(String::from_utf8_lossy(&words).contains("FATAL"), "{words:?}");
+    }
+}
+
+#[test]
 fn a_login_that_is_not_done_in_time_is_ended_and_nobody_else() {
     with_server("a_login_that_is_not_done_in_time_is_ended_and_nobody_else", &[], |server| {
         let held = proxy(server, "[limits]\nlogin_timeout_s = 1.0\n");

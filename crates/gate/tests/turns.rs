@@ -2,10 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs, dead_code)]
 
 mod held;
+mod raw;
 mod server;
 
-use held::{CONSOLE, Session, console, proxy, until};
+use held::{CONSOLE, PATIENCE, Session, before, console, proxy, until};
 use server::{Running, complaint, psql, text, with_server};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tokio_postgres::NoTls;
@@ -123,4 +126,53 @@ fn a_cancel_of_what_waits_for_its_turn_ends_it_and_the_server_hears_nothing_of_i
         }
         assert_eq!(server.value("SELECT count(*) FROM t"), "0");
     });
+}
+
+/// More than a small buffer holds.
+const NOTICE_BYTES: usize = 60_000;
+
+/// A server that greets each session with a key of its own and a long notice, and answers nothing.
+fn silent_server() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        for (number, mut stream) in (1_u32..).zip(listener.incoming().map_while(Result::ok)) {
+            assert!(stream.read(&mut [0; 512]).unwrap() > 8);
+            stream.write_all(b"R\0\0\0\x08\0\0\0\0").unwrap();
+            raw::say(&mut stream, b'K', &[number.to_be_bytes(), [0; 4]].concat());
+            raw::say(&mut stream, b'Z', b"I");
+            raw::say(&mut stream, b'N', &[b'x'; NOTICE_BYTES]);
+            kept.push(stream);
+        }
+    });
+    address
+}
+
+#[test]
+fn who_is_told_to_go_hears_all_of_it_though_what_it_said_was_never_read() {
+    let held = before(&silent_server(), "[pools.default]\nmax_active = 1\n");
+    let mut glance = held.proxy.glance();
+    let mut pool = || glance.look().pools.into_iter().find(|pool| pool.name == "default").unwrap();
+    let (mut first, _) = raw::open(held.port, 0, "u");
+    raw::ask(&mut first, "SELECT 1");
+    until("the first one runs", || pool().running == 1);
+    // Most of the notice stands in the proxy's socket until it reads.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    socket.connect(&SocketAddr::from(([127, 0, 0, 1], held.port)).into()).unwrap();
+    let mut second = TcpStream::from(socket);
+    let key = raw::body(&raw::log_in(&mut second, 0, "u", ""), b'K').to_vec();
+    until("both notices are on their way", || pool().sent_bytes > 2 * NOTICE_BYTES as u64);
+    raw::ask(&mut second, "SELECT 2");
+    until("the second one waits", || pool().waiting == 1);
+    let request = [&16_u32.to_be_bytes(), &80_877_102_u32.to_be_bytes()[..], &key].concat();
+    let mut other = TcpStream::connect(("127.0.0.1", held.port)).unwrap();
+    other.write_all(&request).unwrap();
+    until("it has been told to go", || pool().waiting == 0);
+    second.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut rest = Vec::new();
+    second.read_to_end(&mut rest).unwrap();
+    let words = String::from_utf8_lossy(rest.get(NOTICE_BYTES..).unwrap_or_default());
+    assert!(words.contains("57014") && words.contains("its client cancelled what waited"), "{words}");
 }

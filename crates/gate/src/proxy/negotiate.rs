@@ -14,7 +14,7 @@ use super::live::{Ending, Identity, Live};
 use super::openings;
 use super::placed::{is_exempt, pool_of};
 use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, connect_again, encrypted};
-use super::relay::Moving;
+use super::relay::{LAST_WORDS_WITHIN, Moving};
 use super::secure::Secure;
 use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
 use super::terms::Terms;
@@ -239,7 +239,11 @@ impl Negotiation<'_> {
         let since = asked.as_ref().map_or_else(clock::now, |asked| asked.since);
         let mut server = match self.take_server(asked).await {
             Ok(server) => server,
-            Err(why) => return self.refuse(client, "08006", &why).await,
+            Err(why) => {
+                // Others need not wait until this one has heard it.
+                drop(place);
+                return self.refuse(client, "08006", &why).await;
+            }
         };
         let entry = self.control.enter(self.identity(Some(start), &server, since), self.control.pools.get(pool));
         let mut tracker = Tracker::new();
@@ -249,7 +253,10 @@ impl Negotiation<'_> {
         }
         let words = match first_words(&mut server, &heard[..length]).await {
             Ok(words) => words,
-            Err(error) => return self.refuse(client, "08006", &self.unreachable(&error)).await,
+            Err(error) => {
+                drop((server, entry, place));
+                return self.refuse(client, "08006", &self.unreachable(&error)).await;
+            }
         };
         tracker.pass(Side::Down, &words);
         agree((client, server), (&heard[length..], &words), tracker, entry, place).map(Some)
@@ -353,11 +360,13 @@ impl Negotiation<'_> {
         encrypted(&self.terms, server, declined).await.map_err(|error| self.unreachable(&error))
     }
 
-    /// Tells the client why there is no session.
+    /// Tells the client why there is no session, and gives it time to hear that.
     async fn refuse<T>(&self, mut client: Stream, sqlstate: &str, why: &str) -> io::Result<Option<T>> {
         self.refused(why);
         client.write_all(&refusal(sqlstate, why)).await?;
         client.shutdown().await?;
+        self.place.leaves();
+        client.linger(LAST_WORDS_WITHIN).await;
         Ok(None)
     }
 

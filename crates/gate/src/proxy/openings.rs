@@ -73,6 +73,11 @@ impl Opening {
         self.openings.lock().waiting.remove(&self.number);
     }
 
+    /// It has been told why it is refused, and only has time to hear it: it makes room again, and before those that came later.
+    pub(super) fn leaves(&self) {
+        self.openings.lock().waiting.insert(self.number, Arc::clone(&self.gives_way));
+    }
+
     /// Until it must make room.
     pub(super) async fn gives_way(&self) {
         self.gives_way.notified().await;
@@ -115,6 +120,16 @@ mod tests {
         assert!(poll(known.gives_way()).is_pending() && poll(younger.gives_way()).is_pending());
         drop(oldest);
         assert!(next.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
+    }
+
+    #[test]
+    fn who_is_refused_makes_room_again() {
+        let openings = Openings::new(2);
+        let (refused, mute) = (begun(&openings), begun(&openings));
+        refused.said_who();
+        refused.leaves();
+        assert!(poll(openings.begin()).is_pending());
+        assert!(poll(refused.gives_way()).is_ready() && poll(mute.gives_way()).is_pending());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A peer that does not take the last words within this time does not get them.
+/// A peer that does not take the last words within this time does not get them; one that took them has as long again to hear them.
 pub(super) const LAST_WORDS_WITHIN: Span = Span::from_millis(1_000);
 
 /// How a session ended.
@@ -23,6 +23,8 @@ pub(super) enum End {
     Closed,
     /// The server is done; what the client still says goes nowhere.
     ServerDone,
+    /// Somebody ended it.
+    Told(Ending),
     /// It was quiet, and the proxy drains.
     Quiet,
     /// A socket failed: which, and why.
@@ -116,20 +118,15 @@ impl Relay {
         Poll::Pending
     }
 
-    /// Reads what the client still says for a while, so that closing does not take the server's last words from it.
-    pub(super) async fn linger(self, most: Span) {
-        let Relay { mut client, server, middle } = self;
-        // Its descriptor may be what the wait needs, and its turn what others wait for.
-        drop((server, middle));
-        let mut void = [0; 512];
-        let rest = async { while matches!(client.read(&mut void).await, Ok(count) if count > 0) {} };
-        // Whoever does not end in time is cut off.
-        let _ = clock::within(most, rest).await;
+    /// What is left when the last words have been said: the client, who may still speak. The server's descriptor may be what waiting
+    /// for that needs, and the turn what others wait for.
+    pub(super) fn into_client(self) -> Stream {
+        self.client
     }
 
     /// Ends a session: tells the client why and the server goodbye, each only if it is between two messages. Words in
-    /// the middle of another message, or in an encrypted stream, would be garbage.
-    pub(super) async fn say_goodbye(mut self, ending: &Ending) {
+    /// the middle of another message, or in an encrypted stream, would be garbage. Returns the client, where it took them.
+    pub(super) async fn say_goodbye(mut self, ending: &Ending) -> Option<Stream> {
         let Middle { up, down, follow } = &self.middle;
         let to_client = down.is_empty() && follow.tracker.at_boundary(Side::Down);
         let to_server = up.is_empty() && follow.tracker.at_boundary(Side::Up);
@@ -144,7 +141,8 @@ impl Relay {
             self.server.shutdown().await
         };
         // One that is gone meanwhile needs no goodbye.
-        let _ = clock::within(LAST_WORDS_WITHIN, both).await;
+        let _ = clock::within(LAST_WORDS_WITHIN, both).await?;
+        Some(self.into_client())
     }
 }
 

@@ -1,6 +1,9 @@
 //! A connection of either kind, TCP or Unix, encrypted or not, as the relay needs it; and the options that are set on it.
 
+use super::buffers;
 use super::secure::Secure;
+use crate::clock;
+use backwater_model::Span;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -23,6 +26,9 @@ pub(super) const LOW_NOT_SENT_BYTES: u32 = 16 * 1024;
 const SILENCE: Duration = Duration::from_secs(30);
 const QUESTION_EVERY: Duration = Duration::from_secs(10);
 const QUESTIONS: u32 = 3;
+/// What a peer that was told to leave still says is read up to here: more than the kernels hold of a connection (net.ipv4.tcp_rmem and
+/// tcp_wmem). Who has had so much taken from him since has got his last words.
+const MOST_UNHEARD_BYTES: usize = 16 << 20;
 /// A Unix socket whose queue of connections is full says so at once, where TCP waits: it is asked again after this.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
@@ -212,6 +218,30 @@ impl Stream {
 
     pub(super) async fn shutdown(&mut self) -> io::Result<()> {
         poll_fn(|cx| self.poll_shutdown(cx)).await
+    }
+
+    /// Reads what the peer still says and throws it away, to its end, for so long and so much at most. To be done after the last words:
+    /// a connection that is closed with something unread is reset, and what the peer has not got yet is lost to it. No buffer is held
+    /// meanwhile.
+    pub(super) async fn linger(&mut self, most: Span) {
+        let rest = async {
+            let mut unheard = 0;
+            while unheard < MOST_UNHEARD_BYTES {
+                match poll_fn(|cx| self.poll_unheard(cx)).await {
+                    Ok(count) if count > 0 => unheard += count,
+                    _ => return,
+                }
+            }
+        };
+        // Whoever does not end in time is cut off.
+        let _ = clock::within(most, rest).await;
+    }
+
+    fn poll_unheard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut void = buffers::take();
+        let read = self.poll_read(cx, &mut void[..]);
+        buffers::give_back(void);
+        read
     }
 
     /// Who is at the other end, for the log.

@@ -6,7 +6,7 @@ use super::direction::Pacer;
 use super::live::Ending;
 use super::low_class::LowClass;
 use super::relay::{End, LAST_WORDS_WITHIN, Moving};
-use super::stream::{LOW_NOT_SENT_BYTES, URGENT_NOT_SENT_BYTES};
+use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
 use super::urgent::{Answers, Urgent};
 use crate::{GateError, clock};
 use backwater_model::Span;
@@ -75,6 +75,15 @@ pub(super) enum Class {
     Urgent(Answers),
     /// The low class.
     Low(LowClass),
+}
+
+/// What is left of a session that is not relayed here any more.
+#[derive(Default)]
+struct Left {
+    /// It goes on elsewhere.
+    moving: Option<Moving>,
+    /// It is over, and its client may still speak: that has so long to hear the last words.
+    client: Option<(Stream, Span)>,
 }
 
 impl Class {
@@ -185,23 +194,30 @@ async fn serve(arrival: Arrival, shared: Shared) {
         Class::Urgent(answers) => relay(moving, Urgent(answers.clone()), &mut rest, &shared).await,
     };
     match ended {
-        Ok(Some(moving)) => {
+        Ok(Left { moving: Some(moving), .. }) => {
             // An error means that the proxy has ended, and its sessions with it.
             let _ = shared.moving.send(Arrival { moving, rest });
         }
-        Ok(None) => tracing::debug!(%peer, %user, %pool, "a session ended"),
+        Ok(Left { client, .. }) => {
+            tracing::debug!(%peer, %user, %pool, "a session ended");
+            // It is nobody's to judge any more.
+            drop(rest.entry);
+            if let Some((mut client, most)) = client {
+                client.linger(most).await;
+            }
+        }
         Err((side, error)) => tracing::debug!(%peer, %user, %pool, side, %error, "a session broke off"),
     }
     drop(shared.alive);
 }
 
-/// Relays a session until it ends here; what is returned is to go on elsewhere.
+/// Relays a session until it ends here.
 async fn relay(
     moving: Moving,
     mut pacer: impl Pacer,
     rest: &mut Rest,
     shared: &Shared,
-) -> Result<Option<Moving>, (&'static str, io::Error)> {
+) -> Result<Left, (&'static str, io::Error)> {
     let broken = |error| ("proxy", error);
     let live = Arc::clone(rest.entry.live());
     let mut relay = moving.attach().map_err(broken)?;
@@ -214,13 +230,12 @@ async fn relay(
         }
         if let Some(ending) = live.ending() {
             tracing::info!(session = %live.identity.id, "{}", ending.why);
-            rest.place = None;
-            relay.say_goodbye(&ending).await;
-            return Ok(None);
+            break End::Told(ending);
         }
         if live.wants_low() != is_low {
             let not_sent = if is_low { URGENT_NOT_SENT_BYTES } else { LOW_NOT_SENT_BYTES };
-            return relay.detach(not_sent).map(Some).map_err(broken);
+            let moving = relay.detach(not_sent).map_err(broken)?;
+            return Ok(Left { moving: Some(moving), client: None });
         }
         tokio::select! {
             biased;
@@ -232,16 +247,13 @@ async fn relay(
     };
     drop(pacer);
     rest.place = None;
-    match end {
-        End::Closed => Ok(None),
-        End::ServerDone => {
-            relay.linger(LINGER).await;
-            Ok(None)
-        }
-        End::Quiet => {
-            relay.say_goodbye(&Ending { sqlstate: "57P01", why: GOODBYE.to_owned() }).await;
-            Ok(None)
-        }
-        End::Failed(side, error) => Err((side, error)),
-    }
+    let ending = match end {
+        End::Closed => return Ok(Left::default()),
+        End::ServerDone => return Ok(Left { moving: None, client: Some((relay.into_client(), LINGER)) }),
+        End::Failed(side, error) => return Err((side, error)),
+        End::Told(ending) => ending,
+        End::Quiet => Ending { sqlstate: "57P01", why: GOODBYE.to_owned() },
+    };
+    let client = relay.say_goodbye(&ending).await;
+    Ok(Left { moving: None, client: client.map(|client| (client, LAST_WORDS_WITHIN)) })
 }

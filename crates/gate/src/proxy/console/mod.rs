@@ -11,6 +11,7 @@ pub(super) mod scram;
 mod show;
 
 use super::control::Control;
+use super::relay::LAST_WORDS_WITHIN;
 use super::sources::{Network, admits};
 use super::stream::{Detached, Stream};
 use super::worker::Phase;
@@ -124,7 +125,8 @@ async fn receive(control: &Arc<Control>, visit: Visit, has_place: bool) -> io::R
     };
     if let Some(complaint) = refusal {
         tracing::warn!(%peer, user = start.user(), "refused at the console: {}", complaint.message);
-        return connection.refuse(&complaint).await;
+        // Not waited for: it may have no place, and there is no bound to how many of these there are.
+        return connection.tell_last(&complaint).await;
     }
     let Some(admin) = &terms.admin else { return Ok(()) };
     match tokio::time::timeout(LOGIN_WITHIN, login::login(&mut connection, admin, &start)).await {
@@ -174,8 +176,15 @@ impl Connection {
         self.stream.write_all(&std::mem::take(&mut self.reply.bytes)).await
     }
 
-    /// A last word.
+    /// A last word, with time to hear it.
     async fn refuse(&mut self, complaint: &Complaint) -> io::Result<()> {
+        self.tell_last(complaint).await?;
+        self.stream.linger(LAST_WORDS_WITHIN).await;
+        Ok(())
+    }
+
+    /// A last word.
+    async fn tell_last(&mut self, complaint: &Complaint) -> io::Result<()> {
         self.reply.error("FATAL", complaint);
         self.send().await?;
         self.stream.shutdown().await
