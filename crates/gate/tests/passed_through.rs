@@ -6,8 +6,10 @@ mod held;
 mod server;
 
 use backwater_gate::proxy::{Proxy, ProxyConfig};
-use held::{Held, until};
+use held::{Held, PATIENCE, until};
 use server::{PASSWORD, Running, Server, complaint, psql, text, with_server};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -184,5 +186,43 @@ fn one_that_urgent_work_waits_for_is_let_go_and_rows_are_said_to_be_unseen() {
         );
         assert!(text(&waiter.wait_with_output().unwrap()).ends_with('1'));
         text(&holder.wait_with_output().unwrap());
+    });
+}
+
+#[test]
+fn who_asks_the_server_for_encryption_has_a_place_before_it_hears_of_that() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let held = held::before(&server.local_addr().unwrap().to_string(), "[limits]\nmax_connections = 1\n");
+    let ask = || {
+        let mut client = TcpStream::connect(("127.0.0.1", held.port)).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(b"\0\0\0\x08\x04\xd2\x16\x2f").unwrap();
+        client
+    };
+    let answer = |mut client: &TcpStream| {
+        let mut answer = [0];
+        client.read_exact(&mut answer).unwrap();
+        answer[0]
+    };
+    let first = ask();
+    let mut behind = server.accept().unwrap().0;
+    behind.read_exact(&mut [0; 8]).unwrap();
+    // An error in answer to the request would not be shown: it is declined, and what comes then is refused.
+    let mut second = ask();
+    assert_eq!(answer(&second), b'N');
+    second.write_all(b"\0\0\0\x10\0\x03\0\0user\0u\0\0").unwrap();
+    let mut words = Vec::new();
+    second.read_to_end(&mut words).unwrap();
+    let words = String::from_utf8_lossy(&words);
+    assert!(words.contains("53300") && words.contains("max_connections is 1"), "{words}");
+    server.set_nonblocking(true).unwrap();
+    assert!(server.accept().is_err(), "the server heard of the second");
+    // The first one leaves after it was answered, and its place is another's.
+    behind.write_all(b"N").unwrap();
+    assert_eq!(answer(&first), b'N');
+    drop(first);
+    until("its place is free", || {
+        let _other = ask();
+        server.accept().is_ok()
     });
 }

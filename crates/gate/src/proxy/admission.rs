@@ -20,7 +20,8 @@ struct Counts {
 #[derive(Debug)]
 pub(super) struct Place {
     admission: Admission,
-    pool: String,
+    /// None while nobody knows it.
+    pool: Option<String>,
 }
 
 /// Why there is no place.
@@ -51,19 +52,17 @@ impl Admission {
 
     /// A place in a pool, if the pool and the proxy have one.
     pub(super) fn admit(&self, pool: &str, pool_most: Option<u32>) -> Result<Place, Full> {
+        self.admit_unknown()?.enter(pool, pool_most)
+    }
+
+    /// A place of the proxy's, if it has one, for somebody whose pool nobody knows yet.
+    pub(super) fn admit_unknown(&self) -> Result<Place, Full> {
         let mut counts = self.lock();
         if counts.total >= counts.most {
             return Err(Full::Proxy(counts.most));
         }
-        let here = counts.pools.get(pool).copied().unwrap_or(0);
-        if let Some(most) = pool_most
-            && here >= most
-        {
-            return Err(Full::Pool(pool.to_owned(), most));
-        }
         counts.total += 1;
-        counts.pools.insert(pool.to_owned(), here + 1);
-        Ok(Place { admission: self.clone(), pool: pool.to_owned() })
+        Ok(Place { admission: self.clone(), pool: None })
     }
 
     fn lock(&self) -> MutexGuard<'_, Counts> {
@@ -71,11 +70,30 @@ impl Admission {
     }
 }
 
+impl Place {
+    /// It is in this pool from now on, if that has a place; else it is given back.
+    pub(super) fn enter(mut self, pool: &str, pool_most: Option<u32>) -> Result<Place, Full> {
+        let mut counts = self.admission.lock();
+        let here = counts.pools.get(pool).copied().unwrap_or(0);
+        if let Some(most) = pool_most
+            && here >= most
+        {
+            return Err(Full::Pool(pool.to_owned(), most));
+        }
+        counts.pools.insert(pool.to_owned(), here + 1);
+        drop(counts);
+        self.pool = Some(pool.to_owned());
+        Ok(self)
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let mut counts = self.admission.lock();
         counts.total = counts.total.saturating_sub(1);
-        if let Some(here) = counts.pools.get_mut(&self.pool) {
+        if let Some(pool) = &self.pool
+            && let Some(here) = counts.pools.get_mut(pool)
+        {
             *here = here.saturating_sub(1);
         }
     }
@@ -95,5 +113,19 @@ mod tests {
         assert_eq!(admission.admit("b", None).unwrap_err(), Full::Proxy(3));
         drop((first, others));
         assert!(admission.admit("a", Some(1)).is_ok());
+    }
+
+    #[test]
+    fn whose_pool_is_not_known_yet_is_counted_all_the_same() {
+        let admission = Admission::new(2);
+        let places = [admission.admit_unknown().unwrap(), admission.admit_unknown().unwrap()];
+        assert_eq!(admission.admit("a", None).unwrap_err(), Full::Proxy(2));
+        let [first, second] = places.map(|place| place.enter("a", Some(1)));
+        assert_eq!(second.unwrap_err(), Full::Pool("a".to_owned(), 1));
+        assert_eq!(admission.count("a"), 1);
+        let third = admission.admit_unknown().unwrap();
+        drop((first, third));
+        assert_eq!(admission.count("a"), 0);
+        assert!([admission.admit_unknown(), admission.admit_unknown()].iter().all(Result::is_ok));
     }
 }

@@ -6,7 +6,7 @@
 //! it is told to.
 
 use super::Address;
-use super::admission::Place;
+use super::admission::{Full, Place};
 use super::console::{Admin, Visit};
 use super::control::{Control, Entry};
 use super::follow::Follow;
@@ -60,6 +60,12 @@ pub(super) struct Agreed {
     pub(super) moving: Moving,
     pub(super) entry: Entry,
     pub(super) place: Place,
+}
+
+/// Why there will be no session, for a client that can be told only when it asks for one.
+struct Denied {
+    sqlstate: &'static str,
+    why: String,
 }
 
 /// Negotiates by the terms in force. None where the connection came to its end here: a cancel request, a refusal, a
@@ -123,17 +129,21 @@ impl Negotiation<'_> {
 
     async fn open(&self, mut client: Stream, mut heard: Vec<u8>) -> io::Result<Option<Agreed>> {
         let mut asked: Option<Asked> = None;
-        let mut unreachable: Option<String> = None;
+        let mut denied: Option<Denied> = None;
         loop {
             let (opening, length) = match read_whole(&mut client, &mut heard).await? {
                 Ok(Some(read)) => read,
                 Ok(None) => return Ok(None),
-                Err(error) => return self.refuse(client, "08P01", &error.to_string()).await,
+                Err(error) => {
+                    drop(asked);
+                    return self.refuse(client, "08P01", &error.to_string()).await;
+                }
             };
             if matches!(opening, Opening::Cancel | Opening::StartUp(_)) {
                 self.place.said_who();
             }
             match opening {
+                // Nothing that runs there can be cancelled.
                 Opening::DirectTls | Opening::Cancel if self.door == Door::Console => return Ok(None),
                 Opening::Cancel => return self.cancel(&heard[..length]).await.map(|()| None),
                 // Also of the console, which is told passwords.
@@ -143,13 +153,8 @@ impl Negotiation<'_> {
                 Opening::StartUp(start) if self.is_for_console(&start) => {
                     return self.visit(client, heard.split_off(length), start).map(|()| None);
                 }
-                // The console is not encrypted and runs nothing that can be cancelled.
-                Opening::Ssl | Opening::Gss if self.door == Door::Console => {
-                    heard.drain(..length);
-                    client.write_all(&[NO_ENCRYPTION]).await?;
-                }
-                // Within encryption there is nothing to pass through.
-                Opening::Ssl | Opening::Gss if client.secure().is_some() => {
+                // The console is not encrypted, and within encryption there is nothing to pass through.
+                Opening::Ssl | Opening::Gss if self.door == Door::Console || client.secure().is_some() => {
                     heard.drain(..length);
                     client.write_all(&[NO_ENCRYPTION]).await?;
                 }
@@ -165,8 +170,8 @@ impl Negotiation<'_> {
                     };
                     heard.clear();
                 }
-                Opening::StartUp(start) => match unreachable {
-                    Some(why) => return self.refuse(client, "08006", &why).await,
+                Opening::StartUp(start) => match denied {
+                    Some(Denied { sqlstate, why }) => return self.refuse(client, sqlstate, &why).await,
                     None => return self.start(client, asked, &heard, length, &start).await,
                 },
                 Opening::DirectTls => return self.start_hidden(client, asked, &heard).await,
@@ -177,8 +182,8 @@ impl Negotiation<'_> {
                         Ok(None) => return Ok(None),
                         // Clients do not show an error in answer to this request. They show one to what they ask next.
                         Err(why) => {
-                            tracing::warn!(peer = %self.peer, "{why}");
-                            unreachable = Some(why);
+                            tracing::warn!(peer = %self.peer, "{}", why.why);
+                            denied = Some(why);
                             NO_ENCRYPTION
                         }
                     };
@@ -191,15 +196,27 @@ impl Negotiation<'_> {
         }
     }
 
-    /// Passes a request for encryption to the server, connecting to it first. Returns its answer of one byte, none where
-    /// the server left; as an error why it cannot be reached.
-    async fn ask_for_encryption(&self, asked: &mut Option<Asked>, request: &[u8]) -> Result<Option<u8>, String> {
-        let unreachable = |error| self.unreachable(&error);
+    /// Passes a request for encryption to the server, connecting to it first, which needs a place: nobody knows yet whose it is, and
+    /// the server has a process for it all the same. Returns its answer of one byte, none where the server left.
+    async fn ask_for_encryption(&self, asked: &mut Option<Asked>, request: &[u8]) -> Result<Option<u8>, Denied> {
+        let unreachable = |error| Denied { sqlstate: "08006", why: self.unreachable(&error) };
+        let full = |full: Full| Denied { sqlstate: "53300", why: full.to_string() };
         let asked = match asked {
             Some(asked) => asked,
-            None => asked.insert(Asked::connect(&self.terms).await.map_err(unreachable)?),
+            None => {
+                let place = self.terms.admission.admit_unknown().map_err(full)?;
+                asked.insert(Asked::connect(&self.terms, place).await.map_err(unreachable)?)
+            }
         };
         asked.ask(request).await.map_err(unreachable)
+    }
+
+    /// A place in a pool. Who asked the server for encryption has one of the proxy's already.
+    fn admit(&self, asked: &mut Option<Asked>, pool: &str) -> Result<Place, Full> {
+        match asked.as_mut().and_then(|asked| asked.place.take()) {
+            Some(place) => place.enter(pool, self.most_of(pool)),
+            None => self.terms.admission.admit(pool, self.most_of(pool)),
+        }
     }
 
     fn is_for_console(&self, start: &StartUp) -> bool {
@@ -220,7 +237,7 @@ impl Negotiation<'_> {
     async fn start(
         &self,
         client: Stream,
-        asked: Option<Asked>,
+        mut asked: Option<Asked>,
         heard: &[u8],
         length: usize,
         start: &StartUp,
@@ -228,13 +245,17 @@ impl Negotiation<'_> {
         let pool = match pool_of(&self.terms.state, start, self.pool_of_door()) {
             Ok(pool) => pool,
             Err(unknown) => {
+                drop(asked);
                 let why = format!("there is no resource pool {}", backwater_flow::quote(&unknown));
                 return self.refuse(client, "42704", &why).await;
             }
         };
-        let place = match self.terms.admission.admit(pool, self.most_of(pool)) {
+        let place = match self.admit(&mut asked, pool) {
             Ok(place) => place,
-            Err(full) => return self.refuse(client, "53300", &full.to_string()).await,
+            Err(full) => {
+                drop(asked);
+                return self.refuse(client, "53300", &full.to_string()).await;
+            }
         };
         let since = asked.as_ref().map_or_else(clock::now, |asked| asked.since);
         let mut server = match self.take_server(asked).await {
@@ -292,11 +313,11 @@ impl Negotiation<'_> {
     }
 
     /// A session of which nothing can be seen.
-    async fn start_hidden(&self, client: Stream, asked: Option<Asked>, heard: &[u8]) -> io::Result<Option<Agreed>> {
+    async fn start_hidden(&self, client: Stream, mut asked: Option<Asked>, heard: &[u8]) -> io::Result<Option<Agreed>> {
         self.place.said_who();
         // Nothing can be said to a client that has begun to encrypt.
         let pool = self.pool_of_door();
-        let place = match self.terms.admission.admit(pool, self.most_of(pool)) {
+        let place = match self.admit(&mut asked, pool) {
             Ok(place) => place,
             Err(full) => {
                 self.refused(&full.to_string());

@@ -1,6 +1,7 @@
 //! The proxy's way to the server: a connection, and its encryption where the configuration asks for it.
 
 use super::Address;
+use super::admission::Place;
 use super::live::Live;
 use super::stream::{Stream, URGENT_NOT_SENT_BYTES};
 use super::terms::Terms;
@@ -23,12 +24,14 @@ pub(super) struct Asked {
     pub(super) since: Moment,
     /// It declined TLS: of another kind of encryption that says nothing.
     pub(super) declined: bool,
+    /// Its client's place, until that has said whose it is.
+    pub(super) place: Option<Place>,
 }
 
 impl Asked {
-    pub(super) async fn connect(terms: &Terms) -> io::Result<Asked> {
+    pub(super) async fn connect(terms: &Terms, place: Place) -> io::Result<Asked> {
         let since = clock::now();
-        Ok(Asked { server: connect(terms).await?, since, declined: false })
+        Ok(Asked { server: connect(terms).await?, since, declined: false, place: Some(place) })
     }
 
     /// The server's answer of one byte to a request; none where it left.
