@@ -8,6 +8,7 @@ use super::orders::Made;
 use super::outside;
 use super::server_view;
 use super::state_file;
+use super::terms::Terms;
 use super::{Address, Admin, ProxyConfig};
 use crate::GateError;
 use backwater_flow::rule::{Attribute, Rule};
@@ -19,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Why a change was not made. Nothing is different.
+/// Why a change was not made. Nothing is different, but for roles that the server had made by then.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ChangeError {
     #[error(transparent)]
@@ -50,16 +51,20 @@ impl Control {
         }
         self.enforceable(&state)?;
         let mut notices = self.notices_of(statements, &state);
+        let mut is_noted = false;
         if terms.server_account.is_some() {
-            notices.extend(self.make_roles(statements).await?);
+            let (told, noted) = self.make_noted_roles(&terms, statements).await?;
+            notices.extend(told);
+            is_noted = noted;
         } else if statements.iter().any(|statement| password_of(statement).is_some()) {
             notices.push("the password was ignored: roles and their passwords are the server's".to_owned());
         }
-        if changes.is_empty() {
+        // A note is over when what it was for is kept, also where that is the server's alone.
+        if changes.is_empty() && !is_noted {
             return Ok(notices);
         }
         match &terms.state_file {
-            Some(path) => self.keep(path.clone(), state.clone()).await?,
+            Some(path) => self.keep(path.clone(), state.clone(), Vec::new()).await?,
             None => notices.push(format!(
                 "this lasts until {} ends or reads its configuration again: that names no state_file",
                 if self.outside.is_some() { "attach mode" } else { "the proxy" }
@@ -150,9 +155,32 @@ impl Control {
         }
     }
 
+    /// Makes on the server what statements say of roles, noted in the state file before: where the proxy falls in between, its next
+    /// start tells of them. Returns notices, and whether there is a note.
+    async fn make_noted_roles(
+        &self,
+        terms: &Terms,
+        statements: &[Statement],
+    ) -> Result<(Vec<String>, bool), ChangeError> {
+        let roles: Vec<String> = statements.iter().filter_map(role_of).cloned().collect();
+        let note = terms.state_file.as_ref().filter(|_| !roles.is_empty());
+        if let Some(path) = note {
+            self.keep(path.clone(), terms.state.clone(), roles).await?;
+        }
+        let made = self.make_roles(statements).await;
+        // Whoever asked is told what became of it.
+        if made.is_err()
+            && let Some(path) = note
+            && let Err(error) = self.keep(path.clone(), terms.state.clone(), Vec::new()).await
+        {
+            tracing::warn!("a note of roles stays: {error}");
+        }
+        Ok((made?, note.is_some()))
+    }
+
     /// Makes on the server what statements say of roles. Returns notices.
     async fn make_roles(&self, statements: &[Statement]) -> Result<Vec<String>, ChangeError> {
-        let mut notices = Vec::new();
+        let (mut notices, mut done) = (Vec::new(), Vec::new());
         for statement in statements {
             let password = password_of(statement);
             let (user, made) = match (statement, password) {
@@ -164,18 +192,22 @@ impl Control {
             };
             let user = backwater_flow::quote(user);
             match made {
-                Ok(Made::Done) => {}
+                Ok(Made::Done) => done.push(user),
                 Ok(Made::WasThere) => notices.push(format!("the server has a role {user} already: it stays as it is")),
-                Err(why) => return Err(ChangeError::Role { user, why }),
+                Err(why) if done.is_empty() => return Err(ChangeError::Role { user, why }),
+                Err(why) => {
+                    let why = format!("{why} (what it did before stays: role {})", done.join(", role "));
+                    return Err(ChangeError::Role { user, why });
+                }
             }
         }
         Ok(notices)
     }
 
     /// Writing may take long on a disk that is busy: sessions and rules do not wait for it.
-    async fn keep(&self, path: PathBuf, state: State) -> Result<(), ChangeError> {
+    async fn keep(&self, path: PathBuf, state: State, roles: Vec<String>) -> Result<(), ChangeError> {
         let (terms, to) = (self.terms(), path.clone());
-        let kept = tokio::task::spawn_blocking(move || state_file::keep(&to, &terms.configured, &state)).await;
+        let kept = tokio::task::spawn_blocking(move || state_file::keep(&to, &terms.configured, &state, &roles)).await;
         kept.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|source| ChangeError::Keep { path, source })
     }
 
@@ -259,6 +291,15 @@ fn pools_of<'s>(statements: &'s [Statement], state: &'s State) -> BTreeSet<&'s s
         }
     };
     statements.iter().flat_map(of).collect()
+}
+
+/// The role that the server is to make or change for a statement.
+fn role_of(statement: &Statement) -> Option<&String> {
+    match statement {
+        Statement::CreateUser { user, .. } => Some(user),
+        Statement::AlterUser { user, .. } => password_of(statement).map(|_| user),
+        _ => None,
+    }
 }
 
 /// The password that a statement gives to a role.

@@ -269,6 +269,12 @@ impl ProxyConfig {
         }
     }
 
+    /// Roles that a change was about which nobody kept ([`state_file::under_way`]).
+    pub(super) fn roles_under_way(&self) -> Vec<String> {
+        // A file that cannot be read is told of by whoever needs the rest of it.
+        self.state_file.as_ref().and_then(|file| state_file::under_way(file).ok()).unwrap_or_default()
+    }
+
     /// What is asked for and cannot be done is refused, not ignored.
     pub(super) fn check(&self) -> Result<(), GateError> {
         if self.listen.is_empty() {

@@ -92,6 +92,14 @@ impl Control {
         if let Err(error) = config.renew_state_file() {
             tracing::warn!("the state file stays as it is: {error}");
         }
+        let roles = config.roles_under_way();
+        if !roles.is_empty() {
+            tracing::warn!(
+                "a change on the console was begun and not kept: the server may have made these roles, or changed their passwords, all the \
+                 same: {}; say it again on the console, or take it back on the server",
+                roles.join(", ")
+            );
+        }
         let control = Control {
             terms: Mutex::new(Arc::clone(&first)),
             first,

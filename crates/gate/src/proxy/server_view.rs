@@ -381,7 +381,9 @@ pub(super) fn reason(error: &tokio_postgres::Error) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::ProxyConfig;
     use super::*;
+    use backwater_flow::statement::parse;
 
     #[test]
     fn what_costs_is_asked_for_only_where_it_is_wanted() {
@@ -409,6 +411,32 @@ mod tests {
         assert_eq!(told, Err(AWAY.to_owned()));
         drop(orders);
         assert_eq!(runtime.block_on(view.set_password("u", "s3cret")), Err(AWAY.to_owned()));
+    }
+
+    #[test]
+    fn a_role_is_noted_before_the_server_is_asked_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let written =
+            "listen = 'a:1'\nserver = 'b:2'\nstate_file = 'state.toml'\n[server_account]\nuser = 'u'\n[pools.p]\n";
+        let config = ProxyConfig::parse(written, &dir.path().join("proxy.toml")).unwrap();
+        let (view, Orders(mut orders)) = ServerView::new();
+        view.lock().version = Some(TELLS_WAL);
+        let (visits, _visited) = mpsc::unbounded_channel();
+        let control = Control::new(&config, Arc::new(|_| ()), visits, view, None);
+        let statements = parse("CREATE USER r RESOURCE POOL p").unwrap();
+        let is_kept = || config.restored().unwrap().state.users().contains_key("r");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        for answer in [Err("no".to_owned()), Ok(Made::Done)] {
+            let is_made = answer.is_ok();
+            let server = async {
+                let Some(Order::MakeRole { done, .. }) = orders.recv().await else { panic!("no role is asked for") };
+                assert_eq!((config.roles_under_way(), is_kept()), (vec!["r".to_owned()], false));
+                done.send(answer).unwrap();
+            };
+            let (changed, ()) = runtime.block_on(async { tokio::join!(control.change("dba", &statements), server) });
+            assert_eq!((changed.is_ok(), is_kept()), (is_made, is_made));
+            assert!(config.roles_under_way().is_empty());
+        }
     }
 
     #[test]

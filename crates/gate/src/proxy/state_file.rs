@@ -1,6 +1,6 @@
 //! What the console changed, kept over restarts: one file beside the configuration, replaced as a whole, so that it is
 //! always the old one or the new one. It also holds the configuration's rules as they stood, so that what is edited there
-//! later counts again ([`StateForm::merged`]).
+//! later counts again ([`StateForm::merged`]). What the server is about to be asked for stands in it before that is asked.
 
 use crate::GateError;
 use backwater_flow::{State, StateForm};
@@ -16,6 +16,9 @@ const HEAD: &str = "# Rules, pools and users as they were changed on the console
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
+    /// Roles that the server was to make or change next, for a change that was to be kept after that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    roles_under_way: Vec<String>,
     /// The configuration's own, as they stood when this was written.
     #[serde(default)]
     configured: StateForm,
@@ -47,15 +50,22 @@ pub(super) fn restored(path: &Path, configured: &StateForm) -> Result<StateForm,
 pub(super) fn renew(path: &Path, configured: &StateForm, state: &State) -> Result<(), GateError> {
     match read(path)? {
         Some(kept) if kept.configured != *configured => {
-            keep(path, configured, state).map_err(|source| GateError::Write { path: path.to_owned(), source })
+            let kept = keep(path, configured, state, &kept.roles_under_way);
+            kept.map_err(|source| GateError::Write { path: path.to_owned(), source })
         }
         _ => Ok(()),
     }
 }
 
-/// Keeps what is in force now. Returns when it is on disk.
-pub(super) fn keep(path: &Path, configured: &StateForm, state: &State) -> io::Result<()> {
-    let kept = Kept { configured: configured.clone(), in_force: StateForm::from(state.clone()) };
+/// Roles that a change was about which nobody kept: the server may have made or changed them, or not.
+pub(super) fn under_way(path: &Path) -> Result<Vec<String>, GateError> {
+    Ok(read(path)?.map(|kept| kept.roles_under_way).unwrap_or_default())
+}
+
+/// Keeps what is in force now, and which roles the server is asked for next. Returns when it is on disk.
+pub(super) fn keep(path: &Path, configured: &StateForm, state: &State, roles: &[String]) -> io::Result<()> {
+    let (configured, in_force) = (configured.clone(), StateForm::from(state.clone()));
+    let kept = Kept { roles_under_way: roles.to_vec(), configured, in_force };
     let text = toml::to_string(&kept).map_err(io::Error::other)?;
     // Put in the place of a device or a pipe it would take that from everybody.
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
@@ -83,7 +93,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let error = keep(&pipe, &StateForm::default(), &State::try_from(StateForm::default()).unwrap()).unwrap_err();
+        let state = State::try_from(StateForm::default()).unwrap();
+        let error = keep(&pipe, &StateForm::default(), &state, &[]).unwrap_err();
         assert!(error.to_string().contains("no regular file"), "{error}");
         assert!(!std::fs::metadata(&pipe).unwrap().is_file() && !dir.path().join("pipe.new").exists());
     }
@@ -99,13 +110,17 @@ mod tests {
         let sql = "CREATE EXCEPT RULE r WITH (rows=5); ALTER RESOURCE POOL a WITH (weight=7, except_rule='r'); \
                    ALTER USER u RESOURCE POOL a; SET low_priority_bandwidth='1500kB'";
         parse(sql).unwrap().iter().for_each(|statement| assert!(state.apply(statement).unwrap()));
-        keep(&path, &configured, &state).unwrap();
+        keep(&path, &configured, &state, &["u".to_owned()]).unwrap();
         let again = State::try_from(restored(&path, &configured).unwrap()).unwrap();
         assert_eq!(again, state);
         let edited = form("[pools.a]\nweight = 1\n[pools.b]\nweight = 9\n");
         let again = State::try_from(restored(&path, &edited).unwrap()).unwrap();
         assert_eq!((again.pools()["a"].weight, again.pools()["b"].weight), (7, 9));
         assert_eq!(again.pool_of("u"), "a");
+        renew(&path, &edited, &again).unwrap();
+        assert_eq!(under_way(&path).unwrap(), ["u"], "nobody has kept what that was for");
+        keep(&path, &edited, &again, &[]).unwrap();
+        assert!(under_way(&path).unwrap().is_empty());
         std::fs::write(&path, "in_force = 's3cret'").unwrap();
         let told = restored(&path, &configured).unwrap_err().to_string();
         assert!(told.contains("state.toml") && told.contains("line 1") && !told.contains("s3cret"), "{told}");
