@@ -40,3 +40,11 @@ pub enum SocketError {
         why: String,
     },
 }
+
+impl SocketError {
+    /// Whether the socket is not there any more, for certain: its process has ended, or has closed it. Any other error says
+    /// nothing of it.
+    pub fn is_gone(&self) -> bool {
+        matches!(self, SocketError::NoProcess { .. } | SocketError::Gone { .. })
+    }
+}

@@ -3,6 +3,7 @@
 
 use crate::table::Connection;
 use crate::{Holders, SocketError, TcpInfo, call, find};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// What is tried, for an error.
+const LIST: &str = "look at the descriptors";
+const START: &str = "read the start";
+const KNOW: &str = "know the socket";
 
 /// A TCP connection by which a process may send.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,13 +50,17 @@ impl Socket {
     /// The connection with its process's start time and its cookie; None if it is gone meanwhile.
     pub(crate) fn new(pid: i32, connection: &Connection) -> Result<Option<Socket>, SocketError> {
         let Connection { local, peer, inode } = *connection;
-        let Some(start_time) = start_time(pid) else { return Ok(None) };
+        let Some(start_time) = started(pid)? else { return Ok(None) };
         let mut socket = Socket { pid, start_time, inode, cookie: 0, local, peer };
         let duplicate = match socket.duplicate() {
-            Err(SocketError::Gone { .. } | SocketError::NoProcess { .. }) => return Ok(None),
+            Err(error) if error.is_gone() => return Ok(None),
             duplicate => duplicate?,
         };
-        socket.cookie = cookie(&duplicate).map_err(|source| socket.refused("know the socket", source))?;
+        match cookie(&duplicate) {
+            Ok(cookie) => socket.cookie = cookie,
+            Err(Errno::NOTSOCK) => return Ok(None),
+            Err(error) => return Err(socket.refused(KNOW, error.into())),
+        }
         Ok(Some(socket))
     }
 
@@ -67,7 +78,7 @@ impl Socket {
     /// What is known of it now.
     ///
     /// # Errors
-    /// It is gone, or its process may not be reached.
+    /// It is gone ([`SocketError::is_gone`]), or it cannot be reached now.
     pub fn read(&self) -> Result<Reading, SocketError> {
         let fd = self.open()?;
         let read = || -> io::Result<Reading> {
@@ -89,7 +100,7 @@ impl Socket {
     /// The same socket in the hands of another process, where its own ended and left it to one; None if nobody has it.
     pub fn elsewhere(&self, holders: &mut Holders) -> Result<Option<Socket>, SocketError> {
         let Some(pid) = holders.of(self.inode)? else { return Ok(None) };
-        let Some(start_time) = start_time(pid) else { return Ok(None) };
+        let Some(start_time) = started(pid)? else { return Ok(None) };
         Ok(Some(Socket { pid, start_time, ..self.clone() }))
     }
 
@@ -98,7 +109,9 @@ impl Socket {
         let duplicate = self.duplicate()?;
         match cookie(&duplicate) {
             Ok(cookie) if cookie == self.cookie => Ok(duplicate),
-            _ => Err(self.gone()),
+            // Its process has given the descriptor to another socket meanwhile, or to a file.
+            Ok(_) | Err(Errno::NOTSOCK) => Err(self.gone()),
+            Err(error) => Err(self.refused(KNOW, error.into())),
         }
     }
 
@@ -106,18 +119,41 @@ impl Socket {
     fn duplicate(&self) -> Result<OwnedFd, SocketError> {
         let pid = Pid::from_raw(self.pid).ok_or(SocketError::NoProcess { pid: self.pid })?;
         let process = match pidfd_open(pid, PidfdFlags::empty()) {
-            Err(Errno::SRCH) => return Err(SocketError::NoProcess { pid: self.pid }),
-            opened => opened.map_err(|error| self.refused("watch", error.into()))?,
+            // The last two, by the kernel's age, where the id is a thread's by now, or its process is just being buried.
+            Err(Errno::SRCH | Errno::NOENT | Errno::INVAL) => return Err(SocketError::NoProcess { pid: self.pid }),
+            opened => opened.map_err(|error| self.refused("take hold", error.into()))?,
         };
+        match self.take(&process) {
+            // Of one that has ended nothing can be read. What cannot be read of one that lives may well be there.
+            Err(SocketError::Process { .. }) if has_ended(&process) => Err(self.gone()),
+            taken => taken,
+        }
+    }
+
+    /// The duplicate, out of a process that is held.
+    fn take(&self, process: &OwnedFd) -> Result<OwnedFd, SocketError> {
         // Checked after the process is held: from here on the id cannot become somebody else's.
-        if start_time(self.pid) != Some(self.start_time) {
+        if start_time(self.pid).map_err(|source| self.refused(START, source))? != self.start_time {
             return Err(self.gone());
         }
-        let fd = *descriptors(self.pid)?.get(&self.inode).ok_or_else(|| self.gone())?;
-        match pidfd_getfd(process, fd, PidfdGetfdFlags::empty()) {
+        match pidfd_getfd(process, self.search()?, PidfdGetfdFlags::empty()) {
             Err(Errno::SRCH | Errno::BADF) => Err(self.gone()),
             taken => taken.map_err(|error| self.refused("duplicate the socket", error.into())),
         }
+    }
+
+    /// The number of its descriptor, by reading those of its process.
+    fn search(&self) -> Result<i32, SocketError> {
+        let mut unread = None;
+        for socket in sockets(self.pid)? {
+            match socket {
+                Ok((inode, number)) if inode == self.inode => return Ok(number),
+                Ok(_) => {}
+                Err(error) => unread = Some(error),
+            }
+        }
+        // One that could not be read may be it.
+        Err(unread.map_or_else(|| self.gone(), |source| self.refused(LIST, source)))
     }
 
     fn gone(&self) -> SocketError {
@@ -139,26 +175,111 @@ pub fn probe_duplicating(own: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn cookie(fd: &OwnedFd) -> io::Result<u64> {
-    Ok(rustix::net::sockopt::socket_cookie(fd)?)
+fn cookie(fd: &OwnedFd) -> Result<u64, Errno> {
+    rustix::net::sockopt::socket_cookie(fd)
 }
 
 /// Sockets that a process has open: inodes with descriptor numbers.
 pub(crate) fn descriptors(pid: i32) -> Result<BTreeMap<u64, i32>, SocketError> {
-    let directory = std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => SocketError::NoProcess { pid },
-        _ => SocketError::Process { what: "look at the descriptors", pid, source },
+    let (mut found, mut unread) = (BTreeMap::new(), None);
+    for socket in sockets(pid)? {
+        match socket {
+            Ok((inode, number)) => {
+                found.insert(inode, number);
+            }
+            Err(error) => unread = Some(error),
+        }
+    }
+    match unread {
+        Some(source) if found.is_empty() => Err(SocketError::Process { what: LIST, pid, source }),
+        _ => Ok(found),
+    }
+}
+
+/// The same one after the other. A descriptor that was closed meanwhile is left out.
+fn sockets(pid: i32) -> Result<impl Iterator<Item = io::Result<(u64, i32)>>, SocketError> {
+    let directory = std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(|source| match is_absent(&source) {
+        true => SocketError::NoProcess { pid },
+        false => SocketError::Process { what: LIST, pid, source },
     })?;
-    let socket = |entry: std::fs::DirEntry| {
-        let link = std::fs::read_link(entry.path()).ok()?;
-        let inode = link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()?;
-        Some((inode, entry.file_name().to_str()?.parse().ok()?))
+    Ok(directory.filter_map(|entry| match entry {
+        Ok(entry) => {
+            let number = entry.file_name().to_str()?.parse::<i32>().ok()?;
+            inode_at(&entry.path()).map(|inode| Some((inode?, number))).transpose()
+        }
+        Err(error) if is_absent(&error) => None,
+        Err(error) => Some(Err(error)),
+    }))
+}
+
+/// The inode of the socket behind a descriptor; None where there is none.
+fn inode_at(path: &Path) -> io::Result<Option<u64>> {
+    let link = match std::fs::read_link(path) {
+        // The name of a file may be too long to be told; a socket's is not.
+        Err(error) if is_absent(&error) || Errno::from_io_error(&error) == Some(Errno::NAMETOOLONG) => return Ok(None),
+        link => link?,
     };
-    Ok(directory.flatten().filter_map(socket).collect())
+    let inode = |text: &str| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse::<u64>().ok();
+    Ok(link.to_str().and_then(inode))
+}
+
+/// When a process started, in clock ticks since boot; None if there is none.
+fn started(pid: i32) -> Result<Option<u64>, SocketError> {
+    match start_time(pid) {
+        Err(error) if is_absent(&error) => Ok(None),
+        started => started.map(Some).map_err(|source| SocketError::Process { what: START, pid, source }),
+    }
 }
 
 /// Field 22 of `/proc/PID/stat`; the name before may hold spaces and parentheses, so fields are counted from its end.
-fn start_time(pid: i32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+fn start_time(pid: i32) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let field = |text: &str| text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse::<u64>().ok();
+    field(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Whether what proc was asked for is not there, or not any more.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::SRCH))
+}
+
+/// Whether a process that is held has ended: from then on its descriptor can be read.
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut watched = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_process_has_ended_when_its_descriptor_says_so_whether_it_is_buried_or_not() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        assert!(!has_ended(&process) && started(pid).unwrap().is_some());
+        child.kill().unwrap();
+        while !has_ended(&process) {
+            std::thread::yield_now();
+        }
+        assert!(started(pid).unwrap().is_some(), "its parent has not asked for it yet");
+        child.wait().unwrap();
+        assert!(has_ended(&process));
+        assert_eq!(started(pid).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_not_there_is_told_from_what_cannot_be_read() {
+        let error = |errno: Errno| io::Error::from(errno);
+        assert!([Errno::NOENT, Errno::SRCH].map(error).iter().all(is_absent));
+        assert!(
+            ![Errno::MFILE, Errno::NFILE, Errno::PERM, Errno::ACCESS, Errno::NOMEM].map(error).iter().any(is_absent)
+        );
+        let link = |name: &str| inode_at(Path::new(name));
+        assert!(matches!(link("/proc/self/exe"), Ok(None)), "a file");
+        assert!(matches!(link("/proc/self/fd/none"), Ok(None)), "nothing");
+        assert!(link("/proc/self/stat").is_err(), "no link");
+    }
 }

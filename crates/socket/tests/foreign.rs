@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use backwater_socket::{Holders, Socket, SocketError, by_peer, by_pid, probe_duplicating};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
@@ -127,6 +128,27 @@ fn what_is_gone_or_another_is_not_touched() {
     assert!(matches!(by_pid(socket.pid), Err(SocketError::NoProcess { .. })));
     let nobody: SocketAddr = "192.0.2.1:9".parse().unwrap();
     assert_eq!(by_peer(nobody).unwrap(), []);
+}
+
+#[test]
+fn what_may_not_be_reached_is_not_gone() {
+    let Some((server, client)) = flood("what_may_not_be_reached_is_not_gone") else { return };
+    let socket = accepted(client.local_addr().unwrap()).remove(0);
+    let other = socket.clone();
+    // Rights belong to a thread: this one is not the test's others.
+    let tried = std::thread::spawn(move || {
+        let none = CapabilitySet::empty();
+        set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).unwrap();
+        [other.read().map(drop), other.pace(Some(1)), by_pid(other.pid).map(drop)]
+    });
+    for done in tried.join().unwrap() {
+        let error = done.unwrap_err();
+        assert!(!error.is_gone() && matches!(error, SocketError::Process { .. }), "{error}");
+        assert!(error.to_string().contains("ermi"), "the kernel's own word: {error}");
+    }
+    assert_eq!(socket.read().unwrap().rate_bps, None);
+    drop((server, client));
+    assert!(socket.read().unwrap_err().is_gone());
 }
 
 #[test]

@@ -1,17 +1,17 @@
 //! The pacing rate of another process's connection.
 
 use super::Why;
-use backwater_socket::{Holders, Socket, SocketError};
+use backwater_socket::{Holders, Socket};
 
 /// Gives the connection its rate back. One that is gone has none; one whose process ended is looked for in the hands
 /// of others, as servers pass connections on to children.
 pub(super) fn restore(socket: &Socket, before: Option<u64>, holders: &mut Holders) -> Result<(), Why> {
     match socket.pace(before) {
-        Err(SocketError::Gone { .. } | SocketError::NoProcess { .. }) => {
+        Err(error) if error.is_gone() => {
             let heir = socket.elsewhere(holders).map_err(|error| error.to_string())?;
             match heir.map(|heir| heir.pace(before)) {
-                None | Some(Ok(()) | Err(SocketError::Gone { .. } | SocketError::NoProcess { .. })) => Ok(()),
-                Some(Err(error)) => Err(error.to_string()),
+                Some(Err(error)) if !error.is_gone() => Err(error.to_string()),
+                _ => Ok(()),
             }
         }
         done => done.map_err(|error| error.to_string()),
