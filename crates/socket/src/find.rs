@@ -24,9 +24,9 @@ pub fn by_pid(pid: i32) -> Result<Found, SocketError> {
     let table: BTreeMap<u64, Connection> =
         table::connections(pid)?.into_iter().map(|connection| (connection.inode, connection)).collect();
     let mut found = Found::default();
-    for inode in descriptors.into_keys() {
+    for (inode, number) in descriptors {
         match table.get(&inode) {
-            Some(connection) => found.tcp.extend(Socket::new(pid, connection)?),
+            Some(connection) => found.tcp.extend(Socket::new(pid, number, connection)?),
             None => found.others += 1,
         }
     }
@@ -49,9 +49,9 @@ pub fn by_peer(peer: SocketAddr) -> Result<Vec<Socket>, SocketError> {
         }
         match foreign::descriptors(pid) {
             Ok(descriptors) => {
-                for inode in descriptors.into_keys() {
+                for (inode, number) in descriptors {
                     if let Some(connection) = wanted.remove(&inode) {
-                        found.extend(Socket::new(pid, &connection)?);
+                        found.extend(Socket::new(pid, number, &connection)?);
                     }
                 }
             }

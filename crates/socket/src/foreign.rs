@@ -27,6 +27,9 @@ pub struct Socket {
     pub start_time: u64,
     /// Its inode: how it is found among descriptors.
     pub inode: u64,
+    /// The number that its descriptor had when it was found: it is looked at there first. None: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub descriptor: Option<i32>,
     /// The kernel's own number for it (`SO_COOKIE`), never given twice between two boots.
     pub cookie: u64,
     /// Its own end.
@@ -47,11 +50,11 @@ pub struct Reading {
 }
 
 impl Socket {
-    /// The connection with its process's start time and its cookie; None if it is gone meanwhile.
-    pub(crate) fn new(pid: i32, connection: &Connection) -> Result<Option<Socket>, SocketError> {
+    /// The connection with its process's start time and its cookie; None if it is gone meanwhile. `number` is its descriptor's.
+    pub(crate) fn new(pid: i32, number: i32, connection: &Connection) -> Result<Option<Socket>, SocketError> {
         let Connection { local, peer, inode } = *connection;
         let Some(start_time) = started(pid)? else { return Ok(None) };
-        let mut socket = Socket { pid, start_time, inode, cookie: 0, local, peer };
+        let mut socket = Socket { pid, start_time, inode, descriptor: Some(number), cookie: 0, local, peer };
         let duplicate = match socket.duplicate() {
             Err(error) if error.is_gone() => return Ok(None),
             duplicate => duplicate?,
@@ -101,7 +104,7 @@ impl Socket {
     pub fn elsewhere(&self, holders: &mut Holders) -> Result<Option<Socket>, SocketError> {
         let Some(pid) = holders.of(self.inode)? else { return Ok(None) };
         let Some(start_time) = started(pid)? else { return Ok(None) };
-        Ok(Some(Socket { pid, start_time, ..self.clone() }))
+        Ok(Some(Socket { pid, start_time, descriptor: None, ..self.clone() }))
     }
 
     /// A duplicate that is surely this socket.
@@ -136,13 +139,24 @@ impl Socket {
         if start_time(self.pid).map_err(|source| self.refused(START, source))? != self.start_time {
             return Err(self.gone());
         }
-        match pidfd_getfd(process, self.search()?, PidfdGetfdFlags::empty()) {
+        // A server may have thousands of descriptors, and is looked at many times a second.
+        let number = match self.descriptor.filter(|number| self.is_at(*number)) {
+            Some(number) => number,
+            None => self.search()?,
+        };
+        match pidfd_getfd(process, number, PidfdGetfdFlags::empty()) {
             Err(Errno::SRCH | Errno::BADF) => Err(self.gone()),
             taken => taken.map_err(|error| self.refused("duplicate the socket", error.into())),
         }
     }
 
-    /// The number of its descriptor, by reading those of its process.
+    /// Whether its process has it under this number. Where that cannot be told, a search says why.
+    fn is_at(&self, number: i32) -> bool {
+        let path = format!("/proc/{}/fd/{number}", self.pid);
+        inode_at(Path::new(&path)).is_ok_and(|inode| inode == Some(self.inode))
+    }
+
+    /// The number of its descriptor now, by reading those of its process.
     fn search(&self) -> Result<i32, SocketError> {
         let mut unread = None;
         for socket in sockets(self.pid)? {
@@ -253,6 +267,58 @@ fn has_ended(process: &OwnedFd) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::{pacing_rate, table};
+    use std::net::{TcpListener, TcpStream};
+
+    /// The server's end of a connection of this process, the client's, and the former as a stranger finds it.
+    fn connection() -> (TcpStream, TcpStream, Socket) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, peer) = listener.accept().unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        let known = table::connections(own).unwrap().into_iter().find(|connection| connection.peer == peer).unwrap();
+        // This one alone is duplicated: what other tests close is closed.
+        let socket = Socket::new(own, server.as_raw_fd(), &known).unwrap().unwrap();
+        (server, client, socket)
+    }
+
+    #[test]
+    fn a_socket_is_looked_at_where_it_was_found_and_found_where_it_is_now() {
+        let ((server, _one, socket), (_server, _two, other)) = (connection(), connection());
+        assert_eq!(socket.descriptor, Some(server.as_raw_fd()));
+        assert!(socket.is_at(server.as_raw_fd()), "no other is looked at");
+        // Its process keeps it under another number, and may have anything under the first.
+        let moved = server.try_clone().unwrap();
+        drop(server);
+        assert!(!socket.descriptor.is_some_and(|number| socket.is_at(number)));
+        socket.pace(Some(5_000)).unwrap();
+        assert_eq!(pacing_rate(&moved).unwrap(), Some(5_000));
+        // As it stands in journals of before, or under somebody else's number.
+        for descriptor in [None, other.descriptor, Some(i32::MAX)] {
+            let told = Socket { descriptor, ..socket.clone() };
+            assert_eq!(told.read().unwrap().rate_bps, Some(5_000), "{descriptor:?}");
+        }
+        assert_eq!(other.read().unwrap().rate_bps, None);
+        // The number says where to look, and not what it is.
+        let stranger = Socket { cookie: socket.cookie, ..other.clone() };
+        assert!(stranger.is_at(stranger.descriptor.unwrap()));
+        assert!(stranger.pace(Some(1)).unwrap_err().is_gone());
+        let reused = Socket { start_time: other.start_time + 1, ..other };
+        assert!(reused.pace(Some(1)).unwrap_err().is_gone());
+        drop(moved);
+        assert!(socket.read().unwrap_err().is_gone());
+    }
+
+    #[test]
+    fn a_socket_of_a_journal_of_before_is_read() {
+        let text =
+            r#"{"pid":7,"start_time":8,"inode":9,"cookie":10,"local":"127.0.0.1:5432","peer":"127.0.0.1:40000"}"#;
+        let socket: Socket = serde_json::from_str(text).unwrap();
+        assert_eq!((socket.descriptor, serde_json::to_string(&socket).unwrap().as_str()), (None, text));
+        let found = Socket { descriptor: Some(11), ..socket };
+        let again: Socket = serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap();
+        assert_eq!(again, found);
+    }
 
     #[test]
     fn a_process_has_ended_when_its_descriptor_says_so_whether_it_is_buried_or_not() {
