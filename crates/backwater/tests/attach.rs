@@ -11,6 +11,7 @@ mod server;
 
 use attach_help::*;
 use elsewhere::Elsewhere;
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use server::{Running, with_server};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -263,6 +264,48 @@ fn a_client_that_has_sent_its_last_word_and_reads_on_is_held_until_it_is_gone() 
     });
     assert_eq!(ended.unwrap().code(), Some(0));
     assert_eq!(std::fs::read_dir(state.path()).unwrap().flatten().filter(is_journal).count(), 0);
+}
+
+#[test]
+fn a_connection_that_cannot_be_read_for_a_while_stays_held_and_that_is_told_once() {
+    const NAME: &str = "a_connection_that_cannot_be_read_for_a_while_stays_held_and_that_is_told_once";
+    if !is_root(NAME) {
+        return;
+    }
+    let state = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || endless(&listener));
+    let mut client = TcpStream::connect(address).unwrap();
+    // The server has taken it.
+    client.read_exact(&mut [0; 1]).unwrap();
+    let peer = client.local_addr().unwrap();
+    let named = peer.to_string();
+    let arguments = ["--socket", &named, "--rate", "2MB", "--interval", "100ms"];
+    let (mut master, told) = attach_listening(state.path(), &arguments);
+    // The helper may open nothing more: whoever it looks at is out of its reach.
+    let (guardian, limit) = (guardian_of(&master), getrlimit(Resource::Nofile));
+    let may_open = |limit: Rlimit| {
+        prlimit(Some(guardian), Resource::Nofile, limit).unwrap();
+    };
+    may_open(Rlimit { current: Some(0), ..limit });
+    let mut said: Vec<String> = Vec::new();
+    until("it is told", || {
+        said.extend(told.try_iter());
+        said.iter().any(|line| line.contains("Too many open files"))
+    });
+    let slowed = rate(&mut client, Duration::from_secs(2), Duration::from_secs(3));
+    assert!((1.5 * MIB..2.6 * MIB).contains(&slowed), "{slowed}");
+    may_open(limit);
+    let master_pid = rustix::process::Pid::from_child(&master.0);
+    rustix::process::kill_process(master_pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(master.0.wait().unwrap().code(), Some(0));
+    assert_eq!(kernel_rate(peer), None);
+    said.extend(told.iter());
+    let lines = |words: &str| said.iter().filter(|line| line.contains(words)).collect::<Vec<_>>();
+    assert_eq!((lines("Too many open files").len(), lines("let go").len()), (1, 1), "{said:?}");
+    let times = lines("let go")[0].rsplit_once("could not be reached ").unwrap().1;
+    assert!(times.trim_end_matches(" times").parse::<u32>().unwrap() >= 10, "{said:?}");
 }
 
 #[test]

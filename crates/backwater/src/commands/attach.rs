@@ -303,7 +303,11 @@ fn described(named: &Named) -> String {
 fn let_go(paced: &Paced) -> String {
     let sent = Bytes(paced.sent_bytes);
     let mean = paced.mean_bps().map_or_else(String::new, |bps| format!(", {} in the mean", BytesPerSecond(bps)));
-    format!("let go {}: {sent} sent while held{mean}", described(&paced.named))
+    let failed = match usize::try_from(paced.failures()).unwrap_or(usize::MAX) {
+        0 => String::new(),
+        failures => format!("; it could not be reached {}", counted(failures, "time")),
+    };
+    format!("let go {}: {sent} sent while held{mean}{failed}", described(&paced.named))
 }
 
 /// CLOCK_BOOTTIME, as everywhere.

@@ -2,9 +2,9 @@
 
 use super::able::{self, Facts};
 use super::class::LEAST_BPS;
-use super::message::{Answer, FoundSockets, Named, Pace, PutBack, Request, line};
+use super::message::{Answer, FoundSockets, Named, Pace, PutBack, Request, SocketLook, line};
 use crate::GateError;
-use backwater_socket::{Socket, SocketError, by_peer, by_pid};
+use backwater_socket::{Reading, Socket, SocketError, by_peer, by_pid};
 use backwater_undo::{Change, Entry, Journal, Recovered, UndoError, recover};
 use rustix::io::Errno;
 use rustix::thread::CapabilitySet;
@@ -130,13 +130,16 @@ impl Held {
         match request {
             Request::FindPid(pid) => match by_pid(pid) {
                 Ok(found) => Answer::Found(FoundSockets { tcp: named(found.tcp), others: found.others }),
-                Err(error) => self.refused(&error),
+                Err(error) => Answer::Refused(self.why(&error)),
             },
             Request::FindPeer(peer) => match by_peer(peer) {
                 Ok(tcp) => Answer::Found(FoundSockets { tcp: named(tcp), others: 0 }),
-                Err(error) => self.refused(&error),
+                Err(error) => Answer::Refused(self.why(&error)),
             },
-            Request::Read(sockets) => Answer::Readings(sockets.iter().map(|socket| socket.read().ok()).collect()),
+            Request::Read(sockets) => {
+                let look = |socket: &Socket| looked(socket.read(), |error| self.why(error));
+                Answer::Readings(sockets.iter().map(look).collect())
+            }
             Request::Pace(orders) => Answer::Each(orders.iter().map(|order| self.pace(order)).collect()),
             Request::Release(sockets) => self.release(&sockets),
             Request::Finish => Answer::Done,
@@ -185,13 +188,16 @@ impl Held {
         }
     }
 
-    /// The master is silent: whoever was to go faster for a moment goes as fast as may last.
+    /// The master is silent: whoever was to go faster for a moment goes as fast as may last. One that cannot be told is tried
+    /// again after as long.
     fn lower(&mut self) {
-        for (_, (socket, lasting_bps)) in self.raised.drain() {
-            if let Err(error) = socket.pace(Some(lasting_bps)) {
-                tracing::debug!(%error, "a socket that was to go slower again is gone");
+        self.raised.retain(|_, (socket, lasting_bps)| match socket.pace(Some(*lasting_bps)) {
+            Ok(()) => false,
+            Err(error) => {
+                tracing::debug!(%error, "a socket was to go slower again");
+                !error.is_gone()
             }
-        }
+        });
     }
 
     fn release(&mut self, sockets: &[Socket]) -> Answer {
@@ -218,22 +224,35 @@ impl Held {
         }
     }
 
+    /// Why nothing was done to a socket that had been found.
     fn refused(&self, error: &SocketError) -> Answer {
+        if error.is_gone() { Answer::Gone } else { Answer::Refused(self.why(error)) }
+    }
+
+    fn why(&self, error: &SocketError) -> String {
         match error {
-            SocketError::Gone { .. } => Answer::Gone,
-            SocketError::NoProcess { pid } => Answer::Refused(format!(
+            SocketError::NoProcess { pid } => format!(
                 "there is no process {pid} here; if the server runs on another host, or in a container with process ids \
                  of its own, run this there"
-            )),
+            ),
             SocketError::Process { pid, source, .. } => {
                 let denied = [Errno::PERM, Errno::ACCESS].map(|errno| Some(errno.raw_os_error()));
                 match denied.contains(&source.raw_os_error()) {
-                    true => Answer::Refused(format!("{error}: {}", able::refusal(&self.facts, *pid))),
-                    false => Answer::Refused(error.to_string()),
+                    true => format!("{error}: {}", able::refusal(&self.facts, *pid)),
+                    false => error.to_string(),
                 }
             }
-            SocketError::Table { .. } => Answer::Refused(error.to_string()),
+            SocketError::Gone { .. } | SocketError::Table { .. } => error.to_string(),
         }
+    }
+}
+
+/// What a master is told of a reading. Whoever could not be read is not gone: a rate that is in force must not be forgotten.
+fn looked(read: Result<Reading, SocketError>, why: impl Fn(&SocketError) -> String) -> SocketLook {
+    match read {
+        Ok(reading) => SocketLook::Read(reading),
+        Err(error) if error.is_gone() => SocketLook::Gone,
+        Err(error) => SocketLook::Failed(why(&error)),
     }
 }
 
@@ -307,6 +326,24 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (server, peer) = listener.accept().unwrap();
         (server, client, by_peer(peer).unwrap().pop().unwrap())
+    }
+
+    #[test]
+    fn only_a_socket_that_is_not_there_any_more_is_told_to_be_gone() {
+        let peer = "10.0.0.7:51234".parse().unwrap();
+        let told = |error: SocketError| looked(Err(error), ToString::to_string);
+        assert_eq!(told(SocketError::Gone { pid: 7, peer }), SocketLook::Gone);
+        assert_eq!(told(SocketError::NoProcess { pid: 7 }), SocketLook::Gone);
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::PERM, Errno::ACCESS, Errno::NOMEM, Errno::NOENT] {
+            let look = told(SocketError::Process { what: "take hold", pid: 7, source: errno.into() });
+            assert!(
+                matches!(&look, SocketLook::Failed(why) if why.contains("cannot take hold of process 7")),
+                "{look:?}"
+            );
+            assert!(matches!(look.open(), Some(Err(_))));
+        }
+        let table = told(SocketError::Table { what: "/proc".to_owned(), why: "it is not there".to_owned() });
+        assert!(matches!(table, SocketLook::Failed(_)));
     }
 
     #[test]

@@ -5,11 +5,13 @@ use super::catch_up::{CatchUp, PIECES_BYTES};
 use super::class::{LEAST_BPS, Usage, divide};
 use super::master::{AttachError, Guardian};
 use super::message::{Named, Pace, PutBack};
+use super::trouble::Trouble;
 use crate::silence::{self, Silence};
 use backwater_flow::SessionId;
 use backwater_flow::auto::{Auto, FIRST_BPS, FLOOR_BPS, Readings, SocketReading, Ways};
 use backwater_model::{Moment, Span};
 use backwater_socket::Reading;
+use std::collections::HashSet;
 
 /// A grant is changed when it differs by more than a fiftieth: the kernel need not be told of every wobble.
 const WORTH_TELLING: f64 = 0.02;
@@ -62,6 +64,10 @@ pub struct Paced {
     told_of_its_way: bool,
     catch_up: CatchUp,
     silence: Silence,
+    /// Whether it could not be read at the last look.
+    is_unread: bool,
+    /// Failures to read it, and to tell it a rate.
+    trouble: Trouble,
     /// The least that the kernel was told since its client acknowledged something: what it sent at that rate may still be pending.
     slowest_bps: u64,
     /// It had more to send than it may when it was last looked at.
@@ -121,6 +127,11 @@ impl Hold {
         &self.paced
     }
 
+    /// The cookies of the sockets that are paced now.
+    pub fn cookies(&self) -> HashSet<u64> {
+        self.paced.iter().map(|paced| paced.named.socket.cookie).collect()
+    }
+
     /// Paces one more; the class's rate is divided anew at once.
     ///
     /// # Errors
@@ -135,7 +146,7 @@ impl Hold {
         let mut grants = self.grants(&usages);
         let granted_bps = grants.pop().unwrap_or_default();
         let told_bps = granted_bps.max(self.first_bps());
-        self.tell(&grants)?;
+        self.tell(now, &grants)?;
         let order = Pace { socket: named.socket.clone(), rate_bps: told_bps, lasting_bps: told_bps };
         self.guardian.pace(vec![order])?.into_iter().collect::<Result<(), _>>()?;
         let catch_up = CatchUp::new(named.socket.is_within_host());
@@ -148,6 +159,8 @@ impl Hold {
             told_of_its_way: false,
             catch_up,
             silence: Silence::default(),
+            is_unread: false,
+            trouble: Trouble::default(),
             slowest_bps: told_bps,
             backlogged: true,
             last: None,
@@ -177,19 +190,20 @@ impl Hold {
         Ok(paced)
     }
 
-    /// Reads what they sent, lets go of those that are gone and returns them, and divides the class's rate anew.
+    /// Reads what they sent, lets go of those that are gone and returns them, and divides the class's rate anew. One that cannot be
+    /// read is held on as it was.
     ///
     /// # Errors
     /// The guardian is gone.
     pub fn look(&mut self, now: Moment) -> Result<Vec<Paced>, AttachError> {
         let sockets = self.paced.iter().map(|paced| paced.named.socket.clone()).collect();
-        let readings = self.guardian.read(sockets)?;
+        let looks = self.guardian.read(sockets)?;
         let (mut gone, mut usages, mut kept) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut round_trips, mut begins) = (Vec::new(), false);
-        for (mut paced, reading) in self.paced.drain(..).zip(readings) {
-            // A client that shut its sending half alone is not gone: it reads on.
-            match reading.filter(|reading| reading.info.may_send()) {
-                Some(reading) => {
+        let (mut round_trips, mut unread, mut begins) = (Vec::new(), Vec::new(), false);
+        for (mut paced, look) in self.paced.drain(..).zip(looks) {
+            match look.open() {
+                Some(Ok(reading)) => {
+                    paced.is_unread = false;
                     paced.listen(now, &reading);
                     let usage = paced.usage(now, Some(&reading));
                     begins |= usage.backlogged && !paced.backlogged;
@@ -201,10 +215,19 @@ impl Hold {
                     paced.take(now, reading);
                     kept.push(paced);
                 }
+                Some(Err(why)) => {
+                    paced.is_unread = true;
+                    usages.push(paced.usage(now, None));
+                    if paced.trouble.meet(now) {
+                        unread.push((paced.words(), why));
+                    }
+                    kept.push(paced);
+                }
                 None => gone.push(paced),
             }
         }
         self.paced = kept;
+        tell_unread(&unread);
         self.find(now, &round_trips);
         self.put_back(&gone)?;
         let is_found = self.rates.class == Some(ClassRate::Auto);
@@ -216,7 +239,7 @@ impl Hold {
         } else {
             self.paced.iter().map(|paced| paced.granted_bps).collect()
         };
-        self.tell(&grants)?;
+        self.tell(now, &grants)?;
         Ok(gone)
     }
 
@@ -269,7 +292,7 @@ impl Hold {
     }
 
     /// Less first, then more: together they never have more than the class, but for what is made good.
-    fn tell(&mut self, grants: &[u64]) -> Result<(), AttachError> {
+    fn tell(&mut self, now: Moment, grants: &[u64]) -> Result<(), AttachError> {
         let (is_found, first_bps) = (self.rates.class == Some(ClassRate::Auto), self.first_bps());
         let mut changes: Vec<(usize, u64)> = Vec::new();
         for (at, (paced, grant)) in self.paced.iter_mut().zip(grants).enumerate() {
@@ -283,7 +306,9 @@ impl Hold {
                 _ if is_found && !paced.told_of_its_way => paced.granted_bps.max(first_bps),
                 Some(auto) if is_found => auto.spread_bps(paced.session(), paced.granted_bps),
                 _ => {
-                    let wanted_bps = paced.catch_up.told_bps(paced.granted_bps);
+                    // What it has had since it was read last nobody knows: meanwhile nothing is made good.
+                    let most_bps = if paced.is_unread { paced.granted_bps } else { u64::MAX };
+                    let wanted_bps = paced.catch_up.told_bps(paced.granted_bps).min(most_bps);
                     self.ways.spread_bps(paced.session(), wanted_bps, FIXED_LOOK)
                 }
             };
@@ -303,17 +328,18 @@ impl Hold {
         };
         let answers = self.guardian.pace(changes.iter().map(order).collect())?;
         for ((at, told_bps), answer) in changes.into_iter().zip(answers) {
+            let paced = &mut self.paced[at];
             match answer {
                 Ok(()) => {
-                    let paced = &mut self.paced[at];
                     (paced.told_bps, paced.slowest_bps) = (told_bps, paced.slowest_bps.min(told_bps));
                 }
                 // The next look finds it gone.
                 Err(AttachError::Gone) => {}
-                // One that can no longer be told keeps what it has; the others are held on.
+                // One that cannot be told keeps what it has until it can be; the others are held on.
                 Err(AttachError::Refused(why)) => {
-                    tracing::warn!("the rate of {} stays as it is: {why}", self.paced[at].named.title);
-                    self.paced[at].told_bps = told_bps;
+                    if paced.trouble.meet(now) {
+                        tracing::warn!("the rate of {} stays as it is for now: {why}", paced.words());
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -325,7 +351,8 @@ impl Hold {
 impl Paced {
     /// What it did since the class was divided; without a reading, as if nothing had changed.
     fn usage(&self, now: Moment, reading: Option<&Reading>) -> Usage {
-        let queued = reading.or(self.last.as_ref().map(|(_, last)| last)).map_or(0, |reading| reading.queued_bytes);
+        let seen = reading.or(self.last.as_ref().map(|(_, last)| last));
+        let queued = seen.map_or(0, |seen| seen.queued_bytes);
         let acked = |reading: &Reading| reading.info.acked_bytes;
         let used = self.divided.as_ref().zip(reading).and_then(|((then, last), reading)| {
             let seconds = now.seconds_since(*then);
@@ -333,7 +360,7 @@ impl Paced {
             (seconds > 0.0).then(|| bytes as f64 / seconds)
         });
         // One segment under way is no backlog. One that was never looked at may have anything to send.
-        let segment = reading.and_then(|reading| reading.info.segment_bytes).unwrap_or_default();
+        let segment = seen.and_then(|seen| seen.info.segment_bytes).unwrap_or_default();
         let queues = queued > u64::from(segment) && !self.silence.takes_nothing();
         Usage { used_bps: used.unwrap_or(self.granted_bps as f64), backlogged: self.last.is_none() || queues }
     }
@@ -384,6 +411,17 @@ impl Paced {
         self.last = Some((now, reading));
     }
 
+    /// Which one, for people.
+    fn words(&self) -> String {
+        let Named { socket, title } = &self.named;
+        format!("the connection with {} of process {} ({title})", socket.peer, socket.pid)
+    }
+
+    /// How often it could not be read, or not be told a rate, since it is paced.
+    pub fn failures(&self) -> u64 {
+        self.trouble.count()
+    }
+
     /// Bytes a second since it is paced; None while that is not known.
     pub fn mean_bps(&self) -> Option<f64> {
         let (last, _) = self.last.as_ref()?;
@@ -391,3 +429,16 @@ impl Paced {
         (seconds > 0.0 && self.sent_bytes > 0).then(|| self.sent_bytes as f64 / seconds)
     }
 }
+
+/// Says of whom nothing is known now: of many at once, as where the helper has no descriptor left, in one line.
+fn tell_unread(unread: &[(String, String)]) {
+    let Some((first, why)) = unread.first() else { return };
+    match unread.len() - 1 {
+        0 => tracing::warn!("{first} is held on as it was, but cannot be read: {why}"),
+        others => tracing::warn!("{first} and {others} more are held on as they were, but cannot be read: {why}"),
+    }
+}
+
+#[cfg(test)]
+#[path = "hold_tests.rs"]
+mod tests;

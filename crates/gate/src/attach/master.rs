@@ -1,7 +1,7 @@
 //! The master's end: it asks and is answered. It needs no rights of its own.
 
-use super::message::{Answer, FoundSockets, Pace, PutBack, Request, line};
-use backwater_socket::{Reading, Socket};
+use super::message::{Answer, FoundSockets, Pace, PutBack, Request, SocketLook, line};
+use backwater_socket::Socket;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -96,13 +96,14 @@ impl Guardian {
         }
     }
 
-    /// What is known of sockets now; None for one that is gone.
+    /// What is known of sockets now, in the same order.
     ///
     /// # Errors
     /// The helper is gone.
-    pub fn read(&mut self, sockets: Vec<Socket>) -> Result<Vec<Option<Reading>>, AttachError> {
+    pub fn read(&mut self, sockets: Vec<Socket>) -> Result<Vec<SocketLook>, AttachError> {
+        let count = sockets.len();
         match self.ask(&Request::Read(sockets))? {
-            Answer::Readings(readings) => Ok(readings),
+            Answer::Readings(looks) if looks.len() == count => Ok(looks),
             other => Err(unexpected(other)),
         }
     }

@@ -22,6 +22,30 @@ pub struct FoundSockets {
     pub others: usize,
 }
 
+/// What came of a look at a socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SocketLook {
+    /// What is known of it now.
+    Read(Reading),
+    /// It is not there any more, for certain: its process has ended, or closed it.
+    Gone,
+    /// It could not be read, and why. It may well be there.
+    Failed(String),
+}
+
+impl SocketLook {
+    /// What is known of a socket by which something may still be sent, or why nothing is; None where nothing will be: it is gone, or
+    /// its process has sent its last word. A client that shut its sending half alone reads on.
+    pub fn open(self) -> Option<Result<Reading, String>> {
+        match self {
+            SocketLook::Read(reading) => reading.info.may_send().then_some(Ok(reading)),
+            SocketLook::Gone => None,
+            SocketLook::Failed(why) => Some(Err(why)),
+        }
+    }
+}
+
 /// What a guardian put back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PutBack {
@@ -67,8 +91,8 @@ pub(super) enum Answer {
     Ready(PutBack),
     /// What was found.
     Found(FoundSockets),
-    /// A reading a socket; None for one that is gone.
-    Readings(Vec<Option<Reading>>),
+    /// What came of it for each socket.
+    Readings(Vec<SocketLook>),
     /// An answer for each of several.
     Each(Vec<Answer>),
     /// It is done.

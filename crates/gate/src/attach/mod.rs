@@ -16,6 +16,7 @@ mod guardian;
 mod hold;
 mod master;
 mod message;
+mod trouble;
 mod watch;
 
 pub use crate::proxy::{Console, OutsideSession, PoolStep, not_enforced};
@@ -27,5 +28,5 @@ pub use hold::{AUTO_LOOK, ClassRate, FIXED_LOOK, Hold, Paced, Rates};
 pub use master::{AttachError, Guardian};
 #[cfg(fuzzing)]
 pub use message::exercise as exercise_message;
-pub use message::{FoundSockets, Named, PutBack};
+pub use message::{FoundSockets, Named, PutBack, SocketLook};
 pub use watch::{Activity, Seen, UNSEEN, Watch};

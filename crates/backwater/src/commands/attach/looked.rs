@@ -270,13 +270,13 @@ impl Looked {
                 asked.push((key, named.socket.clone()));
             }
         }
-        let readings = hold.guardian().read(asked.iter().map(|(_, socket)| socket.clone()).collect())?;
+        let looks = hold.guardian().read(asked.iter().map(|(_, socket)| socket.clone()).collect())?;
         let seen: HashMap<Key, Seen> = asked
             .into_iter()
-            .zip(readings)
-            .map(|((key, socket), reading)| {
-                let process = process(socket.pid);
-                (key, Seen { acked_bytes: reading.and_then(|reading| reading.info.acked_bytes), ..process })
+            .zip(looks)
+            .map(|((key, socket), look)| {
+                let reading = look.open().and_then(Result::ok);
+                (key, Seen { acked_bytes: reading.and_then(|reading| reading.info.acked_bytes), ..process(socket.pid) })
             })
             .collect();
         let with = |session: &Session| {
