@@ -198,17 +198,23 @@ fn a_session_that_somebody_else_has_paced_is_held_once_it_is_free() {
         let (stream, pid) = (peer(server, "stream"), server.value(&sessions("stream", "pid", "")));
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         let target = target(server);
-        let other = attach(state.path(), &[&target, "--pid", &pid, "--rate", "2MB"]);
         let file = state.path().join("flow.toml");
         let pools = "low_priority_bandwidth = '5MB'\n[pools.batch]\npriority = 'low'\n[users]\npostgres = 'batch'\n";
         std::fs::write(&file, pools).unwrap();
-        let arguments = [&*target, "-c", file.to_str().unwrap(), "--interval", "100ms"];
-        let (_master, _, told) = attach_until("is paced already", state.path(), &arguments);
-        assert!(is_held_at(stream, 2));
-        kill_process(Pid::from_child(&other.0), Signal::TERM).unwrap();
-        until("it is held by the next one", || is_held_at(stream, 5));
-        let said: Vec<String> = told.try_iter().collect();
-        assert!(said.iter().all(|line| !line.contains("is paced already")), "one reason is told once: {said:?}");
+        let by_pool = ["-c", file.to_str().unwrap()];
+        let by_rule = ["--rule", "elapsedtime=0.5, action='penalty'", "--rate", "5MB"];
+        for by in [&by_pool[..], &by_rule] {
+            let other = attach(state.path(), &[&target, "--pid", &pid, "--rate", "2MB"]);
+            let arguments = [&[&*target, "--interval", "100ms"][..], by].concat();
+            let (master, _, told) = attach_until("is paced already", state.path(), &arguments);
+            assert!(is_held_at(stream, 2));
+            kill_process(Pid::from_child(&other.0), Signal::TERM).unwrap();
+            until("it is held by the next one", || is_held_at(stream, 5));
+            let said: Vec<String> = told.try_iter().collect();
+            assert!(said.iter().all(|line| !line.contains("is paced already")), "one reason is told once: {said:?}");
+            drop(master);
+            until("it is put back", || kernel_rate(stream).is_none());
+        }
     });
 }
 

@@ -1,9 +1,11 @@
 //! `backwater attach`: slow a running query from outside, by the pacing rate of its server's own socket.
 
 mod end;
+mod held;
 mod looked;
 mod rules;
 mod server;
+mod sockets;
 mod told;
 
 use crate::{signals, terminal, when};

@@ -1,8 +1,9 @@
 //! Whoever a rule matches: looked at again and again, judged, slowed, and let go when the statement ends.
 
 use super::end::End;
-use super::looked::{Looked, looked_key, release_all};
+use super::looked::{Looked, release_all};
 use super::server::Server;
+use super::sockets::looked_key;
 use super::told::Told;
 use super::{Arguments, class_of, look, now, pause_looking, read_config};
 use crate::{signals, terminal};
@@ -75,7 +76,7 @@ pub(super) fn run(
         if looked.is_away() {
             release_all(hold)?;
         }
-        let activities = looked.read(&sessions, &state, hold)?;
+        let activities = looked.held.read(&sessions, &state, hold)?;
         let decisions = match looked.is_away() {
             true => looked.watch.unseen(now()),
             false => looked.watch.look(now(), &activities, &state),
@@ -85,7 +86,7 @@ pub(super) fn run(
             let session = SessionId(u64::try_from(key.0).unwrap_or_default());
             let decision = Decision { session, ..decision };
             tell(&decision, arguments)?;
-            told.decided(&decision, looked.cookie(key));
+            told.decided(&decision, looked.held.cookie(key));
             if let Some(governor) = &governor {
                 governor.console.decided(&decision);
             }
@@ -94,6 +95,7 @@ pub(super) fn run(
                 looked.act(key, &decision, session, hold)?;
             }
         }
+        looked.hold_penalised(&sessions, hold, told)?;
         let pooled = looked.hold_low(&activities, &state, arguments, hold, told)?;
         if let Some(governor) = &governor {
             for (pid, user, step) in pooled {
@@ -102,7 +104,7 @@ pub(super) fn run(
         }
         told.see(hold);
         if let Some(governor) = &governor {
-            governor.console.see(looked.outside(&sessions, hold, told), hold.class_bps());
+            governor.console.see(looked.held.outside(&sessions, hold, told), hold.class_bps());
         }
         pause_looking(arguments.interval, hold, &end)?;
     }

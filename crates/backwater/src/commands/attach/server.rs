@@ -310,6 +310,21 @@ impl Session {
 }
 
 #[cfg(test)]
+impl Session {
+    /// A client's, as the server shows it.
+    pub(super) fn of_client(activity: Activity, client: SocketAddr) -> Session {
+        Session {
+            activity,
+            application: String::new(),
+            client: Some(client),
+            snapshot_age: None,
+            backend_type: Some("client backend".to_owned()),
+            port: Some(client.port().into()),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;

@@ -83,13 +83,18 @@ impl Told {
         })
     }
 
+    /// A session is held by a rule.
+    pub(super) fn ruled(&mut self, cookie: u64, user: &str, rule: &str) {
+        self.by_rule.insert(cookie, (user.to_owned(), rule.to_owned()));
+    }
+
     /// A rule decided, of the session with this socket where that was found.
     pub(super) fn decided(&mut self, decision: &Decision, cookie: Option<u64>) {
         // Only a penalty holds. One that is aborted, or only told of, may be held for its pool.
         if let Some(cookie) = cookie.filter(|_| decision.action == Action::Penalty) {
             match decision.step {
                 Step::Lifted(_) => drop(self.by_rule.remove(&cookie)),
-                _ => drop(self.by_rule.insert(cookie, (decision.user.clone(), decision.rule.clone()))),
+                _ => self.ruled(cookie, &decision.user, &decision.rule),
             }
         }
         let Some(recorder) = &self.recorder else { return };
@@ -167,6 +172,16 @@ impl Told {
     }
 }
 
+#[cfg(test)]
+impl Told {
+    /// Without a recording.
+    pub(super) fn unrecorded() -> Told {
+        let (by_rule, by_pool) = (HashMap::new(), HashMap::new());
+        let (newest, rules) = (Arc::default(), Vec::new());
+        Told { recorder: None, newest, rules, class: None, by_file: true, by_rule, by_pool }
+    }
+}
+
 fn by(arguments: &Arguments) -> String {
     // A connection string may hold a password: what is watched is told without it.
     let by_rule = !arguments.rule.is_empty() || arguments.config.is_some();
@@ -207,9 +222,7 @@ mod tests {
 
     #[test]
     fn a_rule_that_only_tells_or_aborts_holds_nobody() {
-        let (by_rule, by_pool) = (HashMap::new(), HashMap::new());
-        let (newest, rules) = (Arc::default(), Vec::new());
-        let mut told = Told { recorder: None, newest, rules, class: None, by_file: true, by_rule, by_pool };
+        let mut told = Told::unrecorded();
         let decision = |action: Action, step: Step| Decision {
             at: Moment(0),
             step,

@@ -1,0 +1,313 @@
+//! Whom a rule or a pool holds, by which socket, and whom nothing can hold now. What was decided stands as long as it is not lifted:
+//! whoever is held no longer meanwhile, since their connection was lost or could not be paced, is found and held again.
+
+use super::server::Session;
+use super::sockets::{Key, Refused, Sockets, looked_key};
+use super::told::Told;
+use super::{described, let_go, now};
+use backwater_flow::State;
+use backwater_flow::rule::Decision;
+use backwater_gate::attach::{Activity, AttachError, Hold, Named, OutsideSession, PoolStep, Seen, Watch};
+use std::collections::{HashMap, HashSet};
+
+/// What is remembered of sessions.
+#[derive(Default)]
+pub(super) struct Held {
+    sockets: Sockets,
+    /// Those whom a rule slows, each with its user and the rule.
+    penalised: HashMap<Key, (String, String)>,
+    /// Those of low-priority pools that are held, with their users.
+    low: HashMap<Key, String>,
+    /// Those that cannot be held, by a rule or for their pool.
+    refused: HashMap<Key, Refused>,
+    /// Those of low-priority pools that were let go, since they blocked somebody.
+    freed: HashSet<Key>,
+}
+
+impl Held {
+    /// Forgets whoever is not here any more. Those of low-priority pools stay until they are told to be gone.
+    pub(super) fn retain(&mut self, here: &HashSet<Key>) {
+        self.sockets.retain(here);
+        self.penalised.retain(|key, _| here.contains(key));
+        self.refused.retain(|key, _| here.contains(key));
+        self.freed.retain(|key| here.contains(key));
+    }
+
+    /// What the host shows of those that are active, of a low-priority pool, or slowed by a rule.
+    pub(super) fn read(
+        &mut self,
+        sessions: &[Session],
+        state: &State,
+        hold: &mut Hold,
+    ) -> anyhow::Result<Vec<(Activity, Seen)>> {
+        let is_meant = |session: &&Session| {
+            let Activity { active, user, .. } = &session.activity;
+            *active || state.is_low(user) || self.penalised.contains_key(&looked_key(session))
+        };
+        let meant: Vec<&Session> = sessions.iter().filter(is_meant).collect();
+        self.seek(&meant, hold)?;
+        let keys = meant.iter().map(|session| looked_key(session));
+        let asked: Vec<_> = keys.filter_map(|key| Some((key, self.sockets.found(key)?.socket.clone()))).collect();
+        let looks = hold.guardian().read(asked.iter().map(|(_, socket)| socket.clone()).collect())?;
+        let mut seen: HashMap<Key, Seen> = HashMap::new();
+        for ((key, socket), look) in asked.into_iter().zip(looks) {
+            let reading = look.open();
+            match &reading {
+                Some(Ok(_)) => {}
+                Some(Err(why)) => tracing::debug!("what process {} sends cannot be seen: {why}", key.0),
+                None => self.lose(key, hold)?,
+            }
+            let acked_bytes = reading.and_then(Result::ok).and_then(|reading| reading.info.acked_bytes);
+            seen.insert(key, Seen { acked_bytes, ..process(socket.pid) });
+        }
+        let with = |session: &Session| {
+            let seen = seen.get(&looked_key(session)).copied().unwrap_or_default();
+            (session.activity.clone(), seen)
+        };
+        Ok(sessions.iter().map(with).collect())
+    }
+
+    /// Finds the sockets of these sessions, as many as one look may seek.
+    fn seek(&mut self, sessions: &[&Session], hold: &mut Hold) -> anyhow::Result<()> {
+        let at = now();
+        let keys: Vec<Key> = sessions.iter().map(|session| looked_key(session)).collect();
+        let sought = self.sockets.sought(at, &keys);
+        for session in sessions.iter().filter(|session| sought.contains(&looked_key(session))) {
+            let key = looked_key(session);
+            let found = match session.socket(hold.guardian()) {
+                Err(error) if matches!(error.downcast_ref(), Some(AttachError::Ended(_))) => return Err(error),
+                found => found.map_err(|error| Refused { why: error.to_string(), at }),
+            };
+            if found.is_ok() {
+                // What was refused while there was none, or of another, says nothing of this one.
+                self.refused.remove(&key);
+            }
+            self.sockets.put(key, found);
+        }
+        Ok(())
+    }
+
+    /// The server tells of a session whose connection is gone: it is held no longer, and sought again at the next look.
+    fn lose(&mut self, key: Key, hold: &mut Hold) -> anyhow::Result<()> {
+        if let Some(cookie) = self.cookie(key)
+            && let Some(paced) = hold.release(cookie)?
+        {
+            super::note(&let_go(&paced));
+        }
+        self.sockets.lose(key);
+        Ok(())
+    }
+
+    /// The socket of a session, where it was found.
+    pub(super) fn cookie(&self, key: Key) -> Option<u64> {
+        Some(self.sockets.found(key)?.socket.cookie)
+    }
+
+    /// A rule slows a session from now on, until it is lifted.
+    pub(super) fn penalise(&mut self, key: Key, decision: &Decision) {
+        self.penalised.insert(key, (decision.user.clone(), decision.rule.clone()));
+    }
+
+    /// The rule slows it no longer.
+    pub(super) fn lift(&mut self, key: Key, hold: &mut Hold) -> anyhow::Result<()> {
+        self.penalised.remove(&key);
+        if !self.low.contains_key(&key)
+            && let Some(cookie) = self.cookie(key)
+            && let Some(paced) = hold.release(cookie)?
+        {
+            super::note(&let_go(&paced));
+        }
+        Ok(())
+    }
+
+    /// Holds those whom a rule slows and who are not held.
+    pub(super) fn hold_penalised(
+        &mut self,
+        sessions: &[Session],
+        hold: &mut Hold,
+        told: &mut Told,
+    ) -> anyhow::Result<()> {
+        let held = hold.cookies();
+        for session in sessions {
+            let key = looked_key(session);
+            let is_held = self.cookie(key).is_some_and(|cookie| held.contains(&cookie));
+            if is_held || !self.penalised.contains_key(&key) || !self.hold_now(key, Some(session), hold)? {
+                continue;
+            }
+            if let (Some(cookie), Some((user, rule))) = (self.cookie(key), self.penalised.get(&key)) {
+                told.ruled(cookie, user, rule);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says whom it would hold for their pool, and holds nobody.
+    pub(super) fn would_hold(&mut self, wanted: HashSet<Key>) {
+        for key in wanted.iter().filter(|key| !self.low.contains_key(*key)) {
+            super::note(&format!("would hold process {} for its pool (dry run: nothing is done)", key.0));
+        }
+        self.low = wanted.into_iter().map(|key| (key, String::new())).collect();
+    }
+
+    /// Holds those of low-priority pools that are wanted, and lets the others go. To whom this was done: process id and user.
+    pub(super) fn hold_low(
+        &mut self,
+        wanted: &HashSet<Key>,
+        activities: &[(Activity, Seen)],
+        state: &State,
+        watch: &Watch,
+        hold: &mut Hold,
+        told: &mut Told,
+    ) -> anyhow::Result<Vec<(i32, String, PoolStep)>> {
+        let (held, mut steps) = (hold.cookies(), Vec::new());
+        for (activity, _) in activities {
+            let (key, user) = ((activity.pid, activity.began_us), &activity.user);
+            let step = if wanted.contains(&key) {
+                let cookie = self.cookie(key);
+                if let Some(cookie) = cookie {
+                    told.pooled(cookie, user, state.pool_of(user));
+                }
+                let is_held = cookie.is_some_and(|cookie| held.contains(&cookie));
+                self.hold_for_pool(key, user, is_held, hold)?
+            } else {
+                self.let_go_for_pool(key, state.is_low(user), watch.is_penalised(key), hold)?
+            };
+            steps.extend(step.map(|step| (activity.pid, user.clone(), step)));
+        }
+        Ok(steps)
+    }
+
+    /// Those that were held for their pool and are not to be any more, nor are here to be let go.
+    pub(super) fn forget_low(&mut self, wanted: &HashSet<Key>) -> Vec<(Key, String)> {
+        self.low.extract_if(|key, _| !wanted.contains(key)).collect()
+    }
+
+    /// Holds a session for its pool.
+    fn hold_for_pool(
+        &mut self,
+        key: Key,
+        user: &str,
+        is_held: bool,
+        hold: &mut Hold,
+    ) -> anyhow::Result<Option<PoolStep>> {
+        if is_held && self.low.contains_key(&key) {
+            return Ok(None);
+        }
+        // One that was held is so no longer: its connection was lost.
+        self.low.remove(&key);
+        if !self.hold_now(key, None, hold)? {
+            return Ok(None);
+        }
+        self.low.insert(key, user.to_owned());
+        Ok(Some(if self.freed.remove(&key) { PoolStep::HeldAgain } else { PoolStep::Held }))
+    }
+
+    /// Lets a session go that was held for its pool, because it blocks somebody or because its pool is no longer low.
+    fn let_go_for_pool(
+        &mut self,
+        key: Key,
+        is_low: bool,
+        is_penalised: bool,
+        hold: &mut Hold,
+    ) -> anyhow::Result<Option<PoolStep>> {
+        if !is_low {
+            self.freed.remove(&key);
+        }
+        if self.low.remove(&key).is_none() || is_penalised {
+            return Ok(None);
+        }
+        let Some(cookie) = self.cookie(key) else { return Ok(None) };
+        let Some(paced) = hold.release(cookie)? else { return Ok(None) };
+        super::note(&let_go(&paced));
+        if !is_low {
+            return Ok(Some(PoolStep::Left));
+        }
+        self.freed.insert(key);
+        Ok(Some(PoolStep::Freed))
+    }
+
+    /// Holds one, unless it was refused a moment ago; whether it is held.
+    fn hold_now(&mut self, key: Key, session: Option<&Session>, hold: &mut Hold) -> anyhow::Result<bool> {
+        let at = now();
+        if self.refused.get(&key).is_some_and(|refused| !refused.is_due(at)) {
+            return Ok(false);
+        }
+        let refused = match self.sockets.of(key) {
+            Some(Ok(named)) => slow(named, session, hold)?,
+            Some(Err(refused)) => Some(format!("cannot slow it: {}", refused.why)),
+            None => return Ok(false),
+        };
+        let Some(why) = refused else {
+            self.refused.remove(&key);
+            return Ok(true);
+        };
+        // Told again only where it is another reason.
+        if self.refused.get(&key).is_none_or(|before| before.why != why) {
+            super::note(&why);
+        }
+        self.refused.insert(key, Refused { why, at });
+        Ok(false)
+    }
+
+    /// The sessions as the console shows them.
+    pub(super) fn outside(&self, sessions: &[Session], hold: &Hold, told: &Told) -> Vec<OutsideSession> {
+        let held: HashMap<u64, u64> =
+            hold.paced().iter().map(|paced| (paced.named.socket.cookie, paced.sent_bytes)).collect();
+        let one = |session: &Session| {
+            let activity = &session.activity;
+            let cookie = self.cookie(looked_key(session)).filter(|cookie| held.contains_key(cookie));
+            OutsideSession {
+                pid: activity.pid,
+                user: activity.user.clone(),
+                application: session.application.clone(),
+                client: session.client.map(|client| client.to_string()).unwrap_or_default(),
+                active: activity.active,
+                for_s: activity.elapsed_s.filter(|_| activity.active),
+                sent_bytes: cookie.and_then(|cookie| held.get(&cookie).copied()),
+                held_by: cookie.map(|cookie| told.holder(cookie)),
+            }
+        };
+        sessions.iter().map(one).collect()
+    }
+}
+
+/// Holds one, unless it is held; why it cannot be held.
+fn slow(named: &Named, session: Option<&Session>, hold: &mut Hold) -> anyhow::Result<Option<String>> {
+    if hold.paced().iter().any(|paced| paced.named.socket.cookie == named.socket.cookie) {
+        return Ok(None);
+    }
+    match hold.add(now(), named.clone()) {
+        Ok(()) => {
+            let age = session.and_then(|session| session.snapshot_age);
+            let vacuum = age.map_or_else(String::new, |age| {
+                format!("; its snapshot, {age} transactions old, holds back vacuum meanwhile")
+            });
+            super::note(&format!("holding {}{vacuum}", described(named)));
+            Ok(None)
+        }
+        Err(error @ AttachError::Ended(_)) => Err(error.into()),
+        Err(error) => Ok(Some(format!("cannot slow {}: {error}", described(named)))),
+    }
+}
+
+/// Processor time and private memory of a process of this host.
+fn process(pid: i32) -> Seen {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
+    let ticks = |text: String| {
+        let fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(11).take(2);
+        fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()
+    };
+    let memory = |text: String| {
+        let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+        line.trim().trim_end_matches(" kB").parse::<f64>().ok()
+    };
+    Seen {
+        acked_bytes: None,
+        cpu_s: read("stat").and_then(ticks).map(|ticks| ticks as f64 / rustix::param::clock_ticks_per_second() as f64),
+        memory_bytes: read("status").and_then(memory).map(|kib| kib * 1024.0),
+    }
+}
+
+#[cfg(test)]
+#[path = "held_tests.rs"]
+mod tests;

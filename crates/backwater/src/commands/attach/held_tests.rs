@@ -1,0 +1,128 @@
+//! Whoever is to be held, and whose connection is lost and found again, with a helper that answers as it was told to.
+#![allow(clippy::unwrap_used)]
+use super::*;
+use backwater_flow::rule::{Action, Step};
+use backwater_flow::{SessionId, StateForm};
+use backwater_gate::attach::{Guardian, Rates};
+use backwater_model::Moment;
+use std::process::Command;
+
+/// Says its first line at once and one more to each question, whatever it is; its standard input is the line to its master, both ways.
+const SAYS: &str = "for answer; do printf '%s\\n' \"$answer\" >&0; read -r question || exit; done";
+
+const READY: &str = r#"{"ready":{"count":0,"left":[]}}"#;
+const NONE: &str = r#"{"readings":[]}"#;
+const READ: &str = r#"{"readings":[{"read":{"queued_bytes":0,"info":{"established":true,"half_closed":false}}}]}"#;
+const GONE: &str = r#"{"readings":["gone"]}"#;
+const FAILED: &str = r#"{"readings":[{"failed":"no descriptor is left"}]}"#;
+const PACED: &str = r#"{"each":["done"]}"#;
+const DONE: &str = r#""done""#;
+const FOUND: &str = r#"{"found":{"tcp":[{"socket":{"pid":4711,"start_time":8,"inode":9,"descriptor":7,"cookie":10,
+    "local":"10.0.0.7:5432","peer":"10.0.0.9:40000"},"title":"postgres: etl"}],"others":0}}"#;
+const UNFOUND: &str = r#"{"found":{"tcp":[],"others":1}}"#;
+
+const KEY: Key = (4711, 1);
+
+/// Every question that is asked must have its answer here, in turn: one more or one of another kind, and the look fails.
+fn hold(answers: &[&[&str]]) -> Hold {
+    let mut command = Command::new("sh");
+    command.args(["-c", SAYS, "sh", READY]);
+    command.args(answers.concat().iter().map(|answer| answer.replace('\n', " ")));
+    Hold::new(Guardian::start(command).unwrap(), Rates { each_bps: Some(2 << 20), class: None })
+}
+
+/// One session of etl, that runs a statement or not.
+fn session(active: bool) -> Session {
+    let activity = Activity { pid: KEY.0, began_us: KEY.1, user: "etl".to_owned(), active, ..Activity::default() };
+    Session::of_client(activity, "10.0.0.9:40000".parse().unwrap())
+}
+
+/// The steps for pools, and by what those are held who are afterwards.
+type Done = (Vec<PoolStep>, Vec<String>);
+
+/// As at every look: who is gone is let go, the sessions are read, and whoever is to be held is.
+fn look(held: &mut Held, hold: &mut Hold, state: &State, told: &mut Told) -> Done {
+    let (sessions, watch) = ([session(state.is_low("etl"))], Watch::new());
+    super::super::look(hold).unwrap();
+    let activities = held.read(&sessions, state, hold).unwrap();
+    held.hold_penalised(&sessions, hold, told).unwrap();
+    let wanted = watch.low(&activities, state);
+    let steps = held.hold_low(&wanted, &activities, state, &watch, hold, told).unwrap();
+    told.see(hold);
+    let holders = hold.paced().iter().map(|paced| told.holder(paced.named.socket.cookie));
+    (steps.into_iter().map(|(_, _, step)| step).collect(), holders.collect())
+}
+
+#[test]
+fn whom_a_rule_slows_is_found_and_held_again_when_the_connection_was_lost_until_it_is_lifted() {
+    let mut hold = hold(&[
+        // Nobody is held; it is found, read and held.
+        &[NONE, FOUND, READ, PACED],
+        &[READ, READ],
+        // It cannot be read: nothing else is asked.
+        &[FAILED, FAILED],
+        // It is gone, and put back.
+        &[GONE, DONE, GONE],
+        &[NONE, FOUND, READ, PACED],
+        // Gone for one look only: it is there when it is read next, and held at once.
+        &[GONE, DONE, READ, PACED],
+        &[READ, READ],
+        &[DONE],
+        &[NONE, NONE],
+    ]);
+    let (mut held, mut told, state) = (Held::default(), Told::unrecorded(), State::default());
+    let decision = Decision {
+        at: Moment(0),
+        step: Step::Began,
+        rule: "slow".to_owned(),
+        action: Action::Penalty,
+        session: SessionId(4711),
+        user: "etl".to_owned(),
+        pool: "default".to_owned(),
+        statement: 1,
+        over: Vec::new(),
+    };
+    held.penalise(KEY, &decision);
+    let (by_rule, nobody): (Done, Done) = ((Vec::new(), vec!["slow".to_owned()]), Done::default());
+    for at in 0..3 {
+        assert_eq!(look(&mut held, &mut hold, &state, &mut told), by_rule, "{at}");
+    }
+    assert_eq!(hold.paced()[0].failures(), 1);
+    assert_eq!(look(&mut held, &mut hold, &state, &mut told), nobody, "it is lost");
+    for at in 4..7 {
+        assert_eq!(look(&mut held, &mut hold, &state, &mut told), by_rule, "{at}");
+    }
+    held.lift(KEY, &mut hold).unwrap();
+    assert_eq!(look(&mut held, &mut hold, &state, &mut told), nobody);
+}
+
+#[test]
+fn a_session_of_a_low_pool_is_held_again_and_one_that_is_not_found_is_not_sought_at_every_look() {
+    let mut hold = hold(&[
+        &[NONE, FOUND, READ, PACED],
+        &[GONE, DONE, GONE],
+        &[NONE, FOUND, READ, PACED],
+        &[GONE, DONE, GONE],
+        // By its process, and by its client's address.
+        &[NONE, UNFOUND, UNFOUND, NONE],
+        &[NONE, NONE],
+        &[NONE, NONE],
+    ]);
+    let text = "[pools.batch]\npriority = 'low'\n[users]\netl = 'batch'\n";
+    let state = State::try_from(toml::from_str::<StateForm>(text).unwrap()).unwrap();
+    let (mut held, mut told) = (Held::default(), Told::unrecorded());
+    let (by_pool, nobody): (Done, Done) = ((vec![PoolStep::Held], vec!["pool batch".to_owned()]), Done::default());
+    assert_eq!(look(&mut held, &mut hold, &state, &mut told), by_pool);
+    assert_eq!(look(&mut held, &mut hold, &state, &mut told), nobody);
+    assert_eq!(look(&mut held, &mut hold, &state, &mut told), by_pool);
+    for at in 3..7 {
+        assert_eq!(look(&mut held, &mut hold, &state, &mut told), nobody, "{at}");
+    }
+}
+
+#[test]
+fn a_process_shows_what_it_used() {
+    let seen = process(i32::try_from(std::process::id()).unwrap());
+    assert!(seen.cpu_s.is_some() && seen.memory_bytes.unwrap() > 1e4, "{seen:?}");
+    assert_eq!(process(i32::MAX), Seen::default());
+}
