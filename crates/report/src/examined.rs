@@ -131,7 +131,7 @@ mod tests {
             Event::new(Moment::from_seconds(second), "a", EventKind::Gap, "", fields)
         };
         let skipped = ("skipped_bytes", "7");
-        let events = vec![
+        let events = [
             told(20.0, &[view, reason]),
             told(50.0, &[view, reason, ("failing_s", "30")]),
             told(51.0, &[("probe", "postgres.log"), ("reason", "too fast"), skipped]),

@@ -300,7 +300,7 @@ mod tests {
         }
         assert_eq!(other.read().unwrap().rate_bps, None);
         // The number says where to look, and not what it is.
-        let stranger = Socket { cookie: socket.cookie, ..other.clone() };
+        let stranger = Socket { cookie: socket.cookie, ..other };
         assert!(stranger.is_at(stranger.descriptor.unwrap()));
         assert!(stranger.pace(Some(1)).unwrap_err().is_gone());
         let reused = Socket { start_time: other.start_time + 1, ..other };
