@@ -3,7 +3,7 @@
 //! sends without end, the client reads all that comes and writes down when.
 //!
 //! `cargo run --profile dist -p backwater-gate --example pacing`, with any of `--seconds 10`, `--rounds 3`,
-//! `--asked 1MB|256MB|1GB`, `--processors idle|busy`.
+//! `--asked 1MB|256MB|1GB`, `--processors idle|busy`, `--nice 0` (of what else the processors do).
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 
 use backwater_flow::limiter::TokenBucket;
@@ -330,11 +330,17 @@ fn measure(way: Way, rate: (&str, u64), server: u16, length: Duration) -> Result
 struct Busy(Arc<AtomicBool>);
 
 impl Busy {
-    fn begin() -> Busy {
+    fn begin(nice: i32) -> Busy {
         let stop = Arc::new(AtomicBool::new(false));
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             let stop = Arc::clone(&stop);
-            std::thread::spawn(move || while !stop.load(Ordering::Relaxed) {});
+            std::thread::spawn(move || {
+                // Linux has a priority for each thread.
+                if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), nice) {
+                    println!("what else the processors do has no nice value of {nice}: {error}");
+                }
+                while !stop.load(Ordering::Relaxed) {}
+            });
         }
         Busy(stop)
     }
@@ -407,6 +413,8 @@ struct Options {
     asked: Option<String>,
     /// `idle` or `busy`; None: both.
     processors: Option<String>,
+    /// Of what else the processors do, where they are busy.
+    nice: i32,
 }
 
 /// A word that means something here: with another one nothing would be measured, and nobody told.
@@ -419,7 +427,7 @@ fn one_of(known: &[&str], word: String) -> Result<String> {
 
 impl Options {
     fn of(mut words: impl Iterator<Item = String>) -> Result<Options> {
-        let mut options = Options { seconds: 10, rounds: 3, asked: None, processors: None };
+        let mut options = Options { seconds: 10, rounds: 3, asked: None, processors: None, nice: 0 };
         while let Some(name) = words.next() {
             let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
             match name.as_str() {
@@ -427,6 +435,7 @@ impl Options {
                 "--rounds" => options.rounds = value.parse::<u64>()?.clamp(1, 100),
                 "--asked" => options.asked = Some(one_of(&RATES.map(|(known, _)| known), value)?),
                 "--processors" => options.processors = Some(one_of(&PROCESSORS.map(|(known, _)| known), value)?),
+                "--nice" => options.nice = value.parse::<i32>()?.clamp(0, 19),
                 _ => return Err(format!("{name} is not known; see the head of examples/pacing.rs").into()),
             }
         }
@@ -444,8 +453,16 @@ impl Options {
 
 /// All cells in turns, so many rounds, with what came of each.
 fn measure_all(options: &Options, server: u16, busy: bool) -> Result<()> {
-    println!("\n{}", if busy { "every processor busy with something else" } else { "processors idle but for this" });
-    let _busy = busy.then(Busy::begin);
+    let nice = options.nice;
+    println!(
+        "\n{}",
+        match (busy, nice) {
+            (false, _) => "processors idle but for this".to_owned(),
+            (true, 0) => "every processor busy with something else".to_owned(),
+            (true, nice) => format!("every processor busy with something else, whose nice value is {nice}"),
+        }
+    );
+    let _busy = busy.then(|| Busy::begin(nice));
     let cells = options.cells();
     let mut seen: Vec<Vec<Seen>> = cells.iter().map(|_| Vec::new()).collect();
     for _ in 0..options.rounds {
