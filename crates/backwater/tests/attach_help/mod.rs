@@ -98,10 +98,10 @@ pub fn peer(server: &Server, name: &str) -> SocketAddr {
     server.value(&sessions(name, "host(client_addr) || ':' || client_port", "")).parse().unwrap()
 }
 
-/// Whether it is held at so many MB a second: exactly, or faster by at most a quarter while it makes good what it lost, or slower
+/// Whether it is held at so many MB a second: exactly, or faster by at most a half while it makes good what it lost, or slower
 /// where it was ahead.
 pub fn is_held_at(peer: SocketAddr, mb: u64) -> bool {
-    let (least, most) = ((mb << 20) * 9 / 10, (mb << 20) * 5 / 4);
+    let (least, most) = ((mb << 20) * 9 / 10, (mb << 20) * 3 / 2);
     kernel_rate(peer).is_some_and(|rate| (least..=most).contains(&rate))
 }
 
