@@ -4,7 +4,9 @@
 mod common;
 
 use backwater_diagnose::{Options, warn};
-use backwater_model::{Confidence, Epoch, Event, EventKind, Finding, Moment, Sample, Series, Window, catalogue as cat};
+use backwater_model::{
+    Confidence, Epoch, Event, EventKind, Finding, Moment, Sample, Series, Severity, Window, catalogue as cat,
+};
 use common::judged::{diagnose, names};
 use common::wal_plant::{Keep, MIB, START_S, WalPlant};
 use common::{Readings, session};
@@ -282,6 +284,16 @@ fn a_view_that_shows_others_is_read() {
 /// A standby whose row was last read in the twentieth second of forty, and these views no more from then on: what is said of it, for
 /// how long it has been so, with which confidence, and what is said not to be read.
 fn while_unread(plant: &WalPlant, unread: &[&str]) -> Vec<(String, f64, Confidence, Vec<String>)> {
+    let list = found_while_unread(plant, unread);
+    let unseen = |finding: &Finding| {
+        let told = finding.unseen.iter().map(|unseen| unseen.what.clone());
+        told.filter(|what| what.ends_with(" of primary")).collect::<Vec<_>>()
+    };
+    let away_s = |finding: &Finding| finding.figure("away_s").unwrap_or_default().round();
+    list.iter().map(|one| (one.cause.clone(), away_s(one), one.confidence, unseen(one))).collect()
+}
+
+fn found_while_unread(plant: &WalPlant, unread: &[&str]) -> Vec<Finding> {
     let mut readings = sifted(plant.readings(), |series, second| {
         let rows = series.name.starts_with("pg.replication.") && unread.contains(&"pg_stat_replication");
         let slots = series.name.starts_with("pg.slot.") && unread.contains(&"pg_replication_slots");
@@ -292,12 +304,7 @@ fn while_unread(plant: &WalPlant, unread: &[&str]) -> Vec<(String, f64, Confiden
     list.retain(|finding| {
         ["standby-gone", "wal-removed"].contains(&finding.rule.as_str()) && finding.cause != "slot-lost"
     });
-    let unseen = |finding: &Finding| {
-        let told = finding.unseen.iter().map(|unseen| unseen.what.clone());
-        told.filter(|what| what.ends_with(" of primary")).collect::<Vec<_>>()
-    };
-    let away_s = |finding: &Finding| finding.figure("away_s").unwrap_or_default().round();
-    list.iter().map(|one| (one.cause.clone(), away_s(one), one.confidence, unseen(one))).collect()
+    list
 }
 
 #[test]
@@ -317,6 +324,12 @@ fn where_its_row_is_not_read_other_words_tell() {
     assert_eq!(while_unread(&slot, &[rows]), gone(19.0, Confidence::Medium, rows));
     // A slot that is not read was not dropped.
     assert_eq!(while_unread(&slot, &[slots]), gone(20.0, Confidence::Medium, slots));
+    // Nor does what it keeps go now.
+    let found = found_while_unread(&slot, &[slots]);
+    assert!(
+        found.iter().all(|one| one.figure("removal_left_s").is_none() && one.severity == Severity::Warning),
+        "{found:?}"
+    );
     assert!(while_unread(&slot, &[rows, slots]).is_empty());
     // It streams all along.
     for plant in [WalPlant::default(), WalPlant { keep: Keep::Slot(None), ..WalPlant::default() }] {

@@ -125,13 +125,13 @@ fn limits_refuse_with_a_reason_and_free_their_places() {
         let mut again = psql("127.0.0.1", port, "SELECT 1");
         let told = complaint(&again.env("PGOPTIONS", "-c backwater.pool=one").output().unwrap());
         assert!(told.contains("too many connections in resource pool one (max_connections is 1)"), "{told}");
+        let mut unknown = psql("127.0.0.1", port, "SELECT 1");
+        let told = complaint(&unknown.env("PGOPTIONS", "-c backwater.pool=no").output().unwrap());
+        assert!(told.contains("there is no resource pool no"), "{told}");
         let mut second = sleep("");
         server.until(counted, "2");
         let told = complaint(&psql("127.0.0.1", port, "SELECT 1").output().unwrap());
         assert!(told.contains("too many connections to the proxy (max_connections is 2)"), "{told}");
-        let mut unknown = psql("127.0.0.1", port, "SELECT 1");
-        let told = complaint(&unknown.env("PGOPTIONS", "-c backwater.pool=no").output().unwrap());
-        assert!(told.contains("there is no resource pool no"), "{told}");
         // A session has its place until the server has ended it, however its client left.
         server.value("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'");
         first.wait().unwrap();

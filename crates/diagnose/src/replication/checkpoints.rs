@@ -171,6 +171,9 @@ fn since(head: Track<'_>, at: Moment, position: f64, inflow: f64) -> Option<f64>
 /// when that became the control file's.
 fn seen_duration(redo: Track<'_>, head: Track<'_>) -> Option<f64> {
     let moved = redo.points.windows(2).rev().find(|pair| pair[1].value > pair[0].value)?;
+    if moved[0].epoch != moved[1].epoch || moved[1].at.seconds_since(moved[0].at) > GAP_S {
+        return None;
+    }
     let passed = head.points.partition_point(|point| point.value < moved[1].value);
     let start = head.points.get(passed).filter(|_| passed > 0)?;
     // Somewhere between two readings.

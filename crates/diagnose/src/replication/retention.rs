@@ -8,6 +8,7 @@
 use super::archive::Archive;
 use super::checkpoints::{Checkpoints, segment};
 use super::keeping::{GONE_S, Keeping, Limit, free};
+use super::unread::{View, unread_between};
 use super::{head_series, standby_row, target_at};
 use backwater_model::{Moment, Point, Span, Target, Track, Window, catalogue as cat};
 use serde::Serialize;
@@ -20,9 +21,9 @@ const LEAST_RATE_S: f64 = 5.0;
 /// Where a standby will read is known to so many seconds: WAL comes in lumps, and positions are read once a second. So many
 /// steps of its way are taken to either side.
 const UNSURE_S: f64 = 1.0;
-/// How much sooner or later than told a checkpoint may complete, as a share of the time from one to the next: where these were
-/// 6 s apart they took 4.7 to 6.5 s, and completed 5.0 to 8.5 s after one another.
-const UNSURE_SHARE: f64 = 0.25;
+/// How much sooner or later than told a checkpoint may complete: where these were 6 s apart they took 4.7 to 6.5 s, and completed
+/// 5.0 to 8.5 s after one another.
+const CHECKPOINT_UNSURE_S: f64 = 1.5;
 const STEPS: f64 = 4.0;
 /// Segments of the head that are looked at one by one; what lies further ahead needs no such care.
 const MOST_SEGMENTS: u32 = 1_000;
@@ -255,7 +256,14 @@ fn positions(
     let now = head.at(at, GONE_S)?;
     let inflow = rate(head, moment)?;
     let slot = window.track(cat::PG_SLOT_RESTART.name, &[("target", primary), ("slot", standby)]);
+    // Whoever has no slot is called by where it is.
+    let may_be_slot = slot.is_some() || !standby.contains('@');
     let slot = slot.filter(|track| track.at(at, GONE_S).is_some());
+    // What a slot keeps that is not read is unknown: it was not dropped.
+    let lately = (at - Span::from_seconds(GONE_S), at);
+    if may_be_slot && slot.is_none() && unread_between(window, primary, View::Slots, lately).is_some() {
+        return None;
+    }
     let sent = standby_row(window, &cat::PG_REPL_SENT, primary, standby);
     let connected = sent.is_some_and(|track| track.at(at, GONE_S).is_some());
     let flushed = standby_row(window, &cat::PG_REPL_FLUSH, primary, standby);
@@ -298,9 +306,9 @@ fn removal(positions: &Positions, places: &[Place], checkpoints: Checkpoints, si
         };
         checkpoints.coming().find(removes).map(|(_, end)| end)
     };
-    let unsure_s = UNSURE_S.max(UNSURE_SHARE * checkpoints.interval_s);
-    let each = places.iter().flat_map(|place| [-unsure_s, 0.0, unsure_s].map(|late_s| removed(place, late_s)));
-    let all = each.collect::<Option<Vec<f64>>>()?;
+    let lates_s = [-CHECKPOINT_UNSURE_S, 0.0, CHECKPOINT_UNSURE_S];
+    let all: Vec<f64> =
+        places.iter().flat_map(|place| lates_s.map(|late_s| removed(place, late_s))).flatten().collect();
     let (soonest, latest) = (all.iter().copied().reduce(f64::min)?, all.iter().copied().reduce(f64::max)?);
     Some((soonest + latest) / 2.0)
 }
@@ -378,6 +386,18 @@ mod tests {
         // No longer kept from 7.5, 9.5 and 11.5 s on: the second is too near to 9 s to be sure.
         assert_eq!((told(0.0, 9.0), told(12.0, 9.0), told(4.0, 10.0)), (Some(9.0), Some(12.0), Some(15.0)));
         assert_eq!(removal(&at(100.0, 0.0), &[], EACH_6_S, SIZE), None);
+    }
+
+    #[test]
+    fn a_checkpoint_that_comes_well_after_the_loss_is_the_one() {
+        // By the clock, every half an hour: no longer kept from 7.5 s on, and the one that runs completes in 20 s.
+        let seldom = Checkpoints { interval_s: 1_800.0, duration_s: 1_620.0, next_s: -1_600.0 };
+        let place = Place { needed: 0.0, kept: 9.0, lost_s: 7.5 };
+        let before = Positions { outflow: 0.0, ..at(150.0, 0.0) };
+        assert_eq!(
+            removal(&before, &[place], Checkpoints { next_s: 0.0, duration_s: 20.0, ..seldom }, SIZE),
+            Some(20.0)
+        );
     }
 
     #[test]
