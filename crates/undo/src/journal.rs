@@ -171,6 +171,11 @@ impl Journal {
         if left.is_empty() { Ok(()) } else { Err(self.left(left)) }
     }
 
+    /// Whether a change is still to be put back.
+    pub fn is_open(&self, entry: Entry) -> bool {
+        self.inner().open.iter().any(|(number, _)| *number == entry.0)
+    }
+
     /// Where the file has become long, one with what is open alone takes its place, so that a run of many changes, each undone
     /// soon, does not fill the disk. A kill in between leaves both: what is open in both is put back twice, which is harmless.
     fn shorten(&self, inner: &mut Inner) {

@@ -80,6 +80,7 @@ fn several_are_put_back_although_one_cannot_be() {
     assert!(matches!(unknown, Err(UndoError::NoSuchEntry { entry: 7, .. })) && first.exists());
     let Err(UndoError::Left { left, .. }) = journal.undo_all(&entries) else { panic!("it was put back") };
     assert_eq!((left.len(), &left[0].change), (1, &not_ours));
+    assert_eq!(entries.map(|entry| journal.is_open(entry)), [false, true, false]);
     assert!(!first.exists() && !second.exists());
     let content = crate::lines::parse(&std::fs::read(journal.path()).unwrap());
     assert_eq!(content.open, [(1, not_ours)], "what was put back is marked");

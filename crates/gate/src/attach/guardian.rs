@@ -152,7 +152,8 @@ impl Held {
         if *rate_bps < LEAST_BPS {
             return Answer::Refused(format!("{rate_bps} bytes a second is no rate: the least is {LEAST_BPS}"));
         }
-        if !self.entries.contains_key(&socket.cookie) {
+        let is_new = !self.entries.contains_key(&socket.cookie);
+        if is_new {
             if socket.title().contains("walsender") {
                 let why = "process is a walsender: pacing it would hold back a standby, and with it commits";
                 return Answer::Refused(why.to_owned());
@@ -184,7 +185,21 @@ impl Held {
                 self.raised.remove(&socket.cookie);
                 Answer::Done
             }
-            Err(error) => self.refused(&error),
+            Err(error) => {
+                if is_new {
+                    self.forget(socket);
+                }
+                self.refused(&error)
+            }
+        }
+    }
+
+    /// Its rate was noted and never changed: whoever paces it from here on is somebody else, until it is looked at anew.
+    fn forget(&mut self, socket: &Socket) {
+        if let Some(entry) = self.entries.remove(&socket.cookie)
+            && let Err(error) = self.journal.undo(entry)
+        {
+            tracing::debug!(%error, "a note of a rate that was not changed stays until the end");
         }
     }
 
@@ -200,13 +215,18 @@ impl Held {
         });
     }
 
+    /// What could not be put back stays known: it is paced by this guardian still, and may be asked for again.
     fn release(&mut self, sockets: &[Socket]) -> Answer {
-        let noted = |socket: &Socket| {
-            self.raised.remove(&socket.cookie);
-            self.entries.remove(&socket.cookie)
-        };
+        let noted = |socket: &Socket| self.entries.get(&socket.cookie).copied();
         let entries: Vec<Entry> = sockets.iter().filter_map(noted).collect();
-        match self.journal.undo_all(&entries) {
+        let undone = self.journal.undo_all(&entries);
+        for Socket { cookie, .. } in sockets {
+            if self.entries.get(cookie).is_some_and(|entry| !self.journal.is_open(*entry)) {
+                self.entries.remove(cookie);
+                self.raised.remove(cookie);
+            }
+        }
+        match undone {
             Ok(()) => Answer::Done,
             Err(error) => Answer::Refused(error.to_string()),
         }
@@ -273,6 +293,8 @@ mod tests {
     use backwater_socket::pacing_rate;
     use std::io::{BufRead, Write};
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+    use std::process::{Command, Stdio};
     use std::time::Instant;
 
     /// A guardian that works in this process, as its master has it.
@@ -376,5 +398,46 @@ mod tests {
         assert_eq!(rates(), [None, Some(1_000_000)]);
         master.end(1);
         assert_eq!(rates(), [None; 2]);
+    }
+
+    #[test]
+    fn what_could_not_be_put_back_is_known_on_and_put_back_when_it_can_be() {
+        let facts = Facts::read();
+        if let Some(why) = able::hindrance(&facts) {
+            eprintln!("skipped: what_could_not_be_put_back_is_known_on: {why}");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::begin(dir.path(), "attach").unwrap();
+        let mut held = Held { journal, facts, entries: HashMap::new(), raised: HashMap::new() };
+        let ((server, _client, _), (_server, _other, own)) = (connection(), connection());
+        // Without rights a child that has some cannot be looked at; this process itself can.
+        let mut child = Command::new("sleep").arg("600").stdin(Stdio::from(OwnedFd::from(server))).spawn().unwrap();
+        let theirs = by_pid(i32::try_from(child.id()).unwrap()).unwrap().tcp.pop().unwrap();
+        let sockets = [theirs, own];
+        let pace = |held: &mut Held, socket: &Socket| {
+            held.pace(&Pace { socket: socket.clone(), rate_bps: 1_000_000, lasting_bps: 1_000_000 })
+        };
+        assert_eq!(sockets.each_ref().map(|socket| pace(&mut held, socket)), [Answer::Done, Answer::Done]);
+        // Rights belong to a thread: this one is not the test's others.
+        let without_rights = std::thread::scope(|scope| {
+            let release = || {
+                able::drop_rights(CapabilitySet::empty()).unwrap();
+                held.release(&sockets)
+            };
+            scope.spawn(release).join().unwrap()
+        });
+        let rates = || sockets.each_ref().map(|socket| socket.read().unwrap().rate_bps);
+        let (between, known) = (rates(), held.entries.len());
+        // It is no stranger's.
+        let again = pace(&mut held, &sockets[0]);
+        let released = held.release(&sockets);
+        let after = rates();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(matches!(without_rights, Answer::Refused(_)), "{without_rights:?}");
+        assert_eq!((between, known), ([Some(1_000_000), None], 1));
+        assert_eq!((again, released, after), (Answer::Done, Answer::Done, [None; 2]));
+        assert!(held.entries.is_empty());
     }
 }
