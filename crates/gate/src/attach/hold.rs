@@ -10,7 +10,7 @@ use crate::silence::{self, Silence};
 use backwater_flow::SessionId;
 use backwater_flow::auto::{Auto, FIRST_BPS, FLOOR_BPS, Readings, SocketReading, Ways};
 use backwater_model::{Moment, Span};
-use backwater_socket::Reading;
+use backwater_socket::{Reading, Socket};
 use std::collections::HashSet;
 
 /// A grant is changed when it differs by more than a fiftieth: the kernel need not be told of every wobble.
@@ -46,6 +46,9 @@ const DIVIDE_EVERY: Span = Span::from_millis(500);
 /// A client that acknowledges nothing for so long takes nothing: it sleeps, or vanished without a word. What is lost on the way is sent
 /// again after 0.2 s, and after 0.4 s more.
 const SILENT_AT_LEAST: Span = Span::from_millis(700);
+
+/// When it is asked again for what could not be put back: that may take a look at every process.
+const PUT_BACK_AGAIN: Span = Span::from_millis(1_000);
 
 /// One that is paced.
 #[derive(Clone, Debug)]
@@ -87,6 +90,12 @@ pub struct Hold {
     /// Where it is fixed: which of the sockets' bursts meet.
     ways: Ways,
     paced: Vec<Paced>,
+    /// Those that are held no longer, and could not be put back yet.
+    to_put_back: Vec<Socket>,
+    /// When it was asked for last that they are put back.
+    asked: Option<Moment>,
+    /// Failures to put them back.
+    trouble: Trouble,
     /// When the class was divided last; None: it is to be at the next look.
     divided: Option<Moment>,
 }
@@ -94,7 +103,17 @@ pub struct Hold {
 impl Hold {
     /// Paces nothing yet.
     pub fn new(guardian: Guardian, rates: Rates) -> Hold {
-        Hold { guardian, rates, auto: None, ways: Ways::default(), paced: Vec::new(), divided: None }
+        Hold {
+            guardian,
+            rates,
+            auto: None,
+            ways: Ways::default(),
+            paced: Vec::new(),
+            to_put_back: Vec::new(),
+            asked: None,
+            trouble: Trouble::default(),
+            divided: None,
+        }
     }
 
     /// What the class may send now, in bytes a second; None where only each has a rate.
@@ -149,6 +168,8 @@ impl Hold {
         self.tell(now, &grants)?;
         let order = Pace { socket: named.socket.clone(), rate_bps: told_bps, lasting_bps: told_bps };
         self.guardian.pace(vec![order])?.into_iter().collect::<Result<(), _>>()?;
+        // It is held again: what it had before it is given back when it is let go again.
+        self.to_put_back.retain(|socket| socket.cookie != named.socket.cookie);
         let catch_up = CatchUp::new(named.socket.is_within_host());
         self.paced.push(Paced {
             named,
@@ -169,24 +190,24 @@ impl Hold {
         Ok(())
     }
 
-    /// Lets one go, by its socket's cookie.
+    /// Lets one go, by its socket's cookie. Where it cannot be put back now, that is tried again at later looks.
     ///
     /// # Errors
-    /// It could not be put back.
-    pub fn release(&mut self, cookie: u64) -> Result<Option<Paced>, AttachError> {
+    /// The guardian is gone.
+    pub fn release(&mut self, now: Moment, cookie: u64) -> Result<Option<Paced>, AttachError> {
         let Some(at) = self.paced.iter().position(|paced| paced.named.socket.cookie == cookie) else { return Ok(None) };
         let paced = self.paced.remove(at);
-        self.guardian.release(vec![paced.named.socket.clone()])?;
+        self.put_back(now, std::slice::from_ref(&paced))?;
         Ok(Some(paced))
     }
 
-    /// Lets all go.
+    /// Lets all go, in the same way.
     ///
     /// # Errors
-    /// Not all could be put back.
-    pub fn release_all(&mut self) -> Result<Vec<Paced>, AttachError> {
+    /// The guardian is gone.
+    pub fn release_all(&mut self, now: Moment) -> Result<Vec<Paced>, AttachError> {
         let paced = std::mem::take(&mut self.paced);
-        self.put_back(&paced)?;
+        self.put_back(now, &paced)?;
         Ok(paced)
     }
 
@@ -229,7 +250,7 @@ impl Hold {
         self.paced = kept;
         tell_unread(&unread);
         self.find(now, &round_trips);
-        self.put_back(&gone)?;
+        self.put_back(now, &gone)?;
         let is_found = self.rates.class == Some(ClassRate::Auto);
         let is_due = self.divided.is_none_or(|then| now - then >= DIVIDE_EVERY);
         let grants = if is_found || is_due || begins || !gone.is_empty() {
@@ -251,12 +272,25 @@ impl Hold {
         self.guardian.finish()
     }
 
-    /// Gives those that are held no longer what they had.
-    fn put_back(&mut self, paced: &[Paced]) -> Result<(), AttachError> {
-        if paced.is_empty() {
+    /// Gives those that are held no longer what they had, and those that could not be given it before.
+    fn put_back(&mut self, now: Moment, paced: &[Paced]) -> Result<(), AttachError> {
+        let is_due = self.asked.is_none_or(|then| now - then >= PUT_BACK_AGAIN);
+        self.to_put_back.extend(paced.iter().map(|paced| paced.named.socket.clone()));
+        if self.to_put_back.is_empty() || (paced.is_empty() && !is_due) {
             return Ok(());
         }
-        self.guardian.release(paced.iter().map(|paced| paced.named.socket.clone()).collect())
+        self.asked = Some(now);
+        match self.guardian.release(self.to_put_back.clone()) {
+            Ok(()) => self.to_put_back.clear(),
+            Err(error @ AttachError::Ended(_)) => return Err(error),
+            // Some of them may be put back by now. Whoever is held is held on.
+            Err(why) => {
+                if self.trouble.meet(now) {
+                    tracing::warn!("what was let go could not all be put back, and will be tried again: {why}");
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Finds the class's rate, where it is to be found. Without anybody in it there is nothing to find it from, and what

@@ -93,3 +93,47 @@ fn a_rate_that_could_not_be_told_is_told_at_the_next_look() {
     assert_eq!(look(&mut hold, 4, 2), [[0; 0]; 2]);
     assert_eq!((hold.paced()[0].told_bps, failures(&hold)), (RATE / 2, vec![(1, 2)]));
 }
+
+#[test]
+fn one_that_cannot_be_put_back_is_asked_for_again_and_the_others_are_held_on() {
+    let refused = || Answer::Refused("cannot read /proc: Too many open files".to_owned());
+    let paced = || Answer::Each(vec![Answer::Done]);
+    let readings = |count: usize| Answer::Readings((0..count).map(|_| read(true)).collect());
+    let mut hold = Hold::new(
+        guardian(&[
+            paced(),
+            paced(),
+            Answer::Readings(vec![SocketLook::Gone, read(true)]),
+            refused(),
+            // Not at once again.
+            readings(1),
+            readings(1),
+            refused(),
+            // It is held again, and nobody is to be put back.
+            paced(),
+            readings(2),
+            // One is let go.
+            refused(),
+            readings(1),
+            Answer::Done,
+            readings(1),
+        ]),
+        Rates { each_bps: Some(RATE), class: None },
+    );
+    for cookie in [1, 2] {
+        hold.add(Moment(0), named(cookie)).unwrap();
+    }
+    let left = |hold: &Hold| hold.to_put_back.iter().map(|socket| socket.cookie).collect::<Vec<u64>>();
+    assert_eq!(look(&mut hold, 1, 2), [vec![1], vec![]]);
+    assert_eq!((left(&hold), hold.cookies(), hold.trouble.count()), (vec![1], HashSet::from([2]), 1));
+    assert_eq!(look(&mut hold, 11, 1), [[0; 0]]);
+    assert_eq!((left(&hold), hold.trouble.count()), (vec![1], 2));
+    hold.add(Moment(1_200_000), named(1)).unwrap();
+    assert_eq!(left(&hold), [0; 0]);
+    assert_eq!(look(&mut hold, 22, 1), [[0; 0]]);
+    assert!(hold.release(Moment(2_300_000), 2).unwrap().is_some());
+    assert_eq!((left(&hold), hold.cookies()), (vec![2], HashSet::from([1])));
+    assert_eq!(look(&mut hold, 34, 1), [[0; 0]]);
+    assert_eq!((left(&hold), hold.trouble.count()), (vec![], 3));
+    assert_eq!(look(&mut hold, 45, 1), [[0; 0]]);
+}

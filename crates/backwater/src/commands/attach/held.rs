@@ -90,7 +90,7 @@ impl Held {
     /// The server tells of a session whose connection is gone: it is held no longer, and sought again at the next look.
     fn lose(&mut self, key: Key, hold: &mut Hold) -> anyhow::Result<()> {
         if let Some(cookie) = self.cookie(key)
-            && let Some(paced) = hold.release(cookie)?
+            && let Some(paced) = hold.release(now(), cookie)?
         {
             super::note(&let_go(&paced));
         }
@@ -113,7 +113,7 @@ impl Held {
         self.penalised.remove(&key);
         if !self.low.contains_key(&key)
             && let Some(cookie) = self.cookie(key)
-            && let Some(paced) = hold.release(cookie)?
+            && let Some(paced) = hold.release(now(), cookie)?
         {
             super::note(&let_go(&paced));
         }
@@ -217,7 +217,7 @@ impl Held {
             return Ok(None);
         }
         let Some(cookie) = self.cookie(key) else { return Ok(None) };
-        let Some(paced) = hold.release(cookie)? else { return Ok(None) };
+        let Some(paced) = hold.release(now(), cookie)? else { return Ok(None) };
         super::note(&let_go(&paced));
         if !is_low {
             return Ok(Some(PoolStep::Left));

@@ -208,7 +208,7 @@ impl Looked {
 }
 
 pub(super) fn release_all(hold: &mut Hold) -> anyhow::Result<()> {
-    for paced in hold.release_all()? {
+    for paced in hold.release_all(super::now())? {
         super::note(&let_go(&paced));
     }
     Ok(())
