@@ -40,7 +40,8 @@ pub fn by_pid(pid: i32) -> Result<Found, SocketError> {
 /// The host's processes cannot be looked at, or (if nothing else was found) the owner's may not be.
 pub fn by_peer(peer: SocketAddr) -> Result<Vec<Socket>, SocketError> {
     let pids = processes()?;
-    let theirs = everywhere(&pids, table::connections).into_iter().filter(|connection| same(connection.peer, peer));
+    let (all, unread) = everywhere(&pids, table::connections);
+    let theirs = all.into_iter().filter(|connection| same(connection.peer, peer));
     let mut wanted: BTreeMap<u64, Connection> = theirs.map(|connection| (connection.inode, connection)).collect();
     let (mut found, mut refused) = (Vec::new(), None);
     for pid in pids {
@@ -59,27 +60,32 @@ pub fn by_peer(peer: SocketAddr) -> Result<Vec<Socket>, SocketError> {
             Err(_) => {}
         }
     }
-    match refused {
-        Some(error) if found.is_empty() && !wanted.is_empty() => Err(error),
+    match (refused, unread) {
+        (Some(error), _) if found.is_empty() && !wanted.is_empty() => Err(error),
+        // It may be one of those that were not read.
+        (_, Some(error)) if found.is_empty() && !error.is_gone() => Err(error),
         _ => Ok(found),
     }
 }
 
 /// Who has sockets open, for several that are asked about in one go: what the kernel lists of all sockets is read once, and the
-/// descriptors of all processes, which are many more, once and only where it still lists one that is asked about.
+/// descriptors of all processes, which are many more, once and only where it still lists one that is asked about. Where nobody is found
+/// to have one, the list is read once more.
 #[derive(Debug, Default)]
 pub struct Holders {
     /// The inodes of the TCP sockets that somebody has open.
     listed: Option<BTreeSet<u64>>,
     /// A process for each of them.
     by_inode: Option<BTreeMap<u64, i32>>,
+    /// The inodes that are still listed after the descriptors were read.
+    listed_after: Option<BTreeSet<u64>>,
 }
 
 impl Holders {
-    /// Whoever has a socket with this inode open.
+    /// Whoever has a socket with this inode open; None if surely nobody has.
     pub(crate) fn of(&mut self, inode: u64) -> Result<Option<i32>, SocketError> {
         if self.listed.is_none() {
-            self.listed = Some(everywhere(&processes()?, table::inodes).into_iter().collect());
+            self.listed = Some(listed()?);
         }
         if !self.listed.as_ref().is_some_and(|listed| listed.contains(&inode)) {
             return Ok(None);
@@ -87,31 +93,64 @@ impl Holders {
         if self.by_inode.is_none() {
             let mut by_inode = BTreeMap::new();
             for pid in processes()? {
-                // Of one whose descriptors may not be read no socket could be reached either.
+                // One whose descriptors cannot be read may have whatever nobody else has.
                 for (inode, _) in foreign::descriptors(pid).into_iter().flatten() {
                     by_inode.entry(inode).or_insert(pid);
                 }
             }
             self.by_inode = Some(by_inode);
         }
-        Ok(self.by_inode.as_ref().and_then(|holders| holders.get(&inode).copied()))
+        if let Some(pid) = self.by_inode.as_ref().and_then(|holders| holders.get(&inode)) {
+            return Ok(Some(*pid));
+        }
+        if self.listed_after.is_none() {
+            self.listed_after = Some(listed()?);
+        }
+        // Closed in between, nobody has it. Otherwise somebody has.
+        match self.listed_after.as_ref().is_some_and(|listed| listed.contains(&inode)) {
+            true => Err(SocketError::Table {
+                what: format!("the descriptors of whoever has the socket with inode {inode}"),
+                why: "the kernel lists it, and no process that can be looked at has it".to_owned(),
+            }),
+            false => Ok(None),
+        }
     }
 }
 
-/// What a table of each network namespace of this host holds.
-fn everywhere<T>(pids: &[i32], read: impl Fn(i32) -> Result<Vec<T>, SocketError>) -> Vec<T> {
-    let (mut namespaces, mut all) = (BTreeSet::new(), Vec::new());
+/// The inodes of the TCP sockets that somebody has open, in all network namespaces of this host.
+fn listed() -> Result<BTreeSet<u64>, SocketError> {
+    let (mut inodes, mut unread) = everywhere(&processes()?, table::inodes);
+    if unread.as_ref().is_some_and(SocketError::is_gone) {
+        // One that ended may have left its namespace to others that began meanwhile.
+        (inodes, unread) = everywhere(&processes()?, table::inodes);
+    }
+    match unread {
+        Some(error) => Err(error),
+        None => Ok(inodes.into_iter().collect()),
+    }
+}
+
+/// What a table of each network namespace of this host holds, and why one of them could not be read.
+fn everywhere<T>(pids: &[i32], read: impl Fn(i32) -> Result<Vec<T>, SocketError>) -> (Vec<T>, Option<SocketError>) {
+    let (mut known, mut unread, mut all) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
     for pid in pids {
         // A process that ended meanwhile, or may not be looked at, has its namespace's other processes to answer.
-        if let Ok(namespace) = std::fs::read_link(format!("/proc/{pid}/ns/net"))
-            && !namespaces.contains(&namespace)
-            && let Ok(theirs) = read(*pid)
-        {
-            namespaces.insert(namespace);
-            all.extend(theirs);
+        let Ok(namespace) = std::fs::read_link(format!("/proc/{pid}/ns/net")) else { continue };
+        if known.contains(&namespace) {
+            continue;
+        }
+        match read(*pid) {
+            Ok(theirs) => {
+                unread.remove(&namespace);
+                known.insert(namespace);
+                all.extend(theirs);
+            }
+            Err(error) => drop(unread.insert(namespace, error)),
         }
     }
-    all
+    // That one process of a namespace has ended says less than that another's table cannot be read.
+    let (gone, failed): (Vec<_>, Vec<_>) = unread.into_values().partition(SocketError::is_gone);
+    (all, failed.into_iter().chain(gone).next())
 }
 
 /// Without regard to the scope of a link-local address, which the table does not say.
@@ -168,5 +207,32 @@ mod tests {
         let (_later, later) = connection(&listener);
         assert_eq!((holders.of(later).unwrap(), holders.of(first).unwrap()), (None, Some(own)));
         assert_eq!(Holders::default().of(later).unwrap(), Some(own));
+    }
+
+    #[test]
+    fn a_socket_that_is_listed_and_that_nobody_is_found_to_have_is_not_nobodys() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (client, inode) = connection(&listener);
+        let unfound = || {
+            let listed = Some(BTreeSet::from([inode]));
+            Holders { listed, by_inode: Some(BTreeMap::new()), listed_after: None }.of(inode)
+        };
+        assert!(matches!(unfound(), Err(SocketError::Table { .. })), "{:?}", unfound());
+        drop(client);
+        assert_eq!(unfound().unwrap(), None, "it was closed meanwhile");
+    }
+
+    #[test]
+    fn a_namespace_that_one_process_answers_for_is_read_and_one_that_none_does_is_told() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let unreadable = || SocketError::Table { what: "a table".to_owned(), why: "no descriptor is left".to_owned() };
+        let first_fails = std::cell::Cell::new(true);
+        let (all, unread) = everywhere(&[own, own, own], |pid| match first_fails.replace(false) {
+            true => Err(unreadable()),
+            false => Ok(vec![pid]),
+        });
+        assert_eq!((all, unread.is_none()), (vec![own], true));
+        let (all, unread) = everywhere(&[own, own], |_| Err::<Vec<i32>, _>(unreadable()));
+        assert!(all.is_empty() && matches!(unread, Some(SocketError::Table { .. })), "{unread:?}");
     }
 }

@@ -2,7 +2,9 @@
 //! is in. Lines that cannot be read are left out.
 
 use crate::SocketError;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
 /// `TCP_ESTABLISHED` and `TCP_CLOSE_WAIT`, as the table spells them: whoever has sent all that they wanted may read on.
 const MAY_SEND: [&str; 2] = ["01", "08"];
@@ -26,13 +28,18 @@ pub(crate) fn inodes(pid: i32) -> Result<Vec<u64>, SocketError> {
 }
 
 fn read(pid: i32) -> Result<String, SocketError> {
-    let path = format!("/proc/{pid}/net/tcp");
-    let mut text = std::fs::read_to_string(&path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => SocketError::NoProcess { pid },
-        _ => SocketError::Table { what: path, why: error.to_string() },
-    })?;
-    // A kernel without IPv6 has no second table.
-    text.push_str(&std::fs::read_to_string(format!("/proc/{pid}/net/tcp6")).unwrap_or_default());
+    let path = |table: &str| format!("/proc/{pid}/net/{table}");
+    let unread = |table: &str, error: &std::io::Error| match error.kind() {
+        ErrorKind::NotFound => SocketError::NoProcess { pid },
+        _ => SocketError::Table { what: path(table), why: error.to_string() },
+    };
+    let mut text = std::fs::read_to_string(path("tcp")).map_err(|error| unread("tcp", &error))?;
+    match std::fs::read_to_string(path("tcp6")) {
+        Ok(more) => text.push_str(&more),
+        // A kernel without IPv6 has no second table. A process that ended meanwhile has none of both.
+        Err(error) if error.kind() == ErrorKind::NotFound && Path::new(&path("tcp")).exists() => {}
+        Err(error) => return Err(unread("tcp6", &error)),
+    }
     Ok(text)
 }
 
