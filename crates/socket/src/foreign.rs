@@ -55,7 +55,7 @@ impl Socket {
         let Connection { local, peer, inode } = *connection;
         let Some(start_time) = started(pid)? else { return Ok(None) };
         let mut socket = Socket { pid, start_time, inode, descriptor: Some(number), cookie: 0, local, peer };
-        let duplicate = match socket.duplicate() {
+        let duplicate = match socket.duplicate(socket.known()) {
             Err(error) if error.is_gone() => return Ok(None),
             duplicate => duplicate?,
         };
@@ -109,7 +109,18 @@ impl Socket {
 
     /// A duplicate that is surely this socket.
     fn open(&self) -> Result<OwnedFd, SocketError> {
-        let duplicate = self.duplicate()?;
+        // A server may have thousands of descriptors, and is looked at many times a second.
+        let Some(number) = self.known() else { return self.open_at(None) };
+        match self.open_at(Some(number)) {
+            // Between the look at this number and the duplicate its process may have moved it to another.
+            Err(error) if error.is_gone() => self.open_at(None),
+            opened => opened,
+        }
+    }
+
+    /// The same, of the descriptor with this number; None: it is searched for.
+    fn open_at(&self, number: Option<i32>) -> Result<OwnedFd, SocketError> {
+        let duplicate = self.duplicate(number)?;
         match cookie(&duplicate) {
             Ok(cookie) if cookie == self.cookie => Ok(duplicate),
             // Its process has given the descriptor to another socket meanwhile, or to a file.
@@ -118,15 +129,15 @@ impl Socket {
         }
     }
 
-    /// A duplicate of the descriptor that had the inode a moment ago.
-    fn duplicate(&self) -> Result<OwnedFd, SocketError> {
+    /// A duplicate of the descriptor with this number, or of the one that had the inode a moment ago.
+    fn duplicate(&self, number: Option<i32>) -> Result<OwnedFd, SocketError> {
         let pid = Pid::from_raw(self.pid).ok_or(SocketError::NoProcess { pid: self.pid })?;
         let process = match pidfd_open(pid, PidfdFlags::empty()) {
             // The last two, by the kernel's age, where the id is a thread's by now, or its process is just being buried.
             Err(Errno::SRCH | Errno::NOENT | Errno::INVAL) => return Err(SocketError::NoProcess { pid: self.pid }),
             opened => opened.map_err(|error| self.refused("take hold", error.into()))?,
         };
-        match self.take(&process) {
+        match self.take(&process, number) {
             // Of one that has ended nothing can be read. What cannot be read of one that lives may well be there.
             Err(SocketError::Process { .. }) if has_ended(&process) => Err(self.gone()),
             taken => taken,
@@ -134,13 +145,12 @@ impl Socket {
     }
 
     /// The duplicate, out of a process that is held.
-    fn take(&self, process: &OwnedFd) -> Result<OwnedFd, SocketError> {
+    fn take(&self, process: &OwnedFd, number: Option<i32>) -> Result<OwnedFd, SocketError> {
         // Checked after the process is held: from here on the id cannot become somebody else's.
         if start_time(self.pid).map_err(|source| self.refused(START, source))? != self.start_time {
             return Err(self.gone());
         }
-        // A server may have thousands of descriptors, and is looked at many times a second.
-        let number = match self.descriptor.filter(|number| self.is_at(*number)) {
+        let number = match number {
             Some(number) => number,
             None => self.search()?,
         };
@@ -148,6 +158,11 @@ impl Socket {
             Err(Errno::SRCH | Errno::BADF) => Err(self.gone()),
             taken => taken.map_err(|error| self.refused("duplicate the socket", error.into())),
         }
+    }
+
+    /// The number that it was found under, where it still has that.
+    fn known(&self) -> Option<i32> {
+        self.descriptor.filter(|number| self.is_at(*number))
     }
 
     /// Whether its process has it under this number. Where that cannot be told, a search says why.
@@ -299,6 +314,9 @@ mod tests {
             assert_eq!(told.read().unwrap().rate_bps, Some(5_000), "{descriptor:?}");
         }
         assert_eq!(other.read().unwrap().rate_bps, None);
+        // As where it moves after the look at its number: there it is gone, and a search finds it.
+        assert!(socket.open_at(other.descriptor).unwrap_err().is_gone());
+        assert!(socket.open_at(None).is_ok());
         // The number says where to look, and not what it is.
         let stranger = Socket { cookie: socket.cookie, ..other };
         assert!(stranger.is_at(stranger.descriptor.unwrap()));
