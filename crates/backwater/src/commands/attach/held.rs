@@ -182,6 +182,19 @@ impl Held {
         self.low.extract_if(|key, _| !wanted.contains(key)).collect()
     }
 
+    /// Lets those go whom neither a rule nor a pool holds any more, though nobody said so: the server tells no more of a session
+    /// that this role may not see any longer, and its connection lives on.
+    pub(super) fn reconcile(&self, hold: &mut Hold) -> anyhow::Result<()> {
+        let meant: HashSet<u64> =
+            self.penalised.keys().chain(self.low.keys()).filter_map(|key| self.cookie(*key)).collect();
+        for cookie in hold.cookies().difference(&meant) {
+            if let Some(paced) = hold.release(now(), *cookie)? {
+                super::note(&let_go(&paced));
+            }
+        }
+        Ok(())
+    }
+
     /// Holds a session for its pool.
     fn hold_for_pool(
         &mut self,

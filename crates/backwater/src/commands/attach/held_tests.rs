@@ -37,6 +37,21 @@ fn session(active: bool) -> Session {
     Session::of_client(activity, "10.0.0.9:40000".parse().unwrap())
 }
 
+/// A rule slows that session.
+fn began() -> Decision {
+    Decision {
+        at: Moment(0),
+        step: Step::Began,
+        rule: "slow".to_owned(),
+        action: Action::Penalty,
+        session: SessionId(4711),
+        user: "etl".to_owned(),
+        pool: "default".to_owned(),
+        statement: 1,
+        over: Vec::new(),
+    }
+}
+
 /// The steps for pools, and by what those are held who are afterwards.
 type Done = (Vec<PoolStep>, Vec<String>);
 
@@ -48,6 +63,7 @@ fn look(held: &mut Held, hold: &mut Hold, state: &State, told: &mut Told) -> Don
     held.hold_penalised(&sessions, hold, told).unwrap();
     let wanted = watch.low(&activities, state);
     let steps = held.hold_low(&wanted, &activities, state, &watch, hold, told).unwrap();
+    held.reconcile(hold).unwrap();
     told.see(hold);
     let holders = hold.paced().iter().map(|paced| told.holder(paced.named.socket.cookie));
     (steps.into_iter().map(|(_, _, step)| step).collect(), holders.collect())
@@ -71,18 +87,7 @@ fn whom_a_rule_slows_is_found_and_held_again_when_the_connection_was_lost_until_
         &[NONE, NONE],
     ]);
     let (mut held, mut told, state) = (Held::default(), Told::unrecorded(), State::default());
-    let decision = Decision {
-        at: Moment(0),
-        step: Step::Began,
-        rule: "slow".to_owned(),
-        action: Action::Penalty,
-        session: SessionId(4711),
-        user: "etl".to_owned(),
-        pool: "default".to_owned(),
-        statement: 1,
-        over: Vec::new(),
-    };
-    held.penalise(KEY, &decision);
+    held.penalise(KEY, &began());
     let (by_rule, nobody): (Done, Done) = ((Vec::new(), vec!["slow".to_owned()]), Done::default());
     for at in 0..3 {
         assert_eq!(look(&mut held, &mut hold, &state, &mut told), by_rule, "{at}");
@@ -118,6 +123,21 @@ fn a_session_of_a_low_pool_is_held_again_and_one_that_is_not_found_is_not_sought
     for at in 3..7 {
         assert_eq!(look(&mut held, &mut hold, &state, &mut told), nobody, "{at}");
     }
+}
+
+#[test]
+fn whoever_is_told_of_no_more_while_the_connection_lives_is_let_go() {
+    let mut hold = hold(&[&[NONE, FOUND, READ, PACED], &[READ, DONE]]);
+    let (mut held, mut told, state) = (Held::default(), Told::unrecorded(), State::default());
+    held.penalise(KEY, &began());
+    assert_eq!(look(&mut held, &mut hold, &state, &mut told).1, ["slow"]);
+    super::super::look(&mut hold).unwrap();
+    // It was lifted for that as well, after it had been forgotten.
+    held.retain(&HashSet::new());
+    held.lift(KEY, &mut hold).unwrap();
+    assert_eq!(hold.paced().len(), 1);
+    held.reconcile(&mut hold).unwrap();
+    assert!(hold.paced().is_empty());
 }
 
 #[test]

@@ -150,7 +150,8 @@ impl Looked {
         }
         let mut steps = self.held.hold_low(&wanted, activities, state, &self.watch, hold, told)?;
         let gone = self.held.forget_low(&wanted).into_iter();
-        // Those whose server does not answer were let go with all others; the rest have ended.
+        self.held.reconcile(hold)?;
+        // Those whose server does not answer were let go with all others; the rest have ended, or may not be seen any more.
         steps.extend(gone.filter(|_| self.away.is_some()).map(|(key, user)| (key.0, user, PoolStep::Unseen)));
         Ok(steps)
     }
