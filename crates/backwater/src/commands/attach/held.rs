@@ -111,8 +111,12 @@ impl Held {
     /// The rule slows it no longer.
     pub(super) fn lift(&mut self, key: Key, hold: &mut Hold) -> anyhow::Result<()> {
         self.penalised.remove(&key);
-        if !self.low.contains_key(&key)
-            && let Some(cookie) = self.cookie(key)
+        if self.low.contains_key(&key) {
+            return Ok(());
+        }
+        // The next decision is told anew where it cannot be carried out.
+        self.refused.remove(&key);
+        if let Some(cookie) = self.cookie(key)
             && let Some(paced) = hold.release(now(), cookie)?
         {
             super::note(&let_go(&paced));

@@ -16,6 +16,7 @@ const READ: &str = r#"{"readings":[{"read":{"queued_bytes":0,"info":{"establishe
 const GONE: &str = r#"{"readings":["gone"]}"#;
 const FAILED: &str = r#"{"readings":[{"failed":"no descriptor is left"}]}"#;
 const PACED: &str = r#"{"each":["done"]}"#;
+const REFUSED: &str = r#"{"each":[{"refused":"it is paced already"}]}"#;
 const DONE: &str = r#""done""#;
 const FOUND: &str = r#"{"found":{"tcp":[{"socket":{"pid":4711,"start_time":8,"inode":9,"descriptor":7,"cookie":10,
     "local":"10.0.0.7:5432","peer":"10.0.0.9:40000"},"title":"postgres: etl"}],"others":0}}"#;
@@ -138,6 +139,27 @@ fn whoever_is_told_of_no_more_while_the_connection_lives_is_let_go() {
     assert_eq!(hold.paced().len(), 1);
     held.reconcile(&mut hold).unwrap();
     assert!(hold.paced().is_empty());
+}
+
+#[test]
+fn a_rule_that_matches_again_one_that_cannot_be_held_is_told_again() {
+    let mut hold = hold(&[
+        &[NONE, FOUND, READ, REFUSED],
+        // Not tried at every look.
+        &[NONE, READ],
+        &[NONE, READ, REFUSED],
+    ]);
+    let (mut held, mut told, state) = (Held::default(), Told::unrecorded(), State::default());
+    held.penalise(KEY, &began());
+    for at in 0..2 {
+        assert_eq!(look(&mut held, &mut hold, &state, &mut told), Done::default(), "{at}");
+        assert!(held.refused.contains_key(&KEY), "{at}");
+    }
+    held.lift(KEY, &mut hold).unwrap();
+    assert!(held.refused.is_empty());
+    held.penalise(KEY, &began());
+    assert_eq!(look(&mut held, &mut hold, &state, &mut told), Done::default());
+    assert!(held.refused.contains_key(&KEY));
 }
 
 #[test]
