@@ -100,10 +100,13 @@ impl Socket {
         call::set_pacing_rate(&fd, bytes_per_second).map_err(|source| self.refused("pace the socket", source))
     }
 
-    /// The same socket in the hands of another process, where its own ended and left it to one; None if nobody has it.
+    /// The same socket in the hands of another process, where its own ended and left it to one; None if surely nobody has it.
+    ///
+    /// # Errors
+    /// Whoever had it has ended since the holders were read ([`SocketError::is_gone`]), or who has it cannot be known.
     pub fn elsewhere(&self, holders: &mut Holders) -> Result<Option<Socket>, SocketError> {
         let Some(pid) = holders.of(self.inode)? else { return Ok(None) };
-        let Some(start_time) = started(pid)? else { return Ok(None) };
+        let start_time = started(pid)?.ok_or(SocketError::NoProcess { pid })?;
         Ok(Some(Socket { pid, start_time, descriptor: None, ..self.clone() }))
     }
 

@@ -8,21 +8,32 @@ use backwater_socket::{Holders, Socket};
 pub(super) fn restore(socket: &Socket, before: Option<u64>, holders: &mut Holders) -> Result<(), Why> {
     match socket.pace(before) {
         Err(error) if error.is_gone() => {
-            let heir = socket.elsewhere(holders).map_err(|error| error.to_string())?;
-            match heir.map(|heir| heir.pace(before)) {
-                Some(Err(error)) if !error.is_gone() => Err(error.to_string()),
-                _ => Ok(()),
+            // Whoever had it when the host was asked may have left it to another since.
+            match in_other_hands(socket, before, holders)? || in_other_hands(socket, before, &mut Holders::default())? {
+                true => Ok(()),
+                false => Err("whoever has it leaves it to others as soon as they are found".to_owned()),
             }
         }
         done => done.map_err(|error| error.to_string()),
     }
 }
 
+/// The same where another process has it, or nobody; false if that one has ended, or closed it, since the host was asked.
+fn in_other_hands(socket: &Socket, before: Option<u64>, holders: &mut Holders) -> Result<bool, Why> {
+    let done = socket.elsewhere(holders).and_then(|heir| heir.map_or(Ok(()), |heir| heir.pace(before)));
+    match done {
+        Ok(()) => Ok(true),
+        Err(error) if error.is_gone() => Ok(false),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::restore;
     use crate::{Change, Journal, UndoError, recover, start_time};
-    use backwater_socket::Socket;
+    use backwater_socket::{Holders, Socket};
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::OwnedFd;
     use std::process::{Command, Stdio};
@@ -88,6 +99,28 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(after, [None; 2]);
         journal.finish().unwrap();
+    }
+
+    #[test]
+    fn a_connection_that_its_heir_left_to_another_since_the_host_was_asked_gets_its_rate_back() {
+        let (server, _client, socket) = connection();
+        socket.pace(Some(5_000)).unwrap();
+        let child = |server: TcpStream| {
+            Command::new("sleep").arg("60").stdin(Stdio::from(OwnedFd::from(server))).spawn().unwrap()
+        };
+        let mut children = [child(server.try_clone().unwrap()), child(server)];
+        let mut holders = Holders::default();
+        let heir = socket.elsewhere(&mut holders).unwrap().unwrap();
+        children.sort_by_key(|child| i32::try_from(child.id()).unwrap() != heir.pid);
+        let [mut ended, mut other] = children;
+        ended.kill().unwrap();
+        ended.wait().unwrap();
+        let done = restore(&socket, None, &mut holders);
+        let pid = i32::try_from(other.id()).unwrap();
+        let after = Socket { pid, start_time: start_time(pid).unwrap(), ..socket }.read().unwrap().rate_bps;
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!((done, after), (Ok(()), None));
     }
 
     #[test]
