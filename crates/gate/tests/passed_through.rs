@@ -8,10 +8,11 @@ mod server;
 use backwater_gate::proxy::{Proxy, ProxyConfig};
 use held::{Held, PATIENCE, until};
 use server::{PASSWORD, Running, Server, complaint, psql, text, with_server};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// A proxy that passes encryption through to a server that has it, and is that server's superuser; none where there is no openssl.
 fn proxy(server: &Server, test: &str, more: &str) -> Option<Held> {
@@ -225,4 +226,59 @@ fn who_asks_the_server_for_encryption_has_a_place_before_it_hears_of_that() {
         let _other = ask();
         server.accept().is_ok()
     });
+}
+
+#[test]
+fn who_says_nothing_after_the_answer_makes_room_for_who_comes() {
+    for (answers, says) in [(b'N', &b"\0\0\0\x10\0\x03\0\0user\0u\0\0"[..]), (b'S', &b"\x16 and so on"[..])] {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let held = held::before(&server.local_addr().unwrap().to_string(), "[limits]\nmax_connections = 1\n");
+        let ask = || {
+            let mut client = TcpStream::connect(("127.0.0.1", held.port)).unwrap();
+            client.set_read_timeout(Some(PATIENCE)).unwrap();
+            client.write_all(b"\0\0\0\x08\x04\xd2\x16\x2f").unwrap();
+            client
+        };
+        let answered = |mut behind: TcpStream| {
+            behind.read_exact(&mut [0; 8]).unwrap();
+            behind.write_all(&[answers]).unwrap();
+            behind
+        };
+        let mut mute = ask();
+        let _behind = answered(server.accept().unwrap().0);
+        let mut answer = [0];
+        mute.read_exact(&mut answer).unwrap();
+        assert_eq!(answer[0], answers);
+        // It is given a moment to go on. Whoever comes meanwhile is declined.
+        server.set_nonblocking(true).unwrap();
+        let mut came = None;
+        until("it makes room", || {
+            let client = ask();
+            let behind = loop {
+                match server.accept() {
+                    Ok((behind, _)) => break behind,
+                    Err(_) if is_declined(&client) => return false,
+                    Err(_) => std::thread::sleep(Duration::from_millis(2)),
+                }
+            };
+            came = Some((client, answered(behind)));
+            true
+        });
+        assert_eq!(mute.read(&mut answer).unwrap(), 0, "the mute one was closed");
+        let (mut client, mut behind) = came.unwrap();
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer[0], answers);
+        client.write_all(says).unwrap();
+        let mut heard = vec![0; says.len()];
+        behind.read_exact(&mut heard).unwrap();
+        assert_eq!(heard, says);
+    }
+}
+
+/// Whether this client has heard something, which without a server behind it is a no.
+fn is_declined(client: &TcpStream) -> bool {
+    client.set_nonblocking(true).unwrap();
+    let waits = client.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+    client.set_nonblocking(false).unwrap();
+    !waits
 }

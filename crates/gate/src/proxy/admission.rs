@@ -50,11 +50,6 @@ impl Admission {
         self.lock().pools.get(pool).copied().unwrap_or(0)
     }
 
-    /// A place in a pool, if the pool and the proxy have one.
-    pub(super) fn admit(&self, pool: &str, pool_most: Option<u32>) -> Result<Place, Full> {
-        self.admit_unknown()?.enter(pool, pool_most)
-    }
-
     /// A place of the proxy's, if it has one, for somebody whose pool nobody knows yet.
     pub(super) fn admit_unknown(&self) -> Result<Place, Full> {
         let mut counts = self.lock();
@@ -103,6 +98,12 @@ impl Drop for Place {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    impl Admission {
+        fn admit(&self, pool: &str, pool_most: Option<u32>) -> Result<Place, Full> {
+            self.admit_unknown()?.enter(pool, pool_most)
+        }
+    }
 
     #[test]
     fn places_are_given_back() {

@@ -154,11 +154,7 @@ impl Negotiation<'_> {
                     return self.visit(client, heard.split_off(length), start).map(|()| None);
                 }
                 // The console is not encrypted, and within encryption there is nothing to pass through.
-                Opening::Ssl | Opening::Gss if self.door == Door::Console || client.secure().is_some() => {
-                    heard.drain(..length);
-                    client.write_all(&[NO_ENCRYPTION]).await?;
-                }
-                Opening::Gss if self.terms.tls.is_some() => {
+                Opening::Ssl | Opening::Gss if self.declines(&opening, &client) => {
                     heard.drain(..length);
                     client.write_all(&[NO_ENCRYPTION]).await?;
                 }
@@ -171,25 +167,29 @@ impl Negotiation<'_> {
                     heard.clear();
                 }
                 Opening::StartUp(start) => match denied {
-                    Some(Denied { sqlstate, why }) => return self.refuse(client, sqlstate, &why).await,
-                    None => return self.start(client, asked, &heard, length, &start).await,
+                    Some(Denied { sqlstate, why }) if asked.is_none() => {
+                        return self.refuse(client, sqlstate, &why).await;
+                    }
+                    _ => return self.start(client, asked, &heard, length, &start).await,
                 },
-                Opening::DirectTls => return self.start_hidden(client, asked, &heard).await,
+                Opening::DirectTls => return self.start_hidden(client, asked, heard).await,
                 Opening::Ssl | Opening::Gss => {
                     let request = heard.drain(..length).collect::<Vec<_>>();
                     let answer = match self.ask_for_encryption(&mut asked, &request).await {
-                        Ok(Some(answer)) => answer,
                         Ok(None) => return Ok(None),
+                        Ok(Some(answer)) => answer,
                         // Clients do not show an error in answer to this request. They show one to what they ask next.
                         Err(why) => {
                             tracing::warn!(peer = %self.peer, "{}", why.why);
-                            denied = Some(why);
+                            // What failed is of no more use, and its place is another's.
+                            (asked, denied) = (None, Some(why));
                             NO_ENCRYPTION
                         }
                     };
+                    self.place.holds_place(asked.is_some());
                     client.write_all(&[answer]).await?;
                     if answer != NO_ENCRYPTION {
-                        return self.start_hidden(client, asked, &heard).await;
+                        return self.start_hidden(client, asked, heard).await;
                     }
                 }
             }
@@ -204,7 +204,7 @@ impl Negotiation<'_> {
         let asked = match asked {
             Some(asked) => asked,
             None => {
-                let place = self.terms.admission.admit_unknown().map_err(full)?;
+                let place = self.admit_unknown().await.map_err(full)?;
                 asked.insert(Asked::connect(&self.terms, place).await.map_err(unreachable)?)
             }
         };
@@ -212,11 +212,23 @@ impl Negotiation<'_> {
     }
 
     /// A place in a pool. Who asked the server for encryption has one of the proxy's already.
-    fn admit(&self, asked: &mut Option<Asked>, pool: &str) -> Result<Place, Full> {
-        match asked.as_mut().and_then(|asked| asked.place.take()) {
-            Some(place) => place.enter(pool, self.most_of(pool)),
-            None => self.terms.admission.admit(pool, self.most_of(pool)),
-        }
+    async fn admit(&self, asked: &mut Option<Asked>, pool: &str) -> Result<Place, Full> {
+        let place = match asked.as_mut().and_then(|asked| asked.place.take()) {
+            Some(place) => place,
+            None => self.admit_unknown().await?,
+        };
+        place.enter(pool, self.most_of(pool))
+    }
+
+    /// A place of the proxy's.
+    async fn admit_unknown(&self) -> Result<Place, Full> {
+        self.place.with_room(|| self.terms.admission.admit_unknown()).await
+    }
+
+    /// Whether this request for encryption is declined here. What is ended here is TLS alone.
+    fn declines(&self, request: &Opening, client: &Stream) -> bool {
+        let not_here = *request == Opening::Gss && self.terms.tls.is_some();
+        not_here || self.door == Door::Console || client.secure().is_some()
     }
 
     fn is_for_console(&self, start: &StartUp) -> bool {
@@ -250,7 +262,7 @@ impl Negotiation<'_> {
                 return self.refuse(client, "42704", &why).await;
             }
         };
-        let place = match self.admit(&mut asked, pool) {
+        let place = match self.admit(&mut asked, pool).await {
             Ok(place) => place,
             Err(full) => {
                 drop(asked);
@@ -313,11 +325,21 @@ impl Negotiation<'_> {
     }
 
     /// A session of which nothing can be seen.
-    async fn start_hidden(&self, client: Stream, mut asked: Option<Asked>, heard: &[u8]) -> io::Result<Option<Agreed>> {
+    async fn start_hidden(
+        &self,
+        mut client: Stream,
+        mut asked: Option<Asked>,
+        mut heard: Vec<u8>,
+    ) -> io::Result<Option<Agreed>> {
+        // Who was told to encrypt and does not begin to is mute like others, and makes room like them.
+        let is_awaited = heard.is_empty() && asked.as_ref().is_some_and(|asked| asked.agreed);
+        if is_awaited && read_more(&mut client, &mut heard).await? == 0 {
+            return Ok(None);
+        }
         self.place.said_who();
         // Nothing can be said to a client that has begun to encrypt.
         let pool = self.pool_of_door();
-        let place = match self.admit(&mut asked, pool) {
+        let place = match self.admit(&mut asked, pool).await {
             Ok(place) => place,
             Err(full) => {
                 self.refused(&full.to_string());
@@ -333,7 +355,7 @@ impl Negotiation<'_> {
             }
         };
         let entry = self.control.enter_hidden(self.identity(None, &server, since), self.control.pools.get(pool));
-        agree((client, server), (heard, &[]), Tracker::opaque(), entry, place).map(Some)
+        agree((client, server), (&heard, &[]), Tracker::opaque(), entry, place).map(Some)
     }
 
     fn identity(&self, start: Option<&StartUp>, server: &Stream, server_since: Moment) -> Identity {

@@ -1,9 +1,17 @@
 //! Connections that have not become sessions yet. There are only so many; where one more comes, the one that has said nothing
-//! of itself for longest makes room, or a few thousand mute ones would keep everybody else out.
+//! of itself for longest makes room, or a few thousand mute ones would keep everybody else out. Some hold a place of the proxy's
+//! already, of which there may be far fewer: where those are taken, the oldest of these that is mute makes room too.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// Who has been answered gets so long to go on, however many others come: a client that is there needs a round trip.
+const MUTE_AFTER: Duration = Duration::from_secs(1);
+/// Whoever is to make room is soon gone. So often it is looked whether there is room, and so long after each look.
+const LOOKS: u32 = 10;
+const LOOK_AFTER: Duration = Duration::from_millis(5);
 
 /// All of them.
 #[derive(Debug)]
@@ -17,6 +25,8 @@ pub(super) struct Openings {
 struct Strangers {
     next: u64,
     waiting: BTreeMap<u64, Arc<Notify>>,
+    /// Those of them that hold a place of the proxy's, and since when it is for them to speak.
+    placed: BTreeMap<u64, Instant>,
 }
 
 /// One of them. Dropping it makes room.
@@ -61,21 +71,67 @@ impl Strangers {
     }
 
     fn evict_oldest(&mut self) {
-        if let Some((_, oldest)) = self.waiting.pop_first() {
+        if let Some((number, oldest)) = self.waiting.pop_first() {
+            self.placed.remove(&number);
             oldest.notify_one();
         }
+    }
+
+    /// Has the oldest of those go that hold a place of the proxy's and have said nothing for so long. False if there is none.
+    fn evict_placed(&mut self, mute_for: Duration) -> bool {
+        let mute = self.placed.iter().find(|(_, since)| since.elapsed() >= mute_for).map(|(number, _)| *number);
+        let Some(oldest) = mute.and_then(|number| self.forget(number)) else { return false };
+        oldest.notify_one();
+        true
+    }
+
+    fn forget(&mut self, number: u64) -> Option<Arc<Notify>> {
+        self.placed.remove(&number);
+        self.waiting.remove(&number)
     }
 }
 
 impl Opening {
     /// It has said who it is: from now on it need not make room.
     pub(super) fn said_who(&self) {
-        self.openings.lock().waiting.remove(&self.number);
+        self.openings.lock().forget(self.number);
+    }
+
+    /// Whether it holds a place of the proxy's. It has its answer: from now on it makes room for who needs that place, until it has
+    /// said who it is.
+    pub(super) fn holds_place(&self, holds: bool) {
+        let mut strangers = self.openings.lock();
+        if holds {
+            strangers.placed.entry(self.number).or_insert_with(Instant::now);
+        } else {
+            strangers.placed.remove(&self.number);
+        }
+    }
+
+    /// A place of the proxy's. Where there is none, one that holds one and is mute makes room, and it is waited for a moment.
+    pub(super) async fn with_room<T, E>(&self, mut admit: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+        let mut admitted = admit();
+        if admitted.is_err() && self.evict_placed() {
+            for _ in 0..LOOKS {
+                tokio::time::sleep(LOOK_AFTER).await;
+                admitted = admit();
+                if admitted.is_ok() {
+                    break;
+                }
+            }
+        }
+        admitted
+    }
+
+    fn evict_placed(&self) -> bool {
+        self.openings.lock().evict_placed(MUTE_AFTER)
     }
 
     /// It has been told why it is refused, and only has time to hear it: it makes room again, and before those that came later.
     pub(super) fn leaves(&self) {
-        self.openings.lock().waiting.insert(self.number, Arc::clone(&self.gives_way));
+        let mut strangers = self.openings.lock();
+        strangers.placed.remove(&self.number);
+        strangers.waiting.insert(self.number, Arc::clone(&self.gives_way));
     }
 
     /// Until it must make room.
@@ -136,8 +192,29 @@ mod tests {
     fn who_is_gone_is_forgotten() {
         let openings = Openings::new(1);
         for _ in 0..3 {
-            drop(begun(&openings));
+            let opening = begun(&openings);
+            opening.holds_place(true);
+            drop(opening);
         }
-        assert!(openings.lock().waiting.is_empty());
+        let strangers = openings.lock();
+        assert!(strangers.waiting.is_empty() && strangers.placed.is_empty());
+    }
+
+    #[test]
+    fn who_holds_a_place_and_is_mute_makes_room_oldest_first() {
+        let openings = Openings::new(5);
+        let [bare, older, younger, known, denied] = [(); 5].map(|()| begun(&openings));
+        for placed in [&younger, &older, &known, &denied] {
+            placed.holds_place(true);
+        }
+        known.said_who();
+        denied.holds_place(false);
+        let evict = |mute_for| openings.lock().evict_placed(mute_for);
+        assert!(!evict(Duration::from_secs(600)), "they have just been answered");
+        assert!(evict(Duration::ZERO));
+        assert!(poll(older.gives_way()).is_ready() && poll(younger.gives_way()).is_pending());
+        assert!(evict(Duration::ZERO) && !evict(Duration::ZERO));
+        assert!(poll(younger.gives_way()).is_ready());
+        assert!([bare, known, denied].iter().all(|other| poll(other.gives_way()).is_pending()));
     }
 }

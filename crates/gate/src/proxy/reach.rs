@@ -16,6 +16,8 @@ use tokio::net::{TcpStream, lookup_host};
 /// The answer to a request for encryption that declines it, and the one that takes it.
 pub(super) const NO_ENCRYPTION: u8 = b'N';
 pub(super) const ENCRYPTION: u8 = b'S';
+/// The one that takes a request for GSS encryption.
+const GSS_ENCRYPTION: u8 = b'G';
 
 /// A connection with the server on which a client's requests for encryption are passed on.
 pub(super) struct Asked {
@@ -24,6 +26,8 @@ pub(super) struct Asked {
     pub(super) since: Moment,
     /// It declined TLS: of another kind of encryption that says nothing.
     pub(super) declined: bool,
+    /// It agreed to what it was asked for last: now the client speaks. What it says instead may be an error, which goes on.
+    pub(super) agreed: bool,
     /// Its client's place, until that has said whose it is.
     pub(super) place: Option<Place>,
 }
@@ -31,7 +35,7 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) async fn connect(terms: &Terms, place: Place) -> io::Result<Asked> {
         let since = clock::now();
-        Ok(Asked { server: connect(terms).await?, since, declined: false, place: Some(place) })
+        Ok(Asked { server: connect(terms).await?, since, declined: false, agreed: false, place: Some(place) })
     }
 
     /// The server's answer of one byte to a request; none where it left.
@@ -39,6 +43,7 @@ impl Asked {
         self.server.write_all(request).await?;
         let mut answer = [0];
         let count = self.server.read(&mut answer).await?;
+        self.agreed = matches!(answer[0], ENCRYPTION | GSS_ENCRYPTION);
         self.declined |= request == SSL_REQUEST && answer[0] == NO_ENCRYPTION;
         Ok((count > 0).then_some(answer[0]))
     }
