@@ -125,24 +125,29 @@ impl Relay {
     }
 
     /// Ends a session: tells the client why and the server goodbye, each only if it is between two messages. Words in
-    /// the middle of another message, or in an encrypted stream, would be garbage. Returns the client, where it took them.
+    /// the middle of another message, or in an encrypted stream, would be garbage. Returns the client, where it took them: what
+    /// becomes of the server's is nothing to it.
     pub(super) async fn say_goodbye(mut self, ending: &Ending) -> Option<Stream> {
         let Middle { up, down, follow } = &self.middle;
         let to_client = down.is_empty() && follow.tracker.at_boundary(Side::Down);
         let to_server = up.is_empty() && follow.tracker.at_boundary(Side::Up);
+        let mut has_taken = false;
         let both = async {
-            if to_client {
-                self.client.write_all(&refusal(ending.sqlstate, &ending.why)).await?;
-            }
-            self.client.shutdown().await?;
+            let words = async {
+                if to_client {
+                    self.client.write_all(&refusal(ending.sqlstate, &ending.why)).await?;
+                }
+                self.client.shutdown().await
+            };
+            // One that is gone meanwhile needs no goodbye.
+            has_taken = words.await.is_ok();
             if to_server {
                 self.server.write_all(&TERMINATE).await?;
             }
             self.server.shutdown().await
         };
-        // One that is gone meanwhile needs no goodbye.
-        let _ = clock::within(LAST_WORDS_WITHIN, both).await?;
-        Some(self.into_client())
+        let _ = clock::within(LAST_WORDS_WITHIN, both).await;
+        has_taken.then(|| self.into_client())
     }
 }
 
@@ -150,5 +155,48 @@ fn failed(fault: Fault, from: &'static str, to: &'static str) -> End {
     match fault {
         Fault::Read(error) => End::Failed(from, error),
         Fault::Write(error) => End::Failed(to, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::super::live::Identity;
+    use super::super::pools::LivePool;
+    use super::*;
+    use crate::wire::Tracker;
+    use backwater_flow::{PoolId, SessionId};
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    /// A session that is logged in and rests, and what its client and its server have of it.
+    fn resting(server_takes_more: bool) -> (Relay, UnixStream, UnixStream) {
+        let ((client, far_client), (server, far_server)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+        for socket in [&client, &server] {
+            socket.set_nonblocking(true).unwrap();
+        }
+        while !server_takes_more && (&server).write(&[0; 65_536]).is_ok() {}
+        let stream = |socket| Stream::from(tokio::net::UnixStream::from_std(socket).unwrap());
+        let mut tracker = Tracker::new();
+        tracker.pass(Side::Down, b"Z\0\0\0\x05I");
+        let live = Live::new(Identity::of_test(SessionId(1)), LivePool::new("one", PoolId(0)), false);
+        let middle =
+            Middle { up: Direction::default(), down: Direction::default(), follow: Follow::new(tracker, live) };
+        (Relay { client: stream(client), server: stream(server), middle }, far_client, far_server)
+    }
+
+    fn ending() -> Ending {
+        Ending { sqlstate: "57P01", why: "it is over".to_owned() }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_took_its_words_is_left_time_though_the_server_takes_none() {
+        let (relay, mut client, _server) = resting(false);
+        client.write_all(b"Q").unwrap();
+        let left = relay.say_goodbye(&ending()).await;
+        assert!(left.is_some());
+        let mut words = Vec::new();
+        client.read_to_end(&mut words).unwrap();
+        assert!(String::from_utf8_lossy(&words).contains("it is over"), "{words:?}");
     }
 }
