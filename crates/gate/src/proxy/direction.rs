@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 /// So often a session is read, and so much of it relayed at most beyond one piece, before the other sessions of the worker
 /// have their turn.
 const TURNS: usize = 8;
-const TURN_BYTES: usize = 128 * 1024;
+pub(super) const TURN_BYTES: usize = 128 * 1024;
 
 /// How much may be read now.
 pub(super) trait Pacer {

@@ -1,6 +1,7 @@
 //! A connection of either kind, TCP or Unix, encrypted or not, as the relay needs it; and the options that are set on it.
 
 use super::buffers;
+use super::direction::TURN_BYTES;
 use super::secure::Secure;
 use crate::clock;
 use backwater_model::Span;
@@ -225,11 +226,18 @@ impl Stream {
     /// meanwhile.
     pub(super) async fn linger(&mut self, most: Span) {
         let rest = async {
-            let mut unheard = 0;
+            let (mut unheard, mut turn) = (0, 0);
             while unheard < MOST_UNHEARD_BYTES {
-                match poll_fn(|cx| self.poll_unheard(cx)).await {
-                    Ok(count) if count > 0 => unheard += count,
+                let count = match poll_fn(|cx| self.poll_unheard(cx)).await {
+                    Ok(count) if count > 0 => count,
                     _ => return,
+                };
+                unheard += count;
+                turn += count;
+                // Others have their turn, as of a session that is relayed.
+                if turn >= TURN_BYTES {
+                    turn = 0;
+                    tokio::task::yield_now().await;
                 }
             }
         };
@@ -342,6 +350,35 @@ impl Detached {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use std::io::Write;
+
+    #[tokio::test]
+    async fn who_speaks_on_after_the_last_words_does_not_take_the_others_turn() {
+        let (mut far, near) = std::os::unix::net::UnixStream::pair().unwrap();
+        SockRef::from(&far).set_send_buffer_size(1 << 20).unwrap();
+        for socket in [&far, &near] {
+            socket.set_nonblocking(true).unwrap();
+        }
+        let mut said = 0;
+        while let Ok(count) = far.write(&[0; 65_536]) {
+            said += count;
+        }
+        drop(far);
+        let mut stream = Stream::from(UnixStream::from_std(near).unwrap());
+        poll_fn(|cx| stream.poll_read_ready(cx)).await.unwrap();
+        {
+            let mut linger = pin!(stream.linger(Span::from_millis(60_000)));
+            let waits = poll_fn(|cx| Poll::Ready(linger.as_mut().poll(cx).is_pending())).await;
+            // Of a host that lets a socket hold little that tells nothing.
+            assert!(waits || said <= 2 * TURN_BYTES, "{said} bytes at once");
+        }
+        let (mut rest, mut some) = (0, vec![0; 65_536]);
+        while let Ok(count @ 1..) = stream.read(&mut some).await {
+            rest += count;
+        }
+        // `clock::within` looks twice at the first time.
+        assert!(said - rest <= 2 * (TURN_BYTES + buffers::QUANTUM), "{rest} of {said}");
+    }
 
     #[tokio::test]
     async fn a_server_whose_queue_is_full_is_waited_for() {
