@@ -125,12 +125,14 @@ impl Relay {
     }
 
     /// Ends a session: tells the client why and the server goodbye, each only if it is between two messages. Words in
-    /// the middle of another message, or in an encrypted stream, would be garbage. Returns the client, where it took them: what
-    /// becomes of the server's is nothing to it.
+    /// the middle of another message, or in an encrypted stream, would be garbage. Returns the client, where it took them
+    /// and more of it is on its way: what becomes of the server's is nothing to it. One that rests needs no time, and drivers that rest
+    /// do not look: a drain would wait for each.
     pub(super) async fn say_goodbye(mut self, ending: &Ending) -> Option<Stream> {
         let Middle { up, down, follow } = &self.middle;
         let to_client = down.is_empty() && follow.tracker.at_boundary(Side::Down);
         let to_server = up.is_empty() && follow.tracker.at_boundary(Side::Up);
+        let rests = to_client && to_server && follow.tracker.is_quiet();
         let mut has_taken = false;
         let both = async {
             let words = async {
@@ -147,7 +149,8 @@ impl Relay {
             self.server.shutdown().await
         };
         let _ = clock::within(LAST_WORDS_WITHIN, both).await;
-        has_taken.then(|| self.into_client())
+        let may_speak = has_taken && (!rests || self.client.has_unread());
+        may_speak.then(|| self.into_client())
     }
 }
 
@@ -198,5 +201,20 @@ mod tests {
         let mut words = Vec::new();
         client.read_to_end(&mut words).unwrap();
         assert!(String::from_utf8_lossy(&words).contains("it is over"), "{words:?}");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_rests_is_told_and_not_waited_for() {
+        for (says, is_left_time) in [(&b""[..], false), (b"Q", true)] {
+            let (relay, mut client, mut server) = resting(true);
+            client.write_all(says).unwrap();
+            let left = relay.say_goodbye(&ending()).await;
+            assert_eq!(left.is_some(), is_left_time);
+            let (mut words, mut goodbye) = (Vec::new(), Vec::new());
+            client.read_to_end(&mut words).unwrap();
+            assert!(String::from_utf8_lossy(&words).contains("it is over"), "{words:?}");
+            server.read_to_end(&mut goodbye).unwrap();
+            assert_eq!(goodbye, TERMINATE);
+        }
     }
 }

@@ -8,6 +8,7 @@ use backwater_model::Span;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, poll_fn};
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -173,6 +174,15 @@ impl Stream {
             Socket::Unix(stream) => pin!(stream.ready(Interest::READABLE)).poll(cx),
         };
         matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
+    }
+
+    /// Whether something that the peer said waits to be read. The kernel is asked: what the runtime knows may be older.
+    pub(super) fn has_unread(&self) -> bool {
+        let socket = match &self.socket {
+            Socket::Tcp(stream) => SockRef::from(stream),
+            Socket::Unix(stream) => SockRef::from(stream),
+        };
+        socket.peek(&mut [MaybeUninit::uninit()]).is_ok_and(|count| count > 0)
     }
 
     /// Takes some of these bytes. What was taken and not sent yet goes with the next write, or by [`Stream::poll_flush`].

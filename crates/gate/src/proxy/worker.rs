@@ -82,7 +82,7 @@ pub(super) enum Class {
 struct Left {
     /// It goes on elsewhere.
     moving: Option<Moving>,
-    /// It is over, and its client may still speak: that has so long to hear the last words.
+    /// It is over, and its client may still speak: that has so long to hear the last words. None where it rests.
     client: Option<(Stream, Span)>,
 }
 
