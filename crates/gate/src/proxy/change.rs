@@ -27,10 +27,38 @@ pub(super) enum ChangeError {
     State(#[from] StateError),
     #[error(transparent)]
     Gate(#[from] GateError),
-    #[error("the change cannot be kept in {path}: {source}")]
-    Keep { path: PathBuf, source: io::Error },
+    #[error("the change cannot be kept in {path}: {source}{stays}")]
+    Keep { path: PathBuf, source: io::Error, stays: String },
     #[error("the server refuses role {user}: {why}")]
     Role { user: String, why: String },
+}
+
+impl ChangeError {
+    /// The server had made these roles by then.
+    fn after(mut self, made: &[String]) -> ChangeError {
+        if let ChangeError::Keep { stays, .. } = &mut self {
+            *stays = what_stays(made);
+        }
+        self
+    }
+}
+
+/// What the server has done of a change that is not made.
+fn what_stays(made: &[String]) -> String {
+    if made.is_empty() {
+        return String::new();
+    }
+    format!(" (what the server did before stays: role {})", made.join(", role "))
+}
+
+/// What the server did for statements that say something of roles.
+#[derive(Debug, Default)]
+struct Roles {
+    notices: Vec<String>,
+    /// Those that it made or changed.
+    made: Vec<String>,
+    /// The state file holds a note of them.
+    is_noted: bool,
 }
 
 impl Control {
@@ -51,20 +79,22 @@ impl Control {
         }
         self.enforceable(&state)?;
         let mut notices = self.notices_of(statements, &state);
-        let mut is_noted = false;
+        let mut roles = Roles::default();
         if terms.server_account.is_some() {
-            let (told, noted) = self.make_noted_roles(&terms, statements).await?;
-            notices.extend(told);
-            is_noted = noted;
+            roles = self.make_noted_roles(&terms, statements).await?;
+            notices.append(&mut roles.notices);
         } else if statements.iter().any(|statement| password_of(statement).is_some()) {
             notices.push("the password was ignored: roles and their passwords are the server's".to_owned());
         }
         // A note is over when what it was for is kept, also where that is the server's alone.
-        if changes.is_empty() && !is_noted {
+        if changes.is_empty() && !roles.is_noted {
             return Ok(notices);
         }
         match &terms.state_file {
-            Some(path) => self.keep(path.clone(), state.clone(), Vec::new()).await?,
+            Some(path) => {
+                let kept = self.keep(path.clone(), state.clone(), Vec::new()).await;
+                kept.map_err(|error| error.after(&roles.made))?;
+            }
             None => notices.push(format!(
                 "this lasts until {} ends or reads its configuration again: that names no state_file",
                 if self.outside.is_some() { "attach mode" } else { "the proxy" }
@@ -156,12 +186,8 @@ impl Control {
     }
 
     /// Makes on the server what statements say of roles, noted in the state file before: where the proxy falls in between, its next
-    /// start tells of them. Returns notices, and whether there is a note.
-    async fn make_noted_roles(
-        &self,
-        terms: &Terms,
-        statements: &[Statement],
-    ) -> Result<(Vec<String>, bool), ChangeError> {
+    /// start tells of them.
+    async fn make_noted_roles(&self, terms: &Terms, statements: &[Statement]) -> Result<Roles, ChangeError> {
         let roles: Vec<String> = statements.iter().filter_map(role_of).cloned().collect();
         let note = terms.state_file.as_ref().filter(|_| !roles.is_empty());
         if let Some(path) = note {
@@ -175,12 +201,12 @@ impl Control {
         {
             tracing::warn!("a note of roles stays: {error}");
         }
-        Ok((made?, note.is_some()))
+        Ok(Roles { is_noted: note.is_some(), ..made? })
     }
 
-    /// Makes on the server what statements say of roles. Returns notices.
-    async fn make_roles(&self, statements: &[Statement]) -> Result<Vec<String>, ChangeError> {
-        let (mut notices, mut done) = (Vec::new(), Vec::new());
+    /// Makes on the server what statements say of roles.
+    async fn make_roles(&self, statements: &[Statement]) -> Result<Roles, ChangeError> {
+        let mut roles = Roles::default();
         for statement in statements {
             let password = password_of(statement);
             let (user, made) = match (statement, password) {
@@ -192,23 +218,28 @@ impl Control {
             };
             let user = backwater_flow::quote(user);
             match made {
-                Ok(Made::Done) => done.push(user),
-                Ok(Made::WasThere) => notices.push(format!("the server has a role {user} already: it stays as it is")),
-                Err(why) if done.is_empty() => return Err(ChangeError::Role { user, why }),
+                Ok(Made::Done) => roles.made.push(user),
+                Ok(Made::WasThere) => {
+                    roles.notices.push(format!("the server has a role {user} already: it stays as it is"));
+                }
                 Err(why) => {
-                    let why = format!("{why} (what it did before stays: role {})", done.join(", role "));
+                    let why = format!("{why}{}", what_stays(&roles.made));
                     return Err(ChangeError::Role { user, why });
                 }
             }
         }
-        Ok(notices)
+        Ok(roles)
     }
 
     /// Writing may take long on a disk that is busy: sessions and rules do not wait for it.
     async fn keep(&self, path: PathBuf, state: State, roles: Vec<String>) -> Result<(), ChangeError> {
         let (terms, to) = (self.terms(), path.clone());
         let kept = tokio::task::spawn_blocking(move || state_file::keep(&to, &terms.configured, &state, &roles)).await;
-        kept.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|source| ChangeError::Keep { path, source })
+        kept.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|source| ChangeError::Keep {
+            path,
+            source,
+            stays: String::new(),
+        })
     }
 
     /// Takes over a configuration that was read again. Returns what it changes only when the proxy is started again.
@@ -332,6 +363,19 @@ mod tests {
     use super::*;
     use std::path::Path;
     use tokio::sync::mpsc;
+
+    #[test]
+    fn what_cannot_be_kept_names_the_roles_that_the_server_made() {
+        let error = || ChangeError::Keep {
+            path: "state.toml".into(),
+            source: io::Error::other("no room"),
+            stays: String::new(),
+        };
+        assert_eq!(error().after(&[]).to_string(), "the change cannot be kept in state.toml: no room");
+        let told = error().after(&["a".to_owned(), "b".to_owned()]).to_string();
+        let stays = "(what the server did before stays: role a, role b)";
+        assert_eq!(told, format!("the change cannot be kept in state.toml: no room {stays}"));
+    }
 
     #[test]
     fn an_address_that_is_still_listened_on_keeps_its_pool_where_that_still_is() {
