@@ -182,8 +182,8 @@ fn who_still_speaks_hears_why_it_is_refused() {
         let mut client = TcpStream::connect(("127.0.0.1", held.port)).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         client.write_all(&begins).unwrap();
-        // More than stands in buffers: it is read, or the connection is reset.
-        client.write_all(&vec![b'x'; 8 << 20]).unwrap();
+        // More than is read of an opening, and no more than buffers take at once: it is read, or the connection is reset.
+        client.write_all(&[b'x'; 64 << 10]).unwrap();
         let mut words = Vec::new();
         client.read_to_end(&mut words).unwrap();
         assert!(String::from_utf8_lossy(&words).contains("FATAL"), "{words:?}");
