@@ -68,12 +68,51 @@ impl<'a> Sink<'a> {
 
     /// Says, once for each `what`, that something cannot be read here, why, and what would change that.
     pub fn absent(&mut self, source: &str, what: &str, why: &str, remedy: Option<&str>) {
-        if !self.absences.insert(format!("{source}\u{0}{what}")) {
+        if !self.absences.insert(key(source, what)) {
             return;
         }
         let mut fields = vec![("what", what), ("why", why)];
         fields.extend(remedy.map(|remedy| ("remedy", remedy)));
         let event = Event::new(self.at, source, EventKind::Absent, format!("{what} cannot be seen: {why}"), &fields);
         self.batch.events.push(event);
+    }
+
+    /// Notes that this was read: should it be absent later on, that is to be said again.
+    pub fn present(&mut self, source: &str, what: &str) {
+        self.absences.remove(&key(source, what));
+    }
+
+    /// Forgets what was said to be absent by a source: what is so now is to be said again.
+    pub fn forget(&mut self, source: &str) {
+        let own = key(source, "");
+        self.absences.retain(|absence| !absence.starts_with(&own));
+    }
+}
+
+fn key(source: &str, what: &str) -> String {
+    format!("{source}\u{0}{what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_absent_is_said_once_until_it_was_there() {
+        let (registry, mut batch, mut absences) = (Registry::new(), Batch::default(), HashSet::new());
+        let mut sink = Sink::new(Moment(0), &registry, &mut batch, &mut absences);
+        let say = |sink: &mut Sink<'_>| {
+            let all = [("a", "standbys"), ("a", "log"), ("ab", "standbys")];
+            all.iter().for_each(|(source, what)| sink.absent(source, what, "no right", None));
+        };
+        say(&mut sink);
+        say(&mut sink);
+        assert_eq!(sink.batch.events.len(), 3);
+        sink.present("a", "log");
+        say(&mut sink);
+        assert_eq!(sink.batch.events.len(), 4);
+        sink.forget("a");
+        say(&mut sink);
+        assert_eq!(sink.batch.events.len(), 6, "of the other nothing has changed");
     }
 }

@@ -296,12 +296,16 @@ fn a_role_that_may_see_little_is_told_what() {
         server.sql(grant);
         looks.until("pg_wal after the grant", |looks| !looks.of("pg.wal.directory_bytes").is_empty());
         looks.until("carriers after the grant", |looks| !seen(looks, "checkpointer").is_empty());
-        // What is not seen any more has not ended.
+        // What is not seen any more has not ended: it is told once more.
+        looks.events.clear();
         server.sql("REVOKE pg_monitor FROM plain");
         let told = (0..1_000).find_map(|_| looks.look().err()).unwrap().to_string();
         assert!(told.contains("role plain has other rights than before"), "{told}");
         let timelines = looks.of("pg.wal.timeline").len();
         looks.until("what all may see, again", |looks| looks.of("pg.wal.timeline").len() > timelines);
+        for what in ["standbys cannot be seen", "pg_ls_waldir"] {
+            looks.until(what, |looks| looks.event(EventKind::Absent, what).is_some());
+        }
     });
 }
 

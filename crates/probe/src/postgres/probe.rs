@@ -3,7 +3,7 @@
 use super::conninfo::ConnInfo;
 use super::counters;
 use super::heartbeat::Heartbeat;
-use super::identity::Identity;
+use super::identity::{Identity, Privileges};
 use super::link::{Link, QueryError};
 use super::logs::Logs;
 use super::redo::Redo;
@@ -100,6 +100,8 @@ pub struct PostgresProbe {
     live: Option<Live>,
     /// Whether the facts of the present connection were put down.
     told: bool,
+    /// What the role could see when it was last told what it cannot.
+    rights: Option<Privileges>,
     identity: Identity,
     settings: BTreeMap<String, String>,
     sessions: Sessions,
@@ -137,6 +139,7 @@ impl PostgresProbe {
             runtime,
             live: None,
             told: false,
+            rights: None,
             identity: live.identity.clone(),
             settings: target.settings.clone(),
             sessions: Sessions::default(),
@@ -181,7 +184,7 @@ impl PostgresProbe {
         }
         let Some(mut live) = self.live.take() else { return Ok(()) };
         if !std::mem::replace(&mut self.told, true) {
-            tell::absences(&self.target, &live.facts, &live.identity, sink);
+            self.tell_absences(&live, sink);
             self.adopt_settings(live.facts.target.settings.clone(), sink);
         }
         self.adopt_identity(&live, sink);
@@ -191,6 +194,16 @@ impl PostgresProbe {
             self.live = Some(live);
         }
         result.map_err(ProbeError::from)
+    }
+
+    /// Says what cannot be seen on a fresh connection: with other rights than before all of it, for what was said of the former ones
+    /// may have been over meanwhile.
+    fn tell_absences(&mut self, live: &Live, sink: &mut Sink<'_>) {
+        let rights = &live.facts.privileges;
+        if self.rights.replace(rights.clone()).is_some_and(|before| before != *rights) {
+            sink.forget(&self.target);
+        }
+        tell::absences(&self.target, &live.facts, &live.identity, sink);
     }
 
     fn adopt_identity(&mut self, live: &Live, sink: &mut Sink<'_>) {
@@ -221,6 +234,7 @@ impl PostgresProbe {
         looked?;
         for ((place, view), answer) in views.iter().zip(answers) {
             let result = answer.map(|answer| {
+                sink.present(&self.target, view.what);
                 answer.put(view, &self.target, &live.identity, sink);
                 if view.of == Of::Slots && answer.is_empty() {
                     live.views[*place].was_empty(sink.at);
