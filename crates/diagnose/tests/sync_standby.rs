@@ -380,6 +380,19 @@ fn that_none_is_connected_is_not_said_where_standbys_cannot_be_read() {
 }
 
 #[test]
+fn that_none_is_connected_is_said_once_the_role_has_its_rights() {
+    let told = |carriers: bool| {
+        let mut planted = readings(&gone(), stuck);
+        planted.forget("pg.replication.");
+        planted.samples.retain(|sample| carriers || !sample.is_carrier());
+        let fields = [("what", "standbys"), ("why", "role plain is no member of pg_monitor")];
+        planted.events.push(Event::new(Moment::from_seconds(START_S), "primary", EventKind::Absent, "", &fields));
+        of(&judged(&gone(), "*", planted), "sync-standby-slow").cause.clone()
+    };
+    assert_eq!((told(true).as_str(), told(false).as_str()), ("standby-missing", "standby-behind"));
+}
+
+#[test]
 fn that_none_is_connected_is_not_said_while_their_view_fails() {
     let plant = WalPlant { synchronous: true, ..WalPlant::default() };
     let told = |from_s: f64, events: &[(f64, (&str, &str))]| {

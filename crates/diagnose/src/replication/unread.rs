@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 /// look may wait two seconds for a view that is slow.
 pub(crate) const HOLE_S: f64 = 3.0;
 
+/// What the probe says to be absent to a role that sees no statistics of others.
+const STANDBYS: &str = "standbys";
+
 /// A view in which a server tells of standbys. Each is read by itself: one may fail while all others are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
@@ -28,9 +31,9 @@ impl View {
         }
     }
 
-    /// Whether it is this that the probe says to be absent. To a role that sees no statistics of others it says `standbys`.
+    /// Whether it is this that the probe says to be absent.
     fn is_meant_by(self, what: &str) -> bool {
-        what == self.name() || (self == View::Standbys && what == "standbys")
+        what == self.name() || (self == View::Standbys && what == STANDBYS)
     }
 
     /// A series that every row of it has.
@@ -146,7 +149,7 @@ fn stretches<'a>(window: &'a Window, server: &str, view: View) -> impl Iterator<
         let ended = ends.get(name).copied().filter(|_| event.kind == EventKind::Gap);
         // A recorder that is started anew tells no end of what had failed before: that there are readings does.
         let read = read_after(window, server, view, part, event.at);
-        Some((event, ended.into_iter().chain(read).min()))
+        Some((event, ended.into_iter().chain(read).chain(allowed_after(window, server, event)).min()))
     })
 }
 
@@ -175,6 +178,18 @@ fn part(event: &Event, server: &str, probe: &str, view: View) -> Option<Part> {
         }
         _ => None,
     }
+}
+
+/// When a role has the right again that it lacked by what an event tells: it sees the server's other processes, which takes the same.
+/// Where no standby is connected there is no row that would tell.
+fn allowed_after(window: &Window, server: &str, event: &Event) -> Option<Moment> {
+    let lacked = event.kind == EventKind::Absent && event.fields.get("what").is_some_and(|what| what == STANDBYS);
+    if !lacked {
+        return None;
+    }
+    let samples = window.samples();
+    let later = &samples[samples.partition_point(|sample| sample.at <= event.at)..];
+    later.iter().find(|sample| *sample.target == *server && sample.is_carrier()).map(|sample| sample.at)
 }
 
 /// The first reading of a server, or of one of its views, after a moment.
