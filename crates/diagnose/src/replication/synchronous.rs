@@ -10,8 +10,10 @@ use std::ops::Range;
 
 /// The setting that says from whom commits need an answer.
 const SETTING: &str = "synchronous_standby_names";
-/// Share of the seconds of a stretch in which too few must be connected.
+/// Share of the known seconds of a stretch in which too few must be connected.
 const MOST: f64 = 0.5;
+/// Share of the seconds of a stretch of which it must be known how many are connected.
+const KNOWN: f64 = 0.5;
 
 /// Fewer synchronous standbys than commits need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +63,9 @@ pub(crate) fn lack(scene: &Scene<'_>, primary: &str, range: &Range<usize>) -> Op
     // Commits do wait for at least one: a setting that says otherwise is not the one in force.
     let wanted = wanted_then(scene, primary).map(|count| count.max(1.0));
     let connected = connected(scene, primary, |_| true);
-    too_few(&connected, &wanted).mean(range).filter(|share| *share >= MOST)?;
+    if !mostly(&too_few(&connected, &wanted), range) {
+        return None;
+    }
     let lack = Lack { connected: connected.median(range)? as usize, wanted: wanted.median(range)? as usize };
     Some(lack).filter(|lack| lack.connected < lack.wanted)
 }
@@ -69,6 +73,12 @@ pub(crate) fn lack(scene: &Scene<'_>, primary: &str, range: &Range<usize>) -> Op
 /// The seconds in which fewer are connected than must answer (1, else 0).
 fn too_few(connected: &Lane, wanted: &Lane) -> Lane {
     connected.with(wanted, |connected, wanted| f64::from(u8::from(connected < wanted)))
+}
+
+/// Whether a flag is up in most of a stretch: of one that is hardly known the rest may be otherwise.
+fn mostly(flag: &Lane, range: &Range<usize>) -> bool {
+    let known = flag.values(range).len() as f64;
+    known >= KNOWN * range.len() as f64 && flag.mean(range).is_some_and(|share| share >= MOST)
 }
 
 /// The seconds in which those connected are too few without one standby (1, else 0). None where it was not synchronous when it was
@@ -90,8 +100,8 @@ pub(crate) fn needed(scene: &Scene<'_>, primary: &str, standby: &str) -> bool {
 /// The same for most of the time from one moment to another.
 pub(crate) fn needed_between(scene: &Scene<'_>, primary: &str, standby: &str, from: Moment, to: Moment) -> bool {
     let second = |at: Moment| at.seconds_since(scene.grid.from).max(0.0) as usize;
-    let lane = without(scene, primary, standby, to);
-    lane.and_then(|lane| lane.mean(&(second(from)..second(to) + 1))).is_some_and(|share| share >= MOST)
+    let range = second(from)..(second(to) + 1).min(scene.grid.count);
+    without(scene, primary, standby, to).is_some_and(|lane| mostly(&lane, &range))
 }
 
 /// The seconds in which commits need the answer of one standby (1, else 0): it counts as synchronous, and without it those connected
@@ -136,6 +146,14 @@ fn connected(scene: &Scene<'_>, primary: &str, test: impl Fn(&str) -> bool) -> L
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_few_known_seconds_are_not_most_of_a_stretch() {
+        let lane = |known: usize| Lane((0..10).map(|second| (second < known).then_some(1.0)).collect());
+        let told = |known: usize| mostly(&lane(known), &(0..10));
+        assert_eq!([0, 1, 4, 5, 10].map(told), [false, false, false, true, true]);
+        assert!(!mostly(&lane(10).map(|_| 0.0), &(0..10)));
+    }
 
     #[test]
     fn how_many_must_answer_follows_from_the_setting() {
