@@ -402,7 +402,8 @@ fn that_none_is_connected_is_not_said_while_their_view_fails() {
         let (view, reason) = (("probe", "postgres.primary pg_stat_replication"), ("reason", "no answer within 2 s"));
         let event = |(second, field): &(f64, (&str, &str))| {
             let at = Moment::from_seconds(START_S + second);
-            Event::new(at, "primary", EventKind::Gap, "", &[view, reason, *field])
+            let fields = if field.0 == "ended" { vec![view, *field] } else { vec![view, reason, *field] };
+            Event::new(at, "primary", EventKind::Gap, "", &fields)
         };
         planted.events.extend(events.iter().map(event));
         judged(&plant, "*", planted)
@@ -413,13 +414,17 @@ fn that_none_is_connected_is_not_said_while_their_view_fails() {
         (FROM_S, vec![(FROM_S, begins), (35.0, ends)]),
         // It began before the window, of which is told after half a minute.
         (-1.0, vec![(30.0, lasts)]),
+        // All that was told of it is its end.
+        (-1.0, vec![(28.0, ends)]),
     ] {
         let findings = told(from_s, &events);
         let slow = of(&findings, "sync-standby-slow");
         assert!(slow.cause != "standby-missing" && !slow.summary.contains("connected"), "{}", slow.summary);
         let is_it = |unseen: &&backwater_model::Unseen| unseen.what == "pg_stat_replication of primary";
         let why = slow.unseen.iter().find(is_it).map(|unseen| unseen.why.as_str());
-        assert_eq!(why, Some("no answer within 2 s"), "{events:?}: {:?}", slow.unseen);
+        let before = "it could not be read as the window begins, and why was told before";
+        let expected = if events[0].1 == ends { before } else { begins.1 };
+        assert_eq!(why, Some(expected), "{events:?}: {:?}", slow.unseen);
     }
 }
 

@@ -13,6 +13,9 @@ pub(crate) const HOLE_S: f64 = 3.0;
 /// What the probe says to be absent to a role that sees no statistics of others.
 const STANDBYS: &str = "standbys";
 
+/// Why a view was not read of which the window holds the end of that alone.
+const BEFORE: &str = "it could not be read as the window begins, and why was told before";
+
 /// A view in which a server tells of standbys. Each is read by itself: one may fail while all others are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum View {
@@ -82,8 +85,9 @@ pub(crate) fn unread_between(
     (from, to): (Moment, Moment),
 ) -> Option<Unseen> {
     let lies_in = |(event, again): &(&Event, Option<Moment>)| {
-        let is_end = event.fields.contains_key("ended");
-        !is_end && begun(event) <= to && again.is_none_or(|again| again > from)
+        let begun = begun(window, event);
+        // The end of what was told before in this window is no stretch of its own.
+        begun <= to && again.is_none_or(|again| again > from.max(begun))
     };
     stretches(window, server, view).find(lies_in).map(|(event, _)| unseen(event, server, view))
 }
@@ -93,14 +97,19 @@ pub(crate) fn unread_seconds(window: &Window, grid: &Grid, server: &str, view: V
     let mut seconds = vec![false; grid.count];
     let place = |at: Moment| (at.seconds_since(grid.from).max(0.0) as usize).min(grid.count);
     for (event, again) in stretches(window, server, view) {
-        let (from, to) = (place(begun(event)), again.map_or(grid.count, place));
+        let (from, to) = (place(begun(window, event)), again.map_or(grid.count, place));
         seconds[from..to.max(from)].fill(true);
     }
     seconds
 }
 
-/// Since when that is so of which an event tells. That it lasts is all that is told of one that began before the window.
-fn begun(event: &Event) -> Moment {
+/// Since when that is so of which an event tells. Of a stretch that began before the window, that it lasts or its end alone may be told.
+fn begun(window: &Window, event: &Event) -> Moment {
+    if event.fields.contains_key("ended") {
+        let same = |other: &Event| other.kind == event.kind && other.fields.get("probe") == event.fields.get("probe");
+        let mut earlier = window.events().iter().take_while(|other| !std::ptr::eq(*other, event));
+        return if earlier.any(same) { event.at } else { window.from };
+    }
     let failing_s = event.fields.get("failing_s").and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0);
     event.at - Span::from_seconds(failing_s)
 }
@@ -109,7 +118,10 @@ fn unseen(event: &Event, server: &str, view: View) -> Unseen {
     let field = |name: &str| event.fields.get(name).cloned();
     Unseen {
         what: format!("{} of {server}", view.name()),
-        why: field("reason").or_else(|| field("why")).unwrap_or_else(|| event.message.clone()),
+        why: field("reason").or_else(|| field("why")).unwrap_or_else(|| {
+            // All that is told of it is that it is over.
+            if field("ended").is_some() { BEFORE.to_owned() } else { event.message.clone() }
+        }),
         remedy: field("remedy"),
     }
 }
