@@ -142,7 +142,7 @@ impl Bench {
         self.execute(&format!("TRUNCATE {}.batch_rows", self.schema))?;
         let before = self.with(|control| self.runtime.block_on(Proof::read(control)))?;
         let mut run = self.sessions(spec, counters, cancel, progress)?;
-        run.proof = self.with(|control| self.runtime.block_on(Proof::since(control, before, run.rows)))?;
+        run.proof = self.with(|control| self.runtime.block_on(Proof::since(control, before, run.rows, run.commits)))?;
         let found = self.with(|control| self.runtime.block_on(Proof::rows_in(control, &self.schema)))??;
         if found != run.rows || run.rows < spec.rows {
             return Err(WorkloadError::Rows { table: "batch_rows", wanted: spec.rows, found });

@@ -34,8 +34,8 @@ impl Proof {
         Proof { rows: count(0), commits: count(1), wal_bytes: wal }
     }
 
-    /// What came since `before`, once so many rows are counted or it is clear that they never will be.
-    pub(super) async fn since(client: &Client, before: Proof, rows: u64) -> Proof {
+    /// What came since `before`, once so many rows and commits are counted or it is clear that they never will be.
+    pub(super) async fn since(client: &Client, before: Proof, rows: u64, commits: u64) -> Proof {
         let began = Instant::now();
         loop {
             let now = Proof::read(client).await;
@@ -45,16 +45,38 @@ impl Proof {
                 commits: rise(now.commits, before.commits),
                 wal_bytes: rise(now.wal_bytes, before.wal_bytes),
             };
-            if proof.rows.is_none_or(|count| count >= rows as f64) || began.elapsed() > REPORTED_WITHIN {
+            if proof.reaches(rows, commits) || began.elapsed() > REPORTED_WITHIN {
                 return proof;
             }
             tokio::time::sleep(LOOK).await;
         }
     }
 
+    /// Whether so many rows and commits are counted, of what can be read. Others' rows alone may reach the one before the run's own
+    /// sessions have reported the other.
+    fn reaches(&self, rows: u64, commits: u64) -> bool {
+        let reached = |count: Option<f64>, wanted: u64| count.is_none_or(|count| count >= wanted as f64);
+        reached(self.rows, rows) && reached(self.commits, commits)
+    }
+
     /// How many rows are in the table.
     pub(super) async fn rows_in(client: &Client, schema: &str) -> Result<u64, WorkloadError> {
         let counted = client.query_one(&format!("SELECT count(*) FROM {schema}.batch_rows"), &[]).await;
         Ok(counted.map_err(cannot("count the rows"))?.get::<_, i64>(0) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_others_do_not_stand_for_commits() {
+        let reaches =
+            |rows: Option<f64>, commits: Option<f64>| Proof { rows, commits, ..Proof::default() }.reaches(1_000, 10);
+        assert!(!reaches(Some(9_000.0), Some(3.0)), "a COPY of somebody else");
+        assert!(!reaches(Some(900.0), Some(70.0)));
+        assert!(reaches(Some(1_000.0), Some(10.0)));
+        assert!(reaches(None, None), "what cannot be read is not waited for");
     }
 }
