@@ -4,7 +4,9 @@
 mod common;
 
 use backwater_diagnose::Options;
-use backwater_model::{Confidence, Epoch, Finding, Severity, Window, catalogue as cat};
+use backwater_model::{
+    Confidence, Epoch, Event, EventKind, Finding, Moment, Point, Severity, Window, catalogue as cat,
+};
 use common::Readings;
 use common::judged::{diagnose, names};
 use common::wal_plant::{Keep, MIB, Replay, START_S, WalPlant};
@@ -285,4 +287,35 @@ fn positions_that_go_back_accuse_nobody() {
             assert_eq!(names(&findings), Vec::<String>::new(), "{by} {marked} {plant:?}");
         }
     }
+}
+
+#[test]
+fn who_is_not_seen_after_a_restart_is_not_said_to_stay_away() {
+    let plant = WalPlant { seconds: 100.0, see_standby: false, ..WalPlant::default() };
+    // The server is started anew in the tenth second and read again from the fourteenth on, without a row of a standby.
+    let told = |absent: Option<f64>| {
+        let mut readings = Readings::default();
+        for (series, points) in plant.readings().into_series() {
+            let def = cat::ALL.iter().find(|def| def.name == series.name).unwrap();
+            let labels: Vec<(&'static str, &str)> =
+                def.labels.iter().filter_map(|label| Some((*label, series.labels.get(label)?))).collect();
+            for point in points {
+                let second = point.at.seconds() - START_S;
+                let is_row = series.name.starts_with("pg.replication.");
+                if second < 10.0 || (second >= 14.0 && !is_row) {
+                    let epoch = Epoch(point.epoch.0 + u64::from(second >= 14.0));
+                    readings.push(def, &labels, Point { epoch, ..point });
+                }
+            }
+        }
+        let at = |second: f64| Moment::from_seconds(START_S + second);
+        let whole = |second: f64| Event::new(at(second), "primary", EventKind::Gap, "", &[("probe", "primary")]);
+        readings.events.extend([10.0, 13.8].map(whole));
+        let fields = [("what", "standbys"), ("why", "role plain is no member of pg_monitor")];
+        readings.events.extend(absent.map(|second| Event::new(at(second), "primary", EventKind::Absent, "", &fields)));
+        let findings = found(&readings.window(plant.meta(), START_S, START_S + plant.seconds));
+        findings.iter().any(|finding| finding.cause == "not-back")
+    };
+    // Told at the new connection's first look, before anything is read.
+    assert_eq!((told(None), told(Some(13.8))), (true, false));
 }

@@ -163,7 +163,8 @@ fn not_back(scene: &Scene<'_>, primary: &str, name: &str) -> Option<Lost> {
     let failed_over = timeline(last.epoch).zip(timeline(begun.epoch)).is_some_and(|(before, now)| before != now);
     // It streamed to the end: one that had gone before was not lost by that.
     let streamed = last.at.seconds_since(first.at) >= 2.0 && before.at.seconds_since(last.at).abs() < AWAY_S;
-    let missed = missed_s(window, primary, View::Standbys, begun.at).is_some_and(|missed| missed >= BACK_S);
+    // Since its row: what may not be read is told at a connection's first look, before the first reading.
+    let missed = missed_s(window, primary, View::Standbys, last.at).is_some_and(|missed| missed >= BACK_S);
     let read = missed && window.to.seconds_since(newest.at) <= 5.0;
     let has_slot = window.track(cat::PG_SLOT_ACTIVE.name, &[("target", primary), ("slot", name)]).is_some();
     let is_lost = once && streamed && read && !failed_over && !has_slot && !has_ended(window, primary, name);
