@@ -224,7 +224,7 @@ impl PostgresProbe {
         let (views, empty) = self.views_due(live, sink.at);
         // One that had failed would be taken for one that fails for ever.
         for (place, view) in empty {
-            self.note(&mut live.views[place], view.what, Ok(()), &live.facts, sink)?;
+            self.worked(&mut live.views[place], view.what, tell::NOTHING_THERE, sink);
         }
         let context = Context { target: &self.target, identity: &live.identity, privileges: &live.facts.privileges };
         // Polled first, so the server answers the sessions first; their samples are put down while it reads the views.
@@ -285,13 +285,7 @@ impl PostgresProbe {
         sink: &mut Sink<'_>,
     ) -> Result<(), QueryError> {
         match result {
-            Ok(()) => {
-                // A connection that was lost meanwhile took the entry with it that knew.
-                let had_failed = self.failing.remove(what);
-                if entry.worked() || had_failed {
-                    tell::read_again(&self.target, &self.name, what, sink);
-                }
-            }
+            Ok(()) => self.worked(entry, what, tell::READ_AGAIN, sink),
             Err(QueryError::Lost(error)) => return Err(QueryError::Lost(error)),
             Err(QueryError::Denied(error)) => {
                 entry.turn_off();
@@ -308,6 +302,15 @@ impl PostgresProbe {
             }
         }
         Ok(())
+    }
+
+    /// Tells, where a reading had failed, that this is over, and how.
+    fn worked<T>(&mut self, entry: &mut Entry<T>, what: &'static str, how: &str, sink: &mut Sink<'_>) {
+        // A connection that was lost meanwhile took the entry with it that knew.
+        let had_failed = self.failing.remove(what);
+        if entry.worked() || had_failed {
+            tell::fails_no_more(&self.target, &self.name, what, how, sink);
+        }
     }
 
     fn read_log(&mut self, sink: &mut Sink<'_>) {

@@ -44,11 +44,16 @@ pub(super) fn settings(
     }
 }
 
-/// Says that one reading works again that had failed while the others went on.
-pub(super) fn read_again(target: &str, probe: &str, what: &str, sink: &mut Sink<'_>) {
+/// How a failure is over where the reading works again.
+pub(super) const READ_AGAIN: &str = "is read again";
+/// The same where it is not asked any more: the server has none of it.
+pub(super) const NOTHING_THERE: &str = "is not asked any more: nothing is to be read there now";
+
+/// Says that one reading fails no more that had failed while the others went on, and how.
+pub(super) fn fails_no_more(target: &str, probe: &str, what: &str, how: &str, sink: &mut Sink<'_>) {
     let probe = format!("{probe} {what}");
     let fields = [("probe", probe.as_str()), ("ended", "true")];
-    sink.event(Event::new(sink.at, target, EventKind::Gap, format!("{probe} is read again"), &fields));
+    sink.event(Event::new(sink.at, target, EventKind::Gap, format!("{probe} {how}"), &fields));
 }
 
 /// Says what this role, server or place keeps from being seen.
@@ -109,4 +114,26 @@ pub(super) fn log_remedy(why: &str, facts: &Facts) -> Option<String> {
     } else {
         rights::remedy("run as root or as the server's own user").to_owned()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::{Batch, Moment, Registry};
+    use std::collections::HashSet;
+
+    #[test]
+    fn what_was_not_asked_is_not_said_to_be_read() {
+        let told = |how: &str| {
+            let (registry, mut batch, mut absences) = (Registry::new(), Batch::default(), HashSet::new());
+            let mut sink = Sink::new(Moment(0), &registry, &mut batch, &mut absences);
+            fails_no_more("a", "postgres.a", "pg_stat_replication", how, &mut sink);
+            batch.events.pop().unwrap()
+        };
+        assert_eq!(told(READ_AGAIN).message, "postgres.a pg_stat_replication is read again");
+        let empty = told(NOTHING_THERE);
+        assert!(empty.message.ends_with("nothing is to be read there now"), "{}", empty.message);
+        assert_eq!(empty.fields["ended"], "true", "for rules it is over all the same");
+    }
 }
