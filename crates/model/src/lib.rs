@@ -11,6 +11,7 @@ mod finding;
 mod flow;
 mod holes;
 mod meta;
+mod open_gaps;
 mod outcome;
 mod path;
 mod point;
@@ -30,6 +31,7 @@ pub use finding::{Activation, Confidence, Figure, Finding, Remedy, RuledOut, Sev
 pub use flow::{FlowHeld, FlowPool, FlowRule, FlowState};
 pub use holes::Holes;
 pub use meta::{ClockAnchor, DeclaredVolume, Device, HostFacts, Meta, Role, Target};
+pub use open_gaps::OpenGaps;
 pub use outcome::{
     Advised, AimOutcome, ArmOutcome, ArmTable, BETWEEN_WORDS, Expected, ExpectedAll, Foretold, Outcome, ParamValue,
     SESSION_SHARES,

@@ -4,7 +4,7 @@ use crate::findings::{findings, unseen};
 use crate::page::Page;
 use crate::style::Tone;
 use crate::{Style, when};
-use backwater_model::{Event, EventKind, Finding, Gaps, Moment, Span, Unit, Unseen, Window};
+use backwater_model::{Event, EventKind, Finding, Gaps, OpenGaps, Unit, Unseen, Window};
 use std::collections::BTreeMap;
 
 /// What a window says it could not read, each thing once, in the order in which it was said.
@@ -39,12 +39,12 @@ pub fn findings_in(list: &[Finding], window: &Window, judged: bool, style: &Styl
     page.gap();
     let time = when::range(window.from, window.to, &window.meta);
     page.paragraph(Tone::Faint, &format!("Examined: {time}, {} samples of sessions", window.samples().len()), 0);
-    let failing = failing(window);
+    let open = OpenGaps::of(window);
     for (probe, (count, reason)) in gaps(window) {
-        let text = match failing.get(probe) {
+        let text = match open.since(probe) {
             // What is not read at the end may be as bad as can be.
             Some(since) => {
-                let lasted = Unit::Seconds.show(window.to.seconds_since(*since));
+                let lasted = Unit::Seconds.show(window.to.seconds_since(since));
                 format!("{probe} could not read for the last {lasted}: {reason}. What it would tell is unknown")
             }
             None if count == 1 => format!("{probe} could not read once: {reason}"),
@@ -72,22 +72,6 @@ fn gaps(window: &Window) -> BTreeMap<&str, (usize, &str)> {
     gaps
 }
 
-/// Probes that still fail as a window ends, and since when, as far as it reaches back.
-fn failing(window: &Window) -> BTreeMap<&str, Moment> {
-    let mut open: BTreeMap<&str, Moment> = BTreeMap::new();
-    for event in window.events_of(EventKind::Gap) {
-        let failed_s = event.fields.get("failing_s").and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0);
-        let since = (event.at - Span::from_seconds(failed_s)).max(window.from);
-        if event.fields.contains_key("ended") {
-            open.remove(probe_of(event));
-        } else if event.fields.keys().all(|field| ["probe", "reason", "failing_s"].contains(&field.as_str())) {
-            open.entry(probe_of(event)).or_insert(since);
-        }
-        // Whatever says more was lost once, and has no end that would be told.
-    }
-    open
-}
-
 fn probe_of(event: &Event) -> &str {
     event.fields.get("probe").map_or(event.source.as_str(), String::as_str)
 }
@@ -96,7 +80,7 @@ fn probe_of(event: &Event) -> &str {
 mod tests {
     use super::*;
     use crate::samples_for_tests::meta;
-    use backwater_model::Meta;
+    use backwater_model::{Meta, Moment};
     use std::sync::Arc;
 
     fn window(meta: Meta) -> Window {

@@ -99,8 +99,8 @@ pub(crate) fn in_one_window(path: &Path, (from, to): (Moment, Moment), longest_s
 /// Findings, the window they are about, shards beside one another, and whether there was a queue to judge.
 pub(crate) type Found = (Vec<Finding>, Window, Shards, bool);
 
-/// The findings of a recording that is too long for one window, each told once, and the window they are about, without its readings;
-/// none where it is not so long.
+/// The findings of a recording that is too long for one window, each told once, and the window they are about, without readings other
+/// than the recorder's of itself; none where it is not so long.
 pub(crate) fn long_findings(looked: &Looked, options: &Options) -> anyhow::Result<Option<Found>> {
     let [dir] = looked.targets.as_slice() else { return Ok(None) };
     let dir = Path::new(dir);
@@ -121,7 +121,8 @@ pub(crate) fn long_findings(looked: &Looked, options: &Options) -> anyhow::Resul
     let mut walked = stretches::walk(stretches::bounds(from, to).map(window), 1, options)?;
     walked.unseen.extend(walked.missing((from, to), "recorder", "nothing was recorded then"));
     let meta = Arc::new(recording.meta().clone());
-    let about = Window::new(from, to, meta, Vec::new(), Vec::new(), walked.unseen);
+    let itself = walked.recorder();
+    let about = Window::new(from, to, meta, vec![itself], Vec::new(), walked.unseen);
     Ok(Some((gather(walked.parts), about, walked.shards, walked.judged)))
 }
 

@@ -1,9 +1,9 @@
 //! A past that is too long for one window is looked at hour by hour, so that memory stays small whatever its length.
 
 use backwater_diagnose::{Options, Shards, diagnose};
-use backwater_model::{Event, EventKind, Finding, Holes, Moment, Unit, Window};
+use backwater_model::{Event, EventKind, Finding, Holes, Moment, Point, Series, Unit, Window, catalogue};
 use backwater_report::html;
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 /// How long a stretch is, in seconds.
 pub(crate) const STRETCH_S: f64 = 3_600.0;
@@ -20,6 +20,8 @@ pub(crate) struct Walked {
     pub(crate) judged: bool,
     /// What could not be seen, each told once.
     pub(crate) unseen: Vec<Event>,
+    /// The recorder's first and last word of itself in each of its lives: what failed in one is not known to last in the next.
+    lives: Vec<Point>,
     /// Of how much time there are readings, in seconds.
     pub(crate) read_s: f64,
 }
@@ -118,9 +120,24 @@ impl Walked {
         }
     }
 
+    fn note_life(&mut self, point: &Point) {
+        let known = self.lives.iter().rev().take(2).filter(|known| known.epoch == point.epoch).count();
+        if known == 2 {
+            self.lives.pop();
+        }
+        self.lives.push(*point);
+    }
+
+    /// These readings of the recorder itself, as a window of the whole is to have them.
+    pub(crate) fn recorder(&self) -> (Arc<Series>, Vec<Point>) {
+        (Arc::new(catalogue::SELF_DROPPED.series::<&str>(&[])), self.lives.clone())
+    }
+
     /// Takes what is told of the whole; whether anything was read that a finding could rest on.
     fn take(&mut self, window: &Window) -> bool {
         window.events_of(EventKind::Absent).chain(window.events_of(EventKind::Gap)).for_each(|event| self.note(event));
+        let itself = window.track(catalogue::SELF_DROPPED.name, &[]);
+        itself.iter().flat_map(|track| track.points).for_each(|point| self.note_life(point));
         self.read_s += read_s(window);
         let read = window.all_tracks().any(|track| !track.points.is_empty());
         if read {
@@ -134,6 +151,7 @@ impl Walked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use backwater_model::{Epoch, SeriesId};
 
     #[test]
     fn of_a_gap_the_last_word_is_kept() {
@@ -170,5 +188,16 @@ mod tests {
             let ends = all.first().zip(all.last()).map(|(first, last)| (first.0, last.1));
             assert_eq!(ends, (count > 0).then_some((from, to)));
         }
+    }
+
+    #[test]
+    fn of_each_life_of_the_recorder_the_first_and_the_last_word_are_kept() {
+        let mut walked = Walked::default();
+        for (second, life) in [(0, 1), (1, 1), (2, 1), (9, 2), (20, 3), (21, 3)] {
+            let at = Moment::from_seconds(f64::from(second));
+            walked.note_life(&Point { at, series: SeriesId(0), epoch: Epoch(life), value: 0.0, as_of: None });
+        }
+        let kept: Vec<f64> = walked.recorder().1.iter().map(|point| point.at.seconds()).collect();
+        assert_eq!(kept, [0.0, 2.0, 9.0, 20.0, 21.0]);
     }
 }

@@ -3,7 +3,6 @@
 use super::axis::Axis;
 use super::document::{Mark, Phase};
 use backwater_model::{Event, EventKind, Gaps, Moment, Unseen, Window};
-use std::collections::BTreeMap;
 
 /// The most marks: more cannot be told apart on a chart.
 const MOST_MARKS: usize = 2_000;
@@ -58,19 +57,6 @@ pub(super) fn phases(marks: &[Event], end: Moment, axis: &Axis) -> Vec<Phase> {
     marks.iter().enumerate().filter_map(phase).collect()
 }
 
-/// Takes note of probes that stop reading and read again, in order of time: of each that does not, what was said when it stopped.
-pub(super) fn failing(known: &mut BTreeMap<String, String>, window: &Window, since: Moment) {
-    for event in window.events_of(EventKind::Gap).filter(|event| event.at >= since) {
-        let Some(probe) = event.fields.get("probe") else { continue };
-        if event.fields.contains_key("ended") {
-            known.remove(probe);
-        } else if event.fields.keys().all(|field| ["probe", "reason", "failing_s"].contains(&field.as_str())) {
-            known.insert(probe.clone(), event.message.clone());
-        }
-        // Whatever says more was lost once, and has no end that would be told: lines of a log, a single reading.
-    }
-}
-
 /// What was said to be absent, each once.
 pub(super) fn unseen(window: &Window) -> Vec<Unseen> {
     let mut list: Vec<Unseen> = Vec::new();
@@ -88,6 +74,7 @@ pub(super) fn unseen(window: &Window) -> Vec<Unseen> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use backwater_model::OpenGaps;
     use std::sync::Arc;
 
     fn gap(second: f64, fields: &[(&str, &str)]) -> Event {
@@ -121,28 +108,7 @@ mod tests {
         assert_eq!(places(&[down(0.0, 300.0)]), [60.0, 200.0]);
         assert_eq!(places(&[down(0.0, 100.0), down(100.1, 300.0)]), [60.0, 200.0], "also over parts of a recording");
         assert_eq!(places(&[down(70.0, 160.0)]), [90.0], "it began before what is looked at");
-        let mut known = BTreeMap::new();
-        failing(&mut known, &down(100.0, 160.0), Moment::from_seconds(100.0));
-        assert_eq!(known.values().collect::<Vec<_>>(), ["at 150"], "who looks at the last minute knows of it");
-    }
-
-    #[test]
-    fn who_reads_again_is_not_failing() {
-        let failed = [("probe", "postgres.a"), ("reason", "connection closed")];
-        let other = [("probe", "host.b"), ("reason", "no such file")];
-        let events = vec![
-            gap(1.0, &failed),
-            gap(2.0, &[("probe", "postgres.a"), ("ended", "true")]),
-            gap(3.0, &other),
-            gap(4.0, &failed),
-            gap(5.0, &[("probe", "postgres.log"), ("reason", "too fast"), ("skipped_bytes", "7")]),
-        ];
-        let (from, to) = (Moment(0), Moment::from_seconds(9.0));
-        let window = Window::new(from, to, Arc::default(), vec![], vec![], events);
-        let mut known = BTreeMap::new();
-        failing(&mut known, &window, Moment::from_seconds(3.5));
-        assert_eq!(known.values().collect::<Vec<_>>(), ["at 4"], "of the second part of a recording");
-        failing(&mut known, &window, from);
-        assert_eq!(known.values().collect::<Vec<_>>(), ["at 3", "at 4"]);
+        let open = OpenGaps::of(&down(100.0, 160.0));
+        assert_eq!(open.messages().collect::<Vec<_>>(), ["at 150"], "who looks at the last minute knows of it");
     }
 }

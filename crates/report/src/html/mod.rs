@@ -115,7 +115,7 @@ fn whole(parts: Parts, findings: &[Finding], outcome: Option<&Outcome>, warnings
         rules: findings.iter().filter_map(known).collect::<BTreeMap<_, _>>(),
         shards: shards.rows(),
         unseen,
-        failing: failing.into_values().collect(),
+        failing: failing.messages().map(str::to_owned).collect(),
         sessions: sessions.map(sessions::finished),
         lab: outcome.map(lab::lab),
         flow: flow::flow(&decisions, &axis),

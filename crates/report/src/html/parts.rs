@@ -7,8 +7,7 @@ use super::axis::Axis;
 use super::document::{Document, Mark, Panel, QueueView, Series, Sessions, StageView, WaterPath};
 use super::{Part, marks, sessions, whole};
 use backwater_diagnose::{Options, Shards, diagnose, gather};
-use backwater_model::{Event, EventKind, Finding, Gaps, Meta, Moment, Outcome, Span, Unseen, Window};
-use std::collections::BTreeMap;
+use backwater_model::{Event, EventKind, Finding, Gaps, Meta, Moment, OpenGaps, Outcome, Span, Unseen, Window};
 use std::sync::Arc;
 
 /// Up to this length, in seconds, a recording is taken in at once.
@@ -74,7 +73,7 @@ pub struct Parts {
     pub(super) decisions: Vec<Event>,
     pub(super) shards: Shards,
     pub(super) unseen: Vec<Unseen>,
-    pub(super) failing: BTreeMap<String, String>,
+    pub(super) failing: OpenGaps,
     gaps: Gaps,
     pub(super) sessions: Option<Sessions>,
     /// Seconds over which stages are known.
@@ -94,7 +93,7 @@ impl Parts {
             decisions: Vec::new(),
             shards: Shards::default(),
             unseen: Vec::new(),
-            failing: BTreeMap::new(),
+            failing: OpenGaps::default(),
             gaps: Gaps::default(),
             sessions: None,
             staged_s: 0.0,
@@ -129,7 +128,7 @@ impl Parts {
         self.phases.extend(of(EventKind::Mark));
         self.decisions.extend(of(EventKind::Decision));
         self.shards.take(window, since);
-        marks::failing(&mut self.failing, window, since);
+        self.failing.take(window, since);
         for unseen in marks::unseen(window) {
             if !self.unseen.contains(&unseen) {
                 self.unseen.push(unseen);
