@@ -43,7 +43,7 @@ pub trait Probe: Send {
         false
     }
 
-    /// One look. What cannot be read on this host or with this role is left out and reported once as an
+    /// One look. What cannot be read on this host or with this role is left out and reported once ([`Sink::absent`]) as an
     /// [`Absent`](backwater_model::EventKind::Absent) event; an error means that this look failed as a whole.
     fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError>;
 }

@@ -66,7 +66,8 @@ impl<'a> Sink<'a> {
         self.batch.events.push(event);
     }
 
-    /// Says, once for each `what`, that something cannot be read here, why, and what would change that.
+    /// Says, once for each `what` until it is [`present`](Sink::present) or forgotten, that something cannot be read here, why, and what
+    /// would change that.
     pub fn absent(&mut self, source: &str, what: &str, why: &str, remedy: Option<&str>) {
         if !self.absences.insert(key(source, what)) {
             return;

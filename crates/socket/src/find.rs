@@ -1,4 +1,4 @@
-//! Finding the socket of a running process: by the process, or by who is at the other end.
+//! Finding the socket of a running process: by the process, or by who is at the other end; and whoever has one that its process left.
 
 use crate::table::{self, Connection};
 use crate::{Socket, SocketError, foreign};

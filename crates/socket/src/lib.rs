@@ -4,7 +4,7 @@
 //! [`pacing_rate`], [`set_pacing_rate`], [`TcpInfo::read`] and [`unsent_and_unacked`] work on any descriptor.
 //! [`by_pid`] and [`by_peer`] find the sockets of others; a [`Socket`] found so can be read and paced from outside,
 //! by a duplicate that is held for no longer than the call: a kept one would keep the connection open after the
-//! process closed it.
+//! process closed it. [`Holders`] says who has those that their processes left.
 
 mod call;
 mod error;

@@ -5,7 +5,8 @@
 //! counted from the one with the last redo position on, as max_wal_size ÷ (1 + checkpoint_completion_target) holds. A redo
 //! position lies where the head stands when a checkpoint starts, thus at the beginning of a segment where WAL forces one after
 //! the other: these lie as many whole segments apart, or more where one runs longer than that. Each is spread over
-//! checkpoint_completion_target of the interval, and removes what lies before its own redo position.
+//! checkpoint_completion_target of the interval, and removes, as it completes, what is no longer kept then and lies before its own
+//! redo position.
 
 use backwater_model::{Bytes, Event, EventKind, Moment, Point, Target, Track, Window, catalogue as cat};
 

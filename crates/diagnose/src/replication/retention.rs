@@ -2,8 +2,9 @@
 //!
 //! The earliest moment follows from what is kept for the standby, what it still needs, and how fast the two grow apart, counted
 //! in whole segments, as the server does: the segment in which the standby reads goes once the head enters the one that is
-//! so many further on. Nothing is removed then, though, but at the end of the next checkpoint whose redo position has passed what the standby needs
-//! (PostgreSQL `KeepLogSeg`, `RemoveOldXlogFiles`, `InvalidateObsoleteReplicationSlots`).
+//! so many further on. Nothing is removed then, though, but at the end of the first checkpoint that finds what the standby needs by
+//! then no longer kept, and whose redo position has passed that (PostgreSQL `KeepLogSeg`, `RemoveOldXlogFiles`,
+//! `InvalidateObsoleteReplicationSlots`).
 
 use super::archive::Archive;
 use super::checkpoints::{Checkpoints, segment};

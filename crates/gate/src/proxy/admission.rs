@@ -1,4 +1,5 @@
-//! How many sessions there may be, in all and in each pool. A session that ends gives its place back by being dropped.
+//! How many sessions there may be, in all and in each pool. A session that ends gives its place back by being dropped. Who asks the
+//! server for encryption has one before anybody knows his pool.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

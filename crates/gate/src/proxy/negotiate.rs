@@ -1,9 +1,9 @@
 //! From an accepted connection to a session: the opening, the server's connection, the pool and the place in it.
 //!
-//! Encryption is passed through unless the configuration has a certificate: the client's request goes to the server, and
-//! if the server takes it, what follows is relayed unseen. User and statements are then hidden, and the session belongs to
-//! its listener's pool. With a certificate the proxy ends the client's encryption, and begins its own towards the server where
-//! it is told to.
+//! Encryption is passed through unless the configuration has a certificate: where there is a place, the client's request goes
+//! to the server, and if the server takes it, what follows is relayed unseen. User and statements are then hidden, and the session
+//! belongs to its listener's pool. With a certificate the proxy ends the client's encryption, and begins its own towards the
+//! server where it is told to.
 
 use super::Address;
 use super::admission::{Full, Place};
