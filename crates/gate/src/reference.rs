@@ -47,7 +47,7 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "limits",
         keys: &[
-            ("max_connections", "", "sessions at once, in all pools"),
+            ("max_connections", "", "sessions at once, in all pools, and who asks the server for encryption"),
             (
                 "login_timeout_s",
                 "",
