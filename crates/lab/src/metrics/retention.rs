@@ -2,7 +2,8 @@
 //! beside what then happened.
 //!
 //! Two moments are predicted: the earliest at which the primary may remove it, and the checkpoint that does. The first is
-//! judged where at least [`HORIZON_S`] were left, for what is as good as there needs no prediction.
+//! judged where at least [`HORIZON_S`] were left, for what is as good as there needs no prediction. The second is judged in
+//! checkpoints as they came, whose distances vary by a third where WAL forces them and comes in lumps; and in seconds.
 
 use super::{Metrics, Seen};
 use backwater_diagnose::{Retention, retention, standby_names};
@@ -25,8 +26,11 @@ pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
     let earliest =
         told.iter().find(|(_, told)| told.earliest_s == Some(0.0)).and_then(|(at, _)| read(&loaded, seen.primary, *at));
     let (Some(earliest), Some(removed)) = (earliest, removal(&loaded, seen.primary, &told)) else { return };
-    let ahead: Vec<Ahead> = told.iter().filter_map(|(at, told)| Ahead::of(*at, told, earliest, removed)).collect();
-    put(&ahead, into);
+    // What was removed could be: between two readings it may have been no longer kept, and the standby have left it since.
+    let earliest = earliest.min(removed);
+    let completions: Vec<Moment> = completions(&loaded, seen.primary).map(|event| event.at).collect();
+    let ahead = told.iter().filter_map(|(at, told)| Ahead::of(*at, told, earliest, removed, &completions));
+    put(&ahead.collect::<Vec<_>>(), into);
 }
 
 /// What was said of one standby, second by second, each time from nothing but what was known then.
@@ -56,10 +60,29 @@ fn removal(loaded: &Window, primary: &str, told: &[(Moment, Retention)]) -> Opti
     let gone = oldest.points.iter().position(|point| needed(point.at).is_some_and(|needed| point.value > needed))?;
     let before = gone.checked_sub(1).map_or(loaded.from, |place| oldest.points[place].at);
     let at = oldest.points[gone].at;
-    let ended = |event: &&Event| {
-        event.source == primary && event.message.contains("checkpoint complete") && before < event.at && event.at <= at
-    };
-    Some(loaded.events_of(EventKind::Log).filter(ended).last().map_or(at, |event| event.at))
+    let ended = completions(loaded, primary).filter(|event| before < event.at && event.at <= at);
+    Some(ended.last().map_or(at, |event| event.at))
+}
+
+/// The ends of checkpoints, as the server's log tells them.
+fn completions<'a>(loaded: &'a Window, primary: &'a str) -> impl Iterator<Item = &'a Event> {
+    let is_end = move |event: &&Event| event.source == primary && event.message.contains("checkpoint complete");
+    loaded.events_of(EventKind::Log).filter(is_end)
+}
+
+/// Where a moment lies among completions, in checkpoints: between two of them by their distance, beyond them by the one that
+/// was told. None where nothing completed.
+fn place(completions: &[Moment], at: Moment, interval_s: f64) -> Option<f64> {
+    let later = completions.partition_point(|completed| *completed <= at);
+    let (last, next) = (later.checked_sub(1).map(|last| completions[last]), completions.get(later));
+    match (last, next) {
+        (Some(last), next) => {
+            let distance_s = next.map_or(interval_s, |next| next.seconds_since(last));
+            Some((later - 1) as f64 + at.seconds_since(last) / distance_s)
+        }
+        (None, Some(first)) => Some(-first.seconds_since(at) / interval_s),
+        (None, None) => None,
+    }
 }
 
 /// One prediction beside what happened, all in seconds from when it was made.
@@ -69,18 +92,26 @@ struct Ahead {
     interval_s: Option<f64>,
     truly_earliest_s: f64,
     truly_removed_s: f64,
+    /// How far off the removal was, in checkpoints.
+    checkpoints_off: Option<f64>,
 }
 
 impl Ahead {
-    fn of(at: Moment, told: &Retention, earliest: Moment, removed: Moment) -> Option<Ahead> {
+    fn of(at: Moment, told: &Retention, earliest: Moment, removed: Moment, completions: &[Moment]) -> Option<Ahead> {
         let truly_earliest_s = earliest.seconds_since(at);
         (truly_earliest_s >= HORIZON_S).then_some(())?;
+        let checkpoints_off = || {
+            let interval_s = told.checkpoint_interval_s.filter(|interval| *interval > 0.0)?;
+            let place = |moment: Moment| place(completions, moment, interval_s);
+            Some((place(at + Span::from_seconds(told.removal_s?))? - place(removed)?).abs())
+        };
         Some(Ahead {
             earliest_s: told.earliest_s?,
             removal_s: told.removal_s,
             interval_s: told.checkpoint_interval_s,
             truly_earliest_s,
             truly_removed_s: removed.seconds_since(at),
+            checkpoints_off: checkpoints_off(),
         })
     }
 
@@ -88,9 +119,9 @@ impl Ahead {
         (self.earliest_s - self.truly_earliest_s).abs() / self.truly_earliest_s
     }
 
-    /// How far off the removal was, in checkpoints.
-    fn checkpoints_off(&self) -> Option<f64> {
-        Some((self.removal_s? - self.truly_removed_s).abs() / self.interval_s.filter(|interval| *interval > 0.0)?)
+    /// How far off the removal was, in seconds.
+    fn removal_off_s(&self) -> Option<f64> {
+        Some((self.removal_s? - self.truly_removed_s).abs())
     }
 }
 
@@ -105,7 +136,8 @@ fn put(ahead: &[Ahead], into: &mut Metrics) {
     into.put("checkpoint_interval_s", first.interval_s);
     let worst = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
     into.put("retention_prediction_error_ratio", worst(&mut ahead.iter().map(Ahead::error)));
-    into.put("removal_off_checkpoints", worst(&mut ahead.iter().filter_map(Ahead::checkpoints_off)));
+    into.put("removal_off_checkpoints", worst(&mut ahead.iter().filter_map(|one| one.checkpoints_off)));
+    into.put("removal_off_s", worst(&mut ahead.iter().filter_map(Ahead::removal_off_s)));
 }
 
 #[cfg(test)]
@@ -194,6 +226,14 @@ mod tests {
         assert!(numbers["retention_prediction_error_ratio"] < 0.2, "{numbers:?}");
         assert_eq!(numbers["removal_left_s"], 27.5);
         assert!(numbers["removal_off_checkpoints"] <= 2.0, "{numbers:?}");
+    }
+
+    #[test]
+    fn a_checkpoint_is_as_long_as_it_was() {
+        let completions = [10.0, 18.0, 23.0].map(Moment::from_seconds);
+        let places = |at: f64| place(&completions, Moment::from_seconds(at), 6.0);
+        assert_eq!([10.0, 14.0, 18.0, 20.5, 26.0].map(places), [0.0, 0.5, 1.0, 1.5, 2.5].map(Some));
+        assert_eq!((places(7.0), place(&[], Moment::from_seconds(1.0), 6.0)), (Some(-0.5), None));
     }
 
     #[test]
