@@ -258,9 +258,7 @@ fn server_end(client: &TcpStream) -> Result<backwater_socket::Socket> {
 struct Held(Arc<AtomicBool>);
 
 impl Held {
-    fn begin(client: &TcpStream, rate_bps: u64) -> Result<Held> {
-        let socket = server_end(client)?;
-        socket.pace(Some(rate_bps))?;
+    fn begin(socket: backwater_socket::Socket, rate_bps: u64) -> Held {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         std::thread::spawn(move || {
@@ -273,7 +271,7 @@ impl Held {
                 std::thread::sleep(Duration::from_micros(FIXED_LOOK.0.unsigned_abs()));
             }
         });
-        Ok(Held(stop))
+        Held(stop)
     }
 }
 
@@ -308,12 +306,14 @@ fn measure(way: Way, rate: (&str, u64), server: u16, length: Duration) -> Result
     let had = Source::of(way, &client)?;
     // The proxy's schedule begins with the session: later it may stand behind it, and to come back to it is no lead.
     let mut whole = Account::new(rate_bps);
-    // Its buffers are full of what was never held: that goes first, at its rate already.
-    if way == Way::Attach {
-        server_end(&client)?.pace(Some(rate.1))?;
+    // Its buffers are full of what was never held: that goes first, at its rate already. It is sought now, while nothing counts:
+    // what comes meanwhile is read at once.
+    let paced = (way == Way::Attach).then(|| server_end(&client)).transpose()?;
+    if let Some(socket) = &paced {
+        socket.pace(Some(rate.1))?;
     }
     watch(&mut client, SETTLE, &mut [&mut whole])?;
-    let _held = (way == Way::Attach).then(|| Held::begin(&client, rate.1)).transpose()?;
+    let _held = paced.map(|socket| Held::begin(socket, rate.1));
     let before = had.read()?;
     let mut settled = Account::new(rate_bps);
     watch(&mut client, length, &mut [&mut whole, &mut settled])?;
