@@ -190,16 +190,19 @@ fn one_that_urgent_work_waits_for_is_let_go_and_rows_are_said_to_be_unseen() {
     });
 }
 
+/// A client that asks for encryption.
+fn asking(port: u16) -> TcpStream {
+    let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(b"\0\0\0\x08\x04\xd2\x16\x2f").unwrap();
+    client
+}
+
 #[test]
 fn who_asks_the_server_for_encryption_has_a_place_before_it_hears_of_that() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let held = held::before(&server.local_addr().unwrap().to_string(), "[limits]\nmax_connections = 1\n");
-    let ask = || {
-        let mut client = TcpStream::connect(("127.0.0.1", held.port)).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
-        client.write_all(b"\0\0\0\x08\x04\xd2\x16\x2f").unwrap();
-        client
-    };
+    let ask = || asking(held.port);
     let answer = |mut client: &TcpStream| {
         let mut answer = [0];
         client.read_exact(&mut answer).unwrap();
@@ -233,12 +236,7 @@ fn who_says_nothing_after_the_answer_makes_room_for_who_comes() {
     for (answers, says) in [(b'N', &b"\0\0\0\x10\0\x03\0\0user\0u\0\0"[..]), (b'S', &b"\x16 and so on"[..])] {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let held = held::before(&server.local_addr().unwrap().to_string(), "[limits]\nmax_connections = 1\n");
-        let ask = || {
-            let mut client = TcpStream::connect(("127.0.0.1", held.port)).unwrap();
-            client.set_read_timeout(Some(PATIENCE)).unwrap();
-            client.write_all(b"\0\0\0\x08\x04\xd2\x16\x2f").unwrap();
-            client
-        };
+        let ask = || asking(held.port);
         let answered = |mut behind: TcpStream| {
             behind.read_exact(&mut [0; 8]).unwrap();
             behind.write_all(&[answers]).unwrap();

@@ -65,6 +65,7 @@ const KNOWN: &[(&str, &str)] = &[
     ("checkpoint_interval_s", "from one checkpoint to the next"),
     ("retention_prediction_error_ratio", "when WAL may be removed, most off by"),
     ("removal_off_checkpoints", "when WAL is removed, most checkpoints off by"),
+    ("removal_off_completions", "when WAL is removed, most checkpoints as they came off by"),
     ("removal_off_s", "when WAL is removed, most seconds off by"),
     ("heartbeat_p99_ms", "heartbeat p99"),
     ("heartbeat_missed", "heartbeats missed"),

@@ -18,7 +18,7 @@ const PREDICTION: [&str; 6] = [
     "drain_prediction_error_ratio",
 ];
 const RETENTION_RUNS: &str = "3";
-const RETENTION: [&str; 8] = [
+const RETENTION: [&str; 9] = [
     "retention_left_s",
     "predicted_retention_left_s",
     "retention_prediction_error_ratio",
@@ -26,6 +26,7 @@ const RETENTION: [&str; 8] = [
     "predicted_removal_left_s",
     "checkpoint_interval_s",
     "removal_off_checkpoints",
+    "removal_off_completions",
     "removal_off_s",
 ];
 /// What a page's measurement begins with, and its block begins and ends with.

@@ -3,7 +3,8 @@
 //!
 //! Two moments are predicted: the earliest at which the primary may remove it, and the checkpoint that does. The first is
 //! judged where at least [`HORIZON_S`] were left, for what is as good as there needs no prediction. The second is judged in
-//! checkpoints as they came, whose distances vary by a third where WAL forces them and comes in lumps; and in seconds.
+//! seconds, in checkpoints (by the mean distance that was told), and in checkpoints as they came, whose distances vary by a
+//! third where WAL forces them and comes in lumps.
 
 use super::{Metrics, Seen};
 use backwater_diagnose::{Retention, retention, standby_names};
@@ -92,15 +93,15 @@ struct Ahead {
     interval_s: Option<f64>,
     truly_earliest_s: f64,
     truly_removed_s: f64,
-    /// How far off the removal was, in checkpoints.
-    checkpoints_off: Option<f64>,
+    /// How far off the removal was, in checkpoints as they came.
+    completions_off: Option<f64>,
 }
 
 impl Ahead {
     fn of(at: Moment, told: &Retention, earliest: Moment, removed: Moment, completions: &[Moment]) -> Option<Ahead> {
         let truly_earliest_s = earliest.seconds_since(at);
         (truly_earliest_s >= HORIZON_S).then_some(())?;
-        let checkpoints_off = || {
+        let completions_off = || {
             let interval_s = told.checkpoint_interval_s.filter(|interval| *interval > 0.0)?;
             let place = |moment: Moment| place(completions, moment, interval_s);
             Some((place(at + Span::from_seconds(told.removal_s?))? - place(removed)?).abs())
@@ -111,7 +112,7 @@ impl Ahead {
             interval_s: told.checkpoint_interval_s,
             truly_earliest_s,
             truly_removed_s: removed.seconds_since(at),
-            checkpoints_off: checkpoints_off(),
+            completions_off: completions_off(),
         })
     }
 
@@ -122,6 +123,11 @@ impl Ahead {
     /// How far off the removal was, in seconds.
     fn removal_off_s(&self) -> Option<f64> {
         Some((self.removal_s? - self.truly_removed_s).abs())
+    }
+
+    /// The same in checkpoints, by the distance that was told.
+    fn checkpoints_off(&self) -> Option<f64> {
+        Some(self.removal_off_s()? / self.interval_s.filter(|interval| *interval > 0.0)?)
     }
 }
 
@@ -136,7 +142,8 @@ fn put(ahead: &[Ahead], into: &mut Metrics) {
     into.put("checkpoint_interval_s", first.interval_s);
     let worst = |values: &mut dyn Iterator<Item = f64>| values.reduce(f64::max);
     into.put("retention_prediction_error_ratio", worst(&mut ahead.iter().map(Ahead::error)));
-    into.put("removal_off_checkpoints", worst(&mut ahead.iter().filter_map(|one| one.checkpoints_off)));
+    into.put("removal_off_checkpoints", worst(&mut ahead.iter().filter_map(Ahead::checkpoints_off)));
+    into.put("removal_off_completions", worst(&mut ahead.iter().filter_map(|one| one.completions_off)));
     into.put("removal_off_s", worst(&mut ahead.iter().filter_map(Ahead::removal_off_s)));
 }
 
