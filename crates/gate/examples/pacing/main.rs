@@ -6,10 +6,13 @@
 //! `--asked 1MB|256MB|1GB`, `--processors idle|busy`, `--nice 0` (of what else the processors do).
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 
+mod had;
+
 use backwater_flow::limiter::TokenBucket;
 use backwater_gate::attach::{CatchUp, FIXED_LOOK};
 use backwater_gate::proxy::{Proxy, ProxyConfig};
 use backwater_model::Moment;
+use had::{Had, Source};
 use socket2::{Domain, Socket, Type};
 use std::error::Error;
 use std::io::{Read, Write};
@@ -72,69 +75,6 @@ struct Seen {
     /// What comes as one, which is no lead: the proxy's quantum, or the kernel's segment.
     piece_bytes: f64,
     had: Had,
-}
-
-/// What a way had to keep a rate with, as shares of the time.
-#[derive(Clone, Copy)]
-struct Had {
-    /// Through the proxy: the thread that relays was on a processor. Else: the server's socket had something to send, and its
-    /// client had room for it.
-    able: f64,
-    /// Through the proxy: that thread stood in line for a processor. Else: the client had no room.
-    kept: f64,
-}
-
-impl Had {
-    fn between(before: [f64; 2], after: [f64; 2], seconds: f64) -> Had {
-        Had { able: (after[0] - before[0]) / seconds, kept: (after[1] - before[1]) / seconds }
-    }
-}
-
-/// Where that is read.
-enum Source {
-    /// Threads of this process whose names begin so.
-    Threads(&'static str),
-    Socket(backwater_socket::Socket),
-}
-
-impl Source {
-    /// Found once: while that is done nobody reads what comes.
-    fn of(way: Way, client: &TcpStream) -> Result<Source> {
-        Ok(match way {
-            Way::Urgent => Source::Threads("urgent"),
-            Way::Proxy => Source::Threads("low"),
-            Way::Nothing | Way::Attach => Source::Socket(server_end(client)?),
-        })
-    }
-
-    /// Both of [`Had`] until now, in seconds since the threads or the connection began.
-    fn read(&self) -> Result<[f64; 2]> {
-        let socket = match self {
-            Source::Threads(name) => return threads_s(name),
-            Source::Socket(socket) => socket,
-        };
-        let info = socket.read()?.info;
-        let (Some(busy_us), Some(full_us)) = (info.busy_us, info.rwnd_limited_us) else {
-            return Err("this kernel does not count how long a socket had something to send".into());
-        };
-        Ok([busy_us.saturating_sub(full_us), full_us].map(|us| us as f64 / 1e6))
-    }
-}
-
-/// How long the threads of this process whose names begin so were on a processor, and in line for one.
-fn threads_s(name: &str) -> Result<[f64; 2]> {
-    let mut sum = [0.0, 0.0];
-    for task in std::fs::read_dir("/proc/self/task")? {
-        let task = task?.path();
-        // One that ends meanwhile is none of them.
-        let read = |file| std::fs::read_to_string(task.join(file)).unwrap_or_default();
-        if read("comm").starts_with(name) {
-            let schedstat = read("schedstat");
-            let ns = schedstat.split_ascii_whitespace().map_while(|word| word.parse::<f64>().ok());
-            sum.iter_mut().zip(ns).for_each(|(sum, ns)| *sum += ns / 1e9);
-        }
-    }
-    Ok(sum)
 }
 
 /// Bytes that came, against a rate.
@@ -360,7 +300,7 @@ fn spread(values: impl Iterator<Item = f64>) -> [f64; 3] {
 }
 
 /// What each way had, in the median round.
-fn had(way: Way, rate_bps: f64, rounds: &[Seen]) -> String {
+fn told(way: Way, rate_bps: f64, rounds: &[Seen]) -> String {
     let [able, ..] = spread(rounds.iter().map(|seen| seen.had.able * 100.0));
     let [kept, ..] = spread(rounds.iter().map(|seen| seen.had.kept * 100.0));
     let [off, ..] = spread(rounds.iter().map(|seen| (seen.rate_bps / rate_bps / seen.had.able - 1.0) * 100.0));
@@ -376,7 +316,7 @@ fn row(way: Way, rate: (&str, u64), rounds: &[Seen], path: &[Seen], busy: bool) 
     if matches!(way, Way::Nothing | Way::Urgent) {
         let [median, least, most] = spread(rounds.iter().map(|seen| seen.rate_bps / MIB));
         let rates = format!("{median:.0} MiB/s ({least:.0} to {most:.0})");
-        return format!("{:<17} {:>6}  {rates:<85} {:>18}  {}", way.name(), "-", "", had(way, 1.0, rounds));
+        return format!("{:<17} {:>6}  {rates:<85} {:>18}  {}", way.name(), "-", "", told(way, 1.0, rounds));
     }
     let rate_bps = rate.1 as f64;
     let [median, least, most] = spread(rounds.iter().map(|seen| (seen.rate_bps / rate_bps - 1.0) * 100.0));
@@ -402,7 +342,7 @@ fn row(way: Way, rate: (&str, u64), rounds: &[Seen], path: &[Seen], busy: bool) 
         rate.0,
         met(kept),
         if busy { "" } else { met(most_lead <= 1.0) },
-        had(way, rate_bps, rounds)
+        told(way, rate_bps, rounds)
     )
 }
 
@@ -436,7 +376,7 @@ impl Options {
                 "--asked" => options.asked = Some(one_of(&RATES.map(|(known, _)| known), value)?),
                 "--processors" => options.processors = Some(one_of(&PROCESSORS.map(|(known, _)| known), value)?),
                 "--nice" => options.nice = value.parse::<i32>()?.clamp(0, 19),
-                _ => return Err(format!("{name} is not known; see the head of examples/pacing.rs").into()),
+                _ => return Err(format!("{name} is not known; see the head of examples/pacing/main.rs").into()),
             }
         }
         Ok(options)
