@@ -1,12 +1,14 @@
 //! Whether what is held keeps its rate: through the proxy (the low class's token bucket) and from outside (the kernel's
-//! pacing of a server's own socket, as attach mode sets it and corrects it), at three rates, on idle and on busy processors. The server
-//! sends without end, the client reads all that comes and writes down when.
+//! pacing of a server's own socket, as attach mode sets it and corrects it), at three rates, on idle and on busy processors.
+//! The server sends without end, the client reads all that comes and writes down when.
 //!
 //! `cargo run --profile dist -p backwater-gate --example pacing`, with any of `--seconds 10`, `--rounds 3`,
-//! `--asked 1MB|256MB|1GB`, `--processors idle|busy`, `--nice 0` (of what else the processors do).
+//! `--asked 1MB|256MB|1GB`, `--processors idle|busy`, `--nice 0` (of what else the processors do), `--own-nice -10` (of the
+//! threads that hold, and of nothing else: the proxy's, and the one that looks at what attach paces).
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 
 mod had;
+mod nice;
 
 use backwater_flow::limiter::TokenBucket;
 use backwater_gate::attach::{CatchUp, FIXED_LOOK};
@@ -170,12 +172,14 @@ fn session(port: u16) -> Result<TcpStream> {
     Ok(stream)
 }
 
-fn proxy(server: u16, rate: &str, priority: &str) -> Result<(Proxy, u16)> {
+/// All its threads have that nice value.
+fn proxy(server: u16, rate: &str, priority: &str, own_nice: Option<i32>) -> Result<(Proxy, u16)> {
     let text = format!(
         "listen = '127.0.0.1:0'\nserver = '127.0.0.1:{server}'\nlow_priority_bandwidth = '{rate}'\n\
          [pools.default]\npriority = '{priority}'\n"
     );
-    let proxy = Proxy::start(&ProxyConfig::parse(&text, Path::new("pacing.toml"))?)?;
+    let config = ProxyConfig::parse(&text, Path::new("pacing.toml"))?;
+    let proxy = nice::within(own_nice, move || Ok(Proxy::start(&config)?))?;
     let address = proxy.addresses().first().ok_or("the proxy listens nowhere")?.to_string();
     let port = address.rsplit(':').next().ok_or("no port")?.parse()?;
     Ok((proxy, port))
@@ -198,10 +202,14 @@ fn server_end(client: &TcpStream) -> Result<backwater_socket::Socket> {
 struct Held(Arc<AtomicBool>);
 
 impl Held {
-    fn begin(socket: backwater_socket::Socket, rate_bps: u64) -> Held {
+    /// The thread that looks takes that nice value itself: whoever waited for it here would read late what comes meanwhile.
+    fn begin(socket: backwater_socket::Socket, rate_bps: u64, own_nice: Option<i32>) -> Held {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         std::thread::spawn(move || {
+            if let Err(error) = nice::take(own_nice) {
+                println!("what looks at the paced socket: {error}");
+            }
             let (begun, mut catch_up) = (Instant::now(), CatchUp::new(socket.is_within_host()));
             // An error says that the connection is gone.
             while let (false, Ok(reading)) = (stopped.load(Ordering::Relaxed), socket.read()) {
@@ -235,28 +243,29 @@ fn watch(client: &mut TcpStream, length: Duration, accounts: &mut [&mut Account]
     Ok(())
 }
 
-fn measure(way: Way, rate: (&str, u64), server: u16, length: Duration) -> Result<Seen> {
+fn measure(way: Way, rate: (&str, u64), server: u16, options: &Options) -> Result<Seen> {
+    let own_nice = options.own_nice;
     let through = match way {
         Way::Nothing | Way::Attach => None,
-        Way::Urgent => Some(proxy(server, rate.0, "high")?),
-        Way::Proxy => Some(proxy(server, rate.0, "low")?),
+        Way::Urgent => Some(proxy(server, rate.0, "high", own_nice)?),
+        Way::Proxy => Some(proxy(server, rate.0, "low", own_nice)?),
     };
     let rate_bps = rate.1 as f64;
     let mut client = session(through.as_ref().map_or(server, |(_, port)| *port))?;
     let had = Source::of(way, &client)?;
     // The proxy's schedule begins with the session: later it may stand behind it, and to come back to it is no lead.
     let mut whole = Account::new(rate_bps);
-    // Its buffers are full of what was never held: that goes first, at its rate already. It is sought now, while nothing counts:
-    // what comes meanwhile is read at once.
+    // Its buffers are full of what was never held: that goes first, at its rate already. It is sought now, while nothing
+    // counts: what comes meanwhile is read at once.
     let paced = (way == Way::Attach).then(|| server_end(&client)).transpose()?;
     if let Some(socket) = &paced {
         socket.pace(Some(rate.1))?;
     }
     watch(&mut client, SETTLE, &mut [&mut whole])?;
-    let _held = paced.map(|socket| Held::begin(socket, rate.1));
+    let _held = paced.map(|socket| Held::begin(socket, rate.1, own_nice));
     let before = had.read()?;
     let mut settled = Account::new(rate_bps);
-    watch(&mut client, length, &mut [&mut whole, &mut settled])?;
+    watch(&mut client, Duration::from_secs(options.seconds), &mut [&mut whole, &mut settled])?;
     let had = Had::between(before, had.read()?, settled.begun.elapsed().as_secs_f64());
     drop(client);
     if let Some((proxy, _)) = through {
@@ -275,9 +284,8 @@ impl Busy {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             let stop = Arc::clone(&stop);
             std::thread::spawn(move || {
-                // Linux has a priority for each thread.
-                if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), nice) {
-                    println!("what else the processors do has no nice value of {nice}: {error}");
+                if let Err(error) = nice::take(Some(nice)) {
+                    println!("what else the processors do: {error}");
                 }
                 while !stop.load(Ordering::Relaxed) {}
             });
@@ -355,6 +363,8 @@ struct Options {
     processors: Option<String>,
     /// Of what else the processors do, where they are busy.
     nice: i32,
+    /// Of the threads that hold: all of the proxy's, and the one that looks at what attach paces. None: as this program's.
+    own_nice: Option<i32>,
 }
 
 /// A word that means something here: with another one nothing would be measured, and nobody told.
@@ -367,7 +377,7 @@ fn one_of(known: &[&str], word: String) -> Result<String> {
 
 impl Options {
     fn of(mut words: impl Iterator<Item = String>) -> Result<Options> {
-        let mut options = Options { seconds: 10, rounds: 3, asked: None, processors: None, nice: 0 };
+        let mut options = Options { seconds: 10, rounds: 3, asked: None, processors: None, nice: 0, own_nice: None };
         while let Some(name) = words.next() {
             let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
             match name.as_str() {
@@ -376,6 +386,7 @@ impl Options {
                 "--asked" => options.asked = Some(one_of(&RATES.map(|(known, _)| known), value)?),
                 "--processors" => options.processors = Some(one_of(&PROCESSORS.map(|(known, _)| known), value)?),
                 "--nice" => options.nice = value.parse::<i32>()?.clamp(0, 19),
+                "--own-nice" => options.own_nice = Some(value.parse::<i32>()?.clamp(-20, 19)),
                 _ => return Err(format!("{name} is not known; see the head of examples/pacing/main.rs").into()),
             }
         }
@@ -389,25 +400,31 @@ impl Options {
         cells.extend(rates.flat_map(|rate| [(Way::Proxy, rate), (Way::Attach, rate)]));
         cells
     }
+
+    /// What a measurement begins with: what the processors do, and with which nice values.
+    fn heading(&self, busy: bool) -> String {
+        let others = match (busy, self.nice, self.own_nice) {
+            (false, ..) => "processors idle but for this".to_owned(),
+            (true, 0, None) => "every processor busy with something else".to_owned(),
+            (true, nice, _) => format!("every processor busy with something else, whose nice value is {nice}"),
+        };
+        match self.own_nice {
+            None => others,
+            Some(own) if busy => format!("{others}; the threads that hold: {own}"),
+            Some(own) => format!("{others}; nice value of the threads that hold: {own}"),
+        }
+    }
 }
 
 /// All cells in turns, so many rounds, with what came of each.
 fn measure_all(options: &Options, server: u16, busy: bool) -> Result<()> {
-    let nice = options.nice;
-    println!(
-        "\n{}",
-        match (busy, nice) {
-            (false, _) => "processors idle but for this".to_owned(),
-            (true, 0) => "every processor busy with something else".to_owned(),
-            (true, nice) => format!("every processor busy with something else, whose nice value is {nice}"),
-        }
-    );
-    let _busy = busy.then(|| Busy::begin(nice));
+    println!("\n{}", options.heading(busy));
+    let _busy = busy.then(|| Busy::begin(options.nice));
     let cells = options.cells();
     let mut seen: Vec<Vec<Seen>> = cells.iter().map(|_| Vec::new()).collect();
     for _ in 0..options.rounds {
         for ((way, rate), seen) in cells.iter().zip(&mut seen) {
-            seen.push(measure(*way, *rate, server, Duration::from_secs(options.seconds))?);
+            seen.push(measure(*way, *rate, server, options)?);
         }
     }
     println!("{:<17} {:>6}  mean rate, off by{:31}lead{:33}burst          piece  it had", "", "asked", "", "");
@@ -420,6 +437,8 @@ fn measure_all(options: &Options, server: u16, busy: bool) -> Result<()> {
 
 fn main() -> Result<()> {
     let options = Options::of(std::env::args().skip(1))?;
+    // Tried once, so that a right that is missing is told before anything is measured.
+    nice::within(options.own_nice, || Ok(()))?;
     let server = endless_server()?;
     println!(
         "Server, proxy and client are threads of one process, by TCP on loopback in segments of {SEGMENT_BYTES} bytes; {} rounds of {} s each, in turns.\n\
