@@ -6,6 +6,7 @@ pub mod mongo_plant;
 pub mod plant;
 pub mod recorded;
 pub mod run;
+pub mod standbys;
 pub mod wal_plant;
 
 use backwater_model::catalogue::Def;
