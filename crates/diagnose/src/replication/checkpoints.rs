@@ -8,6 +8,7 @@
 //! checkpoint_completion_target of the interval, and removes, as it completes, what is no longer kept then and lies before its own
 //! redo position.
 
+use super::unread::HOLE_S;
 use backwater_model::{Bytes, Event, EventKind, Moment, Point, Target, Track, Window, catalogue as cat};
 
 /// PostgreSQL's defaults, where a setting is unknown.
@@ -19,8 +20,6 @@ const LATE_S: f64 = 1.0;
 /// The distance between checkpoints is the mean of the last steps of the redo position. One of them tells more than the
 /// settings do: where those say 6.0 s apart, checkpoints that ran a little longer than that came 7 to 8 s apart.
 const MOST_STEPS: usize = 5;
-/// Where readings lie further apart than so many seconds, more than one checkpoint may lie between them.
-const GAP_S: f64 = 3.0;
 /// A checkpoint this near to checkpoint_timeout after the one before was begun by the clock.
 const BY_CLOCK: f64 = 0.9;
 
@@ -129,7 +128,8 @@ impl Pace {
         let moves: Vec<&[Point]> = redo.points.windows(2).filter(moved).collect();
         let step = |pair: &[&[Point]]| {
             let (before, after) = (pair[0], pair[1]);
-            let seen = after[1].at.seconds_since(after[0].at) <= GAP_S && before[1].epoch == after[0].epoch;
+            // More than one may lie in a hole.
+            let seen = after[1].at.seconds_since(after[0].at) <= HOLE_S && before[1].epoch == after[0].epoch;
             let by_clock = after[1].at.seconds_since(before[1].at) >= BY_CLOCK * self.timeout_s;
             let bytes = after[1].value - after[0].value;
             (seen && !by_clock && bytes >= (self.segments - 1.0) * self.segment).then_some(bytes)
@@ -172,7 +172,7 @@ fn since(head: Track<'_>, at: Moment, position: f64, inflow: f64) -> Option<f64>
 /// when that became the control file's.
 fn seen_duration(redo: Track<'_>, head: Track<'_>) -> Option<f64> {
     let moved = redo.points.windows(2).rev().find(|pair| pair[1].value > pair[0].value)?;
-    if moved[0].epoch != moved[1].epoch || moved[1].at.seconds_since(moved[0].at) > GAP_S {
+    if moved[0].epoch != moved[1].epoch || moved[1].at.seconds_since(moved[0].at) > HOLE_S {
         return None;
     }
     let passed = head.points.partition_point(|point| point.value < moved[1].value);

@@ -4,10 +4,9 @@ use super::archive::Archive;
 use super::checkpoints::{bytes, segment};
 use super::queues::term;
 use super::retention::{Holder, Positions};
+use super::unread::HOLE_S;
 use backwater_model::{Moment, Source, Target, Term, Window, catalogue as cat};
 
-/// A row this old is no longer there: the standby has gone.
-pub(super) const GONE_S: f64 = 3.0;
 /// What is told of a volume is good for so many seconds.
 const FREE_S: f64 = 30.0;
 
@@ -66,7 +65,7 @@ impl Keeping {
     fn own(&self, window: &Window, positions: &Positions, at: Moment, size: f64) -> Option<f64> {
         let slot = [("target", self.primary.as_str()), ("slot", self.standby.as_str())];
         let safe = window.track(cat::PG_SLOT_SAFE.name, &slot).filter(|_| self.slot);
-        let told = safe.and_then(|track| track.at(at, GONE_S)).map(|safe| positions.level() + safe.value);
+        let told = safe.and_then(|track| track.at(at, HOLE_S)).map(|safe| positions.level() + safe.value);
         told.or_else(|| self.own.map(|own| own - positions.needed.rem_euclid(size)))
     }
 

@@ -8,8 +8,8 @@
 
 use super::archive::Archive;
 use super::checkpoints::{Checkpoints, segment};
-use super::keeping::{GONE_S, Keeping, Limit, free};
-use super::unread::{View, unread_between};
+use super::keeping::{Keeping, Limit, free};
+use super::unread::{HOLE_S, View, unread_between};
 use super::{head_series, standby_row, target_at};
 use backwater_model::{Moment, Point, Span, Target, Track, Window, catalogue as cat};
 use serde::Serialize;
@@ -283,19 +283,19 @@ fn positions(
 ) -> Option<Positions> {
     let (size, at) = (segment(settings), moment.at);
     let head = window.track(head_series(window, primary), &[("target", primary)])?;
-    let now = head.at(at, GONE_S)?;
+    let now = head.at(at, HOLE_S)?;
     let inflow = rate(head, moment)?;
     let slot = window.track(cat::PG_SLOT_RESTART.name, &[("target", primary), ("slot", standby)]);
     // Whoever has no slot is called by where it is.
     let may_be_slot = slot.is_some() || !standby.contains('@');
-    let slot = slot.filter(|track| track.at(at, GONE_S).is_some());
+    let slot = slot.filter(|track| track.at(at, HOLE_S).is_some());
     // What a slot keeps that is not read is unknown: it was not dropped.
-    let lately = (at - Span::from_seconds(GONE_S), at);
+    let lately = (at - Span::from_seconds(HOLE_S), at);
     if may_be_slot && slot.is_none() && unread_between(window, primary, View::Slots, lately).is_some() {
         return None;
     }
     let sent = standby_row(window, &cat::PG_REPL_SENT, primary, standby);
-    let connected = sent.is_some_and(|track| track.at(at, GONE_S).is_some());
+    let connected = sent.is_some_and(|track| track.at(at, HOLE_S).is_some());
     let flushed = standby_row(window, &cat::PG_REPL_FLUSH, primary, standby);
     // A connected walsender reads where it sends; a standby that comes back begins at the segment in which it stopped.
     let reading = if connected { sent } else { flushed.or(sent) };

@@ -6,8 +6,9 @@ use crate::grid::Grid;
 use backwater_model::{Event, EventKind, Moment, Point, Span, Track, Unseen, Window, catalogue as cat};
 use std::collections::BTreeMap;
 
-/// Readings of a server further apart than so many seconds have a hole between them. They come once a second, and a
-/// look may wait two seconds for a view that is slow.
+/// Readings of a server further apart than so many seconds have a hole between them, in which a row may have come and
+/// gone, or a checkpoint; what was last read longer ago is no longer there, or no longer read. They come once a second,
+/// and a look may wait two seconds for a view that is slow.
 pub(crate) const HOLE_S: f64 = 3.0;
 
 /// What the probe says to be absent to a role that sees no statistics of others.
