@@ -1,6 +1,6 @@
 //! Things that happen: a log line, a settings change, a restart, a gap.
 
-use crate::Moment;
+use crate::{Moment, Span};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,6 +59,17 @@ impl Event {
             fields: fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         }
     }
+
+    /// Of an event that tells that a gap begins or lasts: since when it does.
+    pub fn failing_since(&self) -> Moment {
+        let failing_s = self.fields.get("failing_s").and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0);
+        self.at - Span::from_seconds(failing_s)
+    }
+
+    /// Whether it tells that a gap is over.
+    pub fn ends_gap(&self) -> bool {
+        self.kind == EventKind::Gap && self.fields.contains_key("ended")
+    }
 }
 
 /// Makes one gap of all that is told of it, event by event in order of time.
@@ -76,7 +87,7 @@ impl Gaps {
             return false;
         }
         let probe = event.fields.get("probe").unwrap_or(&event.source);
-        if event.fields.contains_key("ended") {
+        if event.ends_gap() {
             return !self.open.remove(probe);
         }
         let is_new = self.open.insert(probe.clone());
@@ -97,6 +108,13 @@ mod tests {
 
     fn gap(second: f64, field: (&str, &str)) -> Event {
         Event::new(Moment::from_seconds(second), "recorder", EventKind::Gap, "", &[("probe", "postgres.a"), field])
+    }
+
+    #[test]
+    fn what_lasts_has_failed_for_as_long_as_is_told() {
+        let since = |field| gap(90.0, field).failing_since().seconds();
+        assert_eq!([since(("failing_s", "30")), since(("reason", "refused"))], [60.0, 90.0]);
+        assert!(gap(90.0, ("ended", "true")).ends_gap() && !gap(90.0, ("failing_s", "30")).ends_gap());
     }
 
     #[test]

@@ -51,11 +51,10 @@ impl OpenGaps {
 
     fn note(&mut self, event: &Event, from: Moment) {
         let Some(probe) = event.fields.get("probe") else { return };
-        if event.fields.contains_key("ended") {
+        if event.ends_gap() {
             self.by_probe.remove(probe);
         } else if event.fields.keys().all(|field| LASTING.contains(&field.as_str())) {
-            let failed_s = event.fields.get("failing_s").and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0);
-            let begun = (event.at - Span::from_seconds(failed_s)).max(from);
+            let begun = event.failing_since().max(from);
             let since = self.since(probe).map_or(begun, |known| known.min(begun));
             let gap = OpenGap { since, told: event.at, message: event.message.clone() };
             self.by_probe.insert(probe.clone(), gap);

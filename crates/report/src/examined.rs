@@ -62,7 +62,7 @@ fn gaps(window: &Window) -> BTreeMap<&str, (usize, &str)> {
     for event in window.events_of(EventKind::Gap) {
         let first = known.is_first(event);
         // The end of a gap has no reason. Where nothing else is told of it, it says at least that there was one.
-        if !first && event.fields.contains_key("ended") {
+        if !first && event.ends_gap() {
             continue;
         }
         let reason = event.fields.get("reason").map_or(event.message.as_str(), String::as_str);

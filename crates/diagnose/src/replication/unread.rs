@@ -3,7 +3,7 @@
 
 use super::head_series;
 use crate::grid::Grid;
-use backwater_model::{Event, EventKind, Moment, Point, Span, Track, Unseen, Window, catalogue as cat};
+use backwater_model::{Event, EventKind, Moment, Point, Track, Unseen, Window, catalogue as cat};
 use std::collections::BTreeMap;
 
 /// Readings of a server further apart than so many seconds have a hole between them, in which a row may have come and
@@ -106,13 +106,12 @@ pub(crate) fn unread_seconds(window: &Window, grid: &Grid, server: &str, view: V
 
 /// Since when that is so of which an event tells. Of a stretch that began before the window, that it lasts or its end alone may be told.
 fn begun(window: &Window, event: &Event) -> Moment {
-    if event.fields.contains_key("ended") {
+    if event.ends_gap() {
         let same = |other: &Event| other.kind == event.kind && other.fields.get("probe") == event.fields.get("probe");
         let mut earlier = window.events().iter().take_while(|other| !std::ptr::eq(*other, event));
         return if earlier.any(same) { event.at } else { window.from };
     }
-    let failing_s = event.fields.get("failing_s").and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0);
-    event.at - Span::from_seconds(failing_s)
+    event.failing_since()
 }
 
 fn unseen(event: &Event, server: &str, view: View) -> Unseen {
@@ -121,7 +120,7 @@ fn unseen(event: &Event, server: &str, view: View) -> Unseen {
         what: format!("{} of {server}", view.name()),
         why: field("reason").or_else(|| field("why")).unwrap_or_else(|| {
             // All that is told of it is that it is over.
-            if field("ended").is_some() { BEFORE.to_owned() } else { event.message.clone() }
+            if event.ends_gap() { BEFORE.to_owned() } else { event.message.clone() }
         }),
         remedy: field("remedy"),
     }
@@ -156,11 +155,12 @@ fn stretches<'a>(window: &'a Window, server: &str, view: View) -> impl Iterator<
     window.events().iter().rev().filter_map(move |event| {
         let part = part(event, server, &probe, view)?;
         let name = event.fields.get("probe").map_or("", String::as_str);
-        if event.fields.contains_key("ended") {
+        if event.ends_gap() {
             ends.insert(name, event.at);
         }
         let ended = ends.get(name).copied().filter(|_| event.kind == EventKind::Gap);
         // A recorder that is started anew tells no end of what had failed before: that there are readings does.
+        // (`OpenGaps` tells what surely fails, and has it end with the recorder; what may be unread is no absence here.)
         let read = read_after(window, server, view, part, event.at);
         Some((event, ended.into_iter().chain(read).chain(allowed_after(window, server, event)).min()))
     })

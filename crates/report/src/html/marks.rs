@@ -30,7 +30,7 @@ pub(super) fn fitting(mut marks: Vec<Mark>) -> (Vec<Mark>, usize) {
 pub(super) fn marks(gaps: &mut Gaps, window: &Window, axis: &Axis, since: Moment) -> Vec<Mark> {
     let mut is_mark = |event: &&Event| match event.kind {
         EventKind::Absent => false,
-        EventKind::Gap => gaps.is_first(event) || event.fields.contains_key("ended"),
+        EventKind::Gap => gaps.is_first(event) || event.ends_gap(),
         _ => true,
     };
     let mark = |event: &Event| Mark {
