@@ -84,6 +84,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_lasts_is_told_again_but_not_each_time() {
+        let at = |seconds: f64| Moment::default() + Span::from_seconds(seconds);
+        let mut failing = Failing::default();
+        assert_eq!(failing.failed(at(0.0)), Some(Tell::Begins));
+        assert_eq!(failing.failed(at(10.0)), None, "it was told just now");
+        let lasts = Some(Tell::Lasts(Span::from_seconds(40.0)));
+        assert_eq!(failing.failed(at(40.0)), lasts, "or nobody who looks later would know");
+        assert_eq!((failing.worked(), failing.worked()), (Some(at(0.0)), None));
+    }
+
+    #[test]
     fn only_what_lasts_longer_than_a_restart_is_said_and_once() {
         let at = |seconds: f64| Moment::default() + Span::from_seconds(seconds);
         let mut failing = Failing::default();

@@ -13,11 +13,12 @@ use super::settings;
 use super::target::{self, Facts};
 use super::tell;
 use super::views::{self, Of, View};
+use crate::failing::Failing;
 use crate::host::{KernelWaits, Roots};
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::{Moment, Span, Target, Text, catalogue};
 use futures_util::future::join_all;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -106,8 +107,8 @@ pub struct PostgresProbe {
     settings: BTreeMap<String, String>,
     sessions: Sessions,
     logs: Logs,
-    /// Readings that had failed when they were last tried, on this connection or on one before.
-    failing: BTreeSet<&'static str>,
+    /// Readings that failed when they were last tried, on this connection or on one before: to lose one ends no failure.
+    failing: BTreeMap<&'static str, Failing>,
 }
 
 impl PostgresProbe {
@@ -144,7 +145,7 @@ impl PostgresProbe {
             settings: target.settings.clone(),
             sessions: Sessions::default(),
             logs: Logs::default(),
-            failing: BTreeSet::new(),
+            failing: BTreeMap::new(),
             options,
         };
         probe.sessions.statements.keep_text = probe.options.keep_query_text;
@@ -223,8 +224,8 @@ impl PostgresProbe {
     async fn all(&mut self, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), QueryError> {
         let (views, empty) = self.views_due(live, sink.at);
         // One that had failed would be taken for one that fails for ever.
-        for (place, view) in empty {
-            self.worked(&mut live.views[place], view.what, tell::NOTHING_THERE, sink);
+        for (_, view) in empty {
+            self.worked(view.what, tell::NOTHING_THERE, sink);
         }
         let context = Context { target: &self.target, identity: &live.identity, privileges: &live.facts.privileges };
         // Polled first, so the server answers the sessions first; their samples are put down while it reads the views.
@@ -285,7 +286,7 @@ impl PostgresProbe {
         sink: &mut Sink<'_>,
     ) -> Result<(), QueryError> {
         match result {
-            Ok(()) => self.worked(entry, what, tell::READ_AGAIN, sink),
+            Ok(()) => self.worked(what, tell::READ_AGAIN, sink),
             Err(QueryError::Lost(error)) => return Err(QueryError::Lost(error)),
             Err(QueryError::Denied(error)) => {
                 entry.turn_off();
@@ -294,8 +295,8 @@ impl PostgresProbe {
                 sink.absent(&self.target, what, &error.to_string(), grant.as_deref());
             }
             Err(QueryError::Failed(error)) => {
-                self.failing.insert(what);
-                if let Some(tell) = entry.failed(sink.at) {
+                entry.failed(sink.at);
+                if let Some(tell) = self.failing.entry(what).or_default().failed(sink.at) {
                     let probe = format!("{} {what}", self.name);
                     sink.event(tell.event(sink.at, &self.target, &probe, "cannot be read", &error));
                 }
@@ -305,10 +306,8 @@ impl PostgresProbe {
     }
 
     /// Tells, where a reading had failed, that this is over, and how.
-    fn worked<T>(&mut self, entry: &mut Entry<T>, what: &'static str, how: &str, sink: &mut Sink<'_>) {
-        // A connection that was lost meanwhile took the entry with it that knew.
-        let had_failed = self.failing.remove(what);
-        if entry.worked() || had_failed {
+    fn worked(&mut self, what: &'static str, how: &str, sink: &mut Sink<'_>) {
+        if self.failing.remove(what).is_some() {
             tell::fails_no_more(&self.target, &self.name, what, how, sink);
         }
     }

@@ -1,6 +1,5 @@
 //! What is due at a look besides sessions.
 
-use crate::failing::{Failing, Tell};
 use backwater_model::{Moment, Span};
 
 /// One thing that is read again and again.
@@ -9,7 +8,6 @@ pub(super) struct Entry<T> {
     pub(super) task: T,
     period: Span,
     next: Moment,
-    failing: Failing,
     off: bool,
 }
 
@@ -22,7 +20,7 @@ const EMPTY_FACTOR: i64 = 5;
 impl<T> Entry<T> {
     /// Read every `period`, the first time after `offset`.
     pub(super) fn new(task: T, start: Moment, offset: Span, period: Span) -> Self {
-        Entry { task, period, next: start + offset, failing: Failing::default(), off: false }
+        Entry { task, period, next: start + offset, off: false }
     }
 
     /// Whether it is due; if so, the next time is set. What was slept through is not made up for.
@@ -39,15 +37,9 @@ impl<T> Entry<T> {
         true
     }
 
-    /// Notes that it worked; true where it had failed before.
-    pub(super) fn worked(&mut self) -> bool {
-        self.failing.worked().is_some()
-    }
-
-    /// Notes that it failed; what is to be told of that now, if anything.
-    pub(super) fn failed(&mut self, now: Moment) -> Option<Tell> {
+    /// Notes that it failed.
+    pub(super) fn failed(&mut self, now: Moment) {
         self.next = now + Span(self.period.0 * FAILING_FACTOR);
-        self.failing.failed(now)
     }
 
     /// Notes that there was nothing to be read.
@@ -80,12 +72,9 @@ mod tests {
     #[test]
     fn failing_readings_are_left_alone_for_longer() {
         let mut entry = Entry::new((), Moment(0), Span(0), Span::from_millis(1000));
-        assert!(entry.is_due(Moment(0)) && entry.failed(Moment(0)) == Some(Tell::Begins));
-        assert_eq!(due(&mut entry, 100, 9_900), 0);
-        assert!(entry.is_due(Moment(10_000_000)) && entry.failed(Moment(10_000_000)).is_none(), "it was told just now");
-        let lasts = Some(Tell::Lasts(Span(40_000_000)));
-        assert_eq!(entry.failed(Moment(40_000_000)), lasts, "or nobody who looks later would know");
-        assert!(entry.worked() && !entry.worked());
+        assert!(entry.is_due(Moment(0)));
+        entry.failed(Moment(0));
+        assert_eq!((due(&mut entry, 100, 9_900), due(&mut entry, 9_900, 10_100)), (0, 1));
         entry.was_empty(Moment(20_000_000));
         assert_eq!((due(&mut entry, 20_100, 24_900), due(&mut entry, 24_900, 25_100)), (0, 1));
         entry.turn_off();
