@@ -74,6 +74,9 @@ fn combinations_and_a_stretch_of_time_are_what_was_asked_for() {
 fn nobody_looked_is_not_nobody_was_active() {
     let text = said(&ash(&[NO_SESSIONS]));
     assert!(text.contains("Sessions were not looked at") && !text.contains("No session was active"), "{text}");
+    for part in ["Watched: host lab", "Examined:", "active sessions: no server that has some was watched"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     let output = ash(&["nowhere"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("is no recording"), "{output:?}");

@@ -63,6 +63,7 @@ fn mistakes_are_named_with_what_to_do_next() {
         &["lab", "show", "stampeed"],
         &["lab", "compare", missing, missing],
         &["record", "postgres://nobody@127.0.0.1:1/none", "-o", missing],
+        &["ash"],
         &["record", "-o", missing, "--keep", "soon"],
         &["record", "-o", missing, "--max-size", "much"],
     ];
@@ -91,6 +92,7 @@ fn what_does_not_fit_together_is_refused_with_a_way_on() {
         (&["watch", file, "--once"], "it is a file"),
         (&["report", there, "-o", "report.pdf"], "--format"),
         (&["record", "-o", file, "--for", "1s"], "a file stands where a directory is needed"),
+        (&["ash", "host", "--for", "1s"], "no server was named"),
         (&["check", "postgress://u:hunter2@h/d"], "'postgress://'"),
         (&["check", "mongodb://u:hunter2@127.0.0.1:1"], "127.0.0.1:1 cannot be reached"),
         (&["check", "localhost"], "'localhost'"),

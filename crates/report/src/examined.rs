@@ -1,10 +1,10 @@
 //! Findings with what the window could not show: absent readings and gaps.
 
-use crate::findings::{findings, unseen};
+use crate::findings::{findings, unseen, watched};
 use crate::page::Page;
 use crate::style::Tone;
 use crate::{Style, when};
-use backwater_model::{Event, EventKind, Finding, Gaps, OpenGaps, Unit, Unseen, Window};
+use backwater_model::{Event, EventKind, Finding, Gaps, Meta, OpenGaps, Unit, Unseen, Window};
 use std::collections::BTreeMap;
 
 /// What a window says it could not read, each thing once, in the order in which it was said.
@@ -39,6 +39,40 @@ pub fn findings_in(list: &[Finding], window: &Window, judged: bool, style: &Styl
     page.gap();
     let time = when::range(window.from, window.to, &window.meta);
     page.paragraph(Tone::Faint, &format!("Examined: {time}, {} samples of sessions", window.samples().len()), 0);
+    tell_gaps(&mut page, window);
+    unseen(&mut page, &unseen_in(window), 0);
+    page.finish()
+}
+
+/// That nobody looked at sessions: what was watched and when, why there were no looks, and what to do about it.
+pub fn no_sessions(window: &Window, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.paragraph(Tone::Plain, "Sessions were not looked at in this time.", 0);
+    page.paragraph(Tone::Plain, &format!("Watched: {}.", watched(&window.meta)), 2);
+    page.gap();
+    let time = when::range(window.from, window.to, &window.meta);
+    page.paragraph(Tone::Faint, &format!("Examined: {time}"), 0);
+    tell_gaps(&mut page, window);
+    unseen(&mut page, &[unseen_sessions(&window.meta)], 0);
+    page.finish()
+}
+
+fn unseen_sessions(meta: &Meta) -> Unseen {
+    let has = |kind: &str| meta.targets.iter().any(|target| target.kind == kind);
+    let (why, remedy) = if has("postgres") {
+        ("no server answered when it was asked for them", "backwater check postgres://…")
+    } else if has("mongodb") {
+        ("a MongoDB server's threads are looked at live, from its own host", "backwater ash mongodb://…")
+    } else if meta.targets.is_empty() {
+        ("no server was watched", "backwater ash postgres://…")
+    } else {
+        ("no server that has some was watched", "backwater ash postgres://…")
+    };
+    Unseen { what: "active sessions".to_owned(), why: why.to_owned(), remedy: Some(remedy.to_owned()) }
+}
+
+/// Probes that did not read for a while, or still do not as the window ends.
+fn tell_gaps(page: &mut Page<'_>, window: &Window) {
     let open = OpenGaps::of(window);
     for (probe, (count, reason)) in gaps(window) {
         let text = match open.since(probe) {
@@ -52,8 +86,6 @@ pub fn findings_in(list: &[Finding], window: &Window, judged: bool, style: &Styl
         };
         page.paragraph(Tone::Warning, &text, 0);
     }
-    unseen(&mut page, &unseen_in(window), 0);
-    page.finish()
 }
 
 /// Probes that failed for a while: how often, and the last reason given.
@@ -80,7 +112,7 @@ fn probe_of(event: &Event) -> &str {
 mod tests {
     use super::*;
     use crate::samples_for_tests::meta;
-    use backwater_model::{Meta, Moment};
+    use backwater_model::{Moment, Target};
     use std::sync::Arc;
 
     fn window(meta: Meta) -> Window {
@@ -99,6 +131,29 @@ mod tests {
         ];
         let (from, to) = (Moment::from_seconds(0.0), Moment::from_seconds(60.0));
         Window::new(from, to, Arc::new(meta), vec![], vec![], events)
+    }
+
+    #[test]
+    fn that_nobody_looked_comes_with_why_and_what_next() {
+        let told = |targets: Vec<Target>| {
+            no_sessions(&window(Meta { targets, anchors: vec![], ..meta() }), &Style::plain(120))
+        };
+        let of = |kind: &str| vec![Target { name: "a".to_owned(), kind: kind.to_owned(), ..Target::default() }];
+        assert_eq!(
+            told(of("postgres")),
+            "Sessions were not looked at in this time.\n  Watched: host db1, postgres a, loop0 (7:0, /srv/data).\n\n\
+             Examined: 0.0 to 60.0 s after boot (60.0 s)\npostgres.sessions could not read once: connection refused\n\n\
+             Could not be seen\n  - active sessions: no server answered when it was asked for them\n    to see it:\n      \
+             backwater check postgres://…\n"
+        );
+        for (targets, why) in [
+            (vec![], "no server was watched"),
+            (of("mongodb"), "threads are looked at live"),
+            (of("wiredtiger"), "no server that has some was watched"),
+        ] {
+            let text = told(targets);
+            assert!(text.contains(why) && text.contains("backwater ash "), "{text}");
+        }
     }
 
     #[test]

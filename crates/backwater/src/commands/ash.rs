@@ -3,11 +3,12 @@
 use super::source;
 use crate::args::Looked;
 use crate::terminal;
+use anyhow::bail;
 use backwater_diagnose::commit::{
     CommitQueue, GroupBy, OnProcessors, Tally, commit_queue, flavour_label, looks, on_processors, over_time, tally,
 };
 use backwater_model::{Unit, Window};
-use backwater_report::{ash, ash_over_time};
+use backwater_report::{ash, ash_over_time, no_sessions};
 use clap::{Args, ValueEnum};
 use std::process::ExitCode;
 
@@ -20,7 +21,7 @@ const SHORT: usize = 5;
 #[derive(Args)]
 #[command(after_help = "\
 Shares are of the time of all active sessions and, beside them, of the waits alone. Idle sessions, and processes that wait
-for work or carry WAL, are left out.
+for work or carry WAL, are left out. This host alone has none: a server is named, or a recording.
 
 Examples:
   backwater ash postgres://localhost/app --for 60         a live server, watched for a minute
@@ -82,6 +83,7 @@ const ALL: [GroupBy; 5] =
     [GroupBy::WaitEvent, GroupBy::Query, GroupBy::User, GroupBy::Application, GroupBy::KernelWait];
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    refuse_host_alone(&arguments.looked.targets)?;
     let window = source::window(&arguments.looked)?;
     let asked: Vec<GroupBy> = arguments.by.iter().map(|by| GroupBy::from(*by)).collect();
     let sorts: Vec<Vec<GroupBy>> = if asked.is_empty() {
@@ -102,6 +104,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let style = terminal::style();
+    if counted.iter().all(|tally| tally.looks == 0) {
+        terminal::print(&no_sessions(&window, &style))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     terminal::print(&ash_over_time(&slices, &style))?;
     for (place, tally) in counted.iter().enumerate() {
         let most = if place == 0 { arguments.top } else { arguments.top.min(SHORT) };
@@ -114,6 +120,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     terminal::print(&in_commits(&commits))?;
     terminal::print(&beside_accounts(&window))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses to watch for what cannot come.
+fn refuse_host_alone(targets: &[String]) -> anyhow::Result<()> {
+    if targets.iter().any(|target| target != "host" || source::is_recording(target)) {
+        return Ok(());
+    }
+    bail!(
+        "sessions are of servers, and no server was named, so that this host alone would be watched. Name one, as with: backwater ash \
+         postgres:///postgres; or the directory of a recording (see backwater ash --help)"
+    )
 }
 
 /// All targets' sessions together; a look at one is a look at all.
