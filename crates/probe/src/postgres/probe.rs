@@ -8,7 +8,7 @@ use super::link::{Link, QueryError};
 use super::logs::Logs;
 use super::redo::Redo;
 use super::schedule::Entry;
-use super::sessions::{Context, Sessions, are_short};
+use super::sessions::{Context, Looked, Sessions, are_short};
 use super::settings;
 use super::target::{self, Facts};
 use super::tell;
@@ -165,7 +165,7 @@ impl PostgresProbe {
         Heartbeat::new(&self.target, &info, limit, hostname)
     }
 
-    /// Makes a fresh connection the present one.
+    /// Makes a fresh connection the present one, or what was found out anew on the same one.
     fn adopt(&mut self, live: Live) {
         let facts = &live.facts;
         self.sessions.kernel = facts.local.as_ref().map(|_| KernelWaits::new(&self.options.roots));
@@ -191,14 +191,20 @@ impl PostgresProbe {
         self.adopt_identity(&live, sink);
         let runtime = Arc::clone(&self.runtime);
         let result = runtime.block_on(self.all(&mut live, sink));
+        if matches!(result, Ok(Looked::OtherRights)) {
+            // On the same connection: a server that is full would let nobody in again.
+            let live = runtime.block_on(Live::of(live.link, &self.options))?;
+            self.adopt(live);
+            return Ok(());
+        }
         if !matches!(result, Err(QueryError::Lost(_))) {
             self.live = Some(live);
         }
-        result.map_err(ProbeError::from)
+        result.map(|_| ()).map_err(ProbeError::from)
     }
 
-    /// Says what cannot be seen on a fresh connection: with other rights than before all of it, for what was said of the former ones
-    /// may have been over meanwhile.
+    /// Says what cannot be seen as a server is met: with other rights than before all of it, for what was said of the
+    /// former ones may have been over meanwhile.
     fn tell_absences(&mut self, live: &Live, sink: &mut Sink<'_>) {
         let rights = &live.facts.privileges;
         if self.rights.replace(rights.clone()).is_some_and(|before| before != *rights) {
@@ -220,8 +226,9 @@ impl PostgresProbe {
         self.settings = settings;
     }
 
-    /// Sessions and the views that are due, asked in one go, then whatever else is due.
-    async fn all(&mut self, live: &mut Live, sink: &mut Sink<'_>) -> Result<(), QueryError> {
+    /// Sessions and the views that are due, asked in one go, then whatever else is due. Where the role has other rights
+    /// than these views were chosen by, nothing of it is put down.
+    async fn all(&mut self, live: &mut Live, sink: &mut Sink<'_>) -> Result<Looked, QueryError> {
         let (views, empty) = self.views_due(live, sink.at);
         // One that had failed would be taken for one that fails for ever.
         for (_, view) in empty {
@@ -232,7 +239,9 @@ impl PostgresProbe {
         let looking = self.sessions.read(&live.link, context, sink);
         let asking = join_all(views.iter().map(|(_, view)| counters::ask(&live.link, view)));
         let (looked, answers) = tokio::join!(looking, asking);
-        looked?;
+        if looked? == Looked::OtherRights {
+            return Ok(Looked::OtherRights);
+        }
         for ((place, view), answer) in views.iter().zip(answers) {
             let result = answer.map(|answer| {
                 sink.present(&self.target, view.what);
@@ -254,7 +263,7 @@ impl PostgresProbe {
                 self.note(&mut live.tasks[place], task.what(), result, &live.facts, sink)?;
             }
         }
-        Ok(())
+        Ok(Looked::Whole)
     }
 
     /// The views to read now, with their places, and those of which it is known that they have no rows on such a server: they need
@@ -357,7 +366,11 @@ impl PostgresProbe {
 
 impl Live {
     async fn open(info: &ConnInfo, options: &PostgresOptions) -> Result<Self, ProbeError> {
-        let mut link = Link::open(info).await?;
+        Live::of(Link::open(info).await?, options).await
+    }
+
+    /// What there is to be read on a connection, by the rights that its role has now.
+    async fn of(mut link: Link, options: &PostgresOptions) -> Result<Self, ProbeError> {
         let mut facts = target::facts(&mut link, options.name.as_deref(), &options.roots).await?;
         let identity = Identity::read(&link).await?;
         facts.target.system_identifier.clone_from(&identity.system);

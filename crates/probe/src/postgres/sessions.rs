@@ -8,8 +8,8 @@ use super::row::{ServerTime, get};
 use super::running::{Running, Wanted, Whose};
 use super::texts::{Column, Interner, Statements};
 use super::waits::Turns;
+use crate::Sink;
 use crate::host::{KernelWaits, Numbered};
-use crate::{ProbeError, Sink};
 use backwater_model::{CARRIERS, Epoch, Moment, Sample, Span, Text, catalogue};
 use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::Row;
@@ -90,6 +90,15 @@ pub(super) struct Sessions {
     next_count: Moment,
 }
 
+/// What came of a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Looked {
+    /// It was put down.
+    Whole,
+    /// Nothing was: the role has other rights than before, so that what there is to be read is to be found out anew.
+    OtherRights,
+}
+
 /// What a look needs to know of the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
@@ -105,7 +114,7 @@ impl Sessions {
         link: &Link,
         context: Context<'_>,
         sink: &mut Sink<'_>,
-    ) -> Result<(), QueryError> {
+    ) -> Result<Looked, QueryError> {
         // A tick may come a little early by the clock of the last one.
         let counts = sink.at + Span::from_millis(10) >= self.next_count;
         if counts {
@@ -119,7 +128,9 @@ impl Sessions {
             rows = self.ask(link, counts, Wanted::ALL).await?;
         }
         let answered = crate::now();
-        same_rights(&rows, context.privileges, link)?;
+        if has_other_rights(&rows, context.privileges) {
+            return Ok(Looked::OtherRights);
+        }
         let when = When { at: answered, server: rows.iter().find_map(clock_of) };
         self.running.looked(when.server);
         let sessions: Vec<Session<'_>> = sessions_of(&rows).collect();
@@ -129,7 +140,7 @@ impl Sessions {
             self.forget(&sessions);
         }
         self.put_counts(context, counts, seen, (answered - asked).0 as f64, sink);
-        Ok(())
+        Ok(Looked::Whole)
     }
 
     fn put_counts(&mut self, context: Context<'_>, all: bool, seen: Seen, response_us: f64, sink: &mut Sink<'_>) {
@@ -306,16 +317,12 @@ fn clock_of(row: &Row) -> Option<ServerTime> {
     get::<i32>(row, 0).is_none().then(|| get(row, 6)).flatten()
 }
 
-/// Fails where the role no longer sees what it did, or sees more: what others do would seem to have ended, and would not be read where it
-/// may be now. A new connection finds out what there is to see.
-fn same_rights(rows: &[Row], privileges: &Privileges, link: &Link) -> Result<(), QueryError> {
+/// Whether the role no longer sees what it did, or sees more: what others do would seem to have ended, and would not be
+/// read where it may be now.
+fn has_other_rights(rows: &[Row], privileges: &Privileges) -> bool {
     let own_row = rows.iter().find(|row| get::<i32>(row, 0).is_none());
     let seen = own_row.and_then(|row| get::<&str>(row, 4));
-    if seen.is_none_or(|seen| (seen == "all") == privileges.all_stats) {
-        return Ok(());
-    }
-    let message = format!("role {} has other rights than before", privileges.role);
-    Err(QueryError::Lost(ProbeError::Server { server: link.server.clone(), what: "sessions", message }))
+    seen.is_some_and(|seen| (seen == "all") != privileges.all_stats)
 }
 
 /// Whether the server keeps no more of a text than is wanted, as this track_activity_query_size says: in bytes, or in kilobytes
