@@ -16,6 +16,11 @@ pub enum EventKind {
     Restart,
     /// A probe could not read for a while (fields `probe`, `reason`); the data have a hole here. While it lasts it is told
     /// again (with `failing_s`, seconds since it began), and its end is told (with `ended`): [`Gaps`] makes one of these.
+    ///
+    /// A recorder that ends tells no end of what fails. That another one began is known to each who asks by what errs
+    /// to the safe side for it: to who counts ([`Gaps`]) by a second beginning, to who tells what surely fails
+    /// ([`OpenGaps`](crate::OpenGaps)) by the recorder's own epochs, and to rules, which must take nothing for read
+    /// that was not, by readings alone.
     Gap,
     /// Something cannot be read here at all (fields `what`, `why`, `remedy`).
     Absent,
