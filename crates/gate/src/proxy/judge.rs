@@ -3,11 +3,12 @@
 //! Everything runs in one thread of its own, beside the relays: a session costs it a few loads a look.
 
 use super::acceptor::Workers;
+use super::cancel;
 use super::control::Control;
 use super::hidden::{Activity, Seen, Statements};
 use super::live::{Doing, Ending, Glimpse, Live};
 use super::process::Process;
-use super::reach::connect_again;
+use super::reach::in_time;
 use super::server_view::Told;
 use super::terms::Terms;
 use super::worker::{Arrival, Phase};
@@ -17,7 +18,6 @@ use backwater_flow::rule::{Action, Attribute, Decision, Figures, MeanRate, Rule,
 use backwater_flow::{MB, PoolId, SessionId};
 use backwater_model::{Moment, Span};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,7 +27,8 @@ use tokio::sync::{mpsc, watch};
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A session that only the server sees, and of which it tells nothing for so long, is held by no rule any more.
 const UNSEEN_FOR: Span = Span::from_millis(10_000);
-/// A server that does not answer a cancel request within this time is not waited for: the session may go on.
+/// A server that has not been connected with and taken a cancel request within this time is not waited for: the session
+/// may go on.
 const CANCEL_WITHIN: Duration = Duration::from_secs(5);
 
 /// The judge's thread.
@@ -317,15 +318,8 @@ impl Bench {
         }
         self.control.counters.cancels.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
-            let sent = async {
-                let mut server = connect_again(&terms, Some(&live)).await?;
-                server.write_all(&packet).await?;
-                // The server closes the connection when it has signalled its process.
-                server.read(&mut [0; 16]).await.map(|_| ())
-            };
-            let sent = tokio::time::timeout(CANCEL_WITHIN, sent);
-            let sent = sent.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-            if let Err(error) = sent {
+            let sent = in_time(CANCEL_WITHIN, cancel::send(&terms, Some(&live), &packet));
+            if let Err(error) = sent.await {
                 tracing::warn!(session = %live.identity.id, %error, "a cancel request failed");
             }
             live.cancelling(false);

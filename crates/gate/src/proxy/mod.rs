@@ -8,6 +8,7 @@ mod acceptor;
 mod address;
 mod admission;
 mod buffers;
+mod cancel;
 mod change;
 mod config;
 mod console;

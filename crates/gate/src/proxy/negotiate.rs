@@ -7,13 +7,14 @@
 
 use super::Address;
 use super::admission::{Full, Place};
+use super::cancel;
 use super::console::{Admin, Visit};
 use super::control::{Control, Entry};
 use super::follow::Follow;
-use super::live::{Ending, Identity, Live};
+use super::live::Identity;
 use super::openings;
 use super::placed::{is_exempt, pool_of};
-use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, connect_again, encrypted};
+use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
 use super::relay::{LAST_WORDS_WITHIN, Moving};
 use super::secure::Secure;
 use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
@@ -29,16 +30,11 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// What an encrypted connection begins with.
 const TLS_HANDSHAKE: u8 = 0x16;
 /// Bytes read at once of an opening: most have a few hundred.
 const OPENING_READ: usize = 1024;
-/// A cancel request that the server, once connected with, does not take in this time is given up.
-const CANCEL_WITHIN: Duration = Duration::from_secs(10);
-/// What stands before the key in a cancel request: its length and its code.
-const CANCEL_HEAD_BYTES: usize = 8;
 
 /// Which door a client came by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +141,10 @@ impl Negotiation<'_> {
             match opening {
                 // Nothing that runs there can be cancelled.
                 Opening::DirectTls | Opening::Cancel if self.door == Door::Console => return Ok(None),
-                Opening::Cancel => return self.cancel(&heard[..length]).await.map(|()| None),
+                Opening::Cancel => {
+                    let passed = cancel::pass_on(&self.control, &self.terms, &heard[..length]);
+                    return passed.await.map(|()| None);
+                }
                 // Also of the console, which is told passwords.
                 Opening::StartUp(_) if self.wants_encryption(&client) => {
                     return self.refuse(client, "28000", "the proxy takes encrypted connections only").await;
@@ -421,25 +420,6 @@ impl Negotiation<'_> {
 
     fn unreachable(&self, error: &io::Error) -> String {
         format!("the server at {} cannot be reached: {error}", self.terms.server)
-    }
-
-    /// Passes a cancel request on as it is, and waits until the server has closed it, as libpq waits for us. The server knows nothing
-    /// of a statement that waits for its turn, and would ignore the request: its session is ended here.
-    async fn cancel(&self, packet: &[u8]) -> io::Result<()> {
-        let named = packet.get(CANCEL_HEAD_BYTES..).and_then(|key| self.control.by_cancel_key(key));
-        let ending = |live: &Live| {
-            let why = "terminating connection: its client cancelled what waited for its turn in pool";
-            Ending { sqlstate: "57014", why: format!("{why} {}", live.pool.name) }
-        };
-        if named.as_ref().is_some_and(|live| live.end_waiting(ending(live))) {
-            return Ok(());
-        }
-        let mut server = connect_again(&self.terms, named.as_deref()).await?;
-        let taken = async {
-            server.write_all(packet).await?;
-            server.read(&mut [0; 16]).await.map(|_| ())
-        };
-        tokio::time::timeout(CANCEL_WITHIN, taken).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 

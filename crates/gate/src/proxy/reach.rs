@@ -89,7 +89,8 @@ async fn connect_to_any(addresses: impl IntoIterator<Item = SocketAddr>, within:
     Err(last)
 }
 
-async fn in_time<T>(within: Duration, what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+/// What this comes to; an error where it takes longer.
+pub(super) async fn in_time<T>(within: Duration, what: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     match tokio::time::timeout(within, what).await {
         Ok(done) => done,
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {} s", within.as_secs_f64()))),
@@ -111,8 +112,7 @@ pub(super) async fn encrypted(terms: &Terms, mut server: Stream, declined: bool)
             _ => Ok(server),
         }
     };
-    let within = tokio::time::timeout(terms.limits.connect_timeout(), encrypted);
-    within.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    in_time(terms.limits.connect_timeout(), encrypted).await
 }
 
 #[cfg(test)]
