@@ -18,6 +18,7 @@ mod follow;
 mod glance;
 mod hidden;
 mod judge;
+mod last_words;
 mod limits;
 mod live;
 mod low_class;

@@ -11,18 +11,18 @@ use super::cancel;
 use super::console::{Admin, Visit};
 use super::control::{Control, Entry};
 use super::follow::Follow;
+use super::last_words::{self, LAST_WORDS_WITHIN};
 use super::live::Identity;
 use super::openings;
 use super::placed::{is_exempt, pool_of};
 use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
-use super::relay::{LAST_WORDS_WITHIN, Moving};
+use super::relay::Moving;
 use super::secure::Secure;
 use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
 use super::terms::Terms;
 use crate::clock;
 use crate::wire::{
-    MOST_OPENING_BYTES, Opening, Side, StartUp, Tracker, read_opening, read_proxy_header, refusal,
-    without_channel_binding,
+    MOST_OPENING_BYTES, Opening, Side, StartUp, Tracker, read_opening, read_proxy_header, without_channel_binding,
 };
 use backwater_flow::DEFAULT_POOL;
 use backwater_model::Moment;
@@ -405,8 +405,7 @@ impl Negotiation<'_> {
     /// Tells the client why there is no session, and gives it time to hear that.
     async fn refuse<T>(&self, mut client: Stream, sqlstate: &str, why: &str) -> io::Result<Option<T>> {
         self.refused(why);
-        client.write_all(&refusal(sqlstate, why)).await?;
-        client.shutdown().await?;
+        last_words::tell(&mut client, sqlstate, why).await?;
         self.place.leaves();
         client.linger(LAST_WORDS_WITHIN).await;
         Ok(None)

@@ -2,19 +2,16 @@
 
 use super::direction::{Direction, Fault, Pacer};
 use super::follow::{Downward, Follow, Upward};
+use super::last_words::{self, LAST_WORDS_WITHIN};
 use super::live::{Ending, Live};
 use super::stream::{Detached, Stream};
 use crate::clock;
-use crate::wire::{Side, TERMINATE, refusal};
-use backwater_model::Span;
+use crate::wire::{Side, TERMINATE};
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-
-/// A peer that does not take the last words within this time does not get them; one that took them has as long again to hear them.
-pub(super) const LAST_WORDS_WITHIN: Span = Span::from_millis(1_000);
 
 /// How a session ended.
 #[derive(Debug)]
@@ -136,10 +133,10 @@ impl Relay {
         let mut has_taken = false;
         let both = async {
             let words = async {
-                if to_client {
-                    self.client.write_all(&refusal(ending.sqlstate, &ending.why)).await?;
+                match to_client {
+                    true => last_words::tell(&mut self.client, ending.sqlstate, &ending.why).await,
+                    false => self.client.shutdown().await,
                 }
-                self.client.shutdown().await
             };
             // One that is gone meanwhile needs no goodbye.
             has_taken = words.await.is_ok();

@@ -3,9 +3,10 @@
 use super::admission::Place;
 use super::control::Entry;
 use super::direction::Pacer;
+use super::last_words::LAST_WORDS_WITHIN;
 use super::live::Ending;
 use super::low_class::LowClass;
-use super::relay::{End, LAST_WORDS_WITHIN, Moving};
+use super::relay::{End, Moving};
 use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
 use super::urgent::{Answers, Urgent};
 use crate::{GateError, clock};

@@ -15,5 +15,5 @@ pub use greeting::{MOST_GREETING_BYTES, without_channel_binding};
 pub use heads::{Head, Heads};
 pub use opening::{MOST_OPENING_BYTES, Opening, OpeningError, SSL_REQUEST, StartUp, read_opening};
 pub use proxy_header::{Announced, ProxyHeaderError, read_proxy_header};
-pub use refusal::{TERMINATE, refusal};
+pub use refusal::{TERMINATE, error_or_notice, refusal};
 pub use tracker::{Side, Tracker, Transaction};

@@ -45,7 +45,7 @@ impl Extended {
             kind => self.prepare(kind, &mut body, reply),
         };
         if let Err(complaint) = done {
-            reply.error("ERROR", &complaint);
+            reply.error(&complaint);
             self.failed = true;
             speaker.block.fail();
         }
@@ -205,7 +205,7 @@ pub(super) fn exercise(bytes: &[u8]) {
     while let Ok(Some(said)) = super::message::take(&mut left) {
         let mut reply = Reply::default();
         if let Err(complaint) = extended.prepare(said.kind, &mut Body(&said.body), &mut reply) {
-            reply.error("ERROR", &complaint);
+            reply.error(&complaint);
         }
         assert!(extended.statements.len() <= MOST_KEPT && extended.portals.len() <= MOST_KEPT);
     }

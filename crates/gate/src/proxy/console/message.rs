@@ -2,6 +2,7 @@
 //! documentation, "Message Formats".)
 
 use super::answer::{Answer, Column, Value};
+use crate::wire::error_or_notice;
 
 /// A client's message that is longer is refused: statements are short.
 pub(super) const MOST_BYTES: usize = 256 * 1024;
@@ -71,7 +72,7 @@ pub(super) struct Reply {
     pub(super) bytes: Vec<u8>,
 }
 
-/// An error or a notice.
+/// An error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Complaint {
     pub(super) sqlstate: &'static str,
@@ -109,32 +110,15 @@ impl Reply {
         self.put(b'Z', &[status]);
     }
 
-    /// An ErrorResponse; the session goes on unless it is fatal.
-    pub(super) fn error(&mut self, severity: &str, complaint: &Complaint) {
-        self.fields(b'E', severity, complaint);
+    /// An ErrorResponse; the session goes on.
+    pub(super) fn error(&mut self, complaint: &Complaint) {
+        let Complaint { sqlstate, message, position } = complaint;
+        self.bytes.extend(error_or_notice(b'E', "ERROR", sqlstate, message, *position));
     }
 
     /// A NoticeResponse.
     pub(super) fn notice(&mut self, message: &str) {
-        self.fields(b'N', "NOTICE", &Complaint::new("00000", message));
-    }
-
-    fn fields(&mut self, kind: u8, severity: &str, complaint: &Complaint) {
-        let mut body = Vec::new();
-        let mut field = |kind: u8, value: &str| {
-            body.push(kind);
-            body.extend(value.bytes().filter(|byte| *byte != 0));
-            body.push(0);
-        };
-        field(b'S', severity);
-        field(b'V', severity);
-        field(b'C', complaint.sqlstate);
-        field(b'M', &complaint.message);
-        if complaint.position > 0 {
-            field(b'P', &complaint.position.to_string());
-        }
-        body.push(0);
-        self.put(kind, &body);
+        self.bytes.extend(error_or_notice(b'N', "NOTICE", "00000", message, 0));
     }
 
     /// A RowDescription; formats as in a Bind, none for text.

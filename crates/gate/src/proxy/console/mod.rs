@@ -11,7 +11,7 @@ pub(super) mod scram;
 mod show;
 
 use super::control::Control;
-use super::relay::LAST_WORDS_WITHIN;
+use super::last_words::{self, LAST_WORDS_WITHIN};
 use super::sources::{Network, admits};
 use super::stream::{Detached, Stream};
 use super::worker::Phase;
@@ -183,11 +183,10 @@ impl Connection {
         Ok(())
     }
 
-    /// A last word.
+    /// A last word, after everything that is to be said before.
     async fn tell_last(&mut self, complaint: &Complaint) -> io::Result<()> {
-        self.reply.error("FATAL", complaint);
         self.send().await?;
-        self.stream.shutdown().await
+        last_words::tell(&mut self.stream, complaint.sqlstate, &complaint.message).await
     }
 }
 
@@ -245,7 +244,7 @@ impl Speaker<'_> {
             Ok(answers) => answers.iter().for_each(|answer| reply.answer(answer)),
             Err(complaint) => {
                 self.block.fail();
-                reply.error("ERROR", &complaint);
+                reply.error(&complaint);
             }
         }
     }
