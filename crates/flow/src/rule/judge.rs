@@ -74,7 +74,12 @@ impl Judge {
 
     /// Whether the session is demoted now.
     pub fn is_penalised(&self, session: SessionId) -> bool {
-        self.sessions.get(&session).is_some_and(Acts::penalised)
+        self.penalised_by(session).is_some()
+    }
+
+    /// The rule that demotes the session now.
+    pub fn penalised_by(&self, session: SessionId) -> Option<&str> {
+        self.sessions.get(&session)?.penalised_by()
     }
 
     /// Looks at a session with the rules of its pool. Returns what is to be done now, in order.
@@ -147,8 +152,9 @@ impl Judge {
 }
 
 impl Acts {
-    fn penalised(&self) -> bool {
-        self.by_rule.values().any(Act::in_force)
+    /// The rule whose penalty is in force: there is one at a time.
+    fn penalised_by(&self) -> Option<&str> {
+        self.by_rule.iter().find(|(_, act)| act.in_force()).map(|(rule, _)| rule.as_str())
     }
 
     /// Acts that are over: their statement ended and their cool-down passed, or their rule is gone.
@@ -215,7 +221,7 @@ impl Acts {
         }
         if let Some(abort) = of(Action::Abort).next() {
             chosen.push(abort);
-        } else if !self.penalised() {
+        } else if self.penalised_by().is_none() {
             chosen.extend(of(Action::Penalty).next());
         }
         chosen

@@ -45,7 +45,7 @@ fn a_penalty_is_imposed_once_and_lifted_when_its_statement_ends() {
     let began = look(&mut judge, 61.0, Some(1), &rules, 61.0);
     assert_eq!(began.len(), 1);
     assert_eq!(began[0].to_string(), "rule slow demotes session 7 (user user1, pool rp1): elapsedtime 61 over 60 s");
-    assert!(judge.is_penalised(SessionId(7)));
+    assert_eq!(judge.penalised_by(SessionId(7)), Some("slow"));
     assert!(look(&mut judge, 62.0, Some(1), &rules, 62.0).is_empty());
     let lifted = look(&mut judge, 70.0, None, &rules, 0.0);
     let began_at = Moment::from_seconds(61.0);

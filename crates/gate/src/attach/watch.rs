@@ -119,9 +119,19 @@ impl Watch {
             .collect()
     }
 
+    /// The rule that demotes a session now.
+    pub fn penalised_by(&self, key: (i32, i64)) -> Option<&str> {
+        self.judge.penalised_by(self.sessions.get(&key)?.id)
+    }
+
     /// Whether a session is demoted now.
     pub fn is_penalised(&self, key: (i32, i64)) -> bool {
-        self.sessions.get(&key).is_some_and(|session| self.judge.is_penalised(session.id))
+        self.penalised_by(key).is_some()
+    }
+
+    /// Those that are.
+    pub fn penalised(&self) -> impl Iterator<Item = (i32, i64)> {
+        self.sessions.keys().copied().filter(move |key| self.is_penalised(*key))
     }
 
     /// Process ids of those for whose locks somebody waits who is neither demoted nor of a low-priority pool, and of

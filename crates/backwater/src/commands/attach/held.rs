@@ -1,12 +1,12 @@
-//! Whom a rule or a pool holds, by which socket, and whom nothing can hold now. What was decided stands as long as it is not lifted:
-//! whoever is held no longer meanwhile, since their connection was lost or could not be paced, is found and held again.
+//! Whom a rule or a pool holds, by which socket, and whom nothing can hold now. What was decided stands as long as it
+//! is not lifted, which of rules the watch knows: whoever is held no longer meanwhile, since their connection was lost
+//! or could not be paced, is found and held again.
 
 use super::server::Session;
 use super::sockets::{Key, Refused, Sockets, looked_key};
 use super::told::Told;
 use super::{described, let_go, now};
 use backwater_flow::State;
-use backwater_flow::rule::Decision;
 use backwater_gate::attach::{Activity, AttachError, Hold, Named, OutsideSession, PoolStep, Seen, Watch};
 use std::collections::{HashMap, HashSet};
 
@@ -14,8 +14,6 @@ use std::collections::{HashMap, HashSet};
 #[derive(Default)]
 pub(super) struct Held {
     sockets: Sockets,
-    /// Those whom a rule slows, each with its user and the rule.
-    penalised: HashMap<Key, (String, String)>,
     /// Those of low-priority pools that are held, with their users.
     low: HashMap<Key, String>,
     /// Those that cannot be held, by a rule or for their pool.
@@ -28,7 +26,6 @@ impl Held {
     /// Forgets whoever is not here any more. Those of low-priority pools stay until they are told to be gone.
     pub(super) fn retain(&mut self, here: &HashSet<Key>) {
         self.sockets.retain(here);
-        self.penalised.retain(|key, _| here.contains(key));
         self.refused.retain(|key, _| here.contains(key));
         self.freed.retain(|key| here.contains(key));
     }
@@ -38,11 +35,12 @@ impl Held {
         &mut self,
         sessions: &[Session],
         state: &State,
+        watch: &Watch,
         hold: &mut Hold,
     ) -> anyhow::Result<Vec<(Activity, Seen)>> {
         let is_meant = |session: &&Session| {
             let Activity { active, user, .. } = &session.activity;
-            *active || state.is_low(user) || self.penalised.contains_key(&looked_key(session))
+            *active || state.is_low(user) || watch.is_penalised(looked_key(session))
         };
         let meant: Vec<&Session> = sessions.iter().filter(is_meant).collect();
         self.seek(&meant, hold)?;
@@ -103,14 +101,8 @@ impl Held {
         Some(self.sockets.found(key)?.socket.cookie)
     }
 
-    /// A rule slows a session from now on, until it is lifted.
-    pub(super) fn penalise(&mut self, key: Key, decision: &Decision) {
-        self.penalised.insert(key, (decision.user.clone(), decision.rule.clone()));
-    }
-
-    /// The rule slows it no longer.
+    /// A rule slows it no longer.
     pub(super) fn lift(&mut self, key: Key, hold: &mut Hold) -> anyhow::Result<()> {
-        self.penalised.remove(&key);
         if self.low.contains_key(&key) {
             return Ok(());
         }
@@ -128,18 +120,20 @@ impl Held {
     pub(super) fn hold_penalised(
         &mut self,
         sessions: &[Session],
+        watch: &Watch,
         hold: &mut Hold,
         told: &mut Told,
     ) -> anyhow::Result<()> {
         let held = hold.cookies();
         for session in sessions {
             let key = looked_key(session);
+            let Some(rule) = watch.penalised_by(key) else { continue };
             let is_held = self.cookie(key).is_some_and(|cookie| held.contains(&cookie));
-            if is_held || !self.penalised.contains_key(&key) || !self.hold_now(key, Some(session), hold)? {
+            if is_held || !self.hold_now(key, Some(session), hold)? {
                 continue;
             }
-            if let (Some(cookie), Some((user, rule))) = (self.cookie(key), self.penalised.get(&key)) {
-                told.ruled(cookie, user, rule);
+            if let Some(cookie) = self.cookie(key) {
+                told.ruled(cookie, &session.activity.user, rule);
             }
         }
         Ok(())
@@ -188,9 +182,9 @@ impl Held {
 
     /// Lets those go whom neither a rule nor a pool holds any more, though nobody said so: the server tells no more of a session
     /// that this role may not see any longer, and its connection lives on.
-    pub(super) fn reconcile(&self, hold: &mut Hold) -> anyhow::Result<()> {
-        let meant: HashSet<u64> =
-            self.penalised.keys().chain(self.low.keys()).filter_map(|key| self.cookie(*key)).collect();
+    pub(super) fn reconcile(&self, watch: &Watch, hold: &mut Hold) -> anyhow::Result<()> {
+        let meant = watch.penalised().chain(self.low.keys().copied());
+        let meant: HashSet<u64> = meant.filter_map(|key| self.cookie(key)).collect();
         for cookie in hold.cookies().difference(&meant) {
             if let Some(paced) = hold.release(now(), *cookie)? {
                 super::note(&let_go(&paced));

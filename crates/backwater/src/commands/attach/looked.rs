@@ -150,7 +150,7 @@ impl Looked {
         }
         let mut steps = self.held.hold_low(&wanted, activities, state, &self.watch, hold, told)?;
         let gone = self.held.forget_low(&wanted).into_iter();
-        self.held.reconcile(hold)?;
+        self.held.reconcile(&self.watch, hold)?;
         // Those whose server does not answer were let go with all others; the rest have ended, or may not be seen any more.
         steps.extend(gone.filter(|_| self.away.is_some()).map(|(key, user)| (key.0, user, PoolStep::Unseen)));
         Ok(steps)
@@ -167,7 +167,7 @@ impl Looked {
             // It was lost since they were read: the next look lets everybody go.
             return Ok(());
         }
-        self.held.hold_penalised(sessions, hold, told)
+        self.held.hold_penalised(sessions, &self.watch, hold, told)
     }
 
     pub(super) fn act(
@@ -178,10 +178,10 @@ impl Looked {
         hold: &mut Hold,
     ) -> anyhow::Result<()> {
         match (decision.action, decision.step) {
-            (Action::Penalty, Step::Began) => self.held.penalise(key, decision),
             (Action::Penalty, Step::Lifted(_)) => self.held.lift(key, hold)?,
             (Action::Abort, Step::Began) => self.stop(session, false),
             (Action::Abort, Step::Escalated) => self.stop(session, true),
+            // Whom a rule slows is held at every look, this one's too.
             _ => {}
         }
         Ok(())

@@ -76,7 +76,7 @@ pub(super) fn run(
         if looked.is_away() {
             release_all(hold)?;
         }
-        let activities = looked.held.read(&sessions, &state, hold)?;
+        let activities = looked.held.read(&sessions, &state, &looked.watch, hold)?;
         let decisions = match looked.is_away() {
             true => looked.watch.unseen(now()),
             false => looked.watch.look(now(), &activities, &state),
@@ -95,7 +95,9 @@ pub(super) fn run(
                 looked.act(key, &decision, session, hold)?;
             }
         }
-        looked.hold_penalised(&sessions, hold, told)?;
+        if !arguments.dry_run {
+            looked.hold_penalised(&sessions, hold, told)?;
+        }
         let pooled = looked.hold_low(&activities, &state, arguments, hold, told)?;
         if let Some(governor) = &governor {
             for (pid, user, step) in pooled {
