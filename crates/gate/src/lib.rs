@@ -11,6 +11,7 @@ mod in_line;
 pub mod proxy;
 mod reference;
 mod silence;
+mod used;
 pub mod wire;
 
 pub use error::GateError;

@@ -2,6 +2,7 @@
 //! and what rules make of them. Time is an argument.
 
 use crate::in_line;
+use crate::used::{Used, cpu_percent};
 use backwater_flow::rule::{Attribute, Decision, Figures, Judge, MeanRate, SessionWal, Subject, Why};
 use backwater_flow::{SessionId, State};
 use backwater_model::{Moment, Span};
@@ -45,6 +46,14 @@ pub struct Seen {
     pub cpu_s: Option<f64>,
     /// Private memory of its process, in bytes.
     pub memory_bytes: Option<f64>,
+}
+
+impl Seen {
+    /// What its process shows, and nothing of its connection.
+    pub fn of_process(pid: i32) -> Seen {
+        let Used { cpu_s, memory_bytes } = Used::of(pid);
+        Seen { acked_bytes: None, cpu_s, memory_bytes }
+    }
 }
 
 /// The memory between looks, and the judge.
@@ -216,7 +225,7 @@ impl Session {
             blocked_s: Some(self.blocked_s),
             bandwidth_mb_per_s: self.acked.map(|_| self.sent.bytes_per_second(now) / MB),
             cpu_s,
-            cpu_percent: elapsed_s.filter(|s| *s > 0.0).zip(cpu_s).map(|(s, cpu)| 100.0 * cpu / s),
+            cpu_percent: cpu_s.zip(elapsed_s).and_then(|(cpu_s, elapsed_s)| cpu_percent(cpu_s, elapsed_s)),
             spill_mb: activity.spill_bytes.map(|bytes| bytes / MB),
             memory_mb: seen.memory_bytes.map(|bytes| bytes / MB),
             wal_mb_per_s: self.wal.mb_per_s(now),

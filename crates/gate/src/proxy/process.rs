@@ -1,6 +1,6 @@
-//! What the system says of the server's process, where the server is on this host: CPU time and private memory. Both
-//! can be read by anybody. (proc(5): /proc/PID/stat, /proc/PID/statm.)
+//! What the server's process has used for a statement, where the server is on this host: CPU time and private memory.
 
+use crate::used::{Used, cpu_percent};
 use backwater_flow::MB;
 use backwater_model::{Moment, Span};
 
@@ -18,7 +18,7 @@ pub(super) struct Process {
     /// CPU seconds since then.
     cpu_s: Option<f64>,
     percent: Option<f64>,
-    private_bytes: Option<u64>,
+    memory_bytes: Option<f64>,
 }
 
 impl Process {
@@ -39,15 +39,11 @@ impl Process {
             return;
         }
         self.looked_at = Some(now);
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok();
-        let total_s = stat.as_deref().and_then(cpu_ticks).map(|ticks| ticks as f64 / ticks_per_second());
+        let Used { cpu_s: total_s, memory_bytes } = Used::of(pid);
         self.before_s = self.before_s.or(total_s);
         self.cpu_s = total_s.zip(self.before_s).map(|(total_s, before_s)| total_s - before_s);
-        let elapsed_s = now.seconds_since(since);
-        // Below a tenth of a second a hundredth says little.
-        self.percent = self.cpu_s.filter(|_| elapsed_s >= 0.1).map(|cpu_s| (100.0 * cpu_s / elapsed_s).min(100.0));
-        let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok();
-        self.private_bytes = statm.as_deref().and_then(private_pages).map(|pages| pages * page_bytes());
+        self.percent = self.cpu_s.and_then(|cpu_s| cpu_percent(cpu_s, now.seconds_since(since)));
+        self.memory_bytes = memory_bytes;
     }
 
     pub(super) fn cpu_s(&self) -> Option<f64> {
@@ -59,32 +55,8 @@ impl Process {
     }
 
     pub(super) fn private_mb(&self) -> Option<f64> {
-        self.private_bytes.map(|bytes| bytes as f64 / MB as f64)
+        self.memory_bytes.map(|bytes| bytes / MB as f64)
     }
-}
-
-fn ticks_per_second() -> f64 {
-    rustix::param::clock_ticks_per_second() as f64
-}
-
-fn page_bytes() -> u64 {
-    rustix::param::page_size() as u64
-}
-
-/// User and system time; the name, in parentheses, may hold anything.
-fn cpu_ticks(stat: &str) -> Option<u64> {
-    let (_, after) = stat.rsplit_once(')')?;
-    let mut fields = after.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    user.checked_add(system)
-}
-
-/// Resident pages that are not shared.
-fn private_pages(statm: &str) -> Option<u64> {
-    let mut fields = statm.split_whitespace().skip(1).map(|field| field.parse::<u64>().ok());
-    let (resident, shared) = (fields.next()??, fields.next()??);
-    resident.checked_sub(shared)
 }
 
 #[cfg(test)]
@@ -92,7 +64,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::clock;
-    use proptest::prelude::*;
 
     #[test]
     fn this_process_uses_cpu_and_memory() {
@@ -121,12 +92,5 @@ mod tests {
         let mut process = Process::default();
         process.look(-1, &[], true, Moment(0), Moment(0));
         assert_eq!((process.cpu_s(), process.cpu_percent(), process.private_mb()), (None, None, None));
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_survived(text in ".*") {
-            let _ = (cpu_ticks(&text), private_pages(&text));
-        }
     }
 }

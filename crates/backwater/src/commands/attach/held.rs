@@ -56,7 +56,7 @@ impl Held {
                 None => self.lose(key, hold)?,
             }
             let acked_bytes = reading.and_then(Result::ok).and_then(|reading| reading.info.acked_bytes);
-            seen.insert(key, Seen { acked_bytes, ..process(socket.pid) });
+            seen.insert(key, Seen { acked_bytes, ..Seen::of_process(socket.pid) });
         }
         let with = |session: &Session| {
             let seen = seen.get(&looked_key(session)).copied().unwrap_or_default();
@@ -298,24 +298,6 @@ fn slow(named: &Named, session: Option<&Session>, hold: &mut Hold) -> anyhow::Re
         }
         Err(error @ AttachError::Ended(_)) => Err(error.into()),
         Err(error) => Ok(Some(format!("cannot slow {}: {error}", described(named)))),
-    }
-}
-
-/// Processor time and private memory of a process of this host.
-fn process(pid: i32) -> Seen {
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
-    let ticks = |text: String| {
-        let fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(11).take(2);
-        fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()
-    };
-    let memory = |text: String| {
-        let line = text.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
-        line.trim().trim_end_matches(" kB").parse::<f64>().ok()
-    };
-    Seen {
-        acked_bytes: None,
-        cpu_s: read("stat").and_then(ticks).map(|ticks| ticks as f64 / rustix::param::clock_ticks_per_second() as f64),
-        memory_bytes: read("status").and_then(memory).map(|kib| kib * 1024.0),
     }
 }
 

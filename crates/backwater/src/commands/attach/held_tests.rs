@@ -165,10 +165,3 @@ fn a_rule_that_matches_again_one_that_cannot_be_held_is_told_again() {
     assert_eq!(look(&mut held, &watch, &mut hold, &state, &mut told), Done::default());
     assert!(held.refused.contains_key(&KEY));
 }
-
-#[test]
-fn a_process_shows_what_it_used() {
-    let seen = process(i32::try_from(std::process::id()).unwrap());
-    assert!(seen.cpu_s.is_some() && seen.memory_bytes.unwrap() > 1e4, "{seen:?}");
-    assert_eq!(process(i32::MAX), Seen::default());
-}
