@@ -116,7 +116,7 @@ impl Held {
         Ok(())
     }
 
-    /// Holds those whom a rule slows and who are not held.
+    /// Holds those whom a rule slows and who are not held, from the decision on and for as long as it stands.
     pub(super) fn hold_penalised(
         &mut self,
         sessions: &[Session],

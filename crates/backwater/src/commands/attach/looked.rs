@@ -129,10 +129,12 @@ impl Looked {
         false
     }
 
-    /// Holds the sessions of low-priority pools from their first look on, and lets those go that block urgent work, or whose pool
-    /// is no longer low. To whom this was done: process id and user.
-    pub(super) fn hold_low(
+    /// Holds those whom a rule slows, and the sessions of low-priority pools from their first look on; of these it lets
+    /// go whoever blocks urgent work, or whose pool is no longer low. To whom something was done for their pool:
+    /// process id and user.
+    pub(super) fn hold(
         &mut self,
+        sessions: &[Session],
         activities: &[(Activity, Seen)],
         state: &State,
         arguments: &Arguments,
@@ -148,26 +150,13 @@ impl Looked {
             self.held.would_hold(wanted);
             return Ok(Vec::new());
         }
+        self.held.hold_penalised(sessions, &self.watch, hold, told)?;
         let mut steps = self.held.hold_low(&wanted, activities, state, &self.watch, hold, told)?;
         let gone = self.held.forget_low(&wanted).into_iter();
         self.held.reconcile(&self.watch, hold)?;
         // Those whose server does not answer were let go with all others; the rest have ended, or may not be seen any more.
         steps.extend(gone.filter(|_| self.away.is_some()).map(|(key, user)| (key.0, user, PoolStep::Unseen)));
         Ok(steps)
-    }
-
-    /// Holds those whom a rule slows, from the decision on and for as long as it stands.
-    pub(super) fn hold_penalised(
-        &mut self,
-        sessions: &[Session],
-        hold: &mut Hold,
-        told: &mut Told,
-    ) -> anyhow::Result<()> {
-        if self.is_away() {
-            // It was lost since they were read: the next look lets everybody go.
-            return Ok(());
-        }
-        self.held.hold_penalised(sessions, &self.watch, hold, told)
     }
 
     pub(super) fn act(

@@ -95,10 +95,7 @@ pub(super) fn run(
                 looked.act(key, &decision, session, hold)?;
             }
         }
-        if !arguments.dry_run {
-            looked.hold_penalised(&sessions, hold, told)?;
-        }
-        let pooled = looked.hold_low(&activities, &state, arguments, hold, told)?;
+        let pooled = looked.hold(&sessions, &activities, &state, arguments, hold, told)?;
         if let Some(governor) = &governor {
             for (pid, user, step) in pooled {
                 governor.console.pooled(pid, &user, state.pool_of(&user), step);
