@@ -11,12 +11,14 @@ mod server;
 
 use attach_help::*;
 use elsewhere::Elsewhere;
-use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use server::{Running, with_server};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -45,25 +47,18 @@ fn a_running_query_is_slowed_and_let_go_also_when_the_master_is_killed() {
         assert!(is_held_at(peer, 3));
 
         // In order.
-        let master_pid = rustix::process::Pid::from_child(&master.0);
-        rustix::process::kill_process(master_pid, rustix::process::Signal::TERM).unwrap();
-        assert_eq!(master.0.wait().unwrap().code(), Some(0));
+        assert_eq!(end(&mut master), Some(0));
         assert_eq!(kernel_rate(peer), None);
-        let journals = || std::fs::read_dir(state.path()).unwrap().flatten().filter(is_journal).count();
-        assert_eq!(journals(), 0);
+        assert_eq!(journals(state.path()), 0);
 
         // By SIGKILL: nobody but the guardian can know.
         let mut master = attach(state.path(), &held);
-        assert!(is_held_at(peer, 3) && journals() == 1);
+        assert!(is_held_at(peer, 3) && journals(state.path()) == 1);
         master.0.kill().unwrap();
         master.0.wait().unwrap();
-        until("the rate is put back", || kernel_rate(peer).is_none() && journals() == 0);
+        until("the rate is put back", || kernel_rate(peer).is_none() && journals(state.path()) == 0);
         assert!(rate(&mut output, short, short) > 4.0 * slowed);
     });
-}
-
-fn is_journal(entry: &std::fs::DirEntry) -> bool {
-    entry.file_name().to_string_lossy().starts_with("journal-")
 }
 
 #[test]
@@ -79,10 +74,10 @@ fn when_master_and_guardian_are_killed_the_next_run_puts_back() {
     let guardian = guardian_of(&master);
     // The master is stopped first, so that it cannot start another guardian. Not the guardian: at its master's end the
     // kernel would wake it (a stopped process of a group that has become an orphan), with a hangup that it obeys.
-    let master_pid = rustix::process::Pid::from_child(&master.0);
-    rustix::process::kill_process(master_pid, rustix::process::Signal::STOP).unwrap();
+    let master_pid = Pid::from_child(&master.0);
+    kill_process(master_pid, Signal::STOP).unwrap();
     until("the master is stopped", || state_of(master_pid) == Some('T'));
-    rustix::process::kill_process(guardian, rustix::process::Signal::KILL).unwrap();
+    kill_process(guardian, Signal::KILL).unwrap();
     until("the guardian is gone", || matches!(state_of(guardian), None | Some('Z')));
     master.0.kill().unwrap();
     master.0.wait().unwrap();
@@ -103,26 +98,32 @@ fn a_killed_guardian_leaves_none_of_its_sockets_held() {
     let state = tempfile::tempdir().unwrap();
     let (Some((_one, first)), Some((_two, second))) = (http(NAME), http(NAME)) else { return };
     let peers = [first.local_addr().unwrap(), second.local_addr().unwrap()];
-    let [one, two] = peers.map(|peer| peer.to_string());
-    let mut master =
-        attach(state.path(), &["--socket", &one, "--socket", &two, "--rate", "2MB", "--interval", "100ms"]);
-    until("both are held", || peers.iter().all(|peer| is_held_at(*peer, 2)));
-    rustix::process::kill_process(guardian_of(&master), rustix::process::Signal::KILL).unwrap();
+    let (mut master, _told) = hold_both(state.path(), peers);
+    kill_process(guardian_of(&master), Signal::KILL).unwrap();
     // Whoever has lost it can hold nobody, and says so; what it left is put back first.
-    assert_eq!(master.0.wait().unwrap().code(), Some(2));
+    assert_eq!(ended(&mut master), Some(2));
     assert_eq!(peers.map(kernel_rate), [None, None]);
-    assert_eq!(std::fs::read_dir(state.path()).unwrap().flatten().filter(is_journal).count(), 0);
+    assert_eq!(journals(state.path()), 0);
+}
+
+/// `backwater attach` that holds each of these at 2 MB/s, with what it says from then on.
+fn hold_both(state: &Path, peers: [SocketAddr; 2]) -> (Running, Receiver<String>) {
+    let [one, two] = peers.map(|peer| peer.to_string());
+    let arguments = ["--socket", &one, "--socket", &two, "--rate", "2MB", "--interval", "100ms"];
+    let holding = attach_listening(state, &arguments);
+    until("both are held", || peers.iter().all(|peer| is_held_at(*peer, 2)));
+    holding
 }
 
 /// The process that a master has started.
-fn guardian_of(master: &Running) -> rustix::process::Pid {
+fn guardian_of(master: &Running) -> Pid {
     let children = format!("/proc/{0}/task/{0}/children", master.0.id());
     let guardian: i32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
-    rustix::process::Pid::from_raw(guardian).unwrap()
+    Pid::from_raw(guardian).unwrap()
 }
 
 /// The letter that proc gives for what a process does; None when there is none.
-fn state_of(pid: rustix::process::Pid) -> Option<char> {
+fn state_of(pid: Pid) -> Option<char> {
     let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     text.rsplit_once(')')?.1.trim_start().chars().next()
 }
@@ -197,30 +198,33 @@ fn a_client_that_never_reads_delays_neither_looks_nor_the_end() {
     // Neither is read from any more: what is sent to them stands in buffers.
     let (Some((_one, first)), Some((_two, second))) = (http(NAME), http(NAME)) else { return };
     let peers = [first.local_addr().unwrap(), second.local_addr().unwrap()];
-    let [one, two] = peers.map(|peer| peer.to_string());
-    let arguments = ["--socket", &one, "--socket", &two, "--rate", "2MB", "--interval", "100ms"];
-    let (mut master, _, told) = attach_until("holding", state.path(), &arguments);
-    until("both are held", || peers.iter().all(|peer| is_held_at(*peer, 2)));
+    let (mut master, told) = hold_both(state.path(), peers);
     // One goes, with all that it has not read: it is told, and the other one is held on.
     drop(second);
-    until("it is let go", || told.try_iter().any(|line| line.contains("let go") && line.contains(&two)));
+    let gone = peers[1].to_string();
+    until("it is let go", || told.try_iter().any(|line| line.contains("let go") && line.contains(&gone)));
     assert!(is_held_at(peers[0], 2));
-    let master_pid = rustix::process::Pid::from_child(&master.0);
-    rustix::process::kill_process(master_pid, rustix::process::Signal::TERM).unwrap();
-    let mut ended = None;
-    until("it ends", || {
-        ended = master.0.try_wait().unwrap();
-        ended.is_some()
-    });
-    assert_eq!((ended.unwrap().code(), kernel_rate(peers[0])), (Some(0), None));
-    assert_eq!(std::fs::read_dir(state.path()).unwrap().flatten().filter(is_journal).count(), 0);
+    assert_eq!((end(&mut master), kernel_rate(peers[0])), (Some(0), None));
+    assert_eq!(journals(state.path()), 0);
 }
 
-/// A server that sends for as long as somebody takes it.
-fn endless(listener: &TcpListener) {
-    for mut client in listener.incoming().map_while(Result::ok) {
-        std::thread::spawn(move || while client.write_all(&[7; 1 << 16]).is_ok() {});
-    }
+/// A server at an address of this host, which sends to each client for as long as that takes it.
+fn endless(host: &str) -> SocketAddr {
+    let listener = TcpListener::bind((host, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().map_while(Result::ok) {
+            std::thread::spawn(move || while client.write_all(&[7; 1 << 16]).is_ok() {});
+        }
+    });
+    address
+}
+
+/// A client that its server has taken.
+fn taken_by(server: SocketAddr) -> TcpStream {
+    let mut client = TcpStream::connect(server).unwrap();
+    client.read_exact(&mut [0; 1]).unwrap();
+    client
 }
 
 #[test]
@@ -230,15 +234,8 @@ fn a_client_that_has_sent_its_last_word_and_reads_on_is_held_until_it_is_gone() 
         return;
     }
     let state = tempfile::tempdir().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || endless(&listener));
-    let [early, mut late] = [(); 2].map(|()| {
-        let mut client = TcpStream::connect(address).unwrap();
-        // The server has taken it.
-        client.read_exact(&mut [0; 1]).unwrap();
-        client
-    });
+    let server = endless("127.0.0.1");
+    let [early, mut late] = [(); 2].map(|()| taken_by(server));
     let peers = [&early, &late].map(|client| client.local_addr().unwrap());
     let half_closed = |peer: SocketAddr| {
         let found = backwater_socket::by_peer(peer).unwrap();
@@ -247,23 +244,16 @@ fn a_client_that_has_sent_its_last_word_and_reads_on_is_held_until_it_is_gone() 
     // One before it is looked for, the other one while it is held.
     early.shutdown(Shutdown::Write).unwrap();
     until("the server has heard it", || half_closed(peers[0]));
-    let [one, two] = peers.map(|peer| peer.to_string());
-    let arguments = ["--socket", &one, "--socket", &two, "--rate", "2MB", "--interval", "100ms"];
-    let (mut master, _, told) = attach_until("holding", state.path(), &arguments);
+    let (mut master, told) = hold_both(state.path(), peers);
     late.shutdown(Shutdown::Write).unwrap();
-    until("both are held", || peers.iter().all(|peer| half_closed(*peer) && is_held_at(*peer, 2)));
+    until("both are held all the same", || peers.iter().all(|peer| half_closed(*peer) && is_held_at(*peer, 2)));
     let slowed = rate(&mut late, Duration::from_secs(2), Duration::from_secs(3));
     assert!((1.8 * MIB..2.1 * MIB).contains(&slowed), "{slowed}");
     let said: Vec<String> = told.try_iter().collect();
     assert!(said.iter().all(|line| !line.contains("let go")), "{said:?}");
     drop((early, late));
-    let mut ended = None;
-    until("it ends with the last of them", || {
-        ended = master.0.try_wait().unwrap();
-        ended.is_some()
-    });
-    assert_eq!(ended.unwrap().code(), Some(0));
-    assert_eq!(std::fs::read_dir(state.path()).unwrap().flatten().filter(is_journal).count(), 0);
+    assert_eq!(ended(&mut master), Some(0), "it ends with the last of them");
+    assert_eq!(journals(state.path()), 0);
 }
 
 #[test]
@@ -273,12 +263,7 @@ fn a_connection_that_cannot_be_read_for_a_while_stays_held_and_that_is_told_once
         return;
     }
     let state = tempfile::tempdir().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || endless(&listener));
-    let mut client = TcpStream::connect(address).unwrap();
-    // The server has taken it.
-    client.read_exact(&mut [0; 1]).unwrap();
+    let mut client = taken_by(endless("127.0.0.1"));
     let peer = client.local_addr().unwrap();
     let named = peer.to_string();
     let arguments = ["--socket", &named, "--rate", "2MB", "--interval", "100ms"];
@@ -297,10 +282,7 @@ fn a_connection_that_cannot_be_read_for_a_while_stays_held_and_that_is_told_once
     let slowed = rate(&mut client, Duration::from_secs(2), Duration::from_secs(3));
     assert!((1.5 * MIB..2.6 * MIB).contains(&slowed), "{slowed}");
     may_open(limit);
-    let master_pid = rustix::process::Pid::from_child(&master.0);
-    rustix::process::kill_process(master_pid, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(master.0.wait().unwrap().code(), Some(0));
-    assert_eq!(kernel_rate(peer), None);
+    assert_eq!((end(&mut master), kernel_rate(peer)), (Some(0), None));
     said.extend(told.iter());
     let lines = |words: &str| said.iter().filter(|line| line.contains(words)).collect::<Vec<_>>();
     assert_eq!((lines("Too many open files").len(), lines("let go").len()), (1, 1), "{said:?}");
@@ -324,12 +306,7 @@ fn the_end_of_the_time_or_of_the_last_connection_is_not_waited_for_by_the_interv
         assert!(output.status.success() && said.contains("holding") && said.contains("let go"), "{said}");
         assert!((Duration::from_secs(1)..WITHIN).contains(&took), "{took:?}: {said}");
     };
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || endless(&listener));
-    let mut client = TcpStream::connect(address).unwrap();
-    // The server has taken it.
-    client.read_exact(&mut [0; 1]).unwrap();
+    let client = taken_by(endless("127.0.0.1"));
     let peer = client.local_addr().unwrap().to_string();
     brief(&["--socket", &peer]);
     assert_eq!(kernel_rate(client.local_addr().unwrap()), None);
@@ -337,12 +314,12 @@ fn the_end_of_the_time_or_of_the_last_connection_is_not_waited_for_by_the_interv
     let (mut master, _, _told) = attach_until("holding", state.path(), &[&["--socket", &peer][..], &INTERVAL].concat());
     let begun = Instant::now();
     drop(client);
-    until("it ends with its last connection", || master.0.try_wait().unwrap().is_some());
+    ended(&mut master);
     assert!(begun.elapsed() < WITHIN, "{:?}", begun.elapsed());
 
     with_server(NAME, &[], |server| {
-        let (_client, mut output) = flood(server, "flood");
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let (_client, output) = flood(server, "flood");
+        read_on(output);
         let long = "SELECT count(*) FROM pg_stat_activity WHERE now() - query_start > interval '0.5 s' AND \
                     application_name = 'flood'";
         server.until(long, "1");
@@ -359,19 +336,18 @@ fn a_client_that_begins_beside_a_greedy_one_does_not_wait_for_its_first_bytes() 
         return;
     }
     let state = tempfile::tempdir().unwrap();
-    let [one, other] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let mut greedy = TcpStream::connect(one.local_addr().unwrap()).unwrap();
-    let mut quiet = TcpStream::connect(other.local_addr().unwrap()).unwrap();
-    std::thread::spawn(move || endless(&one));
+    let mut greedy = taken_by(endless("127.0.0.1"));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut quiet = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     std::thread::spawn(move || {
-        let mut client = other.accept().unwrap().0;
+        let mut client = listener.accept().unwrap().0;
         while matches!(client.read(&mut [0; 1]), Ok(1)) && client.write_all(&[7; ANSWER_BYTES]).is_ok() {}
     });
     let [first, second] = [&greedy, &quiet].map(|client| client.local_addr().unwrap().to_string());
     let _master = attach(state.path(), &["--socket", &first, "--socket", &second, "--class-rate", "4MB"]);
     let all = rate(&mut greedy, Duration::from_secs(3), Duration::from_secs(2));
     assert!(all > 3.6 * MIB, "nobody else wants any: {all}");
-    std::thread::spawn(move || while matches!(greedy.read(&mut [0; 1 << 16]), Ok(1..)) {});
+    read_on(greedy);
     // A kernel sends 64 KiB at once here, and the rest when the rate at which it did allows it.
     for _ in 0..3 {
         let begun = Instant::now();
@@ -389,13 +365,11 @@ fn a_client_that_vanished_leaves_its_share_to_the_others_and_is_put_back() {
         return eprintln!("skipped: {NAME}: needs root and ip");
     };
     let state = tempfile::tempdir().unwrap();
-    let listener = TcpListener::bind((Elsewhere::HERE, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || endless(&listener));
-    let mut far = elsewhere.make_there(move || TcpStream::connect(address).unwrap());
-    let mut near = TcpStream::connect(address).unwrap();
+    let server = endless(Elsewhere::HERE);
+    let far = elsewhere.make_there(move || TcpStream::connect(server).unwrap());
+    let mut near = TcpStream::connect(server).unwrap();
     let peers = [&far, &near].map(|client| client.local_addr().unwrap());
-    std::thread::spawn(move || while matches!(far.read(&mut [0; 1 << 16]), Ok(1..)) {});
+    read_on(far);
     let [one, two] = peers.map(|peer| peer.to_string());
     let mut master = attach(state.path(), &["--socket", &one, "--socket", &two, "--class-rate", "4MB"]);
     let (settle, span) = (Duration::from_secs(3), Duration::from_secs(2));
@@ -405,12 +379,10 @@ fn a_client_that_vanished_leaves_its_share_to_the_others_and_is_put_back() {
     until("the rate is the other one's", || rate(&mut near, span / 4, span / 2) > 3.5 * MIB);
     let alone = rate(&mut near, span / 4, 2 * span);
     assert!((3.6 * MIB..4.4 * MIB).contains(&alone), "all of it, and no more: {alone}");
-    let master_pid = rustix::process::Pid::from_child(&master.0);
-    rustix::process::kill_process(master_pid, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(master.0.wait().unwrap().code(), Some(0));
+    assert_eq!(end(&mut master), Some(0));
     // The server still has its connection with the one that is gone.
     assert_eq!(peers.map(kernel_rate), [None, None]);
-    assert_eq!(std::fs::read_dir(state.path()).unwrap().flatten().filter(is_journal).count(), 0);
+    assert_eq!(journals(state.path()), 0);
 }
 
 #[test]

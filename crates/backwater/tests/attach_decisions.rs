@@ -14,7 +14,6 @@ use backwater_model::catalogue::{FLOW_HELD, FLOW_RATE};
 use backwater_model::{Event, EventKind, Window};
 use backwater_record::{Recording, read_flow};
 use decisions::Deciding;
-use rustix::process::{Pid, Signal, kill_process};
 use server::{PASSWORD, Running, Server, complaint, psql, text, with_server};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -143,9 +142,9 @@ fn a_dry_run_tells_each_rule_once_and_holds_nobody() {
         let target = target(server);
         let rules = [target.as_str(), "--rule", seen, "--rule", later, "--interval", "100ms"];
         let deciding = Deciding::start(state.path(), &rules);
-        let (_client, mut output) = flood(server, "stream");
+        let (_client, output) = flood(server, "stream");
         let (stream, pid) = (peer(server, "stream"), server.value(&sessions("stream", "pid", "")));
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        read_on(output);
         let of = |events: &[Event], rule: &str| -> Vec<Event> {
             let own = |event: &&Event| event.fields["session"] == pid && event.fields["rule"] == rule;
             events.iter().filter(own).cloned().collect()
@@ -297,9 +296,9 @@ fn decisions_and_changes_of_attach_mode_are_in_its_recording() {
         let (target, interval) = (target(server), ["--interval", "100ms"]);
         let files = [target.as_str(), "-c", file.to_str().unwrap(), "--record", out.to_str().unwrap()];
         let (mut master, line, _told) = attach_until("console at ", state.path(), &[&files[..], &interval].concat());
-        let (_client, mut output) = flood(server, "stream");
+        let (_client, output) = flood(server, "stream");
         let (stream, pid) = (peer(server, "stream"), server.value(&sessions("stream", "pid", "")));
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        read_on(output);
         until("it is held", || is_held_at(stream, 3));
         let port = line.rsplit(':').next().unwrap().parse().unwrap();
         let mut console = psql("127.0.0.1", port, "SET low_priority_bandwidth = '5MB'");
@@ -316,13 +315,7 @@ fn decisions_and_changes_of_attach_mode_are_in_its_recording() {
         until("the end of it is recorded", || {
             recorded(&out).is_some_and(|window| steps(&decided(&window, &pid)).contains(&"lifted"))
         });
-        kill_process(Pid::from_child(&master.0), Signal::TERM).unwrap();
-        let mut ended = None;
-        until("it ends", || {
-            ended = master.0.try_wait().unwrap();
-            ended.is_some()
-        });
-        assert_eq!(ended.unwrap().code(), Some(0));
+        assert_eq!(end(&mut master), Some(0));
         is_whole(&out, &pid);
     });
 }

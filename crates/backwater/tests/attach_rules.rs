@@ -71,9 +71,9 @@ fn a_rule_goes_on_when_the_server_is_back() {
     with_server(NAME, &[], |server| {
         let state = tempfile::tempdir().unwrap();
         let held = |server: &Server| {
-            let (client, mut output) = flood(server, "stream");
+            let (client, output) = flood(server, "stream");
             let peer = peer(server, "stream");
-            std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+            read_on(output);
             (client, peer)
         };
         let (before, _) = held(server);
@@ -109,9 +109,9 @@ fn a_server_that_falls_silent_holds_nobody_and_delays_no_end() {
     }
     with_server(NAME, &[], |server| {
         let state = tempfile::tempdir().unwrap();
-        let (_client, mut output) = flood(server, "stream");
+        let (_client, output) = flood(server, "stream");
         let stream = peer(server, "stream");
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        read_on(output);
         let rule = "elapsedtime=0.5, action='penalty'";
         let arguments = [&*target(server), "--rule", rule, "--rate", "2MB", "--interval", "100ms"];
         let (mut master, told) = attach_listening(state.path(), &arguments);
@@ -129,14 +129,9 @@ fn a_server_that_falls_silent_holds_nobody_and_delays_no_end() {
         signal(Signal::STOP);
         until("a question is open", || is_asked(server, asking));
         let begun = Instant::now();
-        kill_process(Pid::from_child(&master.0), Signal::TERM).unwrap();
-        let mut ended = None;
-        until("it ends", || {
-            ended = master.0.try_wait().unwrap();
-            ended.is_some()
-        });
+        let code = end(&mut master);
         assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-        assert_eq!((ended.unwrap().code(), kernel_rate(stream)), (Some(0), None));
+        assert_eq!((code, kernel_rate(stream)), (Some(0), None));
         signal(Signal::CONT);
     });
 }
@@ -168,8 +163,8 @@ fn a_server_that_falls_silent_within_a_look_holds_nobody() {
         std::fs::write(&file, rules).unwrap();
         let mut low = psql("127.0.0.1", server.port, FLOOD);
         let mut low = Running(low.env("PGUSER", "etl").env("PGAPPNAME", "low").stdout(Stdio::piped()).spawn().unwrap());
-        let mut output = low.0.stdout.take().unwrap();
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        let output = low.0.stdout.take().unwrap();
+        read_on(output);
         let mut long = psql("127.0.0.1", server.port, "SELECT pg_sleep(600)");
         let _long = Running::start(long.env("PGAPPNAME", "long"));
         server.until(&sessions("low", "count(*)", "AND state = 'active'"), "1");
@@ -194,9 +189,9 @@ fn a_session_that_somebody_else_has_paced_is_held_once_it_is_free() {
     }
     with_server(NAME, &[], |server| {
         let state = tempfile::tempdir().unwrap();
-        let (_client, mut output) = flood(server, "stream");
+        let (_client, output) = flood(server, "stream");
         let (stream, pid) = (peer(server, "stream"), server.value(&sessions("stream", "pid", "")));
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        read_on(output);
         let target = target(server);
         let file = state.path().join("flow.toml");
         let pools = "low_priority_bandwidth = '5MB'\n[pools.batch]\npriority = 'low'\n[users]\npostgres = 'batch'\n";
@@ -208,7 +203,7 @@ fn a_session_that_somebody_else_has_paced_is_held_once_it_is_free() {
             let arguments = [&[&*target, "--interval", "100ms"][..], by].concat();
             let (master, _, told) = attach_until("is paced already", state.path(), &arguments);
             assert!(is_held_at(stream, 2));
-            kill_process(Pid::from_child(&other.0), Signal::TERM).unwrap();
+            terminate(&other);
             until("it is held by the next one", || is_held_at(stream, 5));
             let said: Vec<String> = told.try_iter().collect();
             assert!(said.iter().all(|line| !line.contains("is paced already")), "one reason is told once: {said:?}");
@@ -268,10 +263,10 @@ fn a_file_of_pools_holds_their_sessions_and_is_read_again() {
         let mut low = psql("127.0.0.1", server.port, FLOOD);
         let low = low.env("PGUSER", "etl").env("PGAPPNAME", "low").stdout(Stdio::piped());
         let mut low = Running(low.spawn().unwrap());
-        let mut output = low.0.stdout.take().unwrap();
+        let output = low.0.stdout.take().unwrap();
         server.until(&sessions("low", "count(*)", "AND state = 'active'"), "1");
         let (batch, urgent) = (peer(server, "low"), peer(server, "urgent"));
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        read_on(output);
         let arguments = [&*target(server), "-c", file.to_str().unwrap(), "--interval", "100ms"];
         let (master, told) = attach_listening(state.path(), &arguments);
         assert!(is_held_at(batch, 2) && kernel_rate(urgent).is_none());
@@ -336,9 +331,9 @@ fn statements_on_its_console_hold_sessions_and_let_them_go() {
         let file = state.path().join("flow.toml");
         let admin = "[admin]\nlisten = '127.0.0.1:0'\nusers = { dba = 'open sesame' }\n";
         std::fs::write(&file, format!("state_file = 'state.toml'\n{admin}")).unwrap();
-        let (_client, mut output) = flood(server, "flood");
+        let (_client, output) = flood(server, "flood");
         let flood = peer(server, "flood");
-        std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
+        read_on(output);
         let console = Console::start(server, state.path(), &file);
         until("the session is seen", || console.shown("SHOW SESSIONS").contains("|flood|"));
         assert_eq!(kernel_rate(flood), None);
@@ -374,7 +369,7 @@ fn statements_on_its_console_hold_sessions_and_let_them_go() {
         assert!(notice.contains("max_active of pool rp1: not enforced from outside"), "{notice}");
         // What was said is kept over its end, and the socket is put back at once.
         let Console { master, .. } = console;
-        kill_process(Pid::from_child(&master.0), Signal::TERM).unwrap();
+        terminate(&master);
         until("it is put back", || kernel_rate(flood).is_none());
         drop(master);
         let console = Console::start(server, state.path(), &file);

@@ -3,6 +3,7 @@
 
 use crate::server::{self, Running, Server, psql};
 use backwater_socket::by_peer;
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -51,6 +52,33 @@ pub fn attach_until(word: &str, state: &Path, arguments: &[&str]) -> (Running, S
     (Running(child), said.pop().unwrap_or_default(), told)
 }
 
+/// Asks it to end.
+pub fn terminate(running: &Running) {
+    kill_process(Pid::from_child(&running.0), Signal::TERM).unwrap();
+}
+
+/// Waits until it has ended; its exit code.
+pub fn ended(running: &mut Running) -> Option<i32> {
+    let mut status = None;
+    until("it ends", || {
+        status = running.0.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap().code()
+}
+
+/// Asks it to end, and waits for that; its exit code.
+pub fn end(running: &mut Running) -> Option<i32> {
+    terminate(running);
+    ended(running)
+}
+
+/// How many runs have not put everything back.
+pub fn journals(state: &Path) -> usize {
+    let is_journal = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("journal-");
+    std::fs::read_dir(state).unwrap().flatten().filter(is_journal).count()
+}
+
 pub fn command(state: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_backwater"));
     command.arg("attach").args(arguments).env("BACKWATER_STATE_DIR", state).env("PGPASSWORD", server::PASSWORD);
@@ -79,6 +107,11 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(begun.elapsed() < PATIENCE, "never: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Reads on, beside what the test does, and throws away what comes.
+pub fn read_on(mut from: impl Read + Send + 'static) {
+    std::thread::spawn(move || std::io::copy(&mut from, &mut std::io::sink()));
 }
 
 /// psql with the large result, as a client over TCP under a name of its own.
