@@ -35,6 +35,7 @@ mod secure;
 mod server_view;
 mod sockets;
 mod sources;
+mod stand_in;
 mod state_file;
 mod stream;
 mod terms;
