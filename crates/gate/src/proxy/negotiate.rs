@@ -142,8 +142,7 @@ impl Negotiation<'_> {
                 // Nothing that runs there can be cancelled.
                 Opening::DirectTls | Opening::Cancel if self.door == Door::Console => return Ok(None),
                 Opening::Cancel => {
-                    let passed = cancel::pass_on(&self.control, &self.terms, &heard[..length]);
-                    return passed.await.map(|()| None);
+                    return cancel::pass_on(&self.control, &self.terms, &heard[..length]).await.map(|()| None);
                 }
                 // Also of the console, which is told passwords.
                 Opening::StartUp(_) if self.wants_encryption(&client) => {
