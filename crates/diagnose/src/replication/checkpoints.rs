@@ -135,7 +135,9 @@ impl Pace {
             (seen && !by_clock && bytes >= (self.segments - 1.0) * self.segment).then_some(bytes)
         };
         let steps: Vec<f64> = moves.windows(2).rev().filter_map(step).take(MOST_STEPS).collect();
-        (!steps.is_empty()).then(|| steps.iter().sum::<f64>() / steps.len() as f64)
+        let mean = (!steps.is_empty()).then(|| steps.iter().sum::<f64>() / steps.len() as f64);
+        // The first one that WAL forced after a command's is shorter: a lone step may be that.
+        mean.map(|mean| if steps.len() == 1 { mean.max(self.segments * self.segment) } else { mean })
     }
 }
 
@@ -250,6 +252,8 @@ mod tests {
         assert_eq!(seen_mb(&pace, &steady), Some((50.0 + 50.0 + 52.0) / 3.0));
         // The first is not known to be one step.
         assert_eq!((seen_mb(&pace, &steady[..14]), seen_mb(&pace, &steady[..20])), (None, Some(50.0)));
+        let shorter = redo(&[(0.0, 0.0), (7.0, 29.0), (14.0, 64.0)]);
+        assert_eq!(seen_mb(&pace, &shorter), Some(48.0), "from within a segment to the next that is forced");
         // A command began that of 28 s.
         let asked = redo(&[(0.0, 0.0), (7.0, 20.0), (14.0, 70.0), (21.0, 120.0), (28.0, 130.0)]);
         assert_eq!(seen_mb(&pace, &asked), Some(50.0));

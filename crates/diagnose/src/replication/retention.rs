@@ -24,7 +24,7 @@ const LEAST_RATE_S: f64 = 5.0;
 const UNSURE_S: f64 = 1.0;
 /// How much sooner or later than told a checkpoint may complete: where these were 6 s apart they took 4.7 to 6.5 s, and completed
 /// 5.0 to 8.5 s after one another.
-const CHECKPOINT_UNSURE_S: f64 = 2.0;
+const CHECKPOINT_UNSURE_S: f64 = 1.5;
 const STEPS: f64 = 4.0;
 /// Segments of the head that are looked at one by one; what lies further ahead needs no such care.
 const MOST_SEGMENTS: u32 = 1_000;
@@ -80,9 +80,6 @@ impl Retention {
 /// What stands where at one moment.
 pub(super) struct Positions {
     pub(super) head: f64,
-    /// Where the straight line through its readings has the head now, if that is further on: what is told ahead begins there. (The
-    /// last reading may be a second old, and lie just before a lump.)
-    line: f64,
     pub(super) needed: f64,
     inflow: f64,
     outflow: f64,
@@ -96,11 +93,6 @@ pub(super) struct Positions {
 impl Positions {
     pub(super) fn level(&self) -> f64 {
         (self.head - self.needed).max(0.0)
-    }
-
-    /// The same where the head is believed to stand now.
-    fn level_now(&self) -> f64 {
-        (self.line - self.needed).max(0.0)
     }
 
     /// Whether what is needed is not archived yet.
@@ -176,44 +168,23 @@ struct Now {
     at: Moment,
 }
 
-/// The readings that rates count from: since the position last began anew.
-fn recent(track: Track<'_>, now: Now) -> Track<'_> {
+/// How fast a position moves: by least squares over the readings since it last began anew.
+fn rate(track: Track<'_>, now: Now) -> Option<f64> {
     let recent = track.between(now.since, now.at);
     let anew = |pair: &[Point]| pair[0].epoch != pair[1].epoch || pair[1].value < pair[0].value;
     let begin = recent.points.windows(2).rposition(anew).map_or(0, |place| place + 1);
-    Track { points: recent.points.get(begin..).unwrap_or_default(), ..recent }
-}
-
-/// How fast a position moves: by least squares over its recent readings.
-fn rate(track: Track<'_>, now: Now) -> Option<f64> {
-    slope(recent(track, now).points).or_else(|| track.between(now.since, now.at).rate())
-}
-
-/// Where a line of that slope through the middle of the recent readings has a position now; none without readings.
-fn line(track: Track<'_>, now: Now, rate: f64) -> Option<f64> {
-    let points = recent(track, now).points;
-    let first = points.first()?;
-    let (x, y) = middle(points, first);
-    Some(first.value + y + rate * (now.at.seconds_since(first.true_at()) - x))
-}
-
-/// A reading in seconds and bytes since another one. (Positions are large: only what lies between them is added up.)
-fn offset(point: &Point, first: &Point) -> (f64, f64) {
-    (point.true_at().seconds_since(first.true_at()), point.value - first.value)
-}
-
-fn middle(points: &[Point], first: &Point) -> (f64, f64) {
-    let count = points.len() as f64;
-    let offsets = points.iter().map(|point| offset(point, first));
-    offsets.fold((0.0, 0.0), |sum, (x, y)| (sum.0 + x / count, sum.1 + y / count))
+    let points = recent.points.get(begin..).unwrap_or_default();
+    slope(points).or_else(|| recent.rate())
 }
 
 fn slope(points: &[Point]) -> Option<f64> {
-    let first = points.first()?;
-    let (x, y) = middle(points, first);
+    let (first, count) = (points.first()?, points.len() as f64);
+    // Positions are large: only what lies between them is added up.
+    let offset = |point: &Point| (point.true_at().seconds_since(first.true_at()), point.value - first.value);
+    let (x, y) = points.iter().map(offset).fold((0.0, 0.0), |sum, (x, y)| (sum.0 + x / count, sum.1 + y / count));
     let (xx, xy) = points
         .iter()
-        .map(|point| offset(point, first))
+        .map(offset)
         .fold((0.0, 0.0), |sum, (at, value)| (sum.0 + (at - x) * (at - x), sum.1 + (at - x) * (value - y)));
     (xx > 0.0).then(|| (xy / xx).max(0.0))
 }
@@ -243,7 +214,7 @@ struct Place {
 /// Where segments decide and the standby is about to leave one just then, a moment tells which: so all is told from these places
 /// where it may read, a second of its way sooner or later. Empty where the level does not grow.
 fn places(positions: &Positions, limit: f64, size: f64) -> Vec<Place> {
-    let room = limit - positions.level_now();
+    let room = limit - positions.level();
     let growth = positions.inflow - positions.outflow;
     if room > 0.0 && growth <= 0.0 {
         return Vec::new();
@@ -261,13 +232,13 @@ fn places(positions: &Positions, limit: f64, size: f64) -> Vec<Place> {
 /// and the standby reads at `needed` now; none where that lies far ahead.
 fn segment_lost(positions: &Positions, needed: f64, kept: f64, size: f64) -> Option<f64> {
     let segment = |position: f64| (position / size).floor();
-    let room = (segment(needed) + kept) * size - positions.line;
+    let room = (segment(needed) + kept) * size - positions.head;
     // What is needed lies anywhere in its segment, now and then: the straight line is off by one of them at most.
     let soonest = ((room - size) / (positions.inflow - positions.outflow)).max(0.0);
-    let next = segment(positions.line + positions.inflow * soonest).max(segment(positions.line) + 1.0);
+    let next = segment(positions.head + positions.inflow * soonest).max(segment(positions.head) + 1.0);
     let enters = |ahead: u32| {
         let entered = next + f64::from(ahead);
-        let at = (entered * size - positions.line).max(0.0) / positions.inflow;
+        let at = (entered * size - positions.head).max(0.0) / positions.inflow;
         (entered >= segment(needed + positions.outflow * at) + kept).then_some(at)
     };
     (0..MOST_SEGMENTS).find_map(enters)
@@ -309,11 +280,8 @@ fn positions(
     let archived = window.track(cat::PG_ARCHIVED_UPTO.name, &[("target", primary)]);
     let archived = archived.filter(|_| archive == Archive::Told);
     let nothing = (archive == Archive::Failing).then_some(0.0);
-    let lump = UNSURE_S * inflow;
-    let line = line(head, moment, inflow).map_or(now.value, |line| line.clamp(now.value, now.value + lump));
     Some(Positions {
         head: now.value,
-        line,
         needed,
         inflow,
         outflow: moving,
@@ -334,8 +302,8 @@ fn removal(positions: &Positions, places: &[Place], checkpoints: Checkpoints, si
         let removes = |(start, end): &(f64, f64)| {
             let end = (end + late_s).max(0.0);
             let needed = segment(place.needed, positions.outflow, end);
-            let redo = segment(positions.line, positions.inflow, start + late_s);
-            segment(positions.line, positions.inflow, end) >= needed + place.kept && redo > needed
+            let redo = segment(positions.head, positions.inflow, start + late_s);
+            segment(positions.head, positions.inflow, end) >= needed + place.kept && redo > needed
         };
         checkpoints.coming().find(removes).map(|(_, end)| end)
     };
@@ -356,17 +324,7 @@ mod tests {
 
     fn at(head: f64, needed: f64) -> Positions {
         let (archived, archiving) = (None, 0.0);
-        Positions {
-            head,
-            line: head,
-            needed,
-            inflow: 8.0,
-            outflow: 3.0,
-            connected: true,
-            slot: false,
-            archived,
-            archiving,
-        }
+        Positions { head, needed, inflow: 8.0, outflow: 3.0, connected: true, slot: false, archived, archiving }
     }
 
     /// What comes, step by step: the head enters segments while the standby leaves its own.
@@ -426,8 +384,8 @@ mod tests {
 
     #[test]
     fn between_two_checkpoints_what_is_told_is_as_far_from_either() {
-        // No longer kept from 5.5, 9.5 and 11.5 s on: the second is too near to 9 s to be sure.
-        assert_eq!((told(6.0, 8.0), told(12.0, 9.0), told(4.0, 10.0)), (Some(9.0), Some(12.0), Some(15.0)));
+        // No longer kept from 7.5, 9.5 and 11.5 s on: the second is too near to 9 s to be sure.
+        assert_eq!((told(0.0, 9.0), told(12.0, 9.0), told(4.0, 10.0)), (Some(9.0), Some(12.0), Some(15.0)));
         assert_eq!(removal(&at(100.0, 0.0), &[], EACH_6_S, SIZE), None);
     }
 
@@ -448,27 +406,6 @@ mod tests {
         // No longer kept from 7.5 s on, and left at 8.3: at 9 s nothing that it needs is removed, a second sooner it would be.
         assert_eq!(segment_lost(&at(100.0, 0.0), 7.0, 9.0, SIZE), Some(7.5));
         assert_eq!(told(7.0, 9.0), Some(12.0));
-    }
-
-    #[test]
-    fn what_is_told_ahead_begins_on_the_line_through_the_steps() {
-        let series = cat::PG_WAL_INSERT.series(&[("target", "p")]);
-        let now = |second: f64| Now { since: Moment::from_seconds(0.0), at: Moment::from_seconds(second) };
-        let point = |second: f64| Point {
-            at: Moment::from_seconds(second),
-            series: SeriesId(0),
-            epoch: Epoch(0),
-            value: 1e13 + 8.0 * second.floor(),
-            as_of: None,
-        };
-        // A lump of 8 a second, looked at just before the next one comes: the line goes through the middle of the steps.
-        let points: Vec<Point> = (0..20).map(|second| point(f64::from(second) + 0.75)).collect();
-        let track = Track { series: &series, points: &points };
-        let at_19_75 = line(track, now(19.75), rate(track, now(19.75)).unwrap()).unwrap();
-        assert!((at_19_75 - (1e13 + 8.0 * 19.0)).abs() < 1e-2, "{at_19_75}");
-        let later = line(track, now(20.25), rate(track, now(20.25)).unwrap()).unwrap();
-        assert!((later - (1e13 + 8.0 * 19.5)).abs() < 1e-2, "{later}");
-        assert_eq!(line(Track { series: &series, points: &[] }, now(1.0), 8.0), None);
     }
 
     #[test]
