@@ -35,7 +35,6 @@ mod secure;
 mod server_view;
 mod sockets;
 mod sources;
-mod stand_in;
 mod state_file;
 mod stream;
 mod terms;

@@ -57,16 +57,13 @@ pub(super) async fn reach(terms: &Terms) -> io::Result<Stream> {
 }
 
 /// A connection with the server, as bare as it comes. Each address of its name has the whole time, as of libpq's connect_timeout: one
-/// that does not answer leaves some to the next, and is not tried first by the next connection.
+/// that does not answer leaves some to the next.
 pub(super) async fn connect(terms: &Terms) -> io::Result<Stream> {
     let within = terms.limits.connect_timeout();
     match &terms.server {
         Address::Tcp(name) => {
-            let resolved = in_time(within, lookup_host(name.as_str())).await?.collect();
-            let addresses = terms.stand_in.order(resolved, clock::now());
-            let (answered, server) = connect_to_any(&addresses, within).await?;
-            terms.stand_in.answered(answered, &addresses, clock::now());
-            Ok(server)
+            let addresses = in_time(within, lookup_host(name.as_str())).await?;
+            connect_to_any(addresses, within).await
         }
         Address::Unix(path) => in_time(within, Stream::connect_local(path)).await,
     }
@@ -75,17 +72,17 @@ pub(super) async fn connect(terms: &Terms) -> io::Result<Stream> {
 /// The same for a request to cancel what a session runs: with the address at which that session has its server, as libpq does.
 pub(super) async fn connect_again(terms: &Terms, session: Option<&Live>) -> io::Result<Stream> {
     match session.and_then(|live| live.identity.server_end) {
-        Some(address) => Ok(connect_to_any(&[address], terms.limits.connect_timeout()).await?.1),
+        Some(address) => connect_to_any([address], terms.limits.connect_timeout()).await,
         None => connect(terms).await,
     }
 }
 
-/// The first of these that takes a connection in time, and that; as an error why the last one did not.
-async fn connect_to_any(addresses: &[SocketAddr], within: Duration) -> io::Result<(SocketAddr, Stream)> {
+/// A connection with the first of these that takes it in time; as an error why the last one did not.
+async fn connect_to_any(addresses: impl IntoIterator<Item = SocketAddr>, within: Duration) -> io::Result<Stream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
-        match in_time(within, TcpStream::connect(*address)).await {
-            Ok(connected) => return Ok((*address, connected.into())),
+        match in_time(within, TcpStream::connect(address)).await {
+            Ok(connected) => return Ok(connected.into()),
             Err(error) => last = error,
         }
     }
@@ -143,11 +140,11 @@ mod tests {
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let answering = listener.local_addr().unwrap();
-        let (answered, connected) = connect_to_any(&[silent_one, silent_one, answering], SOON).await.unwrap();
-        assert_eq!((answered, connected.other_address()), (answering, Some(answering)));
-        let error = connect_to_any(&[silent_one], SOON).await.unwrap_err();
+        let connected = connect_to_any([silent_one, silent_one, answering], SOON).await.unwrap();
+        assert_eq!(connected.other_address(), Some(answering));
+        let error = connect_to_any([silent_one], SOON).await.unwrap_err();
         assert_eq!(error.to_string(), "no answer in 0.3 s");
-        assert_eq!(connect_to_any(&[], SOON).await.unwrap_err().to_string(), "the name has no address");
+        assert_eq!(connect_to_any([], SOON).await.unwrap_err().to_string(), "the name has no address");
     }
 
     #[tokio::test]

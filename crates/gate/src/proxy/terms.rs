@@ -5,7 +5,6 @@ use super::admission::Admission;
 use super::console::Admin;
 use super::server_view::ServerAccount;
 use super::sources::Network;
-use super::stand_in::StandIn;
 use super::tls::{ClientTls, ServerTls};
 use super::{Address, Limits, ProxyConfig};
 use backwater_flow::{State, StateForm};
@@ -17,8 +16,6 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(super) struct Terms {
     pub(super) server: Address,
-    /// Which of its addresses answered where another did not.
-    pub(super) stand_in: Arc<StandIn>,
     /// The server runs on this host.
     pub(super) server_is_here: bool,
     pub(super) limits: Limits,
@@ -45,7 +42,6 @@ impl Terms {
         admission.limit(most);
         Arc::new(Terms {
             server: config.server.clone(),
-            stand_in: Arc::default(),
             server_is_here: config.server.is_here(),
             limits: config.limits.clone(),
             state: config.state.clone(),
