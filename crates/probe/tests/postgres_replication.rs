@@ -296,6 +296,7 @@ fn a_role_that_may_see_little_is_told_what() {
         let mut own =
             || session.run("SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE usename = 'plain'").unwrap();
         let connection = own();
+        assert!(connection.is_some());
         // Who does as it is told need not start the recorder anew.
         server.sql(grant);
         looks.until("pg_wal after the grant", |looks| !looks.of("pg.wal.directory_bytes").is_empty());

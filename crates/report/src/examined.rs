@@ -60,7 +60,7 @@ pub fn no_sessions(window: &Window, style: &Style) -> String {
 fn unseen_sessions(meta: &Meta) -> Unseen {
     let has = |kind: &str| meta.targets.iter().any(|target| target.kind == kind);
     let (why, remedy) = if has("postgres") {
-        ("no server answered when it was asked for them", "backwater check postgres://…")
+        ("no server was asked for them then, or none answered", "backwater check postgres://…")
     } else if has("mongodb") {
         ("a MongoDB server's threads are looked at live, from its own host", "backwater ash mongodb://…")
     } else if meta.targets.is_empty() {
@@ -143,7 +143,7 @@ mod tests {
             told(of("postgres")),
             "Sessions were not looked at in this time.\n  Watched: host db1, postgres a, loop0 (7:0, /srv/data).\n\n\
              Examined: 0.0 to 60.0 s after boot (60.0 s)\npostgres.sessions could not read once: connection refused\n\n\
-             Could not be seen\n  - active sessions: no server answered when it was asked for them\n    to see it:\n      \
+             Could not be seen\n  - active sessions: no server was asked for them then, or none answered\n    to see it:\n      \
              backwater check postgres://…\n"
         );
         for (targets, why) in [

@@ -193,7 +193,7 @@ impl PostgresProbe {
         let result = runtime.block_on(self.all(&mut live, sink));
         if matches!(result, Ok(Looked::OtherRights)) {
             // On the same connection: a server that is full would let nobody in again.
-            let live = runtime.block_on(Live::of(live.link, &self.options))?;
+            let live = runtime.block_on(Live::of(live.link, &self.options, Some(live.identity)))?;
             self.adopt(live);
             return Ok(());
         }
@@ -240,7 +240,9 @@ impl PostgresProbe {
         let asking = join_all(views.iter().map(|(_, view)| counters::ask(&live.link, view)));
         let (looked, answers) = tokio::join!(looking, asking);
         if looked? == Looked::OtherRights {
-            return Ok(Looked::OtherRights);
+            let is_lost = |error: &QueryError| matches!(error, QueryError::Lost(_));
+            let lost = answers.into_iter().filter_map(Result::err).find(is_lost);
+            return lost.map_or(Ok(Looked::OtherRights), Err);
         }
         for ((place, view), answer) in views.iter().zip(answers) {
             let result = answer.map(|answer| {
@@ -299,6 +301,7 @@ impl PostgresProbe {
             Err(QueryError::Lost(error)) => return Err(QueryError::Lost(error)),
             Err(QueryError::Denied(error)) => {
                 entry.turn_off();
+                self.worked(what, tell::DENIED, sink);
                 // What the server does not have or not support, no privilege brings.
                 let grant = error.to_string().contains("permission denied").then(|| facts.privileges.grant());
                 sink.absent(&self.target, what, &error.to_string(), grant.as_deref());
@@ -366,13 +369,17 @@ impl PostgresProbe {
 
 impl Live {
     async fn open(info: &ConnInfo, options: &PostgresOptions) -> Result<Self, ProbeError> {
-        Live::of(Link::open(info).await?, options).await
+        Live::of(Link::open(info).await?, options, None).await
     }
 
-    /// What there is to be read on a connection, by the rights that its role has now.
-    async fn of(mut link: Link, options: &PostgresOptions) -> Result<Self, ProbeError> {
+    /// What there is to be read on a connection, by the rights that its role has now. Who the server is may be known: the control
+    /// file is not asked for nothing, for a server that stalls may keep it locked.
+    async fn of(mut link: Link, options: &PostgresOptions, known: Option<Identity>) -> Result<Self, ProbeError> {
         let mut facts = target::facts(&mut link, options.name.as_deref(), &options.roots).await?;
-        let identity = Identity::read(&link).await?;
+        let identity = match known {
+            Some(identity) if identity.system.is_some() => identity,
+            _ => Identity::read(&link).await?,
+        };
         facts.target.system_identifier.clone_from(&identity.system);
         let now = crate::now();
         let views = views_of(link.major(), facts.privileges.all_stats, now);
@@ -403,7 +410,7 @@ fn views_of(major: i32, all_stats: bool, start: Moment) -> Vec<Entry<Arc<View>>>
     views.map(entry).collect()
 }
 
-/// The other readings, each begun at a look without views. Settings were read at the connection.
+/// The other readings, each begun at a look without views. Settings were read as it was met.
 fn tasks(start: Moment) -> Vec<Entry<Task>> {
     let entry =
         |task, first_ms, period_ms| Entry::new(task, start, Span::from_millis(first_ms), Span::from_millis(period_ms));

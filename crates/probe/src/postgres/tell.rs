@@ -48,6 +48,8 @@ pub(super) fn settings(
 pub(super) const READ_AGAIN: &str = "is read again";
 /// The same where it is not asked any more: the server has none of it.
 pub(super) const NOTHING_THERE: &str = "is not asked any more: nothing is to be read there now";
+/// The same where the server says that it will never tell it: why is told beside it.
+pub(super) const DENIED: &str = "is not asked any more: the server denies it";
 
 /// Says that one reading fails no more that had failed while the others went on, and how.
 pub(super) fn fails_no_more(target: &str, probe: &str, what: &str, how: &str, sink: &mut Sink<'_>) {

@@ -17,6 +17,7 @@ use super::stream::{Detached, Stream};
 use super::worker::Phase;
 use super::{Address, change::ChangeError};
 use crate::GateError;
+use crate::clock;
 use crate::wire::StartUp;
 use answer::Answer;
 use backwater_flow::StateError;
@@ -183,10 +184,13 @@ impl Connection {
         Ok(())
     }
 
-    /// A last word, after everything that is to be said before.
+    /// A last word, after everything that is to be said before. Who takes neither does not keep its place.
     async fn tell_last(&mut self, complaint: &Complaint) -> io::Result<()> {
-        self.send().await?;
-        last_words::tell(&mut self.stream, complaint.sqlstate, &complaint.message).await
+        let both = async {
+            self.send().await?;
+            last_words::tell(&mut self.stream, complaint.sqlstate, &complaint.message).await
+        };
+        clock::within(LAST_WORDS_WITHIN, both).await.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
