@@ -71,7 +71,18 @@ fn when_master_and_guardian_are_killed_the_next_run_puts_back() {
     let Some((_server, client)) = http(NAME) else { return };
     let peer = client.local_addr().unwrap().to_string();
     let mut master = attach(state.path(), &["--socket", &peer, "--rate", "1MB"]);
-    let guardian = guardian_of(&master);
+    kill_both(&mut master);
+    let addr = client.local_addr().unwrap();
+    assert!(is_held_at(addr, 1));
+    let next = command(state.path(), &["--socket", &peer, "--rate", "2MB", "--for", "100ms"]).output().unwrap();
+    let said = String::from_utf8_lossy(&next.stderr);
+    assert!(next.status.success() && said.contains("put back: 1 change of an earlier run"), "{said}");
+    assert_eq!(kernel_rate(addr), None);
+}
+
+/// By SIGKILL, so that nothing is put back.
+fn kill_both(master: &mut Running) {
+    let guardian = guardian_of(master);
     // The master is stopped first, so that it cannot start another guardian. Not the guardian: at its master's end the
     // kernel would wake it (a stopped process of a group that has become an orphan), with a hangup that it obeys.
     let master_pid = Pid::from_child(&master.0);
@@ -81,12 +92,42 @@ fn when_master_and_guardian_are_killed_the_next_run_puts_back() {
     until("the guardian is gone", || matches!(state_of(guardian), None | Some('Z')));
     master.0.kill().unwrap();
     master.0.wait().unwrap();
-    let addr = client.local_addr().unwrap();
-    assert!(is_held_at(addr, 1));
-    let next = command(state.path(), &["--socket", &peer, "--rate", "2MB", "--for", "100ms"]).output().unwrap();
+}
+
+#[test]
+fn bursts_are_small_in_the_servers_namespace_while_anything_is_held_there_and_as_before_afterwards() {
+    const NAME: &str = "bursts_are_small_in_the_servers_namespace_while_anything_is_held_there";
+    const SETTING: &str = "/proc/sys/net/ipv4/tcp_tso_rtt_log";
+    let Some(elsewhere) = Elsewhere::make().filter(|_| Path::new(SETTING).exists()) else {
+        eprintln!("skipped: {NAME}: needs root, ip and Linux 5.18");
+        return;
+    };
+    let there = || elsewhere.make_there(|| std::fs::read_to_string(SETTING).unwrap());
+    let (before, here) = (there(), std::fs::read_to_string(SETTING).unwrap());
+    assert_ne!(before.trim(), "0");
+    let mut python = Command::new("ip");
+    python.args(["netns", "exec", &elsewhere.name, "python3"]);
+    let Some((_server, client)) = http_by(python, Elsewhere::THERE, NAME) else { return };
+    let (state, peer) = (tempfile::tempdir().unwrap(), client.local_addr().unwrap().to_string());
+    let held = ["--socket", &peer, "--rate", "1MB"];
+    let allowed = [&held[..], &["--allow-host-changes"]].concat();
+
+    // Nobody's but the socket's, unless it is allowed.
+    let mut master = attach(state.path(), &held);
+    assert_eq!(there(), before);
+    assert_eq!(end(&mut master), Some(0));
+
+    let mut master = attach(state.path(), &allowed);
+    assert_eq!((there().trim(), std::fs::read_to_string(SETTING).unwrap()), ("0", here));
+    assert_eq!((end(&mut master), there()), (Some(0), before.clone()));
+
+    let mut master = attach(state.path(), &allowed);
+    kill_both(&mut master);
+    assert_eq!(there().trim(), "0");
+    let next = command(state.path(), &[&held[..], &["--for", "100ms"]].concat()).output().unwrap();
     let said = String::from_utf8_lossy(&next.stderr);
-    assert!(next.status.success() && said.contains("put back: 1 change of an earlier run"), "{said}");
-    assert_eq!(kernel_rate(addr), None);
+    assert!(next.status.success() && said.contains("put back: 2 changes of an earlier run"), "{said}");
+    assert_eq!(there(), before);
 }
 
 #[test]
@@ -130,11 +171,15 @@ fn state_of(pid: Pid) -> Option<char> {
 
 /// Python's own HTTP server with a large file, and a client that has asked for it.
 fn http(name: &str) -> Option<(Running, TcpStream)> {
+    http_by(Command::new("python3"), "127.0.0.1", name)
+}
+
+/// The same, started by this command, on this address.
+fn http_by(mut python: Command, address: &str, name: &str) -> Option<(Running, TcpStream)> {
     let dir = tempfile::tempdir().unwrap().keep();
     std::fs::File::create(dir.join("large")).unwrap().set_len(4 << 30).unwrap();
     let port = backwater_socket::free_port().unwrap();
-    let mut python = Command::new("python3");
-    python.args(["-m", "http.server", "--bind", "127.0.0.1", &port.to_string()]).current_dir(&dir);
+    python.args(["-m", "http.server", "--bind", address, &port.to_string()]).current_dir(&dir);
     let Ok(child) = python.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
         eprintln!("skipped: {name}: needs python3");
         return None;
@@ -143,7 +188,7 @@ fn http(name: &str) -> Option<(Running, TcpStream)> {
     let mut client = None;
     // One that only just listens may still reset what it took.
     let asked = || {
-        let mut client = TcpStream::connect(("127.0.0.1", port))?;
+        let mut client = TcpStream::connect((address, port))?;
         client.write_all(b"GET /large HTTP/1.0\r\n\r\n")?;
         client.read_exact(&mut [0; 1000]).map(|()| client)
     };

@@ -148,6 +148,9 @@ fn attach(part: &OverloadPart, rig: &Rig, options: &RunOptions) -> Result<Comman
     };
     let mut command = program(Some(&options.state_dir))?;
     command.arg("-v").arg("attach").arg(rig.server.conninfo()).args(["--interval", INTERVAL, "--class-rate", &rate]);
+    if part.small_bursts {
+        command.arg("--allow-host-changes");
+    }
     command.args(["--application", background_name(), "--rule"]);
     command.arg(format!("{}, action='penalty'", attributes.join(", ")));
     Ok(command)

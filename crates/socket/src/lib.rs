@@ -4,8 +4,10 @@
 //! [`pacing_rate`], [`set_pacing_rate`], [`TcpInfo::read`] and [`unsent_and_unacked`] work on any descriptor.
 //! [`by_pid`] and [`by_peer`] find the sockets of others; a [`Socket`] found so can be read and paced from outside,
 //! by a duplicate that is held for no longer than the call: a kept one would keep the connection open after the
-//! process closed it. [`Holders`] says who has those that their processes left.
+//! process closed it. [`Holders`] says who has those that their processes left. [`set_tso_rtt_log`] says how much at once
+//! paced ones send on short ways.
 
+mod bursts;
 mod call;
 mod error;
 mod find;
@@ -24,6 +26,7 @@ pub mod fuzzing {
     }
 }
 
+pub use bursts::{SMALL_BURSTS, namespace_of, set_tso_rtt_log, tso_rtt_log};
 pub use call::{pacing_rate, set_pacing_rate, unsent_and_unacked};
 pub use error::SocketError;
 pub use find::{Found, Holders, by_peer, by_pid};

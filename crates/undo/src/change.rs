@@ -102,6 +102,14 @@ pub enum Change {
         /// Bytes a second before the run; None: no limit.
         before_bytes_per_s: Option<u64>,
     },
+    /// Paced connections of a network namespace send in small bursts ([`backwater_socket::SMALL_BURSTS`]). Undo:
+    /// `net.ipv4.tcp_tso_rtt_log` before, but only if nobody has changed it since.
+    SmallBursts {
+        /// The namespace's inode.
+        namespace: u64,
+        /// The setting before the run.
+        before: u32,
+    },
 }
 
 /// How a process is asked to stop, before it is killed.
@@ -125,7 +133,8 @@ impl Change {
             Change::FileValue { .. }
             | Change::BlkioRule { .. }
             | Change::IoMax { .. }
-            | Change::SocketPacing { .. } => 0,
+            | Change::SocketPacing { .. }
+            | Change::SmallBursts { .. } => 0,
             Change::Process { .. } | Change::Spawn { .. } => 1,
             Change::CgroupDir { .. } | Change::Netns { .. } => 2,
             Change::Mount { .. } => 3,
@@ -143,6 +152,7 @@ impl Change {
             (Change::IoMax { cgroup: a, dev: x, .. }, Change::IoMax { cgroup: b, dev: y, .. }) => (a, x) == (b, y),
             // Its process may have left it to another.
             (Change::SocketPacing { socket: a, .. }, Change::SocketPacing { socket: b, .. }) => a.cookie == b.cookie,
+            (Change::SmallBursts { namespace: a, .. }, Change::SmallBursts { namespace: b, .. }) => a == b,
             _ => self == other,
         }
     }
@@ -189,6 +199,9 @@ impl Change {
             Change::Netns { name } => format!("ip netns delete {name}"),
             // No tool of the system sets it; a journal that is kept is tried again by this.
             Change::SocketPacing { .. } => "backwater lab clean".to_owned(),
+            Change::SmallBursts { namespace, before } => format!(
+                "nsenter -n -t \"$(lsns -n -o PID {namespace} | head -n 1)\" sysctl -w net.ipv4.tcp_tso_rtt_log={before}"
+            ),
         }
     }
 }
@@ -214,6 +227,9 @@ impl fmt::Display for Change {
             Change::Netns { name } => write!(f, "network namespace {name}"),
             Change::SocketPacing { socket, .. } => {
                 write!(f, "pacing of the connection with {} of process {}", socket.peer, socket.pid)
+            }
+            Change::SmallBursts { namespace, before } => {
+                write!(f, "net.ipv4.tcp_tso_rtt_log of the network namespace {namespace} (was {before})")
             }
         }
     }

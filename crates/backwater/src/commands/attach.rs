@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use backwater_flow::rule::{Action, Rule};
 use backwater_flow::{LowPriorityBandwidth, Priority, State};
 use backwater_gate::attach::{
-    self, AttachError, ClassRate, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates,
+    self, AttachError, Bursts, ClassRate, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates,
 };
 use backwater_gate::proxy::ProxyConfig;
 use backwater_model::{Bytes, BytesPerSecond};
@@ -79,6 +79,10 @@ pub(crate) struct Arguments {
     /// How long [default: until Ctrl-C, or until all named connections have ended]
     #[arg(long = "for", value_name = "TIME", value_parser = when::some_seconds)]
     seconds: Option<f64>,
+    /// While anything is held, let what is paced send in small bursts: net.ipv4.tcp_tso_rtt_log is 0 then, which every
+    /// connection of the server's network namespace feels. On a link of 1 Gbit/s it spares urgent work milliseconds
+    #[arg(long)]
+    allow_host_changes: bool,
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
@@ -113,13 +117,21 @@ fn class_rate(text: &str) -> Result<ClassRate, String> {
 
 /// The helper of `attach`; started by it.
 #[derive(Args)]
-pub(crate) struct GuardianArguments {}
+pub(crate) struct GuardianArguments {
+    /// As of `attach`
+    #[arg(long)]
+    allow_host_changes: bool,
+}
+
+fn bursts(allow_host_changes: bool) -> Bursts {
+    if allow_host_changes { Bursts::Small } else { Bursts::AsTheyAre }
+}
 
 /// Serves the master at the other end of standard input.
-pub(crate) fn guardian(_: &GuardianArguments) -> anyhow::Result<ExitCode> {
+pub(crate) fn guardian(arguments: &GuardianArguments) -> anyhow::Result<ExitCode> {
     let input = std::io::stdin().as_fd().try_clone_to_owned().context("cannot use standard input")?;
     rustix::net::getsockname(&input).context("this is started by `backwater attach`, not by hand")?;
-    attach::guard(UnixStream::from(input), &state_dir()?)?;
+    attach::guard(UnixStream::from(input), &state_dir()?, bursts(arguments.allow_host_changes))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -142,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         None => arguments.state()?,
     };
     let rates = arguments.rates(state.as_ref())?;
-    let guardian = start_guardian()?;
+    let guardian = start_guardian(arguments.allow_host_changes)?;
     tell(guardian.put_right(), "of an earlier run");
     // Before the first thread: rights belong to threads. What needs them is the guardian's.
     attach::drop_rights(CapabilitySet::empty()).context("cannot give up rights")?;
@@ -160,7 +172,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let ended = done.as_ref().err().is_some_and(|error| matches!(error.downcast_ref(), Some(AttachError::Ended(_))));
     if ended {
         // A new one puts right what the old one left.
-        tell(start_guardian()?.put_right(), "that the guardian left");
+        tell(start_guardian(false)?.put_right(), "that the guardian left");
         return done;
     }
     for paced in hold.paced() {
@@ -196,9 +208,12 @@ fn read_config(path: &Path) -> anyhow::Result<ProxyConfig> {
     Ok(config)
 }
 
-fn start_guardian() -> anyhow::Result<Guardian> {
+fn start_guardian(allow_host_changes: bool) -> anyhow::Result<Guardian> {
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
     command.arg("attach-guardian");
+    if allow_host_changes {
+        command.arg("--allow-host-changes");
+    }
     Ok(Guardian::start(command)?)
 }
 

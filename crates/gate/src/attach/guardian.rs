@@ -1,6 +1,7 @@
 //! The helper with the rights: it does what its master asks, remembers it, and undoes all of it when the master is gone.
 
 use super::able::{self, Facts};
+use super::bursts::{Bursts, Namespaces};
 use super::class::LEAST_BPS;
 use super::message::{Answer, FoundSockets, Named, Pace, PutBack, Request, SocketLook, line};
 use crate::GateError;
@@ -22,11 +23,12 @@ const LONGEST_REQUEST: u64 = 16 << 20;
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// Serves a master at the other end of `stream` until it says so, goes away, or this process is asked to end; then puts
-/// everything back. What earlier runs left (journals in `state_dir`) is put back first.
+/// everything back. What earlier runs left (journals in `state_dir`) is put back first. Only where `bursts` says so is anything
+/// changed but the sockets.
 ///
 /// # Errors
 /// The journal cannot be kept, or something could not be put back.
-pub fn guard(stream: UnixStream, state_dir: &Path) -> Result<(), GateError> {
+pub fn guard(stream: UnixStream, state_dir: &Path, bursts: Bursts) -> Result<(), GateError> {
     let system = GateError::system;
     stream.set_nonblocking(true).map_err(system("talk to the master"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -37,7 +39,7 @@ pub fn guard(stream: UnixStream, state_dir: &Path) -> Result<(), GateError> {
         let stream = AsyncStream::from_std(stream).map_err(system("talk to the master"))?;
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(tokio::io::AsyncReadExt::take(read, LONGEST_REQUEST));
-        let mut held = match begin(state_dir) {
+        let mut held = match begin(state_dir, bursts) {
             Ok((held, put_back)) => {
                 say(&mut write, &Answer::Ready(put_back)).await;
                 held
@@ -96,7 +98,7 @@ async fn say(write: &mut (impl AsyncWriteExt + Unpin), answer: &Answer) {
 }
 
 /// Looks whether it can work at all, puts right what others left, and keeps only the rights it needs.
-fn begin(state_dir: &Path) -> Result<(Held, PutBack), String> {
+fn begin(state_dir: &Path, bursts: Bursts) -> Result<(Held, PutBack), String> {
     let facts = Facts::read();
     if let Some(why) = able::hindrance(&facts) {
         return Err(why);
@@ -104,8 +106,9 @@ fn begin(state_dir: &Path) -> Result<(Held, PutBack), String> {
     let unkept = |error: UndoError| error.to_string();
     let put_back = told(&recover(state_dir).map_err(unkept)?);
     let journal = Journal::begin(state_dir, "attach").map_err(unkept)?;
-    able::drop_rights(CapabilitySet::SYS_PTRACE).map_err(|error| format!("cannot give up rights: {error}"))?;
-    Ok((Held { journal, facts, entries: HashMap::new(), raised: HashMap::new() }, put_back))
+    able::drop_rights(bursts.rights() | CapabilitySet::SYS_PTRACE)
+        .map_err(|error| format!("cannot give up rights: {error}"))?;
+    Ok((Held::new(journal, facts, bursts), put_back))
 }
 
 fn told(recovered: &[Recovered]) -> PutBack {
@@ -123,9 +126,14 @@ struct Held {
     entries: HashMap<u64, Entry>,
     /// By the cookie: sockets that go faster for a moment, and what they may have for longer, in bytes a second.
     raised: HashMap<u64, (Socket, u64)>,
+    bursts: Namespaces,
 }
 
 impl Held {
+    fn new(journal: Journal, facts: Facts, bursts: Bursts) -> Held {
+        Held { journal, facts, entries: HashMap::new(), raised: HashMap::new(), bursts: Namespaces::new(bursts) }
+    }
+
     fn answer(&mut self, request: Request) -> Answer {
         match request {
             Request::FindPid(pid) => match by_pid(pid) {
@@ -176,7 +184,11 @@ impl Held {
                 Err(error) => return Answer::Refused(error.to_string()),
             };
         }
-        match socket.pace(Some(*rate_bps)) {
+        let paced = socket.pace(Some(*rate_bps));
+        if is_new && paced.is_ok() {
+            self.bursts.see_to(&self.journal, socket.pid);
+        }
+        match paced {
             Ok(()) if rate_bps > lasting_bps => {
                 self.raised.insert(socket.cookie, (socket.clone(), *lasting_bps));
                 Answer::Done
@@ -226,6 +238,7 @@ impl Held {
                 self.raised.remove(cookie);
             }
         }
+        let undone = if self.entries.is_empty() { undone.and(self.bursts.let_go(&self.journal)) } else { undone };
         match undone {
             Ok(()) => Answer::Done,
             Err(error) => Answer::Refused(error.to_string()),
@@ -233,7 +246,7 @@ impl Held {
     }
 
     fn finish(&mut self) -> PutBack {
-        let count = self.entries.len();
+        let count = self.entries.len() + self.bursts.changed();
         match self.journal.finish() {
             Ok(()) => PutBack { count, left: Vec::new() },
             Err(UndoError::Left { left, .. }) => PutBack {
@@ -307,7 +320,7 @@ mod tests {
 
     impl Master {
         /// None where nobody can pace.
-        fn start(name: &str) -> Option<Master> {
+        fn start(name: &str, bursts: Bursts) -> Option<Master> {
             if let Some(why) = able::hindrance(&Facts::read()) {
                 eprintln!("skipped: {name}: {why}");
                 return None;
@@ -317,7 +330,7 @@ mod tests {
             stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             let state_dir = dir.path().to_owned();
             // It gives up rights, which are its thread's alone.
-            let guardian = std::thread::spawn(move || guard(other, &state_dir));
+            let guardian = std::thread::spawn(move || guard(other, &state_dir, bursts));
             let answers = std::io::BufReader::new(stream.try_clone().unwrap());
             let mut master = Master { stream, answers, guardian, _state_dir: dir };
             assert_eq!(master.answer(), Answer::Ready(PutBack::default()));
@@ -370,7 +383,9 @@ mod tests {
 
     #[test]
     fn what_was_raised_for_a_moment_is_lowered_when_the_master_falls_silent() {
-        let Some(mut master) = Master::start("what_was_raised_for_a_moment_is_lowered") else { return };
+        let Some(mut master) = Master::start("what_was_raised_for_a_moment_is_lowered", Bursts::AsTheyAre) else {
+            return;
+        };
         let (server, _client, socket) = connection();
         let begun = Instant::now();
         let raised = master.ask(&Request::Pace(vec![Pace { socket, rate_bps: 1_250_000, lasting_bps: 1_000_000 }]));
@@ -386,7 +401,7 @@ mod tests {
 
     #[test]
     fn sockets_are_released_in_one_question_whether_they_are_gone_or_not() {
-        let Some(mut master) = Master::start("sockets_are_released_in_one_question") else { return };
+        let Some(mut master) = Master::start("sockets_are_released_in_one_question", Bursts::AsTheyAre) else { return };
         let [gone, gone_too, released, held] = [(); 4].map(|()| connection());
         let sockets = [&gone, &gone_too, &released, &held].map(|(_, _, socket)| socket.clone());
         let order = |socket: &Socket| Pace { socket: socket.clone(), rate_bps: 1_000_000, lasting_bps: 1_000_000 };
@@ -409,7 +424,7 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let journal = Journal::begin(dir.path(), "attach").unwrap();
-        let mut held = Held { journal, facts, entries: HashMap::new(), raised: HashMap::new() };
+        let mut held = Held::new(journal, facts, Bursts::AsTheyAre);
         let ((server, _client, _), (_server, _other, own)) = (connection(), connection());
         // Without rights a child that has some cannot be looked at; this process itself can.
         let mut child = Command::new("sleep").arg("600").stdin(Stdio::from(OwnedFd::from(server))).spawn().unwrap();

@@ -10,6 +10,7 @@
 //! What it cannot slow: what clients *send* (bulk loads, big UPDATEs), and clients that come by Unix sockets.
 
 mod able;
+mod bursts;
 mod catch_up;
 mod class;
 mod guardian;
@@ -21,6 +22,7 @@ mod watch;
 
 pub use crate::proxy::{Console, OutsideSession, PoolStep, not_enforced};
 pub use able::{Facts, drop_rights, hindrance};
+pub use bursts::Bursts;
 pub use catch_up::CatchUp;
 pub use class::{LEAST_BPS, Usage, divide};
 pub use guardian::guard;

@@ -87,6 +87,8 @@ pub struct OverloadPart {
     pub congestion: Congestion,
     /// The most that may stand in a socket's send buffer; none for the host's own bounds.
     pub send_buffer: Option<Bytes>,
+    /// Whether attach mode may let what it paces send in small bursts.
+    pub small_bursts: bool,
 }
 
 impl Default for OverloadPart {
@@ -101,6 +103,7 @@ impl Default for OverloadPart {
             settle_s: 4.0,
             congestion: Congestion::Host,
             send_buffer: None,
+            small_bursts: false,
         }
     }
 }
@@ -126,6 +129,9 @@ impl OverloadPart {
         }
         if !(0.0..=600.0).contains(&self.settle_s) {
             return wrong("settle_s", self.settle_s.to_string(), "give 0 seconds to ten minutes");
+        }
+        if self.small_bursts && !self.mode.is_attached() {
+            return wrong("small_bursts", "true".to_owned(), "give it with mode attach-fixed or attach-auto");
         }
         Ok(())
     }
@@ -171,6 +177,8 @@ pub struct OverloadArm {
     pub low_bytes_per_s: Option<Bytes>,
     /// How many MB a second a statement must send for the rule, likewise.
     pub rule_mb_per_s: Option<f64>,
+    /// Whether attach mode may let what it paces send in small bursts (`net.ipv4.tcp_tso_rtt_log` of the server's namespace).
+    pub small_bursts: Option<bool>,
 }
 
 impl OverloadArm {
@@ -183,6 +191,7 @@ impl OverloadArm {
             send_buffer: self.send_buffer.or(part.send_buffer),
             low_bytes_per_s: self.low_bytes_per_s.unwrap_or(part.low_bytes_per_s),
             rule_mb_per_s: self.rule_mb_per_s.unwrap_or(part.rule_mb_per_s),
+            small_bursts: self.small_bursts.unwrap_or(part.small_bursts),
             ..part
         }
     }
@@ -200,7 +209,8 @@ impl OverloadArm {
         let mode = self.mode.map(|mode| mode.words().to_owned());
         let low = self.low_bytes_per_s.map(|bytes| format!("{bytes} a second for the low class"));
         let rule = self.rule_mb_per_s.map(|rate| format!("the rule at {rate} MB/s"));
-        [streams, mode, buffer, congestion, low, rule].into_iter().flatten().collect()
+        let bursts = self.small_bursts.filter(|small| *small).map(|_| "in small bursts".to_owned());
+        [streams, mode, bursts, buffer, congestion, low, rule].into_iter().flatten().collect()
     }
 
     /// For the outcome's `params`.
@@ -216,6 +226,7 @@ impl OverloadArm {
             ("send_buffer_bytes", self.send_buffer.map(|bytes| number(bytes.0 as f64))),
             ("low_bytes_per_s", self.low_bytes_per_s.map(|bytes| number(bytes.0 as f64))),
             ("rule_mb_per_s", self.rule_mb_per_s.map(number)),
+            ("bursts", self.small_bursts.filter(|small| *small).map(|_| ParamValue::Text("small".to_owned()))),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }

@@ -1,5 +1,6 @@
 //! Putting changes back: one file a kind of change. Each is idempotent, and harmless for a change never made.
 
+mod bursts;
 mod cgroup;
 mod loop_device;
 pub(crate) mod mount;
@@ -31,6 +32,7 @@ pub(crate) fn put_back(change: &Change, state_dir: &Path, holders: &mut Holders)
         Change::Spawn { marker, stop, .. } => process::end_marked(marker, *stop),
         Change::Netns { name } => netns::remove(name),
         Change::SocketPacing { socket, before_bytes_per_s } => pacing::restore(socket, *before_bytes_per_s, holders),
+        Change::SmallBursts { namespace, before } => bursts::restore(*namespace, *before),
     };
     done.map_err(|why| Box::new(Left { change: change.clone(), why, command: change.command() }))
 }
