@@ -1,5 +1,5 @@
 //! The three system calls that no well-kept crate offers safely: `getsockopt` and `setsockopt` with
-//! `SO_MAX_PACING_RATE`, `getsockopt` with `TCP_INFO`, and `ioctl` with `SIOCOUTQ`. (rustix and socket2 have none of
+//! `SO_MAX_PACING_RATE`, `getsockopt` with `TCP_INFO` and `SO_NETNS_COOKIE`, and `ioctl` with `SIOCOUTQ`. (rustix and socket2 have none of
 //! them; nix has macros for options of one's own, which panic when a kernel answers shorter than asked.)
 //!
 //! The only unsafe code of the workspace. What makes it sound: the descriptor is borrowed, so it is open; the kernel
@@ -71,6 +71,18 @@ pub fn unsent_and_unacked(fd: impl AsFd) -> io::Result<u64> {
 /// The descriptor is no TCP socket.
 pub(crate) fn tcp_info(fd: impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
     read_option(fd, libc::IPPROTO_TCP, libc::TCP_INFO, bytes)
+}
+
+/// The kernel's own number for the network namespace that a socket was made in (`SO_NETNS_COOKIE`, Linux 5.14).
+///
+/// # Errors
+/// The descriptor is no socket, or the kernel is older.
+pub(crate) fn namespace_cookie(fd: impl AsFd) -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    match read_option(fd, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, &mut bytes)? {
+        8 => Ok(u64::from_ne_bytes(bytes)),
+        length => Err(io::Error::other(format!("SO_NETNS_COOKIE has {length} bytes"))),
+    }
 }
 
 fn read_option(fd: impl AsFd, level: libc::c_int, name: libc::c_int, bytes: &mut [u8]) -> io::Result<usize> {

@@ -2,7 +2,7 @@
 //! time, the socket by the kernel's cookie for it, so that neither a reused id nor a reused descriptor is ever touched.
 
 use crate::table::Connection;
-use crate::{Holders, SocketError, TcpInfo, call, find};
+use crate::{Holders, Namespace, SocketError, TcpInfo, call, find};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -89,6 +89,18 @@ impl Socket {
             Ok(Reading { rate_bps: call::pacing_rate(&fd)?, queued_bytes: call::unsent_and_unacked(&fd)?, info })
         };
         read().map_err(|source| self.refused("read the socket", source))
+    }
+
+    /// The network namespace that it is in, sought where its process is; None where the kernel is older than 5.14.
+    ///
+    /// # Errors
+    /// As [`read`](Socket::read).
+    pub fn namespace(&self) -> Result<Option<Namespace>, SocketError> {
+        let fd = self.open()?;
+        match call::namespace_cookie(&fd).and_then(|cookie| Namespace::new(self.pid, cookie)) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(None),
+            found => found.map(Some).map_err(|source| self.refused("find the network namespace of", source)),
+        }
     }
 
     /// Lets it send so many bytes a second; None: as many as it can.

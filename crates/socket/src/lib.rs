@@ -4,8 +4,8 @@
 //! [`pacing_rate`], [`set_pacing_rate`], [`TcpInfo::read`] and [`unsent_and_unacked`] work on any descriptor.
 //! [`by_pid`] and [`by_peer`] find the sockets of others; a [`Socket`] found so can be read and paced from outside,
 //! by a duplicate that is held for no longer than the call: a kept one would keep the connection open after the
-//! process closed it. [`Holders`] says who has those that their processes left. [`set_tso_rtt_log`] says how much at once
-//! paced ones send on short ways.
+//! process closed it. [`Holders`] says who has those that their processes left. A [`Namespace`] has a setting of how much
+//! at once paced ones send on short ways.
 
 mod bursts;
 mod call;
@@ -26,7 +26,7 @@ pub mod fuzzing {
     }
 }
 
-pub use bursts::{SMALL_BURSTS, namespace_of, set_tso_rtt_log, tso_rtt_log};
+pub use bursts::{Namespace, SMALL_BURSTS};
 pub use call::{pacing_rate, set_pacing_rate, unsent_and_unacked};
 pub use error::SocketError;
 pub use find::{Found, Holders, by_peer, by_pid};

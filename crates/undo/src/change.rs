@@ -1,6 +1,6 @@
 //! The changes that can be noted, how each is named to a person, and in which order they are put back.
 
-use backwater_socket::Socket;
+use backwater_socket::{Namespace, Socket};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -105,8 +105,8 @@ pub enum Change {
     /// Paced connections of a network namespace send in small bursts ([`backwater_socket::SMALL_BURSTS`]). Undo:
     /// `net.ipv4.tcp_tso_rtt_log` before, but only if nobody has changed it since.
     SmallBursts {
-        /// The namespace's inode.
-        namespace: u64,
+        /// Which.
+        namespace: Namespace,
         /// The setting before the run.
         before: u32,
     },
@@ -152,7 +152,9 @@ impl Change {
             (Change::IoMax { cgroup: a, dev: x, .. }, Change::IoMax { cgroup: b, dev: y, .. }) => (a, x) == (b, y),
             // Its process may have left it to another.
             (Change::SocketPacing { socket: a, .. }, Change::SocketPacing { socket: b, .. }) => a.cookie == b.cookie,
-            (Change::SmallBursts { namespace: a, .. }, Change::SmallBursts { namespace: b, .. }) => a == b,
+            (Change::SmallBursts { namespace: a, .. }, Change::SmallBursts { namespace: b, .. }) => {
+                a.cookie == b.cookie
+            }
             _ => self == other,
         }
     }
@@ -200,7 +202,8 @@ impl Change {
             // No tool of the system sets it; a journal that is kept is tried again by this.
             Change::SocketPacing { .. } => "backwater lab clean".to_owned(),
             Change::SmallBursts { namespace, before } => format!(
-                "nsenter -n -t \"$(lsns -n -o PID {namespace} | head -n 1)\" sysctl -w net.ipv4.tcp_tso_rtt_log={before}"
+                "nsenter -n -t \"$(lsns -n -o PID {} | head -n 1)\" sysctl -w net.ipv4.tcp_tso_rtt_log={before}",
+                namespace.inode
             ),
         }
     }
@@ -229,7 +232,7 @@ impl fmt::Display for Change {
                 write!(f, "pacing of the connection with {} of process {}", socket.peer, socket.pid)
             }
             Change::SmallBursts { namespace, before } => {
-                write!(f, "net.ipv4.tcp_tso_rtt_log of the network namespace {namespace} (was {before})")
+                write!(f, "net.ipv4.tcp_tso_rtt_log of the network namespace {} (was {before})", namespace.inode)
             }
         }
     }

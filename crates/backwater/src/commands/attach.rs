@@ -40,8 +40,8 @@ Examples:
   backwater attach --socket 10.0.0.7:51234 --rate 20MB                    any TCP server's connection with that client
   backwater attach postgres:///shop --pid 4711 --rate 20MB --dry-run      what would be done
 
-Runs on the server's host and needs root there (CAP_SYS_PTRACE). Every rate is put back at the end, also when this
-program is killed. What it cannot slow: what clients send (bulk loads, big UPDATEs), which `backwater proxy` does not
+Runs on the server's host and needs root there (CAP_SYS_PTRACE; --allow-host-changes also CAP_SYS_ADMIN, for a server
+in a network namespace of its own). All is put back at the end, also when this program is killed. What it cannot slow: what clients send (bulk loads, big UPDATEs), which `backwater proxy` does not
 slow either, and clients that came by a Unix socket, whose results the proxy does slow.")]
 pub(crate) struct Arguments {
     /// The PostgreSQL server whose sessions are meant: postgres://… or a libpq connection string
@@ -154,10 +154,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         None => arguments.state()?,
     };
     let rates = arguments.rates(state.as_ref())?;
-    let guardian = start_guardian(arguments.allow_host_changes)?;
+    let guardian = start_guardian(arguments.allow_host_changes && !arguments.dry_run)?;
     tell(guardian.put_right(), "of an earlier run");
     // Before the first thread: rights belong to threads. What needs them is the guardian's.
     attach::drop_rights(CapabilitySet::empty()).context("cannot give up rights")?;
+    if arguments.allow_host_changes {
+        let would = if arguments.dry_run { "would set" } else { "sets" };
+        terminal::note(&format!(
+            "{would} net.ipv4.tcp_tso_rtt_log = 0 while anything is held: every connection of the server's network namespace feels it"
+        ));
+    }
     let end = End::when_wanted(signals::cancel_flag()?);
     let mut told = Told::start(arguments, state.as_ref(), rates.class)?;
     let mut hold = Hold::new(guardian, rates);

@@ -1,10 +1,11 @@
 //! How much at once the sockets send that are paced: where it is wanted, no more than their rates give. That is a setting of the
-//! server's network namespace, in force while anything there is paced, and noted in the journal as everything else.
+//! server's network namespace, in force from the first socket that is paced there until nothing is paced any more, and noted in the
+//! journal as everything else.
 
-use backwater_socket::{SMALL_BURSTS, namespace_of, set_tso_rtt_log, tso_rtt_log};
+use backwater_socket::{SMALL_BURSTS, Socket};
 use backwater_undo::{Change, Entry, Journal, UndoError};
 use rustix::thread::CapabilitySet;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What is done about bursts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub enum Bursts {
 }
 
 impl Bursts {
-    /// What that takes, beside root: entering a namespace, and its settings where the guardian is not root.
+    /// What that takes, beside root: entering a namespace, and changing one of another user namespace.
     pub(super) fn rights(self) -> CapabilitySet {
         match self {
             Bursts::AsTheyAre => CapabilitySet::empty(),
@@ -25,61 +26,65 @@ impl Bursts {
     }
 }
 
-/// The namespaces of what is paced.
+/// The settings that are changed, and where they cannot be.
 #[derive(Debug)]
 pub(super) struct Namespaces {
     wanted: Bursts,
-    /// By the inode: those that were seen to, each with the note of what was set before, where that was another.
-    seen_to: HashMap<u64, Option<Entry>>,
+    /// By the namespace's cookie: the note of what was set before.
+    noted: HashMap<u64, Entry>,
+    /// By process: what was told.
+    told: HashSet<i32>,
 }
 
 impl Namespaces {
     pub(super) fn new(wanted: Bursts) -> Namespaces {
-        Namespaces { wanted, seen_to: HashMap::new() }
+        Namespaces { wanted, noted: HashMap::new(), told: HashSet::new() }
     }
 
     /// How many settings are changed.
     pub(super) fn changed(&self) -> usize {
-        self.seen_to.values().flatten().count()
+        self.noted.len()
     }
 
-    /// A socket of this process is paced. Where nothing can be done about bursts it is paced all the same, and that is told once.
-    pub(super) fn see_to(&mut self, journal: &Journal, pid: i32) {
-        if self.wanted == Bursts::AsTheyAre {
-            return;
+    /// This socket is paced. Where nothing can be done about its bursts it is paced all the same, and that is told once.
+    pub(super) fn see_to(&mut self, journal: &Journal, socket: &Socket) {
+        if self.wanted == Bursts::Small
+            && let Err(why) = self.make_small(journal, socket)
+            && self.told.insert(socket.pid)
+        {
+            let pid = socket.pid;
+            tracing::warn!(
+                "cannot set net.ipv4.tcp_tso_rtt_log for process {pid}, whose bursts stay as they are: {why}"
+            );
         }
-        // Of a process that has ended meanwhile nothing is paced.
-        let Ok(namespace) = namespace_of(pid) else { return };
-        self.seen_to.entry(namespace).or_insert_with(|| match make_small(journal, namespace) {
-            Ok(noted) => noted,
-            Err(why) => {
-                tracing::warn!(
-                    "cannot set net.ipv4.tcp_tso_rtt_log for process {pid}; its bursts stay as they are: {why}"
-                );
-                None
-            }
-        });
+    }
+
+    /// Where it is small already, that may be another run's doing, which ends: it is looked at again with the next socket.
+    fn make_small(&mut self, journal: &Journal, socket: &Socket) -> Result<(), String> {
+        let namespace = match socket.namespace() {
+            Ok(namespace) => namespace.filter(|namespace| !self.noted.contains_key(&namespace.cookie)),
+            // Nothing is sent by it any more.
+            Err(error) if error.is_gone() => None,
+            Err(error) => return Err(error.to_string()),
+        };
+        let Some(namespace) = namespace else { return Ok(()) };
+        let before = namespace.tso_rtt_log().map_err(|error| error.to_string())?;
+        let Some(before) = before.filter(|before| *before != SMALL_BURSTS) else { return Ok(()) };
+        let noted = journal.note(Change::SmallBursts { namespace, before }).map_err(|error| error.to_string())?;
+        let done = namespace.set_tso_rtt_log(SMALL_BURSTS).map_err(|error| error.to_string());
+        match &done {
+            Ok(()) => drop(self.noted.insert(namespace.cookie, noted)),
+            // A note of what was not changed is harmless, and stays for the end where it must.
+            Err(_) => drop(journal.undo(noted)),
+        }
+        done
     }
 
     /// Nothing is paced any more. What cannot be put back stays known, for the next time.
     pub(super) fn let_go(&mut self, journal: &Journal) -> Result<(), UndoError> {
-        let noted: Vec<Entry> = self.seen_to.values().copied().flatten().collect();
+        let noted: Vec<Entry> = self.noted.values().copied().collect();
         let undone = journal.undo_all(&noted);
-        self.seen_to.retain(|_, noted| noted.is_some_and(|noted| journal.is_open(noted)));
+        self.noted.retain(|_, noted| journal.is_open(*noted));
         undone
-    }
-}
-
-/// The note of what was set before; None where there is nothing to change.
-fn make_small(journal: &Journal, namespace: u64) -> Result<Option<Entry>, String> {
-    let before = tso_rtt_log(namespace).map_err(|error| error.to_string())?;
-    let Some(before) = before.filter(|before| *before != SMALL_BURSTS) else { return Ok(None) };
-    let noted = journal.note(Change::SmallBursts { namespace, before }).map_err(|error| error.to_string())?;
-    match set_tso_rtt_log(namespace, SMALL_BURSTS) {
-        Ok(()) => Ok(Some(noted)),
-        Err(error) => {
-            journal.undo(noted).map_err(|error| error.to_string())?;
-            Err(error.to_string())
-        }
     }
 }

@@ -186,7 +186,7 @@ impl Held {
         }
         let paced = socket.pace(Some(*rate_bps));
         if is_new && paced.is_ok() {
-            self.bursts.see_to(&self.journal, socket.pid);
+            self.bursts.see_to(&self.journal, socket);
         }
         match paced {
             Ok(()) if rate_bps > lasting_bps => {

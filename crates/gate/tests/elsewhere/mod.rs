@@ -4,11 +4,16 @@
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::os::fd::AsFd;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A network namespace of the test's own, joined by a cable. It goes when this is dropped.
 pub struct Elsewhere {
     pub name: String,
+    _alone: MutexGuard<'static, ()>,
 }
+
+/// One at a time: they have the same addresses.
+static ALONE: Mutex<()> = Mutex::new(());
 
 impl Elsewhere {
     pub const HERE: &'static str = "10.91.7.1";
@@ -18,7 +23,8 @@ impl Elsewhere {
     pub fn make() -> Option<Elsewhere> {
         let own = std::process::id();
         let name = format!("backwater-test-{own}");
-        let elsewhere = Elsewhere { name: name.clone() };
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let elsewhere = Elsewhere { name: name.clone(), _alone: alone };
         let (here, there) = (elsewhere.cable(), format!("bwt{own}b"));
         let steps = [
             format!("netns add {name}"),

@@ -32,7 +32,7 @@ pub(crate) fn put_back(change: &Change, state_dir: &Path, holders: &mut Holders)
         Change::Spawn { marker, stop, .. } => process::end_marked(marker, *stop),
         Change::Netns { name } => netns::remove(name),
         Change::SocketPacing { socket, before_bytes_per_s } => pacing::restore(socket, *before_bytes_per_s, holders),
-        Change::SmallBursts { namespace, before } => bursts::restore(*namespace, *before),
+        Change::SmallBursts { namespace, before } => bursts::restore(namespace, *before),
     };
     done.map_err(|why| Box::new(Left { change: change.clone(), why, command: change.command() }))
 }
