@@ -3,7 +3,8 @@
 //! leaves is put back by the next.
 //!
 //! `cargo build --profile dist && cargo run --profile dist -p backwater-lab --example proxy`, with any of
-//! `--only reads|writes|large|short|idle|storm`, `--clients 1,8,64,500`, `--rounds 5`, `--seconds 3`.
+//! `--only reads|writes|large|short|idle|storm`, `--clients 1,8,64,500`, `--rounds 5`, `--seconds 3`, and `--warm-up 6`: so
+//! many seconds before them, of which no transaction counts.
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 
 mod idle;
@@ -21,7 +22,7 @@ use backwater_lab::servers::{Postgres, PostgresSpec};
 use backwater_socket::free_port;
 use backwater_undo::Journal;
 use peers::Way;
-use pgbench::Load;
+use pgbench::{Length, Load};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -76,13 +77,13 @@ struct Options {
     only: Option<String>,
     clients: Vec<u32>,
     rounds: usize,
-    length: Duration,
+    length: Length,
 }
 
 impl Options {
     fn of(mut words: impl Iterator<Item = String>) -> Result<Options> {
-        let mut options =
-            Options { only: None, clients: vec![1, 8, 64, 500], rounds: 5, length: Duration::from_secs(3) };
+        let length = Length { warm_up: Duration::ZERO, measured: Duration::from_secs(3) };
+        let mut options = Options { only: None, clients: vec![1, 8, 64, 500], rounds: 5, length };
         while let Some(name) = words.next() {
             let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
             match name.as_str() {
@@ -91,7 +92,8 @@ impl Options {
                     options.clients = value.split(',').map(|number| Ok(number.parse()?)).collect::<Result<_>>()?;
                 }
                 "--rounds" => options.rounds = value.parse::<usize>()?.clamp(2, 100),
-                "--seconds" => options.length = Duration::from_secs(value.parse::<u64>()?.clamp(1, 600)),
+                "--seconds" => options.length.measured = Duration::from_secs(value.parse::<u64>()?.clamp(1, 600)),
+                "--warm-up" => options.length.warm_up = Duration::from_secs(value.parse::<u64>()?.min(600)),
                 _ => return Err(format!("{name} is not known; see the head of examples/proxy/main.rs").into()),
             }
         }
@@ -203,13 +205,14 @@ fn main() -> Result<()> {
     println!(
         "PostgreSQL {}, fsync off, TPC-B of scale {SCALE}, clients, relays and server on this one host, all by TCP with a\n\
          password; {}; {}.\n\
-         {} rounds of every way in random order, {} s each. Medians; ratios are of runs of the same round, with the one-sided\n\
+         {} rounds of every way in random order, {} s each after {} s of warming up. Medians; ratios are of runs of the same round, with the one-sided\n\
          95 % bound of their mean. Prepared statements; p99 from pgbench's log of every transaction. CPU: of the relay alone.",
         bench.server.installed().version,
         version("pgbouncer", &["--version"]).unwrap_or_else(|| "no pgbouncer".to_owned()),
         version("haproxy", &["-v"]).unwrap_or_else(|| "no HAProxy".to_owned()),
         options.rounds,
-        options.length.as_secs()
+        options.length.measured.as_secs(),
+        options.length.warm_up.as_secs()
     );
     let measured = measure(&bench, &program, &options);
     bench.server.stop()?;

@@ -16,6 +16,15 @@ pub(crate) enum Load {
     ShortConnections,
 }
 
+/// How long transactions go on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Length {
+    /// Of which nothing counts but the relay's processor time: a new process of the server reads its catalogs, and maps what it reads
+    /// of the shared buffers page by page. A pooler's server processes did that in the run before.
+    pub(crate) warm_up: Duration,
+    pub(crate) measured: Duration,
+}
+
 /// What came of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Figures {
@@ -64,7 +73,7 @@ impl Load {
     }
 
     /// Runs it once, for so long where its length is free.
-    pub(crate) fn run(self, bench: &Bench, way: &Way, length: Duration) -> Result<Figures> {
+    pub(crate) fn run(self, bench: &Bench, way: &Way, length: Length) -> Result<Figures> {
         let before = way.cpu_s()?;
         let (per_s, count, p99_ms) = match self {
             Load::Transactions { reads, clients } => transactions(bench, way, (reads, clients), length)?,
@@ -98,7 +107,7 @@ fn transactions(
     bench: &Bench,
     way: &Way,
     (reads, clients): (bool, u32),
-    length: Duration,
+    length: Length,
 ) -> Result<(f64, f64, Option<f64>)> {
     let logs = bench.work.join("latencies");
     if logs.exists() {
@@ -107,20 +116,44 @@ fn transactions(
     std::fs::create_dir(&logs)?;
     let mut command = bench.client("pgbench", way);
     command.args(["-n", "-M", "prepared", "-c", &clients.to_string(), "-j", &clients.min(2).to_string()]);
-    let seconds = (length + CONNECTING * clients).as_secs().max(1);
+    let seconds = (length.warm_up + length.measured + CONNECTING * clients).as_secs().max(1);
     command.args(["-T", &seconds.to_string(), "-l", "--log-prefix", "tx"]).current_dir(&logs);
     if reads {
         command.arg("-S");
     }
     let per_s = tps(&run(command.stdout(Stdio::piped()))?)?;
-    let mut latencies_us = Vec::new();
+    let mut ended = Vec::new();
     for file in std::fs::read_dir(&logs)? {
-        let text = std::fs::read_to_string(file?.path())?;
-        latencies_us.extend(text.lines().filter_map(|line| line.split(' ').nth(2)?.parse::<u64>().ok()));
+        ended.extend(std::fs::read_to_string(file?.path())?.lines().filter_map(Ended::of));
     }
+    let all = (ended.len() as f64).max(1.0);
+    if length.warm_up.is_zero() {
+        return Ok((per_s, all, p99_ms(&ended)));
+    }
+    let last_us = ended.iter().map(|ended| ended.at_us).max().unwrap_or_default();
+    ended.retain(|ended| Duration::from_micros(last_us - ended.at_us) < length.measured);
+    Ok((ended.len() as f64 / length.measured.as_secs_f64(), all, p99_ms(&ended)))
+}
+
+/// A transaction that has ended: a line of pgbench's log.
+struct Ended {
+    latency_us: u64,
+    at_us: u64,
+}
+
+impl Ended {
+    /// `client transaction latency script seconds microseconds`
+    fn of(line: &str) -> Option<Ended> {
+        let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
+        let [_, _, latency_us, _, seconds, microseconds] = numbers[..] else { return None };
+        Some(Ended { latency_us, at_us: seconds * 1_000_000 + microseconds })
+    }
+}
+
+fn p99_ms(ended: &[Ended]) -> Option<f64> {
+    let mut latencies_us: Vec<u64> = ended.iter().map(|ended| ended.latency_us).collect();
     latencies_us.sort_unstable();
-    let p99 = latencies_us.get(latencies_us.len() * 99 / 100).map(|us| *us as f64 / 1e3);
-    Ok((per_s, (latencies_us.len() as f64).max(1.0), p99))
+    latencies_us.get(latencies_us.len() * 99 / 100).map(|us| *us as f64 / 1e3)
 }
 
 /// What it printed.

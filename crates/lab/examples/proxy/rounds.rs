@@ -1,12 +1,11 @@
 //! Rounds of every way in random order, and what they come to: medians, and ratios of runs of the same round.
 
 use crate::peers::{DIRECT, LIMITED, OWN, Way};
-use crate::pgbench::{Figures, Load};
+use crate::pgbench::{Figures, Length, Load};
 use crate::statistics::{Ratios, median};
 use crate::{Bench, Result};
 use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// What a peer must not be better by: throughput by more than a twentieth, with 95 % confidence.
 const NO_LESS: f64 = 0.95;
@@ -19,7 +18,7 @@ const PEERS: [&str; 2] = ["pgbouncer", "haproxy"];
 type Rounds = BTreeMap<&'static str, Vec<Figures>>;
 
 /// Runs a load over all ways and prints what came of it.
-pub(crate) fn measure(bench: &Bench, ways: &[Way], load: Load, rounds: usize, length: Duration) -> Result<()> {
+pub(crate) fn measure(bench: &Bench, ways: &[Way], load: Load, rounds: usize, length: Length) -> Result<()> {
     let mut figures = Rounds::new();
     let ways: Vec<&Way> = ways.iter().filter(|way| way.name != LIMITED || load.is_limited()).collect();
     for _ in 0..rounds {
