@@ -15,8 +15,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 const SETTING: &str = "/proc/sys/net/ipv4/tcp_tso_rtt_log";
-/// Where `ip netns` keeps namespaces, also those that no process is in.
-const NAMED: &str = "/run/netns";
 /// The setting with which no burst is larger than the rate makes it.
 pub const SMALL_BURSTS: u32 = 0;
 
@@ -42,11 +40,6 @@ impl Namespace {
     /// # Errors
     /// It cannot be looked for, or not be entered: that takes CAP_SYS_ADMIN where it is another one's.
     pub fn tso_rtt_log(&self) -> io::Result<Option<u32>> {
-        let read = || match std::fs::read_to_string(SETTING) {
-            Ok(text) => text.trim().parse().map(Some).map_err(|_| io::Error::other(format!("{SETTING} says {text:?}"))),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        };
         Ok(self.inside(read)?.flatten())
     }
 
@@ -56,6 +49,15 @@ impl Namespace {
     /// As [`tso_rtt_log`](Namespace::tso_rtt_log), or it may not be changed: that takes root.
     pub fn set_tso_rtt_log(&self, value: u32) -> io::Result<()> {
         self.inside(|| std::fs::write(SETTING, value.to_string())).map(Option::unwrap_or_default)
+    }
+
+    /// Sets it to `by` where it is `now`, and leaves it alone where it is anything else.
+    ///
+    /// # Errors
+    /// As [`set_tso_rtt_log`](Namespace::set_tso_rtt_log).
+    pub fn replace_tso_rtt_log(&self, now: u32, by: u32) -> io::Result<()> {
+        let replace = || if read()? == Some(now) { std::fs::write(SETTING, by.to_string()) } else { Ok(()) };
+        self.inside(replace).map(Option::unwrap_or_default)
     }
 
     /// Does something in it; None where it is gone. A thread that lives just long enough enters it.
@@ -78,17 +80,17 @@ impl Namespace {
         })
     }
 
-    /// A way into it: by a process that is in it, or by its name; None where surely nothing leads there any more.
+    /// A way into it: by a process that is in it, or where it is mounted (as `ip netns` and containers' engines do); None where
+    /// neither leads there any more.
     fn door(&self) -> io::Result<Option<File>> {
         let first = PathBuf::from(format!("/proc/{}", self.pid));
-        let processes = [first].into_iter().chain(paths("/proc")?).map(|process| process.join("ns/net"));
-        let named = match paths(NAMED) {
-            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-            named => named?,
-        };
+        let processes: io::Result<Vec<PathBuf>> = std::fs::read_dir("/proc")?.map(|entry| Ok(entry?.path())).collect();
+        let processes = [first].into_iter().chain(processes?).map(|process| process.join("ns/net"));
+        let mounts = std::fs::read_to_string("/proc/thread-self/mountinfo")?;
+        let mounted = mounts.lines().filter_map(|line| mounted(line, self.inode)).map(PathBuf::from);
         let may_trace = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE));
         let mut unread = None;
-        for path in processes.chain(named) {
+        for path in processes.chain(mounted) {
             match self.opened(&path) {
                 Ok(None) => {}
                 Ok(door) => return Ok(door),
@@ -120,8 +122,19 @@ fn own_cookie() -> io::Result<u64> {
     call::namespace_cookie(socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?)
 }
 
-fn paths(directory: &str) -> io::Result<Vec<PathBuf>> {
-    Ok(std::fs::read_dir(directory)?.flatten().map(|entry| entry.path()).collect())
+/// In the namespace of this thread; None where the kernel is older than the setting.
+fn read() -> io::Result<Option<u32>> {
+    match std::fs::read_to_string(SETTING) {
+        Ok(text) => text.trim().parse().map(Some).map_err(|_| io::Error::other(format!("{SETTING} says {text:?}"))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Where a line of mountinfo says that the network namespace with this inode is mounted: `1 2 0:4 net:[4026532000] /run/netns/a …`
+fn mounted(line: &str, inode: u64) -> Option<&str> {
+    let mut fields = line.split(' ').skip(3);
+    (fields.next()? == format!("net:[{inode}]")).then(|| fields.next())?
 }
 
 fn inode(path: impl AsRef<Path>) -> io::Result<u64> {
@@ -137,10 +150,20 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
+    fn a_namespace_is_found_where_it_is_mounted() {
+        let line = "497 29 0:4 net:[4026532177] /run/netns/a rw shared:243 - nsfs nsfs rw";
+        assert_eq!(mounted(line, 4_026_532_177), Some("/run/netns/a"));
+        assert_eq!(
+            (mounted(line, 4), mounted("29 1 254:0 / / rw - ext4 /dev/vda rw", 4), mounted("", 4)),
+            (None, None, None)
+        );
+    }
+
+    #[test]
     fn the_setting_of_another_namespace_is_changed_and_no_other() {
         let mut command = Command::new("unshare");
         command.args(["--net", "sh", "-c", "echo there; exec sleep 600"]).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let Ok(mut child) = command.spawn() else { return };
         let mut said = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
         if said.is_empty() {

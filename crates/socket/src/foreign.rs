@@ -98,8 +98,10 @@ impl Socket {
     pub fn namespace(&self) -> Result<Option<Namespace>, SocketError> {
         let fd = self.open()?;
         match call::namespace_cookie(&fd).and_then(|cookie| Namespace::new(self.pid, cookie)) {
+            Ok(namespace) => Ok(Some(namespace)),
             Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(None),
-            found => found.map(Some).map_err(|source| self.refused("find the network namespace of", source)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(SocketError::NoProcess { pid: self.pid }),
+            Err(source) => Err(self.refused("find the network namespace", source)),
         }
     }
 

@@ -9,6 +9,8 @@
 
 mod change;
 mod claim;
+#[cfg(test)]
+mod connected_for_tests;
 mod error;
 mod journal;
 mod lines;

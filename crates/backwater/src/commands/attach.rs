@@ -40,8 +40,8 @@ Examples:
   backwater attach --socket 10.0.0.7:51234 --rate 20MB                    any TCP server's connection with that client
   backwater attach postgres:///shop --pid 4711 --rate 20MB --dry-run      what would be done
 
-Runs on the server's host and needs root there (CAP_SYS_PTRACE; --allow-host-changes also CAP_SYS_ADMIN, for a server
-in a network namespace of its own). All is put back at the end, also when this program is killed. What it cannot slow: what clients send (bulk loads, big UPDATEs), which `backwater proxy` does not
+Runs on the server's host and needs root there (CAP_SYS_PTRACE; --allow-host-changes also CAP_SYS_ADMIN and
+CAP_NET_ADMIN, for a server in namespaces of its own). All is put back at the end, also when this program is killed. What it cannot slow: what clients send (bulk loads, big UPDATEs), which `backwater proxy` does not
 slow either, and clients that came by a Unix socket, whose results the proxy does slow.")]
 pub(crate) struct Arguments {
     /// The PostgreSQL server whose sessions are meant: postgres://… or a libpq connection string
@@ -80,7 +80,7 @@ pub(crate) struct Arguments {
     #[arg(long = "for", value_name = "TIME", value_parser = when::some_seconds)]
     seconds: Option<f64>,
     /// While anything is held, let what is paced send in small bursts: net.ipv4.tcp_tso_rtt_log is 0 then, which every
-    /// connection of the server's network namespace feels. On a link of 1 Gbit/s it spares urgent work milliseconds
+    /// connection of the server's network namespace may feel. Ten results on 1 Gbit/s cost urgent work half as much so
     #[arg(long)]
     allow_host_changes: bool,
     /// Say what would be done, and do nothing
@@ -159,9 +159,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     // Before the first thread: rights belong to threads. What needs them is the guardian's.
     attach::drop_rights(CapabilitySet::empty()).context("cannot give up rights")?;
     if arguments.allow_host_changes {
-        let would = if arguments.dry_run { "would set" } else { "sets" };
+        let sets = if arguments.dry_run { "would set" } else { "sets" };
         terminal::note(&format!(
-            "{would} net.ipv4.tcp_tso_rtt_log = 0 while anything is held: every connection of the server's network namespace feels it"
+            "{sets} net.ipv4.tcp_tso_rtt_log to 0, where the kernel has it (Linux 5.18), while anything is held: every \
+             connection of the server's network namespace may feel it"
         ));
     }
     let end = End::when_wanted(signals::cancel_flag()?);

@@ -7,6 +7,10 @@ use backwater_undo::{Change, Entry, Journal, UndoError};
 use rustix::thread::CapabilitySet;
 use std::collections::{HashMap, HashSet};
 
+#[cfg(test)]
+#[path = "../../../undo/src/connected_for_tests.rs"]
+mod connected_for_tests;
+
 /// What is done about bursts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bursts {
@@ -32,8 +36,8 @@ pub(super) struct Namespaces {
     wanted: Bursts,
     /// By the namespace's cookie: the note of what was set before.
     noted: HashMap<u64, Entry>,
-    /// By process: what was told.
-    told: HashSet<i32>,
+    /// Why some cannot be, as it was told.
+    told: HashSet<String>,
 }
 
 impl Namespaces {
@@ -50,7 +54,7 @@ impl Namespaces {
     pub(super) fn see_to(&mut self, journal: &Journal, socket: &Socket) {
         if self.wanted == Bursts::Small
             && let Err(why) = self.make_small(journal, socket)
-            && self.told.insert(socket.pid)
+            && self.told.insert(why.clone())
         {
             let pid = socket.pid;
             tracing::warn!(
@@ -86,5 +90,43 @@ impl Namespaces {
         let undone = journal.undo_all(&noted);
         self.noted.retain(|_, noted| journal.is_open(*noted));
         undone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::connected_for_tests::Connected;
+    use super::*;
+
+    #[test]
+    fn bursts_are_small_from_the_first_socket_on_until_all_are_let_go() {
+        let Some(there) = Connected::make("bursts_are_small_from_the_first_socket_on") else { return };
+        let (socket, before) = (&there.socket, there.before);
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::begin(dir.path(), "attach").unwrap();
+
+        let mut untouched = Namespaces::new(Bursts::AsTheyAre);
+        untouched.see_to(&journal, socket);
+        assert_eq!((there.now(), untouched.changed()), (Some(before), 0));
+
+        let mut small = Namespaces::new(Bursts::Small);
+        for _ in 0..2 {
+            small.see_to(&journal, socket);
+            small.see_to(&journal, socket);
+            assert_eq!((there.now(), small.changed()), (Some(SMALL_BURSTS), 1));
+            small.let_go(&journal).unwrap();
+            assert_eq!((there.now(), small.changed()), (Some(before), 0));
+        }
+
+        // Another run has made them small: when that ends, the next socket is seen to.
+        there.namespace.set_tso_rtt_log(SMALL_BURSTS).unwrap();
+        small.see_to(&journal, socket);
+        assert_eq!(small.changed(), 0);
+        there.namespace.set_tso_rtt_log(before).unwrap();
+        small.see_to(&journal, socket);
+        assert_eq!((there.now(), small.changed()), (Some(SMALL_BURSTS), 1));
+        journal.finish().unwrap();
+        assert_eq!(there.now(), Some(before));
     }
 }

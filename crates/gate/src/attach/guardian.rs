@@ -320,7 +320,7 @@ mod tests {
 
     impl Master {
         /// None where nobody can pace.
-        fn start(name: &str, bursts: Bursts) -> Option<Master> {
+        fn start(name: &str) -> Option<Master> {
             if let Some(why) = able::hindrance(&Facts::read()) {
                 eprintln!("skipped: {name}: {why}");
                 return None;
@@ -330,7 +330,7 @@ mod tests {
             stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             let state_dir = dir.path().to_owned();
             // It gives up rights, which are its thread's alone.
-            let guardian = std::thread::spawn(move || guard(other, &state_dir, bursts));
+            let guardian = std::thread::spawn(move || guard(other, &state_dir, Bursts::AsTheyAre));
             let answers = std::io::BufReader::new(stream.try_clone().unwrap());
             let mut master = Master { stream, answers, guardian, _state_dir: dir };
             assert_eq!(master.answer(), Answer::Ready(PutBack::default()));
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn what_was_raised_for_a_moment_is_lowered_when_the_master_falls_silent() {
-        let Some(mut master) = Master::start("what_was_raised_for_a_moment_is_lowered", Bursts::AsTheyAre) else {
+        let Some(mut master) = Master::start("what_was_raised_for_a_moment_is_lowered") else {
             return;
         };
         let (server, _client, socket) = connection();
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn sockets_are_released_in_one_question_whether_they_are_gone_or_not() {
-        let Some(mut master) = Master::start("sockets_are_released_in_one_question", Bursts::AsTheyAre) else { return };
+        let Some(mut master) = Master::start("sockets_are_released_in_one_question") else { return };
         let [gone, gone_too, released, held] = [(); 4].map(|()| connection());
         let sockets = [&gone, &gone_too, &released, &held].map(|(_, _, socket)| socket.clone());
         let order = |socket: &Socket| Pace { socket: socket.clone(), rate_bps: 1_000_000, lasting_bps: 1_000_000 };
