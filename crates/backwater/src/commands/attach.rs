@@ -40,9 +40,11 @@ Examples:
   backwater attach --socket 10.0.0.7:51234 --rate 20MB                    any TCP server's connection with that client
   backwater attach postgres:///shop --pid 4711 --rate 20MB --dry-run      what would be done
 
-Runs on the server's host and needs root there (CAP_SYS_PTRACE; --allow-host-changes also CAP_SYS_ADMIN and
-CAP_NET_ADMIN, for a server in namespaces of its own). All is put back at the end, also when this program is killed. What it cannot slow: what clients send (bulk loads, big UPDATEs), which `backwater proxy` does not
-slow either, and clients that came by a Unix socket, whose results the proxy does slow.")]
+Runs on the server's host and needs root there (CAP_SYS_PTRACE; --allow-host-changes, for a server
+in namespaces of its own, also CAP_SYS_ADMIN and CAP_NET_ADMIN). All is put back at the end, also
+when this program is killed. What it cannot slow: what clients send (bulk loads, big UPDATEs), which
+`backwater proxy` does not slow either, and clients that came by a Unix socket, whose results the
+proxy does slow.")]
 pub(crate) struct Arguments {
     /// The PostgreSQL server whose sessions are meant: postgres://… or a libpq connection string
     #[arg(required_unless_present = "socket", conflicts_with = "socket")]
