@@ -16,7 +16,7 @@ mod connected_for_tests;
 pub enum Bursts {
     /// Nothing: only sockets are changed.
     AsTheyAre,
-    /// They are made small, which every connection of the namespace feels.
+    /// They are made small, which every connection of the namespace may feel.
     Small,
 }
 

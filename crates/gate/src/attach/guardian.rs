@@ -383,9 +383,7 @@ mod tests {
 
     #[test]
     fn what_was_raised_for_a_moment_is_lowered_when_the_master_falls_silent() {
-        let Some(mut master) = Master::start("what_was_raised_for_a_moment_is_lowered") else {
-            return;
-        };
+        let Some(mut master) = Master::start("what_was_raised_for_a_moment_is_lowered") else { return };
         let (server, _client, socket) = connection();
         let begun = Instant::now();
         let raised = master.ask(&Request::Pace(vec![Pace { socket, rate_bps: 1_250_000, lasting_bps: 1_000_000 }]));

@@ -1,8 +1,9 @@
 //! Slowing a running query from outside: the server's own client socket gets a pacing rate, and nothing stands in the
 //! data path.
 //!
-//! Two processes. The *guardian* ([`guard`]) has the rights and nothing else to do: it finds sockets, sets rates (and, where the host may be changed, how much at once they send), writes
-//! each down in the undo journal before it does, and puts all of them back when its master says so, goes away (also by
+//! Two processes. The *guardian* ([`guard`]) has the rights and nothing else to do: it finds sockets, sets rates (and, where the
+//! host may be changed, how much at once they send), writes each down in the undo journal before it does, and puts all of them
+//! back when its master says so, goes away (also by
 //! SIGKILL: the socket between them then ends), or when it is itself asked to end. The master ([`Guardian`]) decides:
 //! it reads figures ([`Watch`]), judges them by the rules of their pools, which a [`Console`] keeps and lets people change, and divides what a whole class
 //! may send among its sockets ([`divide`]). [`hindrance`] says why it cannot work here, where it cannot.

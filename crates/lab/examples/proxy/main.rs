@@ -205,8 +205,8 @@ fn main() -> Result<()> {
     println!(
         "PostgreSQL {}, fsync off, TPC-B of scale {SCALE}, clients, relays and server on this one host, all by TCP with a\n\
          password; {}; {}.\n\
-         {} rounds of every way in random order, {} s each (transactions after {} s of warming up). Medians; ratios are of runs of the same round, with the one-sided\n\
-         95 % bound of their mean. Prepared statements; p99 from pgbench's log of every transaction. CPU: of the relay alone.",
+         {} rounds of every way in random order, {} s each (transactions after {} s of warming up). Medians; ratios are of\n\
+         runs of the same round, with the one-sided 95 % bound of their mean. Prepared statements; p99 from pgbench's log of every transaction. CPU: of the relay alone.",
         bench.server.installed().version,
         version("pgbouncer", &["--version"]).unwrap_or_else(|| "no pgbouncer".to_owned()),
         version("haproxy", &["-v"]).unwrap_or_else(|| "no HAProxy".to_owned()),
