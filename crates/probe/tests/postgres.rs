@@ -6,7 +6,7 @@ mod looks;
 #[path = "postgres/server.rs"]
 mod server;
 
-use backwater_model::{EventKind, Sample};
+use backwater_model::{EventKind, Moment, Sample};
 use backwater_probe::host::Roots;
 use backwater_probe::postgres::{PostgresOptions, PostgresProbe, capabilities};
 use looks::Looks;
@@ -66,6 +66,48 @@ fn sessions_locks_and_counters() {
         end_others(&server);
         waiter.join().unwrap();
         sleeper.join().unwrap();
+    });
+}
+
+#[test]
+fn a_look_tells_the_same_by_the_socket_and_by_the_network() {
+    const SESSIONS: usize = 60;
+    on_each("a_look_tells_the_same_by_the_socket_and_by_the_network", |bin| {
+        let server = Server::start(bin, &["max_connections=80"]);
+        server.sql("ALTER ROLE postgres PASSWORD 'right'");
+        let asleep = |number: usize| {
+            let info = conninfo(&format!("{} application_name='nap {number}'", server.socket()));
+            let columns = vec![format!("größe_{number}"); 80].join(", ");
+            let sql = format!("SELECT pg_sleep(3600), {columns} FROM (SELECT 1 AS größe_{number}) AS one");
+            Session::open(&info).unwrap().spawn(sql)
+        };
+        let sleepers: Vec<_> = (0..SESSIONS).map(asleep).collect();
+        let told = |info| {
+            let mut looks = Looks::connect(info);
+            looks.until("all that sleep", |looks| {
+                looks.of("pg.sessions.active").last().is_some_and(|count| count.value == SESSIONS as f64)
+            });
+            let at = looks.samples.last().unwrap().at;
+            let is_client =
+                |sample: &&Sample| sample.at == at && sample.backend_type.as_deref() == Some("client backend");
+            let ageless = |sample: &Sample| Sample {
+                at: Moment::default(),
+                query_age_ms: None,
+                xact_age_ms: None,
+                ..sample.clone()
+            };
+            let mut told: Vec<Sample> = looks.samples.iter().filter(is_client).map(ageless).collect();
+            told.sort_by_key(|sample| sample.pid);
+            told
+        };
+        let (socket, network) = (told(server.info()), told(conninfo(&server.tcp("password=right"))));
+        assert_eq!(socket.len(), SESSIONS);
+        // More than the server sends at once, and than is read at once where rows are kept as they come.
+        assert!(socket.iter().map(|sample| sample.query.as_ref().unwrap().len()).sum::<usize>() > 40 << 10);
+        assert!(socket.iter().all(|sample| sample.application.as_ref().unwrap().starts_with("nap")));
+        assert_eq!(socket, network);
+        end_others(&server);
+        sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
     });
 }
 

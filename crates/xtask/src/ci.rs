@@ -52,8 +52,9 @@ fn lints(_: &mut Tally) -> anyhow::Result<bool> {
 
 /// What every major version of the server must pass; the rest of the probe's tests run on one version. Most of their
 /// time is waiting, so that more of them than processors run at once.
-const ON_EVERY_MAJOR: [&str; 12] = [
+const ON_EVERY_MAJOR: [&str; 13] = [
     "sessions_locks_and_counters",
+    "a_look_tells_the_same_by_the_socket_and_by_the_network",
     "log_lines_become_events",
     "a_role_without_pg_monitor_sees_less_and_is_told_so",
     "resets_begin_an_epoch_of_their_view_alone",

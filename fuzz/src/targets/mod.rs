@@ -12,6 +12,7 @@ mod opening;
 mod proxy_header;
 mod recorder;
 mod relay;
+mod rows;
 mod segment;
 mod server_log;
 mod socket;
@@ -45,6 +46,7 @@ fn named(name: &str) -> Option<Target> {
         "proxy_header" => proxy_header::run,
         "recorder" => recorder::run,
         "relay" => relay::run,
+        "rows" => rows::run,
         "segment" => segment::run,
         "server_log" => server_log::run,
         "socket" => socket::run,

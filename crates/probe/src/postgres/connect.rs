@@ -1,5 +1,6 @@
 //! One way into the server: hosts in turn, TLS as asked, and errors that say what to do.
 
+use super::aside::Aside;
 use super::conninfo::{Address, ConnInfo, Server, SessionAttrs, SslMode};
 use super::explain::{self, Attempt};
 use super::local_socket::LocalSocket;
@@ -31,6 +32,8 @@ pub(super) struct Opened {
     pub(super) client: Client,
     pub(super) task: ConnectionTask,
     pub(super) server: Server,
+    /// Where rows can be kept; none where they come by a network.
+    pub(super) aside: Option<Aside>,
 }
 
 /// Connects to the first of the servers that answers and fits. The returned task must be spawned.
@@ -93,7 +96,7 @@ async fn to_server(
     let mut first: Option<Attempt> = None;
     for way in ways {
         match attempt(info, server, *way, hearer).await {
-            Ok((client, task)) => return fitting(client, task, server, attrs).await,
+            Ok(connected) => return fitting(connected, server, attrs).await,
             // The first failure is the telling one.
             Err(failure) if failure.is_final() => return Err(first.unwrap_or(failure)),
             Err(failure) => first = Some(first.unwrap_or(failure)),
@@ -102,32 +105,36 @@ async fn to_server(
     Err(first.unwrap_or(Attempt::TimedOut(CONNECT_TIMEOUT)))
 }
 
+/// A client, what carries its messages, and where rows can be kept.
+type Connected = (Client, ConnectionTask, Option<Aside>);
+
 async fn attempt(
     info: &ConnInfo,
     server: &Server,
     way: config::SslMode,
     hearer: Option<&Hearer>,
-) -> Result<(Client, ConnectionTask), Attempt> {
+) -> Result<Connected, Attempt> {
     let config = config(info, server, way);
     let limit = info.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
     let connecting: Pin<Box<dyn Future<Output = _> + Send + '_>> = if let Address::Unix(directory) = &server.address {
         let config = &config;
         Box::pin(async move {
             let socket = local_socket(directory, server.port).await?;
+            let aside = socket.aside();
             let (client, task) = config.connect_raw(socket, NoTls).await.map_err(Attempt::Failed)?;
-            Ok((client, carried(task, hearer)))
+            Ok((client, carried(task, hearer), Some(aside)))
         })
     } else if way == config::SslMode::Disable {
         Box::pin(async {
             let (client, task) = config.connect(NoTls).await.map_err(Attempt::Failed)?;
-            Ok((client, carried(task, hearer)))
+            Ok((client, carried(task, hearer), None))
         })
     } else {
         let tls = MakeRustlsConnect::new(tls::client_config(&info.tls).map_err(Attempt::Unusable)?);
         let config = &config;
         Box::pin(async move {
             let (client, task) = config.connect(tls).await.map_err(Attempt::Failed)?;
-            Ok((client, carried(task, hearer)))
+            Ok((client, carried(task, hearer), None))
         })
     };
     // Config's own connect_timeout covers the socket alone; a server that accepts and then says nothing is late too.
@@ -202,12 +209,8 @@ fn config(info: &ConnInfo, server: &Server, way: config::SslMode) -> Config {
 }
 
 /// Lets the connection through if the server is of the sort that target_session_attrs asks for.
-async fn fitting(
-    client: Client,
-    mut task: ConnectionTask,
-    server: &Server,
-    attrs: SessionAttrs,
-) -> Result<Opened, Attempt> {
+async fn fitting(connected: Connected, server: &Server, attrs: SessionAttrs) -> Result<Opened, Attempt> {
+    let (client, mut task, aside) = connected;
     if attrs != SessionAttrs::Any {
         let asking = client.query_one(
             "SELECT pg_catalog.pg_is_in_recovery(), \
@@ -230,5 +233,5 @@ async fn fitting(
             return Err(Attempt::Unfit { standby });
         }
     }
-    Ok(Opened { client, task, server: server.clone() })
+    Ok(Opened { client, task, server: server.clone(), aside })
 }

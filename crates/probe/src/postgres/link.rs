@@ -1,10 +1,14 @@
 //! The probe's one connection: its session settings, prepared statements, and a deadline for every query.
 
-use super::connect::{self, ConnectionTask};
+use super::aside::{Aside, messages};
+use super::connect::{self, Opened};
 use super::conninfo::{ConnInfo, Server};
+use super::row::Rows;
 use crate::ProbeError;
+use futures_util::TryStreamExt;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
@@ -54,19 +58,16 @@ pub(super) struct Link {
     pub(super) server: String,
     /// server_version_num.
     pub(super) version: i32,
+    /// Keeps the rows of a look as they come.
+    aside: Option<Aside>,
 }
 
 impl Link {
     /// Connects and makes the session one that reads only, waits for nothing and is known by its name.
     pub(super) async fn open(info: &ConnInfo) -> Result<Self, ProbeError> {
-        let opened = connect::open(info).await?;
-        Self::of(opened.client, opened.task, &opened.server).await
-    }
-
-    async fn of(client: Client, task: ConnectionTask, server: &Server) -> Result<Self, ProbeError> {
-        let task = Some(tokio::spawn(task));
-        let (address, label) = (server.clone(), server.label());
-        let mut link = Link { client, task, statements: RefCell::default(), address, server: label, version: 0 };
+        let Opened { client, task, server: address, aside } = connect::open(info).await?;
+        let (task, server) = (Some(tokio::spawn(task)), address.label());
+        let mut link = Link { client, task, statements: RefCell::default(), address, server, version: 0, aside };
         let row = link.one("server version", "SELECT pg_catalog.current_setting('server_version_num')::int4").await?;
         link.version = row.get(0);
         supported(link.version).map_err(|why| ProbeError::Connect(format!("{} {why}", link.server)))?;
@@ -86,18 +87,6 @@ impl Link {
         self.rows_with(what, sql, &[]).await
     }
 
-    /// As [`Link::rows`], of a query that is put together for the server's major the first time.
-    pub(super) async fn rows_of(
-        &self,
-        what: &'static str,
-        sql: impl FnOnce(i32) -> String,
-        parameters: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, QueryError> {
-        let known = self.statements.borrow().contains_key(what);
-        let sql = if known { String::new() } else { sql(self.major()) };
-        self.rows_with(what, &sql, parameters).await
-    }
-
     /// As [`Link::rows`], with parameters. Several may be under way at once: the server answers them in the order in which
     /// they were first polled, and a query that waits in line costs neither side a wake-up.
     pub(super) async fn rows_with(
@@ -106,18 +95,67 @@ impl Link {
         sql: &str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, QueryError> {
-        let known = self.statements.borrow().get(what).cloned();
-        let statement = match known {
-            Some(statement) => statement,
-            None => {
-                let prepared = tokio::time::timeout(DEADLINE, self.client.prepare(sql)).await;
-                let statement = self.answer(what, prepared)?;
-                self.statements.borrow_mut().insert(what, statement.clone());
-                statement
-            }
-        };
-        let answer = tokio::time::timeout(DEADLINE, self.client.query(&statement, parameters)).await;
+        let statement = self.statement(what, |_| sql.to_owned()).await?;
+        self.rows_read(what, &statement, parameters).await
+    }
+
+    /// As [`Link::rows_with`], of a statement that is prepared.
+    pub(super) async fn rows_read(
+        &self,
+        what: &'static str,
+        statement: &Statement,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, QueryError> {
+        let answer = tokio::time::timeout(DEADLINE, self.client.query(statement, parameters)).await;
         self.answer(what, answer)
+    }
+
+    /// All rows of a statement, kept as they come where that can be, in this buffer. Nothing may be under way when it is first
+    /// polled: the rows of whatever is answered next are kept.
+    pub(super) async fn rows_kept(
+        &self,
+        what: &'static str,
+        statement: Statement,
+        parameters: &[&(dyn ToSql + Sync)],
+        buffer: Vec<u8>,
+    ) -> Result<Rows, QueryError> {
+        let Some(aside) = &self.aside else {
+            return self.rows_read(what, &statement, parameters).await.map(Rows::Read);
+        };
+        aside.keep(buffer);
+        let asking = async {
+            let mut answer = pin!(self.client.query_raw(&statement, parameters.iter().copied()).await?);
+            let mut strayed = 0;
+            while answer.try_next().await?.is_some() {
+                strayed += 1;
+            }
+            Ok((strayed, answer.rows_affected()))
+        };
+        let answer = tokio::time::timeout(DEADLINE, asking).await;
+        let (strayed, told) = self.answer(what, answer)?;
+        let rows = aside.take();
+        let kept = messages(&rows).count() as u64;
+        if strayed > 0 || told != Some(kept) {
+            let message = format!("{kept} rows were kept and {strayed} were not, where the server tells of {told:?}");
+            return Err(QueryError::Lost(self.server_error(what, message)));
+        }
+        Ok(Rows::Kept(statement, rows))
+    }
+
+    /// A query that is put together for the server's major and prepared the first time, under the name `what`.
+    pub(super) async fn statement(
+        &self,
+        what: &'static str,
+        sql: impl FnOnce(i32) -> String,
+    ) -> Result<Statement, QueryError> {
+        let known = self.statements.borrow().get(what).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let prepared = tokio::time::timeout(DEADLINE, self.client.prepare(&sql(self.major()))).await;
+        let statement = self.answer(what, prepared)?;
+        self.statements.borrow_mut().insert(what, statement.clone());
+        Ok(statement)
     }
 
     /// The one row of a query that always has one.

@@ -235,6 +235,7 @@ impl PostgresProbe {
             self.worked(view.what, tell::NOTHING_THERE, sink);
         }
         let context = Context { target: &self.target, identity: &live.identity, privileges: &live.facts.privileges };
+        self.sessions.prepare(&live.link).await?;
         // Polled first, so the server answers the sessions first; their samples are put down while it reads the views.
         let looking = self.sessions.read(&live.link, context, sink);
         let asking = join_all(views.iter().map(|(_, view)| counters::ask(&live.link, view)));

@@ -1,10 +1,11 @@
 //! Values of a row as the server keeps them: it need not spell them out, nor reckon with them.
 
+use super::aside::messages;
 use backwater_model::Span;
 use std::error::Error;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, Type};
+use tokio_postgres::{Row, Statement};
 
 /// A moment of the server's clock (timestamptz: microseconds since 2000 as a big-endian number).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,19 +39,126 @@ impl ServerTime {
     }
 }
 
-impl<'a> FromSql<'a> for ServerTime {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
-        Ok(ServerTime(i64::from_be_bytes(raw.try_into()?)))
-    }
-
-    fn accepts(kind: &Type) -> bool {
-        *kind == Type::TIMESTAMPTZ
-    }
-}
-
 /// A column's value; none where it is null, or of another type than PostgreSQL's own (forks differ).
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Option<T> {
     row.try_get::<_, Option<T>>(column).ok().flatten()
+}
+
+/// The values of one row, each as its bytes; none where it is null.
+pub(super) type Cells<'r, const N: usize> = [Option<&'r [u8]>; N];
+
+/// The rows of an answer: as they came, or as the library has read them.
+#[derive(Debug)]
+pub(super) enum Rows {
+    Kept(Statement, Vec<u8>),
+    Read(Vec<Row>),
+}
+
+impl Rows {
+    /// Gives the values of each row that has so many, those left out that are not of these types (forks differ).
+    pub(super) fn each<'r, const N: usize>(&'r self, types: &[Type; N], mut visit: impl FnMut(Cells<'r, N>)) {
+        match self {
+            Rows::Kept(statement, bytes) => {
+                let columns = statement.columns();
+                let mut fits = types.iter().zip(columns).map(|(wanted, column)| is_like(column.type_(), wanted));
+                let fits: [bool; N] = std::array::from_fn(|_| fits.next().unwrap_or(false));
+                messages(bytes).filter_map(|body| cells(body, &fits)).for_each(visit);
+            }
+            Rows::Read(rows) => {
+                let cell = |row: &'r Row, column: usize| {
+                    get::<Raw<'r>>(row, column).filter(|raw| is_like(&raw.0, &types[column])).map(|raw| raw.1)
+                };
+                rows.iter().for_each(|row| visit(std::array::from_fn(|column| cell(row, column))));
+            }
+        }
+    }
+
+    /// How many rows there are, or more.
+    pub(super) fn at_most(&self) -> usize {
+        match self {
+            Rows::Kept(_, bytes) => messages(bytes).count(),
+            Rows::Read(rows) => rows.len(),
+        }
+    }
+
+    /// The memory that rows were kept in, for the next ones.
+    pub(super) fn into_buffer(self) -> Vec<u8> {
+        match self {
+            Rows::Kept(_, bytes) => bytes,
+            Rows::Read(_) => Vec::new(),
+        }
+    }
+}
+
+/// Any text will do for a text.
+fn is_like(found: &Type, wanted: &Type) -> bool {
+    found == wanted || (*wanted == Type::TEXT && <&str>::accepts(found))
+}
+
+/// A value of any type.
+struct Raw<'a>(Type, &'a [u8]);
+
+impl<'a> FromSql<'a> for Raw<'a> {
+    fn from_sql(kind: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Raw(kind.clone(), raw))
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+}
+
+/// The values of a row's message (a count of two bytes, then for each value a length of four, −1 for null, and its bytes), but
+/// for those that do not fit.
+fn cells<'r, const N: usize>(body: &'r [u8], fits: &[bool; N]) -> Option<Cells<'r, N>> {
+    let (count, mut rest) = body.split_first_chunk()?;
+    if usize::from(u16::from_be_bytes(*count)) != N {
+        return None;
+    }
+    let mut found = [None; N];
+    for (cell, fits) in found.iter_mut().zip(fits) {
+        let (length, after) = rest.split_first_chunk()?;
+        let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
+            rest = after;
+            continue;
+        };
+        let (value, after) = after.split_at_checked(length)?;
+        (*cell, rest) = (fits.then_some(value), after);
+    }
+    Some(found)
+}
+
+/// A text.
+pub(super) fn text(cell: Option<&[u8]>) -> Option<&str> {
+    std::str::from_utf8(cell?).ok()
+}
+
+/// An int4.
+pub(super) fn int(cell: Option<&[u8]>) -> Option<i32> {
+    Some(i32::from_be_bytes(cell?.try_into().ok()?))
+}
+
+/// An int8.
+pub(super) fn long(cell: Option<&[u8]>) -> Option<i64> {
+    Some(i64::from_be_bytes(cell?.try_into().ok()?))
+}
+
+/// A timestamptz.
+pub(super) fn time(cell: Option<&[u8]>) -> Option<ServerTime> {
+    long(cell).map(ServerTime)
+}
+
+/// A one-dimensional array of texts.
+pub(super) fn texts(cell: Option<&[u8]>) -> Option<Vec<Option<&str>>> {
+    Vec::from_sql(&Type::TEXT_ARRAY, cell?).ok()
+}
+
+/// A row's message that may be any bytes.
+#[cfg(fuzzing)]
+pub(super) fn exercise(body: &[u8]) {
+    for cell in cells(body, &[true; 10]).into_iter().flatten() {
+        let _ = (text(cell), int(cell), time(cell), texts(cell));
+    }
 }
 
 #[cfg(test)]
@@ -60,11 +168,40 @@ mod tests {
 
     #[test]
     fn a_time_is_eight_bytes_and_nothing_else() {
-        let time = |raw: &[u8]| ServerTime::from_sql(&Type::TIMESTAMPTZ, raw);
+        let time = |raw: &[u8]| time(Some(raw));
         let (one, other) = (time(&1_000_i64.to_be_bytes()).unwrap(), time(&3_500_i64.to_be_bytes()).unwrap());
         assert_eq!(other.since(one), Span(2_500));
         assert_eq!(one.since(time(&i64::MIN.to_be_bytes()).unwrap()), Span(i64::MAX));
-        assert!(time(&[0; 4]).is_err() && !ServerTime::accepts(&Type::TIMESTAMP));
+        assert_eq!(time(&[0; 4]), None);
+    }
+
+    fn row(values: &[Option<&[u8]>]) -> Vec<u8> {
+        let mut body = (values.len() as u16).to_be_bytes().to_vec();
+        for value in values {
+            body.extend(value.map_or(-1, |value| value.len() as i32).to_be_bytes());
+            body.extend(value.unwrap_or_default());
+        }
+        body
+    }
+
+    #[test]
+    fn a_row_is_its_values_and_one_of_another_shape_is_none() {
+        let whole = row(&[Some(&7_i32.to_be_bytes()), None, Some(b""), Some("né".as_bytes())]);
+        let [pid, null, empty, name] = cells(&whole, &[true; 4]).unwrap();
+        assert_eq!((int(pid), text(null), text(empty), text(name)), (Some(7), None, Some(""), Some("né")));
+        assert_eq!((int(name), long(pid), text(Some(&[0xff]))), (None, None, None));
+        assert_eq!(cells(&whole, &[false, true, true, true]).unwrap(), [None, null, empty, name], "of another type");
+        assert_eq!((cells(&whole, &[true; 3]), cells(&whole, &[true; 5])), (None, None));
+        assert!((0..whole.len()).all(|cut| cells(&whole[..cut], &[true; 4]).is_none()), "a row that is cut has none");
+    }
+
+    #[test]
+    fn an_array_has_its_texts() {
+        // Dimensions, whether there are nulls, the type of its elements; length and lower bound of the one dimension.
+        let mut array = [1_i32, 1, 25, 2, 1].map(i32::to_be_bytes).concat();
+        array.extend(row(&[Some(b"client backend"), None])[2..].iter());
+        assert_eq!(texts(Some(&array)), Some(vec![Some("client backend"), None]));
+        assert_eq!((texts(Some(&array[..9])), texts(None)), (None, None));
     }
 
     #[test]

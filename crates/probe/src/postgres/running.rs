@@ -130,6 +130,9 @@ impl Running {
 
     /// Forgets sessions that are not among these, which are in the order in which rows come.
     pub(super) fn forget_others(&mut self, pids: &[i32]) {
+        if self.sessions.iter().map(|known| known.pid).eq(pids.iter().copied()) {
+            return;
+        }
         let order: HashMap<i32, usize> = pids.iter().enumerate().map(|(place, pid)| (*pid, place)).collect();
         self.sessions.retain(|known| order.contains_key(&known.pid));
         self.sessions.sort_by_cached_key(|known| order.get(&known.pid).copied());

@@ -4,7 +4,7 @@
 use super::identity::{Identity, Privileges};
 use super::link::{Link, QueryError};
 use super::queues::{Asleep, Queues};
-use super::row::{ServerTime, get};
+use super::row::{Rows, ServerTime, int, long, text, texts, time};
 use super::running::{Running, Wanted, Whose};
 use super::texts::{Column, Interner, Statements};
 use super::waits::Turns;
@@ -12,7 +12,8 @@ use crate::Sink;
 use crate::host::{KernelWaits, Numbered};
 use backwater_model::{CARRIERS, Epoch, Moment, Sample, Span, Text, catalogue};
 use std::collections::{BTreeMap, HashMap};
-use tokio_postgres::Row;
+use tokio_postgres::Statement;
+use tokio_postgres::types::Type;
 
 /// The function under pg_stat_activity, without the view's joins. Idle sessions, and other processes in their main
 /// loop, are left out, except those that carry WAL and pages: that they have nothing to do is what rules ask. A
@@ -30,6 +31,19 @@ const SQL: &str = "SELECT NULL, NULL, NULL, NULL, CASE WHEN pg_has_role('pg_read
      (ACTIVE AND a.wait_event_type IS DISTINCT FROM 'Activity' AND OURS_NOT) OR a.backend_type IN ('CARRIERS') \
      OR (a.state IS NULL AND a.backend_type <> 'client backend' AND a.wait_event_type NOT IN ('Activity', 'Extension') \
      AND OURS_NOT)IDLE_TOO)";
+/// What comes of it.
+const TYPES: [Type; 10] = [
+    Type::INT4,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TEXT,
+    Type::TIMESTAMPTZ,
+    Type::TIMESTAMPTZ,
+    Type::INT8,
+    Type::TEXT_ARRAY,
+];
 const OURS_NOT: &str = "a.application_name IS DISTINCT FROM 'backwater heartbeat'";
 const ACTIVE: &str = "a.state IN ('active', 'fastpath function call')";
 /// How often idle clients are counted, in the same look as the others: a look of their own would cost as much.
@@ -88,6 +102,8 @@ pub(super) struct Sessions {
     pub(super) walsenders: bool,
     /// When idle clients are counted next.
     next_count: Moment,
+    /// Where the rows of a look are kept.
+    buffer: Vec<u8>,
 }
 
 /// What came of a look.
@@ -122,25 +138,37 @@ impl Sessions {
         }
         let mut asked = crate::now();
         let wanted = self.running.wanted();
-        let mut rows = self.ask(link, counts, wanted).await?;
-        if sessions_of(&rows).any(|session| session.sent.is_none() && !self.running.knows(session.pid)) {
+        let buffer = std::mem::take(&mut self.buffer);
+        let mut rows = self.ask(link, counts, wanted, Some(buffer)).await?;
+        let mut look = Look::of(&rows);
+        if look.sessions.iter().any(|session| session.sent.is_none() && !self.running.knows(session.pid)) {
             asked = crate::now();
-            rows = self.ask(link, counts, Wanted::ALL).await?;
+            // Others are under way by now.
+            rows = self.ask(link, counts, Wanted::ALL, None).await?;
+            look = Look::of(&rows);
         }
         let answered = crate::now();
-        if has_other_rights(&rows, context.privileges) {
+        if look.has_other_rights(context.privileges) {
             return Ok(Looked::OtherRights);
         }
-        let when = When { at: answered, server: rows.iter().find_map(clock_of) };
+        let when = When { at: answered, server: look.server };
         self.running.looked(when.server);
-        let sessions: Vec<Session<'_>> = sessions_of(&rows).collect();
-        self.learn_names(link, &sessions).await?;
-        let seen = self.put_samples(&sessions, when, context.target, sink);
+        self.learn_names(link, &look.sessions).await?;
+        let seen = self.put_samples(&look.sessions, when, context.target, sink);
         if counts {
-            self.forget(&sessions);
+            self.forget(&look.sessions);
         }
         self.put_counts(context, counts, seen, (answered - asked).0 as f64, sink);
+        self.buffer = rows.into_buffer();
         Ok(Looked::Whole)
+    }
+
+    /// Has the looks of this server prepared, so that a look that begins is asked at once.
+    pub(super) async fn prepare(&self, link: &Link) -> Result<(), QueryError> {
+        for with_idle in [true, false] {
+            self.statement(link, with_idle).await?;
+        }
+        Ok(())
     }
 
     fn put_counts(&mut self, context: Context<'_>, all: bool, seen: Seen, response_us: f64, sink: &mut Sink<'_>) {
@@ -160,16 +188,30 @@ impl Sessions {
         }
     }
 
-    /// Asks for a look.
-    async fn ask(&self, link: &Link, with_idle: bool, wanted: Wanted) -> Result<Vec<Row>, QueryError> {
+    async fn statement(&self, link: &Link, with_idle: bool) -> Result<Statement, QueryError> {
         let what = match (with_idle, self.short_texts) {
             (true, true) => "sessions and idle ones",
             (true, false) => "sessions and idle ones, of long texts the beginning",
             (false, true) => "sessions",
             (false, false) => "sessions, of long texts the beginning",
         };
+        link.statement(what, |major| sql(major, with_idle, self.short_texts)).await
+    }
+
+    /// Asks for a look, whose rows may be kept in a buffer where nothing else is under way.
+    async fn ask(
+        &self,
+        link: &Link,
+        with_idle: bool,
+        wanted: Wanted,
+        buffer: Option<Vec<u8>>,
+    ) -> Result<Rows, QueryError> {
+        let statement = self.statement(link, with_idle).await?;
         let (statements, sessions) = (wanted.statements.as_parameter(), wanted.sessions.as_parameter());
-        link.rows_of(what, |major| sql(major, with_idle, self.short_texts), &[&statements, &sessions]).await
+        match buffer {
+            Some(buffer) => link.rows_kept("sessions", statement, &[&statements, &sessions], buffer).await,
+            None => link.rows_read("sessions", &statement, &[&statements, &sessions]).await.map(Rows::Read),
+        }
     }
 
     /// A sample for each row but those of idle clients.
@@ -185,7 +227,7 @@ impl Sessions {
             let whose = self.running.whose(session.pid, sent, settled);
             let client = whose.backend_type.as_deref() == Some("client backend");
             // An active session's state is not sent.
-            if client && !matches!(get(session.row, 4), None | Some("fastpath function call")) {
+            if client && !matches!(session.state, None | Some("fastpath function call")) {
                 seen.idle += 1;
                 continue;
             }
@@ -218,17 +260,14 @@ impl Sessions {
     }
 
     fn sample(&mut self, session: Session<'_>, whose: Whose, when: When, target: &Text) -> Sample {
-        let Session { pid, row, .. } = session;
-        let text = |column: usize| get::<&str>(row, column);
-        let class = text(1);
+        let Session { pid, class, begun, .. } = session;
         let kernel = self.kernel.as_mut().filter(|_| self.turns.asks(pid, class));
         let (kernel_wait, kernel_state) = kernel.map(|kernel| kernel.read(pid)).unwrap_or_default();
         let (columns, texts) = (&mut self.columns, &mut self.texts);
-        let wait_event = columns.wait_event.some(texts, text(2));
+        let wait_event = columns.wait_event.some(texts, session.event);
         let kernel_wait = columns.kernel_wait.some(texts, kernel_wait.as_deref());
         let wait = Asleep { backend_type: &whose.backend_type, event: &wait_event, kernel: &kernel_wait };
         let queue = self.queues.of(wait, self.commit_delay, self.data_device.as_deref());
-        let begun: Option<ServerTime> = get(row, 6);
         let age_ms = |from: Option<ServerTime>| Some(when.server?.since(from?).0.max(0) / 1_000);
         Sample {
             at: when.at,
@@ -237,19 +276,19 @@ impl Sessions {
             backend_type: whose.backend_type,
             user: whose.user,
             database: whose.database,
-            application: columns.application.some(texts, text(3)),
+            application: columns.application.some(texts, session.application),
             client_addr: whose.client_addr,
             client_port: whose.client_port,
-            state: columns.state.some(texts, Some(text(4).unwrap_or("active"))),
+            state: columns.state.some(texts, Some(session.state.unwrap_or("active"))),
             wait_event_type: columns.wait_event_type.some(texts, class),
             wait_event,
             queue,
             kernel_wait,
             kernel_state,
-            query_id: get::<i64>(row, 8).filter(|id| *id != 0),
-            query: self.running.statement(pid, begun, text(5), &mut self.statements),
+            query_id: session.query_id.filter(|id| *id != 0),
+            query: self.running.statement(pid, begun, session.query, &mut self.statements),
             query_age_ms: age_ms(begun),
-            xact_age_ms: age_ms(get(row, 7)),
+            xact_age_ms: age_ms(session.transaction_begun),
         }
     }
 
@@ -303,26 +342,60 @@ struct When {
 #[derive(Clone, Copy, Debug)]
 struct Session<'r> {
     pid: i32,
+    class: Option<&'r str>,
+    event: Option<&'r str>,
+    application: Option<&'r str>,
+    /// None where it is active.
+    state: Option<&'r str>,
+    /// None where it was not sent.
+    query: Option<&'r str>,
+    begun: Option<ServerTime>,
+    transaction_begun: Option<ServerTime>,
+    query_id: Option<i64>,
     /// Whose it is, where that was sent.
     sent: Option<Sent<'r>>,
-    row: &'r Row,
 }
 
-fn sessions_of(rows: &[Row]) -> impl Iterator<Item = Session<'_>> {
-    rows.iter().filter_map(|row| Some(Session { pid: get(row, 0)?, sent: Sent::of(row), row }))
+/// What a look was answered.
+#[derive(Debug, Default)]
+struct Look<'r> {
+    sessions: Vec<Session<'r>>,
+    /// The server's clock.
+    server: Option<ServerTime>,
+    /// Whether the role sees all or its own sessions, of the row that is no session's.
+    seen: Option<&'r str>,
 }
 
-/// The server's clock, of the row that is no session's.
-fn clock_of(row: &Row) -> Option<ServerTime> {
-    get::<i32>(row, 0).is_none().then(|| get(row, 6)).flatten()
-}
+impl<'r> Look<'r> {
+    fn of(rows: &'r Rows) -> Look<'r> {
+        let mut look = Look { sessions: Vec::with_capacity(rows.at_most()), ..Look::default() };
+        rows.each(&TYPES, |cells| {
+            let [pid, class, event, application, state, query, begun, transaction_begun, query_id, whose] = cells;
+            let Some(pid) = int(pid) else {
+                (look.seen, look.server) = (text(state), time(begun));
+                return;
+            };
+            look.sessions.push(Session {
+                pid,
+                class: text(class),
+                event: text(event),
+                application: text(application),
+                state: text(state),
+                query: text(query),
+                begun: time(begun),
+                transaction_begun: time(transaction_begun),
+                query_id: long(query_id),
+                sent: Sent::of(whose),
+            });
+        });
+        look
+    }
 
-/// Whether the role no longer sees what it did, or sees more: what others do would seem to have ended, and would not be
-/// read where it may be now.
-fn has_other_rights(rows: &[Row], privileges: &Privileges) -> bool {
-    let own_row = rows.iter().find(|row| get::<i32>(row, 0).is_none());
-    let seen = own_row.and_then(|row| get::<&str>(row, 4));
-    seen.is_some_and(|seen| (seen == "all") != privileges.all_stats)
+    /// Whether the role no longer sees what it did, or sees more: what others do would seem to have ended, and would not be
+    /// read where it may be now.
+    fn has_other_rights(&self, privileges: &Privileges) -> bool {
+        self.seen.is_some_and(|seen| (seen == "all") != privileges.all_stats)
+    }
 }
 
 /// Whether the server keeps no more of a text than is wanted, as this track_activity_query_size says: in bytes, or in kilobytes
@@ -343,8 +416,8 @@ struct Sent<'r> {
 }
 
 impl<'r> Sent<'r> {
-    fn of(row: &'r Row) -> Option<Sent<'r>> {
-        let words: Vec<Option<&str>> = get(row, 9)?;
+    fn of(whose: Option<&'r [u8]>) -> Option<Sent<'r>> {
+        let words = texts(whose)?;
         let word = |place: usize| words.get(place).copied().flatten();
         Some(Sent {
             backend_type: word(0),

@@ -52,6 +52,8 @@ pub(super) struct Statements {
     /// By the hash of the text as the server shows it: at 10 Hz the same statements come again and again.
     known: HashMap<u64, Text>,
     hasher: RandomState,
+    /// The last one as the server showed it, and what is kept of it: many sessions run the same one.
+    last: (String, Option<Text>),
     shared: Interner,
     /// Whether the text is kept as it stands.
     pub(super) keep_text: bool,
@@ -62,6 +64,15 @@ pub(super) struct Statements {
 impl Statements {
     /// What is kept of this statement; none for an empty one.
     pub(super) fn get(&mut self, text: &str) -> Option<Text> {
+        if self.last.0 != text {
+            let kept = self.find(text);
+            self.last.0.replace_range(.., text);
+            self.last.1 = kept;
+        }
+        self.last.1.clone()
+    }
+
+    fn find(&mut self, text: &str) -> Option<Text> {
         if text.is_empty() {
             return None;
         }

@@ -1,6 +1,6 @@
 //! `points`: one value of one series at one moment.
 
-use super::{AT, Columns, Misfit, Rows, Table};
+use super::{AT, Columns, Misfit, Rows, Table, taken};
 use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field};
@@ -47,13 +47,12 @@ impl Rows for PointRows {
     }
 
     fn take(&mut self) -> Result<RecordBatch, ArrowError> {
-        let rows = std::mem::replace(self, PointRows { at: Vec::with_capacity(self.len()), ..PointRows::default() });
         let columns: Vec<ArrayRef> = vec![
-            Arc::new(Int64Array::from(rows.at)),
-            Arc::new(UInt32Array::from(rows.series)),
-            Arc::new(UInt64Array::from(rows.epoch)),
-            Arc::new(Float64Array::from(rows.value)),
-            Arc::new(Int64Array::from(rows.as_of)),
+            Arc::new(Int64Array::from(taken(&mut self.at))),
+            Arc::new(UInt32Array::from(taken(&mut self.series))),
+            Arc::new(UInt64Array::from(taken(&mut self.epoch))),
+            Arc::new(Float64Array::from(taken(&mut self.value))),
+            Arc::new(self.as_of.drain(..).collect::<Int64Array>()),
         ];
         RecordBatch::try_new(Self::TABLE.schema(), columns)
     }

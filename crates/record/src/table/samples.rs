@@ -1,7 +1,7 @@
 //! `samples`: one active session at one instant.
 
 use super::text::TextColumn;
-use super::{AT, Columns, Misfit, Rows, Table, TextPool, text_field};
+use super::{AT, Columns, Misfit, Rows, Table, TextPool, taken, text_field};
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field};
@@ -97,12 +97,12 @@ impl Rows for SampleRows {
 
     fn take(&mut self) -> Result<RecordBatch, ArrowError> {
         let mut columns: Vec<ArrayRef> = vec![
-            Arc::new(Int64Array::from(std::mem::take(&mut self.at))),
-            Arc::new(Int32Array::from(std::mem::take(&mut self.pid))),
-            Arc::new(Int32Array::from(std::mem::take(&mut self.client_port))),
-            Arc::new(Int64Array::from(std::mem::take(&mut self.query_id))),
-            Arc::new(Int64Array::from(std::mem::take(&mut self.query_age_ms))),
-            Arc::new(Int64Array::from(std::mem::take(&mut self.xact_age_ms))),
+            Arc::new(Int64Array::from(taken(&mut self.at))),
+            Arc::new(Int32Array::from(taken(&mut self.pid))),
+            Arc::new(self.client_port.drain(..).collect::<Int32Array>()),
+            Arc::new(self.query_id.drain(..).collect::<Int64Array>()),
+            Arc::new(self.query_age_ms.drain(..).collect::<Int64Array>()),
+            Arc::new(self.xact_age_ms.drain(..).collect::<Int64Array>()),
         ];
         for column in &mut self.texts {
             columns.push(column.take()?);
