@@ -37,16 +37,14 @@ pub(crate) fn all() -> anyhow::Result<()> {
     tests_beside(&lints)
 }
 
-/// Clippy, in what tests that wait leave of the processors: in a directory of its own, since cargo lets nobody else build in the
-/// one that it is in. Silent but where it finds something.
-#[allow(clippy::print_stderr)]
+/// Clippy, in what tests leave of the processors: in a directory of its own, since cargo lets nobody else build in the one that
+/// it is in. Silent but where it finds something.
 fn lints(_: &mut Tally) -> anyhow::Result<bool> {
-    let clippy = ["clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
-    let arguments = [&["-n", "10", "cargo"], clippy.as_slice()].concat();
-    let found = run::output("nice", &arguments, &[("CARGO_TARGET_DIR", "target/lints")]);
-    if let Err(error) = &found {
-        eprintln!("==> lints: {error:#}");
-    }
+    let clippy = ["cargo", "clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    let [beside, arguments @ ..] = run::BESIDE;
+    let arguments = [arguments.as_slice(), &clippy].concat();
+    let found = run::output(beside, &arguments, &[("CARGO_TARGET_DIR", "target/lints")]);
+    run::say(&found.as_ref().err().map_or("lints: none".to_owned(), |error| format!("lints: {error:#}")));
     Ok(found.is_ok())
 }
 
@@ -73,7 +71,7 @@ const BUILDS: &str = include_str!("../../lab/src/servers/builds.rs");
 
 /// Tests that take minutes, mostly of waiting: for processes that are killed one after the other, for a small machine of
 /// their own, for a peer that is gone and answers nothing, for a browser; and those for which others must have downloaded a server of a
-/// newer version than the installed one. They run beside those of every major version,
+/// newer version than the installed one. They run last, beside those of every major version,
 /// which wait for servers, in two sets that take about as long: what changes this host and puts it right, and all else.
 const LONG: [&[&str]; 2] = [
     &[
@@ -98,7 +96,7 @@ const LONG: [&[&str]; 2] = [
     ],
 ];
 
-/// Every fuzz target has a minute, in what those tests leave of the processors.
+/// Every fuzz target has a minute, in what tests leave of the processors.
 const FUZZED_FOR_S: u64 = 60;
 const FUZZED_AT_ONCE: usize = 4;
 
@@ -113,27 +111,35 @@ fn tests_beside(other: Tests<'_>) -> anyhow::Result<()> {
     tally.skipped.extend(page::check()?);
     let promtool = promtool::find()?;
     run::step("build", "cargo", &["build", "--workspace", "--bins", "--examples", "--locked"])?;
-    let fuzzer = on_path("c++").then(fuzz::build).transpose()?.map(fuzz::Fuzzer::beside_others);
-    if fuzzer.is_none() {
-        tally.skipped.push("the fuzz targets: need c++ (g++)".to_owned());
-    }
     let driver = driver::possible().then(driver::build).transpose()?;
     let promtool = promtool.as_ref().map(|path| path.display().to_string());
     let of_driver = driver.as_deref().map(|path| ("BACKWATER_WT_DRIVER", path));
     let of_promtool = promtool.as_deref().map(|path| ("BACKWATER_PROMTOOL", path));
     let variables: Vec<(&str, &str)> = of_driver.into_iter().chain(of_promtool).collect();
+    run::step("build of the tests", "cargo", &["test", "--workspace", "--locked", "--no-run", "--quiet"])?;
     let mut most = vec!["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"];
     most.extend(LONG.concat().into_iter().flat_map(|name| ["--skip", name]));
-    let mut passed = cargo_test(&mut tally, &most, &variables)?;
-    if driver.is_some() {
-        passed &= cargo_test(&mut tally, &driver::tests(), &[])?;
-    }
-    let fuzzed = |_: &mut Tally| match &fuzzer {
-        Some(fuzzer) => fuzzer.run(None, FUZZED_FOR_S, FUZZED_AT_ONCE)?.stood().map(|()| true),
-        None => Ok(true),
+    let short = |tally: &mut Tally| {
+        let mut passed = cargo_test(tally, &most, &variables)?;
+        if driver.is_some() {
+            passed &= cargo_test(tally, &driver::tests(), &[])?;
+        }
+        Ok(passed)
     };
-    passed &= at_once(&mut tally, [&long(LONG[0]), &long(LONG[1]), &on_every_major, &fuzzed, other])?;
+    let mut passed = at_once(&mut tally, [&short, &fuzzed, other])?;
+    passed &= at_once(&mut tally, [&long(LONG[0]), &long(LONG[1]), &on_every_major])?;
     tally.told(passed)
+}
+
+fn fuzzed(tally: &mut Tally) -> anyhow::Result<bool> {
+    if !on_path("c++") {
+        tally.skipped.push("the fuzz targets: need c++ (g++)".to_owned());
+        return Ok(true);
+    }
+    let fuzzer = fuzz::build()?.beside_others();
+    run::say("fuzz targets");
+    fuzzer.run(None, FUZZED_FOR_S, FUZZED_AT_ONCE)?.stood()?;
+    Ok(true)
 }
 
 type Tests<'a> = &'a (dyn Fn(&mut Tally) -> anyhow::Result<bool> + Sync);
@@ -240,14 +246,16 @@ pub(crate) fn on_path(tool: &str) -> bool {
 }
 
 /// Installs the packages whose commands are missing, where this is root on Debian or Ubuntu.
-#[allow(clippy::print_stderr)]
 fn install_tools() -> anyhow::Result<()> {
     let missing: Vec<_> = TOOLS.iter().filter(|(tool, _)| !on_path(tool)).map(|(_, package)| *package).collect();
     if missing.is_empty() {
         return Ok(());
     }
     if !is_root()? || !on_path("apt-get") {
-        eprintln!("==> not installed: {}; tests that need them will say that they are skipped", missing.join(", "));
+        run::say(&format!(
+            "not installed: {}; tests that need them will say that they are skipped",
+            missing.join(", ")
+        ));
         return Ok(());
     }
     run::step("package lists", "apt-get", &["update", "-qq"])?;
@@ -315,13 +323,13 @@ impl Tally {
 }
 
 /// Runs tests, with these variables set, and adds what their lines say. Whether all passed.
-#[allow(clippy::print_stdout, clippy::print_stderr)]
+#[allow(clippy::print_stdout)]
 fn cargo_test(tally: &mut Tally, arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<bool> {
-    eprintln!("==> tests: cargo {}", arguments.join(" "));
+    run::say(&format!("tests: cargo {}", arguments.join(" ")));
     let mut command = run::command("cargo")?;
     command.args(arguments).stdout(Stdio::piped());
     for (name, value) in variables {
-        eprintln!("==> with {name}={value}");
+        run::say(&format!("with {name}={value}"));
         command.env(name, value);
     }
     let mut child = command.spawn().context("cannot start cargo")?;

@@ -17,8 +17,6 @@ use std::time::{Duration, Instant};
 const COUNTERS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Copt-level=1 -Cdebug-assertions=on -Coverflow-checks=on";
-/// What runs beside tests gives way to them.
-const NICE: [&str; 3] = ["nice", "-n", "19"];
 /// An input that takes more memory is a finding too.
 const BOUNDS: [&str; 3] = ["-rss_limit_mb=1024", "-max_len=16384", "-print_final_stats=1"];
 /// And one that takes longer: by the clock, which beside tests says little of what was done.
@@ -83,8 +81,8 @@ impl Fuzzer {
         for dir in [&corpus, &self.findings, &self.temporary] {
             std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
         }
-        let [nice, arguments @ ..] = NICE;
-        let mut command = run::command(nice)?;
+        let [beside, arguments @ ..] = run::BESIDE;
+        let mut command = run::command(beside)?;
         command.args(arguments).arg(&self.program);
         command.env("BACKWATER_FUZZ_TARGET", name).env("TMPDIR", &self.temporary);
         command.arg(format!("-max_total_time={seconds}")).arg(format!("-timeout={}", self.timeout_s)).args(BOUNDS);
@@ -126,7 +124,9 @@ fn processors() -> usize {
 /// Builds the fuzzer.
 pub(crate) fn build() -> anyhow::Result<Fuzzer> {
     let workspace = run::workspace()?;
-    let mut cargo = run::command("cargo")?;
+    let [beside, arguments @ ..] = run::BESIDE;
+    let mut cargo = run::command(beside)?;
+    cargo.args(arguments).arg("cargo");
     cargo.args(["build", "--workspace", "--bin", "fuzz", "--features", "backwater-fuzz/libfuzzer", "--locked"]);
     let own = OWN.as_ref().map_err(|error| anyhow!("cannot find this program: {error}"))?;
     cargo.env("RUSTC_WORKSPACE_WRAPPER", own);

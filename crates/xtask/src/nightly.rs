@@ -54,14 +54,13 @@ pub(crate) fn run(name: Option<&str>, fuzz_s: u64) -> anyhow::Result<()> {
 }
 
 /// One run; its recordings stay in target/nightly. Whether it came out as expected.
-#[allow(clippy::print_stderr)]
 fn one(name: &str, arguments: &[&str]) -> anyhow::Result<bool> {
     let workspace = run::workspace()?;
     let out = workspace.join("target/nightly").join(name);
     if out.exists() {
         std::fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
     }
-    eprintln!("==> {name}: backwater {}", arguments.join(" "));
+    run::say(&format!("{name}: backwater {}", arguments.join(" ")));
     let mut command = run::command("cargo")?;
     command.args(["run", "--release", "-q", "-p", "backwater", "--"]).args(arguments).arg("--out").arg(&out);
     // Progress is shown as it comes.

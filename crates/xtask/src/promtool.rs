@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 
 /// Where it is: on the PATH, or fetched before, or fetched now where this is root on Debian or Ubuntu. None elsewhere: the tests
 /// that need it then say that they are skipped.
-#[allow(clippy::print_stderr)]
 pub(crate) fn find() -> anyhow::Result<Option<PathBuf>> {
     if ci::on_path("promtool") {
         return Ok(Some(PathBuf::from("promtool")));
@@ -19,7 +18,7 @@ pub(crate) fn find() -> anyhow::Result<Option<PathBuf>> {
         return Ok(Some(program));
     }
     if !ci::is_root()? || !ci::on_path("apt-get") {
-        eprintln!("==> not installed: promtool; tests that need it will say that they are skipped");
+        run::say("not installed: promtool; tests that need it will say that they are skipped");
         return Ok(None);
     }
     run::step("package lists", "apt-get", &["update", "-qq"])?;
@@ -28,10 +27,9 @@ pub(crate) fn find() -> anyhow::Result<Option<PathBuf>> {
 }
 
 /// Downloads the package into a directory and leaves nothing of it but the program.
-#[allow(clippy::print_stderr)]
 fn fetch(dir: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(dir)?;
-    eprintln!("==> promtool: apt-get download prometheus");
+    run::say("promtool: apt-get download prometheus");
     let status = Command::new("apt-get").args(["download", "-qq", "prometheus"]).current_dir(dir).status()?;
     let entries = std::fs::read_dir(dir)?.flatten().map(|entry| entry.path());
     let package = entries.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "deb"));

@@ -3,6 +3,8 @@
 use anyhow::{Context, bail};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::LazyLock;
+use std::time::Instant;
 
 /// The root of the workspace.
 pub(crate) fn workspace() -> anyhow::Result<PathBuf> {
@@ -24,10 +26,21 @@ pub(crate) fn command(program: &str) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// Says what is run, runs it in the workspace, fails if it fails.
+/// In front of a program that runs beside tests: it gives way to whatever else wants a processor, at once, where one with a high nice
+/// value would be let finish its slice first.
+pub(crate) const BESIDE: [&str; 3] = ["chrt", "--idle", "0"];
+
+/// Says what happens, and how long after the first that was said.
 #[allow(clippy::print_stderr)]
+pub(crate) fn say(what: &str) {
+    static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let seconds = BEGAN.elapsed().as_secs();
+    eprintln!("==> {}:{:02} {what}", seconds / 60, seconds % 60);
+}
+
+/// Says what is run, runs it in the workspace, fails if it fails.
 pub(crate) fn step(what: &str, program: &str, arguments: &[&str]) -> anyhow::Result<()> {
-    eprintln!("==> {what}: {program} {}", arguments.join(" "));
+    say(&format!("{what}: {program} {}", arguments.join(" ")));
     let status = command(program)?.args(arguments).status();
     if !status.with_context(|| format!("cannot start {program}"))?.success() {
         bail!("{what} failed: {program} {}", arguments.join(" "));

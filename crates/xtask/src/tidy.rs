@@ -37,9 +37,8 @@ const LONG_FUNCTIONS_ALLOWED: usize = 0;
 const LONG_FILE_LINES: usize = 600;
 const LONG_FILES_ALLOWED: usize = 0;
 
-#[allow(clippy::print_stderr)]
 pub(crate) fn check() -> anyhow::Result<()> {
-    eprintln!("==> style");
+    run::say("style");
     let mut faults = arrows()?;
     let mut files = Vec::new();
     rust_files(&run::workspace()?.join("crates"), &mut files)?;

@@ -79,9 +79,9 @@ fn fetched(room: &Path) -> anyhow::Result<Vec<Box<dyn Suite>>> {
 fn compare(suite: &dyn Suite, servers: &Servers, printed: &Path) -> anyhow::Result<Compared> {
     let pair = |turn: u32| -> anyhow::Result<Pair> {
         let file = |way: &str| printed.join(format!("{}-{way}-{turn}.txt", suite.name()));
-        told::step(&format!("{}, direct", suite.name()));
+        run::say(&format!("{}, direct", suite.name()));
         let direct = suite.run(&servers.direct, &file("direct"))?;
-        told::step(&format!("{}, through the proxy", suite.name()));
+        run::say(&format!("{}, through the proxy", suite.name()));
         Ok(Pair { direct, through: suite.run(&servers.through, &file("through"))? })
     };
     let first = pair(1)?;

@@ -3,7 +3,8 @@
 use super::Suite;
 use super::outcome::{Outcome, go};
 use super::servers::Place;
-use super::told::{bounded, copy, fetching, into_file, must, step};
+use super::told::{bounded, copy, fetching, into_file, must};
+use crate::run;
 use anyhow::{Context, bail};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub(super) struct Pgx {
 /// Fetches the module and builds its tests, so that building is no part of a run.
 pub(super) fn fetch(source: &Path) -> anyhow::Result<Pgx> {
     let room = source.parent().context("a room")?;
-    step(&format!("pgx {VERSION}"));
+    run::say(&format!("pgx {VERSION}"));
     let mut download = fetching(room, "go");
     download.args(["mod", "download", "-json", &format!("github.com/jackc/pgx/v5@{VERSION}")]);
     let told: Value = serde_json::from_str(&must(download)?)?;

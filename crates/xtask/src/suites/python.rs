@@ -3,7 +3,8 @@
 use super::Suite;
 use super::outcome::{Outcome, pytest};
 use super::servers::Place;
-use super::told::{bounded, fetching, into_file, must, step};
+use super::told::{bounded, fetching, into_file, must};
+use crate::run;
 use anyhow::bail;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ const ASYNCPG: &str = "0.32.0";
 /// An environment of its own with both drivers, and what their tests import.
 pub(super) fn environment(dir: &Path) -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(dir)?;
-    step("an environment of Python with psycopg2 and asyncpg");
+    run::say("an environment of Python with psycopg2 and asyncpg");
     let mut venv = fetching(dir, "python3");
     venv.args(["-m", "venv", "environment"]);
     must(venv)?;
@@ -69,7 +70,7 @@ impl Driver {
 
     fn fetched(self) -> anyhow::Result<Driver> {
         let (name, version) = (self.name, self.version);
-        step(&format!("the tests of {name} {version}"));
+        run::say(&format!("the tests of {name} {version}"));
         let mut download = fetching(&self.environment, "environment/bin/pip");
         download.args(["download", "-q", "--no-deps", "--no-binary", name, &format!("{name}=={version}")]);
         must(download)?;

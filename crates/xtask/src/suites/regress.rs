@@ -3,7 +3,7 @@
 use super::Suite;
 use super::outcome::{Outcome, pg_regress};
 use super::servers::{Place, as_ordinary_user, hand_over};
-use super::told::{bounded, fetching, into_file, must, step};
+use super::told::{bounded, fetching, into_file, must};
 use crate::run;
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(super) struct Regress {
 pub(super) fn fetch(dir: &Path) -> anyhow::Result<Regress> {
     std::fs::create_dir_all(dir.join("lists/partial"))?;
     let server = installed()?;
-    step(&format!("sources of {}", server.join(" ")));
+    run::say(&format!("sources of {}", server.join(" ")));
     let [package, version] = &server;
     let mut sources = String::new();
     for kind in ["deb", "deb-src"] {

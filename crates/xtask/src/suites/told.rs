@@ -1,15 +1,10 @@
-//! Starting other programs with a limit of time, their output kept, and saying so.
+//! Starting other programs with a limit of time, their output kept.
 
 use anyhow::{Context, bail};
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
-
-#[allow(clippy::print_stderr)]
-pub(super) fn step(what: &str) {
-    eprintln!("==> {what}");
-}
 
 /// A command that timeout(1) ends, with all that it started, when its time is over.
 pub(super) fn bounded(limit: Duration, program: &str) -> Command {
