@@ -7,6 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::OnceLock;
 
 /// Commands and files that tests of the host need, and the Debian package of each.
 const TOOLS: &[(&str, &str)] = &[
@@ -38,7 +39,7 @@ pub(crate) fn all() -> anyhow::Result<()> {
 }
 
 /// Clippy, in what tests leave of the processors: in a directory of its own, since cargo lets nobody else build in the one that
-/// it is in. Silent but where it finds something.
+/// it is in.
 fn lints(_: &mut Tally) -> anyhow::Result<bool> {
     let clippy = ["cargo", "clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
     let [beside, arguments @ ..] = run::BESIDE;
@@ -105,7 +106,7 @@ pub(crate) fn tests() -> anyhow::Result<()> {
     tests_beside(&|_| Ok(true))
 }
 
-/// All tests, and something else beside those that wait.
+/// All tests, and something else beside those that are not long.
 fn tests_beside(other: Tests<'_>) -> anyhow::Result<()> {
     let mut tally = Tally::default();
     tally.skipped.extend(page::check()?);
@@ -136,11 +137,17 @@ fn fuzzed(tally: &mut Tally) -> anyhow::Result<bool> {
         tally.skipped.push("the fuzz targets: need c++ (g++)".to_owned());
         return Ok(true);
     }
+    // Else the tests could wait for this build, which gives way to everything.
+    TESTS_RUN.wait();
     let fuzzer = fuzz::build()?.beside_others();
     run::say("fuzz targets");
-    fuzzer.run(None, FUZZED_FOR_S, FUZZED_AT_ONCE)?.stood()?;
-    Ok(true)
+    let stood = fuzzer.run(None, FUZZED_FOR_S, FUZZED_AT_ONCE)?.stood();
+    run::say(&stood.as_ref().err().map_or("fuzz targets stood".to_owned(), |error| format!("fuzz targets: {error:#}")));
+    Ok(stood.is_ok())
 }
+
+/// Set once tests run, or could not.
+static TESTS_RUN: OnceLock<()> = OnceLock::new();
 
 type Tests<'a> = &'a (dyn Fn(&mut Tally) -> anyhow::Result<bool> + Sync);
 
@@ -323,8 +330,14 @@ impl Tally {
 }
 
 /// Runs tests, with these variables set, and adds what their lines say. Whether all passed.
-#[allow(clippy::print_stdout)]
 fn cargo_test(tally: &mut Tally, arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<bool> {
+    let passed = run_tests(tally, arguments, variables);
+    TESTS_RUN.get_or_init(|| ());
+    passed
+}
+
+#[allow(clippy::print_stdout)]
+fn run_tests(tally: &mut Tally, arguments: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<bool> {
     run::say(&format!("tests: cargo {}", arguments.join(" ")));
     let mut command = run::command("cargo")?;
     command.args(arguments).stdout(Stdio::piped());
@@ -338,6 +351,9 @@ fn cargo_test(tally: &mut Tally, arguments: &[&str], variables: &[(&str, &str)])
     for line in BufReader::new(stdout).lines() {
         let line = line?;
         tally.line(&line);
+        if line.starts_with("running ") {
+            TESTS_RUN.get_or_init(|| ());
+        }
         failing = match line.as_str() {
             "failures:" => true,
             "successes:" => false,

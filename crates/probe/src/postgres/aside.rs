@@ -12,8 +12,11 @@ const HEAD_BYTES: usize = 5;
 const LENGTH_BYTES: usize = 4;
 const ROW: u8 = b'D';
 const READY_FOR_QUERY: u8 = b'Z';
-/// An answer that is larger is none to a look: ten thousand sessions with a text each come to a third of it.
-const MOST_BYTES: usize = 32 << 20;
+/// How an answer begins: the query's parameters were taken, or it failed.
+const BEGINS: [u8; 2] = [b'2', b'E'];
+/// An answer that is larger is none to a look: ten thousand sessions with a text each, of 1,024 characters of four bytes, come
+/// to 45 MiB.
+const MOST_BYTES: usize = 64 << 20;
 /// How much is read at once.
 const READ_BYTES: usize = 32 << 10;
 
@@ -23,10 +26,13 @@ pub(super) struct Aside(Arc<Mutex<Incoming>>);
 
 impl Aside {
     /// Keeps the rows of the next answer in this buffer, which is emptied first. Nothing else may be under way.
-    pub(super) fn keep(&self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        let sorter = Sorter { keeps: true, rows: buffer, ..Sorter::default() };
-        self.lock().sorter = sorter;
+    pub(super) fn keep(&self, buffer: Vec<u8>) {
+        self.lock().sorter.keep(buffer);
+    }
+
+    /// Why what came was given up, where it was: the library tells only that its connection is closed.
+    pub(super) fn misfit(&self) -> Option<String> {
+        self.lock().misfit.take()
     }
 
     /// The rows that were kept: whole messages, one after the other ([`messages`]).
@@ -48,6 +54,7 @@ pub(super) struct Incoming {
     bytes: Vec<u8>,
     /// How much of what is to be handed on was.
     handed: usize,
+    misfit: Option<String>,
 }
 
 impl Incoming {
@@ -67,13 +74,15 @@ impl Incoming {
         true
     }
 
-    /// Where to read to; none where no rows are kept, so that all goes on to the library at once.
-    pub(super) fn room(&mut self) -> Option<&mut [u8]> {
-        if !self.sorter.keeps {
-            return None;
-        }
+    /// Whether rows are kept that are still to come; where none are, all goes on to the library at once.
+    pub(super) fn keeps(&self) -> bool {
+        self.sorter.keeps
+    }
+
+    /// Where to read to while rows are kept.
+    pub(super) fn room(&mut self) -> &mut [u8] {
         self.bytes.resize(READ_BYTES, 0);
-        Some(&mut self.bytes)
+        &mut self.bytes
     }
 
     /// So many bytes were read.
@@ -81,7 +90,9 @@ impl Incoming {
     /// # Errors
     /// What came is no protocol, or too much.
     pub(super) fn came(&mut self, count: usize) -> io::Result<()> {
-        self.sorter.sort(&self.bytes[..count])
+        let sorted = self.sorter.sort(&self.bytes[..count]);
+        self.misfit = sorted.as_ref().err().map(ToString::to_string);
+        sorted
     }
 }
 
@@ -90,6 +101,9 @@ impl Incoming {
 struct Sorter {
     /// Until the server is ready for the next query.
     keeps: bool,
+    /// Whether the answer has begun: a query that failed before it was answered once its error was there, and that the server was ready
+    /// again after it may still come.
+    begun: bool,
     head: [u8; HEAD_BYTES],
     /// How much of the head has come.
     headed: usize,
@@ -101,6 +115,12 @@ struct Sorter {
 }
 
 impl Sorter {
+    fn keep(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        (self.keeps, self.begun, self.rows) = (true, false, buffer);
+        (self.headed, self.kind, self.left) = (0, 0, 0);
+    }
+
     fn sort(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while self.keeps && !bytes.is_empty() {
             let wanted = if self.left == 0 { HEAD_BYTES - self.headed } else { self.left };
@@ -111,7 +131,8 @@ impl Sorter {
                 self.left -= more.len();
                 self.put(more);
             }
-            self.keeps = self.kind != READY_FOR_QUERY || self.left > 0 || self.headed > 0;
+            let ends = self.kind == READY_FOR_QUERY && self.left == 0 && self.headed == 0;
+            self.keeps = !(ends && self.begun);
             bytes = rest;
         }
         self.others.extend_from_slice(bytes);
@@ -127,9 +148,10 @@ impl Sorter {
         self.headed = 0;
         let (kind, body) = body_of(&self.head).ok_or_else(|| misfit("a message shorter than its own length"))?;
         if kind == ROW && self.rows.len().saturating_add(body) > MOST_BYTES {
-            return Err(misfit("more than 32 MiB about its sessions"));
+            return Err(misfit("more than 64 MiB about its sessions"));
         }
         (self.kind, self.left) = (kind, body);
+        self.begun |= BEGINS.contains(&kind);
         self.put(&self.head.clone());
         Ok(())
     }
@@ -163,7 +185,8 @@ pub(super) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Any bytes in pieces of any size, as a server may send them.
 #[cfg(fuzzing)]
 pub fn exercise(bytes: &[u8], piece: usize) {
-    let mut sorter = Sorter { keeps: true, ..Sorter::default() };
+    let mut sorter = Sorter::default();
+    sorter.keep(Vec::new());
     if bytes.chunks(piece.max(1)).all(|piece| sorter.sort(piece).is_ok()) {
         let waiting = if sorter.keeps { sorter.headed } else { 0 };
         assert_eq!(sorter.rows.len() + sorter.others.len() + waiting, bytes.len(), "a byte was lost or made up");
@@ -183,8 +206,14 @@ mod tests {
         [&[kind], length.to_be_bytes().as_slice(), body].concat()
     }
 
+    fn armed() -> Sorter {
+        let mut sorter = Sorter::default();
+        sorter.keep(Vec::new());
+        sorter
+    }
+
     fn sorted(bytes: &[u8], piece: usize) -> Sorter {
-        let mut sorter = Sorter { keeps: true, ..Sorter::default() };
+        let mut sorter = armed();
         bytes.chunks(piece).for_each(|piece| sorter.sort(piece).unwrap());
         sorter
     }
@@ -192,6 +221,8 @@ mod tests {
     proptest! {
         #[test]
         fn rows_are_kept_and_all_else_is_handed_on_in_whatever_pieces_it_comes(
+            first in prop::sample::select(BEGINS.to_vec()),
+            left in any::<bool>(),
             answer in vec((prop::sample::select(b"12TDNSCE".to_vec()), vec(any::<u8>(), 0..40)), 0..12),
             after in vec(any::<u8>(), 0..30),
             piece in 1..60_usize,
@@ -201,10 +232,12 @@ mod tests {
                 chosen.map(|(kind, body)| message(*kind, body)).collect::<Vec<_>>().concat()
             };
             let (ready, all) = (message(b'Z', b"I"), of(|_| true));
-            let sorter = sorted(&[all.as_slice(), &ready, &after].concat(), piece);
+            // What was left of the query before: it had failed.
+            let before = [if left { ready.clone() } else { Vec::new() }, message(first, b"")].concat();
+            let sorter = sorted(&[before.as_slice(), &all, &ready, &after].concat(), piece);
             prop_assert!(!sorter.keeps);
             prop_assert_eq!(&sorter.rows, &of(|kind| kind == ROW));
-            prop_assert_eq!(&sorter.others, &[of(|kind| kind != ROW).as_slice(), &ready, &after].concat());
+            prop_assert_eq!(&sorter.others, &[before.as_slice(), &of(|kind| kind != ROW), &ready, &after].concat());
             let bodies: Vec<&[u8]> = answer.iter().filter(|(kind, _)| *kind == ROW).map(|(_, body)| body.as_slice()).collect();
             prop_assert_eq!(messages(&sorter.rows).collect::<Vec<_>>(), bodies);
         }
@@ -212,11 +245,12 @@ mod tests {
 
     #[test]
     fn what_is_no_protocol_is_refused() {
-        let mut sorter = Sorter { keeps: true, ..Sorter::default() };
-        assert!(sorter.sort(&[b'D', 0, 0, 0, 3]).is_err());
-        let mut sorter = Sorter { keeps: true, ..Sorter::default() };
-        let error = sorter.sort(&[b'D', 0x7f, 0xff, 0xff, 0xff]).unwrap_err();
-        assert_eq!(error.to_string(), "the server sent more than 32 MiB about its sessions");
+        assert!(armed().sort(&[b'D', 0, 0, 0, 3]).is_err());
+        let aside = Aside::default();
+        aside.keep(Vec::new());
+        aside.lock().room()[..5].copy_from_slice(&[b'D', 0x7f, 0xff, 0xff, 0xff]);
+        assert!(aside.lock().came(5).is_err());
+        assert_eq!(aside.misfit().unwrap(), "the server sent more than 64 MiB about its sessions");
     }
 
     #[test]
@@ -234,9 +268,9 @@ mod tests {
         aside.keep(vec![1, 2, 3]);
         let mut incoming = aside.lock();
         let sent = [message(b'2', b""), message(b'D', b"row"), message(b'Z', b"I")].concat();
-        incoming.room().unwrap()[..sent.len()].copy_from_slice(&sent);
+        incoming.room()[..sent.len()].copy_from_slice(&sent);
         incoming.came(sent.len()).unwrap();
-        assert!(incoming.room().is_none(), "the answer has ended");
+        assert!(!incoming.keeps(), "the answer has ended");
         let (mut handed, mut small) = (Vec::new(), [0; 4]);
         loop {
             let mut buffer = ReadBuf::new(&mut small);

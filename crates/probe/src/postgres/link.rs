@@ -125,21 +125,28 @@ impl Link {
         aside.keep(buffer);
         let asking = async {
             let mut answer = pin!(self.client.query_raw(&statement, parameters.iter().copied()).await?);
-            let mut strayed = 0;
-            while answer.try_next().await?.is_some() {
-                strayed += 1;
+            let mut strayed = Vec::new();
+            while let Some(row) = answer.try_next().await? {
+                strayed.push(row);
             }
             Ok((strayed, answer.rows_affected()))
         };
         let answer = tokio::time::timeout(DEADLINE, asking).await;
-        let (strayed, told) = self.answer(what, answer)?;
-        let rows = aside.take();
-        let kept = messages(&rows).count() as u64;
-        if strayed > 0 || told != Some(kept) {
-            let message = format!("{kept} rows were kept and {strayed} were not, where the server tells of {told:?}");
-            return Err(QueryError::Lost(self.server_error(what, message)));
+        let (strayed, told) = self.answer(what, answer).map_err(|error| match aside.misfit() {
+            Some(misfit) => QueryError::Lost(self.server_error(what, misfit)),
+            None => error,
+        })?;
+        let kept = aside.take();
+        let (kept_count, strayed_count) = (messages(&kept).count() as u64, strayed.len() as u64);
+        if told == Some(kept_count) && strayed.is_empty() {
+            return Ok(Rows::Kept(statement, kept));
         }
-        Ok(Rows::Kept(statement, rows))
+        if told == Some(strayed_count) && kept_count == 0 {
+            return Ok(Rows::Read(strayed));
+        }
+        let message =
+            format!("{kept_count} of its rows were kept and {strayed_count} were not, which is not what it told");
+        Err(QueryError::Lost(self.server_error(what, message)))
     }
 
     /// A query that is put together for the server's major and prepared the first time, under the name `what`.

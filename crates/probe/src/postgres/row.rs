@@ -44,6 +44,9 @@ pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, column: usize) -> Option<T> 
     row.try_get::<_, Option<T>>(column).ok().flatten()
 }
 
+/// What a buffer may keep that is hardly used.
+const MUCH_BYTES: usize = 1 << 20;
+
 /// The values of one row, each as its bytes; none where it is null.
 pub(super) type Cells<'r, const N: usize> = [Option<&'r [u8]>; N];
 
@@ -55,7 +58,7 @@ pub(super) enum Rows {
 }
 
 impl Rows {
-    /// Gives the values of each row that has so many, those left out that are not of these types (forks differ).
+    /// Gives the values of each row, those left out that are not of these types (forks differ).
     pub(super) fn each<'r, const N: usize>(&'r self, types: &[Type; N], mut visit: impl FnMut(Cells<'r, N>)) {
         match self {
             Rows::Kept(statement, bytes) => {
@@ -81,12 +84,13 @@ impl Rows {
         }
     }
 
-    /// The memory that rows were kept in, for the next ones.
+    /// The memory that rows were kept in, for the next ones; what a first look took, which has all texts, is given back.
     pub(super) fn into_buffer(self) -> Vec<u8> {
-        match self {
-            Rows::Kept(_, bytes) => bytes,
-            Rows::Read(_) => Vec::new(),
+        let Rows::Kept(_, mut bytes) = self else { return Vec::new() };
+        if bytes.capacity() > MUCH_BYTES {
+            bytes.shrink_to(2 * bytes.len());
         }
+        bytes
     }
 }
 
@@ -108,22 +112,26 @@ impl<'a> FromSql<'a> for Raw<'a> {
     }
 }
 
-/// The values of a row's message (a count of two bytes, then for each value a length of four, −1 for null, and its bytes), but
-/// for those that do not fit.
+/// The values of a row's message (how many there are, in two bytes, then they), but for those that do not fit.
 fn cells<'r, const N: usize>(body: &'r [u8], fits: &[bool; N]) -> Option<Cells<'r, N>> {
-    let (count, mut rest) = body.split_first_chunk()?;
+    let (count, values) = body.split_first_chunk()?;
     if usize::from(u16::from_be_bytes(*count)) != N {
         return None;
     }
+    let mut found = cells_in(values)?;
+    found.iter_mut().zip(fits).filter(|(_, fits)| !**fits).for_each(|(cell, _)| *cell = None);
+    Some(found)
+}
+
+/// So many values, each behind its length (four bytes, −1 for null).
+fn cells_in<const N: usize>(mut rest: &[u8]) -> Option<Cells<'_, N>> {
     let mut found = [None; N];
-    for (cell, fits) in found.iter_mut().zip(fits) {
+    for cell in &mut found {
         let (length, after) = rest.split_first_chunk()?;
-        let Ok(length) = usize::try_from(i32::from_be_bytes(*length)) else {
-            rest = after;
-            continue;
+        (*cell, rest) = match usize::try_from(i32::from_be_bytes(*length)) {
+            Ok(length) => after.split_at_checked(length).map(|(value, after)| (Some(value), after))?,
+            Err(_null) => (None, after),
         };
-        let (value, after) = after.split_at_checked(length)?;
-        (*cell, rest) = (fits.then_some(value), after);
     }
     Some(found)
 }
@@ -148,16 +156,20 @@ pub(super) fn time(cell: Option<&[u8]>) -> Option<ServerTime> {
     long(cell).map(ServerTime)
 }
 
-/// A one-dimensional array of texts.
-pub(super) fn texts(cell: Option<&[u8]>) -> Option<Vec<Option<&str>>> {
-    Vec::from_sql(&Type::TEXT_ARRAY, cell?).ok()
+/// The elements of an array of one dimension that has so many: what it says of its length is not believed. Before them stand
+/// how many dimensions it has, whether there are nulls, the elements' type, and the dimension's length and lower bound.
+pub(super) fn array<const N: usize>(cell: Option<&[u8]>) -> Option<Cells<'_, N>> {
+    let (head, elements) = cell?.split_first_chunk::<20>()?;
+    let number = |place: usize| int(head.get(place * 4..place * 4 + 4));
+    let is_so = number(0) == Some(1) && number(3).and_then(|length| usize::try_from(length).ok()) == Some(N);
+    is_so.then(|| cells_in(elements)).flatten()
 }
 
 /// A row's message that may be any bytes.
 #[cfg(fuzzing)]
 pub(super) fn exercise(body: &[u8]) {
     for cell in cells(body, &[true; 10]).into_iter().flatten() {
-        let _ = (text(cell), int(cell), time(cell), texts(cell));
+        let _ = (text(cell), int(cell), time(cell), array::<5>(cell));
     }
 }
 
@@ -197,11 +209,12 @@ mod tests {
 
     #[test]
     fn an_array_has_its_texts() {
-        // Dimensions, whether there are nulls, the type of its elements; length and lower bound of the one dimension.
         let mut array = [1_i32, 1, 25, 2, 1].map(i32::to_be_bytes).concat();
         array.extend(row(&[Some(b"client backend"), None])[2..].iter());
-        assert_eq!(texts(Some(&array)), Some(vec![Some("client backend"), None]));
-        assert_eq!((texts(Some(&array[..9])), texts(None)), (None, None));
+        assert_eq!(super::array(Some(&array)), Some([Some(b"client backend".as_slice()), None]));
+        assert_eq!((super::array::<2>(Some(&array[..25])), super::array::<2>(None)), (None, None));
+        array[12..16].copy_from_slice(&i32::MAX.to_be_bytes());
+        assert_eq!((super::array::<2>(Some(&array)), super::array::<3>(Some(&array))), (None, None));
     }
 
     #[test]

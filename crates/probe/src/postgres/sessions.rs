@@ -4,7 +4,7 @@
 use super::identity::{Identity, Privileges};
 use super::link::{Link, QueryError};
 use super::queues::{Asleep, Queues};
-use super::row::{Rows, ServerTime, int, long, text, texts, time};
+use super::row::{Rows, ServerTime, array, int, long, text, time};
 use super::running::{Running, Wanted, Whose};
 use super::texts::{Column, Interner, Statements};
 use super::waits::Turns;
@@ -143,7 +143,7 @@ impl Sessions {
         let mut look = Look::of(&rows);
         if look.sessions.iter().any(|session| session.sent.is_none() && !self.running.knows(session.pid)) {
             asked = crate::now();
-            // Others are under way by now.
+            // Other queries are under way by now.
             rows = self.ask(link, counts, Wanted::ALL, None).await?;
             look = Look::of(&rows);
         }
@@ -372,7 +372,7 @@ impl<'r> Look<'r> {
         rows.each(&TYPES, |cells| {
             let [pid, class, event, application, state, query, begun, transaction_begun, query_id, whose] = cells;
             let Some(pid) = int(pid) else {
-                (look.seen, look.server) = (text(state), time(begun));
+                (look.seen, look.server) = (look.seen.or(text(state)), look.server.or(time(begun)));
                 return;
             };
             look.sessions.push(Session {
@@ -417,14 +417,13 @@ struct Sent<'r> {
 
 impl<'r> Sent<'r> {
     fn of(whose: Option<&'r [u8]>) -> Option<Sent<'r>> {
-        let words = texts(whose)?;
-        let word = |place: usize| words.get(place).copied().flatten();
+        let [backend_type, role, database, client_addr, client_port] = array(whose)?.map(text);
         Some(Sent {
-            backend_type: word(0),
-            role: word(1).and_then(|oid| oid.parse().ok()),
-            database: word(2).and_then(|oid| oid.parse().ok()),
-            client_addr: word(3),
-            client_port: word(4).and_then(|port| port.parse().ok()),
+            backend_type,
+            role: role.and_then(|oid| oid.parse().ok()),
+            database: database.and_then(|oid| oid.parse().ok()),
+            client_addr,
+            client_port: client_port.and_then(|port| port.parse().ok()),
         })
     }
 

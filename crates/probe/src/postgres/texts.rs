@@ -52,7 +52,7 @@ pub(super) struct Statements {
     /// By the hash of the text as the server shows it: at 10 Hz the same statements come again and again.
     known: HashMap<u64, Text>,
     hasher: RandomState,
-    /// The last one as the server showed it, and what is kept of it: many sessions run the same one.
+    /// The last one as the server showed it, literals and all, and what is kept of it: many sessions run the same one.
     last: (String, Option<Text>),
     shared: Interner,
     /// Whether the text is kept as it stands.
@@ -66,7 +66,7 @@ impl Statements {
     pub(super) fn get(&mut self, text: &str) -> Option<Text> {
         if self.last.0 != text {
             let kept = self.find(text);
-            self.last.0.replace_range(.., text);
+            text.clone_into(&mut self.last.0);
             self.last.1 = kept;
         }
         self.last.1.clone()
