@@ -45,8 +45,16 @@ fn lints(_: &mut Tally) -> anyhow::Result<bool> {
     let [beside, arguments @ ..] = run::BESIDE;
     let arguments = [arguments.as_slice(), &clippy].concat();
     let found = run::output(beside, &arguments, &[("CARGO_TARGET_DIR", "target/lints")]);
-    run::say(&found.as_ref().err().map_or("lints: none".to_owned(), |error| format!("lints: {error:#}")));
-    Ok(found.is_ok())
+    Ok(is_well("lints", &found))
+}
+
+/// Says how something beside the tests went, which go on whatever it came to.
+fn is_well<T>(what: &str, came_to: &anyhow::Result<T>) -> bool {
+    match came_to {
+        Ok(_) => run::say(&format!("{what}: all well")),
+        Err(error) => run::say(&format!("{what}: {error:#}")),
+    }
+    came_to.is_ok()
 }
 
 /// What every major version of the server must pass; the rest of the probe's tests run on one version. Most of their
@@ -139,11 +147,11 @@ fn fuzzed(tally: &mut Tally) -> anyhow::Result<bool> {
     }
     // Else the tests could wait for this build, which gives way to everything.
     TESTS_RUN.wait();
-    let fuzzer = fuzz::build()?.beside_others();
-    run::say("fuzz targets");
-    let stood = fuzzer.run(None, FUZZED_FOR_S, FUZZED_AT_ONCE)?.stood();
-    run::say(&stood.as_ref().err().map_or("fuzz targets stood".to_owned(), |error| format!("fuzz targets: {error:#}")));
-    Ok(stood.is_ok())
+    let fuzzed = fuzz::build().and_then(|fuzzer| {
+        run::say("fuzz targets");
+        fuzzer.beside_others().run(None, FUZZED_FOR_S, FUZZED_AT_ONCE)?.stood()
+    });
+    Ok(is_well("fuzz targets", &fuzzed))
 }
 
 /// Set once tests run, or could not.

@@ -79,6 +79,11 @@ impl Incoming {
         self.sorter.keeps
     }
 
+    /// Whether the answer has begun and not ended.
+    pub(super) fn awaits_rest(&self) -> bool {
+        self.sorter.keeps && self.sorter.begun
+    }
+
     /// Where to read to while rows are kept.
     pub(super) fn room(&mut self) -> &mut [u8] {
         self.bytes.resize(READ_BYTES, 0);
@@ -117,8 +122,11 @@ struct Sorter {
 impl Sorter {
     fn keep(&mut self, mut buffer: Vec<u8>) {
         buffer.clear();
+        if !self.keeps {
+            // Of an answer that failed, the end may be half there: then it is known where its message ends.
+            (self.headed, self.kind, self.left) = (0, 0, 0);
+        }
         (self.keeps, self.begun, self.rows) = (true, false, buffer);
-        (self.headed, self.kind, self.left) = (0, 0, 0);
     }
 
     fn sort(&mut self, mut bytes: &[u8]) -> io::Result<()> {
@@ -251,6 +259,24 @@ mod tests {
         aside.lock().room()[..5].copy_from_slice(&[b'D', 0x7f, 0xff, 0xff, 0xff]);
         assert!(aside.lock().came(5).is_err());
         assert_eq!(aside.misfit().unwrap(), "the server sent more than 64 MiB about its sessions");
+    }
+
+    #[test]
+    fn an_answer_that_failed_leaves_its_end_wherever_it_was_cut() {
+        let error = message(b'E', b"SERROR\0C57014\0");
+        let (ready, row) = (message(b'Z', b"I"), message(b'D', b"row"));
+        let next = [ready.as_slice(), &message(b'2', b""), &row, &ready].concat();
+        for cut in 0..=ready.len() {
+            let mut sorter = armed();
+            sorter.sort(&[message(b'2', b"").as_slice(), &row, &error, &next[..cut]].concat()).unwrap();
+            sorter.keep(Vec::new());
+            sorter.sort(&next[cut..]).unwrap();
+            assert!(!sorter.keeps && sorter.rows == row, "cut after {cut} bytes");
+            assert_eq!(
+                sorter.others,
+                [&message(b'2', b""), &error, &ready, &message(b'2', b""), &ready].map(Vec::as_slice).concat()
+            );
+        }
     }
 
     #[test]

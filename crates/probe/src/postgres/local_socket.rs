@@ -70,7 +70,7 @@ impl AsyncRead for LocalSocket {
             match ready.try_io(|stream| Ok(rustix::io::retry_on_intr(|| rustix::io::read(stream, &mut *into))?)) {
                 Ok(Ok(count)) if keeps && count > 0 => {
                     aside.came(count)?;
-                    awaits_rest = aside.keeps();
+                    awaits_rest = aside.awaits_rest();
                     if count < wanted && awaits_rest {
                         std::thread::sleep(REST);
                     } else if count < wanted {
@@ -174,9 +174,10 @@ mod tests {
                 }
             });
             let mut handed = vec![0; sent.len() - rows.len()];
-            ours.read_exact(&mut handed).await.unwrap();
-            sending.join().unwrap();
+            let reading = tokio::time::timeout(Duration::from_secs(60), ours.read_exact(&mut handed));
+            reading.await.unwrap().unwrap();
             assert_eq!(handed, [&ends, &begins, &ends, b"and what follows".as_slice()].concat());
+            sending.join().unwrap();
             assert!(aside.take() == rows && rows.len() > 400_000);
         }
         aside.keep(Vec::new());

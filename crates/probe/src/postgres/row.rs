@@ -88,7 +88,7 @@ impl Rows {
     pub(super) fn into_buffer(self) -> Vec<u8> {
         let Rows::Kept(_, mut bytes) = self else { return Vec::new() };
         if bytes.capacity() > MUCH_BYTES {
-            bytes.shrink_to(2 * bytes.len());
+            bytes.shrink_to((2 * bytes.len()).max(MUCH_BYTES));
         }
         bytes
     }
