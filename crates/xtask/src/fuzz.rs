@@ -1,7 +1,7 @@
 //! Everything that reads foreign bytes, guided by what code they reach: libFuzzer without a sanitizer, which the stable
 //! compiler can do. Inputs that reached something new are kept under target/fuzz/corpus and tried first the next time.
 //!
-//! The workspace's own crates are built with a fuzzer's counters, and what they depend on is taken as it is built for
+//! The workspace's own crates are built with a fuzzer's counters, and most of what they depend on is taken as it is built for
 //! everything else: cargo calls this program in the compiler's place for members of the workspace ([`compile`]).
 
 use crate::{bench, run};

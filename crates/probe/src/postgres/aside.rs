@@ -1,7 +1,7 @@
-//! Rows of an answer, kept as they came. A look at hundreds of sessions is read ten times a second, and the library's way
-//! with rows (memory for each, a task that is woken for them, a descriptor of each value) took a quarter of the time of the
-//! thread that looks; so while a look is answered, its rows are taken out of what the server sends, below the library,
-//! which then sees an answer without rows.
+//! Rows of an answer, kept as they came. A look at hundreds of sessions is read ten times a second, and a quarter of the samples
+//! of the thread that looks (perf, a hundred looks a second) lay in the library's way with rows: memory for each, a task that
+//! is woken for them, a descriptor of each value. So while a look is answered, its rows are taken out of what the server
+//! sends, below the library, which then sees an answer without rows; what that saves is in docs/bench/overhead.md.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,8 +14,8 @@ const ROW: u8 = b'D';
 const READY_FOR_QUERY: u8 = b'Z';
 /// How an answer begins: the query's parameters were taken, or it failed.
 const BEGINS: [u8; 2] = [b'2', b'E'];
-/// An answer that is larger is none to a look: ten thousand sessions with a text each, of 1,024 characters of four bytes, come
-/// to 45 MiB.
+/// An answer that is larger is none to a look: ten thousand sessions with a text each, of 1,024 characters of four bytes, would
+/// have some 42 MiB.
 const MOST_BYTES: usize = 64 << 20;
 /// How much is read at once.
 const READ_BYTES: usize = 32 << 10;

@@ -15,8 +15,8 @@ use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// How long the rest of an answer is waited for whose rows are kept, which counts as the server's time. The server sends 8 KiB at a time, some every 50 µs, and whoever
-/// sleeps until there is more is woken by each, in the server's place where both share a processor: two switches of 10 µs.
+/// How long the rest of an answer is waited for whose rows are kept, which counts as the server's time. The server sends 8 KiB
+/// at a time, and whoever sleeps until there is more is woken by each, in the server's place where both share a processor.
 const REST: Duration = Duration::from_micros(100);
 
 /// A stream that waits for room only while it has found none.
