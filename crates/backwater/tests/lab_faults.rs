@@ -31,6 +31,11 @@ fn start(state: &Path, scenario: &str, out: &Path, more: &[&str]) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
+/// What a run said that has ended.
+fn last_words(run: &mut Child) -> String {
+    run.stderr.take().and_then(|said| std::io::read_to_string(said).ok()).unwrap_or_default()
+}
+
 /// Everything that the run of this process makes outside its state directory is named so.
 fn ours(run: u32) -> String {
     format!("/backwater-{run}-")
@@ -127,6 +132,10 @@ fn killed_at(scenario: &str, points: &[u64]) {
         let mut run = start(&state, scenario, &dir.path().join("out"), &[]);
         // The moment itself is what is tested, so this sleeps and waits for no condition.
         std::thread::sleep(Duration::from_millis(*point));
+        // One that could not even begin leaves nothing, and proves nothing.
+        if let Some(status) = run.try_wait().unwrap() {
+            assert!(status.success(), "{scenario} failed within {point} ms: {}", last_words(&mut run));
+        }
         run.kill().unwrap();
         run.wait().unwrap();
         clean(&state);
@@ -142,7 +151,8 @@ fn killed_when(scenario: &str, arm: &str, what: &str, is_there: &dyn Fn(u32) -> 
     let mut run = start(&state, scenario, &dir.path().join("out"), &["--arm", arm]);
     let began = Instant::now();
     while !is_there(run.id()) {
-        assert!(run.try_wait().unwrap().is_none(), "the run of {arm} ended before there was {what}");
+        let ended = run.try_wait().unwrap();
+        assert!(ended.is_none(), "the run of {arm} ended before there was {what}: {}", last_words(&mut run));
         assert!(began.elapsed() < Duration::from_secs(180), "there never was {what} in {arm}");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -242,6 +252,7 @@ fn ctrl_c_cleans_up_at_once() {
     let state = dir.path().join("state");
     let mut run = start(&state, "stampede", &dir.path().join("out"), &[]);
     std::thread::sleep(Duration::from_secs(9));
+    assert!(run.try_wait().unwrap().is_none(), "the run ended by itself: {}", last_words(&mut run));
     let pid = Pid::from_child(&run);
     let asked = Instant::now();
     kill_process(pid, Signal::INT).unwrap();

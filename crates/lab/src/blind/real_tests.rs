@@ -52,7 +52,7 @@ fn a_run_is_recorded_without_its_name_and_judged() {
     let state = State::resume(&options.out).unwrap();
     assert!(state.left().is_empty());
     assert!(options.out.join("summary.md").exists() && !options.out.join("aside").exists());
-    assert!(state.recording(1).join("meta.json").exists());
+    assert!(state.recording(1).join("meta.json").exists(), "{:?}", state.done);
     // What was done to the host is undone.
     let left: Vec<_> = std::fs::read_dir(&options.state_dir).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
