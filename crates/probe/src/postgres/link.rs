@@ -3,7 +3,7 @@
 use super::aside::{Aside, messages};
 use super::connect::{self, Opened};
 use super::conninfo::{ConnInfo, Server};
-use super::row::Rows;
+use super::row::{Rows, has_values};
 use crate::ProbeError;
 use futures_util::TryStreamExt;
 use std::cell::RefCell;
@@ -137,16 +137,11 @@ impl Link {
             None => error,
         })?;
         let kept = aside.take();
-        let (kept_count, strayed_count) = (messages(&kept).count() as u64, strayed.len() as u64);
-        if told == Some(kept_count) && strayed.is_empty() {
-            return Ok(Rows::Kept(statement, kept));
+        match are_kept(statement.columns().len(), told, &kept, strayed.len() as u64) {
+            Ok(true) => Ok(Rows::Kept(statement, kept)),
+            Ok(false) => Ok(Rows::Read(strayed)),
+            Err(message) => Err(QueryError::Lost(self.server_error(what, message))),
         }
-        if told == Some(strayed_count) && kept_count == 0 {
-            return Ok(Rows::Read(strayed));
-        }
-        let message =
-            format!("{kept_count} of its rows were kept and {strayed_count} were not, which is not what it told");
-        Err(QueryError::Lost(self.server_error(what, message)))
     }
 
     /// A query that is put together for the server's major and prepared the first time, under the name `what`.
@@ -217,6 +212,23 @@ impl Link {
     }
 }
 
+/// Whether the rows of an answer, which tells how many it has, are those that were kept; else they are those that the library
+/// read. That some are kept and some not is an error.
+fn are_kept(columns: usize, told: Option<u64>, kept: &[u8], read: u64) -> Result<bool, String> {
+    let mut count = 0;
+    for row in messages(kept) {
+        if !has_values(row, columns) {
+            return Err(format!("a row of {} bytes, which are not {columns} values", row.len()));
+        }
+        count += 1;
+    }
+    match told {
+        Some(told) if told == count && read == 0 => Ok(true),
+        Some(told) if told == read && count == 0 => Ok(false),
+        _ => Err(format!("{count} of its rows were kept and {read} were not, which is not what it told")),
+    }
+}
+
 /// The error with its causes.
 fn words(error: &tokio_postgres::Error) -> String {
     let mut text = error.to_string();
@@ -274,6 +286,20 @@ fn session_settings(version: i32) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+
+    #[test]
+    fn rows_are_all_kept_or_all_read_and_as_many_as_were_told() {
+        let row = b"D\0\0\0\x0b\0\x01\0\0\0\x01x".as_slice();
+        let two = [row, row].concat();
+        assert_eq!([are_kept(1, Some(2), &two, 0), are_kept(1, Some(0), &[], 0)], [Ok(true), Ok(true)]);
+        assert_eq!(are_kept(1, Some(3), &[], 3), Ok(false));
+        for (told, kept, read) in [(Some(3), &two, 0), (Some(1), &two, 0), (Some(3), &two, 1), (None, &two, 0)] {
+            let error = are_kept(1, told, kept, read).unwrap_err();
+            assert!(error.starts_with(&format!("2 of its rows were kept and {read} were not")), "{error}");
+        }
+        assert_eq!(are_kept(1, Some(2), &two[..two.len() - 1], 0).unwrap_err()[..2], *"1 ", "one is cut");
+        assert_eq!(are_kept(2, Some(2), &two, 0).unwrap_err(), "a row of 7 bytes, which are not 2 values");
+    }
 
     #[test]
     fn old_servers_are_refused_by_name() {

@@ -58,7 +58,7 @@ pub(super) enum Rows {
 }
 
 impl Rows {
-    /// Gives the values of each row, those left out that are not of these types (forks differ).
+    /// Gives the values of each row; those that are not of these types (forks differ) are left out.
     pub(super) fn each<'r, const N: usize>(&'r self, types: &[Type; N], mut visit: impl FnMut(Cells<'r, N>)) {
         match self {
             Rows::Kept(statement, bytes) => {
@@ -127,13 +127,25 @@ fn cells<'r, const N: usize>(body: &'r [u8], fits: &[bool; N]) -> Option<Cells<'
 fn cells_in<const N: usize>(mut rest: &[u8]) -> Option<Cells<'_, N>> {
     let mut found = [None; N];
     for cell in &mut found {
-        let (length, after) = rest.split_first_chunk()?;
-        (*cell, rest) = match usize::try_from(i32::from_be_bytes(*length)) {
-            Ok(length) => after.split_at_checked(length).map(|(value, after)| (Some(value), after))?,
-            Err(_null) => (None, after),
-        };
+        (*cell, rest) = value(rest)?;
     }
     Some(found)
+}
+
+/// A value, and what follows it.
+fn value(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
+    let (length, after) = bytes.split_first_chunk()?;
+    match usize::try_from(i32::from_be_bytes(*length)) {
+        Ok(length) => after.split_at_checked(length).map(|(value, after)| (Some(value), after)),
+        Err(_null) => Some((None, after)),
+    }
+}
+
+/// Whether a row's message has so many values, and nothing else.
+pub(super) fn has_values(body: &[u8], wanted: usize) -> bool {
+    let Some((count, values)) = body.split_first_chunk() else { return false };
+    let rest = (0..wanted).try_fold(values, |rest, _| value(rest).map(|(_, rest)| rest));
+    usize::from(u16::from_be_bytes(*count)) == wanted && rest.is_some_and(<[u8]>::is_empty)
 }
 
 /// A text.
@@ -205,6 +217,9 @@ mod tests {
         assert_eq!(cells(&whole, &[false, true, true, true]).unwrap(), [None, null, empty, name], "of another type");
         assert_eq!((cells(&whole, &[true; 3]), cells(&whole, &[true; 5])), (None, None));
         assert!((0..whole.len()).all(|cut| cells(&whole[..cut], &[true; 4]).is_none()), "a row that is cut has none");
+        assert!(has_values(&whole, 4) && !has_values(&whole, 3) && !has_values(&whole, 5));
+        assert!((0..whole.len()).all(|cut| !has_values(&whole[..cut], 4)));
+        assert!(!has_values(&[whole.as_slice(), b"x"].concat(), 4), "something behind its last value");
     }
 
     #[test]
