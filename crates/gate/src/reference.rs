@@ -69,7 +69,7 @@ const SECTIONS: &[Section] = &[
             (
                 "workers",
                 "",
-                "threads that relay urgent sessions; 0 for as many as there are cores. One more relays the low class",
+                "threads that relay urgent sessions; 0 for one less than there are cores. One more relays the low class",
             ),
         ],
     },

@@ -26,7 +26,8 @@ pub struct Limits {
     pub drain_timeout_s: f64,
     /// Seconds that a session may be idle outside a transaction; 0 for as long as it likes.
     pub idle_timeout_s: f64,
-    /// Threads that relay urgent sessions; 0 for as many as there are cores. One more relays the low class.
+    /// Threads that relay urgent sessions; 0 for one less than there are cores, and at least one. One more relays the
+    /// low class.
     pub workers: usize,
 }
 

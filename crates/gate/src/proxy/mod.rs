@@ -236,8 +236,7 @@ impl Drop for Front {
 
 fn urgent_workers(limits: &Limits) -> usize {
     match limits.workers {
-        // With one less, hundreds of clients left two processors idle for a tenth of the time (docs/bench/proxy.md).
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1)).max(1),
         told => told,
     }
 }
