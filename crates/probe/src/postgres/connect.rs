@@ -1,17 +1,18 @@
 //! One way into the server: hosts in turn, TLS as asked, and errors that say what to do.
 
-use super::aside::Aside;
 use super::conninfo::{Address, ConnInfo, Server, SessionAttrs, SslMode};
+use super::direct::Direct;
 use super::explain::{self, Attempt};
-use super::local_socket::LocalSocket;
 use super::tls;
 use crate::ProbeError;
 use std::future::Future;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::UnixStream;
 use tokio_postgres::{AsyncMessage, CancelToken, Client, Config, Connection, NoTls, config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -32,8 +33,8 @@ pub(super) struct Opened {
     pub(super) client: Client,
     pub(super) task: ConnectionTask,
     pub(super) server: Server,
-    /// Where rows can be kept; none where they come by a network.
-    pub(super) aside: Option<Aside>,
+    /// The socket itself; none where it is a network's.
+    pub(super) direct: Option<Direct>,
 }
 
 /// Connects to the first of the servers that answers and fits. The returned task must be spawned.
@@ -105,8 +106,8 @@ async fn to_server(
     Err(first.unwrap_or(Attempt::TimedOut(CONNECT_TIMEOUT)))
 }
 
-/// A client, what carries its messages, and where rows can be kept.
-type Connected = (Client, ConnectionTask, Option<Aside>);
+/// A client, what carries its messages, and its socket.
+type Connected = (Client, ConnectionTask, Option<Direct>);
 
 async fn attempt(
     info: &ConnInfo,
@@ -120,9 +121,9 @@ async fn attempt(
         let config = &config;
         Box::pin(async move {
             let socket = local_socket(directory, server.port).await?;
-            let aside = socket.aside();
+            let direct = socket.as_fd().try_clone_to_owned().map(Direct::new).map_err(Attempt::Unreached)?;
             let (client, task) = config.connect_raw(socket, NoTls).await.map_err(Attempt::Failed)?;
-            Ok((client, carried(task, hearer), Some(aside)))
+            Ok((client, carried(task, hearer), Some(direct)))
         })
     } else if way == config::SslMode::Disable {
         Box::pin(async {
@@ -141,8 +142,8 @@ async fn attempt(
     tokio::time::timeout(limit, connecting).await.unwrap_or(Err(Attempt::TimedOut(limit)))
 }
 
-async fn local_socket(directory: &Path, port: u16) -> Result<LocalSocket, Attempt> {
-    LocalSocket::connect(&directory.join(format!(".s.PGSQL.{port}"))).await.map_err(Attempt::Unreached)
+async fn local_socket(directory: &Path, port: u16) -> Result<UnixStream, Attempt> {
+    UnixStream::connect(&directory.join(format!(".s.PGSQL.{port}"))).await.map_err(Attempt::Unreached)
 }
 
 /// Asks the server to end what a session is doing, by a connection that takes none of its places. Whether it does so is
@@ -210,7 +211,7 @@ fn config(info: &ConnInfo, server: &Server, way: config::SslMode) -> Config {
 
 /// Lets the connection through if the server is of the sort that target_session_attrs asks for.
 async fn fitting(connected: Connected, server: &Server, attrs: SessionAttrs) -> Result<Opened, Attempt> {
-    let (client, mut task, aside) = connected;
+    let (client, mut task, direct) = connected;
     if attrs != SessionAttrs::Any {
         let asking = client.query_one(
             "SELECT pg_catalog.pg_is_in_recovery(), \
@@ -233,5 +234,5 @@ async fn fitting(connected: Connected, server: &Server, attrs: SessionAttrs) -> 
             return Err(Attempt::Unfit { standby });
         }
     }
-    Ok(Opened { client, task, server: server.clone(), aside })
+    Ok(Opened { client, task, server: server.clone(), direct })
 }

@@ -1,15 +1,14 @@
 //! The probe's one connection: its session settings, prepared statements, and a deadline for every query.
 
-use super::aside::{Aside, messages};
 use super::connect::{self, Opened};
 use super::conninfo::{ConnInfo, Server};
-use super::row::{Rows, has_values};
+use super::direct::{Direct, Unanswered};
+use super::row::{Rows, ServerTime};
 use crate::ProbeError;
-use futures_util::TryStreamExt;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::pin::pin;
 use std::time::Duration;
+use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
@@ -25,6 +24,8 @@ const STATEMENT_TIMEOUT_MS: u32 = 2_000;
 const LOCK_TIMEOUT_MS: u32 = 500;
 /// and the client on an answer after this long.
 const DEADLINE: Duration = Duration::from_secs(5);
+/// What a look is called where it fails.
+const LOOK: &str = "sessions";
 
 /// Why a query brought nothing, and what that means for the next one.
 #[derive(Debug)]
@@ -58,16 +59,27 @@ pub(super) struct Link {
     pub(super) server: String,
     /// server_version_num.
     pub(super) version: i32,
-    /// Keeps the rows of a look as they come.
-    aside: Option<Aside>,
+    /// Asks without the library; none by a network.
+    direct: Option<RefCell<Direct>>,
+    /// Whether something may be left to be read of what the library asked: it was told before the server was ready again.
+    leaves_more: Cell<bool>,
 }
 
 impl Link {
     /// Connects and makes the session one that reads only, waits for nothing and is known by its name.
     pub(super) async fn open(info: &ConnInfo) -> Result<Self, ProbeError> {
-        let Opened { client, task, server: address, aside } = connect::open(info).await?;
+        let Opened { client, task, server: address, direct } = connect::open(info).await?;
         let (task, server) = (Some(tokio::spawn(task)), address.label());
-        let mut link = Link { client, task, statements: RefCell::default(), address, server, version: 0, aside };
+        let mut link = Link {
+            client,
+            task,
+            statements: RefCell::default(),
+            address,
+            server,
+            version: 0,
+            direct: direct.map(RefCell::new),
+            leaves_more: Cell::new(true),
+        };
         let row = link.one("server version", "SELECT pg_catalog.current_setting('server_version_num')::int4").await?;
         link.version = row.get(0);
         supported(link.version).map_err(|why| ProbeError::Connect(format!("{} {why}", link.server)))?;
@@ -100,7 +112,7 @@ impl Link {
     }
 
     /// As [`Link::rows_with`], of a statement that is prepared.
-    pub(super) async fn rows_read(
+    async fn rows_read(
         &self,
         what: &'static str,
         statement: &Statement,
@@ -110,50 +122,53 @@ impl Link {
         self.answer(what, answer)
     }
 
-    /// All rows of a statement, kept as they come where that can be, in this buffer. Nothing may be under way when it is first
-    /// polled: the rows of whatever is answered next are kept.
-    pub(super) async fn rows_kept(
+    /// Has a look prepared under this name, and nothing left of what was asked before, so that the look can be asked at once.
+    /// Blocks, outside the runtime.
+    pub(super) fn prepare_look(
         &self,
-        what: &'static str,
-        statement: Statement,
-        parameters: &[&(dyn ToSql + Sync)],
+        runtime: &Runtime,
+        name: &'static str,
+        sql: impl FnOnce(i32) -> String,
+    ) -> Result<(), QueryError> {
+        let Some(direct) = &self.direct else { return runtime.block_on(self.statement(name, sql)).map(|_| ()) };
+        if self.leaves_more.get() {
+            let settling = async { tokio::time::timeout(DEADLINE, self.client.batch_execute("")).await };
+            self.answer(LOOK, runtime.block_on(settling))?;
+            self.leaves_more.set(false);
+        }
+        let prepared = direct.borrow_mut().prepare(name, || sql(self.major()), DEADLINE);
+        prepared.map_err(|why| self.unanswered(LOOK, why))
+    }
+
+    /// All rows of a look, which is prepared: without the library, in this buffer, where that can be. Blocks, outside the
+    /// runtime, and nothing may be under way.
+    pub(super) fn look(
+        &self,
+        runtime: &Runtime,
+        name: &'static str,
+        sql: impl FnOnce(i32) -> String,
+        moments: [ServerTime; 2],
         buffer: Vec<u8>,
     ) -> Result<Rows, QueryError> {
-        let Some(aside) = &self.aside else {
-            return self.rows_read(what, &statement, parameters).await.map(Rows::Read);
+        let Some(direct) = &self.direct else {
+            let read = async {
+                let statement = self.statement(name, sql).await?;
+                self.rows_read(LOOK, &statement, &[&moments[0], &moments[1]]).await
+            };
+            return runtime.block_on(read).map(Rows::Read);
         };
-        aside.keep(buffer);
-        let asking = async {
-            let mut answer = pin!(self.client.query_raw(&statement, parameters.iter().copied()).await?);
-            let mut strayed = Vec::new();
-            while let Some(row) = answer.try_next().await? {
-                strayed.push(row);
-            }
-            Ok((strayed, answer.rows_affected()))
-        };
-        let answer = tokio::time::timeout(DEADLINE, asking).await;
-        let (strayed, told) = self.answer(what, answer).map_err(|error| match aside.misfit() {
-            Some(misfit) => QueryError::Lost(self.server_error(what, misfit)),
-            None => error,
-        })?;
-        let kept = aside.take();
-        match are_kept(statement.columns().len(), told, &kept, strayed.len() as u64) {
-            Ok(true) => Ok(Rows::Kept(statement, kept)),
-            Ok(false) => Ok(Rows::Read(strayed)),
-            Err(message) => Err(QueryError::Lost(self.server_error(what, message))),
-        }
+        let answered = direct.borrow_mut().ask(name, moments, buffer, DEADLINE);
+        answered.map(|(columns, answer)| Rows::Kept(columns, answer)).map_err(|why| self.unanswered(LOOK, why))
     }
 
     /// A query that is put together for the server's major and prepared the first time, under the name `what`.
-    pub(super) async fn statement(
-        &self,
-        what: &'static str,
-        sql: impl FnOnce(i32) -> String,
-    ) -> Result<Statement, QueryError> {
+    async fn statement(&self, what: &'static str, sql: impl FnOnce(i32) -> String) -> Result<Statement, QueryError> {
         let known = self.statements.borrow().get(what).cloned();
         if let Some(known) = known {
             return Ok(known);
         }
+        // It is told before the server is ready again.
+        self.leaves_more.set(true);
         let prepared = tokio::time::timeout(DEADLINE, self.client.prepare(&sql(self.major()))).await;
         let statement = self.answer(what, prepared)?;
         self.statements.borrow_mut().insert(what, statement.clone());
@@ -177,21 +192,40 @@ impl Link {
             // An answer may still come and would be taken for the next query's, so the connection is given up.
             Err(_) => return Err(QueryError::Lost(self.timeout(what, DEADLINE.as_secs_f64()))),
         };
-        let Some(refusal) = error.as_db_error() else {
-            return Err(QueryError::Lost(self.server_error(what, words(&error))));
-        };
-        let code = refusal.code();
-        if *code == SqlState::QUERY_CANCELED {
-            return Err(QueryError::Failed(self.timeout(what, f64::from(STATEMENT_TIMEOUT_MS) / 1e3)));
+        // So is an error.
+        self.leaves_more.set(true);
+        Err(match error.as_db_error() {
+            Some(refusal) => self.refused(what, refusal.code(), refusal.message()),
+            None => QueryError::Lost(self.server_error(what, words(&error))),
+        })
+    }
+
+    fn unanswered(&self, what: &'static str, why: Unanswered) -> QueryError {
+        match why {
+            Unanswered::Refused { code, message } => self.refused(what, &code, &message),
+            Unanswered::Late => QueryError::Lost(self.timeout(what, DEADLINE.as_secs_f64())),
+            Unanswered::Broken(message) => QueryError::Lost(self.server_error(what, message)),
         }
-        let error = self.server_error(what, refusal.message().to_owned());
+    }
+
+    /// What an error of the server's means.
+    fn refused(&self, what: &'static str, code: &SqlState, message: &str) -> QueryError {
+        if *code == SqlState::QUERY_CANCELED {
+            return QueryError::Failed(self.timeout(what, f64::from(STATEMENT_TIMEOUT_MS) / 1e3));
+        }
+        let error = self.server_error(what, message.to_owned());
         let unknown = [&SqlState::UNDEFINED_FUNCTION, &SqlState::UNDEFINED_COLUMN, &SqlState::UNDEFINED_TABLE];
         let never = [&SqlState::INSUFFICIENT_PRIVILEGE, &SqlState::FEATURE_NOT_SUPPORTED];
         if unknown.into_iter().chain(never).any(|known| known == code) {
-            return Err(QueryError::Denied(error));
+            return QueryError::Denied(error);
         }
         // Class 57P: the server is going away.
-        Err(if code.code().starts_with("57P") { QueryError::Lost(error) } else { QueryError::Failed(error) })
+        if code.code().starts_with("57P") { QueryError::Lost(error) } else { QueryError::Failed(error) }
+    }
+
+    /// A look brought rows that cannot be read: what comes next would be no better.
+    pub(super) fn unreadable(&self, message: String) -> QueryError {
+        QueryError::Lost(self.server_error(LOOK, message))
     }
 
     fn server_error(&self, what: &'static str, message: String) -> ProbeError {
@@ -209,23 +243,6 @@ impl Link {
         if let Some(task) = task {
             let _ = tokio::time::timeout(Duration::from_millis(200), task).await;
         }
-    }
-}
-
-/// Whether the rows of an answer, which tells how many it has, are those that were kept; else they are those that the library
-/// read. That some are kept and some not is an error.
-fn are_kept(columns: usize, told: Option<u64>, kept: &[u8], read: u64) -> Result<bool, String> {
-    let mut count = 0;
-    for row in messages(kept) {
-        if !has_values(row, columns) {
-            return Err(format!("a row of {} bytes, which are not {columns} values", row.len()));
-        }
-        count += 1;
-    }
-    match told {
-        Some(told) if told == count && read == 0 => Ok(true),
-        Some(told) if told == read && count == 0 => Ok(false),
-        _ => Err(format!("{count} of its rows were kept and {read} were not, which is not what it told")),
     }
 }
 
@@ -286,20 +303,6 @@ fn session_settings(version: i32) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-
-    #[test]
-    fn rows_are_all_kept_or_all_read_and_as_many_as_were_told() {
-        let row = b"D\0\0\0\x0b\0\x01\0\0\0\x01x".as_slice();
-        let two = [row, row].concat();
-        assert_eq!([are_kept(1, Some(2), &two, 0), are_kept(1, Some(0), &[], 0)], [Ok(true), Ok(true)]);
-        assert_eq!(are_kept(1, Some(3), &[], 3), Ok(false));
-        for (told, kept, read) in [(Some(3), &two, 0), (Some(1), &two, 0), (Some(3), &two, 1), (None, &two, 0)] {
-            let error = are_kept(1, told, kept, read).unwrap_err();
-            assert!(error.starts_with(&format!("2 of its rows were kept and {read} were not")), "{error}");
-        }
-        assert_eq!(are_kept(1, Some(2), &two[..two.len() - 1], 0).unwrap_err()[..2], *"1 ", "one is cut");
-        assert_eq!(are_kept(2, Some(2), &two, 0).unwrap_err(), "a row of 7 bytes, which are not 2 values");
-    }
 
     #[test]
     fn old_servers_are_refused_by_name() {

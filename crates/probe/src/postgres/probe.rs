@@ -190,7 +190,7 @@ impl PostgresProbe {
         }
         self.adopt_identity(&live, sink);
         let runtime = Arc::clone(&self.runtime);
-        let result = runtime.block_on(self.all(&mut live, sink));
+        let result = self.all(&runtime, &mut live, sink);
         if matches!(result, Ok(Looked::OtherRights)) {
             // On the same connection: a server that is full would let nobody in again.
             let live = runtime.block_on(Live::of(live.link, &self.options, Some(live.identity)))?;
@@ -226,25 +226,34 @@ impl PostgresProbe {
         self.settings = settings;
     }
 
-    /// Sessions and the views that are due, asked in one go, then whatever else is due. Where the role has other rights
-    /// than these views were chosen by, nothing of it is put down.
-    async fn all(&mut self, live: &mut Live, sink: &mut Sink<'_>) -> Result<Looked, QueryError> {
+    /// Sessions, then the views that are due, asked in one go, then whatever else is due. Where the role has other rights than
+    /// these views were chosen by, nothing of it is put down. The runtime is entered only for what the library is asked.
+    fn all(&mut self, runtime: &Runtime, live: &mut Live, sink: &mut Sink<'_>) -> Result<Looked, QueryError> {
+        let privileges = &live.facts.privileges;
+        let context = Context { runtime, target: &self.target, identity: &live.identity, privileges };
+        if self.sessions.read(&live.link, context, sink)? == Looked::OtherRights {
+            return Ok(Looked::OtherRights);
+        }
         let (views, empty) = self.views_due(live, sink.at);
         // One that had failed would be taken for one that fails for ever.
         for (_, view) in empty {
             self.worked(view.what, tell::NOTHING_THERE, sink);
         }
-        let context = Context { target: &self.target, identity: &live.identity, privileges: &live.facts.privileges };
-        self.sessions.prepare(&live.link).await?;
-        // Polled first, so the server answers the sessions first; their samples are put down while it reads the views.
-        let looking = self.sessions.read(&live.link, context, sink);
-        let asking = join_all(views.iter().map(|(_, view)| counters::ask(&live.link, view)));
-        let (looked, answers) = tokio::join!(looking, asking);
-        if looked? == Looked::OtherRights {
-            let is_lost = |error: &QueryError| matches!(error, QueryError::Lost(_));
-            let lost = answers.into_iter().filter_map(Result::err).find(is_lost);
-            return lost.map_or(Ok(Looked::OtherRights), Err);
+        if !views.is_empty() {
+            runtime.block_on(self.read_views(&views, live, sink))?;
         }
+        for place in 0..live.tasks.len() {
+            if live.tasks[place].is_due(sink.at) {
+                let task = live.tasks[place].task;
+                let result = runtime.block_on(self.run(task, live, sink));
+                self.note(&mut live.tasks[place], task.what(), result, &live.facts, sink)?;
+            }
+        }
+        Ok(Looked::Whole)
+    }
+
+    async fn read_views(&mut self, views: &[Due], live: &mut Live, sink: &mut Sink<'_>) -> Result<(), QueryError> {
+        let answers = join_all(views.iter().map(|(_, view)| counters::ask(&live.link, view))).await;
         for ((place, view), answer) in views.iter().zip(answers) {
             let result = answer.map(|answer| {
                 sink.present(&self.target, view.what);
@@ -259,14 +268,7 @@ impl PostgresProbe {
             });
             self.note(&mut live.views[*place], view.what, result, &live.facts, sink)?;
         }
-        for place in 0..live.tasks.len() {
-            if live.tasks[place].is_due(sink.at) {
-                let task = live.tasks[place].task;
-                let result = self.run(task, live, sink).await;
-                self.note(&mut live.tasks[place], task.what(), result, &live.facts, sink)?;
-            }
-        }
-        Ok(Looked::Whole)
+        Ok(())
     }
 
     /// The views to read now, with their places, and those of which it is known that they have no rows on such a server: they need

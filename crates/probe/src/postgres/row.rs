@@ -1,18 +1,15 @@
 //! Values of a row as the server keeps them: it need not spell them out, nor reckon with them.
 
-use super::aside::messages;
+use super::direct::{Answer, Columns};
 use backwater_model::Span;
+use bytes::{BufMut, BytesMut};
 use std::error::Error;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio_postgres::types::{FromSql, Type};
-use tokio_postgres::{Row, Statement};
+use tokio_postgres::Row;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 /// A moment of the server's clock (timestamptz: microseconds since 2000 as a big-endian number).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ServerTime(i64);
-
-/// 1 January 2000 as microseconds since 1970.
-const UNIX_2000_US: i64 = 946_684_800_000_000;
 
 impl ServerTime {
     /// Before all that a server tells: the year 2000.
@@ -28,15 +25,24 @@ impl ServerTime {
         ServerTime(self.0.saturating_sub(span.0))
     }
 
-    /// The same moment, as a query's parameter is given.
-    pub(super) fn as_parameter(self) -> SystemTime {
-        UNIX_EPOCH + Duration::from_micros(self.0.saturating_add(UNIX_2000_US).try_into().unwrap_or_default())
-    }
-
     /// How long after an earlier moment of the same clock.
     pub(super) fn since(self, earlier: ServerTime) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
+}
+
+/// As a query's parameter.
+impl ToSql for ServerTime {
+    fn to_sql(&self, _: &Type, to: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        to.put_i64(self.0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(kind: &Type) -> bool {
+        *kind == Type::TIMESTAMPTZ
+    }
+
+    to_sql_checked!();
 }
 
 /// A column's value; none where it is null, or of another type than PostgreSQL's own (forks differ).
@@ -53,19 +59,33 @@ pub(super) type Cells<'r, const N: usize> = [Option<&'r [u8]>; N];
 /// The rows of an answer: as they came, or as the library has read them.
 #[derive(Debug)]
 pub(super) enum Rows {
-    Kept(Statement, Vec<u8>),
+    Kept(Columns, Answer),
     Read(Vec<Row>),
 }
 
 impl Rows {
     /// Gives the values of each row; those that are not of these types (forks differ) are left out.
-    pub(super) fn each<'r, const N: usize>(&'r self, types: &[Type; N], mut visit: impl FnMut(Cells<'r, N>)) {
+    ///
+    /// # Errors
+    /// A row that was kept is not so many values.
+    pub(super) fn each<'r, const N: usize>(
+        &'r self,
+        types: &[Type; N],
+        mut visit: impl FnMut(Cells<'r, N>),
+    ) -> Result<(), String> {
         match self {
-            Rows::Kept(statement, bytes) => {
-                let columns = statement.columns();
-                let mut fits = types.iter().zip(columns).map(|(wanted, column)| is_like(column.type_(), wanted));
+            Rows::Kept(columns, answer) => {
+                let mut fits = types
+                    .iter()
+                    .zip(columns.iter())
+                    .map(|(wanted, found)| found.as_ref().is_some_and(|found| is_like(found, wanted)));
                 let fits: [bool; N] = std::array::from_fn(|_| fits.next().unwrap_or(false));
-                messages(bytes).filter_map(|body| cells(body, &fits)).for_each(visit);
+                for row in answer.rows() {
+                    visit(
+                        cells(row, &fits)
+                            .ok_or_else(|| format!("a row of {} bytes, which are not {N} values", row.len()))?,
+                    );
+                }
             }
             Rows::Read(rows) => {
                 let cell = |row: &'r Row, column: usize| {
@@ -74,19 +94,21 @@ impl Rows {
                 rows.iter().for_each(|row| visit(std::array::from_fn(|column| cell(row, column))));
             }
         }
+        Ok(())
     }
 
-    /// How many rows there are, or more.
-    pub(super) fn at_most(&self) -> usize {
+    /// How many rows there are.
+    pub(super) fn count(&self) -> usize {
         match self {
-            Rows::Kept(_, bytes) => messages(bytes).count(),
+            Rows::Kept(_, answer) => answer.count(),
             Rows::Read(rows) => rows.len(),
         }
     }
 
     /// The memory that rows were kept in, for the next ones; what a first look took, which has all texts, is given back.
     pub(super) fn into_buffer(self) -> Vec<u8> {
-        let Rows::Kept(_, mut bytes) = self else { return Vec::new() };
+        let Rows::Kept(_, answer) = self else { return Vec::new() };
+        let mut bytes = answer.into_buffer();
         if bytes.capacity() > MUCH_BYTES {
             bytes.shrink_to((2 * bytes.len()).max(MUCH_BYTES));
         }
@@ -96,7 +118,7 @@ impl Rows {
 
 /// Any text will do for a text.
 fn is_like(found: &Type, wanted: &Type) -> bool {
-    found == wanted || (*wanted == Type::TEXT && <&str>::accepts(found))
+    found == wanted || (*wanted == Type::TEXT && <&str as FromSql>::accepts(found))
 }
 
 /// A value of any type.
@@ -118,18 +140,21 @@ fn cells<'r, const N: usize>(body: &'r [u8], fits: &[bool; N]) -> Option<Cells<'
     if usize::from(u16::from_be_bytes(*count)) != N {
         return None;
     }
-    let mut found = cells_in(values)?;
+    let (mut found, rest) = cells_in(values)?;
+    if !rest.is_empty() {
+        return None;
+    }
     found.iter_mut().zip(fits).filter(|(_, fits)| !**fits).for_each(|(cell, _)| *cell = None);
     Some(found)
 }
 
-/// So many values, each behind its length (four bytes, −1 for null).
-fn cells_in<const N: usize>(mut rest: &[u8]) -> Option<Cells<'_, N>> {
+/// So many values, each behind its length (four bytes, −1 for null), and what follows them.
+fn cells_in<const N: usize>(mut rest: &[u8]) -> Option<(Cells<'_, N>, &[u8])> {
     let mut found = [None; N];
     for cell in &mut found {
         (*cell, rest) = value(rest)?;
     }
-    Some(found)
+    Some((found, rest))
 }
 
 /// A value, and what follows it.
@@ -139,13 +164,6 @@ fn value(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
         Ok(length) => after.split_at_checked(length).map(|(value, after)| (Some(value), after)),
         Err(_null) => Some((None, after)),
     }
-}
-
-/// Whether a row's message has so many values, and nothing else.
-pub(super) fn has_values(body: &[u8], wanted: usize) -> bool {
-    let Some((count, values)) = body.split_first_chunk() else { return false };
-    let rest = (0..wanted).try_fold(values, |rest, _| value(rest).map(|(_, rest)| rest));
-    usize::from(u16::from_be_bytes(*count)) == wanted && rest.is_some_and(<[u8]>::is_empty)
 }
 
 /// A text.
@@ -174,7 +192,7 @@ pub(super) fn array<const N: usize>(cell: Option<&[u8]>) -> Option<Cells<'_, N>>
     let (head, elements) = cell?.split_first_chunk::<20>()?;
     let number = |place: usize| int(head.get(place * 4..place * 4 + 4));
     let is_so = number(0) == Some(1) && number(3).and_then(|length| usize::try_from(length).ok()) == Some(N);
-    is_so.then(|| cells_in(elements)).flatten()
+    is_so.then(|| cells_in(elements)).flatten().map(|(cells, _)| cells)
 }
 
 /// A row's message that may be any bytes.
@@ -217,9 +235,7 @@ mod tests {
         assert_eq!(cells(&whole, &[false, true, true, true]).unwrap(), [None, null, empty, name], "of another type");
         assert_eq!((cells(&whole, &[true; 3]), cells(&whole, &[true; 5])), (None, None));
         assert!((0..whole.len()).all(|cut| cells(&whole[..cut], &[true; 4]).is_none()), "a row that is cut has none");
-        assert!(has_values(&whole, 4) && !has_values(&whole, 3) && !has_values(&whole, 5));
-        assert!((0..whole.len()).all(|cut| !has_values(&whole[..cut], 4)));
-        assert!(!has_values(&[whole.as_slice(), b"x"].concat(), 4), "something behind its last value");
+        assert_eq!(cells(&[whole.as_slice(), b"x"].concat(), &[true; 4]), None, "something behind its last value");
     }
 
     #[test]
@@ -234,9 +250,9 @@ mod tests {
 
     #[test]
     fn a_parameter_is_the_same_moment() {
-        let seconds = |time: ServerTime| time.as_parameter().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
-        assert_eq!(seconds(ServerTime::EARLIEST), 946_684_800.0);
-        assert_eq!(seconds(ServerTime(2_500_000).before(Span(1_000_000))), 946_684_801.5);
-        assert_eq!(seconds(ServerTime(i64::MIN)), 0.0);
+        let mut sent = BytesMut::new();
+        ServerTime(-5).before(Span(2)).to_sql_checked(&Type::TIMESTAMPTZ, &mut sent).unwrap();
+        assert_eq!(time(Some(&sent)), Some(ServerTime(-7)));
+        assert!(ServerTime::EARLIEST.to_sql_checked(&Type::TIMESTAMP, &mut sent).is_err(), "another type");
     }
 }

@@ -12,7 +12,7 @@ use crate::Sink;
 use crate::host::{KernelWaits, Numbered};
 use backwater_model::{CARRIERS, Epoch, Moment, Sample, Span, Text, catalogue};
 use std::collections::{BTreeMap, HashMap};
-use tokio_postgres::Statement;
+use tokio::runtime::Runtime;
 use tokio_postgres::types::Type;
 
 /// The function under pg_stat_activity, without the view's joins. Idle sessions, and other processes in their main
@@ -118,6 +118,8 @@ pub(super) enum Looked {
 /// What a look needs to know of the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'a> {
+    /// For what the library must be asked.
+    pub(super) runtime: &'a Runtime,
     pub(super) target: &'a Text,
     pub(super) identity: &'a Identity,
     pub(super) privileges: &'a Privileges,
@@ -125,7 +127,7 @@ pub(super) struct Context<'a> {
 
 impl Sessions {
     /// One look: a sample for each active session, and how many there are, by queue.
-    pub(super) async fn read(
+    pub(super) fn read(
         &mut self,
         link: &Link,
         context: Context<'_>,
@@ -136,16 +138,17 @@ impl Sessions {
         if counts {
             self.next_count = sink.at + COUNT_PERIOD;
         }
+        let asking = self.asking(counts);
+        asking.prepare(link, context.runtime)?;
         let mut asked = crate::now();
-        let wanted = self.running.wanted();
         let buffer = std::mem::take(&mut self.buffer);
-        let mut rows = self.ask(link, counts, wanted, Some(buffer)).await?;
-        let mut look = Look::of(&rows);
+        let mut rows = asking.ask(link, context.runtime, self.running.wanted(), buffer)?;
+        let unreadable = |why| link.unreadable(why);
+        let mut look = Look::of(&rows).map_err(unreadable)?;
         if look.sessions.iter().any(|session| session.sent.is_none() && !self.running.knows(session.pid)) {
             asked = crate::now();
-            // Other queries are under way by now.
-            rows = self.ask(link, counts, Wanted::ALL, None).await?;
-            look = Look::of(&rows);
+            rows = asking.ask(link, context.runtime, Wanted::ALL, Vec::new())?;
+            look = Look::of(&rows).map_err(unreadable)?;
         }
         let answered = crate::now();
         if look.has_other_rights(context.privileges) {
@@ -153,7 +156,7 @@ impl Sessions {
         }
         let when = When { at: answered, server: look.server };
         self.running.looked(when.server);
-        self.learn_names(link, &look.sessions).await?;
+        self.learn_names(link, context.runtime, &look.sessions)?;
         let seen = self.put_samples(&look.sessions, when, context.target, sink);
         if counts {
             self.forget(&look.sessions);
@@ -161,14 +164,6 @@ impl Sessions {
         self.put_counts(context, counts, seen, (answered - asked).0 as f64, sink);
         self.buffer = rows.into_buffer();
         Ok(Looked::Whole)
-    }
-
-    /// Has the looks of this server prepared, so that a look that begins is asked at once.
-    pub(super) async fn prepare(&self, link: &Link) -> Result<(), QueryError> {
-        for with_idle in [true, false] {
-            self.statement(link, with_idle).await?;
-        }
-        Ok(())
     }
 
     fn put_counts(&mut self, context: Context<'_>, all: bool, seen: Seen, response_us: f64, sink: &mut Sink<'_>) {
@@ -188,30 +183,8 @@ impl Sessions {
         }
     }
 
-    async fn statement(&self, link: &Link, with_idle: bool) -> Result<Statement, QueryError> {
-        let what = match (with_idle, self.short_texts) {
-            (true, true) => "sessions and idle ones",
-            (true, false) => "sessions and idle ones, of long texts the beginning",
-            (false, true) => "sessions",
-            (false, false) => "sessions, of long texts the beginning",
-        };
-        link.statement(what, |major| sql(major, with_idle, self.short_texts)).await
-    }
-
-    /// Asks for a look, whose rows may be kept in a buffer where nothing else is under way.
-    async fn ask(
-        &self,
-        link: &Link,
-        with_idle: bool,
-        wanted: Wanted,
-        buffer: Option<Vec<u8>>,
-    ) -> Result<Rows, QueryError> {
-        let statement = self.statement(link, with_idle).await?;
-        let (statements, sessions) = (wanted.statements.as_parameter(), wanted.sessions.as_parameter());
-        match buffer {
-            Some(buffer) => link.rows_kept("sessions", statement, &[&statements, &sessions], buffer).await,
-            None => link.rows_read("sessions", &statement, &[&statements, &sessions]).await.map(Rows::Read),
-        }
+    fn asking(&self, with_idle: bool) -> Asking {
+        Asking { with_idle, short_texts: self.short_texts }
     }
 
     /// A sample for each row but those of idle clients.
@@ -293,7 +266,7 @@ impl Sessions {
     }
 
     /// Asks for the names of roles and databases not met before.
-    async fn learn_names(&mut self, link: &Link, sessions: &[Session<'_>]) -> Result<(), QueryError> {
+    fn learn_names(&mut self, link: &Link, runtime: &Runtime, sessions: &[Session<'_>]) -> Result<(), QueryError> {
         let unknown = |oid: fn(Sent<'_>) -> Option<u32>, known: &HashMap<u32, Option<Text>>| {
             let oids = sessions.iter().filter_map(|session| oid(session.sent?));
             oids.filter(|oid| !known.contains_key(oid)).collect::<Vec<_>>()
@@ -306,7 +279,7 @@ impl Sessions {
         // One dropped meanwhile has no name, and is not asked for again.
         self.roles.extend(roles.iter().map(|oid| (*oid, None)));
         self.databases.extend(databases.iter().map(|oid| (*oid, None)));
-        for row in link.rows_with("names", NAMES, &[&roles, &databases]).await? {
+        for row in runtime.block_on(link.rows_with("names", NAMES, &[&roles, &databases]))? {
             let (oid, name, is_role): (u32, &str, bool) = (row.get(0), row.get(1), row.get(2));
             let names = if is_role { &mut self.roles } else { &mut self.databases };
             names.insert(oid, Some(self.texts.get(name)));
@@ -328,6 +301,50 @@ impl Sessions {
         self.databases.clear();
         self.queues = Queues::default();
         self.running = Running::default();
+    }
+}
+
+/// Which look is asked.
+#[derive(Clone, Copy, Debug)]
+struct Asking {
+    with_idle: bool,
+    short_texts: bool,
+}
+
+impl Asking {
+    fn name(self) -> &'static str {
+        match (self.with_idle, self.short_texts) {
+            (true, true) => "sessions and idle ones",
+            (true, false) => "sessions and idle ones, of long texts the beginning",
+            (false, true) => "sessions",
+            (false, false) => "sessions, of long texts the beginning",
+        }
+    }
+
+    fn sql(self, major: i32) -> String {
+        // Of idle clients only that they are there matters.
+        let whose = if self.with_idle { "(ACTIVE OR a.backend_type <> 'client backend') AND " } else { "" };
+        // Counting the characters of every text takes the server as long as sending it.
+        let query = if self.short_texts { "a.query" } else { "left(a.query, 1024)" };
+        let text = format!("CASE WHEN {whose}(a.query_start > $1) IS NOT FALSE THEN {query} END");
+        SQL.replace("QUERY_TEXT", &text)
+            .replace(
+                "IDLE_TOO",
+                if self.with_idle { " OR (a.backend_type = 'client backend' AND OURS_NOT)" } else { "" },
+            )
+            .replace("QUERY_ID", if major >= 14 { "a.query_id" } else { "NULL::int8" })
+            .replace("CARRIERS", &CARRIERS.join("', '"))
+            .replace("ACTIVE", ACTIVE)
+            .replace("OURS_NOT", OURS_NOT)
+    }
+
+    fn prepare(self, link: &Link, runtime: &Runtime) -> Result<(), QueryError> {
+        link.prepare_look(runtime, self.name(), |major| self.sql(major))
+    }
+
+    fn ask(self, link: &Link, runtime: &Runtime, wanted: Wanted, buffer: Vec<u8>) -> Result<Rows, QueryError> {
+        let moments = [wanted.statements, wanted.sessions];
+        link.look(runtime, self.name(), |major| self.sql(major), moments, buffer)
     }
 }
 
@@ -367,8 +384,8 @@ struct Look<'r> {
 }
 
 impl<'r> Look<'r> {
-    fn of(rows: &'r Rows) -> Look<'r> {
-        let mut look = Look { sessions: Vec::with_capacity(rows.at_most()), ..Look::default() };
+    fn of(rows: &'r Rows) -> Result<Look<'r>, String> {
+        let mut look = Look { sessions: Vec::with_capacity(rows.count()), ..Look::default() };
         rows.each(&TYPES, |cells| {
             let [pid, class, event, application, state, query, begun, transaction_begun, query_id, whose] = cells;
             let Some(pid) = int(pid) else {
@@ -387,8 +404,8 @@ impl<'r> Look<'r> {
                 query_id: long(query_id),
                 sent: Sent::of(whose),
             });
-        });
-        look
+        })?;
+        Ok(look)
     }
 
     /// Whether the role no longer sees what it did, or sees more: what others do would seem to have ended, and would not be
@@ -431,20 +448,6 @@ impl<'r> Sent<'r> {
     fn is_settled(&self) -> bool {
         self.backend_type != Some("client backend") || self.role.is_some()
     }
-}
-
-fn sql(major: i32, with_idle: bool, short_texts: bool) -> String {
-    // Of idle clients only that they are there matters.
-    let whose = if with_idle { "(ACTIVE OR a.backend_type <> 'client backend') AND " } else { "" };
-    // Counting the characters of every text takes the server as long as sending it.
-    let query = if short_texts { "a.query" } else { "left(a.query, 1024)" };
-    let text = format!("CASE WHEN {whose}(a.query_start > $1) IS NOT FALSE THEN {query} END");
-    SQL.replace("QUERY_TEXT", &text)
-        .replace("IDLE_TOO", if with_idle { " OR (a.backend_type = 'client backend' AND OURS_NOT)" } else { "" })
-        .replace("QUERY_ID", if major >= 14 { "a.query_id" } else { "NULL::int8" })
-        .replace("CARRIERS", &CARRIERS.join("', '"))
-        .replace("ACTIVE", ACTIVE)
-        .replace("OURS_NOT", OURS_NOT)
 }
 
 #[cfg(test)]
