@@ -33,7 +33,7 @@ pub(super) struct Opened {
     pub(super) client: Client,
     pub(super) task: ConnectionTask,
     pub(super) server: Server,
-    /// The socket itself; none where it is a network's.
+    /// The socket itself, where it was asked for; none where it is a network's.
     pub(super) direct: Option<Direct>,
 }
 
@@ -51,16 +51,28 @@ pub async fn connect_client(info: &ConnInfo) -> Result<(Client, ConnectionTask),
 /// # Errors
 /// As [`connect_client`].
 pub async fn connect_client_hearing(info: &ConnInfo, hearer: &Hearer) -> Result<(Client, ConnectionTask), ProbeError> {
-    let opened = open_hearing(info, Some(hearer)).await?;
+    let opened = open_as(info, Kind { hearer: Some(hearer), direct: false }).await?;
     Ok((opened.client, opened.task))
 }
 
 /// As [`connect_client`], telling which server it was.
 pub(super) async fn open(info: &ConnInfo) -> Result<Opened, ProbeError> {
-    open_hearing(info, None).await
+    open_as(info, Kind::default()).await
 }
 
-async fn open_hearing(info: &ConnInfo, hearer: Option<&Hearer>) -> Result<Opened, ProbeError> {
+/// As [`open`], with the socket itself beside the library.
+pub(super) async fn open_direct(info: &ConnInfo) -> Result<Opened, ProbeError> {
+    open_as(info, Kind { direct: true, ..Kind::default() }).await
+}
+
+/// What a connection has besides its client.
+#[derive(Clone, Copy, Default)]
+struct Kind<'a> {
+    hearer: Option<&'a Hearer>,
+    direct: bool,
+}
+
+async fn open_as(info: &ConnInfo, kind: Kind<'_>) -> Result<Opened, ProbeError> {
     let mut failures = Vec::new();
     // prefer-standby takes anybody in a second round.
     let rounds: &[SessionAttrs] = match info.attrs {
@@ -70,7 +82,7 @@ async fn open_hearing(info: &ConnInfo, hearer: Option<&Hearer>) -> Result<Opened
     for attrs in rounds {
         failures.clear();
         for server in &info.servers {
-            match to_server(info, server, *attrs, hearer).await {
+            match to_server(info, server, *attrs, kind).await {
                 Ok(opened) => return Ok(opened),
                 Err(failure) => failures.push((server, failure)),
             }
@@ -80,12 +92,7 @@ async fn open_hearing(info: &ConnInfo, hearer: Option<&Hearer>) -> Result<Opened
 }
 
 /// Tries one server, in the ways that sslmode allows, the preferred one first.
-async fn to_server(
-    info: &ConnInfo,
-    server: &Server,
-    attrs: SessionAttrs,
-    hearer: Option<&Hearer>,
-) -> Result<Opened, Attempt> {
+async fn to_server(info: &ConnInfo, server: &Server, attrs: SessionAttrs, kind: Kind<'_>) -> Result<Opened, Attempt> {
     let local = matches!(server.address, Address::Unix(_));
     let ways: &[config::SslMode] = match info.tls.mode {
         _ if local => &[config::SslMode::Disable],
@@ -96,7 +103,7 @@ async fn to_server(
     };
     let mut first: Option<Attempt> = None;
     for way in ways {
-        match attempt(info, server, *way, hearer).await {
+        match attempt(info, server, *way, kind).await {
             Ok(connected) => return fitting(connected, server, attrs).await,
             // The first failure is the telling one.
             Err(failure) if failure.is_final() => return Err(first.unwrap_or(failure)),
@@ -109,33 +116,29 @@ async fn to_server(
 /// A client, what carries its messages, and its socket.
 type Connected = (Client, ConnectionTask, Option<Direct>);
 
-async fn attempt(
-    info: &ConnInfo,
-    server: &Server,
-    way: config::SslMode,
-    hearer: Option<&Hearer>,
-) -> Result<Connected, Attempt> {
+async fn attempt(info: &ConnInfo, server: &Server, way: config::SslMode, kind: Kind<'_>) -> Result<Connected, Attempt> {
     let config = config(info, server, way);
     let limit = info.connect_timeout.unwrap_or(CONNECT_TIMEOUT);
     let connecting: Pin<Box<dyn Future<Output = _> + Send + '_>> = if let Address::Unix(directory) = &server.address {
         let config = &config;
         Box::pin(async move {
             let socket = local_socket(directory, server.port).await?;
-            let direct = socket.as_fd().try_clone_to_owned().map(Direct::new).map_err(Attempt::Unreached)?;
+            // The library is asked where no descriptor is left.
+            let direct = kind.direct.then(|| socket.as_fd().try_clone_to_owned().ok().map(Direct::new)).flatten();
             let (client, task) = config.connect_raw(socket, NoTls).await.map_err(Attempt::Failed)?;
-            Ok((client, carried(task, hearer), Some(direct)))
+            Ok((client, carried(task, kind.hearer), direct))
         })
     } else if way == config::SslMode::Disable {
         Box::pin(async {
             let (client, task) = config.connect(NoTls).await.map_err(Attempt::Failed)?;
-            Ok((client, carried(task, hearer), None))
+            Ok((client, carried(task, kind.hearer), None))
         })
     } else {
         let tls = MakeRustlsConnect::new(tls::client_config(&info.tls).map_err(Attempt::Unusable)?);
         let config = &config;
         Box::pin(async move {
             let (client, task) = config.connect(tls).await.map_err(Attempt::Failed)?;
-            Ok((client, carried(task, hearer), None))
+            Ok((client, carried(task, kind.hearer), None))
         })
     };
     // Config's own connect_timeout covers the socket alone; a server that accepts and then says nothing is late too.

@@ -1,8 +1,9 @@
 //! The probe's one connection: its session settings, prepared statements, and a deadline for every query.
 
+use super::answer::{Columns, Unanswered};
 use super::connect::{self, Opened};
 use super::conninfo::{ConnInfo, Server};
-use super::direct::{Direct, Unanswered};
+use super::direct::Direct;
 use super::row::{Rows, ServerTime};
 use crate::ProbeError;
 use std::cell::{Cell, RefCell};
@@ -46,6 +47,12 @@ impl From<QueryError> for ProbeError {
     }
 }
 
+/// A look as it can be asked.
+pub(super) enum Prepared<'a> {
+    Direct(&'a RefCell<Direct>, &'static str, Columns),
+    Library(Statement),
+}
+
 /// A live session on the server.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -68,7 +75,7 @@ pub(super) struct Link {
 impl Link {
     /// Connects and makes the session one that reads only, waits for nothing and is known by its name.
     pub(super) async fn open(info: &ConnInfo) -> Result<Self, ProbeError> {
-        let Opened { client, task, server: address, direct } = connect::open(info).await?;
+        let Opened { client, task, server: address, direct } = connect::open_direct(info).await?;
         let (task, server) = (Some(tokio::spawn(task)), address.label());
         let mut link = Link {
             client,
@@ -123,42 +130,45 @@ impl Link {
     }
 
     /// Has a look prepared under this name, and nothing left of what was asked before, so that the look can be asked at once.
-    /// Blocks, outside the runtime.
+    /// Blocks, outside the runtime, and nothing may be under way.
     pub(super) fn prepare_look(
         &self,
         runtime: &Runtime,
         name: &'static str,
         sql: impl FnOnce(i32) -> String,
-    ) -> Result<(), QueryError> {
-        let Some(direct) = &self.direct else { return runtime.block_on(self.statement(name, sql)).map(|_| ()) };
+    ) -> Result<Prepared<'_>, QueryError> {
+        let Some(direct) = &self.direct else {
+            return runtime.block_on(self.statement(name, sql)).map(Prepared::Library);
+        };
         if self.leaves_more.get() {
-            let settling = async { tokio::time::timeout(DEADLINE, self.client.batch_execute("")).await };
+            let settling = async { tokio::time::timeout(DEADLINE, self.client.check_connection()).await };
             self.answer(LOOK, runtime.block_on(settling))?;
             self.leaves_more.set(false);
         }
         let prepared = direct.borrow_mut().prepare(name, || sql(self.major()), DEADLINE);
-        prepared.map_err(|why| self.unanswered(LOOK, why))
+        prepared.map(|columns| Prepared::Direct(direct, name, columns)).map_err(|why| self.unanswered(LOOK, why))
     }
 
-    /// All rows of a look, which is prepared: without the library, in this buffer, where that can be. Blocks, outside the
-    /// runtime, and nothing may be under way.
+    /// All rows of a look: without the library, in this buffer, where that can be. Blocks, outside the runtime, and nothing may
+    /// be under way.
     pub(super) fn look(
         &self,
         runtime: &Runtime,
-        name: &'static str,
-        sql: impl FnOnce(i32) -> String,
+        prepared: &Prepared<'_>,
         moments: [ServerTime; 2],
         buffer: Vec<u8>,
     ) -> Result<Rows, QueryError> {
-        let Some(direct) = &self.direct else {
-            let read = async {
-                let statement = self.statement(name, sql).await?;
-                self.rows_read(LOOK, &statement, &[&moments[0], &moments[1]]).await
-            };
-            return runtime.block_on(read).map(Rows::Read);
-        };
-        let answered = direct.borrow_mut().ask(name, moments, buffer, DEADLINE);
-        answered.map(|(columns, answer)| Rows::Kept(columns, answer)).map_err(|why| self.unanswered(LOOK, why))
+        match prepared {
+            Prepared::Direct(direct, name, columns) => {
+                let answered = direct.borrow_mut().ask(name, moments, buffer, DEADLINE);
+                let kept = answered.map(|answer| Rows::Kept(Columns::clone(columns), answer));
+                kept.map_err(|why| self.unanswered(LOOK, why))
+            }
+            Prepared::Library(statement) => {
+                let [statements, sessions] = &moments;
+                runtime.block_on(self.rows_read(LOOK, statement, &[statements, sessions])).map(Rows::Read)
+            }
+        }
     }
 
     /// A query that is put together for the server's major and prepared the first time, under the name `what`.
@@ -186,14 +196,15 @@ impl Link {
         what: &'static str,
         answer: Result<Result<T, tokio_postgres::Error>, tokio::time::error::Elapsed>,
     ) -> Result<T, QueryError> {
-        let error = match answer {
-            Ok(Ok(value)) => return Ok(value),
-            Ok(Err(error)) => error,
-            // An answer may still come and would be taken for the next query's, so the connection is given up.
-            Err(_) => return Err(QueryError::Lost(self.timeout(what, DEADLINE.as_secs_f64()))),
-        };
-        // So is an error.
+        if let Ok(Ok(value)) = answer {
+            return Ok(value);
+        }
+        // An error is told before the server is ready again.
         self.leaves_more.set(true);
+        let Ok(Err(error)) = answer else {
+            // An answer may still come and would be taken for the next query's, so the connection is given up.
+            return Err(QueryError::Lost(self.timeout(what, DEADLINE.as_secs_f64())));
+        };
         Err(match error.as_db_error() {
             Some(refusal) => self.refused(what, refusal.code(), refusal.message()),
             None => QueryError::Lost(self.server_error(what, words(&error))),
@@ -302,7 +313,65 @@ fn session_settings(version: i32) -> String {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::conninfo::Address;
     use super::*;
+    use std::io::{Read, Write};
+
+    /// A server that answers each question, as far as a Sync, with the next of these, a little time between its parts.
+    fn serve(mut socket: std::os::unix::net::UnixStream, answers: Vec<Vec<Vec<u8>>>) {
+        let mut startup = [0; 4];
+        socket.read_exact(&mut startup).unwrap();
+        let mut body = vec![0; u32::from_be_bytes(startup) as usize - 4];
+        socket.read_exact(&mut body).unwrap();
+        socket.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").unwrap();
+        for answer in answers {
+            let mut head = [0; 5];
+            while head[0] != b'S' {
+                socket.read_exact(&mut head).unwrap();
+                body.resize(u32::from_be_bytes(head[1..].try_into().unwrap()) as usize - 4, 0);
+                socket.read_exact(&mut body).unwrap();
+            }
+            for part in answer {
+                socket.write_all(&part).unwrap();
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_an_error_is_not_taken_for_a_look_s_answer() {
+        let ready = || b"Z\0\0\0\x05I".to_vec();
+        let refused = b"E\0\0\0\x17SERROR\0C42P01\0Mno\0\0".to_vec();
+        let described = b"3\0\0\0\x041\0\0\0\x04T\0\0\0\x06\0\0Z\0\0\0\x05I".to_vec();
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let answers = vec![vec![refused, ready()], vec![ready()], vec![described]];
+        let serving = std::thread::spawn(move || serve(theirs, answers));
+        let runtime = super::super::probe::runtime().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let direct = Direct::new(ours.try_clone().unwrap().into());
+        let (client, task) = runtime
+            .block_on(async {
+                let socket = tokio::net::UnixStream::from_std(ours).unwrap();
+                tokio_postgres::Config::new().user("u").connect_raw(socket, tokio_postgres::NoTls).await
+            })
+            .unwrap();
+        let link = Link {
+            client,
+            task: Some(runtime.spawn(task)),
+            statements: RefCell::default(),
+            address: Server { address: Address::Unix("/".into()), port: 0, password: None },
+            server: "a server".to_owned(),
+            version: 150_000,
+            direct: Some(RefCell::new(direct)),
+            leaves_more: Cell::new(false),
+        };
+        let refused = runtime.block_on(link.rows("a view", "SELECT 1")).unwrap_err();
+        assert!(matches!(refused, QueryError::Denied(_)), "{refused:?}");
+        let prepared = link.prepare_look(&runtime, "a look", |major| format!("SELECT {major}"));
+        assert!(matches!(prepared, Ok(Prepared::Direct(..))));
+        drop(prepared);
+        serving.join().unwrap();
+    }
 
     #[test]
     fn old_servers_are_refused_by_name() {

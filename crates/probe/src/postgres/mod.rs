@@ -4,6 +4,7 @@
 //! positions each second or half (the tables in `views`), settings each minute, new lines of the log. [`Heartbeat`]
 //! writes, and runs only where it was asked for. What a version does not have is not asked for; what a role may not see is said once as an absence, with the GRANT that would change it.
 
+mod answer;
 mod check;
 mod connect;
 mod conninfo;
@@ -32,13 +33,13 @@ mod tls;
 mod views;
 mod waits;
 
+#[cfg(fuzzing)]
+pub use answer::exercise as exercise_rows;
 pub use check::capabilities;
 pub use connect::{ConnectionTask, Hearer, connect_client, connect_client_hearing};
 pub use conninfo::ConnInfo;
 #[cfg(fuzzing)]
 pub use conninfo::exercise as exercise_conninfo;
-#[cfg(fuzzing)]
-pub use direct::exercise as exercise_rows;
 pub use heartbeat::Heartbeat;
 #[cfg(fuzzing)]
 pub use log::exercise as exercise_log;

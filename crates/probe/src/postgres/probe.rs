@@ -227,7 +227,7 @@ impl PostgresProbe {
     }
 
     /// Sessions, then the views that are due, asked in one go, then whatever else is due. Where the role has other rights than
-    /// these views were chosen by, nothing of it is put down. The runtime is entered only for what the library is asked.
+    /// these views were chosen by, nothing of it is put down. By a Unix socket the runtime is entered only where more is due.
     fn all(&mut self, runtime: &Runtime, live: &mut Live, sink: &mut Sink<'_>) -> Result<Looked, QueryError> {
         let privileges = &live.facts.privileges;
         let context = Context { runtime, target: &self.target, identity: &live.identity, privileges };
@@ -402,7 +402,7 @@ impl Live {
 }
 
 /// The views of this version that this role may read, in two looks of a second: what is asked in one go wakes server and
-/// probe once. Never in the first look: what a look at sessions takes of the server's memory must lie below what the views'
+/// probe once more, after the look. Never in the first look: what a look at sessions takes of the server's memory must lie below what the views'
 /// plans keep there, or the C library hands it back to the kernel and asks for it anew at every look.
 fn views_of(major: i32, all_stats: bool, start: Moment) -> Vec<Entry<Arc<View>>> {
     let views = views::views(major).into_iter().filter(|view| all_stats || !view.needs_stats).enumerate();

@@ -1,6 +1,6 @@
 //! Values of a row as the server keeps them: it need not spell them out, nor reckon with them.
 
-use super::direct::{Answer, Columns};
+use super::answer::{Answer, Columns};
 use backwater_model::Span;
 use bytes::{BufMut, BytesMut};
 use std::error::Error;

@@ -138,16 +138,18 @@ impl Sessions {
         if counts {
             self.next_count = sink.at + COUNT_PERIOD;
         }
-        let asking = self.asking(counts);
-        asking.prepare(link, context.runtime)?;
+        let asking = Asking { with_idle: counts, short_texts: self.short_texts };
+        let prepared = link.prepare_look(context.runtime, asking.name(), |major| asking.sql(major))?;
+        let ask = |wanted: Wanted, buffer| {
+            link.look(context.runtime, &prepared, [wanted.statements, wanted.sessions], buffer)
+        };
         let mut asked = crate::now();
-        let buffer = std::mem::take(&mut self.buffer);
-        let mut rows = asking.ask(link, context.runtime, self.running.wanted(), buffer)?;
+        let mut rows = ask(self.running.wanted(), std::mem::take(&mut self.buffer))?;
         let unreadable = |why| link.unreadable(why);
         let mut look = Look::of(&rows).map_err(unreadable)?;
         if look.sessions.iter().any(|session| session.sent.is_none() && !self.running.knows(session.pid)) {
             asked = crate::now();
-            rows = asking.ask(link, context.runtime, Wanted::ALL, Vec::new())?;
+            rows = ask(Wanted::ALL, Vec::new())?;
             look = Look::of(&rows).map_err(unreadable)?;
         }
         let answered = crate::now();
@@ -181,10 +183,6 @@ impl Sessions {
                 waiting.numbered.in_epoch(epoch).put(sink, &catalogue::PG_SESSIONS_WAITING, waiting.sessions as f64);
             }
         }
-    }
-
-    fn asking(&self, with_idle: bool) -> Asking {
-        Asking { with_idle, short_texts: self.short_texts }
     }
 
     /// A sample for each row but those of idle clients.
@@ -336,15 +334,6 @@ impl Asking {
             .replace("CARRIERS", &CARRIERS.join("', '"))
             .replace("ACTIVE", ACTIVE)
             .replace("OURS_NOT", OURS_NOT)
-    }
-
-    fn prepare(self, link: &Link, runtime: &Runtime) -> Result<(), QueryError> {
-        link.prepare_look(runtime, self.name(), |major| self.sql(major))
-    }
-
-    fn ask(self, link: &Link, runtime: &Runtime, wanted: Wanted, buffer: Vec<u8>) -> Result<Rows, QueryError> {
-        let moments = [wanted.statements, wanted.sessions];
-        link.look(runtime, self.name(), |major| self.sql(major), moments, buffer)
     }
 }
 
