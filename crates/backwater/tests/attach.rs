@@ -487,6 +487,5 @@ fn what_cannot_be_slowed_is_said() {
         let (pid, peer) = (of_standby("pid"), of_standby("host(client_addr) || ':' || client_port"));
         refused(&[&target, "--pid", &pid, "--rate", "1MB"], "is a walsender, not a client's session");
         refused(&["--socket", &peer, "--rate", "1MB"], "process is a walsender: pacing it would hold back a standby");
-        refused(&[&target, "--rule", "rows=5, action='penalty'", "--rate", "1MB"], "cannot be seen from outside");
     });
 }

@@ -16,20 +16,7 @@ use backwater_record::{Recording, read_flow};
 use decisions::Deciding;
 use server::{PASSWORD, Running, Server, complaint, psql, text, with_server};
 use std::path::Path;
-use std::process::{Command, Output};
 use std::time::{Duration, Instant};
-
-/// psql that says its process id before it runs a statement, under a name of its own.
-fn telling(server: &Server, name: &str, sql: &str) -> Command {
-    let mut command = psql("127.0.0.1", server.port, "SELECT pg_backend_pid()");
-    command.args(["-c", sql]).env("PGAPPNAME", name);
-    command
-}
-
-/// The process id that it said.
-fn pid_of(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned()
-}
 
 /// A session that sleeps in this statement, and its process id.
 fn quiet(server: &Server, sql: &str) -> (Running, String) {

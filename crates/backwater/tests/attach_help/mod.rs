@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -145,4 +145,16 @@ pub fn kernel_rate(peer: SocketAddr) -> Option<u64> {
 
 pub fn target(server: &Server) -> String {
     format!("postgres://postgres@127.0.0.1:{}/postgres", server.port)
+}
+
+/// psql that says its process id before it runs a statement, under a name of its own.
+pub fn telling(server: &Server, name: &str, sql: &str) -> Command {
+    let mut command = psql("127.0.0.1", server.port, "SELECT pg_backend_pid()");
+    command.args(["-c", sql]).env("PGAPPNAME", name);
+    command
+}
+
+/// The process id that it said.
+pub fn pid_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned()
 }

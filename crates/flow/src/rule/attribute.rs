@@ -74,7 +74,10 @@ impl Attribute {
                 "WAL that its session wrote in one go, so since it last had neither statement nor transaction for 15 s, and within the \
                  last hour; told when a transaction has ended: it is the next statement that is over; PostgreSQL 18, the proxy needs a server_account"
             }
-            Attribute::Rows => "rows that it sent to its client so far, by COPY too; in the proxy only",
+            Attribute::Rows => {
+                "rows that it sent to its client so far, by COPY too; attach mode counts those of a SELECT, in the memory of its process, \
+                 and from PostgreSQL 14 of COPY"
+            }
         }
     }
 

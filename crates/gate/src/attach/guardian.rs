@@ -4,6 +4,7 @@ use super::able::{self, Facts};
 use super::bursts::{Bursts, Namespaces};
 use super::class::LEAST_BPS;
 use super::message::{Answer, FoundSockets, Named, Pace, PutBack, Request, SocketLook, line};
+use super::rows::Rows;
 use crate::GateError;
 use backwater_socket::{Reading, Socket, SocketError, by_peer, by_pid};
 use backwater_undo::{Change, Entry, Journal, Recovered, UndoError, recover};
@@ -127,11 +128,13 @@ struct Held {
     /// By the cookie: sockets that go faster for a moment, and what they may have for longer, in bytes a second.
     raised: HashMap<u64, (Socket, u64)>,
     bursts: Namespaces,
+    rows: Rows,
 }
 
 impl Held {
     fn new(journal: Journal, facts: Facts, bursts: Bursts) -> Held {
-        Held { journal, facts, entries: HashMap::new(), raised: HashMap::new(), bursts: Namespaces::new(bursts) }
+        let bursts = Namespaces::new(bursts);
+        Held { journal, facts, entries: HashMap::new(), raised: HashMap::new(), bursts, rows: Rows::default() }
     }
 
     fn answer(&mut self, request: Request) -> Answer {
@@ -148,6 +151,11 @@ impl Held {
                 let look = |socket: &Socket| looked(socket.read(), |error| self.why(error));
                 Answer::Readings(sockets.iter().map(look).collect())
             }
+            Request::Learn { pid, statement, rows } => match self.rows.learn(pid, &statement, rows) {
+                Ok(learnt) => Answer::Learnt(learnt),
+                Err(why) => Answer::Refused(why),
+            },
+            Request::CountRows(pids) => Answer::Rows(pids.into_iter().map(|pid| self.rows.count(pid)).collect()),
             Request::Pace(orders) => Answer::Each(orders.iter().map(|order| self.pace(order)).collect()),
             Request::Release(sockets) => self.release(&sockets),
             Request::Finish => Answer::Done,

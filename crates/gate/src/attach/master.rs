@@ -108,6 +108,31 @@ impl Guardian {
         }
     }
 
+    /// Lets the helper look at a process that runs this statement of ours, and sleeps after so many rows, so that it can count
+    /// the rows of all that run the same program. False where the process does not do that now.
+    ///
+    /// # Errors
+    /// [`AttachError::Refused`]: why they cannot be counted.
+    pub fn learn_rows(&mut self, pid: i32, statement: &str, rows: u64) -> Result<bool, AttachError> {
+        match self.ask(&Request::Learn { pid, statement: statement.to_owned(), rows })? {
+            Answer::Learnt(learnt) => Ok(learnt),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// The rows that the queries of these processes have sent to their clients, in the same order; none where one runs no query, or its
+    /// program was not learnt.
+    ///
+    /// # Errors
+    /// The helper is gone.
+    pub fn count_rows(&mut self, pids: Vec<i32>) -> Result<Vec<Option<u64>>, AttachError> {
+        let count = pids.len();
+        match self.ask(&Request::CountRows(pids))? {
+            Answer::Rows(rows) if rows.len() == count => Ok(rows),
+            other => Err(unexpected(other)),
+        }
+    }
+
     /// Lets sockets send no more than so much, one after the other: for each, in the same order, whether it may be paced, or
     /// [`AttachError::Gone`]. All in one question: with a hundred sockets a question each takes milliseconds.
     ///

@@ -75,6 +75,10 @@ pub(super) enum Request {
     FindPeer(SocketAddr),
     /// What is known of sockets now.
     Read(Vec<Socket>),
+    /// A process runs this statement of the master's, and sleeps after so many rows: its program counts rows from here on.
+    Learn { pid: i32, statement: String, rows: u64 },
+    /// The rows that the queries of these processes have sent.
+    CountRows(Vec<i32>),
     /// Sockets may send so much, set in this order.
     Pace(Vec<Pace>),
     /// Sockets get back what they had.
@@ -93,6 +97,10 @@ pub(super) enum Answer {
     Found(FoundSockets),
     /// What came of it for each socket.
     Readings(Vec<SocketLook>),
+    /// Whether it is learnt.
+    Learnt(bool),
+    /// Rows for each process; none where it runs no query, or its program is not known.
+    Rows(Vec<Option<u64>>),
     /// An answer for each of several.
     Each(Vec<Answer>),
     /// It is done.

@@ -18,6 +18,7 @@ mod guardian;
 mod hold;
 mod master;
 mod message;
+mod rows;
 mod trouble;
 mod watch;
 
@@ -32,4 +33,4 @@ pub use master::{AttachError, Guardian};
 #[cfg(fuzzing)]
 pub use message::exercise as exercise_message;
 pub use message::{FoundSockets, Named, PutBack, SocketLook};
-pub use watch::{Activity, Seen, UNSEEN, Watch};
+pub use watch::{Activity, Seen, Watch};

@@ -3,13 +3,11 @@
 
 use crate::in_line;
 use crate::used::{Used, cpu_percent};
-use backwater_flow::rule::{Attribute, Decision, Figures, Judge, MeanRate, SessionWal, Subject, Why};
+use backwater_flow::rule::{Decision, Figures, Judge, MeanRate, SessionWal, Subject, Why};
 use backwater_flow::{SessionId, State};
 use backwater_model::{Moment, Span};
 use std::collections::{HashMap, HashSet};
 
-/// Attributes that nobody can see from outside a stock server.
-pub const UNSEEN: [Attribute; 1] = [Attribute::Rows];
 const MB: f64 = 1_048_576.0;
 
 /// A client session as the server shows it at one look.
@@ -35,6 +33,8 @@ pub struct Activity {
     pub spill_bytes: Option<f64>,
     /// WAL that the session wrote since it began (PostgreSQL 18); None: not known.
     pub wal_bytes: Option<f64>,
+    /// Rows that it has copied to its client so far (PostgreSQL 14); None: it does not, or it is not known.
+    pub copied_rows: Option<f64>,
 }
 
 /// What the host shows of it.
@@ -46,13 +46,15 @@ pub struct Seen {
     pub cpu_s: Option<f64>,
     /// Private memory of its process, in bytes.
     pub memory_bytes: Option<f64>,
+    /// Rows that its query has sent to its client so far.
+    pub rows: Option<f64>,
 }
 
 impl Seen {
     /// What its process shows, and nothing of its connection.
     pub fn of_process(pid: i32) -> Seen {
         let Used { cpu_s, memory_bytes } = Used::of(pid);
-        Seen { acked_bytes: None, cpu_s, memory_bytes }
+        Seen { cpu_s, memory_bytes, ..Seen::default() }
     }
 }
 
@@ -76,6 +78,8 @@ struct Session {
     acked: Option<u64>,
     sent: MeanRate,
     wal: SessionWal,
+    /// The most rows that the statement was seen to have sent: while a function of its runs a query, its own is not seen.
+    rows: Option<f64>,
 }
 
 impl Watch {
@@ -194,6 +198,7 @@ impl Session {
             acked: None,
             sent: MeanRate::default(),
             wal: SessionWal::default(),
+            rows: None,
         }
     }
 
@@ -206,6 +211,7 @@ impl Session {
             self.statement_us = activity.statement_us;
             self.blocked_s = 0.0;
             self.cpu_began_s = seen.cpu_s;
+            self.rows = None;
         } else if activity.active && !activity.blocked_by.is_empty() {
             self.blocked_s += passed_s;
         }
@@ -217,6 +223,7 @@ impl Session {
         if !activity.active {
             return Figures::default();
         }
+        self.rows = [self.rows, activity.copied_rows, seen.rows].into_iter().flatten().reduce(f64::max);
         let since = |value: Option<f64>, began: Option<f64>| Some((value? - began?).max(0.0));
         let cpu_s = since(seen.cpu_s, self.cpu_began_s);
         let elapsed_s = activity.elapsed_s;
@@ -230,7 +237,7 @@ impl Session {
             memory_mb: seen.memory_bytes.map(|bytes| bytes / MB),
             wal_mb_per_s: self.wal.mb_per_s(now),
             wal_mb: self.wal.mb(),
-            rows: None,
+            rows: self.rows,
         }
     }
 }

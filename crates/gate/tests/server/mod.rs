@@ -36,6 +36,18 @@ pub fn with_server(name: &str, settings: &[&str], test: impl FnOnce(&mut Server)
     }
 }
 
+/// Runs a test on every server that BACKWATER_PG_BINS names (directories, separated by colons), or on the one that there is.
+pub fn with_each_server(name: &str, test: impl Fn(&mut Server)) {
+    let Some(list) = std::env::var_os("BACKWATER_PG_BINS") else { return with_server(name, &[], test) };
+    if !on_path("psql") {
+        return eprintln!("skipped: {name}: needs psql");
+    }
+    for bin in std::env::split_paths(&list) {
+        eprintln!("{name}: {}", bin.display());
+        test(&mut Server::start(&bin, &[]));
+    }
+}
+
 /// Whom the server runs as: `postgres` or `nobody` where the tests run as root, since initdb refuses root.
 fn ordinary_user() -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {

@@ -30,12 +30,14 @@ impl Held {
         self.freed.retain(|key| here.contains(key));
     }
 
-    /// What the host shows of those that are active, of a low-priority pool, or slowed by a rule.
+    /// What the host shows of those that are active, of a low-priority pool, or slowed by a rule; rows where a rule asks for
+    /// them.
     pub(super) fn read(
         &mut self,
         sessions: &[Session],
         state: &State,
         watch: &Watch,
+        counts_rows: bool,
         hold: &mut Hold,
     ) -> anyhow::Result<Vec<(Activity, Seen)>> {
         let is_meant = |session: &&Session| {
@@ -47,6 +49,7 @@ impl Held {
         let keys = meant.iter().map(|session| looked_key(session));
         let asked: Vec<_> = keys.filter_map(|key| Some((key, self.sockets.found(key)?.socket.clone()))).collect();
         let looks = hold.guardian().read(asked.iter().map(|(_, socket)| socket.clone()).collect())?;
+        let rows = if counts_rows { rows(&meant, &self.sockets, hold)? } else { HashMap::new() };
         let mut seen: HashMap<Key, Seen> = HashMap::new();
         for ((key, socket), look) in asked.into_iter().zip(looks) {
             let reading = look.open();
@@ -56,7 +59,8 @@ impl Held {
                 None => self.lose(key, hold)?,
             }
             let acked_bytes = reading.and_then(Result::ok).and_then(|reading| reading.info.acked_bytes);
-            seen.insert(key, Seen { acked_bytes, ..Seen::of_process(socket.pid) });
+            let rows = rows.get(&key).copied();
+            seen.insert(key, Seen { acked_bytes, rows, ..Seen::of_process(socket.pid) });
         }
         let with = |session: &Session| {
             let seen = seen.get(&looked_key(session)).copied().unwrap_or_default();
@@ -299,6 +303,14 @@ fn slow(named: &Named, session: Option<&Session>, hold: &mut Hold) -> anyhow::Re
         Err(error @ AttachError::Ended(_)) => Err(error.into()),
         Err(error) => Ok(Some(format!("cannot slow {}: {error}", described(named)))),
     }
+}
+
+/// The rows that these sessions' queries have sent so far, of those that run one.
+fn rows(sessions: &[&Session], sockets: &Sockets, hold: &mut Hold) -> anyhow::Result<HashMap<Key, f64>> {
+    let active = sessions.iter().filter(|session| session.activity.active).map(|session| looked_key(session));
+    let asked: Vec<_> = active.filter_map(|key| Some((key, sockets.found(key)?.socket.pid))).collect();
+    let counted = hold.guardian().count_rows(asked.iter().map(|(_, pid)| *pid).collect())?;
+    Ok(asked.into_iter().zip(counted).filter_map(|((key, _), rows)| Some((key, rows? as f64))).collect())
 }
 
 #[cfg(test)]

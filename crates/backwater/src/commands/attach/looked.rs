@@ -1,13 +1,13 @@
 //! The sessions that rules look at: who they are, what is done to them, and a server that is away.
 
 use super::held::Held;
-use super::server::{Server, Session, is_late, is_lost};
+use super::server::{Server, Session, guardian_ended, is_late, is_lost};
 use super::sockets::{Key, looked_key};
 use super::told::Told;
 use super::{Arguments, let_go};
 use backwater_flow::State;
 use backwater_flow::rule::{Action, Attribute, Decision, Step};
-use backwater_gate::attach::{Activity, Hold, PoolStep, Seen, Watch};
+use backwater_gate::attach::{Activity, Guardian, Hold, PoolStep, Seen, Watch};
 use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
@@ -48,8 +48,8 @@ impl Looked {
 
     /// The sessions that the rules look at. Who waits for whom matters for all of them.
     /// None at all while the server is away.
-    pub(super) fn sessions(&mut self, arguments: &Arguments) -> anyhow::Result<Vec<Session>> {
-        if !self.is_here() {
+    pub(super) fn sessions(&mut self, arguments: &Arguments, guardian: &mut Guardian) -> anyhow::Result<Vec<Session>> {
+        if !self.is_here(guardian)? {
             return Ok(Vec::new());
         }
         let mut sessions = match self.server.sessions(&self.wanted) {
@@ -103,30 +103,31 @@ impl Looked {
     }
 
     /// Whether the server can be asked; where it was lost, it is connected to anew.
-    fn is_here(&mut self) -> bool {
+    fn is_here(&mut self, guardian: &mut Guardian) -> anyhow::Result<bool> {
         match &self.away {
-            None => return true,
-            Some(away) if Instant::now() < away.again => return false,
-            Some(away) if away.stands => return true,
+            None => return Ok(true),
+            Some(away) if Instant::now() < away.again => return Ok(false),
+            Some(away) if away.stands => return Ok(true),
             Some(_) => {}
         }
-        let wait = match self.server.again() {
+        let wait = match self.server.again(guardian) {
             Ok(server) => {
                 let unseen = self.wanted.iter().find_map(|attribute| Some((attribute, server.unseen(*attribute)?)));
                 let Some((attribute, why)) = unseen else {
                     self.server = server;
-                    return true;
+                    return Ok(true);
                 };
                 super::note(&format!("a server answers, but no rule can look at {attribute} there: {why}"));
                 AGAIN_UNFIT
             }
+            Err(error) if guardian_ended(&error) => return Err(error),
             Err(error) => {
                 tracing::debug!("the server is still away: {error:#}");
                 AGAIN
             }
         };
         self.away = Some(Away { again: Instant::now() + wait, stands: false });
-        false
+        Ok(false)
     }
 
     /// Holds those whom a rule slows, and the sessions of low-priority pools from their first look on; of these it lets

@@ -51,7 +51,9 @@ pub(super) fn run(
     told: &mut Told,
 ) -> anyhow::Result<ExitCode> {
     let Some(target) = &arguments.target else { bail!("a rule needs a server: give its address") };
-    let mut server = Server::connect(target, end)?;
+    // A file or a console may ask for rows later.
+    let counts_rows = config.is_some() || asked_for(&state).contains(&Attribute::Rows);
+    let mut server = connect(target, end, counts_rows, hold)?;
     let governor = match (&arguments.config, config) {
         (Some(path), Some(config)) => Some(Governor::start(path.clone(), config, &server, told)?),
         _ => None,
@@ -61,22 +63,24 @@ pub(super) fn run(
     server.ends(&end);
     let mut looked = Looked::new(server, wanted);
     terminal::note(&format!("watching for {}; Ctrl-C puts everything back", words(&state)));
+    let mut unfit = None;
     while !end.is_here() {
         if let Some(governor) = &governor {
             let next = governor.state();
-            if next != state {
-                looked.wanted = self::wanted(&looked.server, &next)?;
-                hold.set_class(class_of(&next));
-                told.govern(&next);
-                state = next;
+            if next != state && unfit.as_ref() != Some(&next) {
+                match take_over(&next, &mut looked, hold, told)? {
+                    true => state = next,
+                    false => unfit = Some(next),
+                }
             }
         }
         look(hold)?;
-        let sessions = looked.sessions(arguments)?;
+        let sessions = looked.sessions(arguments, hold.guardian())?;
         if looked.is_away() {
             release_all(hold)?;
         }
-        let activities = looked.held.read(&sessions, &state, &looked.watch, hold)?;
+        let counts_rows = looked.wanted.contains(&Attribute::Rows);
+        let activities = looked.held.read(&sessions, &state, &looked.watch, counts_rows, hold)?;
         let decisions = match looked.is_away() {
             true => looked.watch.unseen(now()),
             false => looked.watch.look(now(), &activities, &state),
@@ -96,18 +100,42 @@ pub(super) fn run(
             }
         }
         let pooled = looked.hold(&sessions, &activities, &state, arguments, hold, told)?;
+        told.see(hold);
         if let Some(governor) = &governor {
             for (pid, user, step) in pooled {
                 governor.console.pooled(pid, &user, state.pool_of(&user), step);
             }
-        }
-        told.see(hold);
-        if let Some(governor) = &governor {
             governor.console.see(looked.held.outside(&sessions, hold, told), hold.class_bps());
         }
         pause_looking(arguments.interval, hold, &end)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn connect(target: &str, end: &End, counts_rows: bool, hold: &mut Hold) -> anyhow::Result<Server> {
+    let mut server = Server::connect(target, end)?;
+    if counts_rows {
+        server.learn_rows(hold.guardian())?;
+    }
+    Ok(server)
+}
+
+/// Lets other rules and pools govern from here on, where this server lets them.
+fn take_over(next: &State, looked: &mut Looked, hold: &mut Hold, told: &mut Told) -> anyhow::Result<bool> {
+    // It may be another server than when the console began, where it could not be learnt how rows are counted.
+    if asked_for(next).contains(&Attribute::Rows) && !looked.server.counts_rows() && !looked.is_away() {
+        looked.server.learn_rows(hold.guardian())?;
+    }
+    match wanted(&looked.server, next) {
+        Ok(wanted) => looked.wanted = wanted,
+        Err(error) => {
+            super::note(&format!("what was said last is not taken over, what was before goes on: {error:#}"));
+            return Ok(false);
+        }
+    }
+    hold.set_class(class_of(next));
+    told.govern(next);
+    Ok(true)
 }
 
 /// What a file says, and what is made of it on the console.
@@ -162,15 +190,20 @@ impl Governor {
 }
 
 /// What the rules of a state look at.
-///
-/// # Errors
-/// Some of it cannot be seen on this server from outside.
-fn wanted(server: &Server, state: &State) -> anyhow::Result<BTreeSet<Attribute>> {
+fn asked_for(state: &State) -> BTreeSet<Attribute> {
     let in_force = |rule: &Rule| -> Vec<Attribute> {
         rule.thresholds.iter().filter(|(_, threshold)| threshold.is_some()).map(|(attribute, _)| *attribute).collect()
     };
     let used = state.pools().keys().flat_map(|pool| state.rules_of(pool)).map(|(_, rule)| rule);
-    let wanted: BTreeSet<Attribute> = used.flat_map(in_force).collect();
+    used.flat_map(in_force).collect()
+}
+
+/// As [`asked_for`].
+///
+/// # Errors
+/// Some of it cannot be seen on this server from outside.
+fn wanted(server: &Server, state: &State) -> anyhow::Result<BTreeSet<Attribute>> {
+    let wanted = asked_for(state);
     for attribute in &wanted {
         if let Some(why) = server.unseen(*attribute) {
             bail!("no rule of attach mode can look at {attribute} here: {why}");

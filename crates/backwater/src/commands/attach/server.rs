@@ -8,7 +8,7 @@ use backwater_probe::postgres::{ConnInfo, connect_client};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::runtime::Runtime;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
@@ -22,6 +22,31 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The server's release, and what its role may.
 const ABOUT: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4, \
                      pg_catalog.has_function_privilege('pg_catalog.pg_ls_tmpdir()', 'execute')";
+
+/// A session's own process, and where the server sees its client.
+const OWN: &str =
+    "SELECT pg_catalog.pg_backend_pid(), host(pg_catalog.inet_client_addr()), pg_catalog.inet_client_port()";
+/// How often it is tried to learn how rows are counted: on a busy host a look may come too late.
+const TRIES: usize = 5;
+/// How often it is looked meanwhile whether the statement sleeps already.
+const LEARN_LOOK: Duration = Duration::from_millis(10);
+
+/// A statement that sleeps after some thousands of rows, and after how many. The number is hardly anything else's in a process,
+/// and each time another.
+fn experiment(at: SystemTime) -> (String, u64) {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let rows = 10_000 + u64::from(since.subsec_micros()) % 10_000;
+    let last = rows + 1;
+    let statement = format!(
+        "SELECT CASE i WHEN {last} THEN pg_catalog.pg_sleep(0.5) END FROM pg_catalog.generate_series(1, {last}) i /* backwater */"
+    );
+    (statement, rows)
+}
+
+/// Whether nothing can be asked any more of who has the rights.
+pub(super) fn guardian_ended(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(AttachError::Ended(_)))
+}
 
 /// What names a session and its statement.
 const SESSION_BEGAN_US: &str = "(extract(epoch FROM a.backend_start) * 1e6)::int8";
@@ -41,6 +66,8 @@ pub(super) struct Server {
     version: i32,
     /// Whether this role may list temporary files.
     lists_files: bool,
+    /// Whether the rows of its sessions can be counted, where that was tried: or why not.
+    counts_rows: Option<Result<(), String>>,
 }
 
 /// Why an answer is waited for no longer.
@@ -142,12 +169,75 @@ impl Server {
                 return Err(error);
             }
         };
-        Ok(Server { target: target.to_owned(), end: end.clone(), runtime, client, version, lists_files })
+        let (target, end) = (target.to_owned(), end.clone());
+        Ok(Server { target, end, runtime, client, version, lists_files, counts_rows: None })
     }
 
-    /// Another connection with the same server.
-    pub(super) fn again(&self) -> anyhow::Result<Server> {
-        Server::connect(&self.target, &self.end)
+    /// Another connection with the same server, which may be of another release meanwhile.
+    pub(super) fn again(&self, guardian: &mut Guardian) -> anyhow::Result<Server> {
+        let mut server = Server::connect(&self.target, &self.end)?;
+        if self.counts_rows() {
+            server.learn_rows(guardian)?;
+        }
+        Ok(server)
+    }
+
+    /// Whether rules can look at rows.
+    pub(super) fn counts_rows(&self) -> bool {
+        matches!(self.counts_rows, Some(Ok(())))
+    }
+
+    /// Finds out how this server's processes count the rows of a query, by one of our own: from then on rules can look at rows, or
+    /// it is known why not.
+    ///
+    /// # Errors
+    /// The guardian is gone, or it is time to end.
+    pub(super) fn learn_rows(&mut self, guardian: &mut Guardian) -> anyhow::Result<()> {
+        self.counts_rows = Some(Err("a query of our own was not seen in its memory".to_owned()));
+        for _ in 0..TRIES {
+            match self.experiment(guardian) {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.counts_rows = Some(Ok(()));
+                    break;
+                }
+                Err(error) if is_ended(&error) || guardian_ended(&error) => return Err(error),
+                Err(error) => {
+                    self.counts_rows = Some(Err(format!("{error:#}")));
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a query whose rows are known, and has its process looked at meanwhile. Whether it was learnt how these are counted.
+    fn experiment(&mut self, guardian: &mut Guardian) -> anyhow::Result<bool> {
+        let (statement, rows) = experiment(SystemTime::now());
+        block_on(&self.runtime, &self.end, async {
+            // A pooler may give each transaction another process.
+            let transaction = in_time(self.client.transaction()).await?;
+            let own = in_time(transaction.query_one(OWN, &[])).await?;
+            let port = own.get::<_, Option<i32>>(2).and_then(|port| u16::try_from(port).ok());
+            // In a container it has another number there than here; by a Unix socket nothing else names it.
+            let pids = match address(own.get(1)).zip(port).map(SocketAddr::from) {
+                Some(client) => guardian.find_peer(client)?.tcp.iter().map(|named| named.socket.pid).collect(),
+                None => vec![own.get(0)],
+            };
+            let mut running = std::pin::pin!(in_time(transaction.query(&statement, &[])));
+            let mut learnt = false;
+            loop {
+                match tokio::time::timeout(LEARN_LOOK, &mut running).await {
+                    Ok(answer) => return answer.map(|_| learnt),
+                    Err(_) if learnt => {}
+                    Err(_) => {
+                        for pid in &pids {
+                            learnt |= guardian.learn_rows(*pid, &statement, rows)?;
+                        }
+                    }
+                }
+            }
+        })
     }
 
     /// Waits for nothing beyond this from now on.
@@ -164,8 +254,13 @@ impl Server {
             Attribute::SpillSize if !self.lists_files => {
                 Some("this role may not list temporary files: GRANT pg_monitor TO it".to_owned())
             }
-            other if backwater_gate::attach::UNSEEN.contains(&other) => {
-                Some("it cannot be seen from outside; `backwater proxy` can".to_owned())
+            Attribute::Rows => {
+                let why = match &self.counts_rows {
+                    Some(Ok(())) => return None,
+                    Some(Err(why)) => why,
+                    None => "it was not tried",
+                };
+                Some(format!("{why}; `backwater proxy` sees them"))
             }
             _ => None,
         }
@@ -174,7 +269,8 @@ impl Server {
     /// Everybody's sessions but this program's own; figures that cost more only where a rule asks for them.
     pub(super) fn sessions(&mut self, wanted: &BTreeSet<Attribute>) -> anyhow::Result<Vec<Session>> {
         let wal = wanted.contains(&Attribute::WalRate) || wanted.contains(&Attribute::WalSize);
-        let sql = sql(wanted.contains(&Attribute::SpillSize), wal);
+        let copied = wanted.contains(&Attribute::Rows) && self.version >= 140_000;
+        let sql = sql(wanted.contains(&Attribute::SpillSize), wal, copied);
         let asked = in_time(self.client.query(&sql, &[]));
         let rows = block_on(&self.runtime, &self.end, asked).context("the server does not answer")?;
         Ok(rows.iter().map(session).collect())
@@ -250,7 +346,7 @@ impl Session {
 }
 
 /// One row a client session or walsender. Times as whole microseconds: what is the same stays the same.
-fn sql(spill: bool, wal: bool) -> String {
+fn sql(spill: bool, wal: bool, copied: bool) -> String {
     let spilled = match spill {
         true => {
             "(SELECT coalesce(sum(size), 0)::float8 FROM pg_catalog.pg_ls_tmpdir() \
@@ -262,18 +358,30 @@ fn sql(spill: bool, wal: bool) -> String {
         true => "(SELECT wal_bytes::float8 FROM pg_catalog.pg_stat_get_backend_wal(a.pid))",
         false => "NULL::float8",
     };
+    let (copied, copies) = match copied {
+        true => (
+            "c.tuples_processed::float8",
+            "LEFT JOIN pg_catalog.pg_stat_progress_copy c ON c.pid = a.pid AND c.command = 'COPY TO' AND c.type = 'PIPE'",
+        ),
+        false => ("NULL::float8", ""),
+    };
     format!(
         "SELECT a.pid, {SESSION_BEGAN_US}, a.usename::text, {IS_ACTIVE}, {STATEMENT_BEGAN_US}, \
          extract(epoch FROM clock_timestamp() - a.query_start)::float8, CASE WHEN a.wait_event_type = 'Lock' THEN pg_catalog.pg_blocking_pids(a.pid) ELSE \
          '{{}}'::int4[] END, {spilled}, {wal}, a.application_name, host(a.client_addr), a.client_port, \
-         age(a.backend_xmin)::int8, a.backend_type, {IDLE_S} FROM pg_catalog.pg_stat_activity a WHERE a.pid <> pg_backend_pid() AND \
+         age(a.backend_xmin)::int8, a.backend_type, {IDLE_S}, {copied} FROM pg_catalog.pg_stat_activity a {copies} WHERE a.pid <> pg_backend_pid() AND \
          coalesce(a.backend_type, 'client backend') IN ('client backend', 'walsender') /* backwater */"
     )
 }
 
+/// An address that the server tells of.
+fn address(text: Option<String>) -> Option<IpAddr> {
+    Some(text?.parse::<IpAddr>().ok()?.to_canonical())
+}
+
 fn session(row: &Row) -> Session {
     let text = |at: usize| row.get::<_, Option<String>>(at);
-    let address = text(10).and_then(|text| text.parse::<IpAddr>().ok()).map(|ip| ip.to_canonical());
+    let address = address(text(10));
     let port: Option<i32> = row.get(11);
     let number = port.and_then(|port| u16::try_from(port).ok());
     Session {
@@ -288,6 +396,7 @@ fn session(row: &Row) -> Session {
             blocked_by: row.get(6),
             spill_bytes: row.get(7),
             wal_bytes: row.get(8),
+            copied_rows: row.get(15),
         },
         application: text(9).unwrap_or_default(),
         client: address.zip(number).map(|(ip, port)| SocketAddr::new(ip, port)),
