@@ -197,17 +197,17 @@ fn all_ran(tally: &Tally, names: &[&str], passed: bool) -> anyhow::Result<bool> 
     Ok(passed)
 }
 
-/// Runs the probe's essential tests on every server that the lab's tests have downloaded.
+/// Runs the essential tests on every server that the lab's tests have downloaded.
 fn on_every_major(tally: &mut Tally) -> anyhow::Result<bool> {
     let servers = downloaded();
     if servers.is_empty() {
         let cache = cache_dir().display().to_string();
-        tally.skipped.push(format!("the probe on every major version: needs downloaded servers in {cache}"));
+        tally.skipped.push(format!("tests on every major version: needs downloaded servers in {cache}"));
         return Ok(true);
     }
     let missing = missing(&servers);
     if !missing.is_empty() {
-        bail!("the probe on every major version: not downloaded: {}", missing.join(", "));
+        bail!("tests on every major version: not downloaded: {}", missing.join(", "));
     }
     let arguments = only(&ON_EVERY_MAJOR, &["--test-threads=4"]);
     let passed = cargo_test(tally, &arguments, &[("BACKWATER_PG_BINS", &servers.join(":"))])?;

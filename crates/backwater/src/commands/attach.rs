@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use backwater_flow::rule::{Action, Rule};
 use backwater_flow::{LowPriorityBandwidth, Priority, State};
 use backwater_gate::attach::{
-    self, AttachError, Bursts, ClassRate, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates,
+    self, Bursts, ClassRate, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates,
 };
 use backwater_gate::proxy::ProxyConfig;
 use backwater_model::{Bytes, BytesPerSecond};
@@ -178,7 +178,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Err(error) if server::is_ended(&error) => Ok(ExitCode::SUCCESS),
         done => done,
     };
-    let ended = done.as_ref().err().is_some_and(|error| matches!(error.downcast_ref(), Some(AttachError::Ended(_))));
+    let ended = done.as_ref().err().is_some_and(server::guardian_ended);
     if ended {
         // A new one puts right what the old one left.
         tell(start_guardian(false)?.put_right(), "that the guardian left");

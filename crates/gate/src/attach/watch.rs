@@ -46,7 +46,7 @@ pub struct Seen {
     pub cpu_s: Option<f64>,
     /// Private memory of its process, in bytes.
     pub memory_bytes: Option<f64>,
-    /// Rows that its query has sent to its client so far.
+    /// Rows that its query has sent to its client so far, counted after the server was asked.
     pub rows: Option<f64>,
 }
 
@@ -80,6 +80,8 @@ struct Session {
     wal: SessionWal,
     /// The most rows that the statement was seen to have sent: while a function of its runs a query, its own is not seen.
     rows: Option<f64>,
+    /// Those that were counted right after the last look, perhaps of the next statement: sure once a look finds the same one.
+    rows_after: Option<f64>,
 }
 
 impl Watch {
@@ -199,6 +201,7 @@ impl Session {
             sent: MeanRate::default(),
             wal: SessionWal::default(),
             rows: None,
+            rows_after: None,
         }
     }
 
@@ -211,7 +214,7 @@ impl Session {
             self.statement_us = activity.statement_us;
             self.blocked_s = 0.0;
             self.cpu_began_s = seen.cpu_s;
-            self.rows = None;
+            (self.rows, self.rows_after) = (None, None);
         } else if activity.active && !activity.blocked_by.is_empty() {
             self.blocked_s += passed_s;
         }
@@ -223,7 +226,8 @@ impl Session {
         if !activity.active {
             return Figures::default();
         }
-        self.rows = [self.rows, activity.copied_rows, seen.rows].into_iter().flatten().reduce(f64::max);
+        self.rows = [self.rows, self.rows_after, activity.copied_rows].into_iter().flatten().reduce(f64::max);
+        self.rows_after = seen.rows;
         let since = |value: Option<f64>, began: Option<f64>| Some((value? - began?).max(0.0));
         let cpu_s = since(seen.cpu_s, self.cpu_began_s);
         let elapsed_s = activity.elapsed_s;

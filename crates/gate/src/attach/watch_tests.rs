@@ -203,26 +203,18 @@ fn of_whom_the_server_tells_no_more_nobody_says_that_they_ended() {
 
 #[test]
 fn rows_are_the_most_that_a_statement_was_seen_to_send() {
-    let rules = rule("rows=1000, action='abort'");
-    let decided = |copied_rows, rows| {
-        let activity = Activity { copied_rows, ..running(1, 1.0) };
-        let decisions = Watch::new().look(at(1.0), &[(activity, Seen { rows, ..Seen::default() })], &rules);
-        steps(&decisions)
-    };
-    assert_eq!(decided(None, None), [], "what is not known is not over");
-    assert_eq!(decided(None, Some(1_000.0)), []);
-    assert_eq!(decided(None, Some(1_001.0)), [(1, "began".to_owned())]);
-    assert_eq!(decided(Some(1_001.0), None), [(1, "began".to_owned())]);
-
-    // A penalty stands while a function hides them, and no longer than the statement.
     let rules = rule("rows=1000, action='penalty'");
     let mut watch = Watch::new();
-    let mut look = |second: f64, statement_us, rows| {
-        let activity = Activity { statement_us: Some(statement_us), ..running(1, second) };
+    let mut look = |second: f64, statement_us, copied_rows, rows| {
+        let activity = Activity { statement_us: Some(statement_us), copied_rows, ..running(1, second) };
         steps(&watch.look(at(second), &[(activity, Seen { rows, ..Seen::default() })], &rules))
     };
-    assert_eq!(look(1.0, 1, Some(1_001.0)), [(1, "began".to_owned())]);
-    assert_eq!(look(2.0, 1, None), []);
-    assert_eq!(look(3.0, 2, None), [(1, "the statement ended".to_owned())]);
-    assert_eq!(look(4.0, 2, Some(1_000.0)), []);
+    let (began, ended) = ([(1, "began".to_owned())], [(1, "the statement ended".to_owned())]);
+    assert_eq!(look(1.0, 1, None, None), [], "what is not known is not over");
+    assert_eq!(look(2.0, 1, None, Some(1_001.0)), [], "it may be the next statement's");
+    assert_eq!(look(3.0, 1, None, None), began, "it was not; a function hides them now");
+    assert_eq!(look(4.0, 1, None, Some(2_000.0)), []);
+    assert_eq!(look(5.0, 2, None, Some(1_000.0)), ended);
+    assert_eq!(look(6.0, 2, None, Some(1_000.0)), [], "not over");
+    assert_eq!(look(7.0, 2, Some(1_001.0), None), began, "of a COPY the server tells");
 }

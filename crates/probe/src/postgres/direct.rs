@@ -98,7 +98,12 @@ impl Direct {
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(why) => return Err(answer.unfinished(why)),
         }
+        self.read(&mut answer.bytes, until).map_err(|why| answer.unfinished(why))?;
         while !answer.is_whole().map_err(Unanswered::Broken)? {
+            // What has come is taken, however late; for the rest, however it comes, there is no more time.
+            if Instant::now() >= until {
+                return Err(Unanswered::Late);
+            }
             self.read(&mut answer.bytes, until).map_err(|why| answer.unfinished(why))?;
         }
         answer.refusal().map_or(Ok(answer), Err)
@@ -123,7 +128,7 @@ impl Direct {
             std::thread::sleep(REST);
         }
         into.reserve(READ_BYTES);
-        while Instant::now() < until {
+        loop {
             match retry_on_intr(|| rustix::io::read(&self.socket, spare_capacity(into))) {
                 Ok(0) => return Err(Errno::CONNRESET),
                 Ok(_) => return Ok(()),
@@ -131,11 +136,10 @@ impl Direct {
                 Err(error) => return Err(error),
             }
         }
-        Err(Errno::TIMEDOUT)
     }
 
     fn wait(&self, flags: PollFlags, until: Instant) -> Result<(), Errno> {
-        let left = until.checked_duration_since(Instant::now()).ok_or(Errno::TIMEDOUT)?;
+        let left = until.saturating_duration_since(Instant::now());
         let left = Timespec::try_from(left).map_err(|_| Errno::INVAL)?;
         match poll(&mut [PollFd::new(&self.socket, flags)], Some(&left)) {
             Ok(0) => Err(Errno::TIMEDOUT),

@@ -2,7 +2,7 @@
 //! is not lifted, which of rules the watch knows: whoever is held no longer meanwhile, since their connection was lost
 //! or could not be paced, is found and held again.
 
-use super::server::Session;
+use super::server::{Session, guardian_ended};
 use super::sockets::{Key, Refused, Sockets, looked_key};
 use super::told::Told;
 use super::{described, let_go, now};
@@ -77,7 +77,7 @@ impl Held {
         for session in sessions.iter().filter(|session| sought.contains(&looked_key(session))) {
             let key = looked_key(session);
             let found = match session.socket(hold.guardian()) {
-                Err(error) if matches!(error.downcast_ref(), Some(AttachError::Ended(_))) => return Err(error),
+                Err(error) if guardian_ended(&error) => return Err(error),
                 found => found.map_err(|error| Refused { why: error.to_string(), at }),
             };
             if found.is_ok() {

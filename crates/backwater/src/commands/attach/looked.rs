@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// How often a server that is away is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
 /// And one on which rules cannot look at what they need.
-const AGAIN_UNFIT: Duration = Duration::from_secs(60);
+pub(super) const AGAIN_UNFIT: Duration = Duration::from_secs(60);
 
 /// The server and what is remembered of its sessions.
 pub(super) struct Looked {
@@ -93,7 +93,7 @@ impl Looked {
     }
 
     /// The server does not answer: told once, until it does.
-    fn lose(&mut self, error: &anyhow::Error) {
+    pub(super) fn lose(&mut self, error: &anyhow::Error) {
         if self.away.is_none() {
             super::note(&format!("{error:#}: what is held is let go until it answers again"));
         }

@@ -1,8 +1,8 @@
 //! Whoever a rule matches: looked at again and again, judged, slowed, and let go when the statement ends.
 
 use super::end::End;
-use super::looked::{Looked, release_all};
-use super::server::Server;
+use super::looked::{AGAIN_UNFIT, Looked, release_all};
+use super::server::{Server, is_lost};
 use super::sockets::looked_key;
 use super::told::Told;
 use super::{Arguments, class_of, look, now, pause_looking, read_config};
@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// Reads a rule: `bandwidth=128, action='penalty'`, or `CREATE EXCEPT RULE name WITH (…)`.
 pub(super) fn parse(text: &str) -> Result<(String, Rule), String> {
@@ -54,7 +55,7 @@ pub(super) fn run(
     // A file or a console may ask for rows later.
     let counts_rows = config.is_some() || asked_for(&state).contains(&Attribute::Rows);
     let mut server = connect(target, end, counts_rows, hold)?;
-    let governor = match (&arguments.config, config) {
+    let mut governor = match (&arguments.config, config) {
         (Some(path), Some(config)) => Some(Governor::start(path.clone(), config, &server, told)?),
         _ => None,
     };
@@ -63,15 +64,13 @@ pub(super) fn run(
     server.ends(&end);
     let mut looked = Looked::new(server, wanted);
     terminal::note(&format!("watching for {}; Ctrl-C puts everything back", words(&state)));
-    let mut unfit = None;
     while !end.is_here() {
-        if let Some(governor) = &governor {
-            let next = governor.state();
-            if next != state && unfit.as_ref() != Some(&next) {
-                match take_over(&next, &mut looked, hold, told)? {
-                    true => state = next,
-                    false => unfit = Some(next),
-                }
+        if let Some(governor) = governor.as_mut().filter(|_| !looked.is_away())
+            && let Some(next) = governor.news(&state)
+        {
+            match take_over(&next, &mut looked, hold, told)? {
+                true => state = next,
+                false => governor.unfit = Some((next, Instant::now())),
             }
         }
         look(hold)?;
@@ -115,16 +114,26 @@ pub(super) fn run(
 fn connect(target: &str, end: &End, counts_rows: bool, hold: &mut Hold) -> anyhow::Result<Server> {
     let mut server = Server::connect(target, end)?;
     if counts_rows {
-        server.learn_rows(hold.guardian())?;
+        match server.learn_rows(hold.guardian()) {
+            // Whoever asks for rows is told why there are none.
+            Err(error) if is_lost(&error) => {}
+            learnt => learnt?,
+        }
     }
     Ok(server)
 }
 
 /// Lets other rules and pools govern from here on, where this server lets them.
 fn take_over(next: &State, looked: &mut Looked, hold: &mut Hold, told: &mut Told) -> anyhow::Result<bool> {
-    // It may be another server than when the console began, where it could not be learnt how rows are counted.
-    if asked_for(next).contains(&Attribute::Rows) && !looked.server.counts_rows() && !looked.is_away() {
-        looked.server.learn_rows(hold.guardian())?;
+    // The server may have come back since the console began, and it was too busy to find out how it counts rows.
+    if asked_for(next).contains(&Attribute::Rows) && !looked.server.counts_rows() {
+        match looked.server.learn_rows(hold.guardian()) {
+            Err(error) if is_lost(&error) => {
+                looked.lose(&error);
+                return Ok(false);
+            }
+            learnt => learnt?,
+        }
     }
     match wanted(&looked.server, next) {
         Ok(wanted) => looked.wanted = wanted,
@@ -143,6 +152,8 @@ struct Governor {
     path: PathBuf,
     hangup: Arc<AtomicBool>,
     console: Console,
+    /// What the server did not let govern, and when.
+    unfit: Option<(State, Instant)>,
 }
 
 impl Governor {
@@ -165,7 +176,18 @@ impl Governor {
         if config.admin.is_some() && console.addresses().is_empty() {
             terminal::note("nobody reaches the console: [admin] names no address of its own (listen = 'HOST:PORT')");
         }
-        Ok(Governor { path, hangup, console })
+        Ok(Governor { path, hangup, console, unfit: None })
+    }
+
+    /// What is to govern, where that is something else than now, and was not found unfit a little while ago.
+    fn news(&mut self, now: &State) -> Option<State> {
+        let next = self.state();
+        if next == *now {
+            self.unfit = None;
+            return None;
+        }
+        let is_unfit = self.unfit.as_ref().is_some_and(|(unfit, at)| *unfit == next && at.elapsed() < AGAIN_UNFIT);
+        (!is_unfit).then_some(next)
     }
 
     /// What is in force, after the file was read again where that was asked for. A bad one changes nothing.

@@ -43,11 +43,6 @@ fn experiment(at: SystemTime) -> (String, u64) {
     (statement, rows)
 }
 
-/// Whether nothing can be asked any more of who has the rights.
-pub(super) fn guardian_ended(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(AttachError::Ended(_)))
-}
-
 /// What names a session and its statement.
 const SESSION_BEGAN_US: &str = "(extract(epoch FROM a.backend_start) * 1e6)::int8";
 const STATEMENT_BEGAN_US: &str = "(extract(epoch FROM a.query_start) * 1e6)::int8";
@@ -113,6 +108,11 @@ pub(super) fn is_lost(error: &anyhow::Error) -> bool {
     is_late(error) || of_server.is_some_and(|error| code(error).is_none_or(is_passing))
 }
 
+/// Whether nothing can be asked any more of who has the rights.
+pub(super) fn guardian_ended(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(AttachError::Ended(_)))
+}
+
 /// What is asked, unless it takes too long.
 async fn in_time<T>(asked: impl Future<Output = Result<T, tokio_postgres::Error>>) -> anyhow::Result<T> {
     match tokio::time::timeout(ANSWER_WITHIN, asked).await {
@@ -176,7 +176,7 @@ impl Server {
     /// Another connection with the same server, which may be of another release meanwhile.
     pub(super) fn again(&self, guardian: &mut Guardian) -> anyhow::Result<Server> {
         let mut server = Server::connect(&self.target, &self.end)?;
-        if self.counts_rows() {
+        if self.counts_rows.is_some() {
             server.learn_rows(guardian)?;
         }
         Ok(server)
@@ -191,9 +191,10 @@ impl Server {
     /// it is known why not.
     ///
     /// # Errors
-    /// The guardian is gone, or it is time to end.
+    /// The guardian or the server is gone, or it is time to end.
     pub(super) fn learn_rows(&mut self, guardian: &mut Guardian) -> anyhow::Result<()> {
-        self.counts_rows = Some(Err("a query of our own was not seen in its memory".to_owned()));
+        self.counts_rows =
+            Some(Err("a query of our own was not found in its memory, or in more than one way".to_owned()));
         for _ in 0..TRIES {
             match self.experiment(guardian) {
                 Ok(false) => {}
@@ -204,7 +205,7 @@ impl Server {
                 Err(error) if is_ended(&error) || guardian_ended(&error) => return Err(error),
                 Err(error) => {
                     self.counts_rows = Some(Err(format!("{error:#}")));
-                    break;
+                    return if is_lost(&error) { Err(error) } else { Ok(()) };
                 }
             }
         }
@@ -232,7 +233,7 @@ impl Server {
                     Err(_) if learnt => {}
                     Err(_) => {
                         for pid in &pids {
-                            learnt |= guardian.learn_rows(*pid, &statement, rows)?;
+                            learnt = learnt || guardian.learn_rows(*pid, &statement, rows)?;
                         }
                     }
                 }

@@ -89,8 +89,8 @@ pub(super) fn search(
     for (portal_text, text) in portal.pointers().filter(|(_, text)| is_text(memory, *text, statement)) {
         for (portal_query, query) in portal.pointers() {
             let query = memory.words::<QUERY>(query);
-            let functions = receivers(memory, program, &query);
             for query_text in query.places_of(text) {
+                let functions = receivers(memory, program, &query);
                 for (query_state, state) in query.pointers() {
                     let state = memory.words::<STATE>(state);
                     let at = |(query_receiver, sends), state_text, state_rows| Layout {
@@ -130,7 +130,8 @@ fn is_text(memory: &impl Memory, address: u64, text: &str) -> bool {
 }
 
 impl Layout {
-    /// What lies before a structure by chance, and is pointed at, leads there too, over a longer distance.
+    /// What lies before a structure by chance, and is pointed at, leads there too, over a longer distance. Into the midst of one,
+    /// which would be nearer, nothing points.
     fn distance(&self) -> (usize, usize) {
         (self.query_text, self.state_text)
     }

@@ -92,7 +92,7 @@ fn layouts() -> impl Strategy<Value = Layout> {
 }
 
 proptest! {
-    /// Whatever the layout is, and whatever else there is: numbers, and pointers to nothing or into the structures.
+    /// Whatever the layout is, and whatever else there is: numbers, and pointers to nothing.
     #[test]
     fn a_layout_is_found_by_one_query_and_counts_the_next(
         layout in layouts(),

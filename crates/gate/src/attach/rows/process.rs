@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use object::read::ReadCache;
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, IoSliceMut};
+use std::io::{self, BufRead, BufReader, ErrorKind, IoSliceMut};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -25,6 +25,7 @@ pub(super) struct Program {
 }
 
 /// A process whose memory may be looked at.
+#[derive(Debug)]
 pub(super) struct Process {
     pid: i32,
     pub(super) program: Program,
@@ -38,7 +39,12 @@ impl Process {
     pub(super) fn find(pid: i32) -> Result<Process, String> {
         let failed =
             |what: &'static str| move |error: io::Error| format!("cannot read {what} of process {pid}: {error}");
-        let file = std::fs::metadata(exe(pid)).map_err(failed("the program"))?;
+        let file = std::fs::metadata(exe(pid)).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                format!("there is no process {pid} here (in a container the server is found by TCP alone)")
+            }
+            _ => failed("the program")(error),
+        })?;
         let name = std::fs::read_link(exe(pid)).map_err(failed("the program's name"))?;
         let maps = File::open(format!("/proc/{pid}/maps")).map_err(failed("the mappings"))?;
         // The program is mapped first, as a rule: no need to have the kernel write of all that it maps.
@@ -129,6 +135,6 @@ mod tests {
         assert_eq!(own.read(8, &mut magic), 0, "nothing is mapped there");
         let said = own.symbol("ActivePortal").unwrap_err();
         assert!(said.contains("it is no PostgreSQL server's"), "{said}");
-        assert!(Process::find(i32::MAX).is_err());
+        assert!(Process::find(i32::MAX).unwrap_err().contains("there is no process"));
     }
 }
