@@ -12,9 +12,7 @@ use crate::{signals, terminal, when};
 use anyhow::{Context, bail};
 use backwater_flow::rule::{Action, Rule};
 use backwater_flow::{LowPriorityBandwidth, Priority, State};
-use backwater_gate::attach::{
-    self, Bursts, ClassRate, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates,
-};
+use backwater_gate::attach::{self, Bursts, ClassRate, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates};
 use backwater_gate::proxy::ProxyConfig;
 use backwater_model::{Bytes, BytesPerSecond};
 use clap::Args;
