@@ -90,3 +90,22 @@ fn rows_are_counted_on_when_the_server_is_back() {
         }
     });
 }
+
+#[test]
+fn who_comes_by_a_unix_socket_is_judged_by_its_process() {
+    const NAME: &str = "who_comes_by_a_unix_socket_is_judged_by_its_process";
+    if !is_root(NAME) {
+        return;
+    }
+    server::with_server(NAME, &[], |server| {
+        let target = target(server);
+        let busy = "SELECT count(*) FROM generate_series(1, 1000000000) i";
+        for (rule, statement) in [("rows=3999", SLEEPER), ("cputime=0.2", busy), ("memsize=1", busy)] {
+            let state = tempfile::tempdir().unwrap();
+            let rule = format!("{rule}, action='abort'");
+            let _deciding = Deciding::start(state.path(), &[&target, "--rule", &rule, "--interval", "100ms"]);
+            let said = complaint(&server.direct(statement).output().unwrap());
+            assert!(said.contains("canceling statement due to user request"), "{rule}: {said}");
+        }
+    });
+}

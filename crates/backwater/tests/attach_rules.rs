@@ -372,6 +372,8 @@ fn statements_on_its_console_hold_sessions_and_let_them_go() {
         );
         // Of COPY the server tells.
         until("its rows are told", || major < 14 || console.shown("SHOW EVENTS").contains("rule many would act on"));
+        let rows = |shown: &str| shown.split('|').nth(12)?.parse::<u64>().ok();
+        until("they are shown", || major < 14 || rows(&console.shown("SHOW SESSIONS")).is_some_and(|rows| rows > 1000));
         let in_vain = console.ask("ALTER RESOURCE POOL rp1 WITH (max_active=4)");
         let notice = String::from_utf8_lossy(&in_vain.stderr);
         assert!(notice.contains("max_active of pool rp1: not enforced from outside"), "{notice}");

@@ -1,5 +1,7 @@
-//! What a process of this host has used, as the system tells anybody: processor time and private memory. (proc(5):
-//! /proc/PID/stat, /proc/PID/statm.)
+//! What a process of this host is and has used, as the system tells anybody: title, begin, processor time and private memory.
+//! (proc(5): /proc/PID/cmdline, /proc/PID/stat, /proc/PID/statm.)
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// What is known of it; nothing of one that is gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -14,14 +16,37 @@ pub(crate) struct Used {
 impl Used {
     /// What the process with this number has used until now.
     pub(crate) fn of(pid: i32) -> Used {
-        let read = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok();
-        let cpu_ticks = read("stat").as_deref().and_then(cpu_ticks);
-        let private_pages = read("statm").as_deref().and_then(private_pages);
+        let cpu_ticks = read(pid, "stat").as_deref().and_then(cpu_ticks);
+        let private_pages = read(pid, "statm").as_deref().and_then(private_pages);
         Used {
-            cpu_s: cpu_ticks.map(|ticks| ticks as f64 / rustix::param::clock_ticks_per_second() as f64),
+            cpu_s: cpu_ticks.map(|ticks| ticks as f64 / ticks_per_s()),
             memory_bytes: private_pages.map(|pages| pages as f64 * rustix::param::page_size() as f64),
         }
     }
+}
+
+fn read(pid: i32, name: &str) -> Option<String> {
+    let bytes = std::fs::read(format!("/proc/{pid}/{name}")).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn ticks_per_s() -> f64 {
+    rustix::param::clock_ticks_per_second() as f64
+}
+
+/// Whether the title of a process holds all of these marks, as PostgreSQL writes them there: ` USER `, and `(PORT)` or `[local]` for
+/// where the client is. A number alone may be another process's: of a server in a container, numbers are its own.
+pub(crate) fn is_titled(pid: i32, marks: &[&str]) -> bool {
+    let title = read(pid, "cmdline").unwrap_or_default().replace('\0', " ");
+    marks.iter().all(|mark| title.contains(mark))
+}
+
+/// When a process began, in microseconds since 1970 by the present clock; the system counts in hundredths of a second.
+pub(crate) fn began_us(pid: i32) -> Option<i64> {
+    let since_boot_us = begin_ticks(&read(pid, "stat")?)? as f64 / ticks_per_s() * 1e6;
+    let us = |time: Timespec| time.tv_sec * 1_000_000 + time.tv_nsec / 1_000;
+    let boot_us = us(clock_gettime(ClockId::Realtime)) - us(clock_gettime(ClockId::Boottime));
+    Some(boot_us + since_boot_us as i64)
 }
 
 /// Percent of one processor that a statement used in the mean. Below a tenth of a second a hundredth says little.
@@ -29,13 +54,20 @@ pub(crate) fn cpu_percent(cpu_s: f64, elapsed_s: f64) -> Option<f64> {
     (elapsed_s >= 0.1).then(|| (100.0 * cpu_s / elapsed_s).min(100.0))
 }
 
-/// User and system time; the name, in parentheses, may hold anything.
+/// User and system time.
 fn cpu_ticks(stat: &str) -> Option<u64> {
+    field(stat, 14)?.checked_add(field(stat, 15)?)
+}
+
+/// When it began, since boot.
+fn begin_ticks(stat: &str) -> Option<u64> {
+    field(stat, 22)
+}
+
+/// A number of /proc/PID/stat, by proc(5)'s count; the second field, the name in parentheses, may hold anything.
+fn field(stat: &str, number: usize) -> Option<u64> {
     let (_, after) = stat.rsplit_once(')')?;
-    let mut fields = after.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    user.checked_add(system)
+    after.split_whitespace().nth(number.checked_sub(3)?)?.parse().ok()
 }
 
 /// Resident pages that are not shared.
@@ -60,8 +92,25 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_anything_and_only_what_is_not_shared_counts() {
-        assert_eq!(cpu_ticks("7 (a) S 1) R 1 2 3 4 5 6 7 8 9 10 30 12 0 0"), Some(42));
+        let stat = "7 (a) S 1) R 1 2 3 4 5 6 7 8 9 10 30 12 0 0 20 0 1 0 99";
+        assert_eq!((cpu_ticks(stat), begin_ticks(stat)), (Some(42), Some(99)));
         assert_eq!(private_pages("9000 700 500 40 0 300 0"), Some(200));
+    }
+
+    #[test]
+    fn a_process_that_begins_is_seen_to_begin_now_and_by_its_own_title() {
+        use std::time::SystemTime;
+        let unix_us = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_micros() as i64;
+        let before_us = unix_us();
+        let mut child = std::process::Command::new("sleep").args(["600"]).spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let (began_us, after_us) = (began_us(pid).unwrap(), unix_us());
+        let titled = [is_titled(pid, &["sleep 600"]), is_titled(pid, &["sleep", "[local]"])];
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!((before_us - 20_000..=after_us + 20_000).contains(&began_us), "{before_us} {began_us} {after_us}");
+        assert_eq!(titled, [true, false]);
+        assert_eq!(super::began_us(i32::MAX), None);
     }
 
     #[test]
@@ -73,7 +122,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_survived(text in ".*") {
-            let _ = (cpu_ticks(&text), private_pages(&text));
+            let _ = (cpu_ticks(&text), begin_ticks(&text), private_pages(&text));
         }
     }
 }

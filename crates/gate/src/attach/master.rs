@@ -120,12 +120,12 @@ impl Guardian {
         }
     }
 
-    /// The rows that the queries of these processes have sent to their clients, in the same order; none where one runs no query, or its
-    /// program was not learnt.
+    /// The rows that the queries of these processes have sent to their clients, in the same order; none where one has ended or runs no
+    /// query that is counted, or why its rows cannot be.
     ///
     /// # Errors
     /// The helper is gone.
-    pub fn count_rows(&mut self, pids: Vec<i32>) -> Result<Vec<Option<u64>>, AttachError> {
+    pub fn count_rows(&mut self, pids: Vec<i32>) -> Result<Vec<Result<Option<u64>, String>>, AttachError> {
         let count = pids.len();
         match self.ask(&Request::CountRows(pids))? {
             Answer::Rows(rows) if rows.len() == count => Ok(rows),

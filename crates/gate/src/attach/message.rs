@@ -99,8 +99,8 @@ pub(super) enum Answer {
     Readings(Vec<SocketLook>),
     /// Whether it is learnt.
     Learnt(bool),
-    /// Rows for each process; none where it runs no query, or its program is not known.
-    Rows(Vec<Option<u64>>),
+    /// Rows for each process; none where it has ended or runs no query that is counted, or why they cannot be.
+    Rows(Vec<Result<Option<u64>, String>>),
     /// An answer for each of several.
     Each(Vec<Answer>),
     /// It is done.

@@ -22,7 +22,7 @@ mod rows;
 mod trouble;
 mod watch;
 
-pub use crate::proxy::{Console, OutsideSession, PoolStep, not_enforced};
+pub use crate::proxy::{Console, OutsideSession, PoolStep, Unseen, not_enforced};
 pub use able::{Facts, drop_rights, hindrance};
 pub use bursts::Bursts;
 pub use catch_up::CatchUp;

@@ -2,13 +2,16 @@
 //! and what rules make of them. Time is an argument.
 
 use crate::in_line;
-use crate::used::{Used, cpu_percent};
+use crate::used::{Used, began_us, cpu_percent, is_titled};
 use backwater_flow::rule::{Decision, Figures, Judge, MeanRate, SessionWal, Subject, Why};
 use backwater_flow::{SessionId, State};
 use backwater_model::{Moment, Span};
 use std::collections::{HashMap, HashSet};
 
 const MB: f64 = 1_048_576.0;
+/// How long after its process begins a session does, at most, on a host that has other things to do; and how much sooner it may seem
+/// to, since the system counts in hundredths of a second.
+const BEGINS_WITHIN_US: std::ops::Range<i64> = -20_000..1_000_000;
 
 /// A client session as the server shows it at one look.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +38,15 @@ pub struct Activity {
     pub wal_bytes: Option<f64>,
     /// Rows that it has copied to its client so far (PostgreSQL 14); None: it does not, or it is not known.
     pub copied_rows: Option<f64>,
+}
+
+impl Activity {
+    /// Whether the process that has its number on this host is its own, that of a client by a Unix socket: it is titled so, and began
+    /// as the session did.
+    pub fn has_local_process(&self) -> bool {
+        is_titled(self.pid, &[&format!(" {} ", self.user), "[local]"])
+            && began_us(self.pid).is_some_and(|began_us| BEGINS_WITHIN_US.contains(&(self.began_us - began_us)))
+    }
 }
 
 /// What the host shows of it.
@@ -132,6 +144,11 @@ impl Watch {
         low.filter(|activity| !blockers.contains(&activity.pid))
             .map(|activity| (activity.pid, activity.began_us))
             .collect()
+    }
+
+    /// The rows that a session's statement was last seen to have sent.
+    pub fn rows_of(&self, key: (i32, i64)) -> Option<u64> {
+        self.sessions.get(&key)?.rows.map(|rows| rows as u64)
     }
 
     /// The rule that demotes a session now.

@@ -51,7 +51,7 @@ pub use console::exercise as exercise_console;
 pub(crate) use console::shown_columns;
 pub use glance::Glance;
 pub use limits::Limits;
-pub use outside::{Console, OutsideSession, PoolStep, not_enforced};
+pub use outside::{Console, OutsideSession, PoolStep, Unseen, not_enforced};
 pub use server_view::ServerAccount;
 pub use sources::Network;
 pub use tls::{ClientTls, ServerTls};

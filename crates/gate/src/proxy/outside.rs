@@ -29,6 +29,8 @@ pub struct OutsideSession {
     pub active: bool,
     /// Seconds since that began.
     pub for_s: Option<f64>,
+    /// Rows that it has sent, where they are counted.
+    pub rows: Option<u64>,
     /// Bytes that it was sent since it was held.
     pub sent_bytes: Option<u64>,
     /// What holds it: a rule, or its pool.
@@ -63,17 +65,19 @@ impl PoolStep {
     }
 }
 
+/// Attributes that no rule can look at on a server, each with why.
+pub type Unseen = Vec<(Attribute, String)>;
+
 /// What is told of the sessions, and what can be asked of them.
 #[derive(Debug)]
 pub(super) struct Outside {
-    /// Attributes that no rule can look at, each with why.
-    unseen: Vec<(Attribute, String)>,
     told: Mutex<OutsideTold>,
 }
 
 /// What the last look told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OutsideTold {
+    unseen: Unseen,
     pub(super) sessions: Vec<OutsideSession>,
     /// What all that are held may be sent together, in bytes a second.
     pub(super) class_bps: Option<u64>,
@@ -90,7 +94,8 @@ impl Outside {
     /// Whether all rules that pools have can be judged. One that nobody has does no harm.
     pub(super) fn enforceable(&self, state: &State) -> Result<(), GateError> {
         let used = || state.pools().keys().flat_map(|pool| state.rules_of(pool)).map(|(_, rule)| rule);
-        let unseen = self.unseen.iter().find(|(attribute, _)| used().any(|rule| in_force(rule, *attribute)));
+        let told = self.lock();
+        let unseen = told.unseen.iter().find(|(attribute, _)| used().any(|rule| in_force(rule, *attribute)));
         match unseen {
             Some((attribute, why)) => Err(GateError::Unseen { attribute: attribute.word(), why: why.clone() }),
             None => Ok(()),
@@ -99,7 +104,8 @@ impl Outside {
 
     /// Attributes of a rule that cannot be looked at.
     pub(super) fn unseen(&self, rule: &Rule) -> Vec<&'static str> {
-        let of_rule = self.unseen.iter().filter(|(attribute, _)| in_force(rule, *attribute));
+        let told = self.lock();
+        let of_rule = told.unseen.iter().filter(|(attribute, _)| in_force(rule, *attribute));
         of_rule.map(|(attribute, _)| attribute.word()).collect()
     }
 
@@ -154,13 +160,13 @@ pub struct Console {
 }
 
 impl Console {
-    /// Begins with this configuration. `unseen` are attributes that no rule can look at, each with why; `tell` hears every
-    /// change and every decision, and must not block.
+    /// Begins with this configuration. `unseen` is what no rule can look at; `tell` hears every change and every decision, and
+    /// must not block.
     ///
     /// # Errors
     /// A pool of the configuration has a rule that cannot be judged, or an address cannot be listened on.
-    pub fn start(config: &ProxyConfig, unseen: Vec<(Attribute, String)>, tell: Tell) -> Result<Console, GateError> {
-        let outside = Outside { unseen, told: Mutex::default() };
+    pub fn start(config: &ProxyConfig, unseen: Unseen, tell: Tell) -> Result<Console, GateError> {
+        let outside = Outside { told: Mutex::new(OutsideTold { unseen, ..OutsideTold::default() }) };
         outside.enforceable(&config.state)?;
         let bound = bind(config.admin.as_ref().map_or(&[], |admin| &admin.listen))?;
         let addresses = addresses_of(&bound)?;
@@ -208,10 +214,11 @@ impl Console {
         self.control.pooled(&pid.to_string(), user, pool, step.words());
     }
 
-    /// What the last look showed, and what all that are held may be sent together, in bytes a second.
-    pub fn see(&self, sessions: Vec<OutsideSession>, class_bps: Option<u64>) {
+    /// What the last look showed, what no rule can look at on this server, and what all that are held may be sent together, in bytes
+    /// a second.
+    pub fn see(&self, sessions: Vec<OutsideSession>, unseen: Unseen, class_bps: Option<u64>) {
         if let Some(outside) = &self.control.outside {
-            *outside.lock() = OutsideTold { sessions, class_bps };
+            *outside.lock() = OutsideTold { unseen, sessions, class_bps };
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the server's process has used for a statement, where the server is on this host: CPU time and private memory.
 
-use crate::used::{Used, cpu_percent};
+use crate::used::{Used, cpu_percent, is_titled};
 use backwater_flow::MB;
 use backwater_model::{Moment, Span};
 
@@ -23,14 +23,10 @@ pub(super) struct Process {
 
 impl Process {
     /// Looks, if it is time to. CPU time before the first look at a statement is left out: it is none of its own.
-    ///
-    /// The number alone may be another process's: of a server in a container, numbers are its own. So the title must
-    /// hold all of `marks`, as PostgreSQL writes them there: ` USER ` and `(PORT)` of our connection.
+    /// Nor does it look at a process whose title lacks one of `marks`.
     pub(super) fn look(&mut self, pid: i32, marks: &[&str], begins: bool, since: Moment, now: Moment) {
         if begins {
-            let title = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let title = String::from_utf8_lossy(&title).replace('\0', " ");
-            *self = Process { is_it: marks.iter().all(|mark| title.contains(mark)), ..Process::default() };
+            *self = Process { is_it: is_titled(pid, marks), ..Process::default() };
         }
         if !self.is_it {
             return;

@@ -20,6 +20,8 @@ pub(super) struct Held {
     refused: HashMap<Key, Refused>,
     /// Those of low-priority pools that were let go, since they blocked somebody.
     freed: HashSet<Key>,
+    /// Whether it was said that the rows of some cannot be counted.
+    told_uncounted: bool,
 }
 
 impl Held {
@@ -49,9 +51,14 @@ impl Held {
         let keys = meant.iter().map(|session| looked_key(session));
         let asked: Vec<_> = keys.filter_map(|key| Some((key, self.sockets.found(key)?.socket.clone()))).collect();
         let looks = hold.guardian().read(asked.iter().map(|(_, socket)| socket.clone()).collect())?;
-        let rows = if counts_rows { rows(&meant, &self.sockets, hold)? } else { HashMap::new() };
-        let mut seen: HashMap<Key, Seen> = HashMap::new();
-        for ((key, socket), look) in asked.into_iter().zip(looks) {
+        let local = meant.iter().filter_map(|session| Some((looked_key(session), session.local_process()?)));
+        let mut processes: HashMap<Key, i32> = local.collect();
+        processes.extend(asked.iter().map(|(key, socket)| (*key, socket.pid)));
+        let rows = if counts_rows { self.count_rows(&meant, &processes, hold)? } else { HashMap::new() };
+        let process =
+            |(key, pid): (&Key, &i32)| (*key, Seen { rows: rows.get(key).copied(), ..Seen::of_process(*pid) });
+        let mut seen: HashMap<Key, Seen> = processes.iter().map(process).collect();
+        for ((key, _), look) in asked.into_iter().zip(looks) {
             let reading = look.open();
             match &reading {
                 Some(Ok(_)) => {}
@@ -59,14 +66,36 @@ impl Held {
                 None => self.lose(key, hold)?,
             }
             let acked_bytes = reading.and_then(Result::ok).and_then(|reading| reading.info.acked_bytes);
-            let rows = rows.get(&key).copied();
-            seen.insert(key, Seen { acked_bytes, rows, ..Seen::of_process(socket.pid) });
+            seen.entry(key).or_default().acked_bytes = acked_bytes;
         }
         let with = |session: &Session| {
             let seen = seen.get(&looked_key(session)).copied().unwrap_or_default();
             (session.activity.clone(), seen)
         };
         Ok(sessions.iter().map(with).collect())
+    }
+
+    /// The rows that these sessions' queries have sent so far, of those that run one.
+    fn count_rows(
+        &mut self,
+        sessions: &[&Session],
+        processes: &HashMap<Key, i32>,
+        hold: &mut Hold,
+    ) -> anyhow::Result<HashMap<Key, f64>> {
+        let active = sessions.iter().filter(|session| session.activity.active).map(|session| looked_key(session));
+        let asked: Vec<(Key, i32)> = active.filter_map(|key| Some((key, *processes.get(&key)?))).collect();
+        let counted = hold.guardian().count_rows(asked.iter().map(|(_, pid)| *pid).collect())?;
+        let mut rows = HashMap::new();
+        for ((key, _), counted) in asked.into_iter().zip(counted) {
+            match counted {
+                Ok(counted) => rows.extend(counted.map(|rows| (key, rows as f64))),
+                Err(why) if !std::mem::replace(&mut self.told_uncounted, true) => {
+                    super::note(&format!("no rule on rows reaches some sessions: {why}"));
+                }
+                Err(why) => tracing::debug!("the rows of process {} are not counted: {why}", key.0),
+            }
+        }
+        Ok(rows)
     }
 
     /// Finds the sockets of these sessions, as many as one look may seek.
@@ -265,7 +294,7 @@ impl Held {
     }
 
     /// The sessions as the console shows them.
-    pub(super) fn outside(&self, sessions: &[Session], hold: &Hold, told: &Told) -> Vec<OutsideSession> {
+    pub(super) fn outside(&self, sessions: &[Session], watch: &Watch, hold: &Hold, told: &Told) -> Vec<OutsideSession> {
         let held: HashMap<u64, u64> =
             hold.paced().iter().map(|paced| (paced.named.socket.cookie, paced.sent_bytes)).collect();
         let one = |session: &Session| {
@@ -278,6 +307,7 @@ impl Held {
                 client: session.client.map(|client| client.to_string()).unwrap_or_default(),
                 active: activity.active,
                 for_s: activity.elapsed_s.filter(|_| activity.active),
+                rows: watch.rows_of(looked_key(session)).filter(|_| activity.active),
                 sent_bytes: cookie.and_then(|cookie| held.get(&cookie).copied()),
                 held_by: cookie.map(|cookie| told.holder(cookie)),
             }
@@ -303,14 +333,6 @@ fn slow(named: &Named, session: Option<&Session>, hold: &mut Hold) -> anyhow::Re
         Err(error @ AttachError::Ended(_)) => Err(error.into()),
         Err(error) => Ok(Some(format!("cannot slow {}: {error}", described(named)))),
     }
-}
-
-/// The rows that these sessions' queries have sent so far, of those that run one.
-fn rows(sessions: &[&Session], sockets: &Sockets, hold: &mut Hold) -> anyhow::Result<HashMap<Key, f64>> {
-    let active = sessions.iter().filter(|session| session.activity.active).map(|session| looked_key(session));
-    let asked: Vec<_> = active.filter_map(|key| Some((key, sockets.found(key)?.socket.pid))).collect();
-    let counted = hold.guardian().count_rows(asked.iter().map(|(_, pid)| *pid).collect())?;
-    Ok(asked.into_iter().zip(counted).filter_map(|((key, _), rows)| Some((key, rows? as f64))).collect())
 }
 
 #[cfg(test)]

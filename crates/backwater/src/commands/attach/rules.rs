@@ -104,7 +104,8 @@ pub(super) fn run(
             for (pid, user, step) in pooled {
                 governor.console.pooled(pid, &user, state.pool_of(&user), step);
             }
-            governor.console.see(looked.held.outside(&sessions, hold, told), hold.class_bps());
+            let outside = looked.held.outside(&sessions, &looked.watch, hold, told);
+            governor.console.see(outside, looked.server.all_unseen(), hold.class_bps());
         }
         pause_looking(arguments.interval, hold, &end)?;
     }
@@ -160,7 +161,6 @@ impl Governor {
     fn start(path: PathBuf, config: &ProxyConfig, server: &Server, told: &Told) -> anyhow::Result<Governor> {
         // Without a file a hangup ends it: a terminal that is closed must not leave sessions held with nobody to see it.
         let hangup = signals::hangup_flag()?;
-        let unseen = Attribute::ALL.iter().filter_map(|attribute| Some((*attribute, server.unseen(*attribute)?)));
         let record = told.recorder();
         // What rules decide is told where they are judged.
         let tell = move |event: Event| {
@@ -169,7 +169,7 @@ impl Governor {
                 record(event);
             }
         };
-        let console = Console::start(config, unseen.collect(), Arc::new(tell))?;
+        let console = Console::start(config, server.all_unseen(), Arc::new(tell))?;
         for address in console.addresses() {
             terminal::note(&format!("console at {address}"));
         }

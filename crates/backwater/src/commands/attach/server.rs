@@ -3,7 +3,7 @@
 use super::end::End;
 use anyhow::{Context, anyhow, bail};
 use backwater_flow::rule::Attribute;
-use backwater_gate::attach::{Activity, AttachError, Guardian, Named};
+use backwater_gate::attach::{Activity, AttachError, Guardian, Named, Unseen};
 use backwater_probe::postgres::{ConnInfo, connect_client};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -267,6 +267,11 @@ impl Server {
         }
     }
 
+    /// All attributes that cannot be judged on this server, each with why.
+    pub(super) fn all_unseen(&self) -> Unseen {
+        Attribute::ALL.iter().filter_map(|attribute| Some((*attribute, self.unseen(*attribute)?))).collect()
+    }
+
     /// Everybody's sessions but this program's own; figures that cost more only where a rule asks for them.
     pub(super) fn sessions(&mut self, wanted: &BTreeSet<Attribute>) -> anyhow::Result<Vec<Session>> {
         let wal = wanted.contains(&Attribute::WalRate) || wanted.contains(&Attribute::WalSize);
@@ -411,6 +416,11 @@ impl Session {
     /// Whether it is a client's, and not a standby's or a backup's.
     pub(super) fn is_clients(&self) -> bool {
         self.backend_type.as_deref() == Some("client backend")
+    }
+
+    /// Its process on this host, where its client came by a Unix socket. (Else its socket names the process.)
+    pub(super) fn local_process(&self) -> Option<i32> {
+        (self.port == Some(-1) && self.activity.has_local_process()).then_some(self.activity.pid)
     }
 
     /// Whether this role may not see what it is and does. Of the server's own processes, hidden too, hardly any has a user.

@@ -50,10 +50,45 @@ impl Rows {
         }
     }
 
-    /// The rows that the query of this process has sent; None: it has none that is counted, or its program is not known.
-    pub(super) fn count(&self, pid: i32) -> Option<u64> {
-        let process = Process::find(pid).ok()?;
-        let known = self.known.as_ref().filter(|known| known.program == process.program)?;
-        known.layout?.count(&process, &process.mapped, process.mapped.start.wrapping_add(known.portal))
+    /// The rows that the query of this process has sent; None: it has ended, or runs no query that is counted.
+    ///
+    /// # Errors
+    /// Why they cannot be counted.
+    pub(super) fn count(&self, pid: i32) -> Result<Option<u64>, String> {
+        let process = match Process::find(pid) {
+            Ok(process) => process,
+            Err(why) => return unless_gone(pid, why),
+        };
+        let known = self.known.as_ref().filter(|known| known.program == process.program);
+        let Some((known, layout)) = known.and_then(|known| Some((known, known.layout?))) else {
+            return Err(format!("process {pid} runs another program than the server that was asked"));
+        };
+        let portal = process.mapped.start.wrapping_add(known.portal);
+        match layout.count(&process, &process.mapped, portal) {
+            Some(rows) => Ok(Some(rows)),
+            None => process.may_be_read(portal).map_or_else(|why| unless_gone(pid, why), |()| Ok(None)),
+        }
+    }
+}
+
+/// Of a process that has ended meanwhile there is nothing to say.
+fn unless_gone(pid: i32, why: String) -> Result<Option<u64>, String> {
+    if process::is_gone(pid) { Ok(None) } else { Err(why) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn why_a_process_is_not_counted_is_told_unless_it_has_ended() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let why = Rows::default().count(own).unwrap_err();
+        assert_eq!(why, format!("process {own} runs another program than the server that was asked"));
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        let pid = i32::try_from(ended.id()).unwrap();
+        ended.wait().unwrap();
+        assert_eq!(Rows::default().count(pid), Ok(None));
     }
 }

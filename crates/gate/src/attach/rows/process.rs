@@ -103,6 +103,11 @@ impl Memory for Process {
     }
 }
 
+/// Whether there is none, or it has ended and nobody has asked how.
+pub(super) fn is_gone(pid: i32) -> bool {
+    std::fs::metadata(exe(pid)).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
 fn exe(pid: i32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/exe"))
 }

@@ -311,7 +311,7 @@ fn outside_session(control: &Control, session: &OutsideSession) -> Vec<Value> {
         Value::Null,
         Value::real(session.for_s),
         Value::Null,
-        Value::Null,
+        Value::from(session.rows),
         Value::from(session.sent_bytes),
         Value::Null,
         pid(),
