@@ -79,6 +79,6 @@ async fn wait((mut interrupt, mut terminate): (Signal, Signal), raised: &AtomicB
             std::process::exit(130);
         }
         waiting.unpark();
-        tracing::warn!("stopping and cleaning up; once more to end at once (the next command then cleans up)");
+        tracing::warn!("stopping; once more to end at once (what is left then is cleaned up by the next command)");
     }
 }

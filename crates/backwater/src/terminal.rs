@@ -198,15 +198,25 @@ fn safe(text: &str) -> String {
 
 /// Why it could not be done, with each cause, on stderr.
 pub(crate) fn error(error: &anyhow::Error) {
-    let mut text = format!("backwater: {error}");
+    note(&without_passwords(&format!("backwater: {}", with_causes(error, "\n  because "))));
+}
+
+/// The same in one line.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    without_passwords(&with_causes(error, ": "))
+}
+
+fn with_causes(error: &anyhow::Error, because: &str) -> String {
+    let mut text = error.to_string().trim_end().to_owned();
     for cause in error.chain().skip(1) {
         // Library errors often repeat their source; say each thing once.
         let cause = cause.to_string();
-        if !text.contains(&cause) {
-            text.push_str(&format!("\n  because {cause}"));
+        if !text.contains(cause.trim_end()) {
+            text.push_str(because);
+            text.push_str(cause.trim_end());
         }
     }
-    note(&without_passwords(&text));
+    text
 }
 
 /// A text in which what stands where a connection string has its password is `***`: somebody may have given one where a file or

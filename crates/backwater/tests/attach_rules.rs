@@ -318,6 +318,11 @@ impl Console {
     fn shown(&self, sql: &str) -> String {
         text(&self.ask(sql))
     }
+
+    /// Those of the first session.
+    fn rows(&self) -> Option<u64> {
+        self.shown("SHOW SESSIONS").split('|').nth(12)?.parse().ok()
+    }
 }
 
 #[test]
@@ -372,8 +377,7 @@ fn statements_on_its_console_hold_sessions_and_let_them_go() {
         );
         // Of COPY the server tells.
         until("its rows are told", || major < 14 || console.shown("SHOW EVENTS").contains("rule many would act on"));
-        let rows = |shown: &str| shown.split('|').nth(12)?.parse::<u64>().ok();
-        until("they are shown", || major < 14 || rows(&console.shown("SHOW SESSIONS")).is_some_and(|rows| rows > 1000));
+        until("they are shown", || major < 14 || console.rows().is_some_and(|rows| rows > 1000));
         let in_vain = console.ask("ALTER RESOURCE POOL rp1 WITH (max_active=4)");
         let notice = String::from_utf8_lossy(&in_vain.stderr);
         assert!(notice.contains("max_active of pool rp1: not enforced from outside"), "{notice}");
@@ -386,10 +390,7 @@ fn statements_on_its_console_hold_sessions_and_let_them_go() {
         until("the rule holds it again", || kernel_rate(flood).is_some());
         console.shown("ALTER USER postgres RESOURCE POOL default");
         until("who is no longer of the pool is let go", || kernel_rate(flood).is_none());
-        assert!(
-            console.shown("SHOW EVENTS").contains("the rule no longer applies"),
-            "{}",
-            console.shown("SHOW EVENTS")
-        );
+        let events = console.shown("SHOW EVENTS");
+        assert!(events.contains("the rule no longer applies"), "{events}");
     });
 }

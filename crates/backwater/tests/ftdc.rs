@@ -201,7 +201,7 @@ fn an_export_that_is_ended_leaves_no_part_of_a_file() {
     let mut words = BufReader::new(export.stderr.take().unwrap());
     let mut told = String::new();
     words.read_line(&mut told).unwrap();
-    assert!(told.contains("stopping and cleaning up"), "{told}");
+    assert!(told.contains("stopping; once more to end at once"), "{told}");
     std::io::copy(&mut pipe, &mut std::io::sink()).unwrap();
     words.read_to_string(&mut told).unwrap();
     assert_eq!(export.wait().unwrap().code(), Some(2), "{told}");

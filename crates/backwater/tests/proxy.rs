@@ -128,9 +128,9 @@ fn a_hangup_takes_over_what_the_file_says_and_a_bad_file_changes_nothing() {
         assert!(proxy.console("SHOW POOLS").contains("batch"));
         write(dir.path(), server, &format!("low_priority_bandwith = 9\n{CONSOLE}"));
         proxy.signal(Signal::HUP);
-        proxy.hear("everything stays as it was");
-        // The lines below it show where.
-        proxy.hear("low_priority_bandwith");
+        let told = proxy.hear("everything stays as it was");
+        assert!(told.contains("low_priority_bandwith") && told.contains("line 3"), "{told}");
+        until("it is an event", || proxy.console("SHOW EVENTS").contains("the configuration was not taken over"));
         assert_eq!(proxy.console("SHOW low_priority_bandwidth"), "auto");
         assert!(text(&sleeper.wait_with_output().unwrap()).ends_with("slept"));
     });
@@ -155,7 +155,7 @@ fn a_termination_lets_statements_end_and_takes_nobody_new() {
         let mut proxy = Running::start(dir.path(), &[]);
         let sleeper = running(proxy.port, server, "sleeper", "SELECT pg_sleep(600)");
         proxy.signal(Signal::TERM);
-        proxy.hear("were broken off");
+        proxy.hear("are broken off");
         assert_eq!(proxy.end().code(), Some(1));
         complaint(&sleeper.wait_with_output().unwrap());
         // The server hears of it too, at the latest when it next speaks to its client.

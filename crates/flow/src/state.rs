@@ -219,6 +219,11 @@ impl State {
                 self.users.insert(user.clone(), pool.clone());
                 Ok(())
             }
+            Statement::DropUser { user } => {
+                find(&mut self.users, USER, user)?;
+                self.users.remove(user);
+                Ok(())
+            }
             Statement::Set(Setting::LowPriorityBandwidth(value)) => {
                 self.low_priority_bandwidth = *value;
                 Ok(())

@@ -62,7 +62,7 @@ fn altering_changes_what_is_named_and_dropping_undoes() {
     assert!(run("ALTER EXCEPT RULE bandwidth_rule1 WITH (elapsedtime=-1, action=dryrun)"));
     assert!(!run("ALTER EXCEPT RULE bandwidth_rule1 WITH (action=dryrun)"), "the same again changes nothing");
     assert!(!run("SHOW RULES"));
-    assert!(run("ALTER USER user1 RESOURCE POOL default"));
+    assert!(run("DROP USER user1"));
     assert!(run("DROP RESOURCE POOL rp1"));
     assert!(run("DROP EXCEPT RULE bandwidth_rule1"));
     assert_eq!(state.pools().len(), 1);

@@ -41,6 +41,25 @@ pub enum GateError {
         /// What.
         source: Box<StateError>,
     },
+    /// The state file is none.
+    #[error(
+        "the state file {path} is damaged: {why}. Put back a copy of it; or move it away, and what the configuration says counts again, \
+         without what the console had changed"
+    )]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// Where and why; nothing of the text.
+        why: String,
+    },
+    /// A file says what cannot be.
+    #[error("{path}: {why}")]
+    In {
+        /// Which file.
+        path: PathBuf,
+        /// What.
+        why: Box<GateError>,
+    },
     /// The state file cannot be written.
     #[error("cannot write {path}: {source}")]
     Write {
@@ -58,7 +77,9 @@ pub enum GateError {
         why: &'static str,
     },
     /// An address that is none. What stands there is not repeated: it may be a connection string, with its password.
-    #[error("no address: it must be HOST:PORT, or the path of a Unix socket or of its directory")]
+    #[error(
+        "no address: it must be HOST:PORT (a port up to 65535), or from / on the path of a Unix socket or of its directory"
+    )]
     Address,
     /// A network that is none, and not repeated either.
     #[error("no network: it must be an address such as 127.0.0.1 or ::1, or a network such as 10.0.0.0/8")]
@@ -66,6 +87,24 @@ pub enum GateError {
     /// A password of the console that is none.
     #[error("admin.users: the password of {0} is empty or a malformed SCRAM-SHA-256 verifier")]
     Password(String),
+    /// A console for nobody.
+    #[error("admin.users names nobody: nobody could log in to the console. Without [admin] there is none")]
+    NobodysConsole,
+    /// A pool that is to be held and is urgent.
+    #[error(
+        "resource pool {}: a pool's bandwidth holds only low-priority pools: urgent work is never slowed. Set priority = 'low' too",
+        backwater_flow::quote(.0)
+    )]
+    UrgentBandwidth(String),
+    /// A state file that is none.
+    #[error("state_file names no file")]
+    NoStateFile,
+    /// An address that is to be listened on twice.
+    #[error("listen, or admin.listen: {0} stands there twice")]
+    ListenedTwice(String),
+    /// The proxy as its own server.
+    #[error("server: {0} is the proxy's own address (listen), so that it would connect with itself for ever")]
+    OwnServer(String),
     /// An address that cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -120,6 +159,11 @@ pub enum GateError {
 }
 
 impl GateError {
+    /// The same, with the file where that stands.
+    pub(crate) fn of(self, path: &Path) -> GateError {
+        GateError::In { path: path.to_owned(), why: Box::new(self) }
+    }
+
     /// For `map_err`: the system refuses something.
     pub(crate) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> GateError {
         move |source| GateError::System { what, source }
@@ -129,12 +173,17 @@ impl GateError {
     /// error does: any line, and what stands where something else belongs, may be a password.
     pub(crate) fn parse(path: &Path, text: &str) -> impl FnOnce(toml::de::Error) -> GateError {
         move |error| {
-            let why = without_value(error.message());
-            let told = match error.span() {
-                Some(span) => format!("{}: {why}", place(text, span.start)),
-                None => why,
-            };
+            let told = GateError::place_and_why(text, &error);
             GateError::Parse { path: path.to_owned(), source: Box::new(serde::de::Error::custom(told)) }
+        }
+    }
+
+    /// Where a text is no configuration, and why.
+    pub(crate) fn place_and_why(text: &str, error: &toml::de::Error) -> String {
+        let why = without_value(error.message());
+        match error.span() {
+            Some(span) => format!("{}: {why}", place(text, span.start)),
+            None => why,
         }
     }
 }
@@ -146,12 +195,25 @@ fn place(text: &str, byte: usize) -> String {
     format!("line {}, column {}", before.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
+/// What serde names as Rust does.
+fn in_words(expected: &str) -> &str {
+    match expected {
+        "u16" | "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number from 0 on",
+        "i64" | "f64" => "a number",
+        "any value" => "a value of a usual size",
+        "a sequence" => "a list, as in ['…']",
+        "a map" => "a table, as in { … }",
+        other => other,
+    }
+}
+
 /// serde names a value that it did not expect. Its kind says what is wrong.
 fn without_value(message: &str) -> String {
     let unexpected = |head: &'static str| {
         let (found, expected) = message.strip_prefix(head)?.rsplit_once(", expected ")?;
         let kind = found.split(['"', '`']).next()?.trim_end();
-        Some(format!("{head}{kind}, expected {expected}"))
+        Some(format!("{head}{kind}, expected {}", in_words(expected)))
     };
     unexpected("invalid type: ").or_else(|| unexpected("invalid value: ")).unwrap_or_else(|| message.to_owned())
 }

@@ -19,7 +19,7 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "",
         keys: &[
-            ("listen", "", "where clients come: HOST:PORT, the path of a Unix socket, or a list of these"),
+            ("listen", "", "where clients come: HOST:PORT, the path of a Unix socket from / on, or a list of these"),
             (
                 "listeners",
                 "",
@@ -60,7 +60,11 @@ const SECTIONS: &[Section] = &[
                 "seconds in which the server must have taken a connection; each address of its name has so many, as of libpq's \
                  connect_timeout",
             ),
-            ("drain_timeout_s", "", "seconds that sessions have to come to a good end when the proxy stops"),
+            (
+                "drain_timeout_s",
+                "",
+                "seconds that sessions have to come to a good end when the proxy stops; two more for the last words of those that do not",
+            ),
             (
                 "idle_timeout_s",
                 "",
@@ -153,7 +157,7 @@ fn rules() -> String {
     let actions = Action::ALL.iter().map(|action| vec![code(action.word()), action.about().to_owned()]);
     format!(
         "## Exception rules\n```\nCREATE EXCEPT RULE name WITH (attribute = value, …)\nALTER EXCEPT RULE name WITH (attribute = value, …)\n\
-         DROP EXCEPT RULE name\n```\nA rule acts on a session whose statement is over *all* of its attributes that are set; a pool's rules act each by itself. \
+         DROP EXCEPT RULE name\n```\nA rule acts on a session whose statement is over *all* of its attributes that are set (where none is, it never acts); a pool's rules act each by itself. \
          −1 switches an attribute off. A figure that cannot be measured is never over anything.\n\n{}`action` is what happens then; \
          the default is `{}`:\n\n{}`cooldown`: seconds (0 to {MOST_COOLDOWN_S}) after the end of its statement for which a penalty \
          stays in force, and in which the same rule does not act on that session again.\n\n",
@@ -184,8 +188,8 @@ fn users_and_settings() -> String {
     let default_mb = default / backwater_flow::MB;
     format!(
         "## Users and the low class\n```\nCREATE USER name [WITH] RESOURCE POOL name [PASSWORD 'text']\nALTER USER name [WITH] RESOURCE POOL name [PASSWORD \
-         'text']\nSET {0} = {default_mb} | '{default_mb}MB' | 'auto' | DEFAULT\n```\n`CREATE USER` binds a user of the server to a pool. With a `[server_account]` \
-         it makes the role there too (the server gets a verifier, never the password); without one a password is ignored with a notice. A connection may name its pool: `options=-c backwater.pool=name`; one that is bound can only go to a low one.\n\n\
+         'text']\nDROP USER name\nSET {0} = {default_mb} | '{default_mb}MB' | 'auto' | DEFAULT\n```\n`CREATE USER` binds a user of the server to a pool. With a `[server_account]` \
+         it makes the role there too (the server gets a verifier, never the password); without one a password is ignored with a notice. `DROP USER` unbinds: the server keeps the role. A connection may name its pool: `options=-c backwater.pool=name`; one whose user is bound can only go to a low one, and else stays in its own pool (the log says so once).\n\n\
          `{0}`: MB a second (1,048,576 bytes) or a size a second, for all low sessions together, and a millisecond's worth of it on its way beside what the \
          way holds; `auto` finds what the link has left while hardly anything queues. Default {default_mb}.\n\n",
         LowPriorityBandwidth::NAME,
@@ -212,7 +216,7 @@ fn configuration() -> String {
     let mut text = String::from(
         "## The configuration\nTOML. An unknown key is an error. `SIGHUP` reads it again; a bad one changes nothing. What `listen`, `server`, \
          `workers` and `admin.listen` say counts from the next start on, which the log says; with another `server` its `server_tls` and \
-         `server_account` too. Relative paths are beside the file.\n\n",
+         `server_account` too. Relative paths of files are beside this one.\n\n",
     );
     for section in SECTIONS {
         if !section.name.is_empty() {

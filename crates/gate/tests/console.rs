@@ -431,7 +431,10 @@ fn a_load_balancer_says_whose_connections_it_passes_on_and_nobody_else_does() {
     assert!(said(trusted, b"PROXY TCP4 127.0.0.1 192.0.2.2 4000 5432\r\n").contains("SCRAM-SHA-256"));
     assert!(said(trusted, b"").contains("does not begin with a PROXY header"));
     let untrusted = said("", b"PROXY TCP4 127.0.0.1 192.0.2.2 4000 5432\r\n");
-    assert!(untrusted.contains("the first packet says"), "{untrusted}");
+    assert!(
+        untrusted.contains("a PROXY header, which is taken from networks in proxy_protocol_from only"),
+        "{untrusted}"
+    );
 }
 
 #[test]

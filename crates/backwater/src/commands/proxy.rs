@@ -42,7 +42,7 @@ state_file = \"FILE\" what is changed there survives a restart. SIGHUP reads the
 The first Ctrl-C or SIGTERM lets sessions end between their statements, a second one ends the program at once.")]
 pub(crate) struct Arguments {
     /// The configuration
-    #[arg(short, long, value_name = "FILE", required_unless_present_all = ["listen", "server"], required_unless_present = "reference")]
+    #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where clients come: HOST:PORT, or the path of a Unix socket; in place of the configuration's
     #[arg(long, value_name = "ADDRESS")]
@@ -85,17 +85,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             read_again(&proxy, arguments);
         }
     }
-    terminal::note(&format!("letting sessions end for up to {} s", proxy.drain_timeout().as_secs_f64()));
     let drained = proxy.drain(|| false);
     if let Some(recorder) = recorder {
         recorder.stop()?;
     }
     Ok(match drained {
         Drained::Whole => ExitCode::SUCCESS,
-        Drained::BrokenOff => {
-            terminal::note("some sessions did not come to an end in time and were broken off");
-            ExitCode::from(1)
-        }
+        Drained::BrokenOff => ExitCode::from(1),
     })
 }
 
@@ -110,19 +106,18 @@ fn read_again(proxy: &Proxy, arguments: &Arguments) {
     }
     let reloaded = configured(arguments).and_then(|config| Ok(proxy.reload(&config)?));
     match reloaded {
-        Ok(later) if later.is_empty() => terminal::note("the configuration was read again"),
-        Ok(later) => {
-            terminal::note(&format!("the configuration was read again; {} only from the next start", later.join(", ")));
-        }
-        Err(error) => {
-            terminal::note(&format!("the configuration was not taken over, everything stays as it was: {error:#}"));
-        }
+        // That it was read the proxy logs itself.
+        Ok(later) if later.is_empty() => {}
+        Ok(later) => terminal::note(&format!("{} only from the next start", later.join(", "))),
+        Err(error) => proxy.not_reloaded(&terminal::told(&error)),
     }
 }
 
 fn configured(arguments: &Arguments) -> anyhow::Result<ProxyConfig> {
     let Some(path) = &arguments.config else {
-        let server = arguments.server.clone().context("--server is missing")?;
+        let missing = "say where clients come and where the server is, as in --listen 127.0.0.1:6432 --server \
+                       127.0.0.1:5432, or name a configuration: -c FILE";
+        let server = arguments.server.clone().filter(|_| !arguments.listen.is_empty()).context(missing)?;
         let mut config = ProxyConfig::plain(server.clone(), server);
         config.listen.clone_from(&arguments.listen);
         return Ok(config);

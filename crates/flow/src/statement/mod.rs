@@ -4,6 +4,7 @@
 //! CREATE | ALTER EXCEPT RULE name WITH (attribute = value, …)          DROP EXCEPT RULE name
 //! CREATE | ALTER RESOURCE POOL name WITH (attribute = value, …)        DROP RESOURCE POOL name
 //! CREATE | ALTER USER name [WITH] RESOURCE POOL name [PASSWORD 'text']
+//! DROP USER name
 //! SET low_priority_bandwidth = | TO 256 | '256MB' | 'auto' | DEFAULT
 //! SHOW POOLS | RULES | USERS | SESSIONS | QUEUES | GOVERNOR | EVENTS | STATS | CONFIG | low_priority_bandwidth
 //! ```
@@ -93,6 +94,11 @@ pub enum Statement {
         /// For the server only: never stored, printed or logged.
         password: Option<Password>,
     },
+    /// A user is bound to no pool any more. The role stays on the server.
+    DropUser {
+        /// The user.
+        user: String,
+    },
     /// A setting changes.
     Set(Setting),
     /// Something is to be shown.
@@ -173,6 +179,7 @@ impl fmt::Display for Statement {
             Statement::DropPool { name } => write!(f, "DROP RESOURCE POOL {}", quote(name)),
             Statement::CreateUser { user, pool, password } => write_user(f, "CREATE", user, pool, password.as_ref()),
             Statement::AlterUser { user, pool, password } => write_user(f, "ALTER", user, pool, password.as_ref()),
+            Statement::DropUser { user } => write!(f, "DROP USER {}", quote(user)),
             Statement::Set(Setting::LowPriorityBandwidth(value)) => {
                 write!(f, "SET {} = {}", LowPriorityBandwidth::NAME, sql(&value.literal()))
             }

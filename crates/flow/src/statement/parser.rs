@@ -98,12 +98,17 @@ impl Parser<'_> {
     }
 
     fn drop(&mut self) -> Parsed<Statement> {
-        if self.keyword_of(&["EXCEPT", "RESOURCE"])? == "EXCEPT" {
-            self.keyword_of(&["RULE"])?;
-            return Ok(Statement::DropRule { name: self.name("the rule's name")? });
+        match self.keyword_of(&["EXCEPT", "RESOURCE", "USER"])? {
+            "EXCEPT" => {
+                self.keyword_of(&["RULE"])?;
+                Ok(Statement::DropRule { name: self.name("the rule's name")? })
+            }
+            "RESOURCE" => {
+                self.keyword_of(&["POOL"])?;
+                Ok(Statement::DropPool { name: self.name("the pool's name")? })
+            }
+            _ => Ok(Statement::DropUser { user: self.name("the user's name")? }),
         }
-        self.keyword_of(&["POOL"])?;
-        Ok(Statement::DropPool { name: self.name("the pool's name")? })
     }
 
     fn user(&mut self, create: bool) -> Parsed<Statement> {

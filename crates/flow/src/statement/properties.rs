@@ -68,6 +68,7 @@ pub(crate) fn statements() -> impl Strategy<Value = Statement> {
         names().prop_map(|name| Statement::DropPool { name }),
         (names(), names()).prop_map(|(user, pool)| Statement::CreateUser { user, pool, password: None }),
         (names(), names()).prop_map(|(user, pool)| Statement::AlterUser { user, pool, password: None }),
+        names().prop_map(|user| Statement::DropUser { user }),
         setting.prop_map(|value| Statement::Set(Setting::LowPriorityBandwidth(value))),
         prop::sample::select(Show::ALL).prop_map(Statement::Show),
     ]

@@ -14,7 +14,7 @@ pub(super) enum Kind {
     Text(String),
     /// A number without a sign, as it was written.
     Number(String),
-    /// One of `( ) = , ; - *`.
+    /// Any other character, of which `( ) = , ; - *` belong in a statement.
     Symbol(char),
     /// The end.
     End,
@@ -35,7 +35,7 @@ impl Kind {
             Kind::Quoted(name) => name::quote(name),
             Kind::Text(_) => "a text in quotes".to_owned(),
             Kind::Number(number) => number.clone(),
-            Kind::Symbol(symbol) => format!("'{symbol}'"),
+            Kind::Symbol(symbol) => format!("'{}'", symbol.escape_debug()),
             Kind::End => "the end".to_owned(),
         }
     }
@@ -81,7 +81,8 @@ fn read_one(first: char, rest: &str) -> Result<(Kind, &str), String> {
         name::check(&inner)?;
         return Ok((Kind::Quoted(inner), after));
     }
-    if first.is_ascii_digit() || first == '.' {
+    let begins_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
+    if begins_number(rest) || rest.strip_prefix('.').is_some_and(begins_number) {
         let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
         let (number, after) = rest.split_at(end);
         if after.chars().next().is_some_and(name::goes_on) {
@@ -95,10 +96,7 @@ fn read_one(first: char, rest: &str) -> Result<(Kind, &str), String> {
         let (word, after) = rest.split_at(end);
         return Ok((Kind::Word(word.to_owned()), after));
     }
-    if "()=,;-*".contains(first) {
-        return Ok((Kind::Symbol(first), &rest[1..]));
-    }
-    Err(format!("'{}' does not belong in a statement", first.escape_debug()))
+    Ok((Kind::Symbol(first), &rest[first.len_utf8()..]))
 }
 
 /// What follows blanks and comments.

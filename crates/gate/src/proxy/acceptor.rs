@@ -13,7 +13,7 @@ use std::net::ToSocketAddrs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
@@ -25,6 +25,9 @@ const NEGOTIATING: usize = 4096;
 const NEGOTIATING_AT_CONSOLE: usize = 1024;
 /// When the process has no file descriptors left, accepting is tried again after this.
 const BREATHER: Duration = Duration::from_millis(50);
+/// An address that is taken at the start may be free within so long, and is tried again this often meanwhile.
+const FREE_WITHIN: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A socket that is listened on, not yet in a runtime.
 pub(super) enum Bound {
@@ -46,13 +49,25 @@ pub(super) struct Workers {
 impl Bound {
     /// Begins to listen.
     pub(super) fn bind(address: &Address) -> Result<Bound, GateError> {
-        let refuse = |source| GateError::Listen { address: address.to_string(), source };
+        let begun = Instant::now();
+        loop {
+            match Bound::bind_now(address) {
+                // One that was told to end a moment ago may not have heard it yet.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < FREE_WITHIN => {
+                    std::thread::sleep(LOOK_AGAIN);
+                }
+                bound => return bound.map_err(|source| GateError::Listen { address: address.to_string(), source }),
+            }
+        }
+    }
+
+    fn bind_now(address: &Address) -> io::Result<Bound> {
         match address {
-            Address::Tcp(name) => bind_tcp(name).map(Bound::Tcp).map_err(refuse),
+            Address::Tcp(name) => bind_tcp(name).map(Bound::Tcp),
             Address::Unix(path) => {
-                remove_stale(path).map_err(refuse)?;
-                let listener = std::os::unix::net::UnixListener::bind(path).map_err(refuse)?;
-                listener.set_nonblocking(true).map_err(refuse)?;
+                remove_stale(path)?;
+                let listener = std::os::unix::net::UnixListener::bind(path)?;
+                listener.set_nonblocking(true)?;
                 Ok(Bound::Unix(listener, path.clone()))
             }
         }

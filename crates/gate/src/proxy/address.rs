@@ -1,6 +1,7 @@
 //! Where to listen and where the server is: `HOST:PORT`, or a Unix socket.
 
 use crate::GateError;
+use serde::de::{Deserializer, SeqAccess, Visitor, value};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::str::FromStr;
 const SOCKET_NAME: &str = ".s.PGSQL.5432";
 
 /// An address.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Address {
     /// A host and a port, as `HOST:PORT`; IPv6 addresses in brackets.
@@ -44,6 +45,34 @@ impl TryFrom<String> for Address {
     }
 }
 
+/// One address, or a list of them.
+#[derive(Debug, Default)]
+pub(super) struct Addresses(pub(super) Vec<Address>);
+
+impl<'de> Deserialize<'de> for Addresses {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(OneOrMany).map(Addresses)
+    }
+}
+
+struct OneOrMany;
+
+impl<'de> Visitor<'de> for OneOrMany {
+    type Value = Vec<Address>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an address or a list of addresses")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        text.parse().map(|address| vec![address]).map_err(E::custom)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+        Vec::deserialize(value::SeqAccessDeserializer::new(list))
+    }
+}
+
 impl From<Address> for String {
     fn from(address: Address) -> String {
         address.to_string()
@@ -69,6 +98,11 @@ impl Address {
                 host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
             }
         }
+    }
+
+    /// Whether the system chooses its port.
+    pub(super) fn is_any_port(&self) -> bool {
+        matches!(self, Address::Tcp(text) if text.ends_with(":0"))
     }
 
     /// The path of a Unix socket.

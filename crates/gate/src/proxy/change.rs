@@ -1,11 +1,11 @@
 //! Changes of what is in force: statements of the console, and a configuration that is read again. One at a time, all or
 //! nothing, kept before it is in force, and told.
 
-use super::config::{enforceable, idle_weight, listeners_have_pools};
+use super::config::{enforceable, idle_rule, idle_weight, listeners_have_pools};
 use super::control::Control;
 use super::live::{Doing, Live};
 use super::orders::Made;
-use super::outside;
+use super::outside::{self, Unseen};
 use super::server_view;
 use super::state_file;
 use super::terms::Terms;
@@ -121,10 +121,16 @@ impl Control {
         let rule_of = |statement: &Statement| match statement {
             Statement::CreateRule { name, .. } | Statement::AlterRule { name, .. } => {
                 let unseen = self.unseen(state.rules().get(name)?);
-                let never = |unseen| {
-                    format!("rule {} will never match: {unseen} cannot be measured here", backwater_flow::quote(name))
-                };
-                (!unseen.is_empty()).then(|| never(unseen.join(", ")))
+                let told =
+                    |(attribute, why): &(Attribute, String)| format!("{attribute} cannot be measured here: {why}");
+                let name_shown = backwater_flow::quote(name);
+                let never = unseen.iter().map(told).collect::<Vec<_>>().join("; ");
+                (!unseen.is_empty())
+                    .then(|| format!("rule {name_shown} will never match: {never}"))
+                    .or_else(|| idle_rule(state, name))
+            }
+            Statement::DropUser { user } if self.terms().server_account.is_some() => {
+                Some(format!("the server keeps the role {}", backwater_flow::quote(user)))
             }
             _ => None,
         };
@@ -168,7 +174,11 @@ impl Control {
 
     /// Sessions that stay in the pool in which they began, though their user is of another from now on.
     fn stays(&self, statement: &Statement, state: &State) -> Option<String> {
-        let (Statement::CreateUser { user, .. } | Statement::AlterUser { user, .. }) = statement else { return None };
+        let (Statement::CreateUser { user, .. } | Statement::AlterUser { user, .. } | Statement::DropUser { user }) =
+            statement
+        else {
+            return None;
+        };
         let pool = state.pool_of(user);
         let stays = |live: &&Arc<Live>| live.identity.user == *user && live.pool.name != pool;
         let count = self.sessions().iter().filter(stays).count();
@@ -177,8 +187,8 @@ impl Control {
             .then(|| format!("{count} of {user}'s sessions stay in the pool they began in, until they connect anew"))
     }
 
-    /// Attributes in force that cannot be measured here. As all attributes of a rule must be over, it never matches then.
-    pub(super) fn unseen(&self, rule: &Rule) -> Vec<&'static str> {
+    /// Attributes in force that cannot be measured here, each with why. As all attributes of a rule must be over, it never matches then.
+    pub(super) fn unseen(&self, rule: &Rule) -> Unseen {
         match &self.outside {
             Some(outside) => outside.unseen(rule),
             None => unseen(rule, self.terms().server_is_here, self.server_view.version()),
@@ -214,10 +224,17 @@ impl Control {
                 (Statement::AlterUser { user, .. }, Some(password)) => {
                     (user, self.server_view.set_password(user, password).await)
                 }
+                // Who is not there may be a typing error, or come later.
+                (Statement::AlterUser { user, .. }, None) => {
+                    (user, self.server_view.find_role(user).await.or(Ok(Made::WasThere)))
+                }
                 _ => continue,
             };
+            let is_asked = role_of(statement).is_some();
             let user = backwater_flow::quote(user);
             match made {
+                Ok(Made::IsNot) => roles.notices.push(format!("the server has no role {user} yet")),
+                Ok(Made::WasThere) if !is_asked => {}
                 Ok(Made::Done) => roles.made.push(user),
                 Ok(Made::WasThere) => {
                     roles.notices.push(format!("the server has a role {user} already: it stays as it is"));
@@ -343,18 +360,22 @@ fn password_of(statement: &Statement) -> Option<&str> {
     }
 }
 
-/// Attributes in force that a proxy cannot measure. `version` is that of a server that tells of its sessions.
-fn unseen(rule: &Rule, server_is_here: bool, version: Option<i32>) -> Vec<&'static str> {
+/// Attributes in force that a proxy cannot measure, each with why. `version` is that of a server that tells of its sessions.
+fn unseen(rule: &Rule, server_is_here: bool, version: Option<i32>) -> Unseen {
     let in_force = rule.thresholds.iter().filter(|(_, threshold)| threshold.is_some()).map(|(attribute, _)| *attribute);
-    let blind = in_force.filter(|attribute| match attribute {
-        Attribute::ElapsedTime | Attribute::BlockTime | Attribute::Bandwidth | Attribute::Rows => false,
-        // Of a process on this host.
-        Attribute::CpuTime | Attribute::CpuAvgPercent | Attribute::MemSize => !server_is_here,
-        of_server @ (Attribute::SpillSize | Attribute::WalRate | Attribute::WalSize) => {
-            !server_view::tells(*of_server, version)
+    let why = |attribute| match attribute {
+        Attribute::ElapsedTime | Attribute::BlockTime | Attribute::Bandwidth | Attribute::Rows => None,
+        Attribute::CpuTime | Attribute::CpuAvgPercent | Attribute::MemSize => {
+            (!server_is_here).then_some("its process is on another host")
         }
-    });
-    blind.map(Attribute::word).collect()
+        of_server @ (Attribute::SpillSize | Attribute::WalRate | Attribute::WalSize) => {
+            let is_told = server_view::tells(of_server, version);
+            let why =
+                if version.is_some() { "PostgreSQL tells it from 18 on" } else { "[server_account] is needed for it" };
+            (!is_told).then_some(why)
+        }
+    };
+    in_force.filter_map(|attribute| Some((attribute, why(attribute)?.to_owned()))).collect()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@
 //! ```
 
 use super::Address;
+use super::address::Addresses;
 use super::console::Admin;
 use super::console::scram::Verifier;
 use super::limits::Limits;
@@ -68,7 +69,7 @@ pub struct ProxyConfig {
 #[serde(deny_unknown_fields)]
 struct Written {
     #[serde(default)]
-    listen: OneOrMany,
+    listen: Addresses,
     #[serde(default)]
     listeners: HashMap<Address, String>,
     server: Option<Address>,
@@ -102,7 +103,7 @@ struct WrittenAdmin {
     #[serde(default = "console_database")]
     database: String,
     #[serde(default)]
-    listen: OneOrMany,
+    listen: Addresses,
     #[serde(default = "Network::loopback")]
     from: Vec<Network>,
     /// Names with passwords, plain or as verifiers.
@@ -121,35 +122,16 @@ impl TryFrom<WrittenAdmin> for Admin {
             let verifier = Some(password).filter(|password| !password.is_empty()).and_then(|it| Verifier::of(&it));
             verifier.map(|verifier| (user.clone(), verifier)).ok_or(GateError::Password(user))
         };
+        if written.users.is_empty() {
+            return Err(GateError::NobodysConsole);
+        }
         let users = written.users.into_iter().map(verified).collect::<Result<_, _>>()?;
         let WrittenAdmin { database, listen, from, .. } = written;
-        Ok(Admin { database, listen: listen.into(), from, users })
+        Ok(Admin { database, listen: listen.0, from, users })
     }
 }
 
 type Attributes = std::collections::BTreeMap<String, std::collections::BTreeMap<String, backwater_flow::Literal>>;
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(Address),
-    Many(Vec<Address>),
-}
-
-impl Default for OneOrMany {
-    fn default() -> Self {
-        OneOrMany::Many(Vec::new())
-    }
-}
-
-impl From<OneOrMany> for Vec<Address> {
-    fn from(written: OneOrMany) -> Self {
-        match written {
-            OneOrMany::One(address) => vec![address],
-            OneOrMany::Many(addresses) => addresses,
-        }
-    }
-}
 
 impl Written {
     fn parse(text: &str, path: &Path) -> Result<Written, GateError> {
@@ -166,7 +148,7 @@ impl Written {
         let state = State::try_from(configured.clone()).map_err(wrong)?;
         let state_file = state_file.map(|file| path.parent().map_or(file.clone(), |dir| dir.join(&file)));
         let config = ProxyConfig {
-            listen: listen.into(),
+            listen: listen.0,
             listeners,
             server,
             proxy_protocol_from,
@@ -177,8 +159,9 @@ impl Written {
             state,
             configured,
             state_file,
-            admin: admin.map(Admin::try_from).transpose()?,
+            admin: admin.map(Admin::try_from).transpose().map_err(|error| error.of(path))?,
         };
+        config.state_file.as_deref().map_or(Ok(()), state_file::may_be_kept)?;
         config.restored()
     }
 }
@@ -220,7 +203,7 @@ impl ProxyConfig {
         let server_tls = written.server_tls.take();
         let server_tls = server_tls.map(|tls| ServerTls::read(&tls, &server, path)).transpose()?.flatten();
         let config = ProxyConfig { tls, server_tls, ..written.governing(server, path)? };
-        config.check()?;
+        config.check().map_err(|error| error.of(path))?;
         Ok(config)
     }
 
@@ -243,7 +226,7 @@ impl ProxyConfig {
         // Attach mode runs where the server runs, and never connects to it by this address.
         let config = written.governing(Address::Unix(PathBuf::new()), path)?;
         let config = ProxyConfig { server_account: None, limits: Limits::default(), ..config };
-        enforceable(&config.state)?;
+        enforceable(&config.state).map_err(|error| error.of(path))?;
         Ok(config)
     }
 
@@ -281,6 +264,7 @@ impl ProxyConfig {
             return Err(GateError::NoListener);
         }
         self.limits.check()?;
+        self.check_addresses()?;
         if let Some((address, pool)) = self.listeners.iter().find(|(address, _)| !self.listen.contains(address)) {
             let (address, pool) = (address.to_string(), pool.clone());
             return Err(GateError::Listener { address, pool, why: "it is not among those of `listen`" });
@@ -288,17 +272,30 @@ impl ProxyConfig {
         listeners_have_pools(&self.listeners, &self.state)?;
         enforceable(&self.state)
     }
+
+    /// No address can be had twice, and who relays to himself does so for ever.
+    fn check_addresses(&self) -> Result<(), GateError> {
+        let consoles = self.admin.iter().flat_map(|admin| &admin.listen);
+        let mut all: Vec<&Address> =
+            self.listen.iter().chain(consoles).filter(|address| !address.is_any_port()).collect();
+        if all.contains(&&self.server) {
+            return Err(GateError::OwnServer(self.server.to_string()));
+        }
+        all.sort();
+        match all.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(GateError::ListenedTwice(pair[0].to_string())),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Whether all of a state can be carried out. The console asks too, before it changes anything.
 pub(super) fn enforceable(state: &State) -> Result<(), GateError> {
     let held = |pool: &Pool| pool.priority == Priority::High && pool.bandwidth_bps.is_some();
-    if state.pools().values().any(held) {
-        return Err(GateError::Unsupported(
-            "a pool's bandwidth holds only low-priority pools: urgent work is never slowed. Set priority = 'low' too",
-        ));
+    match state.pools().iter().find(|(_, pool)| held(pool)) {
+        Some((pool, _)) => Err(GateError::UrgentBandwidth(pool.clone())),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Whether the pools of listeners are there. The console asks too, before it drops one.
@@ -310,6 +307,13 @@ pub(super) fn listeners_have_pools(listeners: &HashMap<Address, String>, state: 
             Err(GateError::Listener { address, pool, why: "there is no such resource pool" })
         }
     }
+}
+
+/// What is to be said of a rule that nothing can be over.
+pub(super) fn idle_rule(state: &State, rule: &str) -> Option<String> {
+    let is_idle = !state.rules().get(rule)?.thresholds.values().any(Option::is_some);
+    let name = backwater_flow::quote(rule);
+    is_idle.then(|| format!("rule {name} never acts: no attribute of it is set, so that nothing is over it"))
 }
 
 /// What is to be said of a pool's weight that shares nothing: only what is of the low class is shared.
@@ -351,11 +355,24 @@ mod tests {
         assert!(wrong("[users]\nu = 'nowhere'").contains("there is no resource pool nowhere"));
         assert!(wrong("low_priority_bandwidth = 'much'").contains("'auto'"));
         assert!(parse("listen = 'a:1'\nserver = 'b:2'\nlow_priority_bandwidth = 'auto'").is_ok());
-        assert!(wrong("[pools.p]\nbandwidth = 5").contains("never slowed"));
+        assert!(wrong("[pools.p]\nbandwidth = 5").contains("proxy.toml: resource pool p: "));
         assert!(wrong("[pools.p]\nexcept_rule = 'r'").contains("there is no rule r"));
         assert!(parse("listen = 'a'\nserver = 'b:2'").is_err());
         assert!(parse("listen = 'a:1'").unwrap_err().to_string().contains("missing field `server`"));
-        assert!(matches!(parse("listen = []\nserver = 'b:2'"), Err(GateError::NoListener)));
+        assert!(
+            parse("listen = []\nserver = 'b:2'").unwrap_err().to_string().contains("proxy.toml: there is no address")
+        );
+        let listening = |listen: &str| parse(&format!("listen = {listen}\nserver = 'b:2'")).unwrap_err().to_string();
+        assert!(listening("'rel.sock'").contains("line 1, column 10: no address: it must be HOST:PORT"));
+        assert!(listening("5").contains("expected an address or a list of addresses"));
+        assert!(listening("['a:1', 'a:1']").contains("a:1 stands there twice"));
+        assert!(listening("'b:2'").contains("b:2 is the proxy's own address"));
+        assert!(wrong("[admin]\nlisten = 'a:1'\nusers = { dba = 'x' }").contains("a:1 stands there twice"));
+        assert!(wrong("[admin]\nusers = {}").contains("nobody could log in"));
+        assert!(wrong("[limits]\nmax_connections = 0").contains("proxy.toml: limits.max_connections: "));
+        assert!(wrong("[limits]\nmax_connections = -5").contains("expected a whole number from 0 to 4294967295"));
+        assert!(wrong("state_file = '/nonexistent/state'").contains("/nonexistent/state"));
+        assert!(wrong("state_file = ''").contains("state_file names no file"));
         assert!(wrong("[listeners]\n'a:2' = 'default'").contains("a:2 = default: it is not among those of `listen`"));
         assert!(wrong("[listeners]\n'a:1' = 'nowhere'").contains("a:1 = nowhere: there is no such resource pool"));
         assert!(parse("listen = 'a:1'\nserver = 'b:2'\n[listeners]\n'a:1' = 'p'\n[pools.p]").is_ok());
@@ -366,7 +383,7 @@ mod tests {
         let places = [
             ("[server_account]\nuser = 'u'\npasword = \"s3cret\"", "line 5, column 1: unknown field `pasword`"),
             ("[admin]\nuser = { dba = \"s3cret\" }", "line 4, column 1: unknown field `user`"),
-            ("[admin]\nusers = \"s3cret, expected x\"", "line 4, column 9: invalid type: string, expected a map"),
+            ("[admin]\nusers = \"s3cret, expected x\"", "line 4, column 9: invalid type: string, expected a table"),
             ("[server_account]\nuser = 'u'\npassword = s3cret", "line 5"),
             ("[server_account]\nuser = 'u'\npassword = 's3cret", "line 5"),
             ("[server_account]\nuser = 'u'\npassword: 's3cret'", "line 5"),

@@ -1,7 +1,7 @@
 //! What governs the sessions and what they are governed by: the configuration in force, the living sessions and their
 //! pools, the low class, and whoever is told of decisions. One for a proxy; everything that changes goes through it.
 
-use super::config::idle_weight;
+use super::config::{idle_rule, idle_weight};
 use super::console::Visit;
 use super::live::{Doing, Identity, Live};
 use super::low_class::LowClass;
@@ -12,7 +12,7 @@ use super::terms::Terms;
 use super::{ProxyConfig, Tell};
 use crate::clock;
 use backwater_flow::rule::Step;
-use backwater_flow::{SessionId, State};
+use backwater_flow::{SessionId, State, quote};
 use backwater_model::{Event, EventKind};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,6 +45,7 @@ pub(crate) struct Control {
     /// Whether it was said that there are sessions of which nothing can be seen.
     told_hidden: AtomicBool,
     told_not_found: AtomicBool,
+    told_in_vain: AtomicBool,
 }
 
 /// The living sessions, by number, and the list that was made of them last, if it still holds: those who judge them look at
@@ -117,9 +118,10 @@ impl Control {
             changing: tokio::sync::Mutex::new(()),
             told_hidden: AtomicBool::new(false),
             told_not_found: AtomicBool::new(false),
+            told_in_vain: AtomicBool::new(false),
         };
         control.pools.apply(&config.state, &control.low_class);
-        control.warn_of(&config.state);
+        control.warn_of(config);
         Arc::new(control)
     }
 
@@ -147,14 +149,23 @@ impl Control {
         let next = Terms::new(config, Some(&terms.admission));
         self.pools.apply(&next.state, &self.low_class);
         *terms = next;
-        self.warn_of(&config.state);
+        self.warn_of(config);
     }
 
     /// Logs what a configuration asks for in vain. In attach mode its own notices say so.
-    fn warn_of(&self, state: &State) {
-        if self.outside.is_none() {
-            let told = state.pools().keys().filter_map(|pool| idle_weight(state, pool));
-            told.for_each(|told| tracing::warn!("{told}"));
+    fn warn_of(&self, config: &ProxyConfig) {
+        let state = &config.state;
+        state.rules().keys().filter_map(|rule| idle_rule(state, rule)).for_each(|told| tracing::warn!("{told}"));
+        if self.outside.is_some() {
+            return;
+        }
+        let told = state.pools().keys().filter_map(|pool| idle_weight(state, pool));
+        told.for_each(|told| tracing::warn!("{told}"));
+        if config.tls.is_some() && config.server_tls.is_some() {
+            tracing::info!(
+                "[tls] and [server_tls]: who logs in by SCRAM must not bind it to the channel, which ends here (channel_binding=disable \
+                 with libpq)"
+            );
         }
     }
 
@@ -190,6 +201,16 @@ impl Control {
                 "the server tells nothing of a session that is encrypted through to it, so that no rule reaches it: the account of \
                  [server_account] may lack pg_read_all_stats, the server may not keep track_activities, or see another address than \
                  this proxy's (this is said once)"
+            );
+        }
+    }
+
+    /// A connection names a pool in vain: that is said once.
+    pub(super) fn named_in_vain(&self, user: &str, own: &str, named: &str) {
+        if !self.told_in_vain.swap(true, Ordering::Relaxed) {
+            let [user, own, named] = [user, own, named].map(quote);
+            tracing::warn!(
+                "user {user} names pool {named} and stays in {own}: who is bound to a pool goes to a low one only (this is said once)"
             );
         }
     }

@@ -106,7 +106,7 @@ impl Glance {
                 began: acted.began,
                 escalated: acted.escalated,
                 lifted: acted.lifted,
-                unseen: self.control.unseen(rule).join(", "),
+                unseen: super::outside::names(&self.control.unseen(rule)),
             }
         };
         terms.state.rules().iter().map(row).collect()

@@ -197,18 +197,25 @@ impl Proxy {
         self.control.reload(config)
     }
 
+    /// A configuration that was read again is not taken over: that is logged, and told as what is taken over is.
+    pub fn not_reloaded(&self, why: &str) {
+        self.control.changed(&format!("the configuration was not taken over, everything stays as it was: {why}"), &[]);
+    }
+
     /// How long sessions have to come to a good end, as the configuration says now.
-    pub fn drain_timeout(&self) -> Duration {
+    fn drain_timeout(&self) -> Duration {
         self.control.terms().limits.drain_timeout()
     }
 
     /// Ends gently: takes no more connections, ends each session as soon as it is between statements and transactions, and those
     /// that are not within the drain timeout, or once `hurry` says so, at once.
     pub fn drain(mut self, hurry: impl Fn() -> bool) -> Drained {
+        tracing::info!("letting sessions end for up to {} s", self.drain_timeout().as_secs_f64());
         self.front.close(Phase::Draining);
         let whole = self.wait_until_gone(self.drain_timeout(), &hurry);
         self.front.phase.send_replace(Phase::Ending);
         if !whole {
+            tracing::warn!("some sessions did not come to an end in time and are broken off");
             self.wait_until_gone(END_WITHIN, &|| false);
         }
         if whole { Drained::Whole } else { Drained::BrokenOff }

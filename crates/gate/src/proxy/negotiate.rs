@@ -14,7 +14,7 @@ use super::follow::Follow;
 use super::last_words::{self, LAST_WORDS_WITHIN};
 use super::live::Identity;
 use super::openings;
-use super::placed::{is_exempt, pool_of};
+use super::placed::{Placed, is_exempt, placed};
 use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
 use super::relay::Moving;
 use super::secure::Secure;
@@ -252,8 +252,11 @@ impl Negotiation<'_> {
         length: usize,
         start: &StartUp,
     ) -> io::Result<Option<Agreed>> {
-        let pool = match pool_of(&self.terms.state, start, self.pool_of_door()) {
-            Ok(pool) => pool,
+        let pool = match placed(&self.terms.state, start, self.pool_of_door()) {
+            Ok(Placed { pool, in_vain }) => {
+                in_vain.iter().for_each(|named| self.control.named_in_vain(start.user(), pool, named));
+                pool
+            }
             Err(unknown) => {
                 drop(asked);
                 let why = format!("there is no resource pool {}", backwater_flow::quote(&unknown));

@@ -15,16 +15,38 @@ pub(super) const AWAY: &str = "the proxy has no connection with the server now; 
 
 /// Something that the server is to do.
 pub(super) enum Order {
-    Terminate { pid: i32, our_port: i32, since: Moment },
-    Stop { pid: i32, began_us: i64, statement_us: i64, whole_session: bool },
-    MakeRole { user: String, password: Option<String>, done: oneshot::Sender<Result<Made, String>> },
-    SetPassword { user: String, password: String, done: oneshot::Sender<Result<Made, String>> },
+    Terminate {
+        pid: i32,
+        our_port: i32,
+        since: Moment,
+    },
+    Stop {
+        pid: i32,
+        began_us: i64,
+        statement_us: i64,
+        whole_session: bool,
+    },
+    MakeRole {
+        user: String,
+        password: Option<String>,
+        done: oneshot::Sender<Result<Made, String>>,
+    },
+    SetPassword {
+        user: String,
+        password: String,
+        done: oneshot::Sender<Result<Made, String>>,
+    },
+    /// Nothing but whether it is there.
+    FindRole {
+        user: String,
+        done: oneshot::Sender<Result<Made, String>>,
+    },
 }
 
 impl Order {
     /// Nobody carries it out: who waits for that hears that nothing was done.
     pub(super) fn refuse(self) {
-        if let Order::MakeRole { done, .. } | Order::SetPassword { done, .. } = self {
+        if let Order::MakeRole { done, .. } | Order::SetPassword { done, .. } | Order::FindRole { done, .. } = self {
             // Who does not wait any more does not want to know.
             let _ = done.send(Err(AWAY.to_owned()));
         }
@@ -38,6 +60,8 @@ pub(super) enum Made {
     Done,
     /// It was there already, and is left as it is.
     WasThere,
+    /// There is none.
+    IsNot,
 }
 
 /// Does one.
@@ -63,7 +87,8 @@ pub(super) async fn carry_out(client: &Client, order: Order) {
             }
         }
         // Who does not wait any more was told so: it must not be done behind his back.
-        Order::MakeRole { done, .. } | Order::SetPassword { done, .. } if done.is_closed() => {}
+        Order::MakeRole { done, .. } | Order::SetPassword { done, .. } | Order::FindRole { done, .. }
+            if done.is_closed() => {}
         Order::MakeRole { user, password, done } => {
             let with = password.map(|password| format!(" PASSWORD '{}'", verifier(&password))).unwrap_or_default();
             let made = client.batch_execute(&soon(&format!("CREATE ROLE {} LOGIN{with}", quoted(&user)))).await;
@@ -80,8 +105,16 @@ pub(super) async fn carry_out(client: &Client, order: Order) {
             let set = client.batch_execute(&soon(&sql)).await;
             let _ = done.send(set.map(|()| Made::Done).map_err(|error| reason(&error)));
         }
+        Order::FindRole { user, done } => {
+            let found = client.query(FIND_ROLE, &[&user]).await;
+            let told = |rows: &Vec<_>| if rows.is_empty() { Made::IsNot } else { Made::WasThere };
+            let _ = done.send(found.as_ref().map(told).map_err(reason));
+        }
     }
 }
+
+/// Whether there is a role of this name.
+const FIND_ROLE: &str = "SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = $1 /* backwater */";
 
 /// A statement that the server does soon or not at all. Several in one message are one transaction.
 fn soon(sql: &str) -> String {

@@ -65,7 +65,7 @@ impl PoolStep {
     }
 }
 
-/// Attributes that no rule can look at on a server, each with why.
+/// Attributes that no rule can look at, each with why.
 pub type Unseen = Vec<(Attribute, String)>;
 
 /// What is told of the sessions, and what can be asked of them.
@@ -102,11 +102,9 @@ impl Outside {
         }
     }
 
-    /// Attributes of a rule that cannot be looked at.
-    pub(super) fn unseen(&self, rule: &Rule) -> Vec<&'static str> {
-        let told = self.lock();
-        let of_rule = told.unseen.iter().filter(|(attribute, _)| in_force(rule, *attribute));
-        of_rule.map(|(attribute, _)| attribute.word()).collect()
+    /// Attributes of a rule that cannot be looked at, each with why.
+    pub(super) fn unseen(&self, rule: &Rule) -> Unseen {
+        self.lock().unseen.iter().filter(|(attribute, _)| in_force(rule, *attribute)).cloned().collect()
     }
 
     pub(super) fn told(&self) -> OutsideTold {
@@ -117,6 +115,11 @@ impl Outside {
     fn lock(&self) -> MutexGuard<'_, OutsideTold> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Their names.
+pub(super) fn names(unseen: &Unseen) -> String {
+    unseen.iter().map(|(attribute, _)| attribute.word()).collect::<Vec<_>>().join(",")
 }
 
 fn in_force(rule: &Rule, attribute: Attribute) -> bool {

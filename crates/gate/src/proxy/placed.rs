@@ -6,14 +6,27 @@ use backwater_flow::{DEFAULT_POOL, Priority, State};
 /// The setting by which a connection names its pool: `options=-c backwater.pool=p`.
 const POOL_OPTION: &str = "backwater.pool";
 
+/// Where a session goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Placed<'s> {
+    pub(super) pool: &'s str,
+    /// The pool that its connection names in vain.
+    pub(super) in_vain: Option<&'s str>,
+}
+
 /// The pool of a session: of its user, else of the door, unless the connection names another one. A user that is bound to a pool can
 /// only go to a low one instead: nobody raises himself.
-pub(super) fn pool_of<'s>(state: &'s State, start: &StartUp, of_door: &'s str) -> Result<&'s str, String> {
+///
+/// # Errors
+/// The name of a pool that is not there.
+pub(super) fn placed<'s>(state: &'s State, start: &StartUp, of_door: &'s str) -> Result<Placed<'s>, String> {
     let bound = state.users().contains_key(start.user());
     let own = if bound { state.pool_of(start.user()) } else { of_door };
-    let Some(named) = start.option(POOL_OPTION) else { return Ok(own) };
+    let Some(named) = start.option(POOL_OPTION) else { return Ok(Placed { pool: own, in_vain: None }) };
     let Some((name, pool)) = state.pools().get_key_value(&named) else { return Err(named) };
-    Ok(if bound && pool.priority == Priority::High { own } else { name })
+    let stays = bound && pool.priority == Priority::High;
+    let in_vain = Some(name.as_str()).filter(|name| stays && *name != own);
+    Ok(Placed { pool: if stays { own } else { name }, in_vain })
 }
 
 /// Whether it replicates and is in the default pool only because nobody said where it belongs: a base backup or a standby
@@ -39,12 +52,12 @@ mod tests {
             if let Some(named) = named {
                 start.parameters.insert("options".to_owned(), format!("-c backwater.pool={named}"));
             }
-            pool_of(&state, &start, DEFAULT_POOL).map(str::to_owned)
+            placed(&state, &start, DEFAULT_POOL).map(|placed| placed.pool.to_owned())
         };
         let by_door = |user: &str| {
             let mut start = StartUp::default();
             start.parameters.insert("user".to_owned(), user.to_owned());
-            pool_of(&state, &start, "batch").map(str::to_owned).unwrap()
+            placed(&state, &start, "batch").unwrap().pool.to_owned()
         };
         assert_eq!((by_door("anybody").as_str(), by_door("boss").as_str()), ("batch", "gold"));
         assert_eq!(pool("etl", None).unwrap(), "batch");

@@ -107,12 +107,22 @@ pub(super) async fn encrypted(terms: &Terms, mut server: Stream, declined: bool)
             server.read(&mut answer).await?;
         }
         match answer[0] {
-            ENCRYPTION => server.encrypt(tls.begin()?).await,
+            ENCRYPTION => server.encrypt(tls.begin()?).await.map_err(distrusted),
             _ if tls.required => Err(io::Error::other("it takes no encryption, which server_tls asks for")),
             _ => Ok(server),
         }
     };
     in_time(terms.limits.connect_timeout(), encrypted).await
+}
+
+/// A certificate that is refused is no matter of the network.
+fn distrusted(error: io::Error) -> io::Error {
+    match error.get_ref().and_then(|cause| cause.downcast_ref()) {
+        Some(rustls::Error::InvalidCertificate(why)) => io::Error::other(format!(
+            "its certificate is not one that server_tls trusts (mode, roots and name there): {why}"
+        )),
+        _ => error,
+    }
 }
 
 #[cfg(test)]

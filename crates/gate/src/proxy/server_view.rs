@@ -40,7 +40,7 @@ const TELLS_WAL: i32 = 180_000;
 #[derive(Clone, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct ServerAccount {
-    user: String,
+    pub(super) user: String,
     #[serde(default)]
     password: String,
     #[serde(default = "maintenance_database")]
@@ -159,6 +159,12 @@ impl ServerView {
     pub(super) async fn set_password(&self, user: &str, password: &str) -> Result<Made, String> {
         let (user, password) = (user.to_owned(), password.to_owned());
         self.order(|done| Order::SetPassword { user, password, done }).await
+    }
+
+    /// Whether there is a role of this name. As an error what the server said.
+    pub(super) async fn find_role(&self, user: &str) -> Result<Made, String> {
+        let user = user.to_owned();
+        self.order(|done| Order::FindRole { user, done }).await
     }
 
     async fn order(&self, order: impl FnOnce(oneshot::Sender<Result<Made, String>>) -> Order) -> Result<Made, String> {

@@ -3,6 +3,7 @@
 
 use crate::GateError;
 use serde::Deserialize;
+use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -43,6 +44,16 @@ fn number(address: IpAddr) -> (u128, bool) {
     match address.to_canonical() {
         IpAddr::V4(v4) => (u128::from(v4.to_bits()), true),
         IpAddr::V6(v6) => (v6.to_bits(), false),
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = match self.is_v4 {
+            true => IpAddr::V4((self.bits as u32).into()),
+            false => IpAddr::V6(self.bits.into()),
+        };
+        write!(f, "{address}/{}", self.prefix)
     }
 }
 

@@ -34,7 +34,25 @@ fn read(path: &Path) -> Result<Option<Kept>, GateError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(GateError::Read { path: path.to_owned(), source }),
     };
-    toml::from_str(&text).map(Some).map_err(GateError::parse(path, &text))
+    let damaged = |why: String| GateError::Damaged { path: path.to_owned(), why };
+    // Written as a whole it is never empty.
+    if text.trim().is_empty() {
+        return Err(damaged("it is empty".to_owned()));
+    }
+    toml::from_str(&text).map(Some).map_err(|error| damaged(GateError::place_and_why(&text, &error)))
+}
+
+/// Whether a file may stand there: that is told at the start, and not when the console changes something.
+pub(super) fn may_be_kept(path: &Path) -> Result<(), GateError> {
+    if path.file_name().is_none() || path.is_dir() {
+        return Err(GateError::NoStateFile);
+    }
+    rustix::fs::access(directory(path), rustix::fs::Access::WRITE_OK)
+        .map_err(|error| GateError::Write { path: path.to_owned(), source: error.into() })
+}
+
+fn directory(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// What is in force from the beginning: the configuration's own and what was kept.
@@ -78,8 +96,7 @@ pub(super) fn keep(path: &Path, configured: &StateForm, state: &State, roles: &[
     file.sync_all()?;
     std::fs::rename(&next, path)?;
     // The name is on disk only when its directory is.
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(dir)?.sync_all()
+    File::open(directory(path))?.sync_all()
 }
 
 #[cfg(test)]
@@ -123,6 +140,11 @@ mod tests {
         assert!(under_way(&path).unwrap().is_empty());
         std::fs::write(&path, "in_force = 's3cret'").unwrap();
         let told = restored(&path, &configured).unwrap_err().to_string();
-        assert!(told.contains("state.toml") && told.contains("line 1") && !told.contains("s3cret"), "{told}");
+        assert!(
+            told.contains("state.toml is damaged") && told.contains("line 1") && !told.contains("s3cret"),
+            "{told}"
+        );
+        std::fs::write(&path, "").unwrap();
+        assert!(restored(&path, &configured).unwrap_err().to_string().contains("it is empty"));
     }
 }

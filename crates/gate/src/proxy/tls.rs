@@ -32,6 +32,8 @@ pub struct ServerTls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
     pub(super) required: bool,
+    /// As it is written.
+    pub(super) mode: &'static str,
 }
 
 /// `[tls]`.
@@ -70,6 +72,18 @@ enum Mode {
     VerifyFull,
 }
 
+impl Mode {
+    fn word(self) -> &'static str {
+        match self {
+            Mode::Disable => "disable",
+            Mode::Prefer => "prefer",
+            Mode::Require => "require",
+            Mode::VerifyCa => "verify-ca",
+            Mode::VerifyFull => "verify-full",
+        }
+    }
+}
+
 impl ClientTls {
     /// Reads certificate and key; their paths are relative to the configuration's.
     pub(super) fn read(written: &WrittenClientTls, beside: &Path) -> Result<ClientTls, GateError> {
@@ -78,7 +92,7 @@ impl ClientTls {
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().map_err(|error| wrong(&certificate, &error))?;
         let config = builder.with_no_client_auth().with_single_cert(chain, own);
-        let mut config = config.map_err(|error| wrong(&certificate, &error))?;
+        let mut config = config.map_err(|error| unfit(&certificate, &error))?;
         config.alpn_protocols = vec![PROTOCOL.to_vec()];
         Ok(ClientTls { config: Arc::new(config), required: written.required })
     }
@@ -133,11 +147,12 @@ impl ServerTls {
             (None, None) => builder.with_no_client_auth(),
             (Some(certificate), Some(key)) => {
                 let (chain, own) = pair(beside, certificate, key)?;
-                builder.with_client_auth_cert(chain, own).map_err(|error| wrong(&at(beside, certificate), &error))?
+                builder.with_client_auth_cert(chain, own).map_err(|error| unfit(&at(beside, certificate), &error))?
             }
             _ => return Err(GateError::Unsupported("server_tls takes a certificate and its key, or neither")),
         };
-        Ok(Some(ServerTls { config: Arc::new(config), name, required: written.mode != Mode::Prefer }))
+        let (required, mode) = (written.mode != Mode::Prefer, written.mode.word());
+        Ok(Some(ServerTls { config: Arc::new(config), name, required, mode }))
     }
 
     /// The proxy's end of a connection with the server.
@@ -159,6 +174,14 @@ fn pair(
     let (chain, key) = (trusted_file(&at(beside, certificate))?, at(beside, key));
     let own = PrivateKeyDer::from_pem_file(&key).map_err(|error| wrong(&key, &error))?;
     Ok((chain, own))
+}
+
+/// A certificate, with its key, that is refused.
+fn unfit(certificate: &Path, error: &rustls::Error) -> GateError {
+    match error {
+        rustls::Error::InconsistentKeys(_) => wrong(certificate, &"the key beside it is another certificate's"),
+        other => wrong(certificate, other),
+    }
 }
 
 fn wrong(path: &Path, why: &dyn std::fmt::Display) -> GateError {

@@ -46,7 +46,7 @@ pub struct StartUp {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpeningError {
     /// The length that it begins with cannot be.
-    #[error("the first packet says that it has {0} bytes: it must have 8 to {MOST_OPENING_BYTES}")]
+    #[error("{}", wrong_length(*.0))]
     Length(u32),
     /// Another protocol.
     #[error("protocol {0}.{1} is not known: it must be 3")]
@@ -76,7 +76,7 @@ impl StartUp {
         value.is_some_and(|value| !matches!(value.as_str(), "false" | "off" | "no" | "0" | ""))
     }
 
-    /// A setting given in `options` as `-c name=value` or `--name=value`; the last counts.
+    /// A setting, whose name may be in any case, given in `options` as `-c name=value` or `--name=value`; the last counts.
     pub fn option(&self, name: &str) -> Option<String> {
         let words = split_options(self.parameters.get("options")?);
         let mut found = None;
@@ -92,12 +92,22 @@ impl StartUp {
             };
             expect_setting = false;
             if let Some((key, value)) = setting.as_deref().and_then(|setting| setting.split_once('='))
-                && key == name
+                && key.eq_ignore_ascii_case(name)
             {
                 found = Some(value.to_owned());
             }
         }
         found
+    }
+}
+
+/// A PROXY header begins with these letters, or is of the second version, which begins with an end of line.
+fn wrong_length(length: u32) -> String {
+    match &length.to_be_bytes() {
+        b"PROX" | b"\r\n\r\n" => {
+            "it begins with a PROXY header, which is taken from networks in proxy_protocol_from only".to_owned()
+        }
+        _ => format!("the first packet says that it has {length} bytes: it must have 8 to {MOST_OPENING_BYTES}"),
     }
 }
 

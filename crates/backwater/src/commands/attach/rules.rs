@@ -202,7 +202,8 @@ impl Governor {
                 }
                 Err(error) => {
                     super::note(&format!(
-                        "the configuration was not taken over, everything stays as it was: {error:#}"
+                        "the configuration was not taken over, everything stays as it was: {}",
+                        terminal::told(&error)
                     ));
                 }
             }

@@ -316,6 +316,7 @@ fn tag(statement: &Statement) -> &'static str {
         // As PostgreSQL says it.
         Statement::CreateUser { .. } => "CREATE ROLE",
         Statement::AlterUser { .. } => "ALTER ROLE",
+        Statement::DropUser { .. } => "DROP ROLE",
         Statement::Set(_) => "SET",
         Statement::Show(_) => "SHOW",
     }

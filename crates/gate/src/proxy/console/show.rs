@@ -180,7 +180,7 @@ fn rules(control: &Control) -> Vec<Vec<Value>> {
             Value::count(acted.began),
             Value::count(acted.escalated),
             Value::count(acted.lifted),
-            Value::text(control.unseen(rule).join(",")),
+            Value::text(super::super::outside::names(&control.unseen(rule))),
         ]
     };
     terms.state.rules().iter().map(row).collect()
@@ -352,15 +352,17 @@ fn outside_stats(control: &Control, told: &OutsideTold) -> Vec<Vec<Value>> {
     rows.into_iter().map(|(name, value)| vec![Value::text(name), Value::count(value)]).collect()
 }
 
+fn joined(all: &[impl ToString]) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 fn config(control: &Control) -> Vec<Vec<Value>> {
     let terms = control.terms();
-    let listed =
-        |addresses: &[super::super::Address]| addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let limits = &terms.limits;
     let mut rows = Vec::new();
     if control.outside.is_none() {
         rows.extend([
-            ("listen", listed(&terms.listen)),
+            ("listen", joined(&terms.listen)),
             ("server", terms.server.to_string()),
             ("max_connections", limits.max_connections.to_string()),
             ("login_timeout_s", limits.login_timeout_s.to_string()),
@@ -369,12 +371,25 @@ fn config(control: &Control) -> Vec<Vec<Value>> {
             ("idle_timeout_s", limits.idle_timeout_s.to_string()),
             ("workers", limits.workers.to_string()),
         ]);
+        let listeners: BTreeMap<String, &String> =
+            terms.listeners.iter().map(|(address, pool)| (address.to_string(), pool)).collect();
+        let listeners = listeners.iter().map(|(address, pool)| format!("{address} = {}", quote(pool)));
+        let word = |is_set: bool| if is_set { "on" } else { "off" };
+        rows.extend([
+            ("listeners", listeners.collect::<Vec<_>>().join(", ")),
+            ("proxy_protocol_from", joined(&terms.announcing)),
+            ("tls", word(terms.tls.is_some()).to_owned()),
+            ("tls.required", word(terms.tls.as_ref().is_some_and(|tls| tls.required)).to_owned()),
+            ("server_tls", terms.server_tls.as_ref().map_or("disable", |tls| tls.mode).to_owned()),
+            ("server_account.user", terms.server_account.as_ref().map_or_else(String::new, |own| own.user.clone())),
+        ]);
     }
     let state_file = terms.state_file.as_ref().map(|path| path.display().to_string());
     rows.push(("state_file", state_file.unwrap_or_default()));
     if let Some(admin) = &terms.admin {
         rows.push(("admin.database", admin.database.clone()));
-        rows.push(("admin.listen", listed(&admin.listen)));
+        rows.push(("admin.listen", joined(&admin.listen)));
+        rows.push(("admin.from", joined(&admin.from)));
         rows.push(("admin.users", admin.users.keys().cloned().collect::<Vec<_>>().join(", ")));
     }
     let bandwidth = literal(&terms.state.low_priority_bandwidth().literal());
