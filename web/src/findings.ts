@@ -40,9 +40,9 @@ export class Findings {
 
 /** That nothing was found, and whether there was anything to judge. */
 function none(page: Page): HTMLElement {
-  const judged = page.path.queues.length > 0;
-  const why = judged ? "✓ No finding: no rule saw a queue at its limit." : "No finding: no queue was recorded, so there was nothing to judge.";
-  return h("p", { class: judged ? "good" : "" }, why);
+  if (page.path.queues.length === 0) return h("p", {}, "No finding: no queue was recorded, so there was nothing to judge.");
+  const sure = page.failing.length === 0;
+  return h("p", { class: sure ? "good" : "" }, `${sure ? "✓ " : ""}No finding: no rule saw a queue at its limit.`);
 }
 
 function one(page: Page, view: View, finding: Finding, order: number): HTMLElement {

@@ -185,7 +185,7 @@ export class SessionView {
       return h("tr", {}, h("th", { scope: "row", class: "text" }, name), h("td", {}, show("count", mean)), h("td", {}, show("ratio", all > 0 ? mean / all : 0)), h("td", { class: "text" }, bar));
     };
     const head = h("tr", {}, h("th", { scope: "col", class: "text" }, top.by), h("th", { scope: "col" }, "sessions"), h("th", { scope: "col" }, "of time"), h("td", {}));
-    if (rows.length === 0) put(this.list, h("p", { class: "hint" }, "No session was active here."));
+    if (rows.length === 0) put(this.list, h("p", { class: "hint" }, "No session was seen to be active here."));
     else put(this.list, h("table", { class: "numbers tops" }, h("thead", {}, head), h("tbody", {}, ...rows.map(row))));
   }
 

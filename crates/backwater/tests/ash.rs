@@ -73,7 +73,7 @@ fn combinations_and_a_stretch_of_time_are_what_was_asked_for() {
 #[test]
 fn nobody_looked_is_not_nobody_was_active() {
     let text = said(&ash(&[NO_SESSIONS]));
-    assert!(text.contains("Sessions were not looked at") && !text.contains("No session was active"), "{text}");
+    assert!(text.contains("Sessions were not looked at") && !text.contains("No session was seen"), "{text}");
     for part in ["Watched: host lab", "Examined:", "active sessions: no server that has some was watched"] {
         assert!(text.contains(part), "{part}: {text}");
     }

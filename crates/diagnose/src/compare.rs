@@ -3,6 +3,7 @@
 //! The interval of a mean is that of batch means: seconds are averaged in blocks of five, because neighbouring seconds are
 //! alike, and the interval is mean ± 2 standard errors of the blocks (Law, Simulation Modeling and Analysis, ch. 9).
 
+use crate::blind::blind;
 use crate::cliff;
 use crate::drain::levels;
 use crate::grid::{Grid, Lane};
@@ -56,6 +57,8 @@ pub struct Comparison {
     pub findings_before: Vec<Finding>,
     /// What was found after.
     pub findings_after: Vec<Finding>,
+    /// Whether each window's servers were looked at: where they were not, what is not found may be there all the same.
+    pub seen: [bool; 2],
     /// What makes the comparison doubtful.
     pub doubts: Vec<String>,
 }
@@ -74,6 +77,12 @@ pub fn compare(before: &Window, after: &Window) -> Comparison {
     if seconds.iter().any(|seconds| *seconds < 30.0) {
         doubts.push("A window of less than half a minute says little: take longer ones.".to_owned());
     }
+    let unseen = [blind(before), blind(after)];
+    for (place, spots) in ["first", "second"].iter().zip(&unseen) {
+        doubts.extend(
+            spots.iter().map(|spot| format!("In the {place} window {spot}: what is not found there may be there.")),
+        );
+    }
     if seconds[0] > 2.0 * seconds[1] || seconds[1] > 2.0 * seconds[0] {
         doubts.push(
             "The windows differ in length by more than twice: what grows with time is not comparable.".to_owned(),
@@ -88,7 +97,8 @@ pub fn compare(before: &Window, after: &Window) -> Comparison {
     if counted(before) != counted(after) {
         doubts.push("Throughput is counted in transactions in one window and in commits in the other.".to_owned());
     }
-    Comparison { seconds, changes, findings_before: findings(before), findings_after: findings(after), doubts }
+    let seen = unseen.map(|spots| spots.is_empty());
+    Comparison { seconds, changes, findings_before: findings(before), findings_after: findings(after), seen, doubts }
 }
 
 struct Figure {

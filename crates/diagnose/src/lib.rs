@@ -2,9 +2,11 @@
 //! tested on recorded and simulated data.
 //!
 //! [`diagnose`] says what is wrong now, [`warn`] what soon will be, [`advise`] what to set, [`compare`] what a change did.
-//! A window that is healthy, idle, full of holes or short of readings yields nothing: silence is better than a wrong claim.
+//! A window that is healthy, idle, full of holes or short of readings yields nothing: silence is better than a wrong claim; whether it
+//! was full of holes [`blind`] says.
 
 mod advise;
+mod blind;
 mod caps;
 pub mod cliff;
 pub mod commit;
@@ -32,6 +34,7 @@ pub use advise::{
     Advice, AdviseOptions, DeviceAdvice, EngineAdvice, EngineChange, EngineOptions, LimitAdvice, Mechanism,
     StandbyAdvice, SurviveOptions, advise, advise_engines, advise_standbys,
 };
+pub use blind::{blind, hides_sessions, lock_waits};
 pub use compare::{Change, Comparison, Measure, compare};
 pub use gather::gather;
 pub use heartbeats::Heartbeats;

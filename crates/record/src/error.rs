@@ -138,7 +138,7 @@ impl RecordError {
 
     /// A file whose contents make no sense.
     pub(crate) fn damaged(path: &Path, why: impl std::fmt::Display) -> Self {
-        let advice = "remove this file to read the rest of the recording";
+        let advice = "put back a copy of this file if there is one; what does not need it is read all the same";
         RecordError::Damaged { path: path.to_owned(), why: why.to_string(), advice }
     }
 

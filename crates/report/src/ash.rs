@@ -32,7 +32,7 @@ pub fn ash(tally: &Tally, most: usize, style: &Style) -> String {
         // That nobody looked says nothing of sessions.
         let text = match tally.looks {
             0 => "Sessions were not looked at in this time.".to_owned(),
-            looks => format!("No session was active in {looks} looks."),
+            looks => format!("No session was seen to be active in {looks} looks."),
         };
         page.paragraph(Tone::Plain, &text, 0);
         return page.finish();
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn no_samples_are_no_error() {
         let none = tally([].iter(), Some(7), &[GroupBy::User]);
-        assert_eq!(ash(&none, MOST, &Style::plain(80)), "No session was active in 7 looks.\n");
+        assert_eq!(ash(&none, MOST, &Style::plain(80)), "No session was seen to be active in 7 looks.\n");
         let blind = tally([].iter(), Some(0), &[GroupBy::User]);
         assert!(ash(&blind, MOST, &Style::plain(80)).starts_with("Sessions were not looked at"));
         assert_eq!(ash_over_time(&[], &Style::plain(80)), "");

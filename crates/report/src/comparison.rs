@@ -81,11 +81,25 @@ fn findings(page: &mut Page<'_>, comparison: &Comparison, style: &Style) {
     if before.is_empty() && after.is_empty() {
         page.paragraph(Tone::Plain, "none before, none after", 2);
     }
+    let [seen_before, seen_after] = comparison.seen;
     for gone in before.difference(&after) {
-        page.hanging(Tone::Good, style.sign("✓ gone   ", "gone     "), gone, 2);
+        match seen_after {
+            true => page.hanging(Tone::Good, style.sign("✓ gone   ", "gone     "), gone, 2),
+            false => {
+                page.hanging(Tone::Plain, "? unseen ", &format!("{gone}: not found after, where it may be unseen"), 2)
+            }
+        }
     }
     for new in after.difference(&before) {
-        page.hanging(Tone::Bad, style.sign("✗ new    ", "NEW      "), new, 2);
+        match seen_before {
+            true => page.hanging(Tone::Bad, style.sign("✗ new    ", "NEW      "), new, 2),
+            false => page.hanging(
+                Tone::Bad,
+                style.sign("✗ found  ", "FOUND    "),
+                &format!("{new}: before it may be unseen"),
+                2,
+            ),
+        }
     }
     for stays in before.intersection(&after) {
         page.hanging(Tone::Warning, style.sign("▲ stays  ", "stays    "), stays, 2);
@@ -126,6 +140,7 @@ mod tests {
             ],
             findings_before: vec![finding()],
             findings_after: vec![],
+            seen: [true; 2],
             doubts: vec!["The windows differ.".to_owned()],
         }
     }
@@ -144,6 +159,16 @@ mod tests {
         let text = comparison(&other, &Style::plain(80));
         assert!(text.contains("gone     dirty-throttle (device-limit) host.dirty@7:0"), "{text}");
         assert!(text.contains("NEW      dirty-throttle (device-limit) host.dirty@8:0"), "{text}");
+        other.seen = [false, false];
+        let text = comparison(&other, &Style::plain(80));
+        assert!(
+            !text.contains("gone") && text.contains("unseen dirty-throttle (device-limit) host.dirty@7:0"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("NEW") && text.contains("FOUND    dirty-throttle (device-limit) host.dirty@8:0"),
+            "{text}"
+        );
     }
 
     #[test]
@@ -153,6 +178,7 @@ mod tests {
             changes: vec![],
             findings_before: vec![],
             findings_after: vec![],
+            seen: [true; 2],
             doubts: vec![],
         };
         assert!(comparison(&nothing, &Style::plain(80)).contains("Neither window has a figure"));

@@ -1,11 +1,17 @@
 //! Findings with what the window could not show: absent readings and gaps.
 
-use crate::findings::{findings, unseen, watched};
+use crate::findings::{Judged, findings, unseen, watched};
 use crate::page::Page;
 use crate::style::Tone;
 use crate::{Style, when};
+use backwater_diagnose::{blind, lock_waits};
 use backwater_model::{Event, EventKind, Finding, Gaps, Meta, OpenGaps, Unit, Unseen, Window};
 use std::collections::BTreeMap;
+
+/// Seconds of a window that most rules find too short.
+const SHORT_S: f64 = 10.0;
+/// So many restarts are told.
+const MOST_RESTARTS: usize = 5;
 
 /// What a window says it could not read, each thing once, in the order in which it was said.
 pub fn unseen_in(window: &Window) -> Vec<Unseen> {
@@ -35,10 +41,21 @@ pub fn unseen_text(list: &[Unseen], style: &Style) -> String {
 /// whether any queue was read: [`has_queue`](crate::html::has_queue) of a window that still has its readings.
 pub fn findings_in(list: &[Finding], window: &Window, judged: bool, style: &Style) -> String {
     let mut page = Page::new(style);
-    page.ready(&findings(list, &window.meta, judged, style), 0);
+    let blind = blind(window);
+    page.ready(&findings(list, &window.meta, Judged::of(judged, !blind.is_empty()), style), 0);
+    for spot in &blind {
+        page.paragraph(Tone::Warning, &format!("{spot}: what is not found may be there all the same."), 0);
+    }
     page.gap();
     let time = when::range(window.from, window.to, &window.meta);
     page.paragraph(Tone::Faint, &format!("Examined: {time}, {} samples of sessions", window.samples().len()), 0);
+    if window.seconds() < SHORT_S {
+        page.paragraph(Tone::Warning, "That is short: most rules want ten seconds or more.", 0);
+    }
+    for event in window.events_of(EventKind::Restart).take(MOST_RESTARTS) {
+        page.paragraph(Tone::Warning, &format!("{} ({})", event.message, when::moment(event.at, &window.meta)), 0);
+    }
+    lock_waits(window).iter().for_each(|told| page.paragraph(Tone::Warning, told, 0));
     tell_gaps(&mut page, window);
     unseen(&mut page, &unseen_in(window), 0);
     page.finish()

@@ -7,9 +7,31 @@ use crate::table::{Cell, cells};
 use crate::{Style, when};
 use backwater_model::{Confidence, Figure, Finding, Meta, Severity, Unit, Unseen};
 
-/// All findings, the worst first. Without any, a line that says so, by whether any queue was `judged`, and what was watched.
+/// What was looked at where nothing was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// No queue.
+    Nothing,
+    /// Queues, but not all of the servers ([`backwater_diagnose::blind`]).
+    Partly,
+    /// Queues and servers.
+    All,
+}
+
+impl Judged {
+    /// By whether any queue was read, and whether servers were not.
+    pub fn of(has_queue: bool, is_blind: bool) -> Judged {
+        match (has_queue, is_blind) {
+            (false, _) => Judged::Nothing,
+            (true, true) => Judged::Partly,
+            (true, false) => Judged::All,
+        }
+    }
+}
+
+/// All findings, the worst first. Without any, a line that says so, by what was `judged`, and what was watched.
 /// (What a window could not show is known only with the window: [`findings_in`](crate::findings_in).)
-pub fn findings(findings: &[Finding], meta: &Meta, judged: bool, style: &Style) -> String {
+pub fn findings(findings: &[Finding], meta: &Meta, judged: Judged, style: &Style) -> String {
     let mut page = Page::new(style);
     if findings.is_empty() {
         healthy(&mut page, meta, judged, style);
@@ -36,9 +58,12 @@ pub fn none_found(judged: bool) -> &'static str {
     }
 }
 
-fn healthy(page: &mut Page<'_>, meta: &Meta, judged: bool, style: &Style) {
-    let (tone, mark) = if judged { (Tone::Good, style.sign("✓ ", "OK ")) } else { (Tone::Plain, "") };
-    page.hanging(tone, mark, none_found(judged), 0);
+fn healthy(page: &mut Page<'_>, meta: &Meta, judged: Judged, style: &Style) {
+    let (tone, mark) = match judged {
+        Judged::All => (Tone::Good, style.sign("✓ ", "OK ")),
+        Judged::Partly | Judged::Nothing => (Tone::Plain, ""),
+    };
+    page.hanging(tone, mark, none_found(judged != Judged::Nothing), 0);
     page.paragraph(Tone::Plain, &format!("Watched: {}.", watched(meta)), 2);
 }
 
@@ -169,7 +194,7 @@ mod tests {
     fn a_finding_says_everything_it_rests_on() {
         settings().bind(|| {
             for (name, style) in STYLES {
-                let text = findings(&[finding()], &meta(), true, &style);
+                let text = findings(&[finding()], &meta(), Judged::All, &style);
                 insta::assert_snapshot!(format!("finding_{name}"), text);
             }
         });
@@ -177,26 +202,26 @@ mod tests {
 
     #[test]
     fn a_healthy_system_is_said_to_be_so() {
-        insta::assert_snapshot!(findings(&[], &meta(), true, &Style::plain(80)));
+        insta::assert_snapshot!(findings(&[], &meta(), Judged::All, &Style::plain(80)));
     }
 
     #[test]
     fn where_no_queue_was_recorded_nothing_is_called_healthy() {
-        let text = findings(&[], &meta(), false, &Style::plain(80));
+        let text = findings(&[], &meta(), Judged::Nothing, &Style::plain(80));
         assert!(text.starts_with("No finding: no queue was recorded, so there was nothing to judge.\n"), "{text}");
     }
 
     #[test]
     fn the_worst_comes_first() {
         let mild = Finding { severity: Severity::Warning, rule: "mild".to_owned(), ..finding() };
-        let text = findings(&[mild, finding()], &meta(), true, &Style::plain(80));
+        let text = findings(&[mild, finding()], &meta(), Judged::All, &Style::plain(80));
         assert!(text.starts_with("2 findings: 1 critical, 1 warning\n"), "{text}");
         assert!(text.find("dirty-throttle") < text.find("mild"));
     }
 
     #[test]
     fn foreign_escape_sequences_are_spelled_out() {
-        let text = findings(&[finding()], &meta(), true, &Style { color: false, width: 120, unicode: true });
+        let text = findings(&[finding()], &meta(), Judged::All, &Style { color: false, width: 120, unicode: true });
         assert!(!text.contains('\u{1b}'));
         assert!(text.contains("\\x1b[2J"));
     }

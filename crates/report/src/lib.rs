@@ -46,7 +46,7 @@ pub use check::{CheckRow, check};
 pub use comparison::comparison;
 pub use engine_advice::engine_advice;
 pub use examined::{findings_in, no_sessions, unseen_in, unseen_text};
-pub use findings::{finding_text, findings, none_found};
+pub use findings::{Judged, finding_text, findings, none_found};
 pub use outcome::{outcome, outcome_beside, stampede_table};
 pub use plot::{Curve, Panel, panels, plot};
 pub use published::{Published, PublishedRow, published};

@@ -4,6 +4,7 @@ use super::source;
 use crate::args::Looked;
 use crate::terminal;
 use anyhow::bail;
+use backwater_diagnose::blind;
 use backwater_diagnose::commit::{
     CommitQueue, GroupBy, OnProcessors, Tally, commit_queue, flavour_label, looks, on_processors, over_time, tally,
 };
@@ -104,6 +105,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let style = terminal::style();
+    for spot in blind(&window) {
+        terminal::note(&format!("{spot}: what follows is of what was seen"));
+    }
     if counted.iter().all(|tally| tally.looks == 0) {
         terminal::print(&no_sessions(&window, &style))?;
         return Ok(ExitCode::SUCCESS);
@@ -117,8 +121,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             break;
         }
     }
-    terminal::print(&in_commits(&commits))?;
-    terminal::print(&beside_accounts(&window))?;
+    for text in [in_commits(&commits), beside_accounts(&window)].iter().filter(|text| !text.is_empty()) {
+        terminal::print(text)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

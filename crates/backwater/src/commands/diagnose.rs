@@ -4,7 +4,7 @@ use super::{flight, flights, source};
 use crate::args::Looked;
 use crate::{terminal, when};
 use anyhow::bail;
-use backwater_diagnose::{Options, RULES, Shards, diagnose};
+use backwater_diagnose::{Options, RULES, Shards, blind, diagnose};
 use backwater_model::{EventKind, Finding, Severity};
 use backwater_record::UNREAD;
 use backwater_report::{DatedFinding, html};
@@ -72,6 +72,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     if findings.is_empty() && window.events_of(EventKind::Absent).any(|event| event.source == UNREAD) {
         bail!("a part of the recording could not be read, so that nothing was found does not mean that it was healthy");
+    }
+    let blind = blind(&window);
+    if findings.is_empty() && !blind.is_empty() {
+        bail!("{}, so that nothing was found does not mean that it was healthy", blind.join(", and "));
     }
     Ok(code(&findings))
 }

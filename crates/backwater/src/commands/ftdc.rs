@@ -1,5 +1,6 @@
 //! `backwater ftdc`: what a MongoDB server's flight recorder wrote, summed up, listed, or turned into other formats.
 
+use super::place::Place;
 use crate::args::Stretch;
 use crate::{signals, terminal};
 use anyhow::{Context, anyhow, bail};
@@ -10,7 +11,7 @@ use ftdc::export::Export;
 use ftdc::{Decoder, DocumentKind, FtdcError, Selection, Source, Summary, time_text};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -193,7 +194,11 @@ fn write_export(
             other => other.map(|_| ()).map_err(anyhow::Error::from),
         };
     };
-    let place = Place::of(path, source)?;
+    let same = |file: &ftdc::SourceFile| std::fs::canonicalize(file.path()).ok() == std::fs::canonicalize(path).ok();
+    if path.exists() && source.files().iter().any(same) {
+        bail!("{} is what is exported: give -o the name of another file", path.display());
+    }
+    let place = Place::of(path)?;
     let file = place.open().with_context(|| format!("cannot write {}", place.written.display()))?;
     let mut out = BufWriter::new(UntilEnded { file, ended: signals::cancel_flag()? });
     let rows = match format {
@@ -210,55 +215,6 @@ fn write_export(
     place.take().with_context(|| format!("cannot write {}", path.display()))?;
     terminal::note(&format!("{rows} samples written to {}", path.display()));
     Ok(())
-}
-
-/// Where an export is written to.
-struct Place {
-    written: PathBuf,
-    /// The name that it gets once it is whole: one that was broken off is not taken for one. None where it is written to what is no file,
-    /// such as /dev/null or a pipe: to put another in its place would take it from everybody.
-    whole: Option<PathBuf>,
-}
-
-impl Place {
-    fn of(path: &Path, source: &Source) -> anyhow::Result<Place> {
-        let same =
-            |file: &ftdc::SourceFile| std::fs::canonicalize(file.path()).ok() == std::fs::canonicalize(path).ok();
-        match std::fs::metadata(path) {
-            Ok(_) if source.files().iter().any(same) => {
-                bail!("{} is what is exported: give -o the name of another file", path.display())
-            }
-            Ok(meta) if meta.is_dir() => bail!("{} is a directory: give -o the name of a file", path.display()),
-            Ok(meta) if !meta.is_file() || is_open_elsewhere(path) => {
-                Ok(Place { written: path.to_owned(), whole: None })
-            }
-            _ => {
-                // What a link points to is written, and the link stays.
-                let there = || Some(path.parent()?.join(std::fs::read_link(path).ok()?));
-                let whole = std::fs::canonicalize(path).ok().or_else(there).unwrap_or_else(|| path.to_owned());
-                Ok(Place { written: whole.with_added_extension("part"), whole: Some(whole) })
-            }
-        }
-    }
-
-    /// What is no file of its own is not begun anew: others may write there as well.
-    fn open(&self) -> std::io::Result<std::fs::File> {
-        let mut options = std::fs::OpenOptions::new();
-        match self.whole {
-            Some(_) => options.write(true).create(true).truncate(true).open(&self.written),
-            None => options.append(true).open(&self.written),
-        }
-    }
-
-    fn take(&self) -> std::io::Result<()> {
-        self.whole.as_ref().map_or(Ok(()), |whole| std::fs::rename(&self.written, whole))
-    }
-
-    fn give_up(&self) {
-        if self.whole.is_some() {
-            drop(std::fs::remove_file(&self.written));
-        }
-    }
 }
 
 /// A file that takes nothing more once somebody wants the program to end, so that the part that is there is removed.
@@ -278,11 +234,6 @@ impl Write for UntilEnded {
     fn flush(&mut self) -> std::io::Result<()> {
         self.file.flush()
     }
-}
-
-/// Whether a path names what somebody holds open, such as /dev/stdout, which may stand for a file.
-fn is_open_elsewhere(path: &Path) -> bool {
-    path.starts_with("/dev") || path.starts_with("/proc")
 }
 
 fn list(source: &Source, stretch: &Range<i64>, damage: &mut Damage) -> anyhow::Result<()> {

@@ -16,6 +16,7 @@ pub(crate) mod lab;
 pub(crate) mod lab_blind;
 pub(crate) mod lab_search;
 pub(crate) mod lookout;
+mod place;
 pub(crate) mod proxy;
 pub(crate) mod record;
 pub(crate) mod report;

@@ -2,6 +2,7 @@
 
 use super::flight;
 use super::lab::Bar;
+use super::place::Place;
 use crate::args::{Beside, Stretch};
 use crate::{terminal, when};
 use anyhow::{Context, bail};
@@ -92,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         terminal::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    write(path, &text)?;
     terminal::print(&format!("The report lies in {}", path.display()))?;
     if arguments.open {
         open(path);
@@ -104,8 +105,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 pub(crate) fn beside(dir: &Path) -> anyhow::Result<PathBuf> {
     let path = dir.join("report.html");
     let text = text((dir, &Stretch::default(), &Beside::default()), &Options::default(), Format::Html)?;
-    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    write(&path, &text)?;
     Ok(path)
+}
+
+/// A report that is there stays until the new one is whole.
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    let written = Place::of(path).and_then(|place| Ok(place.write(text)?));
+    written.with_context(|| {
+        format!("cannot write {}: give -o a file in a directory that is there and has room", path.display())
+    })
 }
 
 /// A directory, the part of it, and what lies beside it.

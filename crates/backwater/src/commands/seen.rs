@@ -1,11 +1,11 @@
 //! What a finished run shows a person: curves, advice, and what came of it in a few sentences.
 
-use backwater_diagnose::{Advice, AdviseOptions, advise};
+use backwater_diagnose::{Advice, AdviseOptions, advise, blind};
 use backwater_lab::metrics::{Phases, throughput};
 use backwater_lab::scenario::{DirtyLimit, Scenario};
 use backwater_model::{ArmOutcome, EventKind, Finding, Moment, Outcome, Point, Track, Unit, Window, catalogue};
 use backwater_record::Recording;
-use backwater_report::{Curve, Panel, Style, html, panels};
+use backwater_report::{Curve, Judged, Panel, Style, html, panels};
 use std::path::Path;
 
 /// The recording of a run, read back.
@@ -45,7 +45,8 @@ impl Seen {
         let whole = findings.iter().position(|own| !own.is_empty()).unwrap_or(0);
         for (place, (arm, own)) in outcome.arms.iter().zip(findings).enumerate() {
             if place == whole {
-                let found = backwater_report::findings(&own, &self.window.meta, html::has_queue(&self.window), style);
+                let judged = Judged::of(html::has_queue(&self.window), !blind(&self.window).is_empty());
+                let found = backwater_report::findings(&own, &self.window.meta, judged, style);
                 text.push_str(&format!("Found in arm {}\n{found}\n", arm.name));
             } else {
                 let names: Vec<String> =

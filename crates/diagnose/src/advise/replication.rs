@@ -72,6 +72,8 @@ struct Measured<'a> {
     peak: f64,
     /// The best rate at which the standby took WAL for ten seconds.
     taken: Option<f64>,
+    /// The same while more than a second's worth stood before it: what it takes at most. One that takes all that is made may take more.
+    taken_at_most: Option<f64>,
     /// A ceiling of an interface here.
     link: Option<f64>,
     /// Caps that stood on the devices of both sides and were reached.
@@ -206,10 +208,19 @@ fn measure<'a>(scene: &'a Scene<'_>, standby: &'a Standby, primary: &'a str, cap
         mean,
         peak,
         taken: taken.smooth(SUSTAINED).max(&all),
+        taken_at_most: backlogged(&standby.hops.stream, taken, scene.grid.count),
         link,
         capped,
         range: all,
     })
+}
+
+/// The highest mean of an outflow over seconds before each of which more than a second's worth of it stood.
+fn backlogged(level: &Lane, outflow: &Lane, seconds: usize) -> Option<f64> {
+    let stood = level.with(outflow, |level, rate| f64::from(level > rate && rate > 0.0));
+    let stretches = (SUSTAINED..=seconds).map(|end| end - SUSTAINED..end);
+    let full = stretches.filter(|range| range.clone().all(|second| stood.get(second) == Some(1.0)));
+    full.filter_map(|range| outflow.mean(&range)).reduce(f64::max)
 }
 
 fn observed(scene: &Scene<'_>, seen: &Measured<'_>) -> Vec<Figure> {
@@ -248,10 +259,17 @@ fn retention(scene: &Scene<'_>, seen: &Measured<'_>, options: &SurviveOptions, a
         figures.add("survive_s", Some(bytes / seen.mean), Unit::Seconds, "outage that it covers at the mean rate");
         figures.add("survive_peak_s", Some(bytes / seen.peak), Unit::Seconds, "… at the best ten seconds' rate");
         figures.add("kept_bytes", Some(bytes), Unit::Bytes, "WAL that is then kept");
-        let spare = seen.link.or(seen.taken).map(|most| most - seen.mean).filter(|spare| *spare > 0.0);
+        let spare = seen.link.or(seen.taken_at_most).map(|most| most - seen.mean).filter(|spare| *spare > 0.0);
         figures.add("catch_up_s", spare.map(|spare| bytes / spare), Unit::Seconds, "to catch up afterwards");
         figures.list()
     };
+    if seen.link.is_none() && seen.taken_at_most.is_none() {
+        advice.notes.push(
+            "How long the standby would take to catch up cannot be told: it took all that was made, so that what it takes at most was \
+             not seen."
+                .to_owned(),
+        );
+    }
     let free = free_bytes(scene.window, seen.settings.as_ref(), scene.window.to);
     let fits = free.is_none_or(|free| bytes <= OF_FREE * free);
     if !fits {

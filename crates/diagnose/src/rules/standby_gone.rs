@@ -18,6 +18,8 @@ use backwater_model::{
 
 /// Seconds without a row, at the end of the window, from which a standby counts as gone.
 const AWAY_S: f64 = 5.0;
+/// Seconds for which one that was there has been read at least: three readings, which do not come on the dot.
+const THERE_S: f64 = 1.5;
 /// Seconds without a word from which one that is connected counts as silent: twice the default of wal_receiver_status_interval.
 const SILENT_S: f64 = 20.0;
 /// Seconds that a server is read after it was started anew, in which a standby that has no slot should have come back: it tries every
@@ -121,7 +123,7 @@ fn disconnected(scene: &Scene<'_>, standby: &Standby) -> Option<Lost> {
     // Every few seconds a reading of the server: what is missing in them is missing.
     let known = after.clone().take_while(|point| point.epoch == last.epoch).count();
     let newest = head.points.last()?;
-    let was_there = last.at.seconds_since(first.at) >= 2.0;
+    let was_there = last.at.seconds_since(first.at) >= THERE_S;
     let read = after.count() == known && known >= 4 && window.to.seconds_since(newest.at) <= 5.0;
     let away = away(window, standby, last.at)?;
     if !was_there || !read || away.seconds < AWAY_S || has_ended(window, primary, name) {

@@ -67,6 +67,10 @@ pub(super) fn of_lag(scene: &Scene<'_>, behind: &Behind, rule: &str, cause: &str
     finding.severity = if critical { Severity::Critical } else { Severity::Warning };
     finding.foreground_lost = held;
     finding.victims = victims(standby, hop, held.is_some_and(|share| share > 0.0));
+    // What is received already is kept for it no longer.
+    if finding.figure("retained_bytes") == Some(0.0) {
+        finding.victims.retain(|queue| *queue != standby.queue("retained"));
+    }
     finding
 }
 
@@ -129,7 +133,7 @@ pub(super) fn lag_figures(scene: &Scene<'_>, standby: &Standby, range: &Range<us
         "stream_lag_s",
         residence(&hops.stream, &hops.received_rate, range),
         Unit::Seconds,
-        "time that takes at this rate",
+        "time until the standby has what is flushed here, at its rate",
     );
     retention_figures(scene, standby, range, &mut figures);
     figures

@@ -106,7 +106,7 @@ fn or_nobody(lines: Option<Vec<Line<'static>>>, columns: usize) -> Vec<Line<'sta
     let said = |words: &str| wrap(words, columns).into_iter().map(Line::from).collect();
     match lines {
         None => said("No server's sessions were looked at."),
-        Some(lines) if lines.is_empty() => said("No session was active here."),
+        Some(lines) if lines.is_empty() => said("No session was seen to be active here."),
         Some(lines) => lines,
     }
 }

@@ -41,7 +41,7 @@ pub struct Document {
     pub shards: Vec<ShardRow>,
     /// What could not be read at all.
     pub unseen: Vec<backwater_model::Unseen>,
-    /// What is no longer read at the end, in words: which probe, and why.
+    /// What is no longer read at the end, or not at all though all rests on it, in words: what, and why.
     pub failing: Vec<String>,
     /// What sessions waited on; none where nobody looked.
     pub sessions: Option<Sessions>,

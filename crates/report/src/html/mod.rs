@@ -27,8 +27,8 @@ pub use parts::{Parts, Stretch, document_of};
 pub use path::has_queue;
 
 use crate::findings::watched;
-use backwater_diagnose::rule;
-use backwater_model::{Finding, Meta, Outcome, Unit, Window};
+use backwater_diagnose::{hides_sessions, rule};
+use backwater_model::{Finding, Meta, Outcome, Unit, Unseen, Window};
 use shelf::Shelf;
 use std::collections::BTreeMap;
 
@@ -87,6 +87,9 @@ fn whole(parts: Parts, findings: &[Finding], outcome: Option<&Outcome>, warnings
         sessions,
         ..
     } = parts;
+    let hides = |unseen: &&Unseen| hides_sessions(&unseen.what);
+    let told = |unseen: &Unseen| format!("{} could not be seen: {}", unseen.what, unseen.why);
+    let hidden: Vec<String> = unseen.iter().filter(hides).map(told).collect();
     show_first(&series, &mut panels, &path, findings, &meta);
     let (events, events_left_out) = marks::fitting(marks);
     let mut worst_first: Vec<&Finding> = findings.iter().collect();
@@ -115,7 +118,7 @@ fn whole(parts: Parts, findings: &[Finding], outcome: Option<&Outcome>, warnings
         rules: findings.iter().filter_map(known).collect::<BTreeMap<_, _>>(),
         shards: shards.rows(),
         unseen,
-        failing: failing.messages().map(str::to_owned).collect(),
+        failing: failing.messages().map(str::to_owned).chain(hidden).collect(),
         sessions: sessions.map(sessions::finished),
         lab: outcome.map(lab::lab),
         flow: flow::flow(&decisions, &axis),

@@ -197,6 +197,10 @@ impl Heartbeat {
             Mode::Barred(why) => {
                 let remedy = table::remedy(&self.common.info.user, &self.common.info.database);
                 let why = format!("{why}; beats connect and ask");
+                // Told at once: whoever rehearses a failover shall not learn at the end that nothing was written.
+                if !matches!(self.mode, Mode::Barred(_)) {
+                    tracing::warn!("heartbeat of {}: {why}; to let them write: {remedy}", self.target);
+                }
                 sink.absent(&self.target, "heartbeat's table", &why, Some(&remedy));
             }
             Mode::Unknown | Mode::Writing => {}
