@@ -4,23 +4,35 @@ use crate::Style;
 use crate::page::Page;
 use crate::style::Tone;
 
-/// One thing that may or may not be readable here: what it is; why it cannot be read, none where it can; a GRANT, a
-/// mount or a privilege that would add it.
-pub type CheckRow = (String, Option<String>, Option<String>);
+/// One thing that may or may not be readable here.
+#[derive(Clone, Debug, Default)]
+pub struct CheckRow {
+    /// What it is.
+    pub what: String,
+    /// What is lost without it; empty where its name says so.
+    pub costs: String,
+    /// Why it cannot be read; none where it can.
+    pub why_not: Option<String>,
+    /// A GRANT, a mount or a privilege that would add it.
+    pub remedy: Option<String>,
+}
 
 /// What can be read first, then what cannot with what would add it, then how many of each.
 pub fn check(rows: &[CheckRow], style: &Style) -> String {
     let mut page = Page::new(style);
-    let (there, missing): (Vec<_>, Vec<_>) = rows.iter().partition(|(_, why_not, _)| why_not.is_none());
-    for (what, ..) in &there {
-        page.hanging(Tone::Plain, style.sign("✓ ", "ok  "), what, 0);
+    let (there, missing): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.why_not.is_none());
+    for row in &there {
+        page.hanging(Tone::Plain, style.sign("✓ ", "ok  "), &row.what, 0);
     }
     if !missing.is_empty() {
         page.gap();
     }
-    for (what, why_not, remedy) in &missing {
+    for CheckRow { what, costs, why_not, remedy } in missing.iter().copied() {
         let why = why_not.as_deref().unwrap_or_default();
         page.hanging(Tone::Warning, style.sign("✗ ", "--  "), &format!("{what}: {why}"), 0);
+        if !costs.is_empty() {
+            page.paragraph(Tone::Plain, &format!("lost without it: {costs}"), 4);
+        }
         if let Some(remedy) = remedy {
             page.paragraph(Tone::Faint, "to add it:", 4);
             page.commands(std::slice::from_ref(remedy), 6);
@@ -42,17 +54,21 @@ mod tests {
 
     #[test]
     fn what_is_missing_comes_with_what_would_add_it() {
-        let row = |what: &str, why_not: Option<&str>, remedy: Option<&str>| {
-            (what.to_owned(), why_not.map(str::to_owned), remedy.map(str::to_owned))
+        let row = |what: &str, costs: &str, why_not: Option<&str>, remedy: Option<&str>| CheckRow {
+            what: what.to_owned(),
+            costs: costs.to_owned(),
+            why_not: why_not.map(str::to_owned),
+            remedy: remedy.map(str::to_owned),
         };
         let rows = [
-            row("page cache of the host (/proc/vmstat)", None, None),
+            row("page cache of the host (/proc/vmstat)", "how full it is", None, None),
             row(
                 "sessions of other roles",
+                "who waits on what",
                 Some("the role is not in pg_monitor"),
                 Some("GRANT pg_monitor TO backwater;"),
             ),
-            row("pressure (PSI)", Some("this kernel has none"), None),
+            row("pressure (PSI)", "", Some("this kernel has none"), None),
         ];
         for (name, style) in STYLES {
             insta::assert_snapshot!(format!("check_{name}"), check(&rows, &style));

@@ -27,31 +27,56 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     source::servers_only(&arguments.targets)?;
     let roots = Roots::default();
-    let row = |able: Capability| (able.what.to_string(), able.missing, able.remedy);
-    let mut rows: Vec<CheckRow> = host::capabilities(&roots).into_iter().map(row).collect();
-    rows.extend(
-        backwater_lab::limits::what_is_missing(false)
-            .into_iter()
-            .map(|(what, why, next)| (format!("lab: {what}"), Some(why), Some(next))),
-    );
-    for target in arguments.targets.iter().filter(|target| *target != "host") {
-        if mongodb::is_uri(target) {
-            rows.extend(of_mongodb(target, &roots)?);
-            continue;
+    let mut rows: Vec<CheckRow> = host::capabilities(&roots).into_iter().map(|able| row(None, able)).collect();
+    let lab = |(what, why, next)| CheckRow {
+        what: format!("lab: {what}"),
+        costs: String::new(),
+        why_not: Some(why),
+        remedy: Some(next),
+    };
+    rows.extend(backwater_lab::limits::what_is_missing(false).into_iter().map(lab));
+    let targets: Vec<&String> = arguments.targets.iter().filter(|target| *target != "host").collect();
+    let mut unreached = Vec::new();
+    for target in &targets {
+        let asked = match mongodb::is_uri(target) {
+            true => of_mongodb(target, &roots),
+            false => of_postgres(target, targets.len() > 1, &roots),
+        };
+        match asked {
+            Ok(asked) => rows.extend(asked),
+            Err(error) => unreached.push(error),
         }
-        let conninfo = ConnInfo::parse(target, &|name| std::env::var(name).ok())?;
-        rows.extend(postgres::capabilities(&conninfo, &roots)?.into_iter().map(row));
     }
     if arguments.json {
         let list: Vec<_> = rows
             .iter()
-            .map(|(what, why, remedy)| serde_json::json!({"what": what, "allowed": why.is_none(), "why": why, "remedy": remedy}))
+            .map(|CheckRow { what, costs, why_not, remedy }| {
+                serde_json::json!({"what": what, "allowed": why_not.is_none(), "why": why_not, "costs": costs, "remedy": remedy})
+            })
             .collect();
         terminal::print_json(&list)?;
     } else {
         terminal::print(&backwater_report::check(&rows, &terminal::style()))?;
     }
-    Ok(ExitCode::SUCCESS)
+    // What can be told of the host and of the other servers was told.
+    let Some(last) = unreached.pop() else { return Ok(ExitCode::SUCCESS) };
+    unreached.iter().for_each(terminal::error);
+    Err(last)
+}
+
+/// What may be seen of something, a server by its name where there are several.
+fn row(of: Option<&str>, able: Capability) -> CheckRow {
+    let Capability { what, costs, missing, remedy } = able;
+    let what = of.map_or_else(|| what.to_owned(), |server| format!("{server}: {what}"));
+    CheckRow { what, costs: costs.to_owned(), why_not: missing, remedy }
+}
+
+fn of_postgres(target: &str, is_one_of_several: bool, roots: &Roots) -> anyhow::Result<Vec<CheckRow>> {
+    let conninfo = ConnInfo::parse(target, &|name| std::env::var(name).ok())?;
+    let list = postgres::capabilities(&conninfo, roots)?;
+    let name = conninfo.label();
+    let name = is_one_of_several.then_some(name.as_str());
+    Ok(list.into_iter().map(|able| row(name, able)).collect())
 }
 
 /// Rows of each server of a connection string; with several, each says which it is about.
@@ -64,12 +89,14 @@ fn of_mongodb(target: &str, roots: &Roots) -> anyhow::Result<Vec<CheckRow>> {
             Ok(list) => list,
             // The others are told of all the same.
             Err(error) if servers.len() > 1 => {
-                rows.push((named("the server"), Some(error.to_string()), None));
+                let why_not = Some(error.to_string());
+                rows.push(CheckRow { what: named("the server"), why_not, ..CheckRow::default() });
                 continue;
             }
             Err(error) => return Err(error.into()),
         };
-        rows.extend(list.into_iter().map(|able| (named(able.what), able.missing, able.remedy)));
+        let name = (servers.len() > 1).then_some(server.name.as_str());
+        rows.extend(list.into_iter().map(|able| row(name, able)));
     }
     Ok(rows)
 }

@@ -1,6 +1,6 @@
 //! What this host and this user allow to be seen, for `backwater check`.
 
-use super::{Roots, bdi, cgroup, file, pressure, tcp};
+use super::{Roots, bdi, cgroup, file, pressure, process, tcp};
 use crate::{ProbeError, rights};
 
 /// One thing that may or may not be seen here.
@@ -8,6 +8,8 @@ use crate::{ProbeError, rights};
 pub struct Capability {
     /// What.
     pub what: &'static str,
+    /// What is lost without it.
+    pub costs: &'static str,
     /// Why it cannot be seen; none where it can.
     pub missing: Option<String>,
     /// What would change that: a command, where there is one.
@@ -24,23 +26,26 @@ pub fn capabilities(roots: &Roots) -> Vec<Capability> {
         io_limits(roots),
         foreign_waits(roots),
         foreign_io(roots),
+        delays(roots),
         sockets(),
         other_namespaces(roots),
     ]
 }
 
-fn judged(what: &'static str, missing: Option<String>, remedy: Option<&str>) -> Capability {
+fn judged((what, costs): (&'static str, &'static str), missing: Option<String>, remedy: Option<&str>) -> Capability {
     let remedy = remedy.filter(|_| missing.is_some()).map(str::to_owned);
-    Capability { what, missing, remedy }
+    Capability { what, costs, missing, remedy }
 }
 
 fn page_cache(roots: &Roots) -> Capability {
     let missing = file::read(&roots.proc.join("vmstat")).err().map(|error| error.to_string());
-    judged("dirty page cache of the host", missing, None)
+    let costs = "how full the page cache is, and when writers will be paused: dirty-throttle, and the limit of advise";
+    judged(("dirty page cache of the host", costs), missing, None)
 }
 
 fn device_stats(roots: &Roots) -> Capability {
-    let what = "dirty page cache of each device (debugfs bdi)";
+    let costs = "how full the page cache of one device is: dirty-throttle is told of the host as a whole then";
+    let what = ("dirty page cache of each device (debugfs bdi)", costs);
     let dir = roots.debugfs.join("bdi");
     let Err(source) = std::fs::read_dir(&dir) else { return judged(what, None, None) };
     let error = ProbeError::Read { path: dir, source };
@@ -49,7 +54,8 @@ fn device_stats(roots: &Roots) -> Capability {
 }
 
 fn device_limit(roots: &Roots) -> Capability {
-    let what = "a dirty limit for each device (max_bytes, strict_limit)";
+    let costs = "a limit for the one volume that is slow: advise gives one for the whole host then";
+    let what = ("a dirty limit for each device (max_bytes, strict_limit)", costs);
     let devices: Vec<_> = std::fs::read_dir(roots.sys.join("class/bdi")).into_iter().flatten().flatten().collect();
     let has = |name: &str| devices.iter().any(|device| device.path().join(name).exists());
     let missing = (!has("max_bytes") || !has("strict_limit")).then(|| "this kernel is older than 6.2".to_owned());
@@ -59,14 +65,16 @@ fn device_limit(roots: &Roots) -> Capability {
 fn pressure_information(roots: &Roots) -> Capability {
     let found = file::read(&roots.proc.join("pressure/io")).err().map(|error| pressure::why_absent(&error));
     let (why, remedy) = found.map_or((None, None), |(why, remedy)| (Some(why), remedy));
-    judged("pressure stall information (PSI)", why, remedy)
+    let costs = "how long tasks waited for storage, which bears out dirty-throttle and device-saturated";
+    judged(("pressure stall information (PSI)", costs), why, remedy)
 }
 
 fn io_limits(roots: &Roots) -> Capability {
     let missing = cgroup::io_root(roots).is_none();
     let why = missing.then(|| "no control group here has the blkio (v1) or io (v2) controller".to_owned());
+    let costs = "caps: io-capped and wal-device-capped; a device that stands at one looks slow by itself";
     judged(
-        "I/O limits of control groups",
+        ("I/O limits of control groups", costs),
         why,
         Some("boot with the io controller enabled (systemd.unified_cgroup_hierarchy=1)"),
     )
@@ -76,25 +84,38 @@ fn io_limits(roots: &Roots) -> Capability {
 fn foreign_waits(roots: &Roots) -> Capability {
     let held = holds(roots, CAP_SYS_PTRACE);
     let why = (!held).then(|| "CAP_SYS_PTRACE is not held: only processes of the same user are seen".to_owned());
-    judged("kernel waits of processes of other users (wchan)", why, Some(rights::remedy(AS_SERVER)))
+    let costs = "what sessions wait for in the kernel, as writers that are paused do";
+    judged(("kernel waits of processes of other users (wchan)", costs), why, Some(rights::remedy(AS_SERVER)))
 }
 
 fn foreign_io(roots: &Roots) -> Capability {
-    let what = "I/O of processes of other users (/proc/PID/io)";
+    let costs = "who reads and writes, process by process: top";
+    let what = ("I/O of processes of other users (/proc/PID/io)", costs);
     let held = holds(roots, CAP_SYS_PTRACE) || file::read(&roots.proc.join("1/io")).is_ok();
     judged(what, (!held).then(|| "CAP_SYS_PTRACE is not held".to_owned()), Some(rights::remedy(AS_SERVER)))
 }
 
+/// Before 5.14 the kernel always measured it.
+fn delays(roots: &Roots) -> Capability {
+    let why = (!process::accounts_for_delays(roots)).then(|| "kernel.task_delayacct is off".to_owned());
+    let costs = "how long each process waited for storage";
+    judged(("time blocked on I/O by process", costs), why, Some("sysctl kernel.task_delayacct=1"))
+}
+
 fn sockets() -> Capability {
     let missing = tcp::can_ask().err().map(|error| error.to_string());
-    judged("TCP state of a server's connections (sock_diag)", missing, Some("modprobe -a tcp_diag inet_diag"))
+    let costs = "what holds a connection up: net-overload, slow-reader, network-narrow, standby-disk";
+    judged(("TCP state of a server's connections (sock_diag)", costs), missing, Some("modprobe -a tcp_diag inet_diag"))
 }
 
 fn other_namespaces(roots: &Roots) -> Capability {
     let held = holds(roots, CAP_SYS_ADMIN);
     let why = (!held).then(|| "CAP_SYS_ADMIN is not held".to_owned());
     judged(
-        "TCP state, network queues and shapers of servers in a network namespace of their own",
+        (
+            "TCP state, network queues and shapers of servers in a network namespace of their own",
+            "the same of servers in containers",
+        ),
         why,
         Some(rights::remedy("run as root")),
     )

@@ -304,7 +304,7 @@ impl Processes {
 }
 
 /// Whether the kernel measures how long processes wait for block I/O (always before 5.14, by a switch since).
-fn accounts_for_delays(roots: &Roots) -> bool {
+pub(super) fn accounts_for_delays(roots: &Roots) -> bool {
     file::word(&roots.proc.join("sys/kernel/task_delayacct")).is_none_or(|value| value != "0")
 }
 

@@ -28,9 +28,9 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
     let privileges = &facts.privileges;
     let grant = privileges.grant();
     let no_member = |role: &str| format!("role {} is no member of {role}", privileges.role);
-    let item = |what, missing: Option<String>, remedy: &str| {
+    let item = |what, costs, missing: Option<String>, remedy: &str| {
         let remedy = Some(remedy.to_owned()).filter(|_| missing.is_some());
-        Capability { what, missing, remedy }
+        Capability { what, costs, missing, remedy }
     };
     let unless = |fine: bool, why: String| (!fine).then_some(why);
     let off = |name: &str| facts.target.settings.get(name).is_none_or(|value| value == "off");
@@ -39,30 +39,73 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
     let log = Logs::default().find(link, facts.local.as_ref(), directory, roots).await?.err();
     let statements = "SELECT count(*) FROM pg_extension WHERE extname = 'pg_stat_statements'";
     let statements: i64 = link.one("extensions", statements).await?.get(0);
+    let may_list = "SELECT has_function_privilege('pg_catalog.pg_ls_waldir()', 'execute')";
+    let waldir: bool = link.one("right to list WAL", may_list).await?.get(0);
     Ok(vec![
         item(
             "sessions and standbys of all roles",
+            "who waits on what (ash), commit-too-small, and all rules about standbys",
             unless(privileges.all_stats, no_member("pg_read_all_stats")),
             &grant,
         ),
-        item("all settings", unless(privileges.all_settings, no_member("pg_read_all_settings")), &grant),
-        item("the server's processes on this host", unless(facts.local.is_some(), NOT_HERE.to_owned()), RUN_THERE),
-        item("data directory", unless(directory.is_some(), no_member("pg_read_all_settings")), &grant),
+        item(
+            "all settings",
+            "where data and logs lie, and what is archived",
+            unless(privileges.all_settings, no_member("pg_read_all_settings")),
+            &grant,
+        ),
+        item(
+            "the server's processes on this host",
+            "kernel waits, I/O and processor time by session, and its devices",
+            unless(facts.local.is_some(), NOT_HERE.to_owned()),
+            RUN_THERE,
+        ),
+        item(
+            "data directory",
+            "which device is the server's, and how much room is left for WAL",
+            unless(directory.is_some(), no_member("pg_read_all_settings")),
+            &grant,
+        ),
         item(
             "device of the data directory",
+            "which device is the server's: dirty-throttle, io-capped and device-saturated name it",
             unless(facts.target.data_device.is_some(), NOT_HERE.to_owned()),
             RUN_THERE,
         ),
         item(
             "system identifier and timeline",
+            "that another server, or another timeline, is told from the same one started anew",
             unless(system, "pg_control_system() is not allowed".to_owned()),
             &privileges.grant_execute("pg_control_system(), pg_control_checkpoint()"),
         ),
-        item("the server's log", log.clone(), &log_remedy(log.as_deref(), facts)),
-        item("times of reads and writes", unless(!off("track_io_timing"), is_off("track_io_timing")), IO_TIMING),
+        item(
+            "the server's log",
+            "checkpoints as they are logged, conflicts on standbys, standbys that were cut off",
+            log.clone(),
+            &log_remedy(log.as_deref(), facts),
+        ),
+        item(
+            "times of reads and writes",
+            "how long they took by the server's own clock",
+            unless(!off("track_io_timing"), is_off("track_io_timing")),
+            IO_TIMING,
+        ),
+        item(
+            "times of writes and syncs of WAL",
+            "how long they took by the server's own clock",
+            unless(link.major() < 14 || !off("track_wal_io_timing"), is_off("track_wal_io_timing")),
+            WAL_TIMING,
+        ),
+        item(
+            "files of WAL (pg_ls_waldir)",
+            "how much room WAL takes, and for how long what standbys need is kept",
+            unless(waldir, no_member("pg_monitor")),
+            &grant,
+        ),
         query_ids(link.major(), facts, statements > 0),
         item(
             "pg_stat_statements",
+            "time, rows and WAL of each query",
             unless(statements > 0, "the extension is not in this database".to_owned()),
             EXTENSION,
         ),
@@ -72,6 +115,7 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
 const NOT_HERE: &str = "the server's processes are not among those of this host, or may not be looked at";
 const RUN_THERE: &str = "run backwater on the server's host, as root or as the server's own user";
 const IO_TIMING: &str = "ALTER SYSTEM SET track_io_timing = on; SELECT pg_reload_conf()";
+const WAL_TIMING: &str = "ALTER SYSTEM SET track_wal_io_timing = on; SELECT pg_reload_conf()";
 const QUERY_ID: &str = "ALTER SYSTEM SET compute_query_id = on; SELECT pg_reload_conf()";
 const EXTENSION: &str =
     "add pg_stat_statements to shared_preload_libraries, restart, then CREATE EXTENSION pg_stat_statements";
@@ -96,5 +140,11 @@ fn query_ids(major: i32, facts: &Facts, statements: bool) -> Capability {
         _ => Some("compute_query_id is off or waits for an extension".to_owned()),
     };
     let remedy = if major < 14 { "upgrade to 14 or newer" } else { QUERY_ID };
-    Capability { what: "query identifiers", remedy: Some(remedy.to_owned()).filter(|_| missing.is_some()), missing }
+    let costs = "waits by query (ash --by query)";
+    Capability {
+        what: "query identifiers",
+        costs,
+        remedy: Some(remedy.to_owned()).filter(|_| missing.is_some()),
+        missing,
+    }
 }

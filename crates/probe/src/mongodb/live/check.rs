@@ -78,5 +78,20 @@ async fn asking(
 
 fn item(what: &'static str, unseen: Option<Unseen>) -> Capability {
     let (missing, remedy) = unseen.map_or((None, None), |unseen| (Some(unseen.why), unseen.remedy));
-    Capability { what, missing, remedy }
+    Capability { what, costs: costs_of(what), missing, remedy }
+}
+
+/// What is lost without it, where its name does not say so.
+fn costs_of(what: &str) -> &'static str {
+    match what {
+        server::SETTINGS | server::PARAMETERS => "limits that are set: those of the release are taken for them",
+        server::HOST => "how much memory and how many processors the server has",
+        "members of the replica set" => {
+            "lag by member, and who holds the majority up: history-pinned, flow-control-engaged"
+        }
+        "size of the oplog" => "how long a member may be away: oplog-window",
+        "the server's process on this host" => "threads that the kernel holds, and what they wait for",
+        DEVICE => "which device is the server's: device-saturated and device-below-rating name it",
+        _ => "",
+    }
 }
