@@ -269,6 +269,8 @@ export interface Page {
   shards: Shard[];
   unseen: Unseen[];
   failing: string[];
+  /** Servers that were not seen, so that they may not be healthy though nothing was found. */
+  blind: string[];
   sessions: Sessions | null;
   lab: Lab | null;
   flow: Flow | null;

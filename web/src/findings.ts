@@ -26,13 +26,13 @@ export class Findings {
 
   /** The document may be a newer one: told anew where it says something else, what was unfolded staying so. */
   renew(): void {
-    const { findings: list, unseen: hidden, failing } = this.page;
-    const now = JSON.stringify([list, hidden, failing, this.page.path.queues.length > 0]);
+    const { findings: list, unseen: hidden, failing, blind } = this.page;
+    const now = JSON.stringify([list, hidden, failing, blind, this.page.path.queues.length > 0]);
     if (now === this.told) return;
     this.told = now;
     const healthy = list.length === 0 ? none(this.page) : null;
     // Before what was found: it is no longer known whether that still holds, nor whether there is more.
-    const doubts = failing.map((text) => h("p", { class: "bad failing" }, `▲ ${text}`));
+    const doubts = [...failing, ...blind].map((text) => h("p", { class: "bad failing" }, `▲ ${text}`));
     const each = list.map((finding, order) => one(this.page, this.view, finding, order));
     keepOpen(this.element, () => put(this.element, ...doubts, healthy, ...each, unseen(hidden)));
   }
@@ -41,7 +41,7 @@ export class Findings {
 /** That nothing was found, and whether there was anything to judge. */
 function none(page: Page): HTMLElement {
   if (page.path.queues.length === 0) return h("p", {}, "No finding: no queue was recorded, so there was nothing to judge.");
-  const sure = page.failing.length === 0;
+  const sure = page.blind.length === 0;
   return h("p", { class: sure ? "good" : "" }, `${sure ? "✓ " : ""}No finding: no rule saw a queue at its limit.`);
 }
 

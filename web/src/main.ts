@@ -121,7 +121,7 @@ function summary(page: Page, view: View): HTMLElement {
 /** `2 findings: 1 critical, 1 warning.`, and whether something could not be read: then what is not found may be there all the same. */
 function verdict(page: Page): HTMLElement {
   const { length } = page.findings;
-  const unread = page.failing.length > 0 ? " Something could not be read." : "";
+  const unread = page.failing.length + page.blind.length > 0 ? " Something could not be read." : "";
   if (length === 0) return h("b", { class: unread ? "bad" : page.path.queues.length > 0 ? "good" : "" }, `No finding.${unread}`);
   const of = (severity: string) => page.findings.filter((finding) => finding.severity === severity).length;
   const counts = [of("critical") && `${of("critical")} critical`, of("warning") && `${of("warning")} warning${of("warning") === 1 ? "" : "s"}`, of("info") && `${of("info")} worth knowing`];

@@ -367,7 +367,7 @@ fn statements_on_its_console_hold_sessions_and_let_them_go() {
         let major: u32 = server.value("SELECT current_setting('server_version_num')::int / 10000").parse().unwrap();
         if major < 18 {
             let noticed = console.ask("CREATE EXCEPT RULE r WITH (walrate=5, action='abort')").stderr;
-            assert!(String::from_utf8_lossy(&noticed).contains("rule r will never match: walrate cannot be measured"));
+            assert!(String::from_utf8_lossy(&noticed).contains("rule r will not match: walrate cannot be measured"));
             let refused = complaint(&console.ask("ALTER RESOURCE POOL rp1 WITH (except_rule='r')"));
             assert!(refused.contains("no rule of attach mode can look at walrate here"), "{refused}");
         }

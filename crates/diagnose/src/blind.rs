@@ -1,84 +1,166 @@
 //! Why that nothing was found in a window says little: servers that were not read, sessions that were hidden, and waits that no rule
 //! judges.
 
-use backwater_model::{Event, EventKind, Moment, Unit, Window};
+use crate::commit::looks;
+use backwater_model::{Event, EventKind, Holes, Moment, Track, Unit, Window};
+use std::collections::BTreeMap;
 
-/// What the probe says to be absent where nothing can be told of sessions.
-const SESSIONS: [&str; 2] = ["sessions of other roles", "what sessions do"];
-/// A server that was read for less of the window than this was not watched.
-const READ_RATIO: f64 = 0.5;
-/// Seconds at the end of a window without a reading that are more than a restart takes.
+/// What the probe says to be absent to a role that sees no sessions but its own.
+const OTHERS: &str = "sessions of other roles";
+/// A server that was seen for less of the time in which anything was recorded than this was not watched.
+const SEEN_RATIO: f64 = 0.5;
+/// Seconds at the end without a reading that are more than a restart takes.
 const RESTART_S: f64 = 5.0;
+/// Shortest and longest pause between two readings that is bridged, in seconds.
+const BRIDGED_S: (f64, f64) = (1.0, 15.0);
+/// Kinds of servers whose readings have gaps where they are not read.
+const LIVE: [&str; 2] = ["postgres", "mongodb"];
+/// What is read of a server by the host, or is told of one that does not answer, says nothing of what it does.
+const FROM_OUTSIDE: [&str; 2] = ["host.", "pg.heartbeat"];
 /// A share of session time that somebody would ask about, where more than one session waits on average.
 const MUCH_RATIO: f64 = 0.5;
 /// The class of waits for heavyweight locks, as PostgreSQL spells it.
 const LOCK: &str = "Lock";
 
-/// Why servers whose findings are none may not be healthy: one sentence each. Empty where they were looked at.
-pub fn blind(window: &Window) -> Vec<String> {
-    window.meta.targets.iter().filter_map(|target| of_server(window, &target.kind, &target.name)).collect()
+/// A server that was not seen, so that it may not be healthy though nothing was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blind {
+    /// Which.
+    pub server: String,
+    /// What was not seen of it, as a sentence that may go on.
+    pub why: String,
 }
 
-/// Whether it is sessions that cannot be told of where a probe says this to be absent.
-pub fn hides_sessions(what: &str) -> bool {
-    SESSIONS.contains(&what)
+/// For how long servers were seen, over windows that follow one another.
+#[derive(Clone, Debug, Default)]
+pub struct Sight {
+    servers: BTreeMap<String, Seen>,
+    /// Anything at all.
+    recorded: Read,
+    /// A run of the lab: servers come and go with its arms.
+    is_of_lab: bool,
 }
 
-fn of_server(window: &Window, kind: &str, name: &str) -> Option<String> {
-    let gaps = unread(window, &format!("{kind}.{name}"));
-    let unread_s: f64 = gaps.iter().map(|(from, to)| to.seconds_since(*from)).sum();
-    let show = |seconds| Unit::Seconds.show(seconds);
-    let whole_s = window.seconds();
-    if unread_s > 0.0 && whole_s - unread_s < READ_RATIO * whole_s {
-        let read = show((whole_s - unread_s).max(0.0));
-        return Some(format!("{name} could be read for {read} of {} only", show(whole_s)));
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    read: Read,
+    /// For how long its sessions were hidden.
+    hidden_s: f64,
+}
+
+/// How long there were readings, and up to when.
+#[derive(Clone, Copy, Debug, Default)]
+struct Read {
+    seconds: f64,
+    /// Distance of readings.
+    period_s: f64,
+    last: Option<Moment>,
+}
+
+impl Read {
+    fn take(&mut self, track: Track<'_>) {
+        let holes = Holes::of(track, BRIDGED_S);
+        let steps = track.points.windows(2).map(|pair| pair[1].at.seconds_since(pair[0].at)).enumerate();
+        let bridged: f64 =
+            steps.filter(|(place, step_s)| holes.bridges(*place, *step_s)).map(|(_, step_s)| step_s).sum();
+        self.period_s = holes.period_s();
+        self.seconds += bridged + self.period_s;
+        self.last = track.points.last().map(|point| point.at).max(self.last);
     }
-    let last_s = gaps.last().filter(|(_, to)| *to >= window.to).map(|(from, to)| to.seconds_since(*from));
-    if let Some(last_s) = last_s.filter(|last_s| *last_s > RESTART_S) {
-        return Some(format!("{name} could not be read for the last {}", show(last_s)));
-    }
-    let is_hidden =
-        |event: &Event| event.source == name && event.fields.get("what").is_some_and(|what| hides_sessions(what));
-    let hidden = window.events_of(EventKind::Absent).find(|event| is_hidden(event))?;
-    Some(format!("{} of {name} could not be seen", hidden.fields.get("what")?))
 }
 
-/// From when to when a probe did not read, as far as that lies in the window.
-fn unread(window: &Window, probe: &str) -> Vec<(Moment, Moment)> {
-    let (mut stretches, mut open) = (Vec::new(), None);
-    for event in window.events_of(EventKind::Gap) {
-        if event.fields.get("probe").is_none_or(|of| of != probe) {
-            continue;
+/// The servers of a window that were not seen.
+pub fn blind(window: &Window) -> Vec<Blind> {
+    let mut sight = Sight::default();
+    sight.take(window);
+    sight.blind()
+}
+
+impl Sight {
+    /// Takes note of a window.
+    pub fn take(&mut self, window: &Window) {
+        self.is_of_lab |= window.events_of(EventKind::Mark).next().is_some();
+        most(window.all_tracks()).into_iter().for_each(|track| self.recorded.take(track));
+        for target in window.meta.targets.iter().filter(|target| LIVE.contains(&target.kind.as_str())) {
+            let seen = self.servers.entry(target.name.clone()).or_default();
+            most(by_itself(window, &target.name)).into_iter().for_each(|track| seen.read.take(track));
+            if sessions_are_hidden(window, &target.name) {
+                seen.hidden_s += window.seconds();
+            }
         }
-        // Of one that began before the window its end alone may be told.
-        let since: Moment = open.unwrap_or_else(|| event.failing_since().max(window.from));
-        if event.ends_gap() {
-            stretches.push((if open.is_some() { since } else { window.from }, event.at));
-            open = None;
-        } else {
-            open = Some(since);
-        }
     }
-    stretches.extend(open.map(|since| (since, window.to)));
-    stretches
+
+    /// The servers that were not seen while anything was recorded.
+    pub fn blind(&self) -> Vec<Blind> {
+        let of = |(server, seen): (&String, &Seen)| {
+            let why = self.unread(server, &seen.read).or_else(|| self.hidden(server, seen.hidden_s))?;
+            Some(Blind { server: server.clone(), why })
+        };
+        self.servers.iter().filter_map(of).collect()
+    }
+
+    fn unread(&self, server: &str, read: &Read) -> Option<String> {
+        if self.is_of_lab {
+            return None;
+        }
+        let show = |seconds| Unit::Seconds.show(seconds);
+        if read.seconds < SEEN_RATIO * self.recorded.seconds {
+            let (read, recorded) = (show(read.seconds), show(self.recorded.seconds));
+            return Some(format!("{server} could be read for {read} of {recorded} only"));
+        }
+        let last_s = self.recorded.last?.seconds_since(read.last?);
+        let is_late = last_s > RESTART_S.max(3.0 * read.period_s);
+        is_late.then(|| format!("{server} could not be read for the last {}", show(last_s)))
+    }
+
+    fn hidden(&self, server: &str, hidden_s: f64) -> Option<String> {
+        let is_hidden = hidden_s > 0.0 && hidden_s >= SEEN_RATIO * self.recorded.seconds;
+        is_hidden.then(|| format!("{OTHERS} on {server} could not be seen"))
+    }
 }
 
-/// That sessions waited for one another's locks for much of their time, which is no queue that a rule judges.
-pub fn lock_waits(window: &Window) -> Option<String> {
-    let mut looks = 0;
-    let (mut last, mut active, mut waiting) = (None, 0_usize, 0_usize);
-    for sample in window.samples().iter().filter(|sample| sample.state.as_deref() == Some("active")) {
-        looks += usize::from(last != Some(sample.at));
-        last = Some(sample.at);
+/// The one with the most readings.
+fn most<'a>(tracks: impl Iterator<Item = Track<'a>>) -> Option<Track<'a>> {
+    tracks.max_by_key(|track| track.points.len()).filter(|track| !track.points.is_empty())
+}
+
+/// The series of a server, of what it tells itself.
+fn by_itself<'a>(window: &'a Window, server: &'a str) -> impl Iterator<Item = Track<'a>> {
+    window.all_tracks().filter(move |track| {
+        let is_its = track.series.labels.get("target").is_some_and(|target| target == server);
+        is_its && !FROM_OUTSIDE.iter().any(|begin| track.series.name.starts_with(begin))
+    })
+}
+
+/// Whether its role might see no sessions but its own, as far as is told: it was given the right where one of the server's other
+/// processes is seen later.
+fn sessions_are_hidden(window: &Window, server: &str) -> bool {
+    let is_told =
+        |event: &&Event| event.source == server && event.fields.get("what").is_some_and(|what| what == OTHERS);
+    let Some(told) = window.events_of(EventKind::Absent).filter(is_told).last() else { return false };
+    let later = window.samples().iter().filter(|sample| sample.at > told.at);
+    !later.filter(|sample| *sample.target == *server).any(backwater_model::Sample::is_carrier)
+}
+
+/// Servers whose sessions waited for one another's locks for much of their time, which is no queue that a rule judges: a sentence each.
+pub fn lock_waits(window: &Window) -> Vec<String> {
+    window.meta.targets.iter().filter_map(|target| lock_waits_on(window, &target.name)).collect()
+}
+
+fn lock_waits_on(window: &Window, server: &str) -> Option<String> {
+    let is_active =
+        |sample: &&backwater_model::Sample| *sample.target == *server && sample.state.as_deref() == Some("active");
+    let (mut active, mut waiting) = (0_usize, 0_usize);
+    for sample in window.samples().iter().filter(is_active) {
         active += 1;
         waiting += usize::from(sample.wait_event_type.as_deref() == Some(LOCK));
     }
     let ratio = waiting as f64 / active.max(1) as f64;
-    let is_much = ratio >= MUCH_RATIO && waiting > looks;
+    let is_much = ratio >= MUCH_RATIO && looks(window, server).is_some_and(|looks| looks > 0 && waiting > looks);
     is_much.then(|| {
         format!(
-            "Sessions waited for locks of one another for {} of their time: that is no queue that a rule judges; `backwater ash` shows \
-             who waits, and pg_blocking_pids() for whom.",
+            "Sessions on {server} waited for locks of one another for {} of their time: that is no queue that a rule judges; \
+             `backwater ash` shows who waits, and pg_blocking_pids() for whom.",
             Unit::Ratio.show(ratio)
         )
     })
@@ -87,66 +169,108 @@ pub fn lock_waits(window: &Window) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backwater_model::{Meta, Sample, Target};
+    use backwater_model::{Epoch, Meta, Point, Sample, Series, SeriesId, Target, catalogue as cat};
     use std::sync::Arc;
 
-    fn event(second: f64, source: &str, kind: EventKind, fields: &[(&str, &str)]) -> Event {
-        Event::new(Moment::from_seconds(second), source, kind, "", fields)
+    fn at(second: f64) -> Moment {
+        Moment::from_seconds(second)
     }
 
-    fn window(samples: Vec<Sample>, events: Vec<Event>) -> Window {
+    /// A window of a server that was looked at twice a second in these stretches.
+    fn window((from, to): (u32, u32), read: &[(u32, u32)], samples: Vec<Sample>, events: Vec<Event>) -> Window {
         let target = Target { name: "db".to_owned(), kind: "postgres".to_owned(), ..Target::default() };
         let meta = Arc::new(Meta { targets: vec![target], ..Meta::default() });
-        Window::new(Moment::from_seconds(100.0), Moment::from_seconds(160.0), meta, vec![], samples, events)
+        let looks = read.iter().flat_map(|(from, to)| from * 2..to * 2).map(|half| f64::from(half) / 2.0);
+        let looks = looks.filter(|second| (f64::from(from)..=f64::from(to)).contains(second));
+        let point = |second| Point { at: at(second), series: SeriesId(0), epoch: Epoch(1), value: 500.0, as_of: None };
+        let series = Arc::new(cat::PG_PROBE_RESPONSE.series(&[("target", "db")]));
+        let cpu: (Arc<Series>, Vec<Point>) = (
+            Arc::new(cat::PROC_CPU.series(&[("target", "db"), ("pid", "7"), ("what", "postmaster")])),
+            (from * 10..to * 10).map(|tenth| point(f64::from(tenth) / 10.0)).collect(),
+        );
+        let tracks = vec![(series, looks.map(point).collect()), cpu];
+        Window::new(at(from.into()), at(to.into()), meta, tracks, samples, events)
+    }
+
+    fn told(windows: &[Window]) -> String {
+        let mut sight = Sight::default();
+        windows.iter().for_each(|window| sight.take(window));
+        sight.blind().into_iter().map(|blind| blind.why).collect::<Vec<_>>().join("; ")
+    }
+
+    fn of(read: &[(u32, u32)]) -> String {
+        told(&[window((100, 160), read, vec![], vec![])])
     }
 
     #[test]
     fn a_server_that_was_hardly_read_or_is_not_any_more_may_be_anything() {
-        let gap = |second: f64, more: &[(&str, &str)]| {
-            let fields = [&[("probe", "postgres.db"), ("reason", "refused")], more].concat();
-            event(second, "recorder", EventKind::Gap, &fields)
-        };
-        let ended = |second| gap(second, &[("ended", "true")]);
-        let told = |events: Vec<Event>| blind(&window(vec![], events)).join("; ");
-        assert_eq!(told(vec![]), "");
-        assert_eq!(told(vec![gap(110.0, &[]), ended(120.0)]), "", "it was restarted");
-        assert_eq!(told(vec![gap(158.0, &[])]), "", "it may be restarting");
-        assert_eq!(told(vec![gap(150.0, &[])]), "db could not be read for the last 10.0 s");
-        assert_eq!(
-            told(vec![gap(110.0, &[]), gap(140.0, &[("failing_s", "30")]), ended(155.0)]),
-            "db could be read for 15.0 s of 60.0 s only"
-        );
-        assert_eq!(told(vec![gap(120.0, &[("failing_s", "40")])]), "db could be read for 0 s of 60.0 s only");
-        assert_eq!(told(vec![ended(145.0)]), "db could be read for 15.0 s of 60.0 s only", "it began before");
-        let other = event(101.0, "recorder", EventKind::Gap, &[("probe", "host.levels"), ("reason", "no")]);
-        assert_eq!(told(vec![other]), "");
+        assert_eq!(of(&[(90, 170)]), "");
+        assert_eq!(of(&[(90, 110), (120, 170)]), "", "it was restarted");
+        assert_eq!(of(&[(90, 158)]), "", "it may be restarting");
+        assert_eq!(of(&[(90, 150)]), "db could not be read for the last 10.4 s");
+        assert_eq!(of(&[(90, 115)]), "db could be read for 15.0 s of 60.0 s only");
+        assert_eq!(of(&[]), "db could be read for 0 s of 60.0 s only", "as in the midst of an outage");
     }
 
     #[test]
-    fn sessions_that_a_role_may_not_see_may_be_anything() {
-        let absent = |source: &str, what: &str| event(101.0, source, EventKind::Absent, &[("what", what), ("why", "")]);
-        let told = |event: Event| blind(&window(vec![], vec![event])).join("; ");
-        assert_eq!(told(absent("db", "sessions of other roles")), "sessions of other roles of db could not be seen");
-        assert_eq!(told(absent("db", "log")), "");
-        assert_eq!(told(absent("db2", "sessions of other roles")), "");
+    fn outages_of_a_long_past_are_added_up_and_not_joined() {
+        let read = [(0, 3_600), (3_700, 90_000), (90_100, 108_000)];
+        let hours: Vec<Window> =
+            (0..30).map(|hour| window((hour * 3_600, hour * 3_600 + 3_600), &read, vec![], vec![])).collect();
+        assert_eq!(told(&hours), "");
+        let read = [(0, 3_600), (100_000, 108_000)];
+        let hours: Vec<Window> =
+            (0..30).map(|hour| window((hour * 3_600, hour * 3_600 + 3_600), &read, vec![], vec![])).collect();
+        assert!(told(&hours).starts_with("db could be read for 193 min 21 s of 29 h 59 min"), "{}", told(&hours));
+    }
+
+    #[test]
+    fn a_run_of_the_labs_has_servers_that_come_and_go() {
+        let mark = Event::new(at(101.0), "lab", EventKind::Mark, "", &[("arm", "a")]);
+        assert_eq!(told(&[window((100, 160), &[(100, 110)], vec![], vec![mark])]), "");
+    }
+
+    fn absent(source: &str, what: &str) -> Event {
+        Event::new(at(101.0), source, EventKind::Absent, "", &[("what", what), ("why", "")])
+    }
+
+    #[test]
+    fn sessions_that_a_role_may_not_see_may_be_anything_until_it_may() {
+        let told = |event: Event, samples: Vec<Sample>| told(&[window((100, 160), &[(90, 170)], samples, vec![event])]);
+        assert_eq!(told(absent("db", OTHERS), vec![]), "sessions of other roles on db could not be seen");
+        assert_eq!(told(absent("db", "log"), vec![]), "");
+        assert_eq!(told(absent("db2", OTHERS), vec![]), "");
+        let sample = |kind: &str| Sample {
+            at: at(130.0),
+            target: "db".into(),
+            backend_type: Some(kind.into()),
+            ..Sample::default()
+        };
+        assert_eq!(told(absent("db", OTHERS), vec![sample("walwriter")]), "", "it was given the right");
+        assert_ne!(told(absent("db", OTHERS), vec![sample("client backend")]), "", "its own");
     }
 
     #[test]
     fn much_waiting_for_locks_is_told() {
-        let sample = |second: f64, wait: Option<&str>| Sample {
-            at: Moment::from_seconds(second),
+        let sample = |second: u32, wait: Option<&str>| Sample {
+            at: at(second.into()),
+            target: "db".into(),
             state: Some("active".into()),
             wait_event_type: wait.map(Into::into),
             ..Sample::default()
         };
-        let of = |waiting: usize, busy: usize| {
-            let look = |second: usize| {
-                let at = 100.0 + second as f64;
-                (0..waiting).map(move |_| sample(at, Some(LOCK))).chain((0..busy).map(move |_| sample(at, None)))
+        let of = |(from, to): (u32, u32), waiting: usize, busy: usize| {
+            let look = |second: u32| {
+                (0..waiting)
+                    .map(move |_| sample(second, Some(LOCK)))
+                    .chain((0..busy).map(move |_| sample(second, None)))
             };
-            lock_waits(&window((0..10).flat_map(look).collect(), vec![]))
+            lock_waits(&window((100, 160), &[(90, 170)], (from..to).flat_map(look).collect(), vec![])).concat()
         };
-        assert_eq!((of(0, 0), of(1, 0), of(2, 3)), (None, None, None));
-        assert!(of(9, 1).unwrap().starts_with("Sessions waited for locks of one another for 90.0 % of their time"));
+        assert_eq!((of((100, 160), 0, 0), of((100, 160), 2, 3)), (String::new(), String::new()));
+        assert_eq!(of((100, 101), 9, 1), "", "in one look of many");
+        assert!(
+            of((100, 160), 9, 1).starts_with("Sessions on db waited for locks of one another for 90.0 % of their time")
+        );
     }
 }

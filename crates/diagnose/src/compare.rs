@@ -57,8 +57,8 @@ pub struct Comparison {
     pub findings_before: Vec<Finding>,
     /// What was found after.
     pub findings_after: Vec<Finding>,
-    /// Whether each window's servers were looked at: where they were not, what is not found may be there all the same.
-    pub seen: [bool; 2],
+    /// The servers that were not seen in each window: what is not found on them may be there all the same.
+    pub unseen: [Vec<String>; 2],
     /// What makes the comparison doubtful.
     pub doubts: Vec<String>,
 }
@@ -80,7 +80,9 @@ pub fn compare(before: &Window, after: &Window) -> Comparison {
     let unseen = [blind(before), blind(after)];
     for (place, spots) in ["first", "second"].iter().zip(&unseen) {
         doubts.extend(
-            spots.iter().map(|spot| format!("In the {place} window {spot}: what is not found there may be there.")),
+            spots
+                .iter()
+                .map(|spot| format!("In the {place} window {}: what is not found there may be there.", spot.why)),
         );
     }
     if seconds[0] > 2.0 * seconds[1] || seconds[1] > 2.0 * seconds[0] {
@@ -97,8 +99,8 @@ pub fn compare(before: &Window, after: &Window) -> Comparison {
     if counted(before) != counted(after) {
         doubts.push("Throughput is counted in transactions in one window and in commits in the other.".to_owned());
     }
-    let seen = unseen.map(|spots| spots.is_empty());
-    Comparison { seconds, changes, findings_before: findings(before), findings_after: findings(after), seen, doubts }
+    let unseen = unseen.map(|spots| spots.into_iter().map(|spot| spot.server).collect());
+    Comparison { seconds, changes, findings_before: findings(before), findings_after: findings(after), unseen, doubts }
 }
 
 struct Figure {

@@ -34,7 +34,7 @@ pub use advise::{
     Advice, AdviseOptions, DeviceAdvice, EngineAdvice, EngineChange, EngineOptions, LimitAdvice, Mechanism,
     StandbyAdvice, SurviveOptions, advise, advise_engines, advise_standbys,
 };
-pub use blind::{blind, hides_sessions, lock_waits};
+pub use blind::{Blind, Sight, blind, lock_waits};
 pub use compare::{Change, Comparison, Measure, compare};
 pub use gather::gather;
 pub use heartbeats::Heartbeats;

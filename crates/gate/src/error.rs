@@ -97,8 +97,8 @@ pub enum GateError {
     )]
     UrgentBandwidth(String),
     /// A state file that is none.
-    #[error("state_file names no file")]
-    NoStateFile,
+    #[error("state_file names no file: '{0}'")]
+    NoStateFile(PathBuf),
     /// An address that is to be listened on twice.
     #[error("listen, or admin.listen: {0} stands there twice")]
     ListenedTwice(String),
@@ -198,7 +198,7 @@ fn place(text: &str, byte: usize) -> String {
 /// What serde names as Rust does.
 fn in_words(expected: &str) -> &str {
     match expected {
-        "u16" | "u32" => "a whole number from 0 to 4294967295",
+        "u32" => "a whole number from 0 to 4294967295",
         "u64" | "usize" => "a whole number from 0 on",
         "i64" | "f64" => "a number",
         "any value" => "a value of a usual size",

@@ -41,12 +41,17 @@ pub(crate) fn is_titled(pid: i32, marks: &[&str]) -> bool {
     marks.iter().all(|mark| title.contains(mark))
 }
 
-/// When a process began, in microseconds since 1970 by the present clock; the system counts in hundredths of a second.
-pub(crate) fn began_us(pid: i32) -> Option<i64> {
-    let since_boot_us = begin_ticks(&read(pid, "stat")?)? as f64 / ticks_per_s() * 1e6;
+/// When a process began, in clock ticks since boot: with its number that is its identity.
+pub(crate) fn began_ticks(pid: i32) -> Option<u64> {
+    begin_ticks(&read(pid, "stat")?)
+}
+
+/// The same in microseconds since 1970, by the present clock.
+pub(crate) fn unix_us(ticks: u64) -> i64 {
+    let since_boot_us = ticks as f64 / ticks_per_s() * 1e6;
     let us = |time: Timespec| time.tv_sec * 1_000_000 + time.tv_nsec / 1_000;
     let boot_us = us(clock_gettime(ClockId::Realtime)) - us(clock_gettime(ClockId::Boottime));
-    Some(boot_us + since_boot_us as i64)
+    boot_us + since_boot_us as i64
 }
 
 /// Percent of one processor that a statement used in the mean. Below a tenth of a second a hundredth says little.
@@ -104,13 +109,13 @@ mod tests {
         let before_us = unix_us();
         let mut child = std::process::Command::new("sleep").args(["600"]).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let (began_us, after_us) = (began_us(pid).unwrap(), unix_us());
+        let (began_us, after_us) = (super::unix_us(began_ticks(pid).unwrap()), unix_us());
         let titled = [is_titled(pid, &["sleep 600"]), is_titled(pid, &["sleep", "[local]"])];
         child.kill().unwrap();
         child.wait().unwrap();
         assert!((before_us - 20_000..=after_us + 20_000).contains(&began_us), "{before_us} {began_us} {after_us}");
         assert_eq!(titled, [true, false]);
-        assert_eq!(super::began_us(i32::MAX), None);
+        assert_eq!(began_ticks(i32::MAX), None);
     }
 
     #[test]

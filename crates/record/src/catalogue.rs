@@ -57,6 +57,11 @@ impl Catalogue {
         Ok(catalogue)
     }
 
+    /// The series of this number, where it is known.
+    pub(crate) fn named(&self, id: u32) -> Option<&Arc<Series>> {
+        self.series.get(id as usize)?.as_ref()
+    }
+
     fn put(&mut self, line: Line<Series>) {
         let place = line.id as usize;
         if self.series.len() <= place {

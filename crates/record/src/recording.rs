@@ -1,6 +1,6 @@
 //! Reads a recording, finished or still being written.
 
-use crate::layout::Range;
+use crate::layout::{Range, SERIES};
 use crate::segment::{self, Segment};
 use crate::table::{AT, Columns, Misfit, Table, TextPool, each_event, each_point, each_sample};
 use crate::tail::read_tail;
@@ -120,24 +120,16 @@ impl Recording {
         for table in &view.tables {
             let earliest = if absences && table.table == Table::Events { Moment(i64::MIN) } else { from };
             lost.extend(self.each_batch(table, earliest, to, |batch| found.add(table.table, &batch))?);
-            lost.extend(self.unnamed(view, table, from, to));
+        }
+        let unnamed = found.points.keys().filter(|id| view.catalogue.named(**id).is_none()).count();
+        if unnamed > 0 {
+            let why = format!("it has no names for {unnamed} series of which there are points");
+            lost.push((self.dir.join(SERIES), why));
         }
         if absences {
             found.events.extend(lost.iter().map(|(path, why)| self.unread(from, path, why)));
         }
         Ok(found.window(&self.meta, &view.catalogue.series))
-    }
-
-    /// Segments with points of the window of which nobody can tell what they are of.
-    fn unnamed(&self, view: &View, table: &TableView, from: Moment, to: Moment) -> Vec<(PathBuf, String)> {
-        let named = view.catalogue.series.len() as u64;
-        let is_unnamed = |segment: &Segment| {
-            let lies_in = segment.span.is_none_or(|(first, last)| first <= to && last >= from);
-            lies_in && segment.last_series.is_some_and(|last| u64::from(last) >= named)
-        };
-        let segments = table.segments.iter().filter(|range| self.segment(table, **range).is_some_and(is_unnamed));
-        let why = "it has points of series that series.jsonl does not name";
-        segments.map(|range| (table.dir.join(range.to_string()), why.to_owned())).collect()
     }
 
     /// Says that a file which may hold readings of the window could not be read: nobody shall take them for not there.

@@ -7,7 +7,7 @@ use crate::style::Tone;
 use crate::table::{Cell, cells};
 use backwater_diagnose::{Change, Comparison, Measure};
 use backwater_model::{Finding, Unit};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// Figures, findings that went and came, and doubts.
 pub fn comparison(comparison: &Comparison, style: &Style) -> String {
@@ -66,12 +66,12 @@ fn shown(measure: Option<Measure>, unit: Unit) -> Cell {
     }
 }
 
-/// Which findings are gone, which are new, which stay.
+/// Which findings are gone, which are new, which stay; of servers that were not seen it is not known.
 fn findings(page: &mut Page<'_>, comparison: &Comparison, style: &Style) {
-    let names = |list: &[Finding]| -> BTreeSet<String> {
+    let names = |list: &[Finding]| -> BTreeMap<String, Option<String>> {
         let name = |finding: &Finding| {
             let server = finding.server.as_ref().map(|server| format!(" of {server}")).unwrap_or_default();
-            format!("{} ({}) {}{server}", finding.rule, finding.cause, finding.queue)
+            (format!("{} ({}) {}{server}", finding.rule, finding.cause, finding.queue), finding.server.clone())
         };
         list.iter().map(name).collect()
     };
@@ -81,27 +81,25 @@ fn findings(page: &mut Page<'_>, comparison: &Comparison, style: &Style) {
     if before.is_empty() && after.is_empty() {
         page.paragraph(Tone::Plain, "none before, none after", 2);
     }
-    let [seen_before, seen_after] = comparison.seen;
-    for gone in before.difference(&after) {
-        match seen_after {
+    let is_seen = |window: usize, server: &Option<String>| {
+        server.as_ref().is_none_or(|server| !comparison.unseen[window].contains(server))
+    };
+    for (gone, server) in before.iter().filter(|(name, _)| !after.contains_key(*name)) {
+        match is_seen(1, server) {
             true => page.hanging(Tone::Good, style.sign("✓ gone   ", "gone     "), gone, 2),
+            false => page.hanging(Tone::Plain, "? unseen ", &format!("{gone}: that server was not seen after"), 2),
+        }
+    }
+    for (new, server) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
+        match is_seen(0, server) {
+            true => page.hanging(Tone::Bad, style.sign("✗ new    ", "NEW      "), new, 2),
             false => {
-                page.hanging(Tone::Plain, "? unseen ", &format!("{gone}: not found after, where it may be unseen"), 2)
+                let new = format!("{new}: that server was not seen before");
+                page.hanging(Tone::Bad, style.sign("✗ found  ", "FOUND    "), &new, 2);
             }
         }
     }
-    for new in after.difference(&before) {
-        match seen_before {
-            true => page.hanging(Tone::Bad, style.sign("✗ new    ", "NEW      "), new, 2),
-            false => page.hanging(
-                Tone::Bad,
-                style.sign("✗ found  ", "FOUND    "),
-                &format!("{new}: before it may be unseen"),
-                2,
-            ),
-        }
-    }
-    for stays in before.intersection(&after) {
+    for stays in before.keys().filter(|name| after.contains_key(*name)) {
         page.hanging(Tone::Warning, style.sign("▲ stays  ", "stays    "), stays, 2);
     }
 }
@@ -140,7 +138,7 @@ mod tests {
             ],
             findings_before: vec![finding()],
             findings_after: vec![],
-            seen: [true; 2],
+            unseen: [vec![], vec![]],
             doubts: vec!["The windows differ.".to_owned()],
         }
     }
@@ -159,15 +157,22 @@ mod tests {
         let text = comparison(&other, &Style::plain(80));
         assert!(text.contains("gone     dirty-throttle (device-limit) host.dirty@7:0"), "{text}");
         assert!(text.contains("NEW      dirty-throttle (device-limit) host.dirty@8:0"), "{text}");
-        other.seen = [false, false];
-        let text = comparison(&other, &Style::plain(80));
+        // The server of the one was not seen after, that of the other is the same and was seen before.
+        other.unseen = [vec![], vec!["db".to_owned()]];
+        let of = |queue: &str| Finding { server: Some("db".to_owned()), queue: queue.to_owned(), ..finding() };
+        other.findings_before = vec![of("pg.commit"), finding()];
+        other.findings_after = vec![of("pg.checkpoint")];
+        let text = comparison(&other, &Style::plain(200));
         assert!(
-            !text.contains("gone") && text.contains("unseen dirty-throttle (device-limit) host.dirty@7:0"),
+            text.contains("? unseen dirty-throttle (device-limit) pg.commit of db: that server was not seen"),
             "{text}"
         );
+        assert!(text.contains("gone     dirty-throttle (device-limit) host.dirty@7:0"), "{text}");
+        assert!(text.contains("NEW      dirty-throttle (device-limit) pg.checkpoint of db"), "{text}");
+        other.unseen = [vec!["db".to_owned()], vec![]];
         assert!(
-            !text.contains("NEW") && text.contains("FOUND    dirty-throttle (device-limit) host.dirty@8:0"),
-            "{text}"
+            comparison(&other, &Style::plain(200))
+                .contains("FOUND    dirty-throttle (device-limit) pg.checkpoint of db")
         );
     }
 
@@ -178,7 +183,7 @@ mod tests {
             changes: vec![],
             findings_before: vec![],
             findings_after: vec![],
-            seen: [true; 2],
+            unseen: [vec![], vec![]],
             doubts: vec![],
         };
         assert!(comparison(&nothing, &Style::plain(80)).contains("Neither window has a figure"));

@@ -4,7 +4,7 @@ use crate::findings::{Judged, findings, unseen, watched};
 use crate::page::Page;
 use crate::style::Tone;
 use crate::{Style, when};
-use backwater_diagnose::{blind, lock_waits};
+use backwater_diagnose::{Blind, lock_waits};
 use backwater_model::{Event, EventKind, Finding, Gaps, Meta, OpenGaps, Unit, Unseen, Window};
 use std::collections::BTreeMap;
 
@@ -37,14 +37,14 @@ pub fn unseen_text(list: &[Unseen], style: &Style) -> String {
     page.finish()
 }
 
-/// As [`findings`], followed by the stretch of time that was examined, its gaps, and what could not be seen in it. `judged` says
-/// whether any queue was read: [`has_queue`](crate::html::has_queue) of a window that still has its readings.
-pub fn findings_in(list: &[Finding], window: &Window, judged: bool, style: &Style) -> String {
+/// As [`findings`], followed by the stretch of time that was examined, its gaps, and what could not be seen in it. `has_queue` says
+/// whether any queue was read, [`has_queue`](crate::html::has_queue) of a window that still has its readings, and `blind` which servers
+/// were not.
+pub fn findings_in(list: &[Finding], window: &Window, has_queue: bool, blind: &[Blind], style: &Style) -> String {
     let mut page = Page::new(style);
-    let blind = blind(window);
-    page.ready(&findings(list, &window.meta, Judged::of(judged, !blind.is_empty()), style), 0);
-    for spot in &blind {
-        page.paragraph(Tone::Warning, &format!("{spot}: what is not found may be there all the same."), 0);
+    page.ready(&findings(list, &window.meta, Judged::of(has_queue, !blind.is_empty()), style), 0);
+    for spot in blind {
+        page.paragraph(Tone::Warning, &format!("{}: what is not found may be there all the same.", spot.why), 0);
     }
     page.gap();
     let time = when::range(window.from, window.to, &window.meta);
@@ -52,8 +52,12 @@ pub fn findings_in(list: &[Finding], window: &Window, judged: bool, style: &Styl
     if window.seconds() < SHORT_S {
         page.paragraph(Tone::Warning, "That is short: most rules want ten seconds or more.", 0);
     }
-    for event in window.events_of(EventKind::Restart).take(MOST_RESTARTS) {
+    let restarts: Vec<&Event> = window.events_of(EventKind::Restart).collect();
+    for event in restarts.iter().take(MOST_RESTARTS) {
         page.paragraph(Tone::Warning, &format!("{} ({})", event.message, when::moment(event.at, &window.meta)), 0);
+    }
+    if restarts.len() > MOST_RESTARTS {
+        page.paragraph(Tone::Warning, &format!("… and {} more", restarts.len() - MOST_RESTARTS), 0);
     }
     lock_waits(window).iter().for_each(|told| page.paragraph(Tone::Warning, told, 0));
     tell_gaps(&mut page, window);
@@ -192,7 +196,7 @@ mod tests {
             told(50.0, &[view, reason, ("failing_s", "30")]),
             told(51.0, &[("probe", "postgres.log"), ("reason", "too fast"), skipped]),
         ];
-        let text = |window: &Window| findings_in(&[], window, true, &Style::plain(200));
+        let text = |window: &Window| findings_in(&[], window, true, &[], &Style::plain(200));
         let window = |from_s: f64| {
             let from = Moment::from_seconds(from_s);
             let events = events.iter().filter(|event| event.at >= from).cloned().collect();
@@ -211,6 +215,12 @@ mod tests {
     fn health_comes_with_what_could_not_be_seen() {
         // Without a clock anchor, so that the text does not depend on where the test runs.
         let meta = Meta { anchors: vec![], ..meta() };
-        insta::assert_snapshot!(findings_in(&[], &window(meta), true, &Style::plain(80)));
+        insta::assert_snapshot!(findings_in(&[], &window(meta.clone()), true, &[], &Style::plain(80)));
+        let blind = [Blind { server: "a".to_owned(), why: "a could be read for 1.00 s of 60.0 s only".to_owned() }];
+        let text = findings_in(&[], &window(meta), true, &blind, &Style::plain(80));
+        assert!(
+            text.starts_with("No finding: no rule saw")
+                && text.contains("\na could be read for 1.00 s of 60.0 s only: what")
+        );
     }
 }

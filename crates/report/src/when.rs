@@ -33,10 +33,10 @@ pub(crate) fn range(from: Moment, to: Moment, meta: &Meta) -> String {
     range_in(from, to, meta, &TimeZone::system())
 }
 
-/// `03:10:02`, in local time; without a clock anchor, the seconds since boot.
+/// `2026-11-21 03:10:02`, in local time; without a clock anchor, the seconds since boot.
 pub(crate) fn moment(at: Moment, meta: &Meta) -> String {
     let wall = wall(at, meta, &TimeZone::system());
-    wall.map_or_else(|| format!("{:.1} s after boot", at.seconds()), |wall| wall.strftime("%H:%M:%S").to_string())
+    wall.map_or_else(|| format!("{:.1} s after boot", at.seconds()), |wall| wall.strftime("%F %H:%M:%S").to_string())
 }
 
 fn range_in(from: Moment, to: Moment, meta: &Meta, zone: &TimeZone) -> String {

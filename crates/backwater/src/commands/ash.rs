@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let style = terminal::style();
     for spot in blind(&window) {
-        terminal::note(&format!("{spot}: what follows is of what was seen"));
+        terminal::note(&format!("{}: what follows is of what was seen", spot.why));
     }
     if counted.iter().all(|tally| tally.looks == 0) {
         terminal::print(&no_sessions(&window, &style))?;

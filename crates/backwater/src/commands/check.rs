@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut unreached = Vec::new();
     for target in &targets {
         let asked = match mongodb::is_uri(target) {
-            true => of_mongodb(target, &roots),
+            true => of_mongodb(target, targets.len() > 1, &roots),
             false => of_postgres(target, targets.len() > 1, &roots),
         };
         match asked {
@@ -80,22 +80,21 @@ fn of_postgres(target: &str, is_one_of_several: bool, roots: &Roots) -> anyhow::
 }
 
 /// Rows of each server of a connection string; with several, each says which it is about.
-fn of_mongodb(target: &str, roots: &Roots) -> anyhow::Result<Vec<CheckRow>> {
+fn of_mongodb(target: &str, is_one_of_several: bool, roots: &Roots) -> anyhow::Result<Vec<CheckRow>> {
     let servers = mongodb::servers(target, &|name| std::env::var(name).ok())?;
     let mut rows = Vec::new();
     for server in &servers {
-        let named = |what: &str| if servers.len() > 1 { format!("{}: {what}", server.name) } else { what.to_owned() };
+        let name = (is_one_of_several || servers.len() > 1).then_some(server.name.as_str());
         let list = match mongodb::capabilities(server, roots) {
             Ok(list) => list,
             // The others are told of all the same.
             Err(error) if servers.len() > 1 => {
                 let why_not = Some(error.to_string());
-                rows.push(CheckRow { what: named("the server"), why_not, ..CheckRow::default() });
+                rows.push(CheckRow { what: format!("{}: the server", server.name), why_not, ..CheckRow::default() });
                 continue;
             }
             Err(error) => return Err(error.into()),
         };
-        let name = (servers.len() > 1).then_some(server.name.as_str());
         rows.extend(list.into_iter().map(|able| row(name, able)));
     }
     Ok(rows)

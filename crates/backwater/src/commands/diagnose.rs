@@ -4,7 +4,7 @@ use super::{flight, flights, source};
 use crate::args::Looked;
 use crate::{terminal, when};
 use anyhow::bail;
-use backwater_diagnose::{Options, RULES, Shards, blind, diagnose};
+use backwater_diagnose::{Blind, Options, RULES, Shards, blind, diagnose};
 use backwater_model::{EventKind, Finding, Severity};
 use backwater_record::UNREAD;
 use backwater_report::{DatedFinding, html};
@@ -47,15 +47,15 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let volumes = arguments.looked.sight.volume.declared()?;
     let (findings, window, shards, judged) = if let Some(path) = flight::path(targets) {
         let (findings, window) = flight::findings(path, stretch, beside, &volumes, &options)?;
-        (findings, window, Shards::default(), true)
+        (findings, window, Shards::default(), Judged::well())
     } else if let Some(paths) = flights::paths(targets) {
         let (findings, window, shards) = flights::findings(&paths, stretch, beside, &volumes, &options)?;
-        (findings, window, shards, true)
+        (findings, window, shards, Judged::well())
     } else if let Some(found) = source::long_findings(&arguments.looked, &options)? {
         found
     } else {
         let window = source::window(&arguments.looked)?;
-        let judged = html::has_queue(&window);
+        let judged = Judged { has_queue: html::has_queue(&window), blind: blind(&window) };
         let (findings, shards) = (diagnose(&window, &options), Shards::of(&window));
         (findings, window, shards, judged)
     };
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         terminal::print_json(&dated.collect::<Vec<_>>())?;
     } else {
         let style = terminal::style();
-        terminal::print(&backwater_report::findings_in(&findings, &window, judged, &style))?;
+        terminal::print(&backwater_report::findings_in(&findings, &window, judged.has_queue, &judged.blind, &style))?;
         let rows = shards.rows();
         if !rows.is_empty() {
             terminal::print(&format!("\n{}", backwater_report::shards(&rows, &style)))?;
@@ -73,11 +73,24 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if findings.is_empty() && window.events_of(EventKind::Absent).any(|event| event.source == UNREAD) {
         bail!("a part of the recording could not be read, so that nothing was found does not mean that it was healthy");
     }
-    let blind = blind(&window);
-    if findings.is_empty() && !blind.is_empty() {
-        bail!("{}, so that nothing was found does not mean that it was healthy", blind.join(", and "));
+    if findings.is_empty() && !judged.blind.is_empty() {
+        let why = judged.blind.iter().map(|blind| blind.why.as_str()).collect::<Vec<_>>().join(", and ");
+        bail!("{why}, so that nothing was found does not mean that all is healthy");
     }
     Ok(code(&findings))
+}
+
+/// What lies behind findings that are none.
+pub(crate) struct Judged {
+    pub(crate) has_queue: bool,
+    pub(crate) blind: Vec<Blind>,
+}
+
+impl Judged {
+    /// A flight recorder's, which says itself what it lacks.
+    fn well() -> Judged {
+        Judged { has_queue: true, blind: Vec::new() }
+    }
 }
 
 /// 1 where something of warning or worse was found, else 0.

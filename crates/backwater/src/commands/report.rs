@@ -113,7 +113,10 @@ pub(crate) fn beside(dir: &Path) -> anyhow::Result<PathBuf> {
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     let written = Place::of(path).and_then(|place| Ok(place.write(text)?));
     written.with_context(|| {
-        format!("cannot write {}: give -o a file in a directory that is there and has room", path.display())
+        format!(
+            "cannot write {}: name a file in a directory that is there, that may be written and has room",
+            path.display()
+        )
     })
 }
 

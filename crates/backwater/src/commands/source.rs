@@ -1,5 +1,6 @@
 //! Where a window comes from: a recording on disk, or a live system that is watched for a while.
 
+use super::diagnose::Judged;
 use super::{flight, stretches};
 use crate::args::{Beside, Looked, Stretch};
 use crate::{signals, terminal};
@@ -97,7 +98,7 @@ pub(crate) fn in_one_window(path: &Path, (from, to): (Moment, Moment), longest_s
 }
 
 /// Findings, the window they are about, shards beside one another, and whether there was a queue to judge.
-pub(crate) type Found = (Vec<Finding>, Window, Shards, bool);
+pub(crate) type Found = (Vec<Finding>, Window, Shards, Judged);
 
 /// The findings of a recording that is too long for one window, each told once, and the window they are about, without readings other
 /// than the recorder's of itself; none where it is not so long.
@@ -123,7 +124,9 @@ pub(crate) fn long_findings(looked: &Looked, options: &Options) -> anyhow::Resul
     let meta = Arc::new(recording.meta().clone());
     let itself = walked.recorder();
     let about = Window::new(from, to, meta, vec![itself], Vec::new(), walked.unseen);
-    Ok(Some((gather(walked.parts), about, walked.shards, walked.judged)))
+    let blind = walked.sight.blind();
+    let judged = Judged { has_queue: walked.judged, blind };
+    Ok(Some((gather(walked.parts), about, walked.shards, judged)))
 }
 
 /// More than this in one window takes gigabytes; what is longer is looked at hour by hour.

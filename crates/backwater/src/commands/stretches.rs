@@ -1,6 +1,6 @@
 //! A past that is too long for one window is looked at hour by hour, so that memory stays small whatever its length.
 
-use backwater_diagnose::{Options, Shards, diagnose};
+use backwater_diagnose::{Options, Shards, Sight, diagnose};
 use backwater_model::{Event, EventKind, Finding, Holes, Moment, Point, Series, Unit, Window, catalogue};
 use backwater_report::html;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -16,6 +16,8 @@ pub(crate) struct Walked {
     /// The findings of each stretch, in order of time.
     pub(crate) parts: Vec<Vec<Finding>>,
     pub(crate) shards: Shards,
+    /// For how long servers were seen.
+    pub(crate) sight: Sight,
     /// Whether there was a queue to judge.
     pub(crate) judged: bool,
     /// What could not be seen, each told once.
@@ -135,7 +137,9 @@ impl Walked {
 
     /// Takes what is told of the whole; whether anything was read that a finding could rest on.
     fn take(&mut self, window: &Window) -> bool {
-        window.events_of(EventKind::Absent).chain(window.events_of(EventKind::Gap)).for_each(|event| self.note(event));
+        let told = |event: &&Event| matches!(event.kind, EventKind::Absent | EventKind::Gap | EventKind::Restart);
+        window.events().iter().filter(told).for_each(|event| self.note(event));
+        self.sight.take(window);
         let itself = window.track(catalogue::SELF_DROPPED.name, &[]);
         itself.iter().flat_map(|track| track.points).for_each(|point| self.note_life(point));
         self.read_s += read_s(window);

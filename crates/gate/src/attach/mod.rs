@@ -33,4 +33,4 @@ pub use master::{AttachError, Guardian};
 #[cfg(fuzzing)]
 pub use message::exercise as exercise_message;
 pub use message::{FoundSockets, Named, PutBack, SocketLook};
-pub use watch::{Activity, Seen, Watch};
+pub use watch::{Activity, LocalProcess, Seen, Watch};

@@ -2,7 +2,7 @@
 //! and what rules make of them. Time is an argument.
 
 use crate::in_line;
-use crate::used::{Used, began_us, cpu_percent, is_titled};
+use crate::used::{Used, began_ticks, cpu_percent, is_titled, unix_us};
 use backwater_flow::rule::{Decision, Figures, Judge, MeanRate, SessionWal, Subject, Why};
 use backwater_flow::{SessionId, State};
 use backwater_model::{Moment, Span};
@@ -40,13 +40,32 @@ pub struct Activity {
     pub copied_rows: Option<f64>,
 }
 
-impl Activity {
-    /// Whether the process that has its number on this host is its own, that of a client by a Unix socket: it is titled so, and began
-    /// as the session did.
-    pub fn has_local_process(&self) -> bool {
-        is_titled(self.pid, &[&format!(" {} ", self.user), "[local]"])
-            && began_us(self.pid).is_some_and(|began_us| BEGINS_WITHIN_US.contains(&(self.began_us - began_us)))
+/// The process on this host of a session whose client came by a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalProcess {
+    pid: i32,
+    /// When it began, which tells it from a later one of the same number, whatever becomes of the clock.
+    began_ticks: u64,
+}
+
+impl LocalProcess {
+    /// The process that has the session's number here, is titled as one of its user's by a Unix socket, and began as the session did.
+    pub fn of(session: &Activity) -> Option<LocalProcess> {
+        let (pid, began_ticks) = (session.pid, began_ticks(session.pid)?);
+        let marks = [&*format!(" {} ", session.user), "[local]"];
+        let is_it = begins_with(session.began_us, unix_us(began_ticks)) && is_titled(pid, &marks);
+        is_it.then_some(LocalProcess { pid, began_ticks })
     }
+
+    /// Its number, as long as it is there.
+    pub fn pid(self) -> Option<i32> {
+        (began_ticks(self.pid) == Some(self.began_ticks)).then_some(self.pid)
+    }
+}
+
+/// Whether a session that began then is of a process that began then, both in microseconds since 1970.
+fn begins_with(session_us: i64, process_us: i64) -> bool {
+    BEGINS_WITHIN_US.contains(&session_us.saturating_sub(process_us))
 }
 
 /// What the host shows of it.

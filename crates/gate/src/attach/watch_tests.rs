@@ -218,3 +218,24 @@ fn rows_are_the_most_that_a_statement_was_seen_to_send() {
     assert_eq!(look(6.0, 2, None, Some(1_000.0)), [], "not over");
     assert_eq!(look(7.0, 2, Some(1_001.0), None), began, "of a COPY the server tells");
 }
+
+#[test]
+fn a_process_is_a_sessions_own_only_where_number_title_and_begin_fit() {
+    assert!(begins_with(5_000_000, 4_990_000) && begins_with(5_000_000, 5_010_000));
+    assert!(!begins_with(5_000_000, 5_100_000), "it began after the session");
+    assert!(!begins_with(5_000_000, 3_000_000), "long before it");
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "read line", " etl ", "[local]"]).stdin(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let pid = i32::try_from(child.id()).unwrap();
+    let began_us = unix_us(began_ticks(pid).unwrap());
+    let of = |user: &str, pid: i32, began_us: i64| {
+        LocalProcess::of(&Activity { pid, user: user.to_owned(), began_us, ..Activity::default() })
+    };
+    let own = of("etl", pid, began_us).unwrap();
+    let others = [of("bi", pid, began_us), of("etl", pid, began_us + 3_000_000), of("etl", i32::MAX, began_us)];
+    assert_eq!((own.pid(), others), (Some(pid), [None, None, None]));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(own.pid(), None, "it is gone");
+}

@@ -52,8 +52,9 @@ impl Bound {
         let begun = Instant::now();
         loop {
             match Bound::bind_now(address) {
-                // One that was told to end a moment ago may not have heard it yet.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < FREE_WITHIN => {
+                // One that was told to end a moment ago may not have heard it yet. (Whether a Unix socket is somebody's is asked by
+                // connecting, which he would hear again and again.)
+                Err(error) if is_taken(&error) && address.path().is_none() && begun.elapsed() < FREE_WITHIN => {
                     std::thread::sleep(LOOK_AGAIN);
                 }
                 bound => return bound.map_err(|source| GateError::Listen { address: address.to_string(), source }),
@@ -87,6 +88,10 @@ impl Bound {
             Bound::Unix(listener, _) => UnixListener::from_std(listener).map(Listener::Unix),
         }
     }
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::AddrInUse
 }
 
 fn bind_tcp(name: &str) -> io::Result<std::net::TcpListener> {

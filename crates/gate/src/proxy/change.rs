@@ -126,12 +126,13 @@ impl Control {
                 let name_shown = backwater_flow::quote(name);
                 let never = unseen.iter().map(told).collect::<Vec<_>>().join("; ");
                 (!unseen.is_empty())
-                    .then(|| format!("rule {name_shown} will never match: {never}"))
+                    .then(|| format!("rule {name_shown} will not match: {never}"))
                     .or_else(|| idle_rule(state, name))
             }
-            Statement::DropUser { user } if self.terms().server_account.is_some() => {
-                Some(format!("the server keeps the role {}", backwater_flow::quote(user)))
-            }
+            Statement::DropUser { user } => Some(format!(
+                "user {} is bound to no pool any more; the role itself is the server's, and stays",
+                backwater_flow::quote(user)
+            )),
             _ => None,
         };
         let mut notices: Vec<String> = statements.iter().filter_map(rule_of).collect();
@@ -174,11 +175,7 @@ impl Control {
 
     /// Sessions that stay in the pool in which they began, though their user is of another from now on.
     fn stays(&self, statement: &Statement, state: &State) -> Option<String> {
-        let (Statement::CreateUser { user, .. } | Statement::AlterUser { user, .. } | Statement::DropUser { user }) =
-            statement
-        else {
-            return None;
-        };
+        let (Statement::CreateUser { user, .. } | Statement::AlterUser { user, .. }) = statement else { return None };
         let pool = state.pool_of(user);
         let stays = |live: &&Arc<Live>| live.identity.user == *user && live.pool.name != pool;
         let count = self.sessions().iter().filter(stays).count();
@@ -191,7 +188,11 @@ impl Control {
     pub(super) fn unseen(&self, rule: &Rule) -> Unseen {
         match &self.outside {
             Some(outside) => outside.unseen(rule),
-            None => unseen(rule, self.terms().server_is_here, self.server_view.version()),
+            None => {
+                let terms = self.terms();
+                let view = (terms.server_account.is_some(), self.server_view.version());
+                unseen(rule, terms.server_is_here, view)
+            }
         }
     }
 
@@ -360,18 +361,22 @@ fn password_of(statement: &Statement) -> Option<&str> {
     }
 }
 
-/// Attributes in force that a proxy cannot measure, each with why. `version` is that of a server that tells of its sessions.
-fn unseen(rule: &Rule, server_is_here: bool, version: Option<i32>) -> Unseen {
+/// Attributes in force that a proxy cannot measure, each with why. The version is that of a server that tells of its sessions to an
+/// account, where there is one.
+fn unseen(rule: &Rule, server_is_here: bool, (has_account, version): (bool, Option<i32>)) -> Unseen {
     let in_force = rule.thresholds.iter().filter(|(_, threshold)| threshold.is_some()).map(|(attribute, _)| *attribute);
     let why = |attribute| match attribute {
         Attribute::ElapsedTime | Attribute::BlockTime | Attribute::Bandwidth | Attribute::Rows => None,
         Attribute::CpuTime | Attribute::CpuAvgPercent | Attribute::MemSize => {
-            (!server_is_here).then_some("its process is on another host")
+            (!server_is_here).then_some("the server's address is neither a Unix socket nor a loopback one")
         }
         of_server @ (Attribute::SpillSize | Attribute::WalRate | Attribute::WalSize) => {
             let is_told = server_view::tells(of_server, version);
-            let why =
-                if version.is_some() { "PostgreSQL tells it from 18 on" } else { "[server_account] is needed for it" };
+            let why = match (has_account, version) {
+                (false, _) => "[server_account] is needed for it",
+                (true, None) => "the proxy has no connection with the server now",
+                (true, Some(_)) => "PostgreSQL tells it from 18 on",
+            };
             (!is_told).then_some(why)
         }
     };

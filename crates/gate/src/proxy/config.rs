@@ -161,7 +161,6 @@ impl Written {
             state_file,
             admin: admin.map(Admin::try_from).transpose().map_err(|error| error.of(path))?,
         };
-        config.state_file.as_deref().map_or(Ok(()), state_file::may_be_kept)?;
         config.restored()
     }
 }
@@ -184,6 +183,17 @@ impl ProxyConfig {
             configured,
             state_file: None,
             admin: None,
+        }
+    }
+
+    /// Whether what the console changes can be kept: told at the start, and not when somebody changes something.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub(super) fn may_be_kept(&self) -> Result<(), GateError> {
+        match (&self.state_file, &self.admin) {
+            (Some(file), Some(_)) => state_file::may_be_kept(file),
+            _ => Ok(()),
         }
     }
 
@@ -369,13 +379,16 @@ mod tests {
         assert!(listening("'b:2'").contains("b:2 is the proxy's own address"));
         assert!(wrong("[admin]\nlisten = 'a:1'\nusers = { dba = 'x' }").contains("a:1 stands there twice"));
         assert!(wrong("[admin]\nusers = {}").contains("nobody could log in"));
-        assert!(wrong("[limits]\nmax_connections = 0").contains("proxy.toml: limits.max_connections: "));
+        assert!(wrong("[limits]\nlogin_timeout_s = 0.0").contains("proxy.toml: limits.login_timeout_s: "));
         assert!(wrong("[limits]\nmax_connections = -5").contains("expected a whole number from 0 to 4294967295"));
-        assert!(wrong("state_file = '/nonexistent/state'").contains("/nonexistent/state"));
-        assert!(wrong("state_file = ''").contains("state_file names no file"));
-        assert!(wrong("[listeners]\n'a:2' = 'default'").contains("a:2 = default: it is not among those of `listen`"));
-        assert!(wrong("[listeners]\n'a:1' = 'nowhere'").contains("a:1 = nowhere: there is no such resource pool"));
-        assert!(parse("listen = 'a:1'\nserver = 'b:2'\n[listeners]\n'a:1' = 'p'\n[pools.p]").is_ok());
+        let kept = |file: &str| {
+            let admin = "[admin]\nusers = { dba = 'x' }";
+            let config = parse(&format!("listen = 'a:1'\nserver = 'b:2'\nstate_file = '{file}'\n{admin}")).unwrap();
+            config.may_be_kept().map_err(|error| error.to_string())
+        };
+        assert!(kept("/nonexistent/state").unwrap_err().contains("/nonexistent/state"));
+        assert!(kept("").unwrap_err().contains("names no file"));
+        assert_eq!(kept("/tmp/state.toml"), Ok(()));
     }
 
     #[test]

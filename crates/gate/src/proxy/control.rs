@@ -155,6 +155,9 @@ impl Control {
     /// Logs what a configuration asks for in vain. In attach mode its own notices say so.
     fn warn_of(&self, config: &ProxyConfig) {
         let state = &config.state;
+        if self.outside.is_none() && config.limits.max_connections == 0 {
+            tracing::warn!("limits.max_connections is 0: whoever comes is refused");
+        }
         state.rules().keys().filter_map(|rule| idle_rule(state, rule)).for_each(|told| tracing::warn!("{told}"));
         if self.outside.is_some() {
             return;
@@ -283,11 +286,21 @@ impl Control {
         self.tell(Event::new(clock::now(), self.source(), EventKind::Setting, message, fields));
     }
 
+    /// A setting was to change, and did not.
+    pub(super) fn refused_change(&self, message: &str) {
+        tracing::warn!("{message}");
+        self.remember(Event::new(clock::now(), self.source(), EventKind::Setting, message, &[]));
+    }
+
     fn tell(&self, event: Event) {
         // What rules of attach mode decide is printed where they are judged.
         if self.outside.is_none() || event.kind == EventKind::Setting {
             tracing::info!(kind = ?event.kind, "{}", event.message);
         }
+        self.remember(event);
+    }
+
+    fn remember(&self, event: Event) {
         let mut told = lock(&self.told);
         if told.len() == KEPT_EVENTS {
             told.pop_front();

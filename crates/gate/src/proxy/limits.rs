@@ -62,9 +62,6 @@ impl Limits {
                 return Err(GateError::Limit { name, why: "it must be a number of seconds from 0 to a year" });
             }
         }
-        if self.max_connections == 0 {
-            return Err(GateError::Limit { name: "max_connections", why: "it must be above 0: nobody could connect" });
-        }
         if self.workers > MOST_WORKERS {
             return Err(GateError::Limit { name: "workers", why: "there can be 1024 at most" });
         }

@@ -141,6 +141,7 @@ impl Proxy {
     /// The same; `tell` hears every decision and every change of a setting as an event, and must not block.
     pub fn start_telling(config: &ProxyConfig, tell: Tell) -> Result<Proxy, GateError> {
         config.check()?;
+        config.may_be_kept()?;
         raise_open_files();
         let bound = bind(&config.listen)?;
         let console = bind(config.admin.as_ref().map_or(&[], |admin| &admin.listen))?;
@@ -199,7 +200,8 @@ impl Proxy {
 
     /// A configuration that was read again is not taken over: that is logged, and told as what is taken over is.
     pub fn not_reloaded(&self, why: &str) {
-        self.control.changed(&format!("the configuration was not taken over, everything stays as it was: {why}"), &[]);
+        let told = format!("the configuration was not taken over, everything stays as it was: {why}");
+        self.control.refused_change(&told);
     }
 
     /// How long sessions have to come to a good end, as the configuration says now.

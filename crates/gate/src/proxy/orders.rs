@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio_postgres::Client;
 
 /// What makes a role may wait for another's lock, and the view waits with it: not until what it told before is too old.
-const ROLE_WITHIN: Duration = Duration::from_secs(1);
+pub(super) const ROLE_WITHIN: Duration = Duration::from_secs(1);
 /// What whoever gave an order is told where it was never sent.
 pub(super) const AWAY: &str = "the proxy has no connection with the server now; try again";
 
@@ -106,15 +106,14 @@ pub(super) async fn carry_out(client: &Client, order: Order) {
             let _ = done.send(set.map(|()| Made::Done).map_err(|error| reason(&error)));
         }
         Order::FindRole { user, done } => {
-            let found = client.query(FIND_ROLE, &[&user]).await;
-            let told = |rows: &Vec<_>| if rows.is_empty() { Made::IsNot } else { Made::WasThere };
+            let sql = format!("SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = {} /* backwater */", literal(&user));
+            let found = client.simple_query(&soon(&sql)).await;
+            let is_row = |message: &_| matches!(message, tokio_postgres::SimpleQueryMessage::Row(_));
+            let told = |all: &Vec<_>| if all.iter().any(is_row) { Made::WasThere } else { Made::IsNot };
             let _ = done.send(found.as_ref().map(told).map_err(reason));
         }
     }
 }
-
-/// Whether there is a role of this name.
-const FIND_ROLE: &str = "SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = $1 /* backwater */";
 
 /// A statement that the server does soon or not at all. Several in one message are one transaction.
 fn soon(sql: &str) -> String {
@@ -143,6 +142,11 @@ fn verifier(password: &str) -> String {
     postgres_protocol::password::scram_sha_256(password.as_bytes())
 }
 
+/// A text as SQL has it, whatever the server takes a backslash for.
+fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
+}
+
 /// A name as SQL has it.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -155,6 +159,7 @@ mod tests {
     #[test]
     fn names_are_quoted_and_passwords_never_told() {
         assert_eq!(quoted("a\"b; DROP"), "\"a\"\"b; DROP\"");
+        assert_eq!(literal("it's \\"), "E'it''s \\\\'");
         let verifier = verifier("it's a secret");
         assert!(verifier.starts_with("SCRAM-SHA-256$") && !verifier.contains('\''), "{verifier}");
     }

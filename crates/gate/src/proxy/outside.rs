@@ -171,6 +171,7 @@ impl Console {
     pub fn start(config: &ProxyConfig, unseen: Unseen, tell: Tell) -> Result<Console, GateError> {
         let outside = Outside { told: Mutex::new(OutsideTold { unseen, ..OutsideTold::default() }) };
         outside.enforceable(&config.state)?;
+        config.may_be_kept()?;
         let bound = bind(config.admin.as_ref().map_or(&[], |admin| &admin.listen))?;
         let addresses = addresses_of(&bound)?;
         let (visits, visited) = mpsc::unbounded_channel();

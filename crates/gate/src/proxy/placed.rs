@@ -54,6 +54,14 @@ mod tests {
             }
             placed(&state, &start, DEFAULT_POOL).map(|placed| placed.pool.to_owned())
         };
+        let in_vain = |user: &str, named: &str| {
+            let mut start = StartUp::default();
+            start.parameters.insert("user".to_owned(), user.to_owned());
+            start.parameters.insert("options".to_owned(), format!("-c Backwater.Pool={named}"));
+            placed(&state, &start, DEFAULT_POOL).unwrap().in_vain.map(str::to_owned)
+        };
+        assert_eq!(in_vain("etl", "gold").as_deref(), Some("gold"));
+        assert_eq!([in_vain("etl", "batch"), in_vain("boss", "batch"), in_vain("anybody", "gold")], [None, None, None]);
         let by_door = |user: &str| {
             let mut start = StartUp::default();
             start.parameters.insert("user".to_owned(), user.to_owned());

@@ -9,7 +9,7 @@
 use super::control::Control;
 use super::hidden::{self, Activity};
 use super::live::{Identity, Live};
-use super::orders::{AWAY, Made, Order, carry_out};
+use super::orders::{AWAY, Made, Order, ROLE_WITHIN, carry_out};
 use super::reach::reach;
 use super::worker::Phase;
 use crate::{GateError, clock};
@@ -164,7 +164,9 @@ impl ServerView {
     /// Whether there is a role of this name. As an error what the server said.
     pub(super) async fn find_role(&self, user: &str) -> Result<Made, String> {
         let user = user.to_owned();
-        self.order(|done| Order::FindRole { user, done }).await
+        // What is told of it is a courtesy, for which nobody waits long.
+        let found = tokio::time::timeout(ROLE_WITHIN, self.order(|done| Order::FindRole { user, done })).await;
+        found.unwrap_or_else(|_| Err(AWAY.to_owned()))
     }
 
     async fn order(&self, order: impl FnOnce(oneshot::Sender<Result<Made, String>>) -> Order) -> Result<Made, String> {

@@ -45,9 +45,10 @@ fn read(path: &Path) -> Result<Option<Kept>, GateError> {
 /// Whether a file may stand there: that is told at the start, and not when the console changes something.
 pub(super) fn may_be_kept(path: &Path) -> Result<(), GateError> {
     if path.file_name().is_none() || path.is_dir() {
-        return Err(GateError::NoStateFile);
+        return Err(GateError::NoStateFile(path.to_owned()));
     }
-    rustix::fs::access(directory(path), rustix::fs::Access::WRITE_OK)
+    let wanted = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    rustix::fs::accessat(rustix::fs::CWD, directory(path), wanted, rustix::fs::AtFlags::EACCESS)
         .map_err(|error| GateError::Write { path: path.to_owned(), source: error.into() })
 }
 

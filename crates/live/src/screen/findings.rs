@@ -26,6 +26,11 @@ fn nothing(document: &Document, look: &Look, columns: usize) -> Vec<Line<'static
     wrap(&text, columns).into_iter().map(Line::from).collect()
 }
 
+/// What is no longer read, and which servers were not seen.
+fn doubts(document: &Document) -> Vec<String> {
+    document.failing.iter().chain(&document.blind).cloned().collect()
+}
+
 /// What makes findings doubtful: what is no longer read, what was lost.
 fn warnings(list: &[String], look: &Look, columns: usize) -> Vec<Line<'static>> {
     let style = look.style(Style::default().fg(Color::Yellow));
@@ -46,7 +51,7 @@ pub(super) fn draw(document: &Document, look: &Look, area: Rect, buffer: &mut Bu
         let named = wrap(&name, columns).into_iter().map(|line| Line::styled(line, look.style(style)));
         named.chain(below.map(Line::from)).collect()
     };
-    let mut lines = warnings(&document.failing, look, columns);
+    let mut lines = warnings(&doubts(document), look, columns);
     match document.findings.as_slice() {
         [] => lines.extend(nothing(document, look, columns)),
         findings => lines.extend(findings.iter().flat_map(short)),
@@ -78,7 +83,7 @@ pub(super) fn title(document: &Document) -> String {
 /// Everything about each finding, what was lost of the recording, and what could not be seen. Commands stay on one line.
 pub(super) fn whole(document: &Document, look: &Look, columns: usize) -> Vec<Line<'static>> {
     let ink = look.ink(columns);
-    let mut lines = warnings(&document.failing, look, columns);
+    let mut lines = warnings(&doubts(document), look, columns);
     lines.extend(warnings(&document.about.warnings, look, columns));
     if document.findings.is_empty() {
         lines.extend(nothing(document, look, columns));

@@ -28,20 +28,12 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
     let privileges = &facts.privileges;
     let grant = privileges.grant();
     let no_member = |role: &str| format!("role {} is no member of {role}", privileges.role);
-    let item = |what, costs, missing: Option<String>, remedy: &str| {
-        let remedy = Some(remedy.to_owned()).filter(|_| missing.is_some());
-        Capability { what, costs, missing, remedy }
-    };
-    let unless = |fine: bool, why: String| (!fine).then_some(why);
-    let off = |name: &str| facts.target.settings.get(name).is_none_or(|value| value == "off");
     let system = Identity::read(link).await?.system.is_some();
     let directory = facts.target.data_directory.as_deref();
     let log = Logs::default().find(link, facts.local.as_ref(), directory, roots).await?.err();
     let statements = "SELECT count(*) FROM pg_extension WHERE extname = 'pg_stat_statements'";
     let statements: i64 = link.one("extensions", statements).await?.get(0);
-    let may_list = "SELECT has_function_privilege('pg_catalog.pg_ls_waldir()', 'execute')";
-    let waldir: bool = link.one("right to list WAL", may_list).await?.get(0);
-    Ok(vec![
+    let mut list = vec![
         item(
             "sessions and standbys of all roles",
             "who waits on what (ash), commit-too-small, and all rules about standbys",
@@ -84,6 +76,24 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
             log.clone(),
             &log_remedy(log.as_deref(), facts),
         ),
+        query_ids(link.major(), facts, statements > 0),
+        item(
+            "pg_stat_statements",
+            "time, rows and WAL of each query",
+            unless(statements > 0, "the extension is not in this database".to_owned()),
+            EXTENSION,
+        ),
+    ];
+    list.extend(of_times(link, facts).await?);
+    Ok(list)
+}
+
+/// Times that the server measures, and the files of WAL.
+async fn of_times(link: &mut Link, facts: &Facts) -> Result<Vec<Capability>, ProbeError> {
+    let off = |name: &str| facts.target.settings.get(name).is_none_or(|value| value == "off");
+    let may_list = "SELECT has_function_privilege('pg_catalog.pg_ls_waldir()', 'execute')";
+    let waldir: bool = link.one("right to list WAL", may_list).await?.get(0);
+    Ok(vec![
         item(
             "times of reads and writes",
             "how long they took by the server's own clock",
@@ -99,17 +109,19 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
         item(
             "files of WAL (pg_ls_waldir)",
             "how much room WAL takes, and for how long what standbys need is kept",
-            unless(waldir, no_member("pg_monitor")),
-            &grant,
-        ),
-        query_ids(link.major(), facts, statements > 0),
-        item(
-            "pg_stat_statements",
-            "time, rows and WAL of each query",
-            unless(statements > 0, "the extension is not in this database".to_owned()),
-            EXTENSION,
+            unless(waldir, "pg_ls_waldir() is not allowed".to_owned()),
+            &facts.privileges.grant_execute("pg_ls_waldir()"),
         ),
     ])
+}
+
+fn item(what: &'static str, costs: &'static str, missing: Option<String>, remedy: &str) -> Capability {
+    let remedy = Some(remedy.to_owned()).filter(|_| missing.is_some());
+    Capability { what, costs, missing, remedy }
+}
+
+fn unless(fine: bool, why: String) -> Option<String> {
+    (!fine).then_some(why)
 }
 
 const NOT_HERE: &str = "the server's processes are not among those of this host, or may not be looked at";

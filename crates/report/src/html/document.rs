@@ -41,8 +41,10 @@ pub struct Document {
     pub shards: Vec<ShardRow>,
     /// What could not be read at all.
     pub unseen: Vec<backwater_model::Unseen>,
-    /// What is no longer read at the end, or not at all though all rests on it, in words: what, and why.
+    /// What is no longer read at the end, in words: which probe, and why.
     pub failing: Vec<String>,
+    /// Servers that were not seen, so that they may not be healthy though nothing was found, in words.
+    pub blind: Vec<String>,
     /// What sessions waited on; none where nobody looked.
     pub sessions: Option<Sessions>,
     /// The lab run, where the recording is of one.

@@ -21,7 +21,7 @@ pub fn markdown(document: &Document) -> String {
     let begun = document.axis.from_unix_ms.and_then(|ms| jiff::Timestamp::from_millisecond(ms as i64).ok());
     let begun = begun.map(|at| format!("{} UTC, ", at.strftime("%Y-%m-%d %H:%M:%S"))).unwrap_or_default();
     out.line(&format!("{begun}{length} recorded, {} findings", document.findings.len()));
-    let warnings = document.about.warnings.iter().chain(&document.failing);
+    let warnings = document.about.warnings.iter().chain(&document.failing).chain(&document.blind);
     let bullets: Vec<String> = warnings.map(|warning| format!("▲ {}", words(warning))).collect();
     out.bullets(&bullets);
     out.line("## Findings");

@@ -27,8 +27,8 @@ pub use parts::{Parts, Stretch, document_of};
 pub use path::has_queue;
 
 use crate::findings::watched;
-use backwater_diagnose::{hides_sessions, rule};
-use backwater_model::{Finding, Meta, Outcome, Unit, Unseen, Window};
+use backwater_diagnose::rule;
+use backwater_model::{Finding, Meta, Outcome, Unit, Window};
 use shelf::Shelf;
 use std::collections::BTreeMap;
 
@@ -84,12 +84,11 @@ fn whole(parts: Parts, findings: &[Finding], outcome: Option<&Outcome>, warnings
         shards,
         unseen,
         failing,
+        sight,
         sessions,
         ..
     } = parts;
-    let hides = |unseen: &&Unseen| hides_sessions(&unseen.what);
-    let told = |unseen: &Unseen| format!("{} could not be seen: {}", unseen.what, unseen.why);
-    let hidden: Vec<String> = unseen.iter().filter(hides).map(told).collect();
+    let blind = sight.blind().into_iter().map(|blind| blind.why).collect();
     show_first(&series, &mut panels, &path, findings, &meta);
     let (events, events_left_out) = marks::fitting(marks);
     let mut worst_first: Vec<&Finding> = findings.iter().collect();
@@ -118,7 +117,8 @@ fn whole(parts: Parts, findings: &[Finding], outcome: Option<&Outcome>, warnings
         rules: findings.iter().filter_map(known).collect::<BTreeMap<_, _>>(),
         shards: shards.rows(),
         unseen,
-        failing: failing.messages().map(str::to_owned).chain(hidden).collect(),
+        failing: failing.messages().map(str::to_owned).collect(),
+        blind,
         sessions: sessions.map(sessions::finished),
         lab: outcome.map(lab::lab),
         flow: flow::flow(&decisions, &axis),

@@ -6,7 +6,7 @@
 use super::axis::Axis;
 use super::document::{Document, Mark, Panel, QueueView, Series, Sessions, StageView, WaterPath};
 use super::{Part, marks, sessions, whole};
-use backwater_diagnose::{Options, Shards, diagnose, gather};
+use backwater_diagnose::{Options, Shards, Sight, diagnose, gather};
 use backwater_model::{Event, EventKind, Finding, Gaps, Meta, Moment, OpenGaps, Outcome, Span, Unseen, Window};
 use std::sync::Arc;
 
@@ -74,6 +74,7 @@ pub struct Parts {
     pub(super) shards: Shards,
     pub(super) unseen: Vec<Unseen>,
     pub(super) failing: OpenGaps,
+    pub(super) sight: Sight,
     gaps: Gaps,
     pub(super) sessions: Option<Sessions>,
     /// Seconds over which stages are known.
@@ -94,6 +95,7 @@ impl Parts {
             shards: Shards::default(),
             unseen: Vec::new(),
             failing: OpenGaps::default(),
+            sight: Sight::default(),
             gaps: Gaps::default(),
             sessions: None,
             staged_s: 0.0,
@@ -129,6 +131,7 @@ impl Parts {
         self.decisions.extend(of(EventKind::Decision));
         self.shards.take(window, since);
         self.failing.take(window, since);
+        self.sight.take(window);
         for unseen in marks::unseen(window) {
             if !self.unseen.contains(&unseen) {
                 self.unseen.push(unseen);

@@ -7,8 +7,9 @@ use super::sockets::{Key, Refused, Sockets, looked_key};
 use super::told::Told;
 use super::{described, let_go, now};
 use backwater_flow::State;
-use backwater_gate::attach::{Activity, AttachError, Hold, Named, OutsideSession, PoolStep, Seen, Watch};
-use std::collections::{HashMap, HashSet};
+use backwater_flow::rule::Attribute;
+use backwater_gate::attach::{Activity, AttachError, Hold, LocalProcess, Named, OutsideSession, PoolStep, Seen, Watch};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// What is remembered of sessions.
 #[derive(Default)]
@@ -20,7 +21,10 @@ pub(super) struct Held {
     refused: HashMap<Key, Refused>,
     /// Those of low-priority pools that were let go, since they blocked somebody.
     freed: HashSet<Key>,
-    /// Whether it was said that the rows of some cannot be counted.
+    /// The processes of those that came by Unix sockets; None: it is not found.
+    local: HashMap<Key, Option<LocalProcess>>,
+    /// Whether it was said that some of these are not found, and that the rows of some cannot be counted.
+    told_unfound: bool,
     told_uncounted: bool,
 }
 
@@ -30,6 +34,7 @@ impl Held {
         self.sockets.retain(here);
         self.refused.retain(|key, _| here.contains(key));
         self.freed.retain(|key| here.contains(key));
+        self.local.retain(|key, _| here.contains(key));
     }
 
     /// What the host shows of those that are active, of a low-priority pool, or slowed by a rule; rows where a rule asks for
@@ -39,7 +44,7 @@ impl Held {
         sessions: &[Session],
         state: &State,
         watch: &Watch,
-        counts_rows: bool,
+        wanted: &BTreeSet<Attribute>,
         hold: &mut Hold,
     ) -> anyhow::Result<Vec<(Activity, Seen)>> {
         let is_meant = |session: &&Session| {
@@ -51,10 +56,10 @@ impl Held {
         let keys = meant.iter().map(|session| looked_key(session));
         let asked: Vec<_> = keys.filter_map(|key| Some((key, self.sockets.found(key)?.socket.clone()))).collect();
         let looks = hold.guardian().read(asked.iter().map(|(_, socket)| socket.clone()).collect())?;
-        let local = meant.iter().filter_map(|session| Some((looked_key(session), session.local_process()?)));
-        let mut processes: HashMap<Key, i32> = local.collect();
+        let mut processes = self.local_processes(&meant, wanted);
         processes.extend(asked.iter().map(|(key, socket)| (*key, socket.pid)));
-        let rows = if counts_rows { self.count_rows(&meant, &processes, hold)? } else { HashMap::new() };
+        let rows =
+            if wanted.contains(&Attribute::Rows) { self.count_rows(&meant, &processes, hold)? } else { HashMap::new() };
         let process =
             |(key, pid): (&Key, &i32)| (*key, Seen { rows: rows.get(key).copied(), ..Seen::of_process(*pid) });
         let mut seen: HashMap<Key, Seen> = processes.iter().map(process).collect();
@@ -73,6 +78,28 @@ impl Held {
             (session.activity.clone(), seen)
         };
         Ok(sessions.iter().map(with).collect())
+    }
+
+    /// The processes of those that came by Unix sockets.
+    fn local_processes(&mut self, sessions: &[&Session], wanted: &BTreeSet<Attribute>) -> HashMap<Key, i32> {
+        const OF_PROCESS: [Attribute; 4] =
+            [Attribute::CpuTime, Attribute::CpuAvgPercent, Attribute::MemSize, Attribute::Rows];
+        let matters = OF_PROCESS.iter().any(|attribute| wanted.contains(attribute));
+        let mut processes = HashMap::new();
+        for session in sessions.iter().filter(|session| session.is_local() && matters) {
+            let key = looked_key(session);
+            let known = *self.local.entry(key).or_insert_with(|| LocalProcess::of(&session.activity));
+            match known {
+                Some(process) => processes.extend(process.pid().map(|pid| (key, pid))),
+                None if !std::mem::replace(&mut self.told_unfound, true) => super::note(&format!(
+                    "process {}, whose client came by a Unix socket, is not found among this host's: no rule on cputime, cpuavgpercent, \
+                     memsize or rows reaches such sessions (in a container the server has numbers of its own)",
+                    key.0
+                )),
+                None => {}
+            }
+        }
+        processes
     }
 
     /// The rows that these sessions' queries have sent so far, of those that run one.
@@ -293,8 +320,14 @@ impl Held {
         Ok(false)
     }
 
-    /// The sessions as the console shows them.
-    pub(super) fn outside(&self, sessions: &[Session], watch: &Watch, hold: &Hold, told: &Told) -> Vec<OutsideSession> {
+    /// The sessions as the console shows them; with their rows where these are counted.
+    pub(super) fn outside(
+        &self,
+        sessions: &[Session],
+        watch: Option<&Watch>,
+        hold: &Hold,
+        told: &Told,
+    ) -> Vec<OutsideSession> {
         let held: HashMap<u64, u64> =
             hold.paced().iter().map(|paced| (paced.named.socket.cookie, paced.sent_bytes)).collect();
         let one = |session: &Session| {
@@ -307,7 +340,7 @@ impl Held {
                 client: session.client.map(|client| client.to_string()).unwrap_or_default(),
                 active: activity.active,
                 for_s: activity.elapsed_s.filter(|_| activity.active),
-                rows: watch.rows_of(looked_key(session)).filter(|_| activity.active),
+                rows: watch.and_then(|watch| watch.rows_of(looked_key(session))).filter(|_| activity.active),
                 sent_bytes: cookie.and_then(|cookie| held.get(&cookie).copied()),
                 held_by: cookie.map(|cookie| told.holder(cookie)),
             }

@@ -60,7 +60,7 @@ type Done = (Vec<PoolStep>, Vec<String>);
 fn look(held: &mut Held, watch: &Watch, hold: &mut Hold, state: &State, told: &mut Told) -> Done {
     let sessions = [session(state.is_low("etl"))];
     super::super::look(hold).unwrap();
-    let activities = held.read(&sessions, state, watch, false, hold).unwrap();
+    let activities = held.read(&sessions, state, watch, &BTreeSet::new(), hold).unwrap();
     held.hold_penalised(&sessions, watch, hold, told).unwrap();
     let wanted = watch.low(&activities, state);
     let steps = held.hold_low(&wanted, &activities, state, watch, hold, told).unwrap();

@@ -78,8 +78,7 @@ pub(super) fn run(
         if looked.is_away() {
             release_all(hold)?;
         }
-        let counts_rows = looked.wanted.contains(&Attribute::Rows);
-        let activities = looked.held.read(&sessions, &state, &looked.watch, counts_rows, hold)?;
+        let activities = looked.held.read(&sessions, &state, &looked.watch, &looked.wanted, hold)?;
         let decisions = match looked.is_away() {
             true => looked.watch.unseen(now()),
             false => looked.watch.look(now(), &activities, &state),
@@ -104,7 +103,8 @@ pub(super) fn run(
             for (pid, user, step) in pooled {
                 governor.console.pooled(pid, &user, state.pool_of(&user), step);
             }
-            let outside = looked.held.outside(&sessions, &looked.watch, hold, told);
+            let counted = Some(&looked.watch).filter(|_| looked.wanted.contains(&Attribute::Rows));
+            let outside = looked.held.outside(&sessions, counted, hold, told);
             governor.console.see(outside, looked.server.all_unseen(), hold.class_bps());
         }
         pause_looking(arguments.interval, hold, &end)?;

@@ -63,6 +63,9 @@ pub(super) struct Server {
     lists_files: bool,
     /// Whether the rows of its sessions can be counted, where that was tried: or why not.
     counts_rows: Option<Result<(), String>>,
+    /// Whether they could be before it was connected to anew: then it may have been too busy, and it is tried again when a rule needs
+    /// it.
+    counted_rows: bool,
 }
 
 /// Why an answer is waited for no longer.
@@ -170,12 +173,14 @@ impl Server {
             }
         };
         let (target, end) = (target.to_owned(), end.clone());
-        Ok(Server { target, end, runtime, client, version, lists_files, counts_rows: None })
+        let (counts_rows, counted_rows) = (None, false);
+        Ok(Server { target, end, runtime, client, version, lists_files, counts_rows, counted_rows })
     }
 
     /// Another connection with the same server, which may be of another release meanwhile.
     pub(super) fn again(&self, guardian: &mut Guardian) -> anyhow::Result<Server> {
         let mut server = Server::connect(&self.target, &self.end)?;
+        server.counted_rows = self.counted_rows || self.counts_rows();
         if self.counts_rows.is_some() {
             server.learn_rows(guardian)?;
         }
@@ -267,9 +272,11 @@ impl Server {
         }
     }
 
-    /// All attributes that cannot be judged on this server, each with why.
+    /// All attributes that cannot be judged on this server, each with why; not what may be learnt yet.
     pub(super) fn all_unseen(&self) -> Unseen {
-        Attribute::ALL.iter().filter_map(|attribute| Some((*attribute, self.unseen(*attribute)?))).collect()
+        let may_be_learnt = |attribute: &Attribute| *attribute == Attribute::Rows && self.counted_rows;
+        let known = Attribute::ALL.iter().filter(|attribute| !may_be_learnt(attribute));
+        known.filter_map(|attribute| Some((*attribute, self.unseen(*attribute)?))).collect()
     }
 
     /// Everybody's sessions but this program's own; figures that cost more only where a rule asks for them.
@@ -418,9 +425,9 @@ impl Session {
         self.backend_type.as_deref() == Some("client backend")
     }
 
-    /// Its process on this host, where its client came by a Unix socket. (Else its socket names the process.)
-    pub(super) fn local_process(&self) -> Option<i32> {
-        (self.port == Some(-1) && self.activity.has_local_process()).then_some(self.activity.pid)
+    /// Whether its client came by a Unix socket: then no socket of its own names its process.
+    pub(super) fn is_local(&self) -> bool {
+        self.port == Some(-1)
     }
 
     /// Whether this role may not see what it is and does. Of the server's own processes, hidden too, hardly any has a user.

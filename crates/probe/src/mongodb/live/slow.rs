@@ -141,14 +141,15 @@ fn tell_cut(target: &str, sink: &mut Sink<'_>) {
         "{target} cuts the long lines of its log that it hands out: slow operations are counted, but of some it is not known how long \
          they took"
     );
-    let fields = [("probe", "mongodb.log"), ("reason", "the server cuts long lines")];
+    // Of these it is not told when they are over.
+    let fields = [("probe", "mongodb.log"), ("reason", "the server cuts long lines"), ("lost", "ends of lines")];
     sink.event(Event::new(sink.at, target, EventKind::Gap, message, &fields));
 }
 
 fn tell_unread(target: &str, why: &str, sink: &mut Sink<'_>) {
     let message =
         format!("the last lines of the log of {target} cannot be read for now, and are asked for again: {why}");
-    let fields = [("probe", "mongodb.log"), ("reason", why)];
+    let fields = [("probe", "mongodb.log"), ("reason", why), ("lost", "lines")];
     sink.event(Event::new(sink.at, target, EventKind::Gap, message, &fields));
 }
 
