@@ -41,7 +41,7 @@ export class Findings {
 /** That nothing was found, and whether there was anything to judge. */
 function none(page: Page): HTMLElement {
   if (page.path.queues.length === 0) return h("p", {}, "No finding: no queue was recorded, so there was nothing to judge.");
-  const sure = page.blind.length === 0;
+  const sure = page.failing.length + page.blind.length === 0;
   return h("p", { class: sure ? "good" : "" }, `${sure ? "✓ " : ""}No finding: no rule saw a queue at its limit.`);
 }
 

@@ -34,7 +34,7 @@ Examples:
 Exit codes:
   0  done: healthy, or every expectation met
   1  done: findings of warning or worse, or an expectation not met
-  2  could not do it, or nothing was found where not all was seen";
+  2  could not do it; diagnose: nothing was found, but a server was not seen";
 
 #[derive(Subcommand)]
 enum Command {

@@ -13,6 +13,8 @@ const SEEN_RATIO: f64 = 0.5;
 const RESTART_S: f64 = 5.0;
 /// Shortest and longest pause between two readings that is bridged, in seconds.
 const BRIDGED_S: (f64, f64) = (1.0, 15.0);
+/// A gap that lasts is told again after a minute at the latest, and some.
+const TOLD_AGAIN_S: f64 = 90.0;
 /// Kinds of servers whose readings have gaps where they are not read.
 const LIVE: [&str; 2] = ["postgres", "mongodb"];
 /// What is read of a server by the host, or is told of one that does not answer, says nothing of what it does.
@@ -35,38 +37,18 @@ pub struct Blind {
 #[derive(Clone, Debug, Default)]
 pub struct Sight {
     servers: BTreeMap<String, Seen>,
-    /// Anything at all.
-    recorded: Read,
     /// A run of the lab: servers come and go with its arms.
     is_of_lab: bool,
 }
 
+/// Of the time in which a server was watched, in seconds: how much was recorded of anything, how much of it; for how long it was not
+/// read at the end, and its sessions were hidden.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    read: Read,
-    /// For how long its sessions were hidden.
+    recorded_s: f64,
+    read_s: f64,
+    unread_at_end_s: f64,
     hidden_s: f64,
-}
-
-/// How long there were readings, and up to when.
-#[derive(Clone, Copy, Debug, Default)]
-struct Read {
-    seconds: f64,
-    /// Distance of readings.
-    period_s: f64,
-    last: Option<Moment>,
-}
-
-impl Read {
-    fn take(&mut self, track: Track<'_>) {
-        let holes = Holes::of(track, BRIDGED_S);
-        let steps = track.points.windows(2).map(|pair| pair[1].at.seconds_since(pair[0].at)).enumerate();
-        let bridged: f64 =
-            steps.filter(|(place, step_s)| holes.bridges(*place, *step_s)).map(|(_, step_s)| step_s).sum();
-        self.period_s = holes.period_s();
-        self.seconds += bridged + self.period_s;
-        self.last = track.points.last().map(|point| point.at).max(self.last);
-    }
 }
 
 /// The servers of a window that were not seen.
@@ -80,43 +62,79 @@ impl Sight {
     /// Takes note of a window.
     pub fn take(&mut self, window: &Window) {
         self.is_of_lab |= window.events_of(EventKind::Mark).next().is_some();
-        most(window.all_tracks()).into_iter().for_each(|track| self.recorded.take(track));
         for target in window.meta.targets.iter().filter(|target| LIVE.contains(&target.kind.as_str())) {
+            let own = most(window.all_tracks().filter(|track| is_of(track, &target.name)));
+            let Some((from, to)) = watched(window, own, &format!("{}.{}", target.kind, target.name)) else { continue };
+            let others = window.all_tracks().filter(|track| !is_of(track, &target.name));
+            let beside = most(others.map(|track| track.between(from, to)));
+            let read_s = own.map_or(0.0, seconds);
+            let recorded_s = beside.map_or(0.0, seconds).max(read_s);
+            let end = beside.and_then(|track| track.points.last()).map(|point| point.at);
             let seen = self.servers.entry(target.name.clone()).or_default();
-            most(by_itself(window, &target.name)).into_iter().for_each(|track| seen.read.take(track));
+            seen.recorded_s += recorded_s;
+            seen.read_s += read_s;
+            seen.unread_at_end_s = match (own.and_then(|track| track.points.last()), end) {
+                (Some(last), Some(end)) => end.seconds_since(last.at).max(0.0),
+                (Some(_), None) => 0.0,
+                (None, _) => seen.unread_at_end_s + recorded_s,
+            };
             if sessions_are_hidden(window, &target.name) {
-                seen.hidden_s += window.seconds();
+                seen.hidden_s += recorded_s;
             }
         }
     }
 
-    /// The servers that were not seen while anything was recorded.
+    /// The servers that were not seen while they were watched.
     pub fn blind(&self) -> Vec<Blind> {
         let of = |(server, seen): (&String, &Seen)| {
-            let why = self.unread(server, &seen.read).or_else(|| self.hidden(server, seen.hidden_s))?;
-            Some(Blind { server: server.clone(), why })
+            let unread = if self.is_of_lab { None } else { seen.unread(server) };
+            Some(Blind { server: server.clone(), why: unread.or_else(|| seen.hidden(server))? })
         };
         self.servers.iter().filter_map(of).collect()
     }
+}
 
-    fn unread(&self, server: &str, read: &Read) -> Option<String> {
-        if self.is_of_lab {
-            return None;
-        }
+impl Seen {
+    fn unread(&self, server: &str) -> Option<String> {
         let show = |seconds| Unit::Seconds.show(seconds);
-        if read.seconds < SEEN_RATIO * self.recorded.seconds {
-            let (read, recorded) = (show(read.seconds), show(self.recorded.seconds));
+        if self.read_s < SEEN_RATIO * self.recorded_s {
+            let (read, recorded) = (show(self.read_s), show(self.recorded_s));
             return Some(format!("{server} could be read for {read} of {recorded} only"));
         }
-        let last_s = self.recorded.last?.seconds_since(read.last?);
-        let is_late = last_s > RESTART_S.max(3.0 * read.period_s);
-        is_late.then(|| format!("{server} could not be read for the last {}", show(last_s)))
+        let last = show(self.unread_at_end_s);
+        (self.unread_at_end_s > RESTART_S).then(|| format!("{server} could not be read for the last {last}"))
     }
 
-    fn hidden(&self, server: &str, hidden_s: f64) -> Option<String> {
-        let is_hidden = hidden_s > 0.0 && hidden_s >= SEEN_RATIO * self.recorded.seconds;
+    fn hidden(&self, server: &str) -> Option<String> {
+        let is_hidden = self.hidden_s > 0.0 && self.hidden_s >= SEEN_RATIO * self.recorded_s;
         is_hidden.then(|| format!("{OTHERS} on {server} could not be seen"))
     }
+}
+
+/// When a server was watched in a window: from its first reading to its last, and before and after where it is told that it could not
+/// be read. None where neither is there: a recording may have had it at other times; but what lasts is not told again in every window
+/// that is shorter than [`TOLD_AGAIN_S`].
+fn watched(window: &Window, own: Option<Track<'_>>, probe: &str) -> Option<(Moment, Moment)> {
+    let is_its = |event: &&Event| event.fields.get("probe").is_some_and(|of| of == probe);
+    let mut told = window.events_of(EventKind::Gap).filter(is_its).map(|event| event.at).peekable();
+    let Some((first, last)) = own.and_then(|track| Some((track.points.first()?.at, track.points.last()?.at))) else {
+        let is_known = told.peek().is_some() || window.seconds() < TOLD_AGAIN_S;
+        return is_known.then_some((window.from, window.to));
+    };
+    let (mut from, mut to) = (first, last);
+    for at in told {
+        from = if at <= first { window.from } else { from };
+        to = if at > last { window.to } else { to };
+    }
+    Some((from, to))
+}
+
+/// For how long a track has readings: none for fewer than two.
+fn seconds(track: Track<'_>) -> f64 {
+    let holes = Holes::of(track, BRIDGED_S);
+    let steps = track.points.windows(2).map(|pair| pair[1].at.seconds_since(pair[0].at)).enumerate();
+    let bridged: f64 = steps.filter(|(place, step_s)| holes.bridges(*place, *step_s)).map(|(_, step_s)| step_s).sum();
+    bridged + holes.period_s()
 }
 
 /// The one with the most readings.
@@ -124,12 +142,10 @@ fn most<'a>(tracks: impl Iterator<Item = Track<'a>>) -> Option<Track<'a>> {
     tracks.max_by_key(|track| track.points.len()).filter(|track| !track.points.is_empty())
 }
 
-/// The series of a server, of what it tells itself.
-fn by_itself<'a>(window: &'a Window, server: &'a str) -> impl Iterator<Item = Track<'a>> {
-    window.all_tracks().filter(move |track| {
-        let is_its = track.series.labels.get("target").is_some_and(|target| target == server);
-        is_its && !FROM_OUTSIDE.iter().any(|begin| track.series.name.starts_with(begin))
-    })
+/// Whether it is a series of a server, of what that tells itself.
+fn is_of(track: &Track<'_>, server: &str) -> bool {
+    let is_its = track.series.labels.get("target").is_some_and(|target| target == server);
+    is_its && !FROM_OUTSIDE.iter().any(|begin| track.series.name.starts_with(begin))
 }
 
 /// Whether its role might see no sessions but its own, as far as is told: it was given the right where one of the server's other
@@ -176,8 +192,9 @@ mod tests {
         Moment::from_seconds(second)
     }
 
-    /// A window of a server that was looked at twice a second in these stretches.
-    fn window((from, to): (u32, u32), read: &[(u32, u32)], samples: Vec<Sample>, events: Vec<Event>) -> Window {
+    /// A window of a server that was looked at twice a second in these stretches, which is told as the recorder tells it, and of a host
+    /// that was looked at ten times a second.
+    fn window((from, to): (u32, u32), read: &[(u32, u32)], samples: Vec<Sample>, more: Vec<Event>) -> Window {
         let target = Target { name: "db".to_owned(), kind: "postgres".to_owned(), ..Target::default() };
         let meta = Arc::new(Meta { targets: vec![target], ..Meta::default() });
         let looks = read.iter().flat_map(|(from, to)| from * 2..to * 2).map(|half| f64::from(half) / 2.0);
@@ -189,6 +206,19 @@ mod tests {
             (from * 10..to * 10).map(|tenth| point(f64::from(tenth) / 10.0)).collect(),
         );
         let tracks = vec![(series, looks.map(point).collect()), cpu];
+        let ends = read.iter().map(|(_, end)| *end);
+        let begins = read.iter().skip(1).map(|(begin, _)| Some(*begin)).chain([None]);
+        let gap = |second: u32, more: &[(&str, &str)]| {
+            let fields = [&[("probe", "postgres.db"), ("reason", "refused")], more].concat();
+            Event::new(at(second.into()), "recorder", EventKind::Gap, "", &fields)
+        };
+        let mut events = more;
+        for (end, begin) in ends.zip(begins) {
+            events.extend((end..begin.unwrap_or(to)).step_by(60).map(|second| gap(second, &[])));
+            events.extend(begin.map(|begin| gap(begin, &[("ended", "true")])));
+        }
+        events.retain(|event| event.kind == EventKind::Absent || (at(from.into())..=at(to.into())).contains(&event.at));
+        events.sort_by_key(|event| event.at);
         Window::new(at(from.into()), at(to.into()), meta, tracks, samples, events)
     }
 
@@ -210,6 +240,17 @@ mod tests {
         assert_eq!(of(&[(90, 150)]), "db could not be read for the last 10.4 s");
         assert_eq!(of(&[(90, 115)]), "db could be read for 15.0 s of 60.0 s only");
         assert_eq!(of(&[]), "db could be read for 0 s of 60.0 s only", "as in the midst of an outage");
+        assert_eq!(of(&[(0, 70)]), "db could be read for 0 s of 60.0 s only");
+    }
+
+    #[test]
+    fn a_server_that_a_recording_had_at_other_times_is_not_missed() {
+        assert_eq!(told(&[window((100, 400), &[], vec![], vec![])]), "");
+        // It came half a minute before the end.
+        let mut late = window((100, 400), &[(370, 400)], vec![], vec![]);
+        assert_eq!(told(&[late.clone()]), "");
+        late = window((100, 400), &[(0, 20), (370, 400)], vec![], vec![]);
+        assert!(told(&[late]).starts_with("db could be read for 30.0 s of"), "it was away until then");
     }
 
     #[test]
@@ -221,7 +262,7 @@ mod tests {
         let read = [(0, 3_600), (100_000, 108_000)];
         let hours: Vec<Window> =
             (0..30).map(|hour| window((hour * 3_600, hour * 3_600 + 3_600), &read, vec![], vec![])).collect();
-        assert!(told(&hours).starts_with("db could be read for 193 min 21 s of 29 h 59 min"), "{}", told(&hours));
+        assert!(told(&hours).starts_with("db could be read for 193 min 21 s of 30 h 00 min"), "{}", told(&hours));
     }
 
     #[test]

@@ -21,12 +21,14 @@ impl Place {
             Ok(meta) if !meta.is_file() || is_open_elsewhere(path) => {
                 Ok(Place { written: path.to_owned(), whole: None, begins_anew: false })
             }
-            // A file that may be written in a directory that may not: no other one can be put in its place.
-            Ok(_) if !may_be_replaced(path) => Ok(Place { written: path.to_owned(), whole: None, begins_anew: true }),
-            _ => {
+            found => {
                 // What a link points to is written, and the link stays.
                 let there = || Some(path.parent()?.join(std::fs::read_link(path).ok()?));
                 let whole = std::fs::canonicalize(path).ok().or_else(there).unwrap_or_else(|| path.to_owned());
+                // A file that may be written in a directory that may not: no other one can be put in its place.
+                if found.is_ok() && !may_be_replaced(&whole) {
+                    return Ok(Place { written: whole, whole: None, begins_anew: true });
+                }
                 Ok(Place { written: whole.with_added_extension("part"), whole: Some(whole), begins_anew: true })
             }
         }
@@ -36,18 +38,19 @@ impl Place {
     pub(super) fn open(&self) -> std::io::Result<std::fs::File> {
         let mut options = std::fs::OpenOptions::new();
         match (self.begins_anew, &self.whole) {
-            (true, whole) => options.write(true).create(whole.is_some()).truncate(true).open(&self.written),
+            (true, Some(whole)) => {
+                let part = options.write(true).create(true).truncate(true).open(&self.written)?;
+                // Who may read the one that is there may read the next one, and nobody else.
+                std::fs::metadata(whole).map_or(Ok(()), |there| part.set_permissions(there.permissions()))?;
+                Ok(part)
+            }
+            (true, None) => options.write(true).truncate(true).open(&self.written),
             (false, _) => options.append(true).open(&self.written),
         }
     }
 
     pub(super) fn take(&self) -> std::io::Result<()> {
-        let Some(whole) = &self.whole else { return Ok(()) };
-        // Who may read the one that is there may read the next one.
-        if let Ok(there) = std::fs::metadata(whole) {
-            std::fs::set_permissions(&self.written, there.permissions())?;
-        }
-        std::fs::rename(&self.written, whole)
+        self.whole.as_ref().map_or(Ok(()), |whole| std::fs::rename(&self.written, whole))
     }
 
     /// Writes a text there, whole or not at all.
@@ -98,6 +101,16 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o604);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left");
         assert!(Place::of(dir.path()).is_err());
+    }
+
+    #[test]
+    fn one_that_nothing_can_replace_is_begun_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.md");
+        std::fs::write(&path, "a long one").unwrap();
+        let place = Place { written: path.clone(), whole: None, begins_anew: true };
+        place.write("one").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
     }
 
     #[test]

@@ -117,7 +117,11 @@ impl Walked {
             };
             self.unseen.retain(|known| !is_same(known));
         }
-        if self.unseen.len() < MOST_UNSEEN && !self.unseen.iter().any(|known| known.message == event.message) {
+        // The same server may be started anew again and again.
+        let is_same = |known: &Event| {
+            known.message == event.message && (event.kind != EventKind::Restart || known.at == event.at)
+        };
+        if self.unseen.len() < MOST_UNSEEN && !self.unseen.iter().any(is_same) {
             self.unseen.push(event.clone());
         }
     }

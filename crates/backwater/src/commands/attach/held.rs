@@ -11,6 +11,9 @@ use backwater_flow::rule::Attribute;
 use backwater_gate::attach::{Activity, AttachError, Hold, LocalProcess, Named, OutsideSession, PoolStep, Seen, Watch};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
+/// At so many looks the process of a session must not be found until that is told.
+const LOOKS_UNFOUND: u32 = 3;
+
 /// What is remembered of sessions.
 #[derive(Default)]
 pub(super) struct Held {
@@ -21,8 +24,8 @@ pub(super) struct Held {
     refused: HashMap<Key, Refused>,
     /// Those of low-priority pools that were let go, since they blocked somebody.
     freed: HashSet<Key>,
-    /// The processes of those that came by Unix sockets; None: it is not found.
-    local: HashMap<Key, Option<LocalProcess>>,
+    /// The processes of those that came by Unix sockets; or at how many looks it was not found.
+    local: HashMap<Key, Result<LocalProcess, u32>>,
     /// Whether it was said that some of these are not found, and that the rows of some cannot be counted.
     told_unfound: bool,
     told_uncounted: bool,
@@ -88,15 +91,19 @@ impl Held {
         let mut processes = HashMap::new();
         for session in sessions.iter().filter(|session| session.is_local() && matters) {
             let key = looked_key(session);
-            let known = *self.local.entry(key).or_insert_with(|| LocalProcess::of(&session.activity));
-            match known {
-                Some(process) => processes.extend(process.pid().map(|pid| (key, pid))),
-                None if !std::mem::replace(&mut self.told_unfound, true) => super::note(&format!(
+            let known = self.local.entry(key).or_insert(Err(0));
+            if let Err(looks) = *known {
+                *known = LocalProcess::of(&session.activity).ok_or(looks.saturating_add(1));
+            }
+            match *known {
+                Ok(process) => processes.extend(process.pid().map(|pid| (key, pid))),
+                // One that has just ended is not found either.
+                Err(LOOKS_UNFOUND) if !std::mem::replace(&mut self.told_unfound, true) => super::note(&format!(
                     "process {}, whose client came by a Unix socket, is not found among this host's: no rule on cputime, cpuavgpercent, \
                      memsize or rows reaches such sessions (in a container the server has numbers of its own)",
                     key.0
                 )),
-                None => {}
+                Err(_) => {}
             }
         }
         processes
