@@ -2,6 +2,7 @@
 //! judges.
 
 use crate::commit::looks;
+use crate::replication::allowed_since;
 use backwater_model::{Event, EventKind, Holes, Moment, Track, Unit, Window};
 use std::collections::BTreeMap;
 
@@ -132,9 +133,7 @@ fn watched(window: &Window, own: Option<Track<'_>>, probe: &str) -> Option<(Mome
 /// For how long a track has readings: none for fewer than two.
 fn seconds(track: Track<'_>) -> f64 {
     let holes = Holes::of(track, BRIDGED_S);
-    let steps = track.points.windows(2).map(|pair| pair[1].at.seconds_since(pair[0].at)).enumerate();
-    let bridged: f64 = steps.filter(|(place, step_s)| holes.bridges(*place, *step_s)).map(|(_, step_s)| step_s).sum();
-    bridged + holes.period_s()
+    holes.bridged_s() + holes.period_s()
 }
 
 /// The one with the most readings.
@@ -154,8 +153,7 @@ fn sessions_are_hidden(window: &Window, server: &str) -> bool {
     let is_told =
         |event: &&Event| event.source == server && event.fields.get("what").is_some_and(|what| what == OTHERS);
     let Some(told) = window.events_of(EventKind::Absent).filter(is_told).last() else { return false };
-    let later = window.samples().iter().filter(|sample| sample.at > told.at);
-    !later.filter(|sample| *sample.target == *server).any(backwater_model::Sample::is_carrier)
+    allowed_since(window, server, told.at).is_none()
 }
 
 /// Servers whose sessions waited for one another's locks for much of their time, which is no queue that a rule judges: a sentence each.

@@ -73,6 +73,12 @@ impl<'a> Holes<'a> {
         place + 1 < self.track.points.len() && !self.bridges(place, step_s(self.track, place + 1))
     }
 
+    /// Of how much time there are readings, in seconds: the steps that are no holes.
+    pub fn bridged_s(&self) -> f64 {
+        let steps = (1..self.track.points.len()).filter(|place| !self.is_behind(place - 1));
+        steps.map(|place| step_s(self.track, place)).sum()
+    }
+
     fn longest_s(&self, period_s: f64) -> f64 {
         (period_s * PERIODS).clamp(self.bounds_s.0, self.bounds_s.1)
     }

@@ -36,10 +36,8 @@ const BRIDGED_S: (f64, f64) = (1.0, 15.0);
 
 /// Of how much of a window there are readings, in seconds: by the series with the most of them.
 fn read_s(window: &Window) -> f64 {
-    let Some(track) = window.all_tracks().max_by_key(|track| track.points.len()) else { return 0.0 };
-    let holes = Holes::of(track, BRIDGED_S);
-    let steps = track.points.windows(2).map(|pair| pair[1].at.seconds_since(pair[0].at)).enumerate();
-    steps.filter(|(place, step_s)| holes.bridges(*place, *step_s)).map(|(_, step_s)| step_s).sum()
+    let longest = window.all_tracks().max_by_key(|track| track.points.len());
+    longest.map_or(0.0, |track| Holes::of(track, BRIDGED_S).bridged_s())
 }
 
 /// Where the stretches between two moments begin and end.

@@ -41,7 +41,7 @@ pub(crate) use peer::{Activity, Doing, Peer, activity, candidates};
 pub(crate) use retention::retention_since;
 pub(crate) use sync_waits::SyncWaits;
 pub(crate) use tcp::Tcp;
-pub(crate) use unread::{HOLE_S, View, down_since, missed_s, unread, unread_between};
+pub(crate) use unread::{HOLE_S, View, allowed_since, down_since, missed_s, unread, unread_between};
 
 /// One standby, as far as it is seen: from its primary, from itself, or both.
 pub(crate) struct Standby {

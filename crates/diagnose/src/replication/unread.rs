@@ -197,11 +197,13 @@ fn part(event: &Event, server: &str, probe: &str, view: View) -> Option<Part> {
 /// Where no standby is connected there is no row that would tell.
 fn allowed_after(window: &Window, server: &str, event: &Event) -> Option<Moment> {
     let lacked = event.kind == EventKind::Absent && event.fields.get("what").is_some_and(|what| what == STANDBYS);
-    if !lacked {
-        return None;
-    }
+    if lacked { allowed_since(window, server, event.at) } else { None }
+}
+
+/// When a role sees the server's other processes, after a moment at which it lacked that right.
+pub(crate) fn allowed_since(window: &Window, server: &str, moment: Moment) -> Option<Moment> {
     let samples = window.samples();
-    let later = &samples[samples.partition_point(|sample| sample.at <= event.at)..];
+    let later = &samples[samples.partition_point(|sample| sample.at <= moment)..];
     later.iter().find(|sample| *sample.target == *server && sample.is_carrier()).map(|sample| sample.at)
 }
 

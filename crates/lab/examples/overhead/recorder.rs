@@ -1,12 +1,12 @@
 //! The recorder as users run it, a process of its own, and what the kernel says of it and of its session's process.
 
 use crate::{Bench, Result};
+use backwater_lab::workloads::connect;
 use backwater_undo::{Entry, Stop};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use tokio_postgres::NoTls;
 
 const START_WITHIN: Duration = Duration::from_secs(30);
 /// A server without time to spare may be asked by more than one session until the one that stays is there.
@@ -91,29 +91,12 @@ fn backends(bench: &Bench) -> Result<Vec<u32>> {
     Ok(ask(bench, sql)?.iter().filter_map(|pid| u32::try_from(*pid).ok()).collect())
 }
 
-/// How long, and how often, a connection is tried again.
-const CONNECT_WITHIN: Duration = Duration::from_secs(30);
-const CONNECT_AGAIN: Duration = Duration::from_millis(20);
-
-fn is_full(error: &tokio_postgres::Error) -> bool {
-    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());
-    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::WouldBlock)
-}
-
 /// The first column of what the server answers, as numbers.
 pub(crate) fn ask(bench: &Bench, sql: &str) -> Result<Vec<i64>> {
-    let begun = Instant::now();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let (client, connection) = loop {
-            match tokio_postgres::connect(&bench.server.conninfo(), NoTls).await {
-                // While hundreds of sessions connect, the queue of the Unix socket is full for a moment.
-                Err(error) if is_full(&error) && begun.elapsed() < CONNECT_WITHIN => {
-                    tokio::time::sleep(CONNECT_AGAIN).await;
-                }
-                connected => break connected?,
-            }
-        };
+        // Hundreds of sessions may connect at the same time.
+        let (client, connection) = connect(&bench.server.conninfo().parse()?, &|| false).await?;
         let connection = tokio::spawn(connection);
         let rows = client.simple_query(sql).await?;
         drop(client);

@@ -25,8 +25,11 @@ pub(crate) struct Member<'a> {
 }
 
 /// Connects. Where hundreds do so at once, a Unix socket's queue is full for a moment, and of those the kernel lets nobody
-/// wait, unlike before a TCP port: who is sent away comes again.
-async fn connect(
+/// wait, unlike before a TCP port: who is sent away comes again, for a while, and until it `is_over`.
+///
+/// # Errors
+/// The server does not let it in.
+pub async fn connect(
     config: &Config,
     is_over: &dyn Fn() -> bool,
 ) -> Result<(Client, Connection<Socket, NoTlsStream>), tokio_postgres::Error> {

@@ -22,6 +22,7 @@ pub use counters::{Counters, LoadProbe};
 pub use data::{TpcbSpec, initialise};
 pub use driver::{Failure, LoadSpec, Local, Session, Workload, run};
 pub use error::WorkloadError;
+pub use member::connect;
 pub use pgbench::Pgbench;
 pub use result::{Driven, Latencies, LatencySummary, LoadResult};
 pub use schedule::Arrivals;
