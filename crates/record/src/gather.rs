@@ -4,9 +4,12 @@ use crate::RecordError;
 use crate::table::{AT, Interner, Misfit, Table};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Int32Type, Int64Type, UInt32Type};
-use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, RecordBatch, new_null_array};
+use arrow_array::{
+    Array, ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, RecordBatch, UInt32Array, new_null_array,
+};
 use arrow_schema::{ArrowError, DataType};
-use arrow_select::interleave::interleave;
+use arrow_select::concat::concat;
+use arrow_select::take::take;
 use std::path::Path;
 
 /// How many rows are put in order at a time: bounds the memory beside that of the rows themselves.
@@ -105,17 +108,19 @@ impl Gather {
         mut self,
         mut give: impl FnMut(&RecordBatch) -> Result<(), ArrowError>,
     ) -> Result<(), ArrowError> {
+        if self.parts.is_empty() {
+            return Ok(());
+        }
         self.last_translation.clear();
         let schema = self.table.schema();
-        let order = self.order()?;
-        let places = self.places();
+        let whole = self.whole()?;
+        let order = order(self.table, &whole)?;
         let dictionaries: Vec<ArrayRef> = self.texts.iter_mut().map(Interner::values).collect();
         for rows in order.chunks(ROWS_AT_ONCE) {
-            let rows: Vec<(usize, usize)> = rows.iter().map(|row| places[*row as usize]).collect();
+            let rows = UInt32Array::from(rows.to_vec());
             let mut columns: Vec<ArrayRef> = Vec::with_capacity(schema.fields().len());
             for (place, field) in schema.fields().iter().enumerate() {
-                let parts: Vec<&dyn Array> = self.parts.iter().map(|part| &*part[place]).collect();
-                let column = interleave(&parts, &rows)?;
+                let column = take(&whole[place], &rows, None)?;
                 columns.push(match field.data_type() {
                     DataType::Dictionary(..) => {
                         let keys = column.as_primitive::<Int32Type>().clone();
@@ -129,32 +134,37 @@ impl Gather {
         Ok(())
     }
 
-    /// Part and row of each row, in the order in which they were added.
-    fn places(&self) -> Vec<(usize, usize)> {
-        let parts = self.parts.iter().enumerate();
-        parts.flat_map(|(part, columns)| (0..columns[0].len()).map(move |row| (part, row))).collect()
+    /// Each column of all parts as one. What it was made of is let go of column by column.
+    fn whole(&mut self) -> Result<Vec<ArrayRef>, ArrowError> {
+        let parts = std::mem::take(&mut self.parts);
+        let mut columns: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
+        let mut whole = Vec::with_capacity(self.texts.len());
+        for _ in 0..self.texts.len() {
+            let of_one: Vec<ArrayRef> = columns.iter_mut().filter_map(Iterator::next).collect();
+            let of_one: Vec<&dyn Array> = of_one.iter().map(|part| &**part).collect();
+            whole.push(concat(&of_one)?);
+        }
+        Ok(whole)
     }
+}
 
-    /// The rows by the table's order, then by time, then as they were added.
-    fn order(&self) -> Result<Vec<u32>, ArrowError> {
-        let schema = self.table.schema();
-        let mut keys = Vec::new();
-        for name in self.table.order().iter().chain([&AT]) {
-            let column = schema.index_of(name)?;
-            let mut key = Vec::with_capacity(self.rows());
-            self.parts.iter().for_each(|part| key.extend(numbers(&part[column])));
-            // What is the same in all rows puts none before another.
-            if key.windows(2).any(|pair| pair[0] != pair[1]) {
-                keys.push(key);
-            }
+/// The rows by the table's order, then by time, then as they were added.
+fn order(table: Table, columns: &[ArrayRef]) -> Result<Vec<u32>, ArrowError> {
+    let schema = table.schema();
+    let mut keys = Vec::new();
+    for name in table.order().iter().chain([&AT]) {
+        let key = numbers(&columns[schema.index_of(name)?]);
+        // What is the same in all rows puts none before another.
+        if key.windows(2).any(|pair| pair[0] != pair[1]) {
+            keys.push(key);
         }
-        let mut order: Vec<u32> = (0..self.rows() as u32).collect();
-        // Stable, the least key first: rows come nearly in order of time, and a key of few values costs next to nothing.
-        for key in keys.iter().rev() {
-            order.sort_by_key(|row| key[*row as usize]);
-        }
-        Ok(order)
     }
+    let mut order: Vec<u32> = (0..columns[0].len() as u32).collect();
+    // Stable, the least key first: rows come nearly in order of time, and a key of few values costs next to nothing.
+    for key in keys.iter().rev() {
+        order.sort_by_key(|row| key[*row as usize]);
+    }
+    Ok(order)
 }
 
 /// A column of numbers, or of texts as their numbers, as something to compare. Null comes first.
@@ -163,6 +173,9 @@ fn numbers(column: &ArrayRef) -> Vec<i64> {
     where
         i64: From<T::Native>,
     {
+        if column.null_count() == 0 {
+            return column.values().iter().map(|number| i64::from(*number)).collect();
+        }
         column.iter().map(|number| number.map_or(i64::MIN, i64::from)).collect()
     }
     if let Some(column) = column.as_primitive_opt::<UInt32Type>() {

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// A server on this host (postgres://…), `host` for every process, or the directory of a recording
     ///
     /// In a recording, devices are told by the kind of a process (WAL, data files, or both), and clients' sessions were read every
-    /// second, or every two where they stood idle or more than 64 worked.
+    /// second, or in turn, every four seconds at the most, where more than 50 stood idle or more than 64 worked.
     target: Option<String>,
     /// A process with its children: the postmaster of a server on this host
     #[arg(long, value_name = "PID", conflicts_with = "target")]

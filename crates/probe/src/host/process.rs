@@ -22,15 +22,17 @@ use std::time::Duration;
 const MOST_SESSIONS: usize = 200;
 /// Looks for which a session must have been there before it is read.
 const LOOKS_BEFORE_READING: u32 = 3;
-/// A client's session that did nothing since it was last read is read at every so many looks, half of them at one look and
-/// half at the next: most sessions of most servers stand idle.
-const LOOKS_PER_CLIENT_READING: u32 = 2;
-/// Those that did something are read at every look, unless there are more of them than this: then half by half as well, or
-/// recording would cost a busy host what it must not.
+/// Clients' sessions that did nothing since they were last read are read in turn, about so many at a look: most sessions of most
+/// servers stand idle.
+const QUIET_PER_LOOK: usize = 50;
+/// Those that did something are read at every look, unless there are more of them than this: then half by half, or recording
+/// would cost a busy host what it must not.
 const MOST_BUSY: usize = 64;
 /// Of a client's session, `stat` is read at every so many of its readings: the kernel takes twice as long over that one line as
 /// over all I/O counters (4.4 and 2.2 µs with warm caches, Linux 6.18).
 const READINGS_PER_STAT: u32 = 5;
+/// But after no more looks than this, however rarely a session is read.
+const LOOKS_PER_STAT: u32 = 12;
 /// At every one where it computes more than this share of the time: there cannot be many such, and how long they computed is what
 /// samples of their waits are held against.
 const COMPUTES: f64 = 0.1;
@@ -44,7 +46,7 @@ const READINGS_PER_USER: u32 = 60;
 
 /// Processes whose files are kept open between looks, two for each: opening is most of what a reading costs, and a process
 /// may have a thousand files open by default.
-const MOST_KEPT_OPEN: usize = 200;
+const MOST_KEPT_OPEN: usize = MOST_SESSIONS + 40;
 
 /// Lines of `/proc/PID/io`.
 const COUNTERS: [(&str, &Def); 5] = [
@@ -66,8 +68,7 @@ pub(super) struct Processes {
     delays: bool,
     known: HashMap<i32, Known>,
     allowance: Allowance,
-    /// Client sessions that did something, as of the last look.
-    busy: usize,
+    turns: Turns,
     /// Of how many processes files are kept open.
     kept_open: usize,
 }
@@ -93,6 +94,25 @@ struct Known {
     numbered: Option<Numbered>,
 }
 
+/// At every how many looks a client's session is read: one that did something when it was last read, and one that did not. Powers
+/// of two, so that whoever has a turn in a longer round has one in a shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Turns {
+    busy: u32,
+    quiet: u32,
+}
+
+impl Turns {
+    fn among(busy: usize, quiet: usize) -> Self {
+        let quiet = quiet.div_ceil(QUIET_PER_LOOK).next_power_of_two() as u32;
+        Turns { busy: if busy > MOST_BUSY { 2 } else { 1 }, quiet }
+    }
+
+    fn of(self, session: &Known) -> u32 {
+        if session.moved { self.busy } else { self.quiet }
+    }
+}
+
 /// What is read of a process, kept open.
 #[derive(Debug)]
 struct Files {
@@ -110,7 +130,7 @@ impl Processes {
             delays: false,
             known: HashMap::new(),
             allowance: Allowance::default(),
-            busy: 0,
+            turns: Turns { busy: 1, quiet: 1 },
             kept_open: 0,
         }
     }
@@ -160,13 +180,9 @@ impl Processes {
 
     /// Whether it is a client's session that is read already and that another look reads.
     fn waits_for_its_turn(&mut self, pid: i32) -> bool {
-        let few = self.busy <= MOST_BUSY;
         let Some(known) = self.known.get_mut(&pid).filter(|known| known.admitted) else { return false };
         // By its number, so that sessions that were all there at the start do not come all at once.
-        let every_look = few && known.moved;
-        if every_look
-            || (known.looks.wrapping_add(1).wrapping_add(pid.unsigned_abs())).is_multiple_of(LOOKS_PER_CLIENT_READING)
-        {
+        if known.looks.wrapping_add(1).wrapping_add(pid.unsigned_abs()).is_multiple_of(self.turns.of(known)) {
             return false;
         }
         known.looks = known.looks.saturating_add(1);
@@ -251,7 +267,8 @@ impl Processes {
             let computes = computed_s > COMPUTES * passed_s;
             // The second reading of a session has it again, so that one that soon ends had a rate.
             let again = what != CLIENT || known.sum == 0.0 || computes;
-            known.until_stat = if again { 0 } else { READINGS_PER_STAT - 1 };
+            let readings = READINGS_PER_STAT.min(LOOKS_PER_STAT / self.turns.of(known)).max(1);
+            known.until_stat = if again { 0 } else { readings - 1 };
             known.computed = computed_s > WORKS * passed_s && known.sum > 0.0;
             (known.cpu_ticks, known.stat_at) = (stat.cpu_ticks, sink.at);
             known.adds_up_to(sum);
@@ -339,7 +356,9 @@ impl Probe for Processes {
         }
         let ended = self.known.extract_if(|pid, _| !present.contains(pid));
         ended.filter_map(|(_, known)| known.numbered).for_each(|numbered| numbered.leave(sink));
-        self.busy = self.known.values().filter(|known| known.admitted && known.moved).count();
+        let sessions = self.known.values().filter(|known| known.admitted);
+        let (busy, quiet): (Vec<_>, Vec<_>) = sessions.partition(|known| known.moved);
+        self.turns = Turns::among(busy.len(), quiet.len());
         self.kept_open = self.known.values().filter(|known| known.files.is_some()).count();
         Ok(())
     }
@@ -390,10 +409,22 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_works_is_read_at_every_look_and_one_that_stands_still_at_every_second() {
+    fn few_sessions_are_read_at_every_look_and_many_in_turn() {
+        let turns = |busy, quiet| {
+            let Turns { busy, quiet } = Turns::among(busy, quiet);
+            (busy, quiet)
+        };
+        assert_eq!((turns(0, 0), turns(MOST_BUSY, 50)), ((1, 1), (1, 1)));
+        assert_eq!((turns(65, 51), turns(0, 100)), ((2, 2), (1, 2)));
+        assert_eq!((turns(0, 101), turns(0, MOST_SESSIONS)), ((1, 4), (1, 4)));
+    }
+
+    #[test]
+    fn of_many_sessions_one_that_works_is_read_at_every_look_and_one_that_stands_still_at_every_second() {
         use std::io::{Read, Write};
         let watch = Arc::new(Watch::new());
         watch.add_server(Server { target: "me".into(), postmaster_pid: std::process::id() as i32 });
+        let mut others: Vec<_> = (0..60).map(|_| session()).collect();
         let mut child = session();
         let (mut orders, mut answers) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let mut work = || {
@@ -415,7 +446,7 @@ mod tests {
         let readings = |look: &Look| readings_of(look, "host.process.write_calls");
         let begun = readings(&look);
         (0..6).for_each(|_| look.again(&mut probe));
-        assert_eq!(readings(&look) - begun, 3, "it stood still");
+        assert_eq!(readings(&look) - begun, 3, "it stood still, as did the others");
         // It is seen to work at the next reading, and from then on each look reads it.
         for _ in 0..2 {
             work();
@@ -433,8 +464,11 @@ mod tests {
             look.again(&mut probe);
         }
         let later = (readings(&look) - begun.0, readings_of(&look, "host.process.cpu_s") - begun.1);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        others.push(child);
+        for session in &mut others {
+            session.kill().unwrap();
+            session.wait().unwrap();
+        }
         assert_eq!(read, 4);
         assert_eq!(later, (10, 2), "processor time at every fifth reading");
         let before = readings(&look);

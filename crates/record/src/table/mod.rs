@@ -16,7 +16,9 @@ pub(crate) use samples::{SampleRows, each_sample};
 pub(crate) use text::Interner;
 
 use crate::meta_file::FORMAT_VERSION;
-use arrow_array::RecordBatch;
+use arrow_array::builder::{ArrayBuilder, PrimitiveBuilder};
+use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::{PrimitiveArray, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use parquet::basic::Encoding;
 use std::collections::HashMap;
@@ -114,6 +116,12 @@ pub(crate) trait Rows {
 fn taken<T>(column: &mut Vec<T>) -> Vec<T> {
     let room = Vec::with_capacity(column.len());
     std::mem::replace(column, room)
+}
+
+/// The same of a column whose rows may have nothing.
+fn built<T: ArrowPrimitiveType>(column: &mut PrimitiveBuilder<T>) -> PrimitiveArray<T> {
+    let room = PrimitiveBuilder::with_capacity(column.len());
+    std::mem::replace(column, room).finish()
 }
 
 /// A column of text as numbers into a dictionary.

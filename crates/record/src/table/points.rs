@@ -1,6 +1,7 @@
 //! `points`: one value of one series at one moment.
 
-use super::{AT, Columns, Misfit, Rows, Table, taken};
+use super::{AT, Columns, Misfit, Rows, Table, built, taken};
+use arrow_array::builder::Int64Builder;
 use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
 use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, UInt32Array, UInt64Array};
 use arrow_schema::{ArrowError, DataType, Field};
@@ -25,7 +26,7 @@ pub(crate) struct PointRows {
     series: Vec<u32>,
     epoch: Vec<u64>,
     value: Vec<f64>,
-    as_of: Vec<Option<i64>>,
+    as_of: Int64Builder,
 }
 
 impl PointRows {
@@ -35,7 +36,7 @@ impl PointRows {
         self.series.push(series);
         self.epoch.push(point.epoch.0);
         self.value.push(point.value);
-        self.as_of.push(point.as_of.map(|at| at.0));
+        self.as_of.append_option(point.as_of.map(|at| at.0));
     }
 }
 
@@ -52,7 +53,7 @@ impl Rows for PointRows {
             Arc::new(UInt32Array::from(taken(&mut self.series))),
             Arc::new(UInt64Array::from(taken(&mut self.epoch))),
             Arc::new(Float64Array::from(taken(&mut self.value))),
-            Arc::new(self.as_of.drain(..).collect::<Int64Array>()),
+            Arc::new(built(&mut self.as_of)),
         ];
         RecordBatch::try_new(Self::TABLE.schema(), columns)
     }

@@ -1,7 +1,8 @@
 //! `samples`: one active session at one instant.
 
 use super::text::TextColumn;
-use super::{AT, Columns, Misfit, Rows, Table, TextPool, taken, text_field};
+use super::{AT, Columns, Misfit, Rows, Table, TextPool, built, taken, text_field};
+use arrow_array::builder::{Int32Builder, Int64Builder};
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field};
@@ -46,10 +47,10 @@ pub(super) fn fields() -> Vec<Field> {
 pub(crate) struct SampleRows {
     at: Vec<i64>,
     pid: Vec<i32>,
-    client_port: Vec<Option<i32>>,
-    query_id: Vec<Option<i64>>,
-    query_age_ms: Vec<Option<i64>>,
-    xact_age_ms: Vec<Option<i64>>,
+    client_port: Int32Builder,
+    query_id: Int64Builder,
+    query_age_ms: Int64Builder,
+    xact_age_ms: Int64Builder,
     texts: [TextColumn; TEXTS.len()],
 }
 
@@ -58,10 +59,10 @@ impl SampleRows {
     pub(crate) fn push(&mut self, sample: &Sample) {
         self.at.push(sample.at.0);
         self.pid.push(sample.pid);
-        self.client_port.push(sample.client_port);
-        self.query_id.push(sample.query_id);
-        self.query_age_ms.push(sample.query_age_ms);
-        self.xact_age_ms.push(sample.xact_age_ms);
+        self.client_port.append_option(sample.client_port);
+        self.query_id.append_option(sample.query_id);
+        self.query_age_ms.append_option(sample.query_age_ms);
+        self.xact_age_ms.append_option(sample.xact_age_ms);
         let shared = [
             Some(&sample.target),
             sample.backend_type.as_ref(),
@@ -99,10 +100,10 @@ impl Rows for SampleRows {
         let mut columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from(taken(&mut self.at))),
             Arc::new(Int32Array::from(taken(&mut self.pid))),
-            Arc::new(self.client_port.drain(..).collect::<Int32Array>()),
-            Arc::new(self.query_id.drain(..).collect::<Int64Array>()),
-            Arc::new(self.query_age_ms.drain(..).collect::<Int64Array>()),
-            Arc::new(self.xact_age_ms.drain(..).collect::<Int64Array>()),
+            Arc::new(built(&mut self.client_port)),
+            Arc::new(built(&mut self.query_id)),
+            Arc::new(built(&mut self.query_age_ms)),
+            Arc::new(built(&mut self.xact_age_ms)),
         ];
         for column in &mut self.texts {
             columns.push(column.take()?);

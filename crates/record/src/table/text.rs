@@ -3,8 +3,10 @@
 //! Who looks shares equal texts between rows, so most rows have in a column the very text of the row before, and most others
 //! one that a row had not long ago.
 
+use super::built;
+use arrow_array::builder::Int32Builder;
 use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, DictionaryArray, Int32Array, StringArray};
+use arrow_array::{ArrayRef, DictionaryArray, StringArray};
 use arrow_schema::ArrowError;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -75,23 +77,22 @@ impl Interner {
 #[derive(Debug, Default)]
 pub(crate) struct TextColumn {
     texts: Interner,
-    keys: Vec<Option<i32>>,
+    keys: Int32Builder,
 }
 
 impl TextColumn {
     pub(crate) fn push(&mut self, text: Option<&str>) {
         let key = text.map(|text| self.texts.number(text));
-        self.keys.push(key);
+        self.keys.append_option(key);
     }
 
     pub(crate) fn push_shared(&mut self, text: Option<&Arc<str>>) {
         let key = text.map(|text| self.texts.number_of_shared(text));
-        self.keys.push(key);
+        self.keys.append_option(key);
     }
 
     pub(crate) fn take(&mut self) -> Result<ArrayRef, ArrowError> {
-        let keys: Int32Array = self.keys.iter().copied().collect();
-        self.keys.clear();
+        let keys = built(&mut self.keys);
         Ok(Arc::new(DictionaryArray::<Int32Type>::try_new(keys, self.texts.values())?))
     }
 
