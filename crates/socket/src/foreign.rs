@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -49,6 +49,12 @@ pub struct Reading {
     pub info: TcpInfo,
 }
 
+/// Whether a connection between these has both ends on this host, so that no link lies between them.
+pub fn within_host(local: IpAddr, peer: IpAddr) -> bool {
+    let (local, peer) = (local.to_canonical(), peer.to_canonical());
+    peer.is_loopback() || peer == local
+}
+
 impl Socket {
     /// The connection with its process's start time and its cookie; None if it is gone meanwhile. `number` is its descriptor's.
     pub(crate) fn new(pid: i32, number: i32, connection: &Connection) -> Result<Option<Socket>, SocketError> {
@@ -69,8 +75,7 @@ impl Socket {
 
     /// Whether both ends are on this host, so that no link lies between them.
     pub fn is_within_host(&self) -> bool {
-        let (local, peer) = (self.local.ip().to_canonical(), self.peer.ip().to_canonical());
-        peer.is_loopback() || peer == local
+        within_host(self.local.ip(), self.peer.ip())
     }
 
     /// The process in a word: `postgres: etl shop 10.0.0.7(51234) SELECT`.

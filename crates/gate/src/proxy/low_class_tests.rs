@@ -159,7 +159,10 @@ fn a_way_that_is_full_costs_no_credit_and_nobody_saves_any_up() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let mut server = listener.accept().unwrap().0;
-    let session = class.open(SessionId(1), PoolId(1), Some(server.as_fd().try_clone_to_owned().unwrap()));
+    let socket = || server.as_fd().try_clone_to_owned().unwrap();
+    let session = class.open(SessionId(1), PoolId(1), Some(socket()));
+    // As if a link lay between.
+    class.lock().sockets.add_on_its_way(SessionId(1), socket(), false);
     // Paced to a crawl, what is written stands.
     backwater_socket::set_pacing_rate(&server, Some(1_000)).unwrap();
     server.write_all(&[1; 1_000_000]).unwrap();

@@ -7,7 +7,7 @@ use backwater_flow::SessionId;
 use backwater_flow::auto::SocketReading;
 use backwater_flow::limiter::{InFlight, in_flight_bytes};
 use backwater_model::{Moment, Span};
-use backwater_socket::{TcpInfo, set_pacing_rate, unsent_and_unacked};
+use backwater_socket::{TcpInfo, set_pacing_rate, unsent_and_unacked, within_host};
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -21,6 +21,9 @@ const USUAL_SEGMENT: u64 = 1460;
 /// What was sent to a peer that acknowledges nothing for so long is lost, or it is gone: the kernel's shortest wait before it sends
 /// again.
 const SILENT_AT_LEAST: Span = Span::from_millis(200);
+/// Above this no socket is paced by the kernel: a segment of 64 KiB takes less than 61 µs there, and a timer for each takes more of
+/// a processor than what it bounds is worth (docs/bench/pacing.md).
+const MOST_PACED_BPS: u64 = 1 << 30;
 /// How old a measurement may be before it is made anew.
 const FRESH: Span = Span(200);
 
@@ -42,12 +45,25 @@ struct Known {
     fd: OwnedFd,
     /// Its client's host.
     peer: Option<IpAddr>,
+    /// That is this one: what stands on the way there stands in front of nobody's packets, and is bounded by nothing but the rate.
+    within_host: bool,
     acked_bytes: Option<u64>,
     segment_bytes: u64,
     silence: Silence,
 }
 
 impl Known {
+    /// Has the kernel send it no faster than this. One that cannot be paced is about to go; the class's bucket holds it all the
+    /// same.
+    fn pace(&self, peak_bps: Option<u64>) {
+        if self.within_host {
+            return;
+        }
+        if let Err(error) = set_pacing_rate(&self.fd, peak_bps) {
+            tracing::debug!(%error, "a session's socket is not paced");
+        }
+    }
+
     /// What of it stands on its way; None where nothing is queued at all.
     fn standing_bytes(&mut self, now: Moment) -> Option<u64> {
         let delayed = SEGMENTS_NOT_ACKNOWLEDGED_YET * self.segment_bytes;
@@ -87,21 +103,32 @@ impl Default for Sockets {
 impl Sockets {
     /// A session's socket towards its client.
     pub(super) fn add(&mut self, session: SessionId, fd: OwnedFd) {
-        // What it was sent before it came to the class is on its way, too.
-        self.busy.insert(session);
-        let peer = peer(&fd);
-        pace(&fd, self.peak_bps);
-        self.known.insert(
-            session,
-            Known { fd, peer, acked_bytes: None, segment_bytes: USUAL_SEGMENT, silence: Silence::default() },
-        );
+        let ends = rustix::net::getsockname(&fd).ok().and_then(host_of).zip(peer(&fd));
+        self.add_on_its_way(session, fd, ends.is_some_and(|(local, peer)| within_host(local, peer)));
+    }
+
+    pub(super) fn add_on_its_way(&mut self, session: SessionId, fd: OwnedFd, within_host: bool) {
+        let known = Known {
+            peer: peer(&fd),
+            fd,
+            within_host,
+            acked_bytes: None,
+            segment_bytes: USUAL_SEGMENT,
+            silence: Silence::default(),
+        };
+        known.pace(self.peak_bps);
+        if !within_host {
+            // What it was sent before it came to the class is on its way, too.
+            self.busy.insert(session);
+        }
+        self.known.insert(session, known);
         self.measured_at = None;
     }
 
     /// It is gone, or urgent.
     pub(super) fn remove(&mut self, session: SessionId) {
         if let Some(known) = self.known.remove(&session) {
-            pace(&known.fd, None);
+            known.pace(None);
         }
         self.busy.remove(&session);
     }
@@ -110,10 +137,10 @@ impl Sockets {
     /// rate, or up to four times, in powers of two, so that a rate that moves by little moves nothing here. The rate itself
     /// cannot be left to the kernel: it does not make up for what it sends late.
     pub(super) fn pace(&mut self, rate_bps: u64) {
-        let peak_bps = rate_bps.saturating_mul(2).checked_next_power_of_two();
+        let peak_bps = rate_bps.saturating_mul(2).checked_next_power_of_two().filter(|peak| *peak <= MOST_PACED_BPS);
         if self.peak_bps != peak_bps {
             self.peak_bps = peak_bps;
-            self.known.values().for_each(|known| pace(&known.fd, peak_bps));
+            self.known.values().for_each(|known| known.pace(peak_bps));
         }
     }
 
@@ -143,7 +170,7 @@ impl Sockets {
 
     /// A session was granted bytes.
     pub(super) fn granted(&mut self, session: SessionId, bytes: u64) {
-        if self.known.contains_key(&session) {
+        if self.known.get(&session).is_some_and(|known| !known.within_host) {
             self.busy.insert(session);
             self.in_flight.sent(bytes);
         }
@@ -189,16 +216,12 @@ impl Sockets {
     }
 }
 
-/// A socket that cannot be paced is about to go; the class's bucket holds it all the same.
-fn pace(fd: &OwnedFd, peak_bps: Option<u64>) {
-    if let Err(error) = set_pacing_rate(fd, peak_bps) {
-        tracing::debug!(%error, "a session's socket is not paced");
-    }
-}
-
 /// Whose host is at the other end; none where that is gone already.
 fn peer(fd: &OwnedFd) -> Option<IpAddr> {
-    let address = rustix::net::getpeername(fd).ok()??;
+    host_of(rustix::net::getpeername(fd).ok()??)
+}
+
+fn host_of(address: rustix::net::SocketAddrAny) -> Option<IpAddr> {
     std::net::SocketAddr::try_from(address).ok().map(|address| address.ip().to_canonical())
 }
 
@@ -220,7 +243,7 @@ mod tests {
     fn what_stands_in_a_queue_leaves_no_room_until_it_is_taken() {
         let (mut server, mut client) = pair();
         let mut sockets = Sockets::default();
-        sockets.add(SessionId(1), server.as_fd().try_clone_to_owned().unwrap());
+        sockets.add_on_its_way(SessionId(1), server.as_fd().try_clone_to_owned().unwrap(), false);
         sockets.bound(10_000_000, Some(Span(100)));
         assert!(sockets.has_room(Moment(0)));
         // Paced to a crawl, what is written stands.
@@ -263,7 +286,7 @@ mod tests {
     fn a_peer_that_does_not_read_leaves_room_and_is_counted_again_when_it_does() {
         let (mut server, mut client) = pair();
         let mut sockets = Sockets::default();
-        sockets.add(SessionId(1), server.as_fd().try_clone_to_owned().unwrap());
+        sockets.add_on_its_way(SessionId(1), server.as_fd().try_clone_to_owned().unwrap(), false);
         sockets.bound(10_000_000, Some(Span(100)));
         sockets.read();
         server.set_nonblocking(true).unwrap();
@@ -289,7 +312,7 @@ mod tests {
     fn a_peer_that_is_gone_leaves_room() {
         let (mut server, client) = pair();
         let mut sockets = Sockets::default();
-        sockets.add(SessionId(1), server.as_fd().try_clone_to_owned().unwrap());
+        sockets.add_on_its_way(SessionId(1), server.as_fd().try_clone_to_owned().unwrap(), false);
         sockets.bound(10_000_000, Some(Span(100)));
         server.write_all(&[1; 600_000]).unwrap();
         // Closed with bytes that it has not read: it answers with a reset, and nothing more is acknowledged.
@@ -303,11 +326,25 @@ mod tests {
     }
 
     #[test]
+    fn what_stays_on_this_host_is_neither_counted_nor_paced() {
+        let (mut server, _client) = pair();
+        let mut sockets = Sockets::default();
+        sockets.pace(1_000_000);
+        sockets.bound(1_000_000, Some(Span(100)));
+        sockets.add(SessionId(1), server.as_fd().try_clone_to_owned().unwrap());
+        assert_eq!(backwater_socket::pacing_rate(&server).unwrap(), None);
+        server.write_all(&[1; 200_000]).unwrap();
+        sockets.granted(SessionId(1), 200_000);
+        assert!(sockets.has_room(Moment(0)) && sockets.busy.is_empty());
+        assert_eq!(sockets.read().0.len(), 1, "it is looked at all the same");
+    }
+
+    #[test]
     fn a_socket_is_paced_above_the_rate_while_it_is_of_the_class() {
         let (first, second) = (pair(), pair());
         let mut sockets = Sockets::default();
         let add = |sockets: &mut Sockets, id, server: &TcpStream| {
-            sockets.add(SessionId(id), server.as_fd().try_clone_to_owned().unwrap());
+            sockets.add_on_its_way(SessionId(id), server.as_fd().try_clone_to_owned().unwrap(), false);
         };
         add(&mut sockets, 1, &first.0);
         assert_eq!(backwater_socket::pacing_rate(&first.0).unwrap(), None);
@@ -316,8 +353,11 @@ mod tests {
         for server in [&first.0, &second.0] {
             assert_eq!(backwater_socket::pacing_rate(server).unwrap(), Some(1 << 25));
         }
-        sockets.pace(u64::MAX);
-        assert_eq!(backwater_socket::pacing_rate(&first.0).unwrap(), None);
+        for rate_bps in [1_000_000_000, u64::MAX] {
+            sockets.pace(1 << 20);
+            sockets.pace(rate_bps);
+            assert_eq!(backwater_socket::pacing_rate(&first.0).unwrap(), None, "{rate_bps}");
+        }
         sockets.pace(1 << 20);
         sockets.remove(SessionId(1));
         assert_eq!(backwater_socket::pacing_rate(&first.0).unwrap(), None);
@@ -328,7 +368,7 @@ mod tests {
     fn delivered_bytes_are_those_since_the_last_reading() {
         let (mut server, mut client) = pair();
         let mut sockets = Sockets::default();
-        sockets.add(SessionId(7), server.as_fd().try_clone_to_owned().unwrap());
+        sockets.add_on_its_way(SessionId(7), server.as_fd().try_clone_to_owned().unwrap(), false);
         sockets.read();
         server.write_all(&[1; 50_000]).unwrap();
         client.read_exact(&mut [0; 50_000]).unwrap();

@@ -5,6 +5,7 @@ use super::direction::TURN_BYTES;
 use super::secure::Secure;
 use crate::clock;
 use backwater_model::Span;
+use backwater_socket::within_host;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -22,6 +23,11 @@ use tokio::net::{TcpStream, UnixStream};
 pub(super) const URGENT_NOT_SENT_BYTES: u32 = 128 * 1024;
 /// The same for the low class: what stands there is in front of whatever else this host sends.
 pub(super) const LOW_NOT_SENT_BYTES: u32 = 16 * 1024;
+/// The same of a connection that stays on this host: no link lies there, and nobody stands behind it.
+const WITHIN_HOST_NOT_SENT_BYTES: u32 = 512 * 1024;
+/// How a connection that stays on this host finds its speed. There is nothing to find; and one that paces by timers (BBR, which
+/// some hosts have for all) costs it half of its throughput and more (docs/bench/pacing.md). Every kernel has this one.
+const WITHIN_HOST: &[u8] = b"reno";
 /// A peer that is gone without a word while nothing is on its way to it is noticed after a minute: silence, then questions that
 /// nobody answers. While something is on its way the kernel's own patience holds (`net.ipv4.tcp_retries2`, about 15 minutes):
 /// TCP_USER_TIMEOUT would shorten that, but since Linux 5.11 it ends a peer too that is there and does not read, as a pager does.
@@ -139,17 +145,21 @@ impl Stream {
         let Socket::Tcp(stream) = &self.socket else { return Ok(()) };
         stream.set_nodelay(true)?;
         let socket = SockRef::from(stream);
+        if is_within_host(stream)
+            && let Err(error) = socket.set_tcp_congestion(WITHIN_HOST)
+        {
+            tracing::debug!(%error, "a connection within this host keeps its congestion control");
+        }
         let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(QUESTION_EVERY).with_retries(QUESTIONS);
         socket.set_tcp_keepalive(&keepalive)?;
-        socket.set_tcp_notsent_lowat(not_sent_bytes)
+        self.set_not_sent(not_sent_bytes)
     }
 
-    /// How much may stand unsent in front of the kernel's queue.
+    /// How much may stand unsent in front of the kernel's queue, where that is in front of others.
     pub(super) fn set_not_sent(&self, bytes: u32) -> io::Result<()> {
-        match &self.socket {
-            Socket::Tcp(stream) => SockRef::from(stream).set_tcp_notsent_lowat(bytes),
-            Socket::Unix(_) => Ok(()),
-        }
+        let Socket::Tcp(stream) = &self.socket else { return Ok(()) };
+        let bytes = if is_within_host(stream) { WITHIN_HOST_NOT_SENT_BYTES } else { bytes };
+        SockRef::from(stream).set_tcp_notsent_lowat(bytes)
     }
 
     pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
@@ -314,6 +324,12 @@ impl Stream {
     }
 }
 
+/// Whether both ends are on this host. Of one that is gone nothing is known, and it is of no account.
+fn is_within_host(stream: &TcpStream) -> bool {
+    let ends = stream.local_addr().and_then(|local| Ok((local, stream.peer_addr()?)));
+    ends.is_ok_and(|(local, peer)| within_host(local.ip(), peer.ip()))
+}
+
 /// As a driver wants it.
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -418,5 +434,9 @@ mod tests {
         assert_eq!(socket.tcp_keepalive_time().unwrap() + questions, Duration::from_secs(60));
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_user_timeout().unwrap(), None);
+        let control = socket.tcp_congestion().unwrap();
+        assert!(control.starts_with(WITHIN_HOST), "{control:?}");
+        stream.set_not_sent(LOW_NOT_SENT_BYTES).unwrap();
+        assert_eq!(socket.tcp_notsent_lowat().unwrap(), WITHIN_HOST_NOT_SENT_BYTES, "no link lies there");
     }
 }
