@@ -31,8 +31,9 @@ const MOST_BUSY: usize = 64;
 /// Of a client's session, `stat` is read at every so many of its readings: the kernel takes twice as long over that one line as
 /// over all I/O counters (4.4 and 2.2 µs with warm caches, Linux 6.18).
 const READINGS_PER_STAT: u32 = 5;
-/// But after no more looks than this, however rarely a session is read.
-const LOOKS_PER_STAT: u32 = 12;
+/// But after no more looks than this, however rarely a session is read: half a minute then has two thirds of its accounts, and more
+/// than rules ask for.
+const LOOKS_PER_STAT: u32 = 10;
 /// At every one where it computes more than this share of the time: there cannot be many such, and how long they computed is what
 /// samples of their waits are held against.
 const COMPUTES: f64 = 0.1;
