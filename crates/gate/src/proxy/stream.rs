@@ -26,7 +26,8 @@ pub(super) const LOW_NOT_SENT_BYTES: u32 = 16 * 1024;
 /// The same of a connection that stays on this host: no link lies there, and nobody stands behind it.
 const WITHIN_HOST_NOT_SENT_BYTES: u32 = 512 * 1024;
 /// How a connection that stays on this host finds its speed. There is nothing to find; and one that paces by timers (BBR, which
-/// some hosts have for all) costs it half of its throughput and more (docs/bench/pacing.md). Every kernel has this one.
+/// some hosts have for all) costs it half of its throughput and more (docs/bench/pacing.md). Every kernel has this one. Set on a
+/// connection that stands already it changes the rate; BBR's timers probably stay, since the kernel does not take them back.
 const WITHIN_HOST: &[u8] = b"reno";
 /// A peer that is gone without a word while nothing is on its way to it is noticed after a minute: silence, then questions that
 /// nobody answers. While something is on its way the kernel's own patience holds (`net.ipv4.tcp_retries2`, about 15 minutes):
