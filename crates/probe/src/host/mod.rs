@@ -32,6 +32,7 @@ mod thread_waits;
 mod title;
 mod together;
 mod top;
+mod turns;
 mod volume;
 mod watch;
 

@@ -9,6 +9,7 @@ use super::numbered::Numbered;
 use super::task::{Stat, children, directory, effective_user, parse_stat};
 use super::text::pairs;
 use super::title::{CLIENT, backend_type};
+use super::turns::{Due, Turns};
 use super::{Roots, SOURCE, Server, Watch, file};
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::catalogue::{self, Def};
@@ -22,12 +23,6 @@ use std::time::Duration;
 const MOST_SESSIONS: usize = 200;
 /// Looks for which a session must have been there before it is read.
 const LOOKS_BEFORE_READING: u32 = 3;
-/// Clients' sessions that did nothing since they were last read are read in turn, about so many at a look: most sessions of most
-/// servers stand idle.
-const QUIET_PER_LOOK: usize = 50;
-/// Those that did something are read at every look, unless there are more of them than this: then half by half, or recording
-/// would cost a busy host what it must not.
-const MOST_BUSY: usize = 64;
 /// Of a client's session, `stat` is read at every so many of its readings: the kernel takes twice as long over that one line as
 /// over all I/O counters (4.4 and 2.2 µs with warm caches, Linux 6.18).
 const READINGS_PER_STAT: u32 = 5;
@@ -42,8 +37,9 @@ const COMPUTES: f64 = 0.1;
 const WORKS: f64 = 0.01;
 /// What the process is called that begins all others of a server.
 const POSTMASTER: &str = "postmaster";
-/// The user a process runs as changes rarely: it is read with the `stat` that comes after so many readings.
+/// The user a process runs as changes rarely: it is read with the `stat` that comes after so many readings, or so many looks.
 const READINGS_PER_USER: u32 = 60;
+const LOOKS_PER_USER: u32 = 120;
 
 /// Processes whose files are kept open between looks, two for each: opening is most of what a reading costs, and a process
 /// may have a thousand files open by default.
@@ -70,6 +66,7 @@ pub(super) struct Processes {
     known: HashMap<i32, Known>,
     allowance: Allowance,
     turns: Turns,
+    looks: u32,
     /// Of how many processes files are kept open.
     kept_open: usize,
 }
@@ -81,9 +78,8 @@ struct Known {
     what: Option<String>,
     looks: u32,
     admitted: bool,
-    /// Readings until the user is due, and until `stat` is.
-    until_user: u32,
-    until_stat: u32,
+    user: Due,
+    stat: Due,
     cpu_ticks: u64,
     stat_at: Moment,
     /// Whether it computed for more than a trace of the time between the last two readings of `stat`.
@@ -93,25 +89,6 @@ struct Known {
     moved: bool,
     files: Option<Files>,
     numbered: Option<Numbered>,
-}
-
-/// At every how many looks a client's session is read: one that did something when it was last read, and one that did not. Powers
-/// of two, so that whoever has a turn in a longer round has one in a shorter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Turns {
-    busy: u32,
-    quiet: u32,
-}
-
-impl Turns {
-    fn among(busy: usize, quiet: usize) -> Self {
-        let quiet = quiet.div_ceil(QUIET_PER_LOOK).next_power_of_two() as u32;
-        Turns { busy: if busy > MOST_BUSY { 2 } else { 1 }, quiet }
-    }
-
-    fn of(self, session: &Known) -> u32 {
-        if session.moved { self.busy } else { self.quiet }
-    }
 }
 
 /// What is read of a process, kept open.
@@ -131,7 +108,8 @@ impl Processes {
             delays: false,
             known: HashMap::new(),
             allowance: Allowance::default(),
-            turns: Turns { busy: 1, quiet: 1 },
+            turns: Turns::default(),
+            looks: 0,
             kept_open: 0,
         }
     }
@@ -183,7 +161,7 @@ impl Processes {
     fn waits_for_its_turn(&mut self, pid: i32) -> bool {
         let Some(known) = self.known.get_mut(&pid).filter(|known| known.admitted) else { return false };
         // By its number, so that sessions that were all there at the start do not come all at once.
-        if known.looks.wrapping_add(1).wrapping_add(pid.unsigned_abs()).is_multiple_of(self.turns.of(known)) {
+        if self.looks.wrapping_add(pid.unsigned_abs()).is_multiple_of(self.turns.of(known.moved)) {
             return false;
         }
         known.looks = known.looks.saturating_add(1);
@@ -197,8 +175,8 @@ impl Processes {
             what: None,
             looks: 0,
             admitted: false,
-            until_user: 0,
-            until_stat: 0,
+            user: Due::default(),
+            stat: Due::default(),
             cpu_ticks: 0,
             stat_at: Moment::default(),
             computed: false,
@@ -268,8 +246,7 @@ impl Processes {
             let computes = computed_s > COMPUTES * passed_s;
             // The second reading of a session has it again, so that one that soon ends had a rate.
             let again = what != CLIENT || known.sum == 0.0 || computes;
-            let readings = READINGS_PER_STAT.min(LOOKS_PER_STAT / self.turns.of(known)).max(1);
-            known.until_stat = if again { 0 } else { readings - 1 };
+            known.stat = Due::read(known.looks, if again { 1 } else { READINGS_PER_STAT });
             known.computed = computed_s > WORKS * passed_s && known.sum > 0.0;
             (known.cpu_ticks, known.stat_at) = (stat.cpu_ticks, sink.at);
             known.adds_up_to(sum);
@@ -280,12 +257,16 @@ impl Processes {
     /// Reads the I/O of a client's session that is well known, and tells whether it did. Only through the descriptor that is
     /// kept open: that is of the process it was opened for, and fails once that has ended.
     fn reads_io_alone(&mut self, sink: &mut Sink<'_>, pid: i32) -> bool {
-        let Some(known) = self.known.get_mut(&pid).filter(|known| known.until_stat > 0) else { return false };
+        let turns = self.turns;
+        let can_wait = |known: &&mut Known| {
+            known.stat.can_wait(known.looks.saturating_add(1), turns.of(known.moved), LOOKS_PER_STAT)
+        };
+        let Some(known) = self.known.get_mut(&pid).filter(can_wait) else { return false };
         let (Some(files), Some(numbered)) = (&mut known.files, &mut known.numbered) else { return false };
         let Ok(text) = files.io.read_kept() else { return false };
         let sum = known.cpu_ticks as f64 + put_counters(numbered, sink, &text);
-        known.until_stat -= 1;
-        known.until_user = known.until_user.saturating_sub(1);
+        known.stat.passed();
+        known.user.passed();
         known.looks = known.looks.saturating_add(1);
         known.adds_up_to(sum);
         true
@@ -312,11 +293,11 @@ fn put_counters(numbered: &mut Numbered, sink: &mut Sink<'_>, io: &str) -> f64 {
 impl Processes {
     fn user_if_due(&mut self, pid: i32) -> Option<u32> {
         let known = self.known.get_mut(&pid)?;
-        if known.until_user > 0 {
-            known.until_user -= 1;
+        if known.user.can_wait(known.looks, self.turns.of(known.moved), LOOKS_PER_USER) {
+            known.user.passed();
             return None;
         }
-        known.until_user = READINGS_PER_USER - 1;
+        known.user = Due::read(known.looks, READINGS_PER_USER);
         effective_user(&self.roots, pid)
     }
 }
@@ -346,6 +327,7 @@ impl Probe for Processes {
         if self.watch.servers().is_empty() {
             return Ok(());
         }
+        self.looks = self.looks.wrapping_add(1);
         self.delays = accounts_for_delays(&self.roots);
         if !self.delays {
             let why = "kernel.task_delayacct is off";
@@ -407,17 +389,6 @@ mod tests {
         let mut command = std::process::Command::new("sh");
         command.arg0("postgres: app shop [local] idle").args(["-c", "while read -r line; do echo \"$line\"; done"]);
         command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap()
-    }
-
-    #[test]
-    fn few_sessions_are_read_at_every_look_and_many_in_turn() {
-        let turns = |busy, quiet| {
-            let Turns { busy, quiet } = Turns::among(busy, quiet);
-            (busy, quiet)
-        };
-        assert_eq!((turns(0, 0), turns(MOST_BUSY, 50)), ((1, 1), (1, 1)));
-        assert_eq!((turns(65, 51), turns(0, 100)), ((2, 2), (1, 2)));
-        assert_eq!((turns(0, 101), turns(0, MOST_SESSIONS)), ((1, 4), (1, 4)));
     }
 
     #[test]
