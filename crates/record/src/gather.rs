@@ -134,7 +134,8 @@ impl Gather {
         Ok(())
     }
 
-    /// Each column of all parts as one. What it was made of is let go of column by column.
+    /// Each column of all parts as one. What a column was made of is let go of with it, except where all lie in one buffer, as in a
+    /// tail, which is no larger than a segment's bound.
     fn whole(&mut self) -> Result<Vec<ArrayRef>, ArrowError> {
         let parts = std::mem::take(&mut self.parts);
         let mut columns: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();

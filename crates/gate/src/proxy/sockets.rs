@@ -45,7 +45,7 @@ struct Known {
     fd: OwnedFd,
     /// Its client's host.
     peer: Option<IpAddr>,
-    /// That is this one: what stands on the way there stands in front of nobody's packets, and is bounded by nothing but the rate.
+    /// That is this one: what stands on the way there stands in front of nobody's packets, and is not counted.
     within_host: bool,
     acked_bytes: Option<u64>,
     segment_bytes: u64,
