@@ -110,6 +110,10 @@ mod tests {
         let mut child = std::process::Command::new("sleep").args(["600"]).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let (began_us, after_us) = (super::unix_us(began_ticks(pid).unwrap()), unix_us());
+        // A program is begun before it has a title, by a moment: its arguments are put down last.
+        while read(pid, "cmdline").unwrap().is_empty() {
+            std::thread::yield_now();
+        }
         let titled = [is_titled(pid, &["sleep 600"]), is_titled(pid, &["sleep", "[local]"])];
         child.kill().unwrap();
         child.wait().unwrap();

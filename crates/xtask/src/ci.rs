@@ -288,7 +288,12 @@ struct Tally {
     skipped: Vec<String>,
     /// Tests of what this machine's hardware rules out, whoever runs them.
     impossible: Vec<String>,
+    /// What failed tests said, to be told again at the end: a long log may be cut in its middle.
+    last_words: Vec<String>,
 }
+
+/// Lines of what failed tests said that are told again.
+const LAST_WORDS: usize = 200;
 
 impl Tally {
     fn add(&mut self, other: Tally) {
@@ -296,6 +301,8 @@ impl Tally {
         self.failed += other.failed;
         self.skipped.extend(other.skipped);
         self.impossible.extend(other.impossible);
+        self.last_words.extend(other.last_words);
+        self.last_words.truncate(LAST_WORDS);
     }
 
     fn line(&mut self, line: &str) {
@@ -322,6 +329,9 @@ impl Tally {
         }
         for impossible in &self.impossible {
             println!("cannot run on this machine: {impossible}");
+        }
+        for line in &self.last_words {
+            println!("{line}");
         }
         let [skipped, impossible] = [&self.skipped, &self.impossible].map(Vec::len);
         println!(
@@ -370,6 +380,9 @@ fn run_tests(tally: &mut Tally, arguments: &[&str], variables: &[(&str, &str)]) 
         };
         if failing || line.starts_with("test ") || line.starts_with("running ") {
             println!("{line}");
+        }
+        if failing && tally.last_words.len() < LAST_WORDS {
+            tally.last_words.push(line);
         }
     }
     Ok(child.wait()?.success())

@@ -1,10 +1,11 @@
 //! Whether what is held keeps its rate: through the proxy (the low class's token bucket) and from outside (the kernel's
-//! pacing of a server's own socket, as attach mode sets it and corrects it), at three rates, on idle and on busy processors.
+//! pacing of a server's own socket, as attach mode sets it and corrects it), at three rates, on idle processors, on busy ones,
+//! and on busy ones where what holds goes before the rest (a nice value of -10, which takes CAP_SYS_NICE).
 //! The server sends without end, the client reads all that comes and writes down when.
 //!
 //! `cargo run --profile dist -p backwater-gate --example pacing`, with any of `--seconds 10`, `--rounds 3`,
-//! `--asked 1MB|256MB|1GB`, `--processors idle|busy`, `--nice 0` (of what else the processors do), `--own-nice -10` (of the
-//! threads that hold, and of nothing else: the proxy's, and the one that looks at what attach paces).
+//! `--asked 1MB|256MB|1GB`, `--processors idle|busy|favoured`, `--nice 0` (of what else the processors do), `--own-nice -10`
+//! (of the threads that hold, and of nothing else: the proxy's, and the one that looks at what attach paces).
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 
 mod had;
@@ -29,8 +30,9 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 const MIB: f64 = 1_048_576.0;
 /// As they are written in a configuration, and in bytes a second.
 const RATES: [(&str, u64); 3] = [("1MB", 1 << 20), ("256MB", 256 << 20), ("1GB", 1 << 30)];
-/// What else the processors do.
-const PROCESSORS: [(&str, bool); 2] = [("idle", false), ("busy", true)];
+/// Whether the processors do something else, and the nice value of the threads that hold.
+const PROCESSORS: [(&str, bool, Option<i32>); 3] =
+    [("idle", false, None), ("busy", true, None), ("favoured", true, Some(-10))];
 /// How far the mean may be off.
 const OFF: f64 = 0.01;
 /// Segments as on Ethernet: loopback's own are so large that two of them are an eighth of a second at the lowest rate.
@@ -354,12 +356,13 @@ fn row(way: Way, rate: (&str, u64), rounds: &[Seen], path: &[Seen], busy: bool) 
     )
 }
 
+#[derive(Clone)]
 struct Options {
     seconds: u64,
     rounds: u64,
     /// The one rate that is asked; None: all.
     asked: Option<String>,
-    /// `idle` or `busy`; None: both.
+    /// `idle`, `busy` or `favoured`; None: all.
     processors: Option<String>,
     /// Of what else the processors do, where they are busy.
     nice: i32,
@@ -384,7 +387,7 @@ impl Options {
                 "--seconds" => options.seconds = value.parse::<u64>()?.clamp(1, 600),
                 "--rounds" => options.rounds = value.parse::<u64>()?.clamp(1, 100),
                 "--asked" => options.asked = Some(one_of(&RATES.map(|(known, _)| known), value)?),
-                "--processors" => options.processors = Some(one_of(&PROCESSORS.map(|(known, _)| known), value)?),
+                "--processors" => options.processors = Some(one_of(&PROCESSORS.map(|(known, ..)| known), value)?),
                 "--nice" => options.nice = value.parse::<i32>()?.clamp(0, 19),
                 "--own-nice" => options.own_nice = Some(value.parse::<i32>()?.clamp(-20, 19)),
                 _ => return Err(format!("{name} is not known; see the head of examples/pacing/main.rs").into()),
@@ -437,8 +440,6 @@ fn measure_all(options: &Options, server: u16, busy: bool) -> Result<()> {
 
 fn main() -> Result<()> {
     let options = Options::of(std::env::args().skip(1))?;
-    // Tried once, so that a right that is missing is told before anything is measured.
-    nice::within(options.own_nice, || Ok(()))?;
     let server = endless_server()?;
     println!(
         "Server, proxy and client are threads of one process, by TCP on loopback in segments of {SEGMENT_BYTES} bytes; {} rounds of {} s each, in turns.\n\
@@ -452,9 +453,15 @@ fn main() -> Result<()> {
          it, or no room (and how far off the rate was in the time in which there were both: nobody holds what is not there).",
         options.rounds, options.seconds
     );
-    for (name, busy) in PROCESSORS {
-        if options.processors.as_ref().is_none_or(|only| only == name) {
-            measure_all(&options, server, busy)?;
+    for (name, busy, own_nice) in PROCESSORS {
+        if options.processors.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
+        let options = Options { own_nice: options.own_nice.or(own_nice), ..options.clone() };
+        // A right that is missing is told before anything is measured, and where it was asked for by name, as an error.
+        match nice::within(options.own_nice, || Ok(())) {
+            Err(error) if options.processors.is_none() => println!("\n{name}: not measured: {error}"),
+            may => may.and_then(|()| measure_all(&options, server, busy))?,
         }
     }
     Ok(())

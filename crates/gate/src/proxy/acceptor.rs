@@ -4,10 +4,10 @@ use super::Address;
 use super::control::Control;
 use super::negotiate::{Agreed, Door, negotiate};
 use super::openings::Openings;
-use super::stream::Stream;
+use super::stream::{Stream, pace_within_host};
 use super::worker::{Arrival, Phase, Worker};
 use crate::GateError;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
 use std::net::ToSocketAddrs;
 use std::os::unix::fs::FileTypeExt;
@@ -100,6 +100,10 @@ fn bind_tcp(name: &str) -> io::Result<std::net::TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
+        // What it accepts begins as it is.
+        if address.ip().to_canonical().is_loopback() {
+            pace_within_host(&SockRef::from(&socket));
+        }
         match socket.bind(&address.into()).and_then(|()| socket.listen(BACKLOG)) {
             Ok(()) => return Ok(socket.into()),
             Err(error) => last = error,
@@ -193,6 +197,16 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use std::os::unix::net::{UnixDatagram, UnixListener};
+
+    #[test]
+    fn what_comes_from_this_host_is_paced_by_no_timer_from_its_beginning() {
+        let Bound::Tcp(listener) = Bound::bind(&"127.0.0.1:0".parse().unwrap()).unwrap() else { panic!("no TCP") };
+        listener.set_nonblocking(false).unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let control = SockRef::from(&accepted).tcp_congestion().unwrap();
+        assert!(control.starts_with(b"reno"), "{control:?}");
+    }
 
     #[test]
     fn only_a_socket_that_nobody_listens_on_any_more_is_removed() {

@@ -11,7 +11,7 @@ use backwater_model::Moment;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::lookup_host;
 
 /// The answer to a request for encryption that declines it, and the one that takes it.
 pub(super) const NO_ENCRYPTION: u8 = b'N';
@@ -81,8 +81,8 @@ pub(super) async fn connect_again(terms: &Terms, session: Option<&Live>) -> io::
 async fn connect_to_any(addresses: impl IntoIterator<Item = SocketAddr>, within: Duration) -> io::Result<Stream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
-        match in_time(within, TcpStream::connect(address)).await {
-            Ok(connected) => return Ok(connected.into()),
+        match in_time(within, Stream::connect(address)).await {
+            Ok(connected) => return Ok(connected),
             Err(error) => last = error,
         }
     }
@@ -145,7 +145,7 @@ mod tests {
         silent.listen(0).unwrap();
         let silent_one = silent.local_addr().unwrap().as_socket().unwrap();
         let mut queued = Vec::new();
-        while let Ok(one) = in_time(SOON, TcpStream::connect(silent_one)).await {
+        while let Ok(one) = in_time(SOON, Stream::connect(silent_one)).await {
             queued.push(one);
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -17,7 +17,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 
 /// Bytes that may stand unsent in the kernel's buffer of an urgent session's socket before it counts as full.
 pub(super) const URGENT_NOT_SENT_BYTES: u32 = 128 * 1024;
@@ -26,8 +26,7 @@ pub(super) const LOW_NOT_SENT_BYTES: u32 = 16 * 1024;
 /// The same of a connection that stays on this host: no link lies there, and nobody stands behind it.
 const WITHIN_HOST_NOT_SENT_BYTES: u32 = 512 * 1024;
 /// How a connection that stays on this host finds its speed. There is nothing to find; and one that paces by timers (BBR, which
-/// some hosts have for all) costs it half of its throughput and more (docs/bench/pacing.md). Every kernel has this one. Set on a
-/// connection that stands already it changes the rate; BBR's timers probably stay, since the kernel does not take them back.
+/// some hosts have for all) costs it half of its throughput and more (docs/bench/pacing.md). Every kernel has this one.
 const WITHIN_HOST: &[u8] = b"reno";
 /// A peer that is gone without a word while nothing is on its way to it is noticed after a minute: silence, then questions that
 /// nobody answers. While something is on its way the kernel's own patience holds (`net.ipv4.tcp_retries2`, about 15 minutes):
@@ -112,7 +111,24 @@ impl From<UnixStream> for Stream {
     }
 }
 
+/// Has a connection that stays on this host find its speed as [`WITHIN_HOST`] says. To be said of a socket before it connects or
+/// listens where its address tells: timers that a kernel has begun to pace a connection by stay to its end.
+pub(super) fn pace_within_host(socket: &SockRef<'_>) {
+    if let Err(error) = socket.set_tcp_congestion(WITHIN_HOST) {
+        tracing::debug!(%error, "a connection within this host keeps its congestion control");
+    }
+}
+
 impl Stream {
+    /// Connects to a server by TCP.
+    pub(super) async fn connect(address: SocketAddr) -> io::Result<Stream> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        if address.ip().to_canonical().is_loopback() {
+            pace_within_host(&SockRef::from(&socket));
+        }
+        socket.connect(address).await.map(Stream::from)
+    }
+
     /// Connects to a server by its Unix socket, for as long as its queue of connections is full. Needs the runtime's timer.
     pub(super) async fn connect_local(path: &Path) -> io::Result<Stream> {
         loop {
@@ -146,10 +162,8 @@ impl Stream {
         let Socket::Tcp(stream) = &self.socket else { return Ok(()) };
         stream.set_nodelay(true)?;
         let socket = SockRef::from(stream);
-        if is_within_host(stream)
-            && let Err(error) = socket.set_tcp_congestion(WITHIN_HOST)
-        {
-            tracing::debug!(%error, "a connection within this host keeps its congestion control");
+        if is_within_host(stream) {
+            pace_within_host(&socket);
         }
         let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(QUESTION_EVERY).with_retries(QUESTIONS);
         socket.set_tcp_keepalive(&keepalive)?;
@@ -426,17 +440,16 @@ mod tests {
     #[tokio::test]
     async fn a_silent_peer_is_noticed_after_a_minute_and_a_sleeping_one_is_left_alone() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let stream = Stream::from(stream);
-        stream.set_options(URGENT_NOT_SENT_BYTES).unwrap();
+        let stream = Stream::connect(listener.local_addr().unwrap()).await.unwrap();
         let Socket::Tcp(tcp) = &stream.socket else { panic!("{stream:?}") };
         let socket = SockRef::from(tcp);
+        let control = socket.tcp_congestion().unwrap();
+        assert!(control.starts_with(WITHIN_HOST), "{control:?}");
+        stream.set_options(URGENT_NOT_SENT_BYTES).unwrap();
         let questions = socket.tcp_keepalive_interval().unwrap() * socket.tcp_keepalive_retries().unwrap();
         assert_eq!(socket.tcp_keepalive_time().unwrap() + questions, Duration::from_secs(60));
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_user_timeout().unwrap(), None);
-        let control = socket.tcp_congestion().unwrap();
-        assert!(control.starts_with(WITHIN_HOST), "{control:?}");
         stream.set_not_sent(LOW_NOT_SENT_BYTES).unwrap();
         assert_eq!(socket.tcp_notsent_lowat().unwrap(), WITHIN_HOST_NOT_SENT_BYTES, "no link lies there");
     }
