@@ -187,14 +187,14 @@ impl Sockets {
         level
     }
 
-    /// What each showed since it was last read, and the shortest round trip that the kernel saw of any.
+    /// What each showed since it was last read, and the shortest round trip that the kernel saw of any whose client is elsewhere.
     pub(super) fn read(&mut self) -> (Vec<SocketReading>, Option<Span>) {
         let (mut readings, mut shortest) = (Vec::with_capacity(self.known.len()), None);
         for (session, known) in &mut self.known {
             let Ok(info) = TcpInfo::read(&known.fd) else { continue };
             known.segment_bytes = info.segment_bytes.map_or(known.segment_bytes, u64::from);
             let span = |us: u32| Span(i64::from(us));
-            if let Some(least) = info.min_rtt_us.map(span) {
+            if let Some(least) = info.min_rtt_us.map(span).filter(|_| !known.within_host) {
                 shortest = Some(shortest.map_or(least, |other: Span| other.min(least)));
             }
             if let (Some(rtt), Some(acked)) = (info.rtt_us.map(span), info.acked_bytes) {
@@ -203,6 +203,7 @@ impl Sockets {
                 readings.push(SocketReading {
                     session: *session,
                     peer: known.peer,
+                    within_host: known.within_host,
                     rtt,
                     least: info.min_rtt_us.map(span),
                     delivered_bytes,
@@ -336,7 +337,8 @@ mod tests {
         server.write_all(&[1; 200_000]).unwrap();
         sockets.granted(SessionId(1), 200_000);
         assert!(sockets.has_room(Moment(0)) && sockets.busy.is_empty());
-        assert_eq!(sockets.read().0.len(), 1, "it is looked at all the same");
+        let (readings, shortest) = sockets.read();
+        assert!(readings[0].within_host && shortest.is_none(), "it is looked at, and bounds nobody: {readings:?}");
     }
 
     #[test]
