@@ -32,5 +32,8 @@ echo $server > $groups/db/pg/cgroup.procs
 grep -qx "0::/db/pg" /proc/$server/cgroup
 echo > /mnt/moved
 read -r < /mnt/writes
+# Looked at only once the limit is what it waits for: on a busy host the guest may take long to get there.
+wrote() { sed -n "s/^$dev .*wbytes=\([0-9]*\).*/\1/p" $groups/db/pg/io.stat; }
+until [ "$(wrote || true)" -ge 4194304 ] 2> /dev/null; do sleep 0.1; done
 "$DUMP" 8 "$dev" "main=$server"
 echo GUEST DONE
