@@ -137,7 +137,6 @@ pub(super) fn reading(rtt: Span, delivered_bytes: u64) -> SocketReading {
     SocketReading {
         session: SessionId(1),
         peer: None,
-        within_host: false,
         rtt,
         least: None,
         delivered_bytes,

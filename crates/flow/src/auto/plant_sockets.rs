@@ -205,7 +205,6 @@ impl World {
         let read = |(number, socket): (usize, &mut Socket)| SocketReading {
             session: SessionId(number as u64),
             peer: None,
-            within_host: false,
             rtt: Span(socket.smoothed_us as i64),
             least: Some(Span(socket.least_us as i64)),
             delivered_bytes: std::mem::take(&mut socket.delivered) as u64,

@@ -42,8 +42,6 @@ pub struct SocketReading {
     pub session: SessionId,
     /// Its client's host: sockets with the same share their way. None where that is not known, which is one way, too.
     pub peer: Option<IpAddr>,
-    /// That is the host of the class: no link lies there, and neither its length nor what it carries is measure for the others'.
-    pub within_host: bool,
     /// Smoothed round trip, as TCP_INFO's `tcpi_rtt`.
     pub rtt: Span,
     /// The shortest that the kernel saw (`tcpi_min_rtt`), where it tells: a socket that comes to the class from a full link
@@ -89,7 +87,6 @@ struct Smoothed {
 
 #[derive(Clone, Debug)]
 struct Way {
-    within_host: bool,
     /// The latest looks, the oldest first.
     recent: VecDeque<Look>,
     least: Span,
@@ -131,13 +128,10 @@ impl Ways {
 
     /// Takes readings.
     pub fn add(&mut self, now: Moment, readings: &[SocketReading]) -> Seen {
-        let (mut total, mut carried): (HashMap<bool, u64>, HashMap<Option<IpAddr>, u64>) = Default::default();
-        for reading in readings {
-            *total.entry(reading.within_host).or_default() += reading.delivered_bytes;
-            *carried.entry(reading.peer).or_default() += reading.delivered_bytes;
-        }
-        let is_bulk =
-            |reading: &SocketReading| carried[&reading.peer] as f64 >= BULK_SHARE * total[&reading.within_host] as f64;
+        let total: u64 = readings.iter().map(|reading| reading.delivered_bytes).sum();
+        let mut carried: HashMap<Option<IpAddr>, u64> = HashMap::new();
+        readings.iter().for_each(|reading| *carried.entry(reading.peer).or_default() += reading.delivered_bytes);
+        let is_bulk = |peer| carried.get(&peer).is_some_and(|bytes| *bytes as f64 >= BULK_SHARE * total as f64);
         let mut seen = Seen::default();
         let mut samples = Vec::new();
         for reading in readings {
@@ -146,13 +140,13 @@ impl Ways {
                 seen.joined_bps = seen.joined_bps.saturating_add(reading.usual_bps.unwrap_or(0));
             }
             let Some(sample) = self.sample(now, reading) else { continue };
-            if reading.is_thin() || reading.delivered_bytes == 0 || !is_bulk(reading) {
+            if reading.is_thin() || reading.delivered_bytes == 0 || !is_bulk(reading.peer) {
                 continue;
             }
             seen.told = true;
             samples.push((reading, sample));
             let shortest = reading.least.map_or(sample, |least| least.min(sample));
-            self.ways.entry(reading.peer).or_insert_with(|| Way::new(reading, shortest, now)).add(
+            self.ways.entry(reading.peer).or_insert_with(|| Way::new(shortest, now)).add(
                 (now, self.period),
                 sample,
                 shortest,
@@ -241,9 +235,9 @@ impl Ways {
         }
     }
 
-    /// The shortest of all ways; of those within the host only where there are no others.
+    /// The shortest of all ways.
     pub fn least(&self) -> Option<Span> {
-        self.ways.values().map(|way| (way.within_host, way.base())).min().map(|(_, base)| base)
+        self.ways.values().map(Way::base).min()
     }
 }
 
@@ -252,8 +246,8 @@ fn is_recent(now: Moment, at: Option<Moment>, within: Span) -> bool {
 }
 
 impl Way {
-    fn new(first: &SocketReading, least: Span, now: Moment) -> Self {
-        Way { within_host: first.within_host, recent: VecDeque::new(), least, least_before: None, seen_at: now }
+    fn new(least: Span, now: Moment) -> Self {
+        Way { recent: VecDeque::new(), least, least_before: None, seen_at: now }
     }
 
     fn add(&mut self, (now, period): (Moment, Span), rtt: Span, shortest: Span) {
@@ -295,7 +289,6 @@ mod tests {
         SocketReading {
             session: SessionId(session),
             peer: None,
-            within_host: false,
             rtt: Span(rtt_us),
             least: None,
             delivered_bytes: bytes,
@@ -404,24 +397,6 @@ mod tests {
         }
         assert_eq!(queue_us(&ways, 6), 8_500);
         assert_eq!(ways.least(), Some(Span(300)));
-    }
-
-    #[test]
-    fn what_stays_on_the_host_is_no_measure_for_a_way_beyond_it() {
-        let mut ways = Ways::default();
-        let within = |bytes| SocketReading {
-            peer: Some(IpAddr::from([127, 0, 0, 1])),
-            within_host: true,
-            ..reading(1, 20, bytes)
-        };
-        let beyond = |rtt_us| SocketReading { peer: Some(IpAddr::from([10, 0, 0, 1])), ..reading(2, rtt_us, 1_000) };
-        ways.add(Moment(0), &[within(1_000_000)]);
-        assert_eq!(ways.least(), Some(Span(20)), "where there is no other");
-        for at in 1..7 {
-            ways.add(Moment(at), &[within(1_000_000), beyond(if at == 1 { 300 } else { 9_000 })]);
-        }
-        assert_eq!(ways.least(), Some(Span(300)));
-        assert_eq!(queue_us(&ways, 7), 8_700, "though it carries a thousandth");
     }
 
     #[test]

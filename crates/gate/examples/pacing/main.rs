@@ -457,10 +457,11 @@ fn main() -> Result<()> {
         if options.processors.as_ref().is_some_and(|only| only != name) {
             continue;
         }
+        let is_asked = options.processors.is_some() || options.own_nice.is_some();
         let options = Options { own_nice: options.own_nice.or(own_nice), ..options.clone() };
-        // A right that is missing is told before anything is measured, and where it was asked for by name, as an error.
+        // A right that is missing is an error where it was asked for.
         match nice::within(options.own_nice, || Ok(())) {
-            Err(error) if options.processors.is_none() => println!("\n{name}: not measured: {error}"),
+            Err(error) if !is_asked => println!("\n{name}: not measured: {error}"),
             may => may.and_then(|()| measure_all(&options, server, busy))?,
         }
     }

@@ -423,7 +423,6 @@ impl Paced {
         Some(SocketReading {
             session: self.session(),
             peer: Some(self.named.socket.peer.ip()),
-            within_host: self.named.socket.is_within_host(),
             rtt: span(reading.info.rtt_us?),
             least: reading.info.min_rtt_us.map(span),
             delivered_bytes,
