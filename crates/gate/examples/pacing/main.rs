@@ -454,10 +454,11 @@ fn main() -> Result<()> {
         options.rounds, options.seconds
     );
     for (name, busy, own_nice) in PROCESSORS {
-        if options.processors.as_ref().is_some_and(|only| only != name) {
+        // With a nice value that was asked for, one part with busy processors is enough.
+        let is_asked = options.processors.is_some() || options.own_nice.is_some();
+        if options.processors.as_ref().map_or(is_asked && own_nice.is_some(), |only| only != name) {
             continue;
         }
-        let is_asked = options.processors.is_some() || options.own_nice.is_some();
         let options = Options { own_nice: options.own_nice.or(own_nice), ..options.clone() };
         // A right that is missing is an error where it was asked for.
         match nice::within(options.own_nice, || Ok(())) {
