@@ -112,6 +112,7 @@ mod tests {
         let (began_us, after_us) = (super::unix_us(began_ticks(pid).unwrap()), unix_us());
         // A program is begun before it has a title, by a moment: its arguments are put down last.
         while read(pid, "cmdline").unwrap().is_empty() {
+            assert_eq!(child.try_wait().unwrap(), None, "it ended before it had one");
             std::thread::yield_now();
         }
         let titled = [is_titled(pid, &["sleep 600"]), is_titled(pid, &["sleep", "[local]"])];

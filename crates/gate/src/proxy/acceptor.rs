@@ -4,7 +4,7 @@ use super::Address;
 use super::control::Control;
 use super::negotiate::{Agreed, Door, negotiate};
 use super::openings::Openings;
-use super::stream::{Stream, pace_within_host};
+use super::stream::{Stream, begin_within_host};
 use super::worker::{Arrival, Phase, Worker};
 use crate::GateError;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -100,10 +100,7 @@ fn bind_tcp(name: &str) -> io::Result<std::net::TcpListener> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
-        // What it accepts begins as it is.
-        if address.ip().to_canonical().is_loopback() {
-            pace_within_host(&SockRef::from(&socket));
-        }
+        begin_within_host(&SockRef::from(&socket), address);
         match socket.bind(&address.into()).and_then(|()| socket.listen(BACKLOG)) {
             Ok(()) => return Ok(socket.into()),
             Err(error) => last = error,

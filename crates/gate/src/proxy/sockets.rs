@@ -187,8 +187,8 @@ impl Sockets {
         level
     }
 
-    /// What each showed since it was last read, and the shortest round trip that the kernel saw of any whose client is elsewhere;
-    /// none at all where nobody's is, so that whoever comes from there is bound until it is known.
+    /// What each showed since it was last read, and the shortest round trip that the kernel saw of any whose client is elsewhere:
+    /// zero where nobody's is, so that who comes from there has the least bound until its way is known.
     pub(super) fn read(&mut self) -> (Vec<SocketReading>, Option<Span>) {
         let is_elsewhere = self.known.values().any(|known| !known.within_host);
         let (mut readings, mut shortest) = (Vec::with_capacity(self.known.len()), (!is_elsewhere).then_some(Span(0)));

@@ -111,9 +111,16 @@ impl From<UnixStream> for Stream {
     }
 }
 
-/// Has a connection that stays on this host find its speed as [`WITHIN_HOST`] says. To be said of a socket before it connects or
-/// listens where its address tells: timers that a kernel has begun to pace a connection by stay to its end.
-pub(super) fn pace_within_host(socket: &SockRef<'_>) {
+/// Has what connects with this address, or is accepted at it, begin as a connection within the host where the address tells that
+/// it is one: timers that a kernel has begun to pace a connection by stay to its end.
+pub(super) fn begin_within_host(socket: &SockRef<'_>, address: SocketAddr) {
+    if address.ip().to_canonical().is_loopback() {
+        pace_within_host(socket);
+    }
+}
+
+/// Has a connection that stays on this host find its speed as [`WITHIN_HOST`] says.
+fn pace_within_host(socket: &SockRef<'_>) {
     if let Err(error) = socket.set_tcp_congestion(WITHIN_HOST) {
         tracing::debug!(%error, "a connection within this host keeps its congestion control");
     }
@@ -123,9 +130,7 @@ impl Stream {
     /// Connects to a server by TCP.
     pub(super) async fn connect(address: SocketAddr) -> io::Result<Stream> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        if address.ip().to_canonical().is_loopback() {
-            pace_within_host(&SockRef::from(&socket));
-        }
+        begin_within_host(&SockRef::from(&socket), address);
         socket.connect(address).await.map(Stream::from)
     }
 
@@ -440,17 +445,26 @@ mod tests {
     #[tokio::test]
     async fn a_silent_peer_is_noticed_after_a_minute_and_a_sleeping_one_is_left_alone() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = Stream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let stream = Stream::from(stream);
+        stream.set_options(URGENT_NOT_SENT_BYTES).unwrap();
         let Socket::Tcp(tcp) = &stream.socket else { panic!("{stream:?}") };
         let socket = SockRef::from(tcp);
-        let control = socket.tcp_congestion().unwrap();
-        assert!(control.starts_with(WITHIN_HOST), "{control:?}");
-        stream.set_options(URGENT_NOT_SENT_BYTES).unwrap();
         let questions = socket.tcp_keepalive_interval().unwrap() * socket.tcp_keepalive_retries().unwrap();
         assert_eq!(socket.tcp_keepalive_time().unwrap() + questions, Duration::from_secs(60));
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_user_timeout().unwrap(), None);
+        let control = socket.tcp_congestion().unwrap();
+        assert!(control.starts_with(WITHIN_HOST), "{control:?}");
         stream.set_not_sent(LOW_NOT_SENT_BYTES).unwrap();
         assert_eq!(socket.tcp_notsent_lowat().unwrap(), WITHIN_HOST_NOT_SENT_BYTES, "no link lies there");
+    }
+    #[tokio::test]
+    async fn a_connection_with_this_host_begins_as_one() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = Stream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let Socket::Tcp(tcp) = &stream.socket else { panic!("{stream:?}") };
+        let control = SockRef::from(tcp).tcp_congestion().unwrap();
+        assert!(control.starts_with(WITHIN_HOST), "{control:?}");
     }
 }
