@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// What one turn sends at most at a low rate, in bytes,
 pub const LEAST_QUANTUM_BYTES: u64 = 16 * 1024;
-/// and at a high one. Twice as much was slower again through a relay (docs/bench/pacing.md).
-pub const MOST_QUANTUM_BYTES: u64 = 32 * 1024;
+/// and at a high one: a relay's cost is mostly the kernel's, call by call (docs/bench/pacing.md).
+pub const MOST_QUANTUM_BYTES: u64 = 128 * 1024;
 
 /// The choice: this session sends so many bytes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -129,7 +129,7 @@ impl Account {
     /// the shorter its way is (tcp_tso_autosize): so what a read usually finds is one.
     fn seen(&self, way: Way, had: Had) -> Seen {
         let [usual_bytes, _, _] = spread(self.reads_bytes.iter().copied());
-        let piece_bytes = if way == Way::Proxy { self.quantum_bytes() } else { usual_bytes.min(MOST_SEGMENT_BYTES) };
+        let piece_bytes = if way == Way::Proxy { self.quantum_bytes() } else { usual_bytes }.min(MOST_SEGMENT_BYTES);
         let Account { ahead_bytes, burst_bytes, .. } = *self;
         Seen { rate_bps: self.bytes / self.last_s, ahead_bytes, burst_bytes, piece_bytes, had }
     }
@@ -446,7 +446,7 @@ fn main() -> Result<()> {
          Mean rate beside the one asked, median (least to most): a hundredth may be off, and no more is asked than the same\n\
          way carried unheld in that round. Lead: how far more had come at any moment than the rate gives since the\n\
          session began (attach: since it was held), one piece left out, which is what the proxy relays at once or what the\n\
-         client's reads usually find (one segment of the kernel's, {MOST_SEGMENT_BYTES:.0} bytes at most); 1 ms is asked where\n\
+         client's reads usually find, one segment of the kernel's ({MOST_SEGMENT_BYTES:.0} bytes) at most; 1 ms is asked where\n\
          processors are idle. Burst: the same since any moment before, so with what came late and is caught up, at most.\n\
          All as the client saw it, who may itself be late and then reads much at once. It had, of the time: the proxy's thread a\n\
          processor, or a place in the line for one; attach: the server's socket something to send and its client room for\n\

@@ -8,16 +8,16 @@ pub(super) const QUANTUM: usize = backwater_flow::MOST_QUANTUM_BYTES as usize;
 /// Buffers that a thread keeps.
 const KEPT: usize = 32;
 
-/// One buffer.
-pub(super) type Buffer = Box<[u8; QUANTUM]>;
+/// One buffer, of [`QUANTUM`] bytes.
+pub(super) type Buffer = Box<[u8]>;
 
 thread_local! {
     static FREE: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer, with whatever was in it last.
+/// A buffer, with whatever was in it last. Of a new one the kernel gives memory only for what is written into it.
 pub(super) fn take() -> Buffer {
-    FREE.with_borrow_mut(Vec::pop).unwrap_or_else(|| Box::new([0; QUANTUM]))
+    FREE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; QUANTUM].into())
 }
 
 /// Gives one back.
