@@ -11,6 +11,8 @@ const TICK_S: f64 = 1.0;
 /// How often the channel of batches is emptied. Waking for each of them would cost more than what is done with it; a
 /// command is obeyed at once.
 const LOOK: Duration = Duration::from_millis(500);
+/// Free memory beyond this goes back to the kernel. A segment takes some ten MiB to close.
+const KEPT_BYTES: usize = 32 << 20;
 
 /// Called about each second, for readings of the recorder itself; may add to the recording.
 pub type EachSecond = Box<dyn FnMut(Moment) -> Batch + Send>;
@@ -37,7 +39,10 @@ impl Pump {
         each_second: EachSecond,
     ) -> Result<Pump, std::io::Error> {
         let (commands, inbox) = channel();
-        let run = move || Running { writer, batches, inbox, clock, each_second }.run();
+        let run = move || {
+            keep_free_memory();
+            Running { writer, batches, inbox, clock, each_second }.run()
+        };
         let thread = std::thread::Builder::new().name("recorder".into()).spawn(run)?;
         Ok(Pump { commands, thread: Some(thread) })
     }
@@ -68,6 +73,13 @@ impl Pump {
         let thread = self.thread.take().ok_or_else(|| gone("it was ended before"))?;
         thread.join().map_err(|_| gone("its thread panicked; please report this"))?
     }
+}
+
+/// Has what closing a segment took kept for the next one: to have it given anew by the kernel was a third of this thread's time
+/// (docs/bench/overhead.md). The C library gives back free memory at the end of its own beyond twice the largest block that it had
+/// mapped for itself and that was freed (mallopt(3), `M_MMAP_THRESHOLD`). One that nothing is written into takes no memory.
+fn keep_free_memory() {
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(KEPT_BYTES / 2)));
 }
 
 struct Running {
