@@ -11,7 +11,8 @@ const TICK_S: f64 = 1.0;
 /// How often the channel of batches is emptied. Waking for each of them would cost more than what is done with it; a
 /// command is obeyed at once.
 const LOOK: Duration = Duration::from_millis(500);
-/// Free memory beyond this goes back to the kernel. A segment takes some ten MiB to close.
+/// So much free memory is kept (where a thread's memory ends), and what is beyond goes back to the kernel. A segment takes some ten
+/// MiB to close.
 const KEPT_BYTES: usize = 32 << 20;
 
 /// Called about each second, for readings of the recorder itself; may add to the recording.
@@ -76,8 +77,9 @@ impl Pump {
 }
 
 /// Has what closing a segment took kept for the next one: to have it given anew by the kernel was a third of this thread's time
-/// (docs/bench/overhead.md). The C library gives back free memory at the end of its own beyond twice the largest block that it had
-/// mapped for itself and that was freed (mallopt(3), `M_MMAP_THRESHOLD`). One that nothing is written into takes no memory.
+/// (docs/bench/overhead.md). glibc gives back what is free at the end of a thread's memory beyond twice the largest block that was
+/// mapped by itself and freed (mallopt(3), `M_MMAP_THRESHOLD`), for all threads of the process. One that nothing is written into takes
+/// no memory. Other C libraries do as they do.
 fn keep_free_memory() {
     drop(std::hint::black_box(Vec::<u8>::with_capacity(KEPT_BYTES / 2)));
 }

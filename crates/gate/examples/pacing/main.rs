@@ -76,7 +76,7 @@ struct Seen {
     /// The most that had come at any moment beyond what the rate gives since any moment before it: with what was late and
     /// is caught up.
     burst_bytes: f64,
-    /// What comes as one, which is no lead: the proxy's quantum, or the kernel's segment.
+    /// What comes as one, which is no lead: the proxy's quantum, or the kernel's segment, and no more than the largest of these.
     piece_bytes: f64,
     had: Had,
 }

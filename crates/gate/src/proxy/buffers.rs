@@ -15,7 +15,7 @@ thread_local! {
     static FREE: RefCell<Vec<Buffer>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A buffer, with whatever was in it last. Of a new one the kernel gives memory only for what is written into it.
+/// A buffer, with whatever was in it last.
 pub(super) fn take() -> Buffer {
     FREE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; QUANTUM].into())
 }

@@ -56,10 +56,12 @@ pub(super) enum Fault {
 impl Direction {
     /// A direction that has something to pass on already; none where it is more than a buffer holds.
     pub(super) fn holding(bytes: &[u8]) -> Option<Direction> {
+        if bytes.is_empty() {
+            return Some(Direction::default());
+        }
         let mut buffer = buffers::take();
         buffer.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        let held = (!bytes.is_empty()).then_some(Held { buffer, from: 0, to: bytes.len() });
-        Some(Direction { held, ..Direction::default() })
+        Some(Direction { held: Some(Held { buffer, from: 0, to: bytes.len() }), ..Direction::default() })
     }
 
     /// Whether everything that came was passed on, the end included.

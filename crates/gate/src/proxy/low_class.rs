@@ -26,8 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::sync::Notify;
 
-/// The driver sleeps no less: at high rates a quantum comes every few tens of microseconds, and waking for each of them takes the
-/// processor time that relaying needs. What has accrued meanwhile goes together, a quarter of a burst at most.
+/// The driver sleeps no less: at high rates a quantum comes sooner (in 131 µs at 1 GB/s, in a quarter of that to clients
+/// elsewhere), and waking for each of them takes the processor time that relaying needs. What has accrued meanwhile goes together, a quarter of a burst at most.
 const LEAST_SLEEP: Span = Span(250);
 /// How soon is looked again whether what is on its way has become less.
 const ROOM_LOOK: Span = Span(300);
@@ -328,8 +328,9 @@ impl Inner {
         let mut next: Option<Moment> = None;
         for queue in self.pools.values_mut() {
             let own = queue.bucket.as_ref().map_or(u64::MAX, TokenBucket::quantum_bytes);
-            let bytes = own.min(self.class.quantum_bytes());
+            let most = own.min(self.class.quantum_bytes());
             while let Some(session) = queue.sessions.front().copied() {
+                let bytes = most.min(self.sockets.most_at_once(session));
                 if let Some(bucket) = &mut queue.bucket
                     && !bucket.take_whole(now, bytes)
                 {
@@ -414,7 +415,9 @@ impl Pacer for LowSession {
 
     fn unused(&mut self, bytes: usize) {
         if bytes > 0 {
-            self.class.lock().give_back(self.pool, self.paid, bytes as u64);
+            let mut inner = self.class.lock();
+            inner.sockets.unused(self.session, bytes as u64);
+            inner.give_back(self.pool, self.paid, bytes as u64);
         }
     }
 

@@ -80,7 +80,7 @@ fn at_a_high_rate_what_accrues_goes_together_and_nothing_is_lost() {
     let begun = clock::now();
     let sent = drive_from(&class, &sessions, begun)[0];
     assert!(sent.abs_diff(rate) < rate / 1_000, "{sent}");
-    // A quantum takes 33 microseconds at that rate.
+    // A quantum takes 131 microseconds at that rate.
     let mut inner = class.lock();
     let now = begun + Span::from_millis(1_001);
     let next = loop {
@@ -180,6 +180,32 @@ fn a_way_that_is_full_costs_no_credit_and_nobody_saves_any_up() {
     drop(session);
     let inner = class.lock();
     assert_eq!(inner.class.available(clock::now() + long), inner.class.burst_bytes());
+}
+
+#[test]
+fn to_a_client_elsewhere_goes_less_at_once_and_what_it_had_no_use_for_is_not_on_its_way() {
+    let rate = 1_000_000_000;
+    for (within_host, most) in [(true, MOST_QUANTUM_BYTES), (false, 32 << 10)] {
+        let pool = LowPool { id: PoolId(1), weight: 1, bandwidth_bps: None };
+        let class = LowClass::new(LowPriorityBandwidth::Fixed(rate), [pool]);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = listener.accept().unwrap().0;
+        let socket = || server.as_fd().try_clone_to_owned().unwrap();
+        let mut session = class.open(SessionId(1), PoolId(1), Some(socket()));
+        let now = clock::now() + Span::from_millis(1);
+        let mut inner = class.lock();
+        inner.sockets.add_on_its_way(SessionId(1), socket(), within_host);
+        // The least that a bound is: one piece fills it.
+        inner.sockets.bound(1, Some(Span(0)));
+        inner.ask(&session);
+        inner.grant(now);
+        assert_eq!(inner.waiting.remove(&SessionId(1)).unwrap().granted.unwrap().bytes, most);
+        assert_eq!(inner.sockets.has_room(now), within_host);
+        drop(inner);
+        session.unused(most.try_into().unwrap());
+        assert!(class.lock().sockets.has_room(now));
+    }
 }
 
 #[test]

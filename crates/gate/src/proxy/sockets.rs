@@ -12,6 +12,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
+/// What goes at once to a client elsewhere: the rest of a piece that its socket does not take goes later, and asks no bound.
+const MOST_ELSEWHERE_BYTES: u64 = 32 * 1024;
 /// Less than this is always on its way: the least quantum, or nothing would move.
 const LEAST_BYTES: u64 = backwater_flow::LEAST_QUANTUM_BYTES;
 /// A receiver may keep back its word on so many segments for 40 ms: that is no queue.
@@ -168,12 +170,29 @@ impl Sockets {
         self.in_flight.room_bytes() > 0
     }
 
+    /// What a session may be granted at once, in bytes.
+    pub(super) fn most_at_once(&self, session: SessionId) -> u64 {
+        if self.counts(session) { MOST_ELSEWHERE_BYTES } else { u64::MAX }
+    }
+
     /// A session was granted bytes.
     pub(super) fn granted(&mut self, session: SessionId, bytes: u64) {
-        if self.known.get(&session).is_some_and(|known| !known.within_host) {
+        if self.counts(session) {
             self.busy.insert(session);
             self.in_flight.sent(bytes);
         }
+    }
+
+    /// And had no use for so many of them.
+    pub(super) fn unused(&mut self, session: SessionId, bytes: u64) {
+        if self.counts(session) {
+            self.in_flight.arrived(bytes);
+        }
+    }
+
+    /// Whether what it is sent is on a way where others' packets are.
+    fn counts(&self, session: SessionId) -> bool {
+        self.known.get(&session).is_some_and(|known| !known.within_host)
     }
 
     fn measure(&mut self, now: Moment) -> u64 {
