@@ -26,8 +26,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use tokio::sync::Notify;
 
-/// The driver sleeps no less: at high rates a quantum comes sooner (in 131 µs at 1 GB/s, in a quarter of that to clients
-/// elsewhere), and waking for each of them takes the processor time that relaying needs. What has accrued meanwhile goes together, a quarter of a burst at most.
+/// The driver sleeps no less: at high rates a quantum comes sooner (in 131 µs at 1 GB/s, in a quarter of that to clients elsewhere),
+/// and waking for each of them takes the processor time that relaying needs. What has accrued meanwhile goes together, a quarter of
+/// a burst at most.
 const LEAST_SLEEP: Span = Span(250);
 /// How soon is looked again whether what is on its way has become less.
 const ROOM_LOOK: Span = Span(300);

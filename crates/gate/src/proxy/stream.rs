@@ -459,6 +459,7 @@ mod tests {
         stream.set_not_sent(LOW_NOT_SENT_BYTES).unwrap();
         assert_eq!(socket.tcp_notsent_lowat().unwrap(), WITHIN_HOST_NOT_SENT_BYTES, "no link lies there");
     }
+
     #[tokio::test]
     async fn a_connection_with_this_host_begins_as_one() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
