@@ -2,7 +2,7 @@
 
 use crate::LabError;
 use crate::servers::Postgres;
-use backwater_model::{Batch, Event, EventKind, Moment, Role, Target, Window, catalogue};
+use backwater_model::{Batch, Event, EventKind, Meta, Moment, Role, Target, Window, catalogue};
 use backwater_probe::session::{Session, Setup};
 use backwater_probe::{Probe, now};
 use backwater_record::{Options, Pump, Recording, Writer};
@@ -13,6 +13,8 @@ use std::sync::mpsc::Receiver;
 /// A running recorder.
 pub(crate) struct Watching {
     dir: PathBuf,
+    /// What was known at the start.
+    meta: Arc<Meta>,
     session: Session,
     pump: Pump,
 }
@@ -33,13 +35,15 @@ impl Watching {
     /// lies on its device.
     pub(crate) fn told(dir: &Path, directory: &Path, mut target: Target) -> Result<Watching, LabError> {
         let setup = Setup { directories: vec![directory.to_path_buf()], ..Setup::default() };
-        let (mut session, batches) = Session::start(setup)?;
-        for device in &mut session.meta.devices {
-            // The only directory is the server's; there is no recording's beside it.
-            device.roles = vec![(Role::Data, target.name.clone()), (Role::Wal, target.name.clone())];
-            (target.data_device, target.wal_device) = (Some(device.dev.clone()), Some(device.dev.clone()));
-        }
-        session.meta.targets.push(target);
+        let (session, batches) = Session::start(setup)?;
+        session.known().change(|meta| {
+            for device in &mut meta.devices {
+                // The only directory is the server's; there is no recording's beside it.
+                device.roles = vec![(Role::Data, target.name.clone()), (Role::Wal, target.name.clone())];
+                (target.data_device, target.wal_device) = (Some(device.dev.clone()), Some(device.dev.clone()));
+            }
+            meta.targets.push(target);
+        });
         Self::begin(dir, session, batches)
     }
 
@@ -57,10 +61,11 @@ impl Watching {
     }
 
     fn begin(dir: &Path, session: Session, batches: Receiver<Batch>) -> Result<Watching, LabError> {
-        let writer = Writer::create(dir, session.meta.clone(), Arc::clone(&session.registry), Options::default())?;
+        let writer =
+            Writer::create(dir, Meta::clone(&session.meta()), Arc::clone(&session.registry), Options::default())?;
         let pump = Pump::start(writer, batches, now, session.self_readings())
             .map_err(LabError::file("start the recorder for", dir))?;
-        Ok(Watching { dir: dir.to_path_buf(), session, pump })
+        Ok(Watching { dir: dir.to_path_buf(), meta: session.meta(), session, pump })
     }
 
     /// Adds a probe: the load's own counters.
@@ -85,17 +90,17 @@ impl Watching {
             let track = window.track(catalogue::PG_PROBE_RESPONSE.name, &[("target", &target.name)]);
             track.is_some_and(|track| track.points.iter().any(|point| point.at > since))
         };
-        Ok(self.session.meta.targets.iter().all(answered))
+        Ok(self.meta.targets.iter().all(answered))
     }
 
     /// Name of the loaded server in the recording.
     pub(crate) fn primary(&self) -> &str {
-        self.session.meta.targets.first().map_or("", |target| target.name.as_str())
+        self.meta.targets.first().map_or("", |target| target.name.as_str())
     }
 
     /// Name of its standby in the recording.
     pub(crate) fn standby(&self) -> Option<&str> {
-        self.session.meta.targets.get(1).map(|target| target.name.as_str())
+        self.meta.targets.get(1).map(|target| target.name.as_str())
     }
 
     /// An error once the recorder has ended by itself: a run without its recording proves nothing.

@@ -4,7 +4,7 @@ use crate::LiveError;
 use backwater_diagnose::{Options, diagnose, warn};
 use backwater_model::{Batch, Finding, Meta, Moment, Span, Window};
 use backwater_probe::now;
-use backwater_probe::session::Session;
+use backwater_probe::session::{Known, Session};
 use backwater_record::{EachSecond, Ring};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(200);
 #[derive(Clone)]
 pub struct Feed {
     ring: Arc<Mutex<Ring>>,
-    meta: Arc<Meta>,
+    known: Known,
     history_s: f64,
 }
 
@@ -28,7 +28,7 @@ impl Feed {
     pub fn of(session: &Session, history_s: f64) -> Feed {
         Feed {
             ring: Arc::new(Mutex::new(Ring::new(history_s, Arc::clone(&session.registry)))),
-            meta: Arc::new(session.meta.clone()),
+            known: session.known().clone(),
             history_s,
         }
     }
@@ -48,9 +48,9 @@ impl Feed {
         spawned.map(|_runs_until_the_session_ends| ()).map_err(LiveError::system("cannot start a thread"))
     }
 
-    /// What the session said of itself when it began.
-    pub fn meta(&self) -> &Arc<Meta> {
-        &self.meta
+    /// What is known now of what is watched.
+    pub fn meta(&self) -> Arc<Meta> {
+        self.known.meta()
     }
 
     /// How much is remembered, in seconds.
@@ -64,7 +64,7 @@ impl Feed {
         let (first, last) = ring.span().unwrap_or((now(), now()));
         let wanted = last - Span::from_seconds(last_s.min(self.history_s));
         let from = Moment::from_seconds(wanted.max(first).seconds().floor());
-        ring.window(Some(from), Some(last), &self.meta)
+        ring.window(Some(from), Some(last), &self.meta())
     }
 }
 

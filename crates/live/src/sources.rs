@@ -66,8 +66,9 @@ pub struct Source {
 impl Source {
     /// A running session: the names of its servers, or of this host.
     pub fn live(feed: Feed) -> Source {
-        let names: Vec<&str> = feed.meta().targets.iter().map(|target| target.name.as_str()).collect();
-        let host = feed.meta().host.hostname.as_deref().unwrap_or("this host");
+        let meta = feed.meta();
+        let names: Vec<&str> = meta.targets.iter().map(|target| target.name.as_str()).collect();
+        let host = meta.host.hostname.as_deref().unwrap_or("this host");
         let name = if names.is_empty() { host.to_owned() } else { names.join(", ") };
         Source { name, kind: Kind::Live(feed) }
     }

@@ -36,6 +36,9 @@ pub enum ProbeError {
     /// Connecting to a server failed. The text names the server (never a password), why, and what to do next.
     #[error("{0}")]
     Connect(String),
+    /// As [`ProbeError::Connect`], of a server that is away: what failed may work without anybody mending the address.
+    #[error("{0}")]
+    Unreached(String),
     /// The server answered a query with an error.
     #[error("{server}: {what}: {message}")]
     Server {
@@ -67,4 +70,11 @@ pub enum ProbeError {
     /// MongoDB's flight recorder could not be read.
     #[error(transparent)]
     FlightRecorder(#[from] ftdc::FtdcError),
+}
+
+impl ProbeError {
+    /// Whether a server is merely away: down, starting, full, cut off or too slow to answer.
+    pub fn is_away(&self) -> bool {
+        matches!(self, ProbeError::Unreached(_) | ProbeError::Timeout { .. })
+    }
 }

@@ -1,19 +1,27 @@
 //! Everything that is to be watched, put together: the host, the servers, their devices; what they say of themselves;
 //! one stream of batches.
 
-use crate::host::{self, Roots, Server, Watch};
+mod awaited;
+mod known;
+mod told;
+
+use crate::host::{self, Roots};
 use crate::mongodb::{self, MongoProbe, MongoServer};
-use crate::postgres::{ConnInfo, PostgresOptions, PostgresProbe};
+use crate::postgres::{ConnInfo, Heartbeat, PostgresOptions, PostgresProbe};
 use crate::{Observer, Probe, ProbeError, Sink, anchor, now};
+use awaited::Awaited;
 use backwater_model::{
     Batch, DeclaredVolume, Device, Epoch, HostFacts, Meta, Moment, Registry, Role, Target, catalogue,
 };
+pub use known::Known;
+use known::{Arrivals, add_device, add_devices_of, not_twice};
 use std::collections::{BTreeSet, HashSet};
 use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
+use told::{Declared, Postmasters};
 
 /// What to watch.
 #[derive(Clone, Debug, Default)]
@@ -49,63 +57,55 @@ const CONNECTED_AT_ONCE: usize = 16;
 pub struct Session {
     /// Names of all series.
     pub registry: Arc<Registry>,
-    /// What was found at the start.
-    pub meta: Meta,
+    known: Known,
     observer: Observer,
     roots: Roots,
 }
 
 impl Session {
-    /// Connects to the targets, finds their devices and starts one thread a probe. An error means that a target
-    /// cannot be watched at all; what merely cannot be seen is said by events.
+    /// Connects to the targets, finds their devices and starts one thread a probe. A target that is away is reached for
+    /// until it is there as long as another one is met: whoever begins to record in the midst of trouble wants to see the rest of it.
+    ///
+    /// # Errors
+    /// What kept a target from being watched at all, or the only ones from being met. What merely cannot be seen is said by events.
     pub fn start(setup: Setup) -> Result<(Session, Receiver<Batch>), ProbeError> {
-        let roots = setup.roots.clone();
-        let mut meta = Meta { host: host::facts(&roots), anchors: vec![anchor()], ..Meta::default() };
-        meta.written_by = format!("backwater {}", env!("CARGO_PKG_VERSION"));
-        let watch = Arc::new(Watch::default());
-        let mut probes: Vec<Box<dyn Probe>> = Vec::new();
-        let mut behind = Vec::new();
+        let mut begun = Begun::new(&setup);
         for text in setup.targets.iter().filter(|text| *text != "host") {
             if mongodb::is_uri(text) {
-                for (probe, target) in connect_mongodb(text, &setup)? {
-                    not_twice(&meta, &target)?;
-                    behind.extend(probe.behind());
-                    probes.push(Box::new(probe));
-                    meta.targets.push(target);
-                }
-                continue;
+                begun.mongodb(text)?;
+            } else {
+                begun.postgres(text)?;
             }
-            let (probe, mut target) = connect(text, &setup)?;
-            not_twice(&meta, &target)?;
-            if setup.heartbeat {
-                let limit = setup.heartbeat_timeout.unwrap_or(HEARTBEAT_TIMEOUT);
-                target.heartbeat_timeout_s = Some(limit.as_secs_f64());
-                probes.push(Box::new(probe.heartbeat(limit, meta.host.hostname.as_deref())?));
-            }
-            if let Some(postmaster_pid) = target.postmaster_pid {
-                watch.add_server(Server { target: target.name.clone(), postmaster_pid });
-            }
-            probes.push(Box::new(probe));
-            meta.targets.push(target);
         }
-        for (probe, target) in members_of_shards(behind, &meta, &roots) {
-            probes.push(Box::new(probe));
-            meta.targets.push(target);
-        }
-        locate_devices(&setup, &mut meta);
+        begun.members_of_shards()?;
+        begun.unless_all_are_away()?;
+        let Begun { mut meta, mut probes, arrivals, .. } = begun;
+        let Arrivals { known, watch, roots } = arrivals;
+        meta.devices = devices(&setup, &meta.targets);
         for device in &meta.devices {
             watch.add_device(&roots, &device.dev);
         }
         if meta.targets.is_empty() {
             watch.add_mounted_devices(&roots);
         }
-        probes.extend(host::probes(&roots, &watch));
-        probes.push(Box::new(Declared::new(&setup.volumes, &meta)));
-        probes.push(Box::new(Postmasters::new(&meta, &watch)));
         meta.declared_volumes = setup.volumes;
+        known.change(|nothing| *nothing = meta);
+        probes.extend(host::probes(&roots, &watch));
+        probes.push(Box::new(Declared::new(&known)));
+        probes.push(Box::new(Postmasters::new(&known, &watch)));
         let registry = Arc::new(Registry::new());
         let (observer, batches) = Observer::start(probes, &registry)?;
-        Ok((Session { registry, meta, observer, roots }, batches))
+        Ok((Session { registry, known, observer, roots }, batches))
+    }
+
+    /// What is known now of host, servers and devices.
+    pub fn meta(&self) -> Arc<Meta> {
+        self.known.meta()
+    }
+
+    /// The same for whoever goes on asking.
+    pub fn known(&self) -> &Known {
+        &self.known
     }
 
     /// One more probe.
@@ -145,64 +145,165 @@ impl Session {
     }
 }
 
-/// Two probes of one server would write the same series, and every session twice.
-fn not_twice(meta: &Meta, target: &Target) -> Result<(), ProbeError> {
-    if meta.targets.iter().any(|known| known.name == target.name) {
-        let name = &target.name;
-        let why = format!("{name} is given twice; one target a server is enough, it shows all of its databases");
-        return Err(ProbeError::Connect(why));
-    }
-    Ok(())
+/// What was met so far.
+struct Begun<'a> {
+    setup: &'a Setup,
+    meta: Meta,
+    probes: Vec<Box<dyn Probe>>,
+    arrivals: Arrivals,
+    /// What is behind routers.
+    behind: Vec<MongoServer>,
+    /// Why servers are away.
+    away: Vec<ProbeError>,
 }
 
-/// Every server of a connection string that can be watched. One that cannot is said and left out as long as another can:
-/// whoever looks at a replica set in trouble wants to see the rest of it.
-fn connect_mongodb(text: &str, setup: &Setup) -> Result<Vec<(MongoProbe, Target)>, ProbeError> {
-    if setup.heartbeat {
-        let why = "heartbeats are for PostgreSQL: leave out --heartbeat, or the MongoDB target";
-        return Err(ProbeError::Connect(why.to_owned()));
+impl<'a> Begun<'a> {
+    fn new(setup: &'a Setup) -> Self {
+        let roots = setup.roots.clone();
+        let mut meta = Meta { host: host::facts(&roots), anchors: vec![anchor()], ..Meta::default() };
+        meta.written_by = format!("backwater {}", env!("CARGO_PKG_VERSION"));
+        let arrivals = Arrivals { known: Known::default(), watch: Arc::default(), roots };
+        Begun { setup, meta, probes: Vec::new(), arrivals, behind: Vec::new(), away: Vec::new() }
     }
-    let (mut watched, mut failed) = (Vec::new(), Vec::new());
-    for connected in connect_all(mongodb::servers(text, &|name| std::env::var(name).ok())?, &setup.roots) {
-        match connected {
-            Ok(connected) => watched.push(connected),
-            Err(error) => {
-                tracing::warn!("not watched: {error}");
-                failed.push(error);
+
+    fn postgres(&mut self, text: &str) -> Result<(), ProbeError> {
+        let info = ConnInfo::parse(text, &|name| std::env::var(name).ok())?;
+        for warning in info.warnings() {
+            tracing::warn!("{warning}");
+        }
+        let options = options(self.setup);
+        let limit = self.setup.heartbeat.then(|| self.setup.heartbeat_timeout.unwrap_or(HEARTBEAT_TIMEOUT));
+        let host = self.meta.host.hostname.clone();
+        let (mut target, heartbeat) = match PostgresProbe::connect(info.clone(), options.clone()) {
+            Ok((probe, target)) => {
+                let heartbeat = limit.map(|limit| probe.heartbeat(limit, host.as_deref()));
+                self.probes.push(Box::new(probe));
+                (target, heartbeat)
+            }
+            Err(error) if error.is_away() => {
+                let heartbeat = limit.map(|limit| Heartbeat::of_first(&info, limit, host.as_deref()));
+                let target = away("postgres", info.label());
+                self.await_server(&target, options.session_period, error, move || {
+                    let (probe, target) = PostgresProbe::connect(info.clone(), options.clone())?;
+                    Ok((Box::new(probe) as Box<dyn Probe>, target))
+                });
+                (target, heartbeat)
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(heartbeat) = heartbeat.transpose()? {
+            self.probes.push(Box::new(heartbeat));
+            target.heartbeat_timeout_s = limit.map(|limit| limit.as_secs_f64());
+        }
+        self.add(target)
+    }
+
+    /// Every server of a connection string. One that may not be watched is said and left out as long as another may: whoever
+    /// looks at a replica set in trouble wants to see the rest of it.
+    fn mongodb(&mut self, text: &str) -> Result<(), ProbeError> {
+        if self.setup.heartbeat {
+            let why = "heartbeats are for PostgreSQL: leave out --heartbeat, or the MongoDB target";
+            return Err(ProbeError::Connect(why.to_owned()));
+        }
+        let servers = mongodb::servers(text, &|name| std::env::var(name).ok())?;
+        let (before, mut refused) = (self.meta.targets.len(), None);
+        for (server, connected) in connect_all(servers, &self.arrivals.roots) {
+            match connected {
+                Ok((probe, target)) => {
+                    self.behind.extend(probe.behind());
+                    self.probes.push(Box::new(probe));
+                    self.add(target)?;
+                }
+                Err(error) if error.is_away() => self.await_member(server, error)?,
+                Err(error) => {
+                    tracing::warn!("not watched: {error}");
+                    refused = refused.or(Some(error));
+                }
             }
         }
+        refused.filter(|_| self.meta.targets.len() == before).map_or(Ok(()), Err)
     }
-    if watched.is_empty()
-        && let Some(first) = failed.into_iter().next()
-    {
-        return Err(first);
+
+    /// Members of shards behind routers, but for those that are watched already. One that may not be watched is said and left out:
+    /// the router's users are not the shards' own.
+    fn members_of_shards(&mut self) -> Result<(), ProbeError> {
+        let mut names: BTreeSet<String> = self.meta.targets.iter().map(|target| target.name.clone()).collect();
+        let new = std::mem::take(&mut self.behind).into_iter().filter(|server| names.insert(server.name.clone()));
+        for (server, connected) in connect_all(new.collect(), &self.arrivals.roots) {
+            match connected {
+                Ok((probe, target)) => {
+                    self.probes.push(Box::new(probe));
+                    self.add(target)?;
+                }
+                Err(error) if error.is_away() => self.await_member(server, error)?,
+                Err(error) => tracing::warn!("a shard's member is not watched: {error}"),
+            }
+        }
+        Ok(())
     }
-    Ok(watched)
+
+    fn await_member(&mut self, server: MongoServer, why: ProbeError) -> Result<(), ProbeError> {
+        let (target, roots) = (away("mongodb", server.name.clone()), self.arrivals.roots.clone());
+        self.await_server(&target, MongoProbe::PERIOD, why, move || {
+            let (probe, target) = MongoProbe::connect(server.clone(), &roots)?;
+            if !probe.behind().is_empty() {
+                tracing::warn!("{} is a router: what is behind it is watched from the next start on", target.name);
+            }
+            Ok((Box::new(probe) as Box<dyn Probe>, target))
+        });
+        self.add(target)
+    }
+
+    fn await_server(
+        &mut self,
+        target: &Target,
+        period: Duration,
+        why: ProbeError,
+        reach: impl FnMut() -> Result<(Box<dyn Probe>, Target), ProbeError> + Send + 'static,
+    ) {
+        let (name, arrivals) = (target.name.clone(), self.arrivals.clone());
+        self.probes.push(Box::new(Awaited::new(&target.kind, name, period, Box::new(reach), arrivals)));
+        self.away.push(why);
+    }
+
+    /// Two probes of one server would write the same series, and every session twice.
+    fn add(&mut self, target: Target) -> Result<(), ProbeError> {
+        not_twice(&self.meta, &target.name)?;
+        self.arrivals.watch_processes_of(&target);
+        self.meta.targets.push(target);
+        Ok(())
+    }
+
+    /// Says which servers are away; an error where no other is watched.
+    fn unless_all_are_away(&mut self) -> Result<(), ProbeError> {
+        let all = !self.away.is_empty() && self.away.len() == self.meta.targets.len();
+        for why in self.away.drain(..) {
+            if all {
+                return Err(why);
+            }
+            tracing::warn!("{why}. It is tried again until it is there");
+        }
+        Ok(())
+    }
 }
 
-/// Members of shards behind routers, but for those that are watched already. One that cannot be watched is said and left out:
-/// the router's users are not the shards' own.
-fn members_of_shards(servers: Vec<MongoServer>, meta: &Meta, roots: &Roots) -> Vec<(MongoProbe, Target)> {
-    let mut names: BTreeSet<String> = meta.targets.iter().map(|target| target.name.clone()).collect();
-    let new: Vec<MongoServer> = servers.into_iter().filter(|server| names.insert(server.name.clone())).collect();
-    let connected = connect_all(new, roots).into_iter().filter_map(|connected| match connected {
-        Ok(connected) => Some(connected),
-        Err(error) => {
-            tracing::warn!("a shard's member is not watched: {error}");
-            None
-        }
-    });
-    connected.collect()
+/// What is known of a server that is away.
+fn away(kind: &str, name: String) -> Target {
+    Target { name, kind: kind.to_owned(), ..Target::default() }
 }
+
+/// A server with what connecting to it came to.
+type Tried = (MongoServer, Result<(MongoProbe, Target), ProbeError>);
 
 /// Several servers, in their order. At once: one that is gone without a word takes seconds, and a cluster has dozens.
-fn connect_all(servers: Vec<MongoServer>, roots: &Roots) -> Vec<Result<(MongoProbe, Target), ProbeError>> {
+fn connect_all(servers: Vec<MongoServer>, roots: &Roots) -> Vec<Tried> {
     let mut connected = Vec::new();
     let mut servers = servers.into_iter().peekable();
     while servers.peek().is_some() {
         std::thread::scope(|scope| {
             let some = servers.by_ref().take(CONNECTED_AT_ONCE);
-            let begun: Vec<_> = some.map(|server| scope.spawn(|| MongoProbe::connect(server, roots))).collect();
+            let connect = |server: MongoServer| (server.clone(), MongoProbe::connect(server, roots));
+            let begun: Vec<_> = some.map(|server| scope.spawn(move || connect(server))).collect();
             let ended = begun.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
             connected.extend(ended);
         });
@@ -210,8 +311,7 @@ fn connect_all(servers: Vec<MongoServer>, roots: &Roots) -> Vec<Result<(MongoPro
     connected
 }
 
-fn connect(text: &str, setup: &Setup) -> Result<(PostgresProbe, Target), ProbeError> {
-    let conninfo = ConnInfo::parse(text, &|name| std::env::var(name).ok())?;
+fn options(setup: &Setup) -> PostgresOptions {
     let mut options = PostgresOptions {
         keep_query_text: setup.keep_query_text,
         roots: setup.roots.clone(),
@@ -220,137 +320,20 @@ fn connect(text: &str, setup: &Setup) -> Result<(PostgresProbe, Target), ProbeEr
     if let Some(period) = setup.session_period {
         options.session_period = period.max(SHORTEST_SESSION_PERIOD);
     }
-    PostgresProbe::connect(conninfo, options)
+    options
 }
 
-/// Collects the devices that matter: those that the targets' data and WAL lie on, and those of other directories.
-fn locate_devices(setup: &Setup, meta: &mut Meta) {
-    let mut found = Found { roots: &setup.roots, devices: Vec::new() };
-    for target in &meta.targets {
-        for (dev, role) in [(&target.data_device, Role::Data), (&target.wal_device, Role::Wal)] {
-            if let Some(dev) = dev {
-                found.add(host::device(found.roots, dev), role, &target.name);
-            }
-        }
-    }
+/// The devices that matter: those that the targets' data and WAL lie on, and those of other directories.
+fn devices(setup: &Setup, targets: &[Target]) -> Vec<Device> {
+    let mut devices = Vec::new();
+    targets.iter().for_each(|target| add_devices_of(&setup.roots, target, &mut devices));
     for directory in &setup.directories {
         match host::locate(&setup.roots, directory) {
-            Ok(device) => found.add(device, Role::Recording, ""),
+            Ok(device) => add_device(device, (Role::Recording, String::new()), &mut devices),
             Err(error) => tracing::debug!(%error, "a directory lies on no device that can be found"),
         }
     }
-    meta.devices = found.devices;
-}
-
-struct Found<'a> {
-    roots: &'a Roots,
-    devices: Vec<Device>,
-}
-
-impl Found<'_> {
-    fn add(&mut self, device: Device, role: Role, target: &str) {
-        let role = (role, target.to_owned());
-        match self.devices.iter_mut().find(|known| known.dev == device.dev) {
-            Some(known) => known.roles.push(role),
-            None => self.devices.push(Device { roles: vec![role], ..device }),
-        }
-    }
-}
-
-/// Says what the user told of the volumes, so that rules read it like any other ceiling.
-struct Declared {
-    ratings: Vec<(String, DeclaredVolume)>,
-}
-
-impl Declared {
-    /// A rating without a device is that of every data directory's device.
-    fn new(volumes: &[DeclaredVolume], meta: &Meta) -> Self {
-        let data = || meta.targets.iter().filter_map(|target| target.data_device.clone());
-        let mut ratings = Vec::new();
-        for volume in volumes {
-            let matching: Vec<String> = match &volume.device {
-                None => data().collect(),
-                Some(name) => {
-                    meta.devices.iter().filter(|device| is_called(device, name)).map(|d| d.dev.clone()).collect()
-                }
-            };
-            if matching.is_empty() {
-                let device = volume.device.as_deref().unwrap_or("the data directory's");
-                tracing::warn!(device, "a volume was declared that holds nothing that is watched");
-            }
-            ratings.extend(matching.into_iter().map(|dev| (dev, volume.clone())));
-        }
-        Declared { ratings }
-    }
-}
-
-fn is_called(device: &Device, name: &str) -> bool {
-    let short = name.strip_prefix("/dev/").unwrap_or(name);
-    device.dev == name || device.name == short || device.mount_points.iter().any(|point| point == name)
-}
-
-impl Probe for Declared {
-    fn name(&self) -> &str {
-        "host.volume"
-    }
-
-    fn period(&self) -> Duration {
-        Duration::from_secs(10)
-    }
-
-    fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {
-        for (dev, rating) in &self.ratings {
-            let values = [
-                (&catalogue::VOLUME_IOPS, rating.iops),
-                (&catalogue::VOLUME_BPS, rating.bytes_per_s),
-                (&catalogue::VOLUME_BURST_IOPS, rating.burst_iops),
-            ];
-            for (def, value) in values {
-                if let Some(value) = value {
-                    sink.put(def, &[("dev", dev)], Epoch::default(), value);
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Notices that a server was started anew, so that its processes are looked for below its new postmaster.
-struct Postmasters {
-    /// Targets and their postmaster.pid.
-    files: Vec<(String, PathBuf)>,
-    watch: Arc<Watch>,
-}
-
-impl Postmasters {
-    fn new(meta: &Meta, watch: &Arc<Watch>) -> Self {
-        let local = meta.targets.iter().filter(|target| target.local);
-        let file = |target: &Target| {
-            Some((target.name.clone(), Path::new(target.data_directory.as_ref()?).join("postmaster.pid")))
-        };
-        Postmasters { files: local.filter_map(file).collect(), watch: Arc::clone(watch) }
-    }
-}
-
-impl Probe for Postmasters {
-    fn name(&self) -> &str {
-        "postmaster"
-    }
-
-    fn period(&self) -> Duration {
-        Duration::from_secs(2)
-    }
-
-    fn read(&mut self, _sink: &mut Sink<'_>) -> Result<(), ProbeError> {
-        for (target, path) in &self.files {
-            // Not readable, or not there while the server is down: what was known before stays.
-            let Ok(text) = std::fs::read_to_string(path) else { continue };
-            if let Some(postmaster_pid) = text.lines().next().and_then(|line| line.trim().parse().ok()) {
-                self.watch.add_server(Server { target: target.clone(), postmaster_pid });
-            }
-        }
-        Ok(())
-    }
+    devices
 }
 
 /// Facts of this host alone, for outcomes.

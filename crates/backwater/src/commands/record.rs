@@ -5,7 +5,7 @@ use super::{flight, source};
 use crate::args::{Beside, Watched};
 use crate::{signals, terminal, when};
 use anyhow::{Context, bail};
-use backwater_model::{Bytes, Device, Role, Unit};
+use backwater_model::{Bytes, Device, Meta, Role, Unit};
 use backwater_probe::session::{Session, Setup};
 use backwater_probe::{anchor, now};
 use backwater_record::{Options, Pump, Summary, Writer};
@@ -108,12 +108,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         (batches, lookout) = (seen, Some(begun));
     }
     warn_of_own_volume(&session, arguments.durable);
-    let writer = Writer::create(&arguments.out, session.meta.clone(), Arc::clone(&session.registry), options)?;
+    let mut known = session.meta();
+    let writer = Writer::create(&arguments.out, Meta::clone(&known), Arc::clone(&session.registry), options)?;
     let pump = Pump::start(writer, batches, now, session.self_readings()).context("cannot start the recorder")?;
-    let what: Vec<_> = session.meta.targets.iter().map(|target| target.name.as_str()).chain(["this host"]).collect();
+    let what: Vec<_> = known.targets.iter().map(|target| target.name.as_str()).chain(["this host"]).collect();
     terminal::note(&format!("recording {} into {} (Ctrl-C ends it)", what.join(", "), arguments.out.display()));
     let begun = now();
-    let mut meta = session.meta.clone();
+    let mut meta = Meta::clone(&known);
     while !cancel.load(Ordering::SeqCst) && !pump.has_ended() {
         let left_s = length_s.map(|length| length - now().seconds_since(begun));
         if left_s.is_some_and(|left| left <= 0.0) {
@@ -121,7 +122,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         // A signal ends the pause.
         std::thread::park_timeout(Duration::from_secs_f64(left_s.map_or(LOOK_S, |left| left.min(LOOK_S))));
-        if clock_stepped(&mut meta) {
+        if clock_stepped(&mut meta) | learned(&session, &mut known, &mut meta) {
             pump.update_meta(meta.clone());
         }
         lookout.iter_mut().for_each(Lookout::look);
@@ -169,7 +170,7 @@ impl Arguments {
 }
 
 /// Adds a clock anchor where the wall clock no longer agrees with the last one, at most one a second.
-fn clock_stepped(meta: &mut backwater_model::Meta) -> bool {
+fn clock_stepped(meta: &mut Meta) -> bool {
     let here = anchor();
     let lately = meta.anchors.last().is_some_and(|last| here.boot.seconds_since(last.boot) < 1.0);
     let agrees = meta.unix_us(here.boot).is_some_and(|told| told.abs_diff(here.unix_us) <= CLOCK_STEP_US);
@@ -180,6 +181,17 @@ fn clock_stepped(meta: &mut backwater_model::Meta) -> bool {
     true
 }
 
+/// Adds what was learned meanwhile: of servers that were away.
+fn learned(session: &Session, known: &mut Arc<Meta>, meta: &mut Meta) -> bool {
+    let now = session.meta();
+    if Arc::ptr_eq(known, &now) {
+        return false;
+    }
+    *meta = Meta { anchors: std::mem::take(&mut meta.anchors), ..Meta::clone(&now) };
+    *known = now;
+    true
+}
+
 /// The directory itself or the nearest one above it that exists, to find the device it will lie on.
 fn nearest_existing(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
@@ -187,9 +199,10 @@ fn nearest_existing(path: &Path) -> PathBuf {
 }
 
 fn warn_of_own_volume(session: &Session, durable: bool) {
-    for device in &session.meta.devices {
+    let meta = session.meta();
+    for device in &meta.devices {
         let whole = |device: &Device| device.parent.clone().unwrap_or_else(|| device.dev.clone());
-        let same = session.meta.devices.iter().filter(|other| whole(other) == whole(device));
+        let same = meta.devices.iter().filter(|other| whole(other) == whole(device));
         let mut roles = same.flat_map(|other| &other.roles).map(|(role, _)| *role);
         let records = device.roles.iter().any(|(role, _)| *role == Role::Recording);
         if records && roles.any(|role| matches!(role, Role::Data | Role::Wal)) {

@@ -151,7 +151,7 @@ fn watch(looked: &Looked, seconds: f64) -> anyhow::Result<Window> {
             ring.push(batch);
         }
     }
-    let meta = Arc::new(session.meta.clone());
+    let meta = session.meta();
     session.stop();
     let to: Moment = now();
     Ok(ring.window(Some(from), Some(to), &meta))

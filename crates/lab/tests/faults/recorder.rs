@@ -24,7 +24,7 @@ impl Recorder {
     /// Watches these servers, by their addresses.
     pub fn of(targets: Vec<String>) -> Recorder {
         let (session, batches) = Session::start(Setup { targets, ..Setup::default() }).unwrap();
-        let meta = Arc::new(session.meta.clone());
+        let meta = session.meta();
         let ring = Ring::new(KEPT_S, Arc::clone(&session.registry));
         Recorder { session, batches, ring, meta }
     }

@@ -12,6 +12,7 @@ mod viewer;
 
 use backwater_live::http::{Options, serve};
 use backwater_live::{Feed, Source};
+use backwater_model::Meta;
 use backwater_model::catalogue::{SELF_DROPPED, SELF_MISSED};
 use backwater_probe::now;
 use backwater_probe::session::{Session, Setup};
@@ -54,13 +55,14 @@ fn main() {
     let rounds: usize = arguments.get(1).map_or(ROUNDS, |text| text.parse().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let (mut session, batches) = Session::start(Setup::default()).unwrap();
-    session.meta.targets.push(planted::target());
+    session.known().change(|meta| meta.targets.push(planted::target()));
     session.add(Box::new(planted::Sessions::default())).unwrap();
     let feed = Feed::of(&session, 600.0);
     let (give, next) = sync_channel(300);
     feed.take(batches, Some(give), None).unwrap();
     let writer =
-        Writer::create(dir.path(), session.meta.clone(), Arc::clone(&session.registry), Recorded::default()).unwrap();
+        Writer::create(dir.path(), Meta::clone(&session.meta()), Arc::clone(&session.registry), Recorded::default())
+            .unwrap();
     let pump = Pump::start(writer, next, now, session.self_readings()).unwrap();
     let address = served(feed);
 

@@ -40,7 +40,7 @@ pub(super) struct Opened {
 /// Connects to the first of the servers that answers and fits. The returned task must be spawned.
 ///
 /// # Errors
-/// [`ProbeError::Connect`]: what failed, where, why, and what to do next.
+/// [`ProbeError::Connect`] or [`ProbeError::Unreached`]: what failed, where, why, and what to do next.
 pub async fn connect_client(info: &ConnInfo) -> Result<(Client, ConnectionTask), ProbeError> {
     let opened = open(info).await?;
     Ok((opened.client, opened.task))
@@ -88,7 +88,9 @@ async fn open_as(info: &ConnInfo, kind: Kind<'_>) -> Result<Opened, ProbeError> 
             }
         }
     }
-    Err(ProbeError::Connect(explain::all(info, &failures)))
+    let why = explain::all(info, &failures);
+    let away = !failures.is_empty() && failures.iter().all(|(_, failure)| failure.is_away());
+    Err(if away { ProbeError::Unreached(why) } else { ProbeError::Connect(why) })
 }
 
 /// Tries one server, in the ways that sslmode allows, the preferred one first.

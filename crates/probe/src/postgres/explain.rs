@@ -37,6 +37,31 @@ impl Attempt {
             _ => false,
         }
     }
+
+    /// Whether the server may come without anybody mending the address: it is down, starting, full or cut off, or one of the sort
+    /// that is asked for is yet to be made, as by a failover. A host that nobody knows is a slip of the pen.
+    pub(super) fn is_away(&self) -> bool {
+        match self {
+            Attempt::TimedOut(_) | Attempt::Ended | Attempt::Unfit { .. } => true,
+            Attempt::Unusable(_) => false,
+            Attempt::Unreached(error) => is_of_the_way(error),
+            Attempt::Failed(error) => match error.code() {
+                Some(code) => [SqlState::CANNOT_CONNECT_NOW, SqlState::TOO_MANY_CONNECTIONS].contains(code),
+                None => cause(error).is_some_and(is_of_the_way),
+            },
+        }
+    }
+}
+
+/// Whether the system says so of the way to the server, and it is not that this user may not take it. That no such host is known is
+/// said by the resolver, which has no number for it.
+fn is_of_the_way(error: &std::io::Error) -> bool {
+    let hung_up = error.kind() == std::io::ErrorKind::UnexpectedEof;
+    hung_up || error.raw_os_error().is_some() && error.kind() != std::io::ErrorKind::PermissionDenied
+}
+
+fn cause(error: &tokio_postgres::Error) -> Option<&std::io::Error> {
+    error.source().and_then(|source| source.downcast_ref())
 }
 
 /// All failures as one text. Where every server failed alike, it is said once with all places.
@@ -74,10 +99,7 @@ fn one(info: &ConnInfo, server: &Server, attempt: &Attempt) -> String {
         }
         Attempt::Failed(error) => match error.as_db_error() {
             Some(refusal) => refused(info, refusal.code(), refusal.message()),
-            None => {
-                let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
-                unreached(info, server, &chain(error), io)
-            }
+            None => unreached(info, server, &chain(error), cause(error)),
         },
     }
 }

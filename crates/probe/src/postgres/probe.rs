@@ -116,11 +116,8 @@ impl PostgresProbe {
     /// called from inside an async runtime.
     ///
     /// # Errors
-    /// [`ProbeError::Connect`] with what to do next: unreachable, refused, older than 12.
+    /// [`ProbeError::Connect`] with what to do next: refused, older than 12; [`ProbeError::Unreached`] where it is away.
     pub fn connect(info: ConnInfo, options: PostgresOptions) -> Result<(PostgresProbe, Target), ProbeError> {
-        for warning in info.warnings() {
-            tracing::warn!("{warning}");
-        }
         let runtime = Arc::new(runtime()?);
         let live = runtime.block_on(Live::open(&info, &options))?;
         let target = live.facts.target.clone();

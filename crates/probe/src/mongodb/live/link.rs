@@ -135,17 +135,17 @@ impl Link {
 
     fn unreachable(&self, message: &str) -> ProbeError {
         let server = &self.server;
-        ProbeError::Connect(match old_wire_version(message) {
-            Some(wire) => format!(
+        match old_wire_version(message) {
+            Some(wire) => ProbeError::Connect(format!(
                 "{server} runs MongoDB {} (wire version {wire}); live servers are read from 4.4 on. Its flight recorder \
                  holds the same figures, from 3.6 on: backwater diagnose DBPATH/diagnostic.data",
                 release(wire)
-            ),
-            None => format!(
+            )),
+            None => ProbeError::Unreached(format!(
                 "{server} cannot be reached: {}. Is it running, does it listen there, does it want TLS (?tls=true)?",
                 self.secrets.scrub(cause(message))
-            ),
-        })
+            )),
+        }
     }
 }
 

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often a server is looked at; its flight recorder does the same.
-const PERIOD: Duration = Duration::from_secs(1);
 const OPLOG_PERIOD_S: f64 = 10.0;
 const SETTINGS_PERIOD_S: f64 = 60.0;
 
@@ -78,11 +77,14 @@ pub struct MongoProbe {
 }
 
 impl MongoProbe {
+    pub(crate) const PERIOD: Duration = Duration::from_secs(1);
+
     /// Connects, and learns what is to be known of the server. Blocks for as long as connecting takes, and must not be
     /// called from inside an async runtime.
     ///
     /// # Errors
-    /// [`ProbeError::Connect`] with what to do next: unreachable, refused, older than 4.4, no right to serverStatus.
+    /// [`ProbeError::Connect`] with what to do next: refused, older than 4.4, no right to serverStatus;
+    /// [`ProbeError::Unreached`] where it is away.
     pub fn connect(server: MongoServer, roots: &Roots) -> Result<(MongoProbe, Target), ProbeError> {
         let runtime = Arc::new(Background::start()?);
         let live = runtime.block_on(Live::open(&server, roots))?;
@@ -292,7 +294,7 @@ impl Live {
         let facts = met(&link, server, roots).await?;
         let next = Moment(crate::now().0 + (SETTINGS_PERIOD_S * 1e6) as i64);
         let settings = Due { next, off: facts.part == Part::Router, ..Due::every(SETTINGS_PERIOD_S) };
-        let members = Due::every(PERIOD.as_secs_f64());
+        let members = Due::every(MongoProbe::PERIOD.as_secs_f64());
         Ok(Live { link, facts, members, oplog: Due::every(OPLOG_PERIOD_S), settings })
     }
 }
@@ -309,7 +311,7 @@ impl Probe for MongoProbe {
     }
 
     fn period(&self) -> Duration {
-        PERIOD
+        MongoProbe::PERIOD
     }
 
     fn read(&mut self, sink: &mut Sink<'_>) -> Result<(), ProbeError> {

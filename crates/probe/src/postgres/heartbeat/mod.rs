@@ -73,6 +73,16 @@ pub struct Heartbeat {
 
 impl Heartbeat {
     /// Beats on the first server of this address. `limit` is how long an answer may take.
+    /// A heartbeat on the first server of an address, for one that is away. `hostname` names the recorder there.
+    ///
+    /// # Errors
+    /// [`ProbeError::System`] where this process can open no more files.
+    pub fn of_first(info: &ConnInfo, limit: Duration, hostname: Option<&str>) -> Result<Self, ProbeError> {
+        let mut first = info.clone();
+        first.servers.truncate(1);
+        Heartbeat::new(&info.label(), &first, limit, hostname)
+    }
+
     pub(super) fn new(
         target: &str,
         info: &ConnInfo,
