@@ -9,6 +9,7 @@ use backwater_model::{Event, EventKind, Finding, Meta, Moment, Sample, Severity,
 use common::judged::{causes, diagnose};
 use common::wal_plant::{Keep, MIB, Replay, START_S, WalPlant};
 use common::{Readings, recorded, session};
+use std::sync::Arc;
 
 const STOPPED: &str = include_str!("runs/wal/sync-standby-stopped.txt");
 /// A standby that may write 12 times a second, and 24 clients that wait for each other's rows.
@@ -452,8 +453,15 @@ fn heartbeats_are_laid_on_their_own_server() {
         let mut planted = plant.readings();
         miss_heartbeats(&mut planted, server);
         let mut meta = meta(&plant, "");
-        meta.targets.push(Target { name: "other".into(), kind: "postgres".into(), ..Target::default() });
-        let findings = found(&planted.window(meta, START_S, START_S + plant.seconds));
+        let other = Target { name: "other".into(), kind: "postgres".into(), ..Target::default() };
+        let mut unmet = meta.clone();
+        unmet.targets.push(other.clone());
+        meta.targets.push(Target { version_num: Some(150_000), ..other });
+        let mut window = planted.window(meta, START_S, START_S + plant.seconds);
+        let findings = found(&window);
+        window.meta = Arc::new(unmet);
+        let told = found(&window).iter().any(|finding| finding.rule == "heartbeat-at-risk");
+        assert_eq!(told, server == "primary", "whether one is a standby that was never read nobody knows");
         assert_eq!(findings[0].rule, first, "{:?}", causes(&findings));
         let heartbeat = of(&findings, "heartbeat-at-risk");
         assert_eq!(heartbeat.summary.contains("io-capped"), server == "primary", "{}", heartbeat.summary);

@@ -57,6 +57,9 @@ impl Watching {
 
     fn of(dir: &Path, setup: Setup) -> Result<Watching, LabError> {
         let (session, batches) = Session::start(setup)?;
+        if let Some(away) = session.meta().targets.iter().find(|target| target.is_unmet()) {
+            return Err(LabError::Refused(format!("{} cannot be reached: its log says more", away.name)));
+        }
         Self::begin(dir, session, batches)
     }
 

@@ -94,6 +94,12 @@ pub struct Target {
 }
 
 impl Target {
+    /// Whether nothing is known of it but what it was called: it was away as the recording began, and was not met since.
+    pub fn is_unmet(&self) -> bool {
+        let Target { name, kind, heartbeat_timeout_s, .. } = self.clone();
+        *self == Target { name, kind, heartbeat_timeout_s, ..Target::default() }
+    }
+
     /// Whether it is WiredTiger, alone or in a MongoDB server, and no PostgreSQL server.
     pub fn is_engine(&self) -> bool {
         ["mongodb", "wiredtiger"].contains(&self.kind.as_str())

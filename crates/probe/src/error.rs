@@ -73,6 +73,14 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
+    /// This, where it cost the connection: the server may be there again later.
+    pub(crate) fn lost(self) -> ProbeError {
+        match self {
+            ProbeError::Server { .. } => ProbeError::Unreached(self.to_string()),
+            other => other,
+        }
+    }
+
     /// Whether a server is merely away: down, starting, full, cut off or too slow to answer.
     pub fn is_away(&self) -> bool {
         matches!(self, ProbeError::Unreached(_) | ProbeError::Timeout { .. })

@@ -242,11 +242,14 @@ impl Looker {
     fn look(&mut self, at: Moment, missed: u64) -> Batch {
         let mut batch = Batch::default();
         let mut sink = Sink::new(at, &self.registry, &mut batch, &mut self.absences);
+        let begun = crate::now();
         let result = self.probe.read(&mut sink);
+        // A try that took seconds is not followed at once by the next one.
+        let ended = at + (crate::now() - begun);
         self.tell_missed(at, missed, &mut batch);
         match result {
             Ok(()) => self.recovered(at, &mut batch),
-            Err(error) => self.failed(at, &error, &mut batch),
+            Err(error) => self.failed(at, ended, &error, &mut batch),
         }
         batch
     }
@@ -269,14 +272,14 @@ impl Looker {
         }
     }
 
-    fn failed(&mut self, at: Moment, error: &ProbeError, batch: &mut Batch) {
+    fn failed(&mut self, at: Moment, ended: Moment, error: &ProbeError, batch: &mut Batch) {
         let (name, period) = (self.probe.name(), self.probe.period());
         let told = self.failing.failed(at);
         let wait = match told {
             Some(Tell::Begins) => period,
             _ => (self.backoff.wait * 2).min(LONGEST_BACKOFF.max(period)),
         };
-        let next = Moment(at.0 + wait.as_micros() as i64);
+        let next = Moment(ended.0 + wait.as_micros() as i64);
         if self.failing.is_to_be_said(next) {
             tracing::warn!(probe = name, %error, "a probe cannot read; it will be tried again");
         }

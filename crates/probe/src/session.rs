@@ -4,10 +4,11 @@
 mod awaited;
 mod known;
 mod told;
+mod wanted;
 
 use crate::host::{self, Roots};
-use crate::mongodb::{self, MongoProbe, MongoServer};
-use crate::postgres::{ConnInfo, Heartbeat, PostgresOptions, PostgresProbe};
+use crate::mongodb::MongoServer;
+use crate::postgres::Heartbeat;
 use crate::{Observer, Probe, ProbeError, Sink, anchor, now};
 use awaited::Awaited;
 use backwater_model::{
@@ -16,12 +17,12 @@ use backwater_model::{
 pub use known::Known;
 use known::{Arrivals, add_device, add_devices_of, not_twice};
 use std::collections::{BTreeSet, HashSet};
-use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use told::{Declared, Postmasters};
+use wanted::{Beats, Met, Wanted, reach_all};
 
 /// What to watch.
 #[derive(Clone, Debug, Default)]
@@ -49,9 +50,6 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Sessions are looked at a hundred times a second at most.
 const SHORTEST_SESSION_PERIOD: Duration = Duration::from_millis(10);
 
-/// How many servers are reached for at the same time.
-const CONNECTED_AT_ONCE: usize = 16;
-
 /// A running observation.
 #[derive(Debug)]
 pub struct Session {
@@ -70,15 +68,14 @@ impl Session {
     /// What kept a target from being watched at all, or the only ones from being met. What merely cannot be seen is said by events.
     pub fn start(setup: Setup) -> Result<(Session, Receiver<Batch>), ProbeError> {
         let mut begun = Begun::new(&setup);
-        for text in setup.targets.iter().filter(|text| *text != "host") {
-            if mongodb::is_uri(text) {
-                begun.mongodb(text)?;
-            } else {
-                begun.postgres(text)?;
-            }
+        let hostname = begun.meta.host.hostname.clone();
+        let mut wanted = Vec::new();
+        for (place, text) in setup.targets.iter().enumerate().filter(|(_, text)| *text != "host") {
+            let servers = wanted::servers(text, &setup, hostname.as_deref());
+            wanted.push(servers.map_err(|error| of_which(error, place, setup.targets.len()))?);
         }
-        begun.members_of_shards()?;
-        begun.unless_all_are_away()?;
+        begun.meet(wanted)?;
+        begun.meet_members_of_shards()?;
         let Begun { mut meta, mut probes, arrivals, .. } = begun;
         let Arrivals { known, watch, roots } = arrivals;
         meta.devices = devices(&setup, &meta.targets);
@@ -145,182 +142,99 @@ impl Session {
     }
 }
 
+/// An address that cannot be understood is not repeated, for the password in it: it is told by its place.
+fn of_which(error: ProbeError, place: usize, count: usize) -> ProbeError {
+    if count < 2 { error } else { ProbeError::Connect(format!("address {} of {count}: {error}", place + 1)) }
+}
+
 /// What was met so far.
-struct Begun<'a> {
-    setup: &'a Setup,
+struct Begun {
     meta: Meta,
     probes: Vec<Box<dyn Probe>>,
     arrivals: Arrivals,
     /// What is behind routers.
     behind: Vec<MongoServer>,
-    /// Why servers are away.
-    away: Vec<ProbeError>,
 }
 
-impl<'a> Begun<'a> {
-    fn new(setup: &'a Setup) -> Self {
+impl Begun {
+    fn new(setup: &Setup) -> Self {
         let roots = setup.roots.clone();
         let mut meta = Meta { host: host::facts(&roots), anchors: vec![anchor()], ..Meta::default() };
         meta.written_by = format!("backwater {}", env!("CARGO_PKG_VERSION"));
         let arrivals = Arrivals { known: Known::default(), watch: Arc::default(), roots };
-        Begun { setup, meta, probes: Vec::new(), arrivals, behind: Vec::new(), away: Vec::new() }
+        Begun { meta, probes: Vec::new(), arrivals, behind: Vec::new() }
     }
 
-    fn postgres(&mut self, text: &str) -> Result<(), ProbeError> {
-        let info = ConnInfo::parse(text, &|name| std::env::var(name).ok())?;
-        for warning in info.warnings() {
-            tracing::warn!("{warning}");
-        }
-        let options = options(self.setup);
-        let limit = self.setup.heartbeat.then(|| self.setup.heartbeat_timeout.unwrap_or(HEARTBEAT_TIMEOUT));
-        let host = self.meta.host.hostname.clone();
-        let (mut target, heartbeat) = match PostgresProbe::connect(info.clone(), options.clone()) {
-            Ok((probe, target)) => {
-                let heartbeat = limit.map(|limit| probe.heartbeat(limit, host.as_deref()));
-                self.probes.push(Box::new(probe));
-                (target, heartbeat)
-            }
-            Err(error) if error.is_away() => {
-                let heartbeat = limit.map(|limit| Heartbeat::of_first(&info, limit, host.as_deref()));
-                let target = away("postgres", info.label());
-                self.await_server(&target, options.session_period, error, move || {
-                    let (probe, target) = PostgresProbe::connect(info.clone(), options.clone())?;
-                    Ok((Box::new(probe) as Box<dyn Probe>, target))
-                });
-                (target, heartbeat)
-            }
-            Err(error) => return Err(error),
-        };
-        if let Some(heartbeat) = heartbeat.transpose()? {
-            self.probes.push(Box::new(heartbeat));
-            target.heartbeat_timeout_s = limit.map(|limit| limit.as_secs_f64());
-        }
-        self.add(target)
-    }
-
-    /// Every server of a connection string. One that may not be watched is said and left out as long as another may: whoever
-    /// looks at a replica set in trouble wants to see the rest of it.
-    fn mongodb(&mut self, text: &str) -> Result<(), ProbeError> {
-        if self.setup.heartbeat {
-            let why = "heartbeats are for PostgreSQL: leave out --heartbeat, or the MongoDB target";
-            return Err(ProbeError::Connect(why.to_owned()));
-        }
-        let servers = mongodb::servers(text, &|name| std::env::var(name).ok())?;
-        let (before, mut refused) = (self.meta.targets.len(), None);
-        for (server, connected) in connect_all(servers, &self.arrivals.roots) {
-            match connected {
-                Ok((probe, target)) => {
-                    self.behind.extend(probe.behind());
-                    self.probes.push(Box::new(probe));
-                    self.add(target)?;
-                }
-                Err(error) if error.is_away() => self.await_member(server, error)?,
-                Err(error) => {
-                    tracing::warn!("not watched: {error}");
-                    refused = refused.or(Some(error));
+    /// Meets the servers of each connection string. One of several in a string that lets nobody in is said and left out as long
+    /// as another can be watched: whoever looks at a replica set in trouble wants to see the rest of it.
+    fn meet(&mut self, strings: Vec<Vec<Wanted>>) -> Result<(), ProbeError> {
+        let sizes: Vec<usize> = strings.iter().map(Vec::len).collect();
+        let mut reached = reach_all(strings.into_iter().flatten().collect()).into_iter();
+        let (mut away, mut refused) = (Vec::new(), Vec::new());
+        for size in sizes {
+            let mut refusals = Vec::new();
+            for (wanted, met) in reached.by_ref().take(size) {
+                match met {
+                    Ok(met) => self.add(met)?,
+                    Err(error) if error.is_away() => {
+                        self.wait_for(wanted)?;
+                        away.push(error);
+                    }
+                    Err(error) => refusals.push(error),
                 }
             }
+            if refusals.len() == size {
+                return refusals.into_iter().next().map_or(Ok(()), Err);
+            }
+            refused.extend(refusals);
         }
-        refused.filter(|_| self.meta.targets.len() == before).map_or(Ok(()), Err)
+        if !self.meta.targets.is_empty() && away.len() == self.meta.targets.len() {
+            return refused.into_iter().chain(away).next().map_or(Ok(()), Err);
+        }
+        refused.iter().for_each(|why| tracing::warn!("not watched: {why}"));
+        away.iter().for_each(|why| tracing::warn!("a server is away, and reached for until it is there: {why}"));
+        Ok(())
     }
 
-    /// Members of shards behind routers, but for those that are watched already. One that may not be watched is said and left out:
-    /// the router's users are not the shards' own.
-    fn members_of_shards(&mut self) -> Result<(), ProbeError> {
+    /// Members of shards behind routers, but for those that are watched already. One that cannot be watched is said and left out:
+    /// neither the router's users nor its names of hosts need be good here.
+    fn meet_members_of_shards(&mut self) -> Result<(), ProbeError> {
         let mut names: BTreeSet<String> = self.meta.targets.iter().map(|target| target.name.clone()).collect();
-        let new = std::mem::take(&mut self.behind).into_iter().filter(|server| names.insert(server.name.clone()));
-        for (server, connected) in connect_all(new.collect(), &self.arrivals.roots) {
-            match connected {
-                Ok((probe, target)) => {
-                    self.probes.push(Box::new(probe));
-                    self.add(target)?;
-                }
-                Err(error) if error.is_away() => self.await_member(server, error)?,
+        let behind = std::mem::take(&mut self.behind);
+        let new = behind.into_iter().filter(|server| names.insert(server.name.clone()));
+        let members = new.map(|server| wanted::mongodb(server, &self.arrivals.roots)).collect();
+        for (_, met) in reach_all(members) {
+            match met {
+                Ok(met) => self.add(met)?,
                 Err(error) => tracing::warn!("a shard's member is not watched: {error}"),
             }
         }
         Ok(())
     }
 
-    fn await_member(&mut self, server: MongoServer, why: ProbeError) -> Result<(), ProbeError> {
-        let (target, roots) = (away("mongodb", server.name.clone()), self.arrivals.roots.clone());
-        self.await_server(&target, MongoProbe::PERIOD, why, move || {
-            let (probe, target) = MongoProbe::connect(server.clone(), &roots)?;
-            if !probe.behind().is_empty() {
-                tracing::warn!("{} is a router: what is behind it is watched from the next start on", target.name);
-            }
-            Ok((Box::new(probe) as Box<dyn Probe>, target))
-        });
-        self.add(target)
-    }
-
-    fn await_server(
-        &mut self,
-        target: &Target,
-        period: Duration,
-        why: ProbeError,
-        reach: impl FnMut() -> Result<(Box<dyn Probe>, Target), ProbeError> + Send + 'static,
-    ) {
-        let (name, arrivals) = (target.name.clone(), self.arrivals.clone());
-        self.probes.push(Box::new(Awaited::new(&target.kind, name, period, Box::new(reach), arrivals)));
-        self.away.push(why);
-    }
-
-    /// Two probes of one server would write the same series, and every session twice.
-    fn add(&mut self, target: Target) -> Result<(), ProbeError> {
-        not_twice(&self.meta, &target.name)?;
+    fn add(&mut self, met: Met) -> Result<(), ProbeError> {
+        let Met { probe, mut target, heartbeat, behind } = met;
+        target.heartbeat_timeout_s = heartbeat.as_ref().map(Heartbeat::limit_s);
+        not_twice(&self.meta.targets, &target)?;
         self.arrivals.watch_processes_of(&target);
         self.meta.targets.push(target);
+        self.probes.push(probe);
+        self.probes.extend(heartbeat.map(|heartbeat| Box::new(heartbeat) as Box<dyn Probe>));
+        self.behind.extend(behind);
         Ok(())
     }
 
-    /// Says which servers are away; an error where no other is watched.
-    fn unless_all_are_away(&mut self) -> Result<(), ProbeError> {
-        let all = !self.away.is_empty() && self.away.len() == self.meta.targets.len();
-        for why in self.away.drain(..) {
-            if all {
-                return Err(why);
-            }
-            tracing::warn!("{why}. It is tried again until it is there");
+    fn wait_for(&mut self, mut wanted: Wanted) -> Result<(), ProbeError> {
+        if let Some((info, Beats { limit, hostname })) = wanted.beats.take() {
+            let heartbeat = Heartbeat::new(&wanted.target.name, &info, limit, hostname.as_deref())?;
+            wanted.target.heartbeat_timeout_s = Some(heartbeat.limit_s());
+            self.probes.push(Box::new(heartbeat));
         }
+        not_twice(&self.meta.targets, &wanted.target)?;
+        self.meta.targets.push(wanted.target.clone());
+        self.probes.push(Box::new(Awaited::new(wanted, self.arrivals.clone())));
         Ok(())
     }
-}
-
-/// What is known of a server that is away.
-fn away(kind: &str, name: String) -> Target {
-    Target { name, kind: kind.to_owned(), ..Target::default() }
-}
-
-/// A server with what connecting to it came to.
-type Tried = (MongoServer, Result<(MongoProbe, Target), ProbeError>);
-
-/// Several servers, in their order. At once: one that is gone without a word takes seconds, and a cluster has dozens.
-fn connect_all(servers: Vec<MongoServer>, roots: &Roots) -> Vec<Tried> {
-    let mut connected = Vec::new();
-    let mut servers = servers.into_iter().peekable();
-    while servers.peek().is_some() {
-        std::thread::scope(|scope| {
-            let some = servers.by_ref().take(CONNECTED_AT_ONCE);
-            let connect = |server: MongoServer| (server.clone(), MongoProbe::connect(server, roots));
-            let begun: Vec<_> = some.map(|server| scope.spawn(move || connect(server))).collect();
-            let ended = begun.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-            connected.extend(ended);
-        });
-    }
-    connected
-}
-
-fn options(setup: &Setup) -> PostgresOptions {
-    let mut options = PostgresOptions {
-        keep_query_text: setup.keep_query_text,
-        roots: setup.roots.clone(),
-        ..PostgresOptions::default()
-    };
-    if let Some(period) = setup.session_period {
-        options.session_period = period.max(SHORTEST_SESSION_PERIOD);
-    }
-    options
 }
 
 /// The devices that matter: those that the targets' data and WAL lie on, and those of other directories.

@@ -87,6 +87,8 @@ fn only_who_is_away_is_waited_for() {
         );
         let error = start(&[&server.socket(), AWAY, AWAY]).unwrap_err();
         assert!(error.contains("127.0.0.1:1 is given twice"), "{error}");
+        let error = start(&[&server.socket(), &server.tcp("password=right")]).unwrap_err();
+        assert!(error.contains(&format!("the second time as 127.0.0.1:{}", server.port)), "{error}");
         // None of those that there are may be what is asked for until a failover.
         let standby = server.tcp("password=right target_session_attrs=standby");
         let (session, _batches) = start(&[&server.socket(), &standby]).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::RecordError;
 use crate::layout::{META, publish, temp_of};
-use backwater_model::Meta;
+use backwater_model::{Meta, Role, Target};
 use serde::{Deserialize, Serialize};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
@@ -89,10 +89,28 @@ pub(crate) fn merge(older: &Meta, newer: &Meta) -> Meta {
     let mut merged = newer.clone();
     merged.anchors = older.anchors.clone();
     newer.anchors.iter().for_each(|anchor| merged.add_anchor(*anchor));
-    let known = |name: &str| newer.targets.iter().any(|target| target.name == name);
-    merged.targets.extend(older.targets.iter().filter(|target| !known(&target.name)).cloned());
-    let known = |dev: &str| newer.devices.iter().any(|device| device.dev == dev);
-    merged.devices.extend(older.devices.iter().filter(|device| !known(&device.dev)).cloned());
+    for target in &older.targets {
+        match merged.targets.iter_mut().find(|known| known.name == target.name) {
+            // A server that is away now is what it was.
+            Some(known) if known.is_unmet() => {
+                let heartbeat_timeout_s = known.heartbeat_timeout_s.or(target.heartbeat_timeout_s);
+                *known = Target { heartbeat_timeout_s, ..target.clone() };
+            }
+            Some(_) => {}
+            None => merged.targets.push(target.clone()),
+        }
+    }
+    let is_met = |name: &str| newer.targets.iter().any(|target| target.name == name && !target.is_unmet());
+    for device in &older.devices {
+        match merged.devices.iter_mut().find(|known| known.dev == device.dev) {
+            Some(known) => {
+                let of_others = device.roles.iter().filter(|(role, name)| *role != Role::Recording && !is_met(name));
+                let new: Vec<_> = of_others.filter(|role| !known.roles.contains(role)).cloned().collect();
+                known.roles.extend(new);
+            }
+            None => merged.devices.push(device.clone()),
+        }
+    }
     merged
 }
 
@@ -100,7 +118,7 @@ pub(crate) fn merge(older: &Meta, newer: &Meta) -> Meta {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use backwater_model::{ClockAnchor, Device, Moment, Target};
+    use backwater_model::{ClockAnchor, Device, Moment};
 
     fn meta(second: i64, target: &str) -> Meta {
         Meta {
@@ -119,6 +137,26 @@ mod tests {
         assert_eq!(merged.targets.len(), 2);
         assert_eq!(merged.devices.len(), 2);
         assert_eq!(merge(&merged, &merged), merged);
+    }
+
+    #[test]
+    fn of_a_server_that_is_away_now_all_is_kept_that_was_known() {
+        let role = (Role::Data, "a".to_owned());
+        let with = |target: Target| Meta {
+            devices: vec![Device { dev: "7:1".to_owned(), roles: vec![role.clone()], ..Device::default() }],
+            targets: vec![target],
+            ..meta(1, "a")
+        };
+        let a = Target { name: "a".to_owned(), ..Target::default() };
+        let older = with(Target { version_num: Some(150_000), data_device: Some("7:1".to_owned()), ..a.clone() });
+        let newer = Meta { targets: vec![Target { heartbeat_timeout_s: Some(1.0), ..a.clone() }], ..meta(1, "a") };
+        let merged = merge(&older, &newer);
+        let known = Target { heartbeat_timeout_s: Some(1.0), ..older.targets[0].clone() };
+        assert_eq!((&merged.targets, &merged.devices[0].roles), (&vec![known], &vec![role.clone()]));
+        // Met anew it is what it is now.
+        let newer = Meta { targets: vec![Target { version_num: Some(160_000), ..a }], ..newer };
+        let merged = merge(&older, &newer);
+        assert_eq!((&merged.targets, &merged.devices[0].roles), (&newer.targets, &Vec::new()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::page::Page;
 use crate::style::Tone;
 use crate::{Style, when};
 use backwater_diagnose::{Blind, lock_waits};
-use backwater_model::{Event, EventKind, Finding, Gaps, Meta, OpenGaps, Unit, Unseen, Window};
+use backwater_model::{Event, EventKind, Finding, Gaps, Meta, Moment, OpenGaps, Unit, Unseen, Window};
 use std::collections::BTreeMap;
 
 /// Seconds of a window that most rules find too short.
@@ -95,32 +95,55 @@ fn unseen_sessions(meta: &Meta) -> Unseen {
 /// Probes that did not read for a while, or still do not as the window ends.
 fn tell_gaps(page: &mut Page<'_>, window: &Window) {
     let open = OpenGaps::of(window);
-    for (probe, (count, reason)) in gaps(window) {
+    for (probe, Told { count, lasted_s, reason, is_end, .. }) in gaps(window) {
+        let lasted = if lasted_s > 0.0 { format!(", for {}", Unit::Seconds.show(lasted_s)) } else { String::new() };
         let text = match open.since(probe) {
             // What is not read at the end may be as bad as can be.
             Some(since) => {
                 let lasted = Unit::Seconds.show(window.to.seconds_since(since));
                 format!("{probe} could not read for the last {lasted}: {reason}. What it would tell is unknown")
             }
-            None if count == 1 => format!("{probe} could not read once: {reason}"),
-            None => format!("{probe} could not read {} times: {reason}", Unit::Count.show(count as f64)),
+            // Only the end of it is told in the window.
+            None if is_end && count == 1 => format!("{reason}: what it would have told before is unknown"),
+            None if count == 1 => format!("{probe} could not read once{lasted}: {reason}"),
+            None => format!("{probe} could not read {} times{lasted}: {reason}", Unit::Count.show(count as f64)),
         };
         page.paragraph(Tone::Warning, &text, 0);
     }
 }
 
-/// Probes that failed for a while: how often, and the last reason given.
-fn gaps(window: &Window) -> BTreeMap<&str, (usize, &str)> {
-    let (mut gaps, mut known) = (BTreeMap::new(), Gaps::default());
+/// What is told of a probe that failed for a while.
+struct Told<'a> {
+    count: usize,
+    /// Since when it does not, where that is not over.
+    since: Option<Moment>,
+    /// For how long in all, where that is over.
+    lasted_s: f64,
+    /// The last that was given.
+    reason: &'a str,
+    /// Which is none, but that it reads again.
+    is_end: bool,
+}
+
+/// Probes that failed for a while: how often, and why.
+fn gaps(window: &Window) -> BTreeMap<&str, Told<'_>> {
+    let (mut gaps, mut known) = (BTreeMap::<&str, Told<'_>>::new(), Gaps::default());
     for event in window.events_of(EventKind::Gap) {
         let first = known.is_first(event);
         // The end of a gap has no reason. Where nothing else is told of it, it says at least that there was one.
         if !first && event.ends_gap() {
+            if let Some(told) = gaps.get_mut(probe_of(event)) {
+                told.lasted_s += told.since.take().map_or(0.0, |since| event.at.seconds_since(since));
+            }
             continue;
         }
         let reason = event.fields.get("reason").map_or(event.message.as_str(), String::as_str);
-        let entry = gaps.entry(probe_of(event)).or_insert((0, reason));
-        *entry = (entry.0 + usize::from(first), reason);
+        let nothing = Told { count: 0, since: None, lasted_s: 0.0, reason, is_end: false };
+        let told = gaps.entry(probe_of(event)).or_insert(nothing);
+        (told.reason, told.is_end) = (reason, event.ends_gap());
+        if first {
+            (told.count, told.since) = (told.count + 1, (!told.is_end).then_some(event.at));
+        }
     }
     gaps
 }

@@ -174,7 +174,9 @@ fn at_once<const N: usize>(tally: &mut Tally, sets: [Tests<'_>; N]) -> bool {
     for result in results {
         let result = result.map_err(|_| anyhow!("a thread that ran tests panicked")).flatten();
         passed &= result.unwrap_or_else(|error| {
-            tally.last_words.push(format!("a set of tests: {error:#}"));
+            let why = format!("a set of tests: {error:#}");
+            run::say(&why);
+            tally.last_words.push(why);
             false
         });
     }

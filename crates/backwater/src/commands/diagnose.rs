@@ -77,6 +77,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let why = judged.blind.iter().map(|blind| blind.why.as_str()).collect::<Vec<_>>().join(", and ");
         bail!("{why}, so that nothing was found does not mean that all is healthy");
     }
+    if findings.is_empty() && !judged.has_queue {
+        bail!("no queue was recorded in that time, so that nothing was found says nothing");
+    }
     Ok(code(&findings))
 }
 

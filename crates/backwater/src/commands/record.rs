@@ -75,7 +75,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let cancel = signals::cancel_flag()?;
     let length_s = arguments.length.as_deref().map(when::seconds).transpose()?;
-    let keep_s = arguments.keep.as_deref().map(when::seconds).transpose()?;
+    let keep_s = arguments.keep.as_deref().map(keep_seconds).transpose()?;
+    refuse_address(&arguments.out)?;
     let options = Options {
         durable: arguments.durable,
         keep: keep_s.map(Duration::from_secs_f64),
@@ -122,12 +123,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }
         // A signal ends the pause.
         std::thread::park_timeout(Duration::from_secs_f64(left_s.map_or(LOOK_S, |left| left.min(LOOK_S))));
-        if clock_stepped(&mut meta) | learned(&session, &mut known, &mut meta) {
+        let has_learned = learned(session.meta(), &mut known, &mut meta);
+        if clock_stepped(&mut meta) || has_learned {
             pump.update_meta(meta.clone());
         }
         lookout.iter_mut().for_each(Lookout::look);
     }
+    let last = session.known().clone();
     session.stop();
+    // The last look may have met a server.
+    if learned(last.meta(), &mut known, &mut meta) {
+        pump.update_meta(meta);
+    }
     let summary = pump.stop()?;
     arguments.tell(&summary)
 }
@@ -169,6 +176,24 @@ impl Arguments {
     }
 }
 
+/// How much of the past is kept. A bare number is no length here: who means days by it would lose all but seconds.
+fn keep_seconds(text: &str) -> anyhow::Result<f64> {
+    if text.trim().parse::<f64>().is_ok() {
+        bail!("--keep {text}: of what? What is older is removed, so say 7d, 12h or 90min");
+    }
+    when::seconds(text)
+}
+
+/// A server's address where a directory is meant would become a directory of that name, with whatever password is in it.
+fn refuse_address(out: &Path) -> anyhow::Result<()> {
+    if out.to_string_lossy().contains("://") {
+        bail!(
+            "-o names the directory of the recording, and was given a server's address; as in: backwater record ADDRESS -o rec"
+        );
+    }
+    Ok(())
+}
+
 /// Adds a clock anchor where the wall clock no longer agrees with the last one, at most one a second.
 fn clock_stepped(meta: &mut Meta) -> bool {
     let here = anchor();
@@ -182,8 +207,7 @@ fn clock_stepped(meta: &mut Meta) -> bool {
 }
 
 /// Adds what was learned meanwhile: of servers that were away.
-fn learned(session: &Session, known: &mut Arc<Meta>, meta: &mut Meta) -> bool {
-    let now = session.meta();
+fn learned(now: Arc<Meta>, known: &mut Arc<Meta>, meta: &mut Meta) -> bool {
     if Arc::ptr_eq(known, &now) {
         return false;
     }

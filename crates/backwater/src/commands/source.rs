@@ -20,12 +20,15 @@ use std::time::Duration;
 /// the error says which file is missing.
 pub(crate) fn is_recording(text: &str) -> bool {
     let server = text == "host" || text.contains("://") || text.contains('=') || text.starts_with("service");
-    Path::new(text).exists() || !server
+    // A directory may be called anything but a URI: one of that name was made by mistake.
+    !text.contains("://") && Path::new(text).exists() || !server
 }
 
 /// Refuses what lies on disk where a server is meant.
 pub(crate) fn servers_only(targets: &[String]) -> anyhow::Result<()> {
-    let Some(path) = targets.iter().find(|target| *target != "host" && Path::new(target).exists()) else {
+    let Some(path) =
+        targets.iter().find(|target| *target != "host" && is_recording(target) && Path::new(target).exists())
+    else {
         return Ok(());
     };
     bail!(

@@ -8,7 +8,7 @@ use crate::figures::Figures;
 use crate::heartbeats::Heartbeats;
 use crate::scene::Scene;
 use backwater_model::catalogue::{self as cat, Def};
-use backwater_model::{Activation, Confidence, Finding, Moment, Remedy, Severity, Span, Track, Unit, Window};
+use backwater_model::{Activation, Confidence, Finding, Moment, Remedy, Severity, Span, Target, Track, Unit, Window};
 
 /// Share of the time-out that the slowest beats must take.
 const CLOSE: f64 = 0.5;
@@ -33,7 +33,8 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Symptom> {
 }
 
 /// The stretches in which a server took writes, as far as the window tells; none of a standby: nobody fails over from it. Each goes from
-/// one reading as a standby to the next: what was missed before a server came back as one is what it was failed over for.
+/// one reading as a standby to the next: what was missed before a server came back as one is what it was failed over for. Of a
+/// server that was never met nobody knows.
 fn as_primary(window: &Window, target: &str) -> Vec<(Moment, Moment)> {
     let read = |def: &Def| -> Vec<Moment> {
         let track = window.track(def.name, &[("target", target)]);
@@ -41,12 +42,14 @@ fn as_primary(window: &Window, target: &str) -> Vec<(Moment, Moment)> {
     };
     let of_standby = [cat::PG_WAL_REPLAY, cat::PG_RECEIVER_STREAMING, cat::PG_REPLAY_PAUSED];
     let mut edges: Vec<Moment> = of_standby.iter().flat_map(read).collect();
+    let made = read(&cat::PG_WAL_INSERT);
     if edges.is_empty() {
-        return vec![(window.from, window.to)];
+        let is_unmet = |known: &Target| known.name == target && known.is_unmet();
+        let is_unknown = made.is_empty() && window.meta.targets.iter().any(is_unmet);
+        return if is_unknown { Vec::new() } else { vec![(window.from, window.to)] };
     }
     edges.extend([window.from, window.to]);
     edges.sort_unstable();
-    let made = read(&cat::PG_WAL_INSERT);
     let made_within =
         |from: Moment, to: Moment| made.get(made.partition_point(|at| *at <= from)).is_some_and(|at| *at < to);
     let pairs = edges.windows(2).map(|pair| (pair[0], pair[1]));

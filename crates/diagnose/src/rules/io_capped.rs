@@ -23,6 +23,8 @@ const NOT_BUSY: f64 = 0.5;
 /// A device busier than this may itself be what tasks wait for, its rate at a control group's limit by chance. Idle for a fifth
 /// of the time it is not, though it be busy: one that serves many requests at once is so long before it is full.
 pub(super) const LEAVES_IDLE: f64 = 0.8;
+/// A volume at its rating has something in line most of the time; one that is less busy is near it by chance.
+const BUSY_AT_RATING: f64 = 0.5;
 /// Seconds it must last, and seconds of another mind that do not end it.
 const LEAST_S: usize = 4;
 const BRIDGE_S: usize = 2;
@@ -62,11 +64,7 @@ pub(super) fn capped(scene: &Scene<'_>, device: &DeviceView) -> Vec<bool> {
 
 fn reached<'a>(scene: &Scene<'_>, device: &'a DeviceView, cap: &'a Cap, all: &[Cap]) -> Option<Reached<'a>> {
     let waiting = scene.waiting(&scene.waits(device), WAITING);
-    let mut flags = both(&cap.reached(), &waiting);
-    if cap.owner != CapOwner::Declared {
-        // The guest sees a cloud volume's queue as a busy device; a control group's never reaches the device.
-        flags = both(&flags, &device.busy.smooth(1).flags(|busy| busy <= LEAVES_IDLE));
-    }
+    let flags = both(&both(&cap.reached(), &waiting), &fits(device, cap, LEAVES_IDLE));
     let at_limit = longest(&episodes(&flags, LEAST_S, BRIDGE_S));
     let stretches = [at_limit, in_lumps(device, cap, &waiting)];
     let (range, seconds) = stretches.into_iter().flatten().max_by_key(|(_, seconds)| *seconds)?;
@@ -78,6 +76,16 @@ fn reached<'a>(scene: &Scene<'_>, device: &'a DeviceView, cap: &'a Cap, all: &[C
         CapOwner::Declared => "declared-cap",
     };
     Some(Reached { device, cause, cap, range, seconds, limit })
+}
+
+/// Second by second, whether the device is as busy as it would be at this limit. The guest sees a cloud volume's queue as a device
+/// that is busy; a control group's never reaches the device, which is busy for `idle` of the time at most.
+pub(super) fn fits(device: &DeviceView, cap: &Cap, idle: f64) -> Vec<bool> {
+    let busy = device.busy.smooth(1);
+    match cap.owner {
+        CapOwner::Declared => busy.flags(|busy| busy >= BUSY_AT_RATING),
+        CapOwner::Cgroup(_) => busy.flags(|busy| busy <= idle),
+    }
 }
 
 /// When a control group's limit held requests so large that each is seconds' worth of it: then it is reached in no second, though

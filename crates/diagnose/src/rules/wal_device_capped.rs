@@ -4,7 +4,7 @@
 //! before it is flushed.
 
 use super::draft::draft;
-use super::io_capped::LEAVES_IDLE;
+use super::io_capped::{LEAVES_IDLE, fits};
 use super::standby_disk::mostly;
 use super::wal_device::{self, WalDevice};
 use super::wal_evidence::Behind;
@@ -32,16 +32,13 @@ pub(super) fn find(scene: &Scene<'_>, behinds: &[Behind]) -> Vec<Finding> {
 
 fn of_server(scene: &Scene<'_>, wal: &WalDevice<'_>) -> Option<Finding> {
     let waiting = wal.waiting(scene);
-    let at_most = |most: f64| wal.device.busy.smooth(1).flags(|busy| busy <= most);
-    let (idle, quiet) = (at_most(LEAVES_IDLE), at_most(NOT_BUSY));
     let caps = caps::of(scene, wal.device);
     let reached = caps.iter().filter(|cap| cap.op != Op::Read).filter_map(|cap| {
-        let waits =
-            |room: &[bool]| if cap.owner == CapOwner::Declared { waiting.clone() } else { both(&waiting, room) };
-        let at_limit = longest(&episodes(&both(&cap.reached(), &waits(&idle)), LEAST_S, BRIDGE_S));
+        let waits = |idle| both(&waiting, &fits(wal.device, cap, idle));
+        let at_limit = longest(&episodes(&both(&cap.reached(), &waits(LEAVES_IDLE)), LEAST_S, BRIDGE_S));
         let at_limit = at_limit.map(|(range, seconds)| (range.clone(), seconds, range));
         // What is written in lumps is at the limit over the whole stretch, not in each of its seconds.
-        let standing = both(&waits(&quiet), &cap.limit.flags(|limit| limit > 0.0));
+        let standing = both(&waits(NOT_BUSY), &cap.limit.flags(|limit| limit > 0.0));
         let between = |range: &Range<usize>| cap.held_between_lumps(range).filter(|longer| mostly(&standing, longer));
         let lumps = longest(&episodes(&standing, LEAST_S, BRIDGE_S)).and_then(|(range, seconds)| {
             let over = if cap.held_over(&range) { range.clone() } else { between(&range)? };

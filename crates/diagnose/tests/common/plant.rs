@@ -171,13 +171,16 @@ impl Plant {
             open *= 0.3;
         }
         let tps = offered * open;
-        self.account(state, tps, writes, open, offered > 0.0);
+        // The queue of a volume at its rating is seen as a busy device.
+        let at_rating = self.declared_iops.is_some() && self.cap_iops.is_none();
+        let most = if at_rating { ceiling.min(self.device_iops) } else { self.device_iops };
+        self.account(state, tps, (writes, most), open, offered > 0.0);
         if let Some((base, _)) = self.declared_iops {
             *credit -= (writes - base) * STEP;
         }
     }
 
-    fn account(&self, state: &mut State, tps: f64, writes: f64, open: f64, loaded: bool) {
+    fn account(&self, state: &mut State, tps: f64, (writes, most): (f64, f64), open: f64, loaded: bool) {
         let (inflow, outflow) = (tps * self.transaction_bytes, writes * self.write_bytes);
         if !self.synchronous {
             state.level = (state.level + (inflow - outflow) * STEP).max(0.0);
@@ -185,7 +188,7 @@ impl Plant {
         }
         state.written += outflow * STEP;
         state.writes += writes * STEP;
-        let use_of_device = writes / self.device_iops;
+        let use_of_device = writes / most;
         let saturated = use_of_device > 0.98;
         state.in_flight = if saturated { 40.0 } else { use_of_device };
         state.busy_ms += use_of_device.min(1.0) * STEP * 1e3;

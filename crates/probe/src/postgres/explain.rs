@@ -5,6 +5,10 @@ use std::error::Error as _;
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
 
+/// What a server says that starts, stops, or has no room.
+const OF_A_SERVER_AWAY: [SqlState; 4] =
+    [SqlState::CANNOT_CONNECT_NOW, SqlState::TOO_MANY_CONNECTIONS, SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN];
+
 /// How one try at one server ended.
 #[derive(Debug)]
 pub(super) enum Attempt {
@@ -46,8 +50,8 @@ impl Attempt {
             Attempt::Unusable(_) => false,
             Attempt::Unreached(error) => is_of_the_way(error),
             Attempt::Failed(error) => match error.code() {
-                Some(code) => [SqlState::CANNOT_CONNECT_NOW, SqlState::TOO_MANY_CONNECTIONS].contains(code),
-                None => cause(error).is_some_and(is_of_the_way),
+                Some(code) => OF_A_SERVER_AWAY.contains(code),
+                None => error.is_closed() || cause(error).is_some_and(is_of_the_way),
             },
         }
     }

@@ -42,7 +42,8 @@ pub(super) enum QueryError {
 impl From<QueryError> for ProbeError {
     fn from(error: QueryError) -> ProbeError {
         match error {
-            QueryError::Lost(error) | QueryError::Denied(error) | QueryError::Failed(error) => error,
+            QueryError::Lost(error) => error.lost(),
+            QueryError::Denied(error) | QueryError::Failed(error) => error,
         }
     }
 }

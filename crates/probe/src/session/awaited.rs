@@ -1,16 +1,13 @@
 //! A server that could not be reached when all began, while others could.
 
 use super::known::Arrivals;
+use super::wanted::{Reach, Wanted};
 use crate::{Probe, ProbeError, Sink};
-use backwater_model::Target;
 use std::time::Duration;
-
-/// Reaches for the server.
-pub(super) type Reach = Box<dyn FnMut() -> Result<(Box<dyn Probe>, Target), ProbeError> + Send>;
 
 /// Reaches for the server like a probe that fails, so that the gap is told as any other, and reads it from then on.
 pub(super) struct Awaited {
-    /// As the probe of a server that is met would be called.
+    /// As the probe of a server that is met is called.
     name: String,
     target: String,
     period: Duration,
@@ -20,14 +17,16 @@ pub(super) struct Awaited {
 }
 
 impl Awaited {
-    pub(super) fn new(kind: &str, target: String, period: Duration, reach: Reach, arrivals: Arrivals) -> Self {
-        Awaited { name: format!("{kind}.{target}"), target, period, reach, arrivals, met: None }
+    pub(super) fn new(wanted: Wanted, arrivals: Arrivals) -> Self {
+        let Wanted { target, period, reach, .. } = wanted;
+        let name = format!("{}.{}", target.kind, target.name);
+        Awaited { name, target: target.name, period, reach, arrivals, met: None }
     }
 }
 
 impl Probe for Awaited {
     fn name(&self) -> &str {
-        self.met.as_ref().map_or(&self.name, |probe| probe.name())
+        &self.name
     }
 
     fn period(&self) -> Duration {
@@ -38,8 +37,11 @@ impl Probe for Awaited {
         if let Some(probe) = &mut self.met {
             return probe.read(sink);
         }
-        let (probe, target) = (self.reach)()?;
-        self.arrivals.meet(&self.target, target)?;
-        self.met.insert(probe).read(sink)
+        let met = (self.reach)(Some(&self.target))?;
+        if !met.behind.is_empty() {
+            tracing::warn!("{} is a router: the shards behind it are watched from the next start on", self.target);
+        }
+        self.arrivals.meet(met.target)?;
+        self.met.insert(met.probe).read(sink)
     }
 }

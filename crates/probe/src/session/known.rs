@@ -16,10 +16,13 @@ impl Known {
     }
 
     /// Adds to it.
-    pub fn change(&self, change: impl FnOnce(&mut Meta)) {
+    pub fn change<T>(&self, change: impl FnOnce(&mut Meta) -> T) -> T {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        // Nothing is put back half changed: whoever panics here has changed a copy, or what nobody else holds.
-        change(Arc::make_mut(&mut known));
+        // A copy, so that a panic puts back nothing that is half changed.
+        let mut changed = Meta::clone(&known);
+        let result = change(&mut changed);
+        *known = Arc::new(changed);
+        result
     }
 }
 
@@ -32,23 +35,25 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// A server is met of which only a name was known, another one where its address names several servers.
+    /// A server is met of which only the name was known.
     ///
     /// # Errors
     /// It is watched already.
-    pub(super) fn meet(&self, name: &str, target: Target) -> Result<(), ProbeError> {
-        if target.name != name {
-            not_twice(&self.known.meta(), &target.name)?;
-        }
+    pub(super) fn meet(&self, target: Target) -> Result<(), ProbeError> {
+        let mut devices = Vec::new();
+        add_devices_of(&self.roots, &target, &mut devices);
+        let meta = self.known.meta();
+        not_twice(meta.targets.iter().filter(|known| known.name != target.name), &target)?;
         self.watch_processes_of(&target);
+        devices.iter().for_each(|device| self.watch.add_device(&self.roots, &device.dev));
         self.known.change(|meta| {
-            add_devices_of(&self.roots, &target, &mut meta.devices);
-            if let Some(known) = meta.targets.iter_mut().find(|known| known.name == name) {
+            for device in devices {
+                device.roles.clone().into_iter().for_each(|role| add_device(device.clone(), role, &mut meta.devices));
+            }
+            if let Some(known) = meta.targets.iter_mut().find(|known| known.name == target.name) {
                 *known = Target { heartbeat_timeout_s: known.heartbeat_timeout_s, ..target };
             }
         });
-        let meta = self.known.meta();
-        meta.devices.iter().for_each(|device| self.watch.add_device(&self.roots, &device.dev));
         Ok(())
     }
 
@@ -76,14 +81,18 @@ pub(super) fn add_device(device: Device, role: (Role, String), devices: &mut Vec
     }
 }
 
-/// Two probes of one server would write the same series, and every session twice.
+/// Two probes of one server would write the same series, or under two names every session twice.
 ///
 /// # Errors
-/// A server of this name is watched.
-pub(super) fn not_twice(meta: &Meta, name: &str) -> Result<(), ProbeError> {
-    if meta.targets.iter().any(|known| known.name == name) {
-        let why = format!("{name} is given twice; one target a server is enough, it shows all of its databases");
-        return Err(ProbeError::Connect(why));
-    }
-    Ok(())
+/// A server of this name is among the known ones, or one with the same processes.
+pub(super) fn not_twice<'a>(known: impl IntoIterator<Item = &'a Target>, target: &Target) -> Result<(), ProbeError> {
+    let same = |known: &&Target| {
+        let processes = known.postmaster_pid.is_some() && known.postmaster_pid == target.postmaster_pid;
+        known.name == target.name || processes && known.data_directory == target.data_directory
+    };
+    let Some(known) = known.into_iter().find(same) else { return Ok(()) };
+    let also = if known.name == target.name { String::new() } else { format!(", the second time as {}", target.name) };
+    let name = &known.name;
+    let why = format!("{name} is given twice{also}; one target a server is enough, it shows all of its databases");
+    Err(ProbeError::Connect(why))
 }

@@ -73,10 +73,18 @@ impl Hidden {
         if self.io_missing > 0 || self.sockets_missing > 0 {
             let names: Vec<String> =
                 self.without_io.iter().map(|uid| users.get(uid).cloned().unwrap_or_else(|| uid.to_string())).collect();
-            let what = format!("I/O of {} and TCP of {}", processes(self.io_missing), processes(self.sockets_missing));
-            let why = format!("{missing} are not held");
+            let missed = [("I/O", self.io_missing), ("TCP", self.sockets_missing)].into_iter();
+            let parts =
+                missed.filter(|(_, count)| *count > 0).map(|(of, count)| format!("{of} of {}", processes(count)));
+            let what = parts.collect::<Vec<_>>().join(" and ");
             let other = if names.is_empty() { String::new() } else { format!(", or as {}", names.join(" or ")) };
-            list.push(Unseen { what, why, remedy: Some(format!("run as root (or with {missing}){other}")) });
+            let (why, remedy) = if self.all {
+                // As of a process that the kernel protects from everybody.
+                (format!("the kernel refuses it, though {missing} are held"), None)
+            } else {
+                (format!("{missing} are not held"), Some(format!("run as root (or with {missing}){other}")))
+            };
+            list.push(Unseen { what, why, remedy });
         }
         if let Some((count, why)) = self.namespaces {
             let what = format!("TCP in {count} other network namespace{}", if count == 1 { "" } else { "s" });

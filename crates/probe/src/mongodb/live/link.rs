@@ -40,9 +40,8 @@ pub(super) enum AskError {
 impl From<AskError> for ProbeError {
     fn from(error: AskError) -> ProbeError {
         match error {
-            AskError::Lost(error) | AskError::Denied(error) | AskError::Unknown(error) | AskError::Failed(error) => {
-                error
-            }
+            AskError::Lost(error) => error.lost(),
+            AskError::Denied(error) | AskError::Unknown(error) | AskError::Failed(error) => error,
         }
     }
 }
@@ -141,10 +140,15 @@ impl Link {
                  holds the same figures, from 3.6 on: backwater diagnose DBPATH/diagnostic.data",
                 release(wire)
             )),
-            None => ProbeError::Unreached(format!(
-                "{server} cannot be reached: {}. Is it running, does it listen there, does it want TLS (?tls=true)?",
-                self.secrets.scrub(cause(message))
-            )),
+            None => {
+                let why = self.secrets.scrub(cause(message));
+                // A host that nobody knows is a slip of the pen.
+                let is_away = !message.contains("failed to lookup address");
+                let text = format!(
+                    "{server} cannot be reached: {why}. Is it running, does it listen there, does it want TLS (?tls=true)?"
+                );
+                if is_away { ProbeError::Unreached(text) } else { ProbeError::Connect(text) }
+            }
         }
     }
 }

@@ -19,7 +19,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a server is looked at; its flight recorder does the same.
 const OPLOG_PERIOD_S: f64 = 10.0;
 const SETTINGS_PERIOD_S: f64 = 60.0;
 
@@ -77,6 +76,7 @@ pub struct MongoProbe {
 }
 
 impl MongoProbe {
+    /// How often a server is looked at; its flight recorder does the same.
     pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 
     /// Connects, and learns what is to be known of the server. Blocks for as long as connecting takes, and must not be

@@ -159,6 +159,16 @@ impl ConnInfo {
         self.servers.first().map(Server::label).unwrap_or_default()
     }
 
+    /// `host:port` of each server, with commas between them.
+    pub(crate) fn labels(&self) -> String {
+        self.servers.iter().map(Server::label).collect::<Vec<_>>().join(",")
+    }
+
+    /// Whether it can lead to one server alone.
+    pub(crate) fn is_of_one_server(&self) -> bool {
+        self.servers.len() == 1
+    }
+
     /// The role.
     pub fn user(&self) -> &str {
         &self.user

@@ -24,6 +24,8 @@ pub(super) struct Common {
     pub(super) longest: Duration,
     /// Changes when the recorder leaves: no answer is waited for any more.
     pub(super) leaving: watch::Receiver<()>,
+    /// Whether the server let any beat in so far.
+    pub(super) was_let_in: AtomicBool,
 }
 
 /// What a beat may do on this server.
@@ -70,6 +72,7 @@ pub(super) async fn beat(common: Arc<Common>, mode: Mode, intended: Moment, conn
         Err(error) => return end(mode, ordinary, Some(error.to_string())),
     };
     connected.store(true, Ordering::Relaxed);
+    common.was_let_in.store(true, Ordering::Relaxed);
     let mut leaving = common.leaving.clone();
     let done = tokio::select! {
         biased;

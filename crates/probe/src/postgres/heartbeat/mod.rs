@@ -59,8 +59,8 @@ pub struct Heartbeat {
     epoch: Epoch,
     pace: Pace,
     mode: Mode,
-    /// Whether there may be a row to take away.
-    wrote: bool,
+    /// Whether a beat was to write: then there may be a row to take away, if any was let in.
+    writes: bool,
     barred_beats: u64,
     answered: u64,
     missed: u64,
@@ -72,18 +72,12 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Beats on the first server of this address. `limit` is how long an answer may take.
-    /// A heartbeat on the first server of an address, for one that is away. `hostname` names the recorder there.
+    /// Beats on the first server of this address, under this name. `limit` is how long an answer may take; `hostname` names the
+    /// recorder there.
     ///
     /// # Errors
     /// [`ProbeError::System`] where this process can open no more files.
-    pub fn of_first(info: &ConnInfo, limit: Duration, hostname: Option<&str>) -> Result<Self, ProbeError> {
-        let mut first = info.clone();
-        first.servers.truncate(1);
-        Heartbeat::new(&info.label(), &first, limit, hostname)
-    }
-
-    pub(super) fn new(
+    pub(crate) fn new(
         target: &str,
         info: &ConnInfo,
         limit: Duration,
@@ -107,13 +101,13 @@ impl Heartbeat {
         Ok(Heartbeat {
             name: format!("heartbeat.{target}"),
             target: Text::from(target),
-            common: Arc::new(Common { info, recorder, longest: LONGEST, leaving }),
+            common: Arc::new(Common { info, recorder, longest: LONGEST, leaving, was_let_in: AtomicBool::new(false) }),
             leave,
             limit: Span(limit.as_micros().min(i64::MAX as u128) as i64),
             epoch: Epoch::of(&["heartbeat", target, &pid.to_string(), &begun.to_string()]),
             pace: Pace::new(PERIOD),
             mode: Mode::Unknown,
-            wrote: false,
+            writes: false,
             barred_beats: 0,
             answered: 0,
             missed: 0,
@@ -122,6 +116,11 @@ impl Heartbeat {
             beats: JoinSet::new(),
             runtime: runtime()?,
         })
+    }
+
+    /// After how many seconds a beat is missed.
+    pub(crate) fn limit_s(&self) -> f64 {
+        self.limit.seconds()
     }
 
     fn begin(&mut self, intended: Moment, sink: &mut Sink<'_>) {
@@ -135,7 +134,7 @@ impl Heartbeat {
                 self.mode = Mode::Unknown;
             }
         }
-        self.wrote |= matches!(self.mode, Mode::Unknown | Mode::Writing);
+        self.writes |= matches!(self.mode, Mode::Unknown | Mode::Writing);
         let connected = Arc::new(AtomicBool::new(false));
         let task = beat(Arc::clone(&self.common), self.mode.clone(), intended, Arc::clone(&connected));
         self.beats.spawn_on(task, self.runtime.handle());
@@ -286,7 +285,9 @@ impl Drop for Heartbeat {
     fn drop(&mut self) {
         self.leave.send_replace(());
         let (common, beats) = (&self.common, &mut self.beats);
-        let may_have_row = self.wrote && !matches!(self.mode, Mode::Standby | Mode::Barred(_));
+        let may_have_row = self.writes
+            && common.was_let_in.load(Ordering::Relaxed)
+            && !matches!(self.mode, Mode::Standby | Mode::Barred(_));
         let leaving = async {
             // First those that stand open: one of them may hold the row, and no session more is opened beside them.
             while beats.join_next().await.is_some() {}

@@ -30,7 +30,7 @@ fn one_whose_beat_is_open_and_may_have_written_ends_without_the_server() {
         heartbeat.drive(now + Span::from_millis(100), false, sink);
         heartbeat.judge(crate::now(), sink);
     });
-    assert!(heartbeat.wrote && heartbeat.open.len() == 1 && heartbeat.missed == 1);
+    assert!(heartbeat.writes && heartbeat.open.len() == 1 && heartbeat.missed == 1);
     drop(silent);
     // Here no runtime is entered: a timer made outside of the heartbeat's own would panic.
     assert!(tokio::runtime::Handle::try_current().is_err());

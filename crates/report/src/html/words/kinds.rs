@@ -65,7 +65,8 @@ pub(super) const KINDS: [Words; 29] = [
     Words {
         kind: "pg.checkpoint",
         title: "Since the checkpoint",
-        about: "WAL since the last checkpoint's redo point.",
+        about: "WAL since the redo point of the last checkpoint that has ended. While one runs, the next is reckoned from its own, which \
+                nobody tells: the level goes on then, past the limit too.",
         at_limit: "At max_wal_size ÷ (1 + checkpoint_completion_target) a checkpoint is forced, however much it has to write.",
         docs: &[
             (
