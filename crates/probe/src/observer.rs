@@ -266,8 +266,9 @@ impl Looker {
     fn recovered(&mut self, at: Moment, batch: &mut Batch) {
         if let Some(since) = self.failing.worked() {
             let name = self.probe.name();
-            let message = format!("{name} reads again after {:.1} s", at.seconds_since(since));
-            let fields = [("probe", name), ("ended", "true")];
+            let lasted_s = format!("{:.1}", at.seconds_since(since));
+            let message = format!("{name} reads again after {lasted_s} s");
+            let fields = [("probe", name), ("ended", "true"), ("lasted_s", &lasted_s)];
             batch.events.push(Event::new(at, "recorder", EventKind::Gap, message, &fields));
         }
     }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use told::{Declared, Postmasters};
-use wanted::{Beats, Met, Wanted, reach_all};
+use wanted::{Beats, BeatsAway, Met, Wanted, reach_all};
 
 /// What to watch.
 #[derive(Clone, Debug, Default)]
@@ -225,10 +225,19 @@ impl Begun {
     }
 
     fn wait_for(&mut self, mut wanted: Wanted) -> Result<(), ProbeError> {
-        if let Some((info, Beats { limit, hostname })) = wanted.beats.take() {
-            let heartbeat = Heartbeat::new(&wanted.target.name, &info, limit, hostname.as_deref())?;
-            wanted.target.heartbeat_timeout_s = Some(heartbeat.limit_s());
-            self.probes.push(Box::new(heartbeat));
+        let name = &wanted.target.name;
+        match &wanted.beats {
+            BeatsAway::On(info, Beats { limit, hostname }) => {
+                let heartbeat = Heartbeat::new(name, info, *limit, hostname.as_deref())?;
+                wanted.target.heartbeat_timeout_s = Some(heartbeat.limit_s());
+                self.probes.push(Box::new(heartbeat));
+            }
+            BeatsAway::Nowhere => {
+                tracing::warn!(
+                    "{name} is away, and which of these it will be is not known: no heartbeat until the next start"
+                );
+            }
+            BeatsAway::Unwanted => {}
         }
         not_twice(&self.meta.targets, &wanted.target)?;
         self.meta.targets.push(wanted.target.clone());

@@ -5,7 +5,7 @@ use crate::page::Page;
 use crate::style::Tone;
 use crate::{Style, when};
 use backwater_diagnose::{Blind, lock_waits};
-use backwater_model::{Event, EventKind, Finding, Gaps, Meta, Moment, OpenGaps, Unit, Unseen, Window};
+use backwater_model::{Event, EventKind, Finding, Gaps, Meta, OpenGaps, Unit, Unseen, Window};
 use std::collections::BTreeMap;
 
 /// Seconds of a window that most rules find too short.
@@ -95,8 +95,9 @@ fn unseen_sessions(meta: &Meta) -> Unseen {
 /// Probes that did not read for a while, or still do not as the window ends.
 fn tell_gaps(page: &mut Page<'_>, window: &Window) {
     let open = OpenGaps::of(window);
-    for (probe, Told { count, lasted_s, reason, is_end, .. }) in gaps(window) {
-        let lasted = if lasted_s > 0.0 { format!(", for {}", Unit::Seconds.show(lasted_s)) } else { String::new() };
+    for (probe, Told { count, lasted, reason, is_end }) in gaps(window) {
+        let last = if count == 1 { "" } else { "the last time " };
+        let lasted = lasted.map(|time| format!(", {last}for {}", Unit::Seconds.show(time))).unwrap_or_default();
         let text = match open.since(probe) {
             // What is not read at the end may be as bad as can be.
             Some(since) => {
@@ -115,10 +116,8 @@ fn tell_gaps(page: &mut Page<'_>, window: &Window) {
 /// What is told of a probe that failed for a while.
 struct Told<'a> {
     count: usize,
-    /// Since when it does not, where that is not over.
-    since: Option<Moment>,
-    /// For how long in all, where that is over.
-    lasted_s: f64,
+    /// For how long, the last time, in seconds; none where it was not told.
+    lasted: Option<f64>,
     /// The last that was given.
     reason: &'a str,
     /// Which is none, but that it reads again.
@@ -133,17 +132,15 @@ fn gaps(window: &Window) -> BTreeMap<&str, Told<'_>> {
         // The end of a gap has no reason. Where nothing else is told of it, it says at least that there was one.
         if !first && event.ends_gap() {
             if let Some(told) = gaps.get_mut(probe_of(event)) {
-                told.lasted_s += told.since.take().map_or(0.0, |since| event.at.seconds_since(since));
+                told.lasted = event.fields.get("lasted_s").and_then(|text| text.parse().ok());
             }
             continue;
         }
         let reason = event.fields.get("reason").map_or(event.message.as_str(), String::as_str);
-        let nothing = Told { count: 0, since: None, lasted_s: 0.0, reason, is_end: false };
+        let nothing = Told { count: 0, lasted: None, reason, is_end: false };
         let told = gaps.entry(probe_of(event)).or_insert(nothing);
         (told.reason, told.is_end) = (reason, event.ends_gap());
-        if first {
-            (told.count, told.since) = (told.count + 1, (!told.is_end).then_some(event.at));
-        }
+        told.count += usize::from(first);
     }
     gaps
 }
@@ -232,6 +229,29 @@ mod tests {
             assert!(text.contains(&wanted), "{text}");
             assert!(text.contains("postgres.log could not read once: too fast"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_gap_that_is_over_is_told_with_how_long_it_was() {
+        let to = window(meta()).to;
+        let told = |second: f64, more: &[(&str, &str)], message: &str| {
+            let fields: Vec<_> = [("probe", "postgres.b")].into_iter().chain(more.iter().copied()).collect();
+            Event::new(Moment::from_seconds(second), "recorder", EventKind::Gap, message, &fields)
+        };
+        let begins = told(20.0, &[("reason", "connection refused")], "");
+        let ends = told(33.0, &[("ended", "true"), ("lasted_s", "13.3")], "postgres.b reads again after 13.3 s");
+        let text = |from_s: f64| {
+            let events = [begins.clone(), ends.clone()].into_iter().filter(|event| event.at.seconds() >= from_s);
+            let window =
+                Window::new(Moment::from_seconds(from_s), to, Arc::new(meta()), vec![], vec![], events.collect());
+            findings_in(&[], &window, true, &[], &Style::plain(200))
+        };
+        let (whole, end) = (text(0.0), text(30.0));
+        assert!(whole.contains("postgres.b could not read once, for 13.3 s: connection refused"), "{whole}");
+        assert!(
+            end.contains("postgres.b reads again after 13.3 s: what it would have told before is unknown"),
+            "{end}"
+        );
     }
 
     #[test]

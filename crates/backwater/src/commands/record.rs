@@ -186,7 +186,7 @@ fn keep_seconds(text: &str) -> anyhow::Result<f64> {
 
 /// A server's address where a directory is meant would become a directory of that name, with whatever password is in it.
 fn refuse_address(out: &Path) -> anyhow::Result<()> {
-    if out.to_string_lossy().contains("://") {
+    if ["://", "password="].iter().any(|part| out.to_string_lossy().contains(part)) {
         bail!(
             "-o names the directory of the recording, and was given a server's address; as in: backwater record ADDRESS -o rec"
         );

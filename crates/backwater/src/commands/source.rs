@@ -45,11 +45,15 @@ pub(crate) fn window(looked: &Looked) -> anyhow::Result<Window> {
             "--for says how long to watch a live system, and {one} is a recording: choose a part of it with --from and --to"
         ),
         [one] if is_recording(one) => rated(recorded(Path::new(one), stretch, beside)?, looked),
-        several if several.iter().any(|target| is_recording(target)) => bail!(
+        several if several.iter().all(|target| is_recording(target)) && several.len() > 1 => bail!(
             "one recording at a time, or servers: {} are given. What changed from one recording to the next is told by: \
              backwater compare {}",
             several.len(),
             several.join(" ")
+        ),
+        several if several.iter().any(|target| is_recording(target)) => bail!(
+            "one recording at a time, or servers: both are given, {} being what is recorded already",
+            several.iter().filter(|target| is_recording(target)).cloned().collect::<Vec<_>>().join(" and ")
         ),
         _ if stretch.from.is_some() || stretch.to.is_some() => {
             bail!("--from and --to choose a part of a recording; a live system is watched from now on (see --for)")

@@ -1,7 +1,8 @@
 //! io-capped: a ceiling on I/O is reached while the device itself could do more.
 //!
 //! A request that a control group or a cloud volume holds back is in no queue that the host shows. What shows it is the
-//! rate of completions, flat at the limit, while tasks wait on I/O and the device is idle most of the time.
+//! rate of completions, flat at the limit, while tasks wait on I/O; and the device, which is idle for some
+//! of the time behind a control group, and busy in front of a volume's own queue.
 
 use super::wal_evidence::held_by_device;
 use crate::Options;

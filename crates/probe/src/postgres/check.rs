@@ -28,7 +28,8 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
     let privileges = &facts.privileges;
     let grant = privileges.grant();
     let no_member = |role: &str| format!("role {} is no member of {role}", privileges.role);
-    let system = Identity::read(link).await?.system.is_some();
+    let identity = Identity::read(link).await?;
+    let system = identity.system.is_some();
     let directory = facts.target.data_directory.as_deref();
     let log = Logs::default().find(link, facts.local.as_ref(), directory, roots).await?.err();
     let statements = "SELECT count(*) FROM pg_extension WHERE extname = 'pg_stat_statements'";
@@ -81,7 +82,7 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
             "pg_stat_statements",
             "time, rows and WAL of each query",
             unless(statements > 0, "the extension is not in this database".to_owned()),
-            EXTENSION,
+            if identity.in_recovery { EXTENSION_OF_A_STANDBY } else { EXTENSION },
         ),
     ];
     list.extend(of_times(link, facts).await?);
@@ -131,6 +132,9 @@ const WAL_TIMING: &str = "ALTER SYSTEM SET track_wal_io_timing = on; SELECT pg_r
 const QUERY_ID: &str = "ALTER SYSTEM SET compute_query_id = on; SELECT pg_reload_conf()";
 const EXTENSION: &str =
     "add pg_stat_statements to shared_preload_libraries, restart, then CREATE EXTENSION pg_stat_statements";
+/// What is created on the primary comes to the standby by itself, but for the library.
+const EXTENSION_OF_A_STANDBY: &str = "add pg_stat_statements to shared_preload_libraries, restart, and on the primary CREATE EXTENSION \
+                                      pg_stat_statements";
 
 fn log_remedy(why: Option<&str>, facts: &Facts) -> String {
     why.and_then(|why| tell::log_remedy(why, facts)).unwrap_or_default()

@@ -41,7 +41,7 @@ impl Probe for Awaited {
         if !met.behind.is_empty() {
             tracing::warn!("{} is a router: the shards behind it are watched from the next start on", self.target);
         }
-        self.arrivals.meet(met.target)?;
+        self.arrivals.meet(&met.target)?;
         self.met.insert(met.probe).read(sink)
     }
 }

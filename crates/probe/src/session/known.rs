@@ -39,21 +39,21 @@ impl Arrivals {
     ///
     /// # Errors
     /// It is watched already.
-    pub(super) fn meet(&self, target: Target) -> Result<(), ProbeError> {
+    pub(super) fn meet(&self, target: &Target) -> Result<(), ProbeError> {
         let mut devices = Vec::new();
-        add_devices_of(&self.roots, &target, &mut devices);
-        let meta = self.known.meta();
-        not_twice(meta.targets.iter().filter(|known| known.name != target.name), &target)?;
-        self.watch_processes_of(&target);
-        devices.iter().for_each(|device| self.watch.add_device(&self.roots, &device.dev));
+        add_devices_of(&self.roots, target, &mut devices);
         self.known.change(|meta| {
-            for device in devices {
-                device.roles.clone().into_iter().for_each(|role| add_device(device.clone(), role, &mut meta.devices));
+            not_twice(meta.targets.iter().filter(|known| known.name != target.name), target)?;
+            for device in &devices {
+                device.roles.iter().for_each(|role| add_device(device.clone(), role.clone(), &mut meta.devices));
             }
             if let Some(known) = meta.targets.iter_mut().find(|known| known.name == target.name) {
-                *known = Target { heartbeat_timeout_s: known.heartbeat_timeout_s, ..target };
+                *known = Target { heartbeat_timeout_s: known.heartbeat_timeout_s, ..target.clone() };
             }
-        });
+            Ok::<(), ProbeError>(())
+        })?;
+        self.watch_processes_of(target);
+        devices.iter().for_each(|device| self.watch.add_device(&self.roots, &device.dev));
         Ok(())
     }
 
@@ -88,7 +88,7 @@ pub(super) fn add_device(device: Device, role: (Role, String), devices: &mut Vec
 pub(super) fn not_twice<'a>(known: impl IntoIterator<Item = &'a Target>, target: &Target) -> Result<(), ProbeError> {
     let same = |known: &&Target| {
         let processes = known.postmaster_pid.is_some() && known.postmaster_pid == target.postmaster_pid;
-        known.name == target.name || processes && known.data_directory == target.data_directory
+        known.name == target.name || processes
     };
     let Some(known) = known.into_iter().find(same) else { return Ok(()) };
     let also = if known.name == target.name { String::new() } else { format!(", the second time as {}", target.name) };

@@ -21,8 +21,17 @@ pub(super) struct Wanted {
     pub(super) target: Target,
     pub(super) period: Duration,
     pub(super) reach: Reach,
-    /// Where a heartbeat is to beat, should the server be away; none where its address does not say which one it is.
-    pub(super) beats: Option<(ConnInfo, Beats)>,
+    /// Where a heartbeat is to beat, should the server be away.
+    pub(super) beats: BeatsAway,
+}
+
+/// What beats on a server that is away.
+pub(super) enum BeatsAway {
+    /// No heartbeat is wanted.
+    Unwanted,
+    On(Box<ConnInfo>, Beats),
+    /// One is wanted, but the address does not say which of several servers it would be on.
+    Nowhere,
 }
 
 /// A server that answered.
@@ -75,17 +84,21 @@ fn options(setup: &Setup) -> PostgresOptions {
 
 fn postgres(info: ConnInfo, options: PostgresOptions, beats: Option<Beats>) -> Wanted {
     let target = named("postgres", info.labels());
-    let beats_while_away = beats.clone().filter(|_| info.is_of_one_server()).map(|beats| (info.clone(), beats));
+    let beats_away = match &beats {
+        None => BeatsAway::Unwanted,
+        Some(beats) if info.is_of_one_server() => BeatsAway::On(Box::new(info.clone()), beats.clone()),
+        Some(_) => BeatsAway::Nowhere,
+    };
     let period = options.session_period;
     let reach = move |name: Option<&str>| {
         let options = PostgresOptions { name: name.map(str::to_owned), ..options.clone() };
         let (probe, target) = PostgresProbe::connect(info.clone(), options)?;
-        // One that was away has beaten since then.
+        // On one that was away they beat already, or not in this run.
         let beats = beats.as_ref().filter(|_| name.is_none());
         let heartbeat = beats.map(|beats| probe.heartbeat(beats.limit, beats.hostname.as_deref())).transpose()?;
         Ok(Met { probe: Box::new(probe), target, heartbeat, behind: Vec::new() })
     };
-    Wanted { target, period, reach: Box::new(reach), beats: beats_while_away }
+    Wanted { target, period, reach: Box::new(reach), beats: beats_away }
 }
 
 pub(super) fn mongodb(server: MongoServer, roots: &Roots) -> Wanted {
@@ -95,7 +108,7 @@ pub(super) fn mongodb(server: MongoServer, roots: &Roots) -> Wanted {
         let behind = probe.behind();
         Ok(Met { probe: Box::new(probe), target, heartbeat: None, behind })
     };
-    Wanted { target, period: MongoProbe::PERIOD, reach: Box::new(reach), beats: None }
+    Wanted { target, period: MongoProbe::PERIOD, reach: Box::new(reach), beats: BeatsAway::Unwanted }
 }
 
 fn named(kind: &str, name: String) -> Target {

@@ -159,14 +159,16 @@ impl ConnInfo {
         self.servers.first().map(Server::label).unwrap_or_default()
     }
 
-    /// `host:port` of each server, with commas between them.
+    /// `host:port` of each server, with commas between them. (Of this host two sockets may be tried: those are one.)
     pub(crate) fn labels(&self) -> String {
-        self.servers.iter().map(Server::label).collect::<Vec<_>>().join(",")
+        let mut labels: Vec<String> = self.servers.iter().map(Server::label).collect();
+        labels.dedup();
+        labels.join(",")
     }
 
     /// Whether it can lead to one server alone.
     pub(crate) fn is_of_one_server(&self) -> bool {
-        self.servers.len() == 1
+        self.labels() == self.label()
     }
 
     /// The role.
