@@ -5,6 +5,7 @@ use super::identity::Identity;
 use super::link::Link;
 use super::logs::Logs;
 use super::probe::runtime;
+use super::shmem::Memory;
 use super::target::{self, Facts};
 use super::tell;
 use crate::ProbeError;
@@ -32,8 +33,8 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
     let system = identity.system.is_some();
     let directory = facts.target.data_directory.as_deref();
     let log = Logs::default().find(link, facts.local.as_ref(), directory, roots).await?.err();
-    let statements = "SELECT count(*) FROM pg_extension WHERE extname = 'pg_stat_statements'";
-    let statements: i64 = link.one("extensions", statements).await?.get(0);
+    let statements: i64 = link.one("extensions", STATEMENTS).await?.get(0);
+    let memory = no_memory(link, facts, roots).await?;
     let mut list = vec![
         item(
             "sessions and standbys of all roles",
@@ -52,6 +53,12 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
             "kernel waits, I/O and processor time by session, and its devices",
             unless(facts.local.is_some(), NOT_HERE.to_owned()),
             RUN_THERE,
+        ),
+        item(
+            "sessions in the server's shared memory",
+            "looks at sessions that cost the server next to nothing: otherwise it is asked each time",
+            memory,
+            RUN_THERE_AS_ROOT,
         ),
         item(
             "data directory",
@@ -87,6 +94,14 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
     ];
     list.extend(of_times(link, facts).await?);
     Ok(list)
+}
+
+/// Why sessions are not read in the server's memory; none where they are.
+async fn no_memory(link: &Link, facts: &Facts, roots: &Roots) -> Result<Option<String>, ProbeError> {
+    match &facts.local {
+        Some(local) => Ok(Memory::find(link, local.postmaster_pid, &roots.proc).await?.err()),
+        None => Ok(Some(NOT_HERE.to_owned())),
+    }
 }
 
 /// Times that the server measures, and the files of WAL.
@@ -127,6 +142,8 @@ fn unless(fine: bool, why: String) -> Option<String> {
 
 const NOT_HERE: &str = "the server's processes are not among those of this host, or may not be looked at";
 const RUN_THERE: &str = "run backwater on the server's host, as root or as the server's own user";
+const STATEMENTS: &str = "SELECT count(*) FROM pg_extension WHERE extname = 'pg_stat_statements'";
+const RUN_THERE_AS_ROOT: &str = "run backwater on the server's host as root; PostgreSQL 13 to 18";
 const IO_TIMING: &str = "ALTER SYSTEM SET track_io_timing = on; SELECT pg_reload_conf()";
 const WAL_TIMING: &str = "ALTER SYSTEM SET track_wal_io_timing = on; SELECT pg_reload_conf()";
 const QUERY_ID: &str = "ALTER SYSTEM SET compute_query_id = on; SELECT pg_reload_conf()";

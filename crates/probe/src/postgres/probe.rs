@@ -8,8 +8,9 @@ use super::link::{Link, QueryError};
 use super::logs::Logs;
 use super::redo::Redo;
 use super::schedule::Entry;
-use super::sessions::{Context, Looked, Sessions, are_short};
+use super::sessions::{COUNT_PERIOD, Context, Looked, Sessions, are_short};
 use super::settings;
+use super::shmem::Memory;
 use super::target::{self, Facts};
 use super::tell;
 use super::views::{self, Of, View};
@@ -37,6 +38,8 @@ pub struct PostgresOptions {
     pub roots: Roots,
     /// How often sessions are looked at.
     pub session_period: Duration,
+    /// Whether sessions are read in the server's shared memory where that can be.
+    pub read_memory: bool,
 }
 
 impl Default for PostgresOptions {
@@ -46,6 +49,7 @@ impl Default for PostgresOptions {
             keep_query_text: false,
             roots: Roots::default(),
             session_period: Duration::from_millis(100),
+            read_memory: true,
         }
     }
 }
@@ -83,6 +87,8 @@ struct Live {
     link: Link,
     facts: Facts,
     identity: Identity,
+    /// Where its sessions can be read without asking.
+    memory: Option<Memory>,
     /// How often the identity was looked at.
     identity_looks: u32,
     redo: Redo,
@@ -163,7 +169,8 @@ impl PostgresProbe {
     }
 
     /// Makes a fresh connection the present one, or what was found out anew on the same one.
-    fn adopt(&mut self, live: Live) {
+    fn adopt(&mut self, mut live: Live) {
+        self.sessions.memory = live.memory.take();
         let facts = &live.facts;
         self.sessions.kernel = facts.local.as_ref().map(|_| KernelWaits::new(&self.options.roots));
         self.sessions.data_device.clone_from(&facts.target.data_device);
@@ -336,6 +343,9 @@ impl PostgresProbe {
                 if read != live.identity {
                     live.redo = Redo::default();
                 }
+                if (&read.system, &read.started) != (&live.identity.system, &live.identity.started) {
+                    self.sessions.memory = None;
+                }
                 live.identity = read;
                 self.adopt_identity(live, sink);
                 if let Some(timeline) = live.identity.timeline {
@@ -383,7 +393,8 @@ impl Live {
         facts.target.system_identifier.clone_from(&identity.system);
         let now = crate::now();
         let views = views_of(link.major(), facts.privileges.all_stats, now);
-        Ok(Live { link, facts, identity, identity_looks: 0, redo: Redo::default(), views, tasks: tasks(now) })
+        let memory = memory_of(&link, &facts, options).await?;
+        Ok(Live { link, facts, identity, memory, identity_looks: 0, redo: Redo::default(), views, tasks: tasks(now) })
     }
 
     /// Who the server is now. Of a standby without a receiver (it restores from an archive), the control file alone knows
@@ -396,6 +407,18 @@ impl Live {
         }
         self.identity.present(&self.link).await
     }
+}
+
+/// The server's memory, where it is on this host, its role may see all that stands there, and so may this process.
+async fn memory_of(link: &Link, facts: &Facts, options: &PostgresOptions) -> Result<Option<Memory>, QueryError> {
+    let wanted = options.read_memory
+        && options.session_period.as_secs_f64() < COUNT_PERIOD.seconds()
+        && facts.privileges.all_stats;
+    let Some(local) = facts.local.as_ref().filter(|_| wanted) else {
+        return Ok(None);
+    };
+    let found = Memory::find(link, local.postmaster_pid, &options.roots.proc).await?;
+    Ok(found.inspect_err(|why| tracing::debug!("{}: asked at every look: {why}", facts.target.name)).ok())
 }
 
 /// The views of this version that this role may read, in two looks of a second: what is asked in one go wakes server and

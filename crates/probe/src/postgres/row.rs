@@ -15,9 +15,15 @@ impl ServerTime {
     /// Before all that a server tells: the year 2000.
     pub(super) const EARLIEST: ServerTime = ServerTime(0);
 
-    #[cfg(test)]
+    /// So many microseconds after [`ServerTime::EARLIEST`].
     pub(super) fn of(microseconds: i64) -> ServerTime {
         ServerTime(microseconds)
+    }
+
+    /// By this host's clock, which is that of a server on it.
+    pub(super) fn now() -> ServerTime {
+        const YEAR_2000_UNIX_US: i64 = 946_684_800_000_000;
+        ServerTime(crate::anchor().unix_us - YEAR_2000_UNIX_US)
     }
 
     /// The moment so long before.

@@ -73,6 +73,16 @@ impl Running {
         self.known(pid).is_some_and(|known| known.whose.is_some())
     }
 
+    /// Whether the statement is known that a session began then.
+    pub(super) fn knows_statement(&mut self, pid: i32, begun: ServerTime) -> bool {
+        self.known(pid).and_then(|known| known.statement.as_ref()).is_some_and(|(known, _)| *known == begun)
+    }
+
+    /// What a session's process is, where it is known.
+    pub(super) fn kind(&mut self, pid: i32) -> Option<Text> {
+        self.known(pid).and_then(|known| known.whose.as_ref()).and_then(|whose| whose.backend_type.clone())
+    }
+
     fn known(&mut self, pid: i32) -> Option<&mut Known> {
         let is_at = |place: &usize| self.sessions.get(*place).is_some_and(|known| known.pid == pid);
         let near = [self.last_place, self.last_place + 1].into_iter().find(is_at);

@@ -3,9 +3,11 @@
 
 use super::identity::{Identity, Privileges};
 use super::link::{Link, QueryError};
+use super::look::{Look, Sent, Session, When};
 use super::queues::{Asleep, Queues};
-use super::row::{Rows, ServerTime, array, int, long, text, time};
+use super::row::ServerTime;
 use super::running::{Running, Wanted, Whose};
+use super::shmem::Memory;
 use super::texts::{Column, Interner, Statements};
 use super::waits::Turns;
 use crate::Sink;
@@ -13,7 +15,6 @@ use crate::host::{KernelWaits, Numbered};
 use backwater_model::{CARRIERS, Epoch, Moment, Sample, Span, Text, catalogue};
 use std::collections::{BTreeMap, HashMap};
 use tokio::runtime::Runtime;
-use tokio_postgres::types::Type;
 
 /// The function under pg_stat_activity, without the view's joins. Idle sessions, and other processes in their main
 /// loop, are left out, except those that carry WAL and pages: that they have nothing to do is what rules ask. A
@@ -31,23 +32,10 @@ const SQL: &str = "SELECT NULL, NULL, NULL, NULL, CASE WHEN pg_has_role('pg_read
      (ACTIVE AND a.wait_event_type IS DISTINCT FROM 'Activity' AND OURS_NOT) OR a.backend_type IN ('CARRIERS') \
      OR (a.state IS NULL AND a.backend_type <> 'client backend' AND a.wait_event_type NOT IN ('Activity', 'Extension') \
      AND OURS_NOT)IDLE_TOO)";
-/// What comes of it.
-const TYPES: [Type; 10] = [
-    Type::INT4,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TEXT,
-    Type::TIMESTAMPTZ,
-    Type::TIMESTAMPTZ,
-    Type::INT8,
-    Type::TEXT_ARRAY,
-];
 const OURS_NOT: &str = "a.application_name IS DISTINCT FROM 'backwater heartbeat'";
 const ACTIVE: &str = "a.state IN ('active', 'fastpath function call')";
 /// How often idle clients are counted, in the same look as the others: a look of their own would cost as much.
-const COUNT_PERIOD: Span = Span::from_millis(1_000);
+pub(super) const COUNT_PERIOD: Span = Span::from_millis(1_000);
 const NAMES: &str = "SELECT oid, rolname::text, true FROM pg_roles WHERE oid = ANY($1) \
      UNION ALL SELECT oid, datname::text, false FROM pg_database WHERE oid = ANY($2)";
 
@@ -91,6 +79,8 @@ pub(super) struct Sessions {
     numbered: Option<Numbered>,
     /// Reads the kernel's side; none where the server is elsewhere.
     pub(super) kernel: Option<KernelWaits>,
+    /// Reads sessions in between, where that can be.
+    pub(super) memory: Option<Memory>,
     turns: Turns,
     /// Device of the data directory.
     pub(super) data_device: Option<String>,
@@ -126,7 +116,8 @@ pub(super) struct Context<'a> {
 }
 
 impl Sessions {
-    /// One look: a sample for each active session, and how many there are, by queue.
+    /// One look: a sample for each active session, and how many there are, by queue. The server is asked once a second, with idle
+    /// clients, and in between where its memory cannot be read.
     pub(super) fn read(
         &mut self,
         link: &Link,
@@ -138,11 +129,46 @@ impl Sessions {
         if counts {
             self.next_count = sink.at + COUNT_PERIOD;
         }
-        let asking = Asking { with_idle: counts, short_texts: self.short_texts };
+        let mut memory = self.memory.take();
+        let looked = self.look(memory.as_mut().filter(|_| !counts), link, context, sink);
+        let looked = match looked {
+            Some(looked) => looked.map(|()| Looked::Whole),
+            None => self.ask(memory.as_mut(), counts, link, context, sink),
+        };
+        self.memory = memory.filter(Memory::is_believed);
+        looked
+    }
+
+    /// A look without asking; none where the server is to be asked.
+    fn look(
+        &mut self,
+        memory: Option<&mut Memory>,
+        link: &Link,
+        context: Context<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Option<Result<(), QueryError>> {
+        let begun = crate::now();
+        let look = memory?.look(&mut self.running, ServerTime::now())?;
+        Some(self.put(&look, false, (begun, crate::now()), link, context, sink))
+    }
+
+    /// A look at all sessions or at those at work, as the server answers.
+    fn ask(
+        &mut self,
+        mut memory: Option<&mut Memory>,
+        all: bool,
+        link: &Link,
+        context: Context<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<Looked, QueryError> {
+        let asking = Asking { with_idle: all, short_texts: self.short_texts };
         let prepared = link.prepare_look(context.runtime, asking.name(), |major| asking.sql(major))?;
         let ask = |wanted: Wanted, buffer| {
             link.look(context.runtime, &prepared, [wanted.statements, wanted.sessions], buffer)
         };
+        if let Some(memory) = &mut memory {
+            memory.before_answer(all);
+        }
         let mut asked = crate::now();
         let mut rows = ask(self.running.wanted(), std::mem::take(&mut self.buffer))?;
         let unreadable = |why| link.unreadable(why);
@@ -153,19 +179,42 @@ impl Sessions {
             look = Look::of(&rows).map_err(unreadable)?;
         }
         let answered = crate::now();
+        if let Some(memory) = &mut memory {
+            memory.after_answer();
+        }
         if look.has_other_rights(context.privileges) {
             return Ok(Looked::OtherRights);
         }
-        let when = When { at: answered, server: look.server };
+        self.put(&look, all, (asked, answered), link, context, sink)?;
+        if let Some(memory) = memory {
+            if let Some(numbered) = self.numbered.as_mut().filter(|_| all) {
+                numbered.put(sink, &catalogue::PG_PROBE_MEMORY_LOOKS, f64::from(memory.take_looks()));
+            }
+            memory.learn(context.target, &look, all, &mut self.running);
+        }
+        self.buffer = rows.into_buffer();
+        Ok(Looked::Whole)
+    }
+
+    /// Puts down what a look found, which was begun and over then.
+    fn put(
+        &mut self,
+        look: &Look<'_>,
+        all: bool,
+        (begun, over): (Moment, Moment),
+        link: &Link,
+        context: Context<'_>,
+        sink: &mut Sink<'_>,
+    ) -> Result<(), QueryError> {
+        let when = When { at: over, server: look.server };
         self.running.looked(when.server);
         self.learn_names(link, context.runtime, &look.sessions)?;
         let seen = self.put_samples(&look.sessions, when, context.target, sink);
-        if counts {
+        if all {
             self.forget(&look.sessions);
         }
-        self.put_counts(context, counts, seen, (answered - asked).0 as f64, sink);
-        self.buffer = rows.into_buffer();
-        Ok(Looked::Whole)
+        self.put_counts(context, all, seen, (over - begun).0 as f64, sink);
+        Ok(())
     }
 
     fn put_counts(&mut self, context: Context<'_>, all: bool, seen: Seen, response_us: f64, sink: &mut Sink<'_>) {
@@ -337,106 +386,11 @@ impl Asking {
     }
 }
 
-/// When a look was answered, by this host's clock, and when it was asked, by the server's.
-#[derive(Clone, Copy, Debug)]
-struct When {
-    at: Moment,
-    server: Option<ServerTime>,
-}
-
-/// A row that is a session's.
-#[derive(Clone, Copy, Debug)]
-struct Session<'r> {
-    pid: i32,
-    class: Option<&'r str>,
-    event: Option<&'r str>,
-    application: Option<&'r str>,
-    /// None where it is active.
-    state: Option<&'r str>,
-    /// None where it was not sent.
-    query: Option<&'r str>,
-    begun: Option<ServerTime>,
-    transaction_begun: Option<ServerTime>,
-    query_id: Option<i64>,
-    /// Whose it is, where that was sent.
-    sent: Option<Sent<'r>>,
-}
-
-/// What a look was answered.
-#[derive(Debug, Default)]
-struct Look<'r> {
-    sessions: Vec<Session<'r>>,
-    /// The server's clock.
-    server: Option<ServerTime>,
-    /// Whether the role sees all or its own sessions, of the row that is no session's.
-    seen: Option<&'r str>,
-}
-
-impl<'r> Look<'r> {
-    fn of(rows: &'r Rows) -> Result<Look<'r>, String> {
-        let mut look = Look { sessions: Vec::with_capacity(rows.count()), ..Look::default() };
-        rows.each(&TYPES, |cells| {
-            let [pid, class, event, application, state, query, begun, transaction_begun, query_id, whose] = cells;
-            let Some(pid) = int(pid) else {
-                (look.seen, look.server) = (look.seen.or(text(state)), look.server.or(time(begun)));
-                return;
-            };
-            look.sessions.push(Session {
-                pid,
-                class: text(class),
-                event: text(event),
-                application: text(application),
-                state: text(state),
-                query: text(query),
-                begun: time(begun),
-                transaction_begun: time(transaction_begun),
-                query_id: long(query_id),
-                sent: Sent::of(whose),
-            });
-        })?;
-        Ok(look)
-    }
-
-    /// Whether the role no longer sees what it did, or sees more: what others do would seem to have ended, and would not be
-    /// read where it may be now.
-    fn has_other_rights(&self, privileges: &Privileges) -> bool {
-        self.seen.is_some_and(|seen| (seen == "all") != privileges.all_stats)
-    }
-}
-
 /// Whether the server keeps no more of a text than is wanted, as this track_activity_query_size says: in bytes, or in kilobytes
 /// where it is whole ones.
 pub(super) fn are_short(size: Option<&String>) -> bool {
     let bytes = size.and_then(|size| size.strip_suffix('B')).and_then(|size| size.parse::<u32>().ok());
     size.is_some_and(|size| size == "1kB") || bytes.is_some_and(|bytes| bytes <= 1_024)
-}
-
-/// Whose a session is, as it is sent of those that are new.
-#[derive(Clone, Copy, Debug)]
-struct Sent<'r> {
-    backend_type: Option<&'r str>,
-    role: Option<u32>,
-    database: Option<u32>,
-    client_addr: Option<&'r str>,
-    client_port: Option<i32>,
-}
-
-impl<'r> Sent<'r> {
-    fn of(whose: Option<&'r [u8]>) -> Option<Sent<'r>> {
-        let [backend_type, role, database, client_addr, client_port] = array(whose)?.map(text);
-        Some(Sent {
-            backend_type,
-            role: role.and_then(|oid| oid.parse().ok()),
-            database: database.and_then(|oid| oid.parse().ok()),
-            client_addr,
-            client_port: client_port.and_then(|port| port.parse().ok()),
-        })
-    }
-
-    /// Whether it is so for good: since 18 a client is shown before it is authenticated, without its user and database.
-    fn is_settled(&self) -> bool {
-        self.backend_type != Some("client backend") || self.role.is_some()
-    }
 }
 
 #[cfg(test)]

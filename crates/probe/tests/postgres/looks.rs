@@ -20,7 +20,10 @@ pub struct Looks {
 
 impl Looks {
     pub fn connect(info: ConnInfo) -> Looks {
-        let options = PostgresOptions { name: Some("primary".to_owned()), ..PostgresOptions::default() };
+        Looks::connect_with(info, PostgresOptions { name: Some("primary".to_owned()), ..PostgresOptions::default() })
+    }
+
+    pub fn connect_with(info: ConnInfo, options: PostgresOptions) -> Looks {
         let (probe, target) = PostgresProbe::connect(info, options).unwrap();
         Looks {
             probe,
