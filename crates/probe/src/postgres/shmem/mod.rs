@@ -1,6 +1,6 @@
 //! A look without asking: on the server's host, with the right to read its processes' memory, sessions are read where the server
-//! keeps them. That costs the server nothing, and the recorder no more than an answer does. Once a second the server is asked all
-//! the same, and what it says is what is believed: a session that stood there the same before the answer and after it must be what
+//! keeps them. That costs the server nothing, and the recorder more than an answer does, together less (docs/bench/overhead.md).
+//! Once a second the server is asked all the same, and what it says is what is believed: a session that stood there the same before the answer and after it must be what
 //! the answer says, or nothing is read here any more. What waits are called is learned from answers, and so is what the processes
 //! are that are no clients. Whatever is not known yet, or is being written all the time, makes a look one that asks.
 
