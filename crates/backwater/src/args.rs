@@ -46,10 +46,10 @@ pub(crate) struct Sight {
     /// the server [default: 100ms]
     #[arg(long, value_name = "TIME", value_parser = look_period)]
     pub(crate) sessions_every: Option<f64>,
-    /// Read a PostgreSQL server's sessions in its shared memory, and ask it once a second: that costs it next to nothing. For 13 to
-    /// 18 on this host, where backwater may read its processes' memory, as root may; elsewhere it is asked at every look
+    /// Ask a server at every look. Otherwise its sessions are read in its shared memory, and it is asked once a second, where
+    /// backwater runs on its host and may read its processes' memory, as root may: that costs it next to nothing
     #[arg(long)]
-    pub(crate) shared_memory: bool,
+    pub(crate) no_shared_memory: bool,
 }
 
 impl Sight {

@@ -43,8 +43,8 @@ pub struct Setup {
     pub heartbeat_timeout: Option<Duration>,
     /// How often sessions are looked at; 100 ms where not told, and not more often than each 10 ms.
     pub session_period: Option<Duration>,
-    /// Read the sessions of PostgreSQL servers on this host in their shared memory, and ask once a second.
-    pub shared_memory: bool,
+    /// Ask servers at every look, and do not read their shared memory.
+    pub no_shared_memory: bool,
 }
 
 /// A failover manager's patience with one check.

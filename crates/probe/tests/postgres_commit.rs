@@ -72,7 +72,7 @@ fn sessions_are_looked_at_a_hundred_times_a_second() {
             assert!(begun.elapsed() < Duration::from_secs(60), "at best one look in {median_ms} ms");
             let batch = batches.recv_timeout(Duration::from_secs(10)).unwrap();
             let is_look =
-                |point: &&Point| registry.get(point.series).is_some_and(|series| series.name == "pg.probe.response_us");
+                |point: &&Point| registry.get(point.series).is_some_and(|series| series.name == "pg.sessions.active");
             looks.extend(batch.points.iter().filter(is_look).map(|point| point.at));
             looks.drain(..looks.len().saturating_sub(LOOKS + 1));
             if looks.len() > LOOKS {

@@ -198,8 +198,7 @@ fn whoever_may_not_see_others_does_not_read_them_either() {
         let server = Server::start(bin, &[]);
         server.sql("CREATE ROLE stranger LOGIN");
         let sleeper = Session::open(&server.info()).unwrap().spawn("SELECT pg_sleep(3600)");
-        let options =
-            PostgresOptions { name: Some("primary".to_owned()), read_memory: true, ..PostgresOptions::default() };
+        let options = PostgresOptions { name: Some("primary".to_owned()), ..PostgresOptions::default() };
         let mut looks = Looks::connect_with(conninfo(&server.socket_as("stranger")), options);
         looks.until("two seconds", |looks| looks.of("pg.probe.response_us").len() > 20);
         assert!(looks.of(LOOKS).is_empty());

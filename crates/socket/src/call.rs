@@ -2,7 +2,7 @@
 //! `SO_MAX_PACING_RATE`, `getsockopt` with `TCP_INFO` and `SO_NETNS_COOKIE`, and `ioctl` with `SIOCOUTQ`. (rustix and socket2 have none of
 //! them; nix has macros for options of one's own, which panic when a kernel answers shorter than asked.)
 //!
-//! The only unsafe code of the workspace. What makes it sound: the descriptor is borrowed, so it is open; the kernel
+//! Unsafe code is here, and where a server's memory is mapped (`mapped.rs` in backwater-probe). What makes it sound: the descriptor is borrowed, so it is open; the kernel
 //! writes no more bytes than it is told there are; and all that it writes are plain integers.
 #![expect(unsafe_code, reason = "getsockopt, setsockopt and ioctl have no safe form for these requests")]
 

@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         volumes: arguments.watched.sight.volume.declared()?,
         keep_query_text: arguments.watched.sight.keep_query_text,
         session_period: arguments.watched.sight.session_period(),
-        shared_memory: arguments.watched.sight.shared_memory,
+        no_shared_memory: arguments.watched.sight.no_shared_memory,
         directories: vec![nearest_existing(&arguments.out)],
         heartbeat: arguments.heartbeat,
         heartbeat_timeout: arguments.heartbeat_timeout.map(Duration::from_secs_f64),

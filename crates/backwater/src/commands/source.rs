@@ -147,7 +147,7 @@ fn watch(looked: &Looked, seconds: f64) -> anyhow::Result<Window> {
         volumes: looked.sight.volume.declared()?,
         keep_query_text: looked.sight.keep_query_text,
         session_period: looked.sight.session_period(),
-        shared_memory: looked.sight.shared_memory,
+        no_shared_memory: looked.sight.no_shared_memory,
         ..Setup::default()
     };
     let (session, batches) = Session::start(setup)?;

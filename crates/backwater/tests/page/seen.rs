@@ -60,14 +60,15 @@ impl Reader<'_> {
         json!({ "slot_pieces": slot_pieces, "looked": looked, "lists": lists })
     }
 
-    /// How often a server was looked at in each slot: its answers, looks at its threads, or the moments at which somebody was seen.
+    /// How often a server was looked at in each slot: counts of its sessions, its answers, looks at its threads, or the moments at which somebody was seen.
     fn looks(&self, target: &str, slots: usize, slot_pieces: usize) -> Vec<usize> {
         let mut looks = vec![0; slots];
         let of = |def: &cat::Def| self.window.track(def.name, &[("target", target)]);
-        let mut moments: Vec<_> = match of(&cat::PG_PROBE_RESPONSE).or_else(|| of(&cat::THREADS_LOOKED)) {
-            Some(track) => track.points.iter().map(|point| point.at).collect(),
-            None => self.window.samples().iter().filter(|one| *one.target == *target).map(|one| one.at).collect(),
-        };
+        let mut moments: Vec<_> =
+            match [&cat::PG_SESSIONS_ACTIVE, &cat::PG_PROBE_RESPONSE, &cat::THREADS_LOOKED].into_iter().find_map(of) {
+                Some(track) => track.points.iter().map(|point| point.at).collect(),
+                None => self.window.samples().iter().filter(|one| *one.target == *target).map(|one| one.at).collect(),
+            };
         moments.dedup();
         moments.into_iter().for_each(|at| looks[self.piece(at) / slot_pieces] += 1);
         looks

@@ -127,7 +127,7 @@ fn accounted(window: &Window, waits: &[(CommitWait, &Sample)], samples: &[&Sampl
     sessions.values().map(|(count, own)| count * sleep_ratio(window, own).unwrap_or(1.0)).sum()
 }
 
-/// How often a server's sessions were looked at in a window: once for each answer it gave; where that was not recorded, as
+/// How often a server's sessions were looked at in a window: once for each count of them, or answer it gave; where that was not recorded, as
 /// often as the usual distance of looks that found somebody fits into the time from the first to the last of them. None where
 /// nobody looked.
 pub fn looks(window: &Window, target: &str) -> Option<usize> {
@@ -137,20 +137,30 @@ pub fn looks(window: &Window, target: &str) -> Option<usize> {
             // and the last have been answered after it.
             let first = window.samples().iter().find(|sample| *sample.target == *target);
             let before = first.is_some_and(|sample| track.points.first().is_some_and(|look| sample.at < look.at));
-            let answered = |look: &Point| look.at + Span::from_seconds(look.value * 1e-6);
-            let is_timed = track.series.name == cat::PG_PROBE_RESPONSE.name;
-            let after = is_timed && track.points.last().is_some_and(|look| answered(look) > window.to);
+            let response = |look: &Point| response_s(window, target, look.at);
+            let after =
+                track.points.last().is_some_and(|look| look.at + Span::from_seconds(response(look)) > window.to);
             Some(track.points.len() + usize::from(before) - usize::from(after))
         }
         None => expected_looks(&look_moments(window, target)),
     }
 }
 
-/// One point for each look at a server's sessions, or at its threads.
+/// One point for each look at a server's sessions, or at its threads. Where a role sees its own sessions alone they are not
+/// counted, and each look is an answer.
 pub fn answers<'a>(window: &'a Window, target: &str) -> Option<Track<'a>> {
-    let of = |def: &cat::Def| window.track(def.name, &[("target", target)]);
-    let track = of(&cat::PG_PROBE_RESPONSE).or_else(|| of(&cat::THREADS_LOOKED))?;
-    Some(track.between(window.from, window.to)).filter(|track| !track.points.is_empty())
+    let of = |def: &cat::Def| {
+        let track = window.track(def.name, &[("target", target)])?.between(window.from, window.to);
+        Some(track).filter(|track| !track.points.is_empty())
+    };
+    of(&cat::PG_SESSIONS_ACTIVE).or_else(|| of(&cat::PG_PROBE_RESPONSE)).or_else(|| of(&cat::THREADS_LOOKED))
+}
+
+/// How long the server took to answer the look of this moment; zero where it was not asked.
+fn response_s(window: &Window, target: &str, at: Moment) -> f64 {
+    let track = window.track(cat::PG_PROBE_RESPONSE.name, &[("target", target)]);
+    let answer = track.and_then(|track| track.points.iter().rev().find(|point| point.at <= at).copied());
+    answer.filter(|answer| answer.at == at).map_or(0.0, |answer| answer.value * 1e-6)
 }
 
 /// When a server's sessions were looked at; where answers were not recorded, when somebody was seen.

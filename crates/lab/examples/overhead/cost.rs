@@ -125,10 +125,11 @@ pub(crate) fn measure(bench: &Bench, program: &Path, cost: Cost, options: &Optio
 }
 
 fn watch(bench: &Bench, program: &Path, cost: Cost, options: &Options) -> Result<()> {
-    let programs = [Some(program), options.beside.as_deref()].into_iter().flatten().enumerate();
-    let start = |(number, program): (usize, &Path)| {
+    let beside = options.beside.as_deref().map(|program| (program, &options.beside_with));
+    let programs = [Some((program, &options.with)), beside].into_iter().flatten().enumerate();
+    let start = |(number, (program, with)): (usize, (&Path, &Vec<String>))| {
         let name = format!("cost-{}-{:?}-{}ms-{number}", cost.sessions, cost.load, cost.every.as_millis());
-        Recorder::start(bench, program, &name, cost.every)
+        Recorder::start(bench, program, with, &name, cost.every)
     };
     let recorders = programs.map(start).collect::<Result<Vec<_>>>()?;
     std::thread::sleep(SETTLE);

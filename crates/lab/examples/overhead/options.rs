@@ -22,8 +22,11 @@ pub(crate) struct Options {
     pub(crate) blocks: usize,
     /// Of a run's measured part.
     pub(crate) run_length: Duration,
-    /// Another build, measured at the same time.
+    /// What more the recorder that is measured is told.
+    pub(crate) with: Vec<String>,
+    /// Another build, measured at the same time, and what more it is told.
     pub(crate) beside: Option<PathBuf>,
+    pub(crate) beside_with: Vec<String>,
 }
 
 impl Options {
@@ -38,8 +41,11 @@ impl Options {
             cost_length: Duration::from_secs(60),
             blocks: 8,
             run_length: Duration::from_secs(8),
+            with: Vec::new(),
             beside: None,
+            beside_with: Vec::new(),
         };
+        let split = |text: &str| text.split_ascii_whitespace().map(str::to_owned).collect();
         while let Some(name) = words.next() {
             let value = words.next().ok_or_else(|| format!("{name} needs a value"))?;
             match name.as_str() {
@@ -52,7 +58,9 @@ impl Options {
                 "--cost-seconds" => options.cost_length = seconds(&value)?,
                 "--blocks" => options.blocks = value.parse::<usize>()?.clamp(2, 100),
                 "--seconds" => options.run_length = seconds(&value)?,
+                "--with" => options.with = split(&value),
                 "--beside" => options.beside = Some(value.into()),
+                "--beside-with" => options.beside_with = split(&value),
                 _ => return Err(format!("{name} is not known; see the head of examples/overhead/main.rs").into()),
             }
         }

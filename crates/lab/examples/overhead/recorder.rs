@@ -33,12 +33,18 @@ pub(crate) struct Ended {
 
 impl Recorder {
     /// Starts it, with sessions looked at so often, and waits until its session is in the server and its recording is begun.
-    pub(crate) fn start(bench: &Bench, program: &Path, name: &str, every: Duration) -> Result<Recorder> {
+    pub(crate) fn start(
+        bench: &Bench,
+        program: &Path,
+        with: &[String],
+        name: &str,
+        every: Duration,
+    ) -> Result<Recorder> {
         let (out, log) = (bench.work.join(name), bench.work.join("recorder.log"));
         let others = backends(bench)?;
         let mut command = Command::new(program);
         command.arg("record").arg(bench.server.conninfo()).arg("-o").arg(&out);
-        command.arg("--sessions-every").arg(format!("{}ms", every.as_millis()));
+        command.arg("--sessions-every").arg(format!("{}ms", every.as_millis())).args(with);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&log)?);
         let (child, entry) = bench.journal.spawn(&mut command, "the recorder that is measured", Stop::Interrupt)?;
         let mut recorder = Recorder { child, entry, backends: Vec::new(), out };

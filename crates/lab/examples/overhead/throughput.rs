@@ -83,7 +83,7 @@ fn blocks(bench: &Bench, program: &Path, load: &Load, options: &Options) -> Resu
         let (mut with, mut without) = (None, Vec::new());
         for recorded in order {
             let recorder = if recorded {
-                Some(Recorder::start(bench, program, "loss", options.sessions_every.unwrap_or(USUAL))?)
+                Some(Recorder::start(bench, program, &options.with, "loss", options.sessions_every.unwrap_or(USUAL))?)
             } else {
                 None
             };

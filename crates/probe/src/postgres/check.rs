@@ -56,7 +56,7 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
         ),
         item(
             "sessions in the server's shared memory",
-            "--shared-memory: looks at sessions that cost the server next to nothing",
+            "looks at sessions that cost the server next to nothing: otherwise it is asked each time",
             memory,
             RUN_THERE_AS_ROOT,
         ),

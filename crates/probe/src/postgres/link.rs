@@ -8,7 +8,7 @@ use super::row::{Rows, ServerTime};
 use crate::ProbeError;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::error::SqlState;
@@ -71,6 +71,8 @@ pub(super) struct Link {
     direct: Option<RefCell<Direct>>,
     /// Whether something may be left to be read of what the library asked: it was told before the server was ready again.
     leaves_more: Cell<bool>,
+    /// How long the server took over what it was asked through the library, at most since that was told.
+    slowest: Cell<Duration>,
 }
 
 impl Link {
@@ -87,6 +89,7 @@ impl Link {
             version: 0,
             direct: direct.map(RefCell::new),
             leaves_more: Cell::new(true),
+            slowest: Cell::default(),
         };
         let row = link.one("server version", "SELECT pg_catalog.current_setting('server_version_num')::int4").await?;
         link.version = row.get(0);
@@ -126,8 +129,15 @@ impl Link {
         statement: &Statement,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, QueryError> {
+        let asked = Instant::now();
         let answer = tokio::time::timeout(DEADLINE, self.client.query(statement, parameters)).await;
+        self.slowest.set(self.slowest.get().max(asked.elapsed()));
         self.answer(what, answer)
+    }
+
+    /// How long the server took over an answer, at most since this was asked last, looks aside.
+    pub(super) fn take_slowest(&self) -> Duration {
+        self.slowest.take()
     }
 
     /// Has a look prepared under this name, and nothing left of what was asked before, so that the look can be asked at once.
@@ -365,6 +375,7 @@ mod tests {
             version: 150_000,
             direct: Some(RefCell::new(direct)),
             leaves_more: Cell::new(false),
+            slowest: Cell::default(),
         };
         let refused = runtime.block_on(link.rows("a view", "SELECT 1")).unwrap_err();
         assert!(matches!(refused, QueryError::Denied(_)), "{refused:?}");

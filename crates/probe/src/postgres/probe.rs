@@ -49,7 +49,7 @@ impl Default for PostgresOptions {
             keep_query_text: false,
             roots: Roots::default(),
             session_period: Duration::from_millis(100),
-            read_memory: false,
+            read_memory: true,
         }
     }
 }

@@ -96,6 +96,18 @@ pub(super) struct Sessions {
     buffer: Vec<u8>,
 }
 
+/// Whom a look asked.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Nobody,
+    Server {
+        /// For all sessions, or those at work.
+        all: bool,
+        /// How long it took to answer, this or what else it was asked since the look before that asked.
+        response_us: f64,
+    },
+}
+
 /// What came of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looked {
@@ -135,7 +147,9 @@ impl Sessions {
             Some(looked) => looked.map(|()| Looked::Whole),
             None => self.ask(memory.as_mut(), counts, link, context, sink),
         };
-        self.memory = memory.filter(Memory::is_believed);
+        // A mapping would keep the memory of a server that has let go of it.
+        let is_lost = matches!(looked, Err(QueryError::Lost(_)));
+        self.memory = memory.filter(|memory| memory.is_believed() && !is_lost);
         looked
     }
 
@@ -147,9 +161,8 @@ impl Sessions {
         context: Context<'_>,
         sink: &mut Sink<'_>,
     ) -> Option<Result<(), QueryError>> {
-        let begun = crate::now();
         let look = memory?.look(&mut self.running, ServerTime::now())?;
-        Some(self.put(&look, false, (begun, crate::now()), link, context, sink))
+        Some(self.put(&look, Asked::Nobody, crate::now(), link, context, sink))
     }
 
     /// A look at all sessions or at those at work, as the server answers.
@@ -185,7 +198,9 @@ impl Sessions {
         if look.has_other_rights(context.privileges) {
             return Ok(Looked::OtherRights);
         }
-        self.put(&look, all, (asked, answered), link, context, sink)?;
+        let took = (answered - asked).0 as f64;
+        let response_us = took.max(link.take_slowest().as_secs_f64() * 1e6);
+        self.put(&look, Asked::Server { all, response_us }, answered, link, context, sink)?;
         if let Some(memory) = memory {
             if let Some(numbered) = self.numbered.as_mut().filter(|_| all) {
                 numbered.put(sink, &catalogue::PG_PROBE_MEMORY_LOOKS, f64::from(memory.take_looks()));
@@ -196,12 +211,12 @@ impl Sessions {
         Ok(Looked::Whole)
     }
 
-    /// Puts down what a look found, which was begun and over then.
+    /// Puts down what a look found, which was over then.
     fn put(
         &mut self,
         look: &Look<'_>,
-        all: bool,
-        (begun, over): (Moment, Moment),
+        asked: Asked,
+        over: Moment,
         link: &Link,
         context: Context<'_>,
         sink: &mut Sink<'_>,
@@ -210,22 +225,24 @@ impl Sessions {
         self.running.looked(when.server);
         self.learn_names(link, context.runtime, &look.sessions)?;
         let seen = self.put_samples(&look.sessions, when, context.target, sink);
-        if all {
+        if let Asked::Server { all: true, .. } = asked {
             self.forget(&look.sessions);
         }
-        self.put_counts(context, all, seen, (over - begun).0 as f64, sink);
+        self.put_counts(context, asked, seen, sink);
         Ok(())
     }
 
-    fn put_counts(&mut self, context: Context<'_>, all: bool, seen: Seen, response_us: f64, sink: &mut Sink<'_>) {
+    fn put_counts(&mut self, context: Context<'_>, asked: Asked, seen: Seen, sink: &mut Sink<'_>) {
         let epoch = context.identity.epoch();
         let fresh = || Numbered::new(epoch, vec![("target", context.target.to_string())]);
         let numbered = self.numbered.get_or_insert_with(fresh).in_epoch(epoch);
-        numbered.put(sink, &catalogue::PG_PROBE_RESPONSE, response_us);
+        if let Asked::Server { response_us, .. } = asked {
+            numbered.put(sink, &catalogue::PG_PROBE_RESPONSE, response_us);
+        }
         // A role that sees only its own sessions would count wrongly; the absence was told at the connection.
         if context.privileges.all_stats {
             numbered.put(sink, &catalogue::PG_SESSIONS_ACTIVE, seen.active as f64);
-            if all {
+            if let Asked::Server { all: true, .. } = asked {
                 numbered.put(sink, &catalogue::PG_SESSIONS_TOTAL, (seen.active + seen.idle) as f64);
             }
             for waiting in self.waiting.values_mut() {

@@ -73,7 +73,7 @@ pub(super) fn servers(text: &str, setup: &Setup, hostname: Option<&str>) -> Resu
 fn options(setup: &Setup) -> PostgresOptions {
     let mut options = PostgresOptions {
         keep_query_text: setup.keep_query_text,
-        read_memory: setup.shared_memory,
+        read_memory: !setup.no_shared_memory,
         roots: setup.roots.clone(),
         ..PostgresOptions::default()
     };

@@ -105,15 +105,9 @@ impl<'m> Status<'m> {
         Some(self.long(at).cast_signed()).filter(|time| *time != 0)
     }
 
-    /// Whether it stood there whole, and was the same all the while from one reading to another: each statement and each state has
-    /// a moment of its own. st_changecount is odd while its session writes; how far a command is (st_progress_*) may differ.
-    pub(super) fn lasted(&self, later: Status<'_>) -> bool {
-        const UP_TO_PROGRESS: std::ops::Range<usize> = 4..256;
-        let is_whole = |status: &Status<'_>| status.word(0) & 1 == 0;
-        is_whole(self)
-            && is_whole(&later)
-            && self.bytes.get(UP_TO_PROGRESS) == later.bytes.get(UP_TO_PROGRESS)
-            && self.query_id() == later.query_id()
+    /// st_changecount: another one whenever its session has written anything, and odd while it does.
+    pub(super) fn count(&self) -> u32 {
+        self.word(0)
     }
 
     /// st_procpid: 0 where no session uses this one.

@@ -1,12 +1,13 @@
 //! Where a server's sessions stand in its memory, found by its own words and held against what must stand there.
 
-use super::at_least;
-use super::layout::{Layout, PROCS_HEAD_BYTES, Status, word_at};
-use super::reading::{Piece, Process};
+use super::layout::{Layout, PROCS_HEAD_BYTES, Status};
+use super::mapped::Segment;
+use super::own::Own;
 use crate::postgres::link::{Link, QueryError};
 use crate::postgres::row::get;
 use std::collections::HashMap;
-use std::path::Path;
+use std::ops::Range;
+use std::sync::atomic::{Ordering, fence};
 use tokio_postgres::Row;
 
 /// Names, places and sizes of what is read (pg_shmem_allocations, since 13; for pg_read_all_stats since 15, before that for a
@@ -22,28 +23,20 @@ const MOST_BYTES: usize = 16 << 20;
 /// So much of a statement's text holds all that is kept of it: characters have four bytes at most.
 const MOST_TEXT_BYTES: usize = 4 * super::CHARACTERS;
 
-/// So much is read of each at first: more of all would take longer than all of the few that are longer.
-const TEXT_BEGIN_BYTES: usize = 256;
-
-/// The session that asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Own {
-    pub(super) pid: i32,
-    pub(super) began: Option<i64>,
-}
-
-#[cfg(test)]
-impl Own {
-    pub(super) fn of(pid: i32) -> Own {
-        Own { pid, began: Some(pid.into()) }
-    }
-}
+/// A text is read piece by piece: most are short.
+const TEXT_PIECE_BYTES: usize = 256;
+/// How often a session is read that is being written.
+pub(super) const TRIES: usize = 16;
+/// What stands in an image of what was never read: a count that is odd, and no process.
+const NOT_READ: u8 = 0xff;
 
 /// What the server says of its shared memory: an allocation by its name, from where in the segment and how many bytes.
 #[derive(Debug)]
 pub(super) struct Told {
-    allocations: HashMap<String, (u64, usize)>,
-    pub(super) own: Own,
+    allocations: HashMap<String, (usize, usize)>,
+    /// Of the session that asked.
+    pub(super) pid: i32,
+    pub(super) began: Option<i64>,
 }
 
 impl Told {
@@ -72,14 +65,14 @@ impl Told {
         }
         let allocation = |row: &Row| {
             let (name, from, bytes): (String, i64, i64) = (get(row, 0)?, get(row, 1)?, get(row, 2)?);
-            Some((name, (from.cast_unsigned(), usize::try_from(bytes).ok()?)))
+            Some((name, (usize::try_from(from).ok()?, usize::try_from(bytes).ok()?)))
         };
-        let own = rows.first().and_then(|row| Some(Own { pid: get(row, 3)?, began: get(row, 5) }));
-        let own = own.ok_or_else(|| "no place of it is told".to_owned())?;
-        Ok(Told { allocations: rows.iter().filter_map(allocation).collect(), own })
+        let own = rows.first().and_then(|row| Some((get(row, 3)?, get(row, 5))));
+        let (pid, began) = own.ok_or_else(|| "no place of it is told".to_owned())?;
+        Ok(Told { allocations: rows.iter().filter_map(allocation).collect(), pid, began })
     }
 
-    fn of(&self, name: &str) -> Result<(u64, usize), String> {
+    fn of(&self, name: &str) -> Result<(usize, usize), String> {
         let found = self.allocations.get(name).filter(|(_, bytes)| (1..=MOST_BYTES).contains(bytes)).copied();
         found.ok_or_else(|| format!("'{name}' is not there, or is too large"))
     }
@@ -91,44 +84,33 @@ pub(super) struct Places {
     pub(super) layout: Layout,
     /// How many sessions there can be, and processes of the server's own.
     pub(super) slots: usize,
-    statuses: u64,
-    applications: u64,
+    statuses: usize,
+    applications: usize,
     application_bytes: usize,
-    texts: u64,
+    texts: usize,
     text_bytes: usize,
-    procs: u64,
-    pub(super) proc_count: usize,
+    procs: usize,
+    proc_count: usize,
 }
 
 impl Places {
-    /// One part after the other from here on: sessions, applications' names, texts, processes.
+    /// One part after the other: sessions, applications' names, texts, processes.
     #[cfg(test)]
-    pub(super) fn from(at: u64, layout: Layout, slots: usize) -> Places {
+    pub(super) fn one_by_one(layout: Layout, slots: usize) -> Places {
         let (application_bytes, text_bytes) = (64, 1_024);
-        let applications = at + (slots * layout.status_bytes) as u64;
-        let texts = applications + (slots * application_bytes) as u64;
-        let procs = texts + (slots * text_bytes) as u64;
-        Places {
-            layout,
-            slots,
-            statuses: at,
-            applications,
-            application_bytes,
-            texts,
-            text_bytes,
-            procs,
-            proc_count: slots,
-        }
+        let applications = slots * layout.status_bytes;
+        let texts = applications + slots * application_bytes;
+        let procs = texts + slots * text_bytes;
+        let (statuses, proc_count) = (0, slots);
+        Places { layout, slots, statuses, applications, application_bytes, texts, text_bytes, procs, proc_count }
     }
 
     /// # Errors
-    /// The segment cannot be read, or something else stands there.
-    pub(super) fn find(told: &Told, layout: Layout, process: &mut Process, proc: &Path) -> Result<Places, String> {
-        let segment = process.segment(proc)?;
-        let place = |name| told.of(name).map(|(from, bytes)| (segment.wrapping_add(from), bytes));
-        let (statuses, status_bytes) = place("Backend Status Array")?;
-        let (applications, application_bytes) = place("Backend Application Name Buffer")?;
-        let (texts, text_bytes) = place("Backend Activity Buffer")?;
+    /// Something else stands there.
+    pub(super) fn find(told: &Told, layout: Layout, segment: &Segment) -> Result<Places, String> {
+        let (statuses, status_bytes) = told.of("Backend Status Array")?;
+        let (applications, application_bytes) = told.of("Backend Application Name Buffer")?;
+        let (texts, text_bytes) = told.of("Backend Activity Buffer")?;
         let slots = status_bytes / layout.status_bytes;
         let is_whole = |bytes: usize, each: usize| each > 0 && bytes.is_multiple_of(each);
         if ![(status_bytes, layout.status_bytes), (application_bytes, slots), (text_bytes, slots)]
@@ -138,22 +120,13 @@ impl Places {
             return Err("its parts have other sizes than this major's".to_owned());
         }
         let mut head = [0; PROCS_HEAD_BYTES];
-        process.read(&[Piece { at: place("Proc Header")?.0, bytes: PROCS_HEAD_BYTES }], &mut head)?;
+        segment.copy(told.of("Proc Header")?.0, &mut head)?;
         let (procs, proc_count) = layout.procs(&head).unwrap_or_default();
-        if proc_count < slots / 2 || proc_count.saturating_mul(layout.proc_bytes) > MOST_BYTES {
-            return Err(format!("it has {proc_count} processes for {slots} sessions"));
-        }
-        Ok(Places {
-            layout,
-            slots,
-            statuses,
-            applications,
-            application_bytes: application_bytes / slots,
-            texts,
-            text_bytes: text_bytes / slots,
-            procs,
-            proc_count,
-        })
+        let procs_bytes = proc_count.saturating_mul(layout.proc_bytes);
+        let procs = segment.place(procs).filter(|_| proc_count >= slots / 2 && procs_bytes <= MOST_BYTES);
+        let procs = procs.ok_or_else(|| format!("it has {proc_count} processes for {slots} sessions"))?;
+        let (application_bytes, text_bytes) = (application_bytes / slots, text_bytes / slots);
+        Ok(Places { layout, slots, statuses, applications, application_bytes, texts, text_bytes, procs, proc_count })
     }
 
     /// What of a session points to its application_name and to its text must point there, used or not; and the session that asked
@@ -161,90 +134,116 @@ impl Places {
     ///
     /// # Errors
     /// In what it differs.
-    pub(super) fn check(&self, image: &Image, own: Own) -> Result<u32, String> {
+    pub(super) fn check(&self, segment: &Segment, image: &Image, own: &Own) -> Result<u32, String> {
         let points = |slot: usize| {
             let status = image.status(self, slot);
-            let nth = |from: u64, bytes: usize| from.wrapping_add((slot * bytes) as u64);
-            status.application_at() == nth(self.applications, self.application_bytes)
-                && status.text_at() == nth(self.texts, self.text_bytes)
+            let nth = |from: usize, bytes: usize| Some(from + slot * bytes);
+            segment.place(status.application_at()) == nth(self.applications, self.application_bytes)
+                && segment.place(status.text_at()) == nth(self.texts, self.text_bytes)
         };
         if !(0..self.slots).all(points) {
             return Err("its sessions do not stand where this major's do".to_owned());
         }
-        let is_own = |status: Status<'_>| status.pid() == own.pid && status.began() == own.began;
-        let found = image.statuses(self).map(|(_, status)| status).find(|status| is_own(*status));
+        let found = image.statuses(self).map(|(_, status)| status).find(|status| own.is(*status));
         found.map(|own| own.kind()).ok_or_else(|| "the session that asked is not there".to_owned())
     }
 
-    fn statuses_bytes(&self) -> usize {
-        self.slots * self.layout.status_bytes
+    fn status_at(&self, slot: usize) -> usize {
+        self.statuses + slot * self.layout.status_bytes
     }
 
-    /// All sessions, and their applications' names.
-    fn image(&self) -> [Piece; 2] {
-        [
-            Piece { at: self.statuses, bytes: self.statuses_bytes() },
-            Piece { at: self.applications, bytes: self.slots * self.application_bytes },
-        ]
-    }
-
-    pub(super) fn status_piece(&self, slot: usize) -> Piece {
-        let bytes = self.layout.status_bytes;
-        Piece { at: self.statuses + (slot * bytes) as u64, bytes }
-    }
-
-    pub(super) fn application_piece(&self, slot: usize) -> Piece {
-        let bytes = self.application_bytes;
-        Piece { at: self.applications + (slot * bytes) as u64, bytes }
-    }
-
-    /// As much of a statement's text as most have.
-    pub(super) fn text_begin_piece(&self, slot: usize) -> Piece {
-        let whole = self.text_piece(slot);
-        Piece { bytes: whole.bytes.min(TEXT_BEGIN_BYTES), ..whole }
-    }
-
-    pub(super) fn text_piece(&self, slot: usize) -> Piece {
-        let at = self.texts + (slot * self.text_bytes) as u64;
-        Piece { at, bytes: self.text_bytes.min(MOST_TEXT_BYTES) }
-    }
-
-    /// All processes.
-    pub(super) fn procs_piece(&self) -> Piece {
-        Piece { at: self.procs, bytes: self.proc_count * self.layout.proc_bytes }
+    /// A session's st_changecount, which is odd while the session writes.
+    ///
+    /// # Errors
+    /// It is not in the segment.
+    pub(super) fn count(&self, segment: &Segment, slot: usize) -> Result<u32, String> {
+        segment.word(self.status_at(slot))
     }
 
     /// One process's wait_event_info.
-    pub(super) fn wait_piece(&self, proc: usize) -> Piece {
-        let at = self.procs + (proc * self.layout.proc_bytes + self.layout.proc_wait_at) as u64;
-        Piece { at, bytes: size_of::<u32>() }
+    ///
+    /// # Errors
+    /// It is not in the segment.
+    pub(super) fn wait(&self, segment: &Segment, proc: usize) -> Result<u32, String> {
+        segment.word(self.procs + proc * self.layout.proc_bytes + self.layout.proc_wait_at)
     }
 
-    /// Each process that there is, of all of them as they were read: its number, its place and its wait_event_info.
-    pub(super) fn waits<'p>(&'p self, procs: &'p [u8]) -> impl Iterator<Item = (i32, usize, u32)> + 'p {
-        procs.chunks_exact(self.layout.proc_bytes).enumerate().filter_map(|(place, proc)| {
-            let pid = word_at(proc, self.layout.proc_pid_at)?.cast_signed();
-            (pid != 0).then_some((pid, place, word_at(proc, self.layout.proc_wait_at)?))
-        })
+    /// Adds a statement's text, up to its NUL and as much as is kept of it; returns where it is.
+    ///
+    /// # Errors
+    /// It is not in the segment.
+    pub(super) fn text(&self, segment: &Segment, slot: usize, into: &mut Vec<u8>) -> Result<Range<usize>, String> {
+        let (from, most) = (into.len(), self.text_bytes.min(MOST_TEXT_BYTES));
+        let mut ends = false;
+        while !ends && into.len() - from < most {
+            let begun = into.len();
+            let piece = TEXT_PIECE_BYTES.min(most - (begun - from));
+            into.resize(begun + piece, 0);
+            segment.copy(self.texts + slot * self.text_bytes + begun - from, &mut into[begun..])?;
+            ends = into[begun..].contains(&0);
+        }
+        Ok(from..into.len())
+    }
+
+    /// Each process that there is: its number, its place and its wait_event_info.
+    ///
+    /// # Errors
+    /// They are not in the segment.
+    pub(super) fn waits(&self, segment: &Segment) -> Result<Vec<(i32, usize, u32)>, String> {
+        let mut found = Vec::with_capacity(self.proc_count);
+        for proc in 0..self.proc_count {
+            let at = self.procs + proc * self.layout.proc_bytes;
+            let pid = segment.word(at + self.layout.proc_pid_at)?.cast_signed();
+            if pid != 0 {
+                found.push((pid, proc, self.wait(segment, proc)?));
+            }
+        }
+        Ok(found)
     }
 }
 
-/// All sessions as they stood there at one time.
-#[derive(Debug, Default)]
+/// All sessions, each as it stood there when it was last read, and their applications' names.
+#[derive(Debug)]
 pub(super) struct Image {
     bytes: Vec<u8>,
 }
 
 impl Image {
-    pub(super) fn read(&mut self, process: &mut Process, places: &Places) -> Result<(), String> {
-        let pieces = places.image();
-        process.read(&pieces, at_least(&mut self.bytes, pieces.iter().map(|piece| piece.bytes).sum()))
+    pub(super) fn of(places: &Places) -> Image {
+        Image { bytes: vec![NOT_READ; places.slots * (places.layout.status_bytes + places.application_bytes)] }
     }
 
-    /// All sessions, without their applications' names, which do not change without them.
-    pub(super) fn read_again(&mut self, process: &mut Process, places: &Places) -> Result<(), String> {
-        let [statuses, _] = places.image();
-        process.read(&[statuses], at_least(&mut self.bytes, statuses.bytes))
+    /// Reads a session where it was written since it was last read: what it wrote, and with it its application's name, counts up.
+    /// The count that it has now; none where it was being written each time.
+    ///
+    /// # Errors
+    /// It is not in the segment.
+    pub(super) fn refresh(&mut self, segment: &Segment, places: &Places, slot: usize) -> Result<Option<u32>, String> {
+        for _ in 0..TRIES {
+            let count = places.count(segment, slot)?;
+            if !is_whole(count) {
+                std::hint::spin_loop();
+                continue;
+            }
+            if self.status(places, slot).count() == count {
+                return Ok(Some(count));
+            }
+            fence(Ordering::Acquire);
+            let status = self.status_mut(places, slot);
+            segment.copy(places.status_at(slot), status)?;
+            // As its session does when it reads others (pgstat_read_current_status in backend_status.c): it is whole where it counts the
+            // same before and after.
+            status[..size_of::<u32>()].copy_from_slice(&count.to_le_bytes());
+            let application = places.applications + slot * places.application_bytes;
+            segment.copy(application, self.application_mut(places, slot))?;
+            fence(Ordering::Acquire);
+        }
+        self.forget(places, slot);
+        Ok(None)
+    }
+
+    fn forget(&mut self, places: &Places, slot: usize) {
+        self.status_mut(places, slot).fill(NOT_READ);
     }
 
     pub(super) fn status<'m>(&'m self, places: &Places, slot: usize) -> Status<'m> {
@@ -252,21 +251,31 @@ impl Image {
         Status::of(self.bytes.get(slot * bytes..(slot + 1) * bytes).unwrap_or_default(), places.layout)
     }
 
-    pub(super) fn application(&self, places: &Places, slot: usize) -> &[u8] {
-        let from = places.statuses_bytes() + slot * places.application_bytes;
-        self.bytes.get(from..from + places.application_bytes).unwrap_or_default()
+    fn status_mut(&mut self, places: &Places, slot: usize) -> &mut [u8] {
+        let bytes = places.layout.status_bytes;
+        &mut self.bytes[slot * bytes..(slot + 1) * bytes]
     }
 
-    /// Puts in another reading of one session, and of its application's name.
-    pub(super) fn set(&mut self, places: &Places, slot: usize, status: &[u8], application: &[u8]) {
-        let from = slot * places.layout.status_bytes;
-        self.bytes[from..from + status.len()].copy_from_slice(status);
-        let from = places.statuses_bytes() + slot * places.application_bytes;
-        self.bytes[from..from + application.len()].copy_from_slice(application);
+    fn application_at(places: &Places, slot: usize) -> Range<usize> {
+        let from = places.slots * places.layout.status_bytes + slot * places.application_bytes;
+        from..from + places.application_bytes
+    }
+
+    pub(super) fn application(&self, places: &Places, slot: usize) -> &[u8] {
+        self.bytes.get(Image::application_at(places, slot)).unwrap_or_default()
+    }
+
+    fn application_mut(&mut self, places: &Places, slot: usize) -> &mut [u8] {
+        &mut self.bytes[Image::application_at(places, slot)]
     }
 
     /// The sessions that there are, with their places.
     pub(super) fn statuses<'m>(&'m self, places: &'m Places) -> impl Iterator<Item = (usize, Status<'m>)> + 'm {
         (0..places.slots).map(|slot| (slot, self.status(places, slot))).filter(|(_, status)| status.pid() > 0)
     }
+}
+
+/// Whether its session does not write just now.
+fn is_whole(count: u32) -> bool {
+    count & 1 == 0
 }

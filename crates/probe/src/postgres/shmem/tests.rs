@@ -6,9 +6,11 @@ use crate::postgres::running::Whose;
 use crate::postgres::texts::Statements;
 use backwater_model::Text;
 use proptest::prelude::*;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::AtomicBool;
 
 const SLOTS: usize = 6;
-const OWN: i32 = 10;
 const CLIENT_KIND: u32 = 3;
 const WRITER_KIND: u32 = 12;
 const LAUNCHER_KIND: u32 = 1;
@@ -33,7 +35,9 @@ struct Is {
 const CLIENT: Is =
     Is { pid: 11, kind: CLIENT_KIND, state: ACTIVE, wait: SLEEP, begun: 5_000, application: "nap", text: "SELECT a" };
 
+/// A file that is mapped as the memory, and what stands in it.
 struct Fake {
+    file: File,
     bytes: Vec<u8>,
     layout: Layout,
     places: Places,
@@ -44,44 +48,64 @@ impl Fake {
     fn new() -> Fake {
         let layout = Layout::of(15).unwrap();
         let bytes = vec![0_u8; SLOTS * (layout.status_bytes + 64 + 1_024 + layout.proc_bytes)];
-        let places = Places::from(bytes.as_ptr() as u64, layout, SLOTS);
-        Fake { bytes, layout, places, own_wait: CLIENT_READ }
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+        Fake { file, bytes, layout, places: Places::one_by_one(layout, SLOTS), own_wait: CLIENT_READ }
     }
 
-    /// The sessions are these, the first of them the recorder's own.
+    /// The sessions are these, the first of them the recorder's own. Each has written since.
     fn set(&mut self, sessions: &[Is]) {
+        let counts = (0..SLOTS).map(|slot| self.bytes[slot * self.layout.status_bytes]);
+        let counts: Vec<u8> = counts.map(|count| count.wrapping_add(2)).collect();
         self.bytes.fill(0);
-        let own = Is { pid: OWN, state: IDLE, wait: self.own_wait, ..CLIENT };
+        let own = Is { pid: own_pid(), state: IDLE, wait: self.own_wait, ..CLIENT };
         for (slot, is) in [own].iter().chain(sessions).enumerate() {
-            let status = slot * self.layout.status_bytes;
-            let application = SLOTS * self.layout.status_bytes + slot * 64;
-            let text = SLOTS * (self.layout.status_bytes + 64) + slot * 1_024;
-            let proc = SLOTS * (self.layout.status_bytes + 64 + 1_024) + slot * self.layout.proc_bytes;
-            let mut put = |at: usize, bytes: &[u8]| self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-            put(status + 4, &is.pid.to_le_bytes());
-            put(status + 8, &is.kind.to_le_bytes());
-            put(status + 16, &i64::from(is.pid).to_le_bytes());
-            put(status + 32, &is.begun.to_le_bytes());
-            put(status + 48, &5_u32.to_le_bytes());
-            put(status + 52, &10_u32.to_le_bytes());
-            put(status + 56, &[2, 0, 0x1f, 0x90, 127, 0, 0, 1]);
-            put(status + 232, &is.state.to_le_bytes());
-            put(application, is.application.as_bytes());
-            put(text, is.text.as_bytes());
-            put(proc + self.layout.proc_pid_at, &is.pid.to_le_bytes());
-            put(proc + self.layout.proc_wait_at, &is.wait.to_le_bytes());
+            self.put(slot, is);
         }
+        counts.into_iter().enumerate().for_each(|(slot, count)| self.bytes[slot * self.layout.status_bytes] = count);
+        self.write();
+    }
+
+    fn put(&mut self, slot: usize, is: &Is) {
+        let status = slot * self.layout.status_bytes;
+        let application = SLOTS * self.layout.status_bytes + slot * 64;
+        let text = SLOTS * (self.layout.status_bytes + 64) + slot * 1_024;
+        let proc = SLOTS * (self.layout.status_bytes + 64 + 1_024) + slot * self.layout.proc_bytes;
+        let mut put = |at: usize, bytes: &[u8]| self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        put(status + 4, &is.pid.to_le_bytes());
+        put(status + 8, &is.kind.to_le_bytes());
+        put(status + 16, &i64::from(is.pid).to_le_bytes());
+        put(status + 32, &is.begun.to_le_bytes());
+        put(status + 48, &5_u32.to_le_bytes());
+        put(status + 52, &10_u32.to_le_bytes());
+        put(status + 56, &[2, 0, 0x1f, 0x90, 127, 0, 0, 1]);
+        put(status + 232, &is.state.to_le_bytes());
+        put(application, is.application.as_bytes());
+        put(text, is.text.as_bytes());
+        put(proc + self.layout.proc_pid_at, &is.pid.to_le_bytes());
+        put(proc + self.layout.proc_wait_at, &is.wait.to_le_bytes());
     }
 
     /// A session writes, or has written.
     fn count(&mut self, slot: usize, count: u8) {
         self.bytes[slot * self.layout.status_bytes] = count;
+        self.write();
+    }
+
+    fn write(&self) {
+        self.file.write_all_at(&self.bytes, 0).unwrap();
     }
 
     fn memory(&self) -> Memory {
-        let own = Own::of(OWN);
-        Memory::new(Process::of(std::process::id().cast_signed()), self.places, own, CLIENT_KIND)
+        let segment = Segment::map(&self.file, self.bytes.len(), 4_096).unwrap();
+        let own = Own::of(own_pid(), Some(own_pid().into())).unwrap();
+        Memory::new(segment, self.places, own, CLIENT_KIND)
     }
+}
+
+/// The session that asks is this process.
+fn own_pid() -> i32 {
+    std::process::id().cast_signed()
 }
 
 /// The row that a server would answer of it.
@@ -185,9 +209,9 @@ fn a_session_that_is_being_written_is_asked_for_and_one_that_was_is_read() {
     fake.set(&[CLIENT]);
     let mut memory = fake.memory();
     learn(&mut memory, &mut running, &[CLIENT]);
-    fake.count(1, 7);
+    fake.count(1, 3);
     assert_eq!(pids(&mut memory, &mut running), None);
-    fake.count(1, 8);
+    fake.count(1, 4);
     assert_eq!(pids(&mut memory, &mut running), Some(vec![11]));
 }
 
@@ -219,7 +243,14 @@ fn where_the_session_that_asks_is_no_more_nothing_is_read() {
     learn(&mut memory, &mut running, &[CLIENT]);
     assert_eq!(pids(&mut memory, &mut running), Some(vec![11]));
     fake.bytes[4..8].copy_from_slice(&0_i32.to_le_bytes());
+    fake.count(0, 6);
     assert_eq!(pids(&mut memory, &mut running), None);
+    assert!(memory.is_believed(), "the server may have it asked by another session soon");
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    memory.own = Own::of(child.id().cast_signed(), Some(1)).unwrap();
+    child.wait().unwrap();
+    assert_eq!(pids(&mut memory, &mut running), None);
+    assert!(!memory.is_believed());
 }
 
 #[test]
@@ -230,42 +261,66 @@ fn a_process_number_that_stands_twice_is_nobodys() {
     let last = SLOTS * (fake.layout.status_bytes + 64 + 1_024) + (SLOTS - 1) * fake.layout.proc_bytes;
     let at = last + fake.layout.proc_pid_at;
     fake.bytes[at..at + 4].copy_from_slice(&CLIENT.pid.to_le_bytes());
+    fake.write();
     learn(&mut memory, &mut running, &[CLIENT, WRITER]);
     assert_eq!(pids(&mut memory, &mut running), None, "which of them is its own is not known");
 }
 
-/// While all were read one began to work and one ended: both are judged by how they stood there then.
+/// One that writes all the while, as a server's session does: odd while it writes, each statement with its begin and its name.
 #[test]
-fn whoever_changes_meanwhile_is_read_alone() {
+fn what_is_read_while_it_is_written_belongs_together() {
     let (mut fake, mut running) = (Fake::new(), Running::default());
-    let idle = Is { state: IDLE, ..CLIENT };
-    let other = Is { pid: 15, ..CLIENT };
-    fake.set(&[idle, other]);
+    fake.set(&[CLIENT]);
     let mut memory = fake.memory();
-    learn(&mut memory, &mut running, &[idle, other]);
-    memory.before.image.read(&mut memory.process, &memory.places).unwrap();
-    memory.choose().unwrap();
-    memory.read_details(&mut running).unwrap();
-    fake.set(&[Is { begun: 7_000, text: "SELECT later", ..CLIENT }, Is { state: IDLE, begun: 8_000, ..other }]);
-    memory.after.image.read_again(&mut memory.process, &memory.places).unwrap();
-    let mut found = std::mem::take(&mut memory.found);
-    memory.tell(&mut found, &mut running).unwrap();
-    memory.found = found;
-    let told: Vec<_> = memory.sessions().map(|session| (session.pid, session.query)).collect();
-    assert_eq!(told, vec![(11, Some("SELECT later"))]);
+    learn(&mut memory, &mut running, &[CLIENT]);
+    let (file, status_bytes) = (fake.file.try_clone().unwrap(), fake.layout.status_bytes as u64);
+    let stop = AtomicBool::new(false);
+    // A test that fails ends the writer too.
+    struct Stop<'s>(&'s AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        scope.spawn(|| {
+            let text_at = (SLOTS * (fake.layout.status_bytes + 64) + 1_024) as u64;
+            let put = |at: u64, bytes: &[u8]| file.write_all_at(bytes, at).unwrap();
+            let mut count = 2_u32;
+            while !stop.load(Ordering::Relaxed) {
+                put(status_bytes, &(count + 1).to_le_bytes());
+                put(status_bytes + 32, &i64::from(count).to_le_bytes());
+                put(text_at, format!("SELECT {count}\0").as_bytes());
+                count += 2;
+                put(status_bytes, &count.to_le_bytes());
+                (0..10_000).for_each(|_| std::hint::spin_loop());
+            }
+        });
+        let mut told = 0;
+        for _ in 0..3_000 {
+            memory.rest = Rest::default();
+            let Some(look) = memory.look(&mut running, ServerTime::of(9_000)) else { continue };
+            for session in look.sessions.iter().filter(|session| session.query != Some(CLIENT.text)) {
+                let begun = session.query.unwrap().strip_prefix("SELECT ").unwrap().parse().unwrap();
+                assert_eq!(session.begun, Some(ServerTime::of(begun)));
+                told += 1;
+            }
+        }
+        assert!(told > 0, "it was never read");
+    });
 }
 
 #[test]
-fn a_memory_that_is_gone_is_not_read() {
-    let mut running = Running::default();
-    let layout = Layout::of(18).unwrap();
-    let process = Process::of(std::process::id().cast_signed());
-    let mut memory = Memory::new(process, Places::from(4_096, layout, SLOTS), Own::of(OWN), CLIENT_KIND);
+fn places_outside_of_the_memory_are_not_read() {
+    let (mut fake, mut running) = (Fake::new(), Running::default());
+    fake.set(&[CLIENT]);
+    fake.places = Places::one_by_one(fake.layout, 2 * SLOTS);
+    let mut memory = fake.memory();
     memory.before_answer(true);
     memory.after_answer();
     memory.learn("primary", &Look::default(), true, &mut running);
     assert_eq!(pids(&mut memory, &mut running), None);
-    assert!(memory.is_believed(), "the connection will tell");
 }
 
 proptest! {
@@ -274,7 +329,7 @@ proptest! {
     fn any_bytes_may_stand_there(bytes in proptest::collection::vec(any::<u8>(), 0..500), major in 13..=18) {
         let layout = Layout::of(major).unwrap();
         let status = Status::of(&bytes, layout);
-        let _ = (status.client(), status.state(), status.query_id(), status.began(), status.lasted(status));
+        let _ = (status.client(), status.state(), status.query_id(), status.began(), status.count());
         let _ = (layout.procs(&bytes), layout::segment_bytes(&bytes), text_in(&bytes));
         let cut = format!("größe{}", "é".repeat(bytes.len() % 7));
         for end in 0..cut.len() {
