@@ -229,7 +229,7 @@ fn a_server_that_answers_slowly_is_read_late_and_not_accused() {
         recorder.go_on(3.0);
         drop(load);
         let window = recorder.end();
-        let slow = track(&window, "pg.probe.response_us", &above).unwrap();
+        let slow = track(&window, "pg.probe.longest_us", &above).unwrap();
         assert!(slow.points.iter().filter(|point| point.value > 1e6).count() >= 4, "{:?}", slow.points);
         assert!(event(&window, "recorder", EventKind::Gap, &above).is_none(), "the connection was given up");
         assert_eq!(found(&window), NOTHING);

@@ -249,7 +249,8 @@ catalogue! {
     PG_SESSIONS_ACTIVE "pg.sessions.active" Count Gauge ["target"] "Client sessions in state active";
     PG_SESSIONS_WAITING "pg.sessions.waiting" Count Gauge ["target" "queue"] "Active client sessions waiting on this queue";
     PG_SESSIONS_TOTAL "pg.sessions.total" Count Gauge ["target"] "Client sessions";
-    PG_PROBE_RESPONSE "pg.probe.response_us" Microseconds Gauge ["target"] "How long the server took to answer a look at sessions, or what else it was asked since the one before: the longest of them";
+    PG_PROBE_RESPONSE "pg.probe.response_us" Microseconds Gauge ["target"] "How long the server took to answer a look at sessions; looks in its shared memory have none";
+    PG_PROBE_LONGEST "pg.probe.longest_us" Microseconds Gauge ["target"] "How long the server took over the longest of its answers to the probe since the point before";
     PG_PROBE_MEMORY_LOOKS "pg.probe.memory_looks" Count Gauge ["target"] "Looks at sessions in the server's shared memory, without asking, since the last at which idle ones were counted";
 
     // MongoDB: what its clients do (serverStatus, live or from diagnostic.data). `op` of operations is reads, writes, commands or

@@ -11,7 +11,7 @@ use backwater_probe::postgres::PostgresOptions;
 use looks::Looks;
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Server, Session, conninfo, on_each};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -152,6 +152,14 @@ fn what_is_read_while_it_is_written_belongs_together() {
     });
 }
 
+/// The files behind a process's shared memory that is mapped with these rights, by their numbers.
+fn mapped(process: &str, rights: &str) -> BTreeSet<String> {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).unwrap();
+    let lines = maps.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
+    let shared = lines.filter(|fields| fields[1] == rights && fields.get(5) == Some(&"/dev/zero"));
+    shared.map(|fields| fields[4].to_owned()).collect()
+}
+
 #[test]
 fn a_server_that_was_started_anew_is_read_anew() {
     on_each("a_server_that_was_started_anew_is_read_anew", |bin| {
@@ -173,6 +181,9 @@ fn a_server_that_was_started_anew_is_read_anew() {
         };
         let (pid, first) = sleeper(&server);
         read_now(&mut looks, pid);
+        let segment =
+            mapped("self", "r--s").into_iter().find(|inode| mapped(&server.pid().to_string(), "rw-s").contains(inode));
+        let segment = segment.expect("the server's memory is mapped");
         // A session that dies takes all of shared memory with it.
         kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
         first.join().unwrap();
@@ -180,10 +191,17 @@ fn a_server_that_was_started_anew_is_read_anew() {
         while Session::open(&server.info()).is_err() {
             assert!(begun.elapsed() < Duration::from_secs(30));
         }
+        // A mapping would keep memory that the server has let go of.
+        let _lost = looks.look();
+        assert!(!mapped("self", "r--s").contains(&segment));
         let (pid, second) = sleeper(&server);
         read_now(&mut looks, pid);
+        let again =
+            mapped("self", "r--s").into_iter().find(|inode| mapped(&server.pid().to_string(), "rw-s").contains(inode));
         server.stop();
         second.join().unwrap();
+        let _lost = looks.look();
+        assert!(!mapped("self", "r--s").contains(&again.expect("the server's memory is mapped")));
         server.start_again(&["max_connections=50"]);
         let (pid, third) = sleeper(&server);
         read_now(&mut looks, pid);

@@ -4,7 +4,7 @@
 //! was on CPU in 35 % of its samples. Probably because a look needs a processor itself: where it is to come on the one that the session
 //! computes on, the kernel lets that one go on until it sleeps (Linux 6.6 and newer, EEVDF's RUN_TO_PARITY; not traced). What the kernel accounts for no look can change.
 
-use super::queue::{answers, expected_looks};
+use super::queue::{expected_looks, look_times};
 use super::{OnWhat, on_what};
 use crate::waits::foreground;
 use backwater_model::{Moment, Sample, Window, catalogue as cat};
@@ -31,8 +31,8 @@ impl Session {
     fn of(window: &Window, samples: &[&Sample]) -> Option<Session> {
         let (first, last) = (samples.first()?, samples.last()?);
         let computed = computed(window, first, (first.at, last.at))?;
-        let looks = match answers(window, &first.target) {
-            Some(track) => track.between(first.at, last.at).points.len(),
+        let looks = match look_times(window, &first.target, (first.at, last.at)) {
+            Some(looks) => looks.len(),
             None => expected_looks(&samples.iter().map(|sample| sample.at).collect::<Vec<_>>())?,
         } as f64;
         let on_cpu = samples.iter().filter(|sample| on_what(sample) == OnWhat::Cpu).count() as f64;

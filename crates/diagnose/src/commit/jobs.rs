@@ -4,7 +4,7 @@
 //! business.
 
 use super::ages::length_ms;
-use super::queue::{answers, expected_looks};
+use super::queue::{expected_looks, look_times};
 use crate::waits::foreground;
 use backwater_model::{Moment, Sample, Text, Track, Window, catalogue as cat};
 use std::collections::BTreeMap;
@@ -73,9 +73,9 @@ pub(crate) fn jobs<'a>(window: &'a Window, target: &str) -> Vec<Job<'a>> {
 
 /// Looks a second.
 fn look_rate(window: &Window, target: &str) -> Option<f64> {
-    let points = answers(window, target)?.points;
-    let seconds = points.last()?.at.seconds_since(points.first()?.at);
-    (seconds > 0.0).then(|| (points.len() - 1) as f64 / seconds)
+    let looks = look_times(window, target, (window.from, window.to))?;
+    let seconds = looks.last()?.seconds_since(*looks.first()?);
+    (seconds > 0.0).then(|| (looks.len() - 1) as f64 / seconds)
 }
 
 fn job<'a>(

@@ -15,7 +15,7 @@ pub use accounts::{OnProcessors, computed_share, on_processors};
 pub use cost::{BatchRun, CommitCost, LeftOut, fit, leave_one_out};
 pub use flavour::{StandbyLevel, flavour_label};
 pub use knee::{Knee, WITHIN, knee};
-pub use queue::{CommitQueue, CommitRate, Counting, FlavourShare, answers, commit_queue, commit_queue_of, looks};
+pub use queue::{CommitQueue, CommitRate, Counting, FlavourShare, commit_queue, commit_queue_of, look_times, looks};
 pub use tally::{
     Group, GroupBy, OnWhat, Slice, Tally, contested, contested_share, is_active, on_what, over_time, tally, wait_name,
 };

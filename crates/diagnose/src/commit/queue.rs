@@ -10,7 +10,7 @@ use super::ages::{commits_per_s, most_per_s};
 use super::sleep_ratio;
 use super::tally::contested_share;
 use crate::waits::foreground;
-use backwater_model::{CommitWait, Moment, Point, Sample, Span, Track, Window, catalogue as cat};
+use backwater_model::{CommitWait, Moment, Sample, Span, Window, catalogue as cat};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -131,29 +131,30 @@ fn accounted(window: &Window, waits: &[(CommitWait, &Sample)], samples: &[&Sampl
 /// often as the usual distance of looks that found somebody fits into the time from the first to the last of them. None where
 /// nobody looked.
 pub fn looks(window: &Window, target: &str) -> Option<usize> {
-    match answers(window, target) {
-        Some(track) => {
-            // Sessions are put down when the answer came, a moment after the look began: the first may have begun before the window,
-            // and the last have been answered after it.
-            let first = window.samples().iter().find(|sample| *sample.target == *target);
-            let before = first.is_some_and(|sample| track.points.first().is_some_and(|look| sample.at < look.at));
-            let response = |look: &Point| response_s(window, target, look.at);
-            let after =
-                track.points.last().is_some_and(|look| look.at + Span::from_seconds(response(look)) > window.to);
-            Some(track.points.len() + usize::from(before) - usize::from(after))
-        }
-        None => expected_looks(&look_moments(window, target)),
-    }
+    let Some(looks) = look_times(window, target, (window.from, window.to)) else {
+        return expected_looks(&look_moments(window, target));
+    };
+    // Sessions are put down when the answer came, a moment after the look began: the first may have begun before the window,
+    // and the last have been answered after it.
+    let first = window.samples().iter().find(|sample| *sample.target == *target);
+    let before = first.is_some_and(|sample| looks.first().is_some_and(|look| sample.at < *look));
+    let after =
+        looks.last().is_some_and(|look| *look + Span::from_seconds(response_s(window, target, *look)) > window.to);
+    Some(looks.len() + usize::from(before) - usize::from(after))
 }
 
-/// One point for each look at a server's sessions, or at its threads. Where a role sees its own sessions alone they are not
-/// counted, and each look is an answer.
-pub fn answers<'a>(window: &'a Window, target: &str) -> Option<Track<'a>> {
+/// When a server's sessions, or its threads, were looked at in this time, as far as that was recorded; none where it was not. A look counts
+/// sessions where its role sees all, and has an answer where it asked.
+pub fn look_times(window: &Window, target: &str, (from, to): (Moment, Moment)) -> Option<Vec<Moment>> {
     let of = |def: &cat::Def| {
-        let track = window.track(def.name, &[("target", target)])?.between(window.from, window.to);
-        Some(track).filter(|track| !track.points.is_empty())
+        let points = window.track(def.name, &[("target", target)]).map(|track| track.between(from, to).points);
+        points.unwrap_or_default().iter().map(|point| point.at).collect::<Vec<Moment>>()
     };
-    of(&cat::PG_SESSIONS_ACTIVE).or_else(|| of(&cat::PG_PROBE_RESPONSE)).or_else(|| of(&cat::THREADS_LOOKED))
+    let mut looks = [of(&cat::PG_SESSIONS_ACTIVE), of(&cat::PG_PROBE_RESPONSE)].concat();
+    looks.sort_unstable();
+    looks.dedup();
+    let looks = if looks.is_empty() { of(&cat::THREADS_LOOKED) } else { looks };
+    (!looks.is_empty()).then_some(looks)
 }
 
 /// How long the server took to answer the look of this moment; zero where it was not asked.
@@ -163,10 +164,10 @@ fn response_s(window: &Window, target: &str, at: Moment) -> f64 {
     answer.filter(|answer| answer.at == at).map_or(0.0, |answer| answer.value * 1e-6)
 }
 
-/// When a server's sessions were looked at; where answers were not recorded, when somebody was seen.
+/// When a server's sessions were looked at; where looks were not recorded, when somebody was seen.
 pub(super) fn look_moments(window: &Window, target: &str) -> Vec<Moment> {
-    if let Some(track) = answers(window, target) {
-        return track.points.iter().map(|point| point.at).collect();
+    if let Some(looks) = look_times(window, target, (window.from, window.to)) {
+        return looks;
     }
     let own = window.samples().iter().filter(|sample| *sample.target == *target);
     let mut moments: Vec<Moment> = own.map(|sample| sample.at).collect();

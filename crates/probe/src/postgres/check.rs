@@ -34,7 +34,7 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
     let directory = facts.target.data_directory.as_deref();
     let log = Logs::default().find(link, facts.local.as_ref(), directory, roots).await?.err();
     let statements: i64 = link.one("extensions", STATEMENTS).await?.get(0);
-    let memory = no_memory(link, facts, roots).await?;
+    let memory = of_memory(link, facts, roots).await?;
     let mut list = vec![
         item(
             "sessions and standbys of all roles",
@@ -54,12 +54,7 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
             unless(facts.local.is_some(), NOT_HERE.to_owned()),
             RUN_THERE,
         ),
-        item(
-            "sessions in the server's shared memory",
-            "looks at sessions that cost the server next to nothing: otherwise it is asked each time",
-            memory,
-            RUN_THERE_AS_ROOT,
-        ),
+        memory,
         item(
             "data directory",
             "which device is the server's, and how much room is left for WAL",
@@ -96,12 +91,20 @@ async fn judge(link: &mut Link, facts: &Facts, roots: &Roots) -> Result<Vec<Capa
     Ok(list)
 }
 
-/// Why sessions are not read in the server's memory; none where they are.
-async fn no_memory(link: &Link, facts: &Facts, roots: &Roots) -> Result<Option<String>, ProbeError> {
-    match &facts.local {
-        Some(local) => Ok(Memory::find(link, local.postmaster_pid, &roots.proc).await?.err()),
-        None => Ok(Some(NOT_HERE.to_owned())),
-    }
+/// Whether sessions can be read in the server's memory.
+async fn of_memory(link: &Link, facts: &Facts, roots: &Roots) -> Result<Capability, ProbeError> {
+    let why = match &facts.local {
+        Some(local) => Memory::find(link, local.postmaster_pid, &roots.proc).await?.err(),
+        None => Some(NOT_HERE.to_owned()),
+    };
+    let words = [NOT_HERE, "denied", "not permitted"];
+    let is_kept_out = why.as_ref().is_some_and(|why| words.iter().any(|word| why.contains(word)));
+    Ok(item(
+        "sessions in the server's shared memory",
+        "looks at sessions that cost the server next to nothing: otherwise it is asked each time",
+        why,
+        if is_kept_out { RUN_THERE_AS_ROOT } else { ASKED_INSTEAD },
+    ))
 }
 
 /// Times that the server measures, and the files of WAL.
@@ -143,6 +146,7 @@ fn unless(fine: bool, why: String) -> Option<String> {
 const NOT_HERE: &str = "the server's processes are not among those of this host, or may not be looked at";
 const RUN_THERE: &str = "run backwater on the server's host, as root or as the server's own user";
 const STATEMENTS: &str = "SELECT count(*) FROM pg_extension WHERE extname = 'pg_stat_statements'";
+const ASKED_INSTEAD: &str = "none is needed: the server is asked at every look instead";
 const RUN_THERE_AS_ROOT: &str = "run backwater on the server's host as root; PostgreSQL 13 to 18";
 const IO_TIMING: &str = "ALTER SYSTEM SET track_io_timing = on; SELECT pg_reload_conf()";
 const WAL_TIMING: &str = "ALTER SYSTEM SET track_wal_io_timing = on; SELECT pg_reload_conf()";

@@ -71,8 +71,9 @@ pub(super) struct Link {
     direct: Option<RefCell<Direct>>,
     /// Whether something may be left to be read of what the library asked: it was told before the server was ready again.
     leaves_more: Cell<bool>,
-    /// How long the server took over what it was asked through the library, at most since that was told.
+    /// How long the server took over what it was asked through the library, at most since that was told, and when it answered last.
     slowest: Cell<Duration>,
+    answered: Cell<Option<Instant>>,
 }
 
 impl Link {
@@ -90,6 +91,7 @@ impl Link {
             direct: direct.map(RefCell::new),
             leaves_more: Cell::new(true),
             slowest: Cell::default(),
+            answered: Cell::default(),
         };
         let row = link.one("server version", "SELECT pg_catalog.current_setting('server_version_num')::int4").await?;
         link.version = row.get(0);
@@ -131,11 +133,14 @@ impl Link {
     ) -> Result<Vec<Row>, QueryError> {
         let asked = Instant::now();
         let answer = tokio::time::timeout(DEADLINE, self.client.query(statement, parameters)).await;
-        self.slowest.set(self.slowest.get().max(asked.elapsed()));
+        let answered = Instant::now();
+        // What was asked in one go is answered one after the other.
+        let before = self.answered.replace(Some(answered)).map_or(asked, |before| before.max(asked));
+        self.slowest.set(self.slowest.get().max(answered - before));
         self.answer(what, answer)
     }
 
-    /// How long the server took over an answer, at most since this was asked last, looks aside.
+    /// How long the server took over the longest answer through the library since this was asked last.
     pub(super) fn take_slowest(&self) -> Duration {
         self.slowest.take()
     }
@@ -376,6 +381,7 @@ mod tests {
             direct: Some(RefCell::new(direct)),
             leaves_more: Cell::new(false),
             slowest: Cell::default(),
+            answered: Cell::default(),
         };
         let refused = runtime.block_on(link.rows("a view", "SELECT 1")).unwrap_err();
         assert!(matches!(refused, QueryError::Denied(_)), "{refused:?}");

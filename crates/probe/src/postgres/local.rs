@@ -5,6 +5,7 @@
 
 use crate::host::Roots;
 use backwater_model::ClockAnchor;
+use std::path::Path;
 
 /// The start of a process is known to a clock tick; the server's clock is this host's, read a moment later.
 const TOLERANCE_S: f64 = 2.0;
@@ -34,17 +35,17 @@ pub(super) fn find(
     anchor: ClockAnchor,
     ticks_per_s: u64,
 ) -> Option<LocalServer> {
-    let own = task(roots, backend.pid)?;
+    let own = task(&roots.proc, backend.pid)?;
     let boot_unix_s = (anchor.unix_us - anchor.boot.0) as f64 / 1e6;
     let started_unix_s = boot_unix_s + own.start_ticks as f64 / ticks_per_s.max(1) as f64;
     if (started_unix_s - backend.started_unix_s).abs() > TOLERANCE_S {
         return None;
     }
-    let postmaster = task(roots, own.parent)?;
+    let postmaster = task(&roots.proc, own.parent)?;
     let directory = std::fs::read_link(roots.proc.join(own.parent.to_string()).join("cwd")).ok();
     let directory = directory.map(|path| path.to_string_lossy().into_owned());
     let same_place = match (&directory, data_directory) {
-        (Some(have), Some(want)) => std::path::Path::new(have) == want || same_file(roots, own.parent, have, want),
+        (Some(have), Some(want)) => Path::new(have) == want || same_file(roots, own.parent, have, want),
         _ => true,
     };
     (postmaster.name == own.name && same_place).then_some(LocalServer { postmaster_pid: own.parent, directory })
@@ -64,9 +65,14 @@ struct Task {
     start_ticks: u64,
 }
 
+/// The parent of a process.
+pub(super) fn parent(proc: &Path, pid: i32) -> Option<i32> {
+    task(proc, pid).map(|task| task.parent)
+}
+
 /// Fields 2, 4 and 22 of `/proc/PID/stat`. The name stands in parentheses and may itself hold some.
-fn task(roots: &Roots, pid: i32) -> Option<Task> {
-    let text = std::fs::read_to_string(roots.proc.join(pid.to_string()).join("stat")).ok()?;
+fn task(proc: &Path, pid: i32) -> Option<Task> {
+    let text = std::fs::read_to_string(proc.join(pid.to_string()).join("stat")).ok()?;
     let (head, rest) = text.rsplit_once(") ")?;
     let fields: Vec<_> = rest.split_ascii_whitespace().collect();
     Some(Task {
@@ -82,7 +88,7 @@ mod tests {
     use super::*;
     use backwater_model::Moment;
 
-    fn process(root: &std::path::Path, pid: i32, name: &str, parent: i32, start: u64) {
+    fn process(root: &Path, pid: i32, name: &str, parent: i32, start: u64) {
         let directory = root.join(pid.to_string());
         std::fs::create_dir_all(&directory).unwrap();
         let zeros = "0 ".repeat(17);

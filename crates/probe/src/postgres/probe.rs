@@ -195,6 +195,10 @@ impl PostgresProbe {
         self.adopt_identity(&live, sink);
         let runtime = Arc::clone(&self.runtime);
         let result = self.all(&runtime, &mut live, sink);
+        if !matches!(result, Ok(Looked::Whole)) {
+            // A server that does not answer may have let go of its memory, and a role may no longer see what stands there.
+            self.sessions.memory = None;
+        }
         if matches!(result, Ok(Looked::OtherRights)) {
             // On the same connection: a server that is full would let nobody in again.
             let live = runtime.block_on(Live::of(live.link, &self.options, Some(live.identity)))?;
@@ -394,6 +398,8 @@ impl Live {
         let now = crate::now();
         let views = views_of(link.major(), facts.privileges.all_stats, now);
         let memory = memory_of(&link, &facts, options).await?;
+        // What is asked once need not be fast.
+        link.take_slowest();
         Ok(Live { link, facts, identity, memory, identity_looks: 0, redo: Redo::default(), views, tasks: tasks(now) })
     }
 

@@ -81,6 +81,8 @@ pub(super) struct Sessions {
     pub(super) kernel: Option<KernelWaits>,
     /// Reads sessions in between, where that can be.
     pub(super) memory: Option<Memory>,
+    /// Whether how often it was read there was told last time.
+    had_memory: bool,
     turns: Turns,
     /// Device of the data directory.
     pub(super) data_device: Option<String>,
@@ -92,6 +94,8 @@ pub(super) struct Sessions {
     pub(super) walsenders: bool,
     /// When idle clients are counted next.
     next_count: Moment,
+    /// The longest answer since they were counted.
+    slowest_us: f64,
     /// Where the rows of a look are kept.
     buffer: Vec<u8>,
 }
@@ -103,8 +107,10 @@ enum Asked {
     Server {
         /// For all sessions, or those at work.
         all: bool,
-        /// How long it took to answer, this or what else it was asked since the look before that asked.
+        /// How long it took to answer.
         response_us: f64,
+        /// How long it took over the longest answer to the probe since the last look at all sessions.
+        longest_us: f64,
     },
 }
 
@@ -141,15 +147,14 @@ impl Sessions {
         if counts {
             self.next_count = sink.at + COUNT_PERIOD;
         }
-        let mut memory = self.memory.take();
+        // In a crash every session ends, and the memory is the server's no longer.
+        let mut memory = self.memory.take().filter(|memory| !memory.has_ended());
         let looked = self.look(memory.as_mut().filter(|_| !counts), link, context, sink);
         let looked = match looked {
             Some(looked) => looked.map(|()| Looked::Whole),
             None => self.ask(memory.as_mut(), counts, link, context, sink),
         };
-        // A mapping would keep the memory of a server that has let go of it.
-        let is_lost = matches!(looked, Err(QueryError::Lost(_)));
-        self.memory = memory.filter(|memory| memory.is_believed() && !is_lost);
+        self.memory = memory.filter(Memory::is_believed);
         looked
     }
 
@@ -198,13 +203,17 @@ impl Sessions {
         if look.has_other_rights(context.privileges) {
             return Ok(Looked::OtherRights);
         }
-        let took = (answered - asked).0 as f64;
-        let response_us = took.max(link.take_slowest().as_secs_f64() * 1e6);
-        self.put(&look, Asked::Server { all, response_us }, answered, link, context, sink)?;
+        let response_us = (answered - asked).0 as f64;
+        self.slowest_us = self.slowest_us.max(response_us);
+        let longest_us = self.slowest_us.max(link.take_slowest().as_secs_f64() * 1e6);
+        self.slowest_us = if all { 0.0 } else { longest_us };
+        self.put(&look, Asked::Server { all, response_us, longest_us }, answered, link, context, sink)?;
+        if all && (memory.is_some() || self.had_memory) {
+            self.had_memory = memory.is_some();
+            let looks = memory.as_mut().map_or(0, |memory| memory.take_looks());
+            self.numbered.iter_mut().for_each(|it| it.put(sink, &catalogue::PG_PROBE_MEMORY_LOOKS, f64::from(looks)));
+        }
         if let Some(memory) = memory {
-            if let Some(numbered) = self.numbered.as_mut().filter(|_| all) {
-                numbered.put(sink, &catalogue::PG_PROBE_MEMORY_LOOKS, f64::from(memory.take_looks()));
-            }
             memory.learn(context.target, &look, all, &mut self.running);
         }
         self.buffer = rows.into_buffer();
@@ -236,8 +245,11 @@ impl Sessions {
         let epoch = context.identity.epoch();
         let fresh = || Numbered::new(epoch, vec![("target", context.target.to_string())]);
         let numbered = self.numbered.get_or_insert_with(fresh).in_epoch(epoch);
-        if let Asked::Server { response_us, .. } = asked {
+        if let Asked::Server { all, response_us, longest_us } = asked {
             numbered.put(sink, &catalogue::PG_PROBE_RESPONSE, response_us);
+            if all {
+                numbered.put(sink, &catalogue::PG_PROBE_LONGEST, longest_us);
+            }
         }
         // A role that sees only its own sessions would count wrongly; the absence was told at the connection.
         if context.privileges.all_stats {

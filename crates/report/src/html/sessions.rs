@@ -2,7 +2,7 @@
 
 use super::axis::Axis;
 use super::document::{Group, Sessions, Top};
-use backwater_diagnose::commit::{GroupBy, answers, tally};
+use backwater_diagnose::commit::{GroupBy, look_times, tally};
 use backwater_model::{Moment, Sample, Window};
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ pub(super) fn sessions(window: &Window, axis: &Axis, since: Moment) -> Option<Se
     Some(Sessions { pieces, looked, classes, tops: LISTS.iter().map(list).collect() })
 }
 
-/// Looks are a server's answers, or those at its threads; where those were not recorded, the moments at which somebody was seen.
+/// Looks are those that were recorded; where none was, the moments at which somebody was seen.
 fn looked<'a>(
     window: &'a Window,
     target: &str,
@@ -66,10 +66,8 @@ fn looked<'a>(
     let mut looked = Looked { looks: vec![0; slots], samples: vec![Vec::new(); slots] };
     let is_own = |sample: &&Sample| *sample.target == *target && sample.at >= since;
     let own: Vec<&Sample> = window.samples().iter().filter(is_own).collect();
-    let mut moments: Vec<Moment> = match answers(window, target) {
-        Some(track) => track.points.iter().map(|point| point.at).filter(|at| *at >= since).collect(),
-        None => own.iter().map(|sample| sample.at).collect(),
-    };
+    let seen = || own.iter().map(|sample| sample.at).collect();
+    let mut moments = look_times(window, target, (window.from.max(since), window.to)).unwrap_or_else(seen);
     moments.dedup();
     moments.into_iter().filter_map(slot).for_each(|slot| looked.looks[slot] += 1);
     for sample in own {

@@ -1,15 +1,17 @@
 //! A server's shared memory, mapped to be read. (proc(5): /proc/PID/maps and map_files; mmap(2).)
 //!
 //! What keeps a mapping from doing harm: it lets nothing be written. It keeps the memory from being given back once its server
-//! has let go of it, so it is undone at the first look after the session that asks has ended, as it does in a crash too. Memory of
-//! which the next server may need the same pages (huge pages), or that is not given a server while others have it (System V), is
-//! not mapped at all.
+//! has let go of it, so it is undone at the first look after the session that asks has ended, as it does in a crash too, and wherever
+//! the server does not answer. Memory of which the next server may need the same pages (huge pages), or that it is not given while
+//! others have it (System V), is not mapped at all, nor is any where all that is mapped counts against a limit (vm.overcommit_memory).
 //!
 //! What makes the unsafe code sound: what is mapped is a file that nobody can shorten (/dev/zero's), as far as it is mapped; it is
-//! read within its bounds only, and by atomic loads, whatever its server writes meanwhile.
+//! read within its bounds only, and by atomic loads of at most eight bytes without an order, which may be of memory that is mapped
+//! read-only (std::sync::atomic, "Atomic accesses to read-only memory"), whatever its server writes meanwhile.
 #![expect(unsafe_code, reason = "memory that others write cannot be mapped and read in a safe way")]
 
 use super::layout::{SEGMENT_HEAD_BYTES, segment_bytes};
+use rustix::fs::{MemfdFlags, fstat, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::File;
 use std::ops::Range;
@@ -49,6 +51,10 @@ impl Segment {
             }
             let path = process.join("map_files").join(format!("{:x}-{:x}", range.start, range.end));
             let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            if !is_of_the_kernel(&file)? {
+                why = format!("{} is a file of somebody's that is only called so", path.display());
+                continue;
+            }
             let bytes = usize::try_from(range.end - range.start).map_err(|error| error.to_string())?;
             let segment = Segment::map(&file, bytes, range.start)?;
             let mut head = [0; SEGMENT_HEAD_BYTES];
@@ -116,6 +122,13 @@ impl Drop for Segment {
         // SAFETY: it was mapped with this length, and nothing that was lent of it is left.
         let _gone = unsafe { munmap(self.begin.as_ptr().cast(), self.bytes) };
     }
+}
+
+/// Whether a file is of the kernel's own file system, in which nobody finds a file to shorten it, as one that is made here is.
+fn is_of_the_kernel(file: &File) -> Result<bool, String> {
+    let own = memfd_create("backwater", MemfdFlags::CLOEXEC);
+    let devices = own.and_then(|own| Ok((fstat(own)?.st_dev, fstat(file)?.st_dev)));
+    devices.map(|(own, other)| own == other).map_err(|error| format!("memfd_create: {error}"))
 }
 
 /// Where a line of /proc/PID/maps says that memory is mapped which is shared and written, and what it is called.

@@ -129,6 +129,12 @@ impl Memory {
 
     fn of(told: &Told, layout: Layout, postmaster_pid: i32, proc: &Path) -> Result<Memory, String> {
         let own = Own::child(told.pid, told.began, postmaster_pid, proc)?;
+        if may_not_overcommit(proc) {
+            return Err(
+                "vm.overcommit_memory is 2, and memory that a server let go of would count against the next one"
+                    .to_owned(),
+            );
+        }
         let segment = Segment::of(postmaster_pid, proc)?;
         let places = Places::find(told, layout, &segment)?;
         let mut memory = Memory::new(segment, places, own, 0);
@@ -165,11 +171,6 @@ impl Memory {
 
     /// A look; none where the server is to be asked.
     pub(super) fn look(&mut self, running: &mut Running, server: ServerTime) -> Option<Look<'_>> {
-        if self.own.has_ended() {
-            // So does every session in a crash, after which nothing here is the server's any more.
-            self.is_believed = false;
-            return None;
-        }
         if !self.trust.is_whole() || self.rest.goes_on() {
             return None;
         }
@@ -191,6 +192,11 @@ impl Memory {
     /// How many looks there were since it was asked last.
     pub(super) fn take_looks(&mut self) -> u32 {
         std::mem::take(&mut self.looks)
+    }
+
+    /// Whether the session that asks has ended, after which nothing here need be the server's any more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.own.has_ended()
     }
 
     /// Whether what is read may be told.
@@ -330,6 +336,12 @@ impl Memory {
             }
         })
     }
+}
+
+/// Whether all memory is counted as if it were used (proc_sys_vm(5), overcommit_memory): what is mapped here counts as long as it is, and
+/// a server that has crashed may not get as much again.
+fn may_not_overcommit(proc: &Path) -> bool {
+    std::fs::read_to_string(proc.join("sys/vm/overcommit_memory")).is_ok_and(|mode| mode.trim() == "2")
 }
 
 fn is_active(state: &str) -> bool {

@@ -1,6 +1,7 @@
 //! The session that asks, which is in the server's memory too: whether that is still the memory of a server that runs.
 
 use super::layout::Status;
+use crate::postgres::local;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::os::fd::OwnedFd;
@@ -22,9 +23,7 @@ impl Own {
     /// This host has no such process under this number.
     pub(super) fn child(pid: i32, began: Option<i64>, postmaster: i32, proc: &Path) -> Result<Own, String> {
         let own = Own::of(pid, began)?;
-        let path = proc.join(pid.to_string()).join("stat");
-        let stat = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        if parent(&stat) == Some(postmaster) {
+        if local::parent(proc, pid) == Some(postmaster) {
             Ok(own)
         } else {
             Err(format!("process {pid} is none of its own here (a server in a container numbers them for itself)"))
@@ -53,11 +52,6 @@ impl Own {
     }
 }
 
-/// The fourth field of /proc/PID/stat; the second, a name, may hold anything.
-fn parent(stat: &str) -> Option<i32> {
-    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -75,11 +69,5 @@ mod tests {
         child.wait().unwrap();
         assert!(session.has_ended());
         assert!(Own::of(pid, Some(1)).is_err(), "it is waited for");
-    }
-
-    #[test]
-    fn a_parent_is_found_after_any_name() {
-        assert_eq!(parent("7 (a) b (c) S 5 7 7 0"), Some(5));
-        assert_eq!(parent("7 (x"), None);
     }
 }

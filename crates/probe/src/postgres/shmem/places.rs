@@ -73,8 +73,7 @@ impl Told {
     }
 
     fn of(&self, name: &str) -> Result<(usize, usize), String> {
-        let found = self.allocations.get(name).filter(|(_, bytes)| (1..=MOST_BYTES).contains(bytes)).copied();
-        found.ok_or_else(|| format!("'{name}' is not there, or is too large"))
+        self.allocations.get(name).copied().ok_or_else(|| format!("'{name}' is not there"))
     }
 }
 
@@ -112,6 +111,9 @@ impl Places {
         let (applications, application_bytes) = told.of("Backend Application Name Buffer")?;
         let (texts, text_bytes) = told.of("Backend Activity Buffer")?;
         let slots = status_bytes / layout.status_bytes;
+        if status_bytes > MOST_BYTES {
+            return Err(format!("it has room for {slots} sessions"));
+        }
         let is_whole = |bytes: usize, each: usize| each > 0 && bytes.is_multiple_of(each);
         if ![(status_bytes, layout.status_bytes), (application_bytes, slots), (text_bytes, slots)]
             .into_iter()

@@ -245,12 +245,11 @@ fn where_the_session_that_asks_is_no_more_nothing_is_read() {
     fake.bytes[4..8].copy_from_slice(&0_i32.to_le_bytes());
     fake.count(0, 6);
     assert_eq!(pids(&mut memory, &mut running), None);
-    assert!(memory.is_believed(), "the server may have it asked by another session soon");
+    assert!(!memory.has_ended());
     let mut child = std::process::Command::new("true").spawn().unwrap();
     memory.own = Own::of(child.id().cast_signed(), Some(1)).unwrap();
     child.wait().unwrap();
-    assert_eq!(pids(&mut memory, &mut running), None);
-    assert!(!memory.is_believed());
+    assert!(memory.has_ended());
 }
 
 #[test]
