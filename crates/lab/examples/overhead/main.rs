@@ -4,7 +4,7 @@
 //!
 //! `cargo build --profile dist && cargo run --profile dist -p backwater-lab --example overhead`, with any of
 //! `--only cost|loss`, `--sessions 50,200`, `--loads calm,saturated,computing`, `--sessions-every 10ms`, `--cost-seconds 60`,
-//! `--blocks 8`, `--seconds 8`, `--with "--shared-memory"`: what more `record` is told, and `--beside PROGRAM` with
+//! `--blocks 8`, `--seconds 8`, `--with "--no-shared-memory"`: what more `record` is told, and `--beside PROGRAM` with
 //! `--beside-with "..."`: another build of the program (or the same one, told otherwise), measured at the same time under the
 //! same load, for a comparison on a noisy host.
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]

@@ -72,7 +72,7 @@ pub(super) struct Link {
     /// Whether something may be left to be read of what the library asked: it was told before the server was ready again.
     leaves_more: Cell<bool>,
     /// How long the server took over what it was asked through the library, at most since that was told, and when it answered last.
-    slowest: Cell<Duration>,
+    longest: Cell<Duration>,
     answered: Cell<Option<Instant>>,
 }
 
@@ -90,7 +90,7 @@ impl Link {
             version: 0,
             direct: direct.map(RefCell::new),
             leaves_more: Cell::new(true),
-            slowest: Cell::default(),
+            longest: Cell::default(),
             answered: Cell::default(),
         };
         let row = link.one("server version", "SELECT pg_catalog.current_setting('server_version_num')::int4").await?;
@@ -136,13 +136,13 @@ impl Link {
         let answered = Instant::now();
         // What was asked in one go is answered one after the other.
         let before = self.answered.replace(Some(answered)).map_or(asked, |before| before.max(asked));
-        self.slowest.set(self.slowest.get().max(answered - before));
+        self.longest.set(self.longest.get().max(answered - before));
         self.answer(what, answer)
     }
 
     /// How long the server took over the longest answer through the library since this was asked last.
-    pub(super) fn take_slowest(&self) -> Duration {
-        self.slowest.take()
+    pub(super) fn take_longest(&self) -> Duration {
+        self.longest.take()
     }
 
     /// Has a look prepared under this name, and nothing left of what was asked before, so that the look can be asked at once.
@@ -380,7 +380,7 @@ mod tests {
             version: 150_000,
             direct: Some(RefCell::new(direct)),
             leaves_more: Cell::new(false),
-            slowest: Cell::default(),
+            longest: Cell::default(),
             answered: Cell::default(),
         };
         let refused = runtime.block_on(link.rows("a view", "SELECT 1")).unwrap_err();

@@ -399,7 +399,7 @@ impl Live {
         let views = views_of(link.major(), facts.privileges.all_stats, now);
         let memory = memory_of(&link, &facts, options).await?;
         // What is asked once need not be fast.
-        link.take_slowest();
+        link.take_longest();
         Ok(Live { link, facts, identity, memory, identity_looks: 0, redo: Redo::default(), views, tasks: tasks(now) })
     }
 

@@ -95,7 +95,7 @@ pub(super) struct Sessions {
     /// When idle clients are counted next.
     next_count: Moment,
     /// The longest answer since they were counted.
-    slowest_us: f64,
+    longest_us: f64,
     /// Where the rows of a look are kept.
     buffer: Vec<u8>,
 }
@@ -204,9 +204,9 @@ impl Sessions {
             return Ok(Looked::OtherRights);
         }
         let response_us = (answered - asked).0 as f64;
-        self.slowest_us = self.slowest_us.max(response_us);
-        let longest_us = self.slowest_us.max(link.take_slowest().as_secs_f64() * 1e6);
-        self.slowest_us = if all { 0.0 } else { longest_us };
+        self.longest_us = self.longest_us.max(response_us);
+        let longest_us = self.longest_us.max(link.take_longest().as_secs_f64() * 1e6);
+        self.longest_us = if all { 0.0 } else { longest_us };
         self.put(&look, Asked::Server { all, response_us, longest_us }, answered, link, context, sink)?;
         if all && (memory.is_some() || self.had_memory) {
             self.had_memory = memory.is_some();

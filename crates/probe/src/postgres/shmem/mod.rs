@@ -189,7 +189,7 @@ impl Memory {
         }
     }
 
-    /// How many looks there were since it was asked last.
+    /// How many looks there were since this was asked last.
     pub(super) fn take_looks(&mut self) -> u32 {
         std::mem::take(&mut self.looks)
     }
