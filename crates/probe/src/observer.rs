@@ -85,6 +85,7 @@ impl Observer {
             failing: Failing::default(),
             backoff: Backoff::default(),
             told_missed: 0,
+            points: 0,
         };
         let name = looker.probe.name().chars().take(15).collect();
         let ended = Arc::clone(&self.ended);
@@ -206,6 +207,8 @@ struct Looker {
     failing: Failing,
     backoff: Backoff,
     told_missed: u64,
+    /// How many its last look had.
+    points: usize,
 }
 
 impl std::fmt::Debug for Looker {
@@ -240,7 +243,7 @@ impl Looker {
     }
 
     fn look(&mut self, at: Moment, missed: u64) -> Batch {
-        let mut batch = Batch::default();
+        let mut batch = Batch { points: Vec::with_capacity(self.points), ..Batch::default() };
         let mut sink = Sink::new(at, &self.registry, &mut batch, &mut self.absences);
         let begun = crate::now();
         let result = self.probe.read(&mut sink);
@@ -251,6 +254,7 @@ impl Looker {
             Ok(()) => self.recovered(at, &mut batch),
             Err(error) => self.failed(at, ended, &error, &mut batch),
         }
+        self.points = batch.points.len();
         batch
     }
 
@@ -403,6 +407,7 @@ mod tests {
             failing: Failing::default(),
             backoff: Backoff::default(),
             told_missed: 0,
+            points: 0,
         };
         (0..1_300).for_each(|second| looker.turn(Moment(second * 1_000_000), 0));
         drop(looker);

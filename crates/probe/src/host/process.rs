@@ -6,7 +6,7 @@
 use super::allowance::Allowance;
 use super::file::KernelFile;
 use super::numbered::Numbered;
-use super::task::{Stat, children, directory, effective_user, parse_stat};
+use super::task::{Stat, directory, effective_user, parse_stat};
 use super::text::pairs;
 use super::title::{CLIENT, backend_type};
 use super::turns::{Due, Turns};
@@ -116,8 +116,8 @@ impl Processes {
 
     fn read_server(&mut self, sink: &mut Sink<'_>, server: &Server, present: &mut HashSet<i32>) {
         let mut sessions = 0;
-        let pids = children(&self.roots, server.postmaster_pid);
-        for pid in std::iter::once(server.postmaster_pid).chain(pids) {
+        let pids = self.watch.children(&self.roots, server, sink.at);
+        for pid in std::iter::once(server.postmaster_pid).chain(pids.iter().copied()) {
             if self.waits_for_its_turn(pid) || self.reads_io_alone(sink, pid) {
                 present.insert(pid);
                 sessions += 1;

@@ -20,15 +20,16 @@ pub(super) struct Stat {
 /// Parses the line. The second field is the program's name in parentheses and may hold anything, `) ` included.
 pub(super) fn parse_stat(line: &str) -> Option<Stat> {
     let (_, rest) = line.rsplit_once(')')?;
-    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    let number = |field: usize| -> Option<u64> { fields.get(field - 3)?.parse().ok() };
+    // Numbered from 1 as in proc(5): the name is the second.
+    let (mut fields, mut next) = (rest.split_ascii_whitespace(), 3);
+    let mut field = |number: usize| fields.nth(number - std::mem::replace(&mut next, number + 1));
     Some(Stat {
-        state: fields.first()?.chars().next()?,
-        parent: fields.get(1)?.parse().ok()?,
-        cpu_ticks: number(14)?.saturating_add(number(15)?),
-        start_ticks: number(22)?,
-        resident_pages: number(24)?,
-        blkio_ticks: number(42),
+        state: field(3)?.chars().next()?,
+        parent: field(4)?.parse().ok()?,
+        cpu_ticks: field(14)?.parse::<u64>().ok()?.saturating_add(field(15)?.parse().ok()?),
+        start_ticks: field(22)?.parse().ok()?,
+        resident_pages: field(24)?.parse().ok()?,
+        blkio_ticks: field(42).and_then(|ticks| ticks.parse().ok()),
     })
 }
 

@@ -2,9 +2,10 @@
 
 use super::device::family;
 use super::mounts::mounts_of;
-use super::{Roots, text};
-use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use super::{Roots, task, text};
+use backwater_model::Moment;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A server that runs on this host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,6 +27,8 @@ struct State {
     devices: BTreeSet<String>,
     servers: BTreeSet<Server>,
     changes: u64,
+    /// The children of postmasters as a look found them.
+    children: HashMap<i32, (Moment, Arc<[i32]>)>,
 }
 
 impl Watch {
@@ -89,6 +92,20 @@ impl Watch {
     /// How often something was added, removed or moved: a probe that has seen this number need not look again.
     pub(super) fn changes(&self) -> u64 {
         self.lock().changes
+    }
+
+    /// The process ids of a server's children at this look, listed once for all who look then: of hundreds the kernel makes the
+    /// list one by one.
+    pub(super) fn children(&self, roots: &Roots, server: &Server, at: Moment) -> Arc<[i32]> {
+        let known = self.lock().children.get(&server.postmaster_pid).filter(|(then, _)| *then == at).cloned();
+        if let Some((_, children)) = known {
+            return children;
+        }
+        let children: Arc<[i32]> = task::children(roots, server.postmaster_pid).into();
+        let mut state = self.lock();
+        state.children.retain(|_, (then, _)| *then == at);
+        state.children.insert(server.postmaster_pid, (at, Arc::clone(&children)));
+        children
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -108,7 +108,8 @@ impl Sockets {
         let mut all: HashMap<u64, HashMap<u64, Owner>> = HashMap::new();
         for server in servers {
             let found = self.enter(sink, server).and_then(|namespace| {
-                let owners = self.owners.of_server(&self.roots, server).map_err(|error| {
+                let children = self.watch.children(&self.roots, server, sink.at);
+                let owners = self.owners.of_server(&self.roots, server, &children).map_err(|error| {
                     file::tell_absent(sink, &format!("TCP connections of {}", server.target), &error, None);
                 });
                 Some((namespace, owners.ok()?))
@@ -167,7 +168,7 @@ fn are_all_in(sought: &HashSet<u64>, found: &[Socket]) -> bool {
 fn series_of(boot: &str, owner: &Owner, socket: &Socket) -> Numbered {
     let (pid, local, peer) = (owner.pid.to_string(), socket.local.to_string(), socket.peer.to_string());
     let epoch = Epoch::of(&["socket", boot, &socket.inode.to_string()]);
-    Numbered::new(epoch, vec![("target", owner.target.clone()), ("pid", pid), ("local", local), ("peer", peer)])
+    Numbered::new(epoch, vec![("target", owner.target.to_string()), ("pid", pid), ("local", local), ("peer", peer)])
 }
 
 fn values(socket: &Socket) -> [(&'static Def, Option<u64>); 16] {

@@ -4,9 +4,10 @@
 //! rarely: a session keeps its client's socket for life.
 
 use crate::ProbeError;
-use crate::host::task::{children, directory};
+use crate::host::task::directory;
 use crate::host::title::backend_type;
 use crate::host::{Roots, Server, file};
+use backwater_model::Text;
 use std::collections::{HashMap, HashSet};
 use std::fs::read_dir;
 use std::io::ErrorKind;
@@ -21,7 +22,7 @@ const LOOKS_BETWEEN: u32 = 120;
 /// Whose socket it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
-    pub(super) target: String,
+    pub(super) target: Text,
     pub(super) pid: i32,
     /// Whether the process sends or receives WAL.
     pub(super) replicates: bool,
@@ -30,7 +31,8 @@ pub(super) struct Owner {
 /// What is known of the processes of all servers.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    known: HashMap<(String, i32), Known>,
+    /// By server and process id.
+    known: HashMap<String, HashMap<i32, Known>>,
 }
 
 #[derive(Debug, Default)]
@@ -42,12 +44,19 @@ struct Known {
 
 impl Owners {
     /// The sockets of a server's child processes. An error if none of their links may be read.
-    pub(super) fn of_server(&mut self, roots: &Roots, server: &Server) -> Result<HashMap<u64, Owner>, ProbeError> {
-        let pids: HashSet<i32> = children(roots, server.postmaster_pid).into_iter().take(MOST_PROCESSES).collect();
-        self.known.retain(|(target, pid), _| *target != server.target || pids.contains(pid));
-        let mut found = HashMap::new();
+    pub(super) fn of_server(
+        &mut self,
+        roots: &Roots,
+        server: &Server,
+        children: &[i32],
+    ) -> Result<HashMap<u64, Owner>, ProbeError> {
+        let pids: HashSet<i32> = children.iter().copied().take(MOST_PROCESSES).collect();
+        let processes = self.known.entry(server.target.clone()).or_default();
+        processes.retain(|pid, _| pids.contains(pid));
+        let target = Text::from(server.target.as_str());
+        let mut found = HashMap::with_capacity(pids.len());
         for pid in pids {
-            let known = self.known.entry((server.target.clone(), pid)).or_default();
+            let known = processes.entry(pid).or_default();
             let due =
                 known.looks.is_multiple_of(LOOKS_BETWEEN) || (known.inodes.is_empty() && known.looks < EARLY_LOOKS);
             known.looks = known.looks.wrapping_add(1);
@@ -55,8 +64,8 @@ impl Owners {
                 known.inodes = sockets_of(roots, pid)?;
                 known.replicates = replicates(roots, pid);
             }
-            let owner = Owner { target: server.target.clone(), pid, replicates: known.replicates };
-            found.extend(known.inodes.iter().map(|inode| (*inode, owner.clone())));
+            let owner = || Owner { target: Text::clone(&target), pid, replicates: known.replicates };
+            found.extend(known.inodes.iter().map(|inode| (*inode, owner())));
         }
         Ok(found)
     }

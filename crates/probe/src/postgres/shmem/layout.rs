@@ -2,6 +2,7 @@
 //! out. (src/include/utils/backend_status.h, pgstat.h before 14: PgBackendStatus; src/include/storage/proc.h: PGPROC, PROC_HDR;
 //! src/include/storage/pg_shmem.h: PGShmemHeader.) Nothing here is believed before it was held against the server's own words.
 
+use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What a segment of PostgreSQL's begins with (PGShmemMagic).
@@ -195,7 +196,7 @@ impl<'m> Status<'m> {
 
 /// A text up to its NUL. One that was cut within a character ends before it; one in another encoding than UTF-8 is none.
 pub(super) fn text_in(bytes: &[u8]) -> Option<&str> {
-    let bytes = bytes.split(|byte| *byte == 0).next()?;
+    let bytes = CStr::from_bytes_until_nul(bytes).map_or(bytes, CStr::to_bytes);
     match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),
         Err(error) if error.error_len().is_none() => std::str::from_utf8(&bytes[..error.valid_up_to()]).ok(),

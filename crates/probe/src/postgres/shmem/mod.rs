@@ -296,7 +296,8 @@ impl Memory {
 
     /// Whether it is one that the probe itself makes.
     fn is_ours(&self, slot: usize) -> bool {
-        text_in(self.image.application(&self.places, slot)) == Some(HEARTBEAT)
+        let application = self.image.application(&self.places, slot);
+        application.strip_prefix(HEARTBEAT.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
     }
 
     /// The PGPROC of the session that has this slot.
@@ -350,5 +351,7 @@ fn is_active(state: &str) -> bool {
 
 /// As much of a statement as is kept.
 fn beginning(text: &str) -> &str {
-    text.char_indices().nth(CHARACTERS).map_or(text, |(end, _)| &text[..end])
+    // Most are short: their characters need not be counted.
+    let end = if text.len() > CHARACTERS { text.char_indices().nth(CHARACTERS) } else { None };
+    end.map_or(text, |(end, _)| &text[..end])
 }

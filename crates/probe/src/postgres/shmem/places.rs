@@ -23,8 +23,9 @@ const MOST_BYTES: usize = 16 << 20;
 /// So much of a statement's text holds all that is kept of it: characters have four bytes at most.
 const MOST_TEXT_BYTES: usize = 4 * super::CHARACTERS;
 
-/// A text is read piece by piece: most are short.
-const TEXT_PIECE_BYTES: usize = 256;
+/// A text is read piece by piece, as much as a processor fetches at once: most are short, and each piece was written by another
+/// processor a moment ago.
+const TEXT_PIECE_BYTES: usize = 64;
 /// How often a session is read that is being written.
 pub(super) const TRIES: usize = 16;
 /// What stands in an image of what was never read: a count that is odd, and no process.
