@@ -20,7 +20,7 @@ pub(super) struct Stat {
 /// Parses the line. The second field is the program's name in parentheses and may hold anything, `) ` included.
 pub(super) fn parse_stat(line: &str) -> Option<Stat> {
     let (_, rest) = line.rsplit_once(')')?;
-    // Numbered from 1 as in proc(5): the name is the second.
+    // Numbered from 1 as in proc(5), where the name is the second; asked for in rising order.
     let (mut fields, mut next) = (rest.split_ascii_whitespace(), 3);
     let mut field = |number: usize| fields.nth(number - std::mem::replace(&mut next, number + 1));
     Some(Stat {

@@ -119,6 +119,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn children_are_listed_once_a_look() {
+        let (roots, watch) = crate::host::testing::fixture("capped");
+        let server = Server { target: "main".into(), postmaster_pid: 10_911 };
+        let children = |at| watch.children(&roots, &server, Moment(at));
+        let first = children(1);
+        assert_eq!(*first, [11_173]);
+        assert!(Arc::ptr_eq(&first, &children(1)));
+        assert!(!Arc::ptr_eq(&first, &children(2)), "another look");
+    }
+
+    #[test]
     fn a_server_has_one_postmaster_and_changes_are_counted() {
         let watch = Watch::new();
         let server = |pid| Server { target: "a".into(), postmaster_pid: pid };
