@@ -13,6 +13,10 @@ const NO_CAP: &str = include_str!("runs/wal/no-cap.txt");
 const PRIMARY_CAPPED: &str = include_str!("runs/wal/primary-capped.txt");
 const STANDBY_CAPPED: &str = include_str!("runs/wal/standby-capped.txt");
 const NETWORK_NARROW: &str = include_str!("runs/wal/network-narrow.txt");
+const PRIMARY_SLOW: &str = include_str!("runs/wal/primary-slow.txt");
+const REPLAY_PAUSED: &str = include_str!("runs/wal/replay-paused.txt");
+const REPLAY_STARVED: &str = include_str!("runs/wal/replay-starved.txt");
+const WALSENDER_READING: &str = include_str!("runs/wal/walsender-reading.txt");
 const REPLAY_CONFLICTING: &str = include_str!("runs/wal/replay-conflicting.txt");
 const RETENTION_EXCEEDED: &str = include_str!("runs/wal/retention-exceeded.txt");
 
@@ -35,6 +39,10 @@ fn with_both_servers_watched() {
         (PRIMARY_CAPPED, "wal-device-capped cgroup-cap"),
         (STANDBY_CAPPED, "standby-disk cgroup-cap"),
         (NETWORK_NARROW, "network-narrow shaper"),
+        (PRIMARY_SLOW, "wal-device-saturated slow-requests"),
+        (REPLAY_PAUSED, "replay-paused paused"),
+        (REPLAY_STARVED, "replay-cpu host-cpu"),
+        (WALSENDER_READING, "walsender-starved wal-read"),
         (REPLAY_CONFLICTING, "replay-conflict snapshot"),
         (RETENTION_EXCEEDED, "wal-removed segment-removed"),
     ];
@@ -52,6 +60,10 @@ fn with_the_primary_alone() {
         (STANDBY_CAPPED, "standby-disk seen-from-primary"),
         (NETWORK_NARROW, "network-narrow shaper"),
         (REPLAY_CONFLICTING, "replay-paused standstill"),
+        (PRIMARY_SLOW, "wal-device-saturated slow-requests"),
+        (REPLAY_PAUSED, "replay-paused standstill"),
+        (REPLAY_STARVED, "nothing"),
+        (WALSENDER_READING, "walsender-starved wal-read"),
     ];
     for (text, expected) in cases {
         assert_eq!(first(text, alone), expected);
@@ -68,6 +80,21 @@ fn without_tcp_or_without_interfaces() {
     assert_eq!(first(STANDBY_CAPPED, no_tcp), "standby-disk cgroup-cap");
     assert_eq!(first(NETWORK_NARROW, no_tcp), "network-narrow shaper");
     assert_eq!(first(NETWORK_NARROW, |word| !word.starts_with("host.net.")), "network-narrow path");
+}
+
+#[test]
+fn a_process_that_is_kept_from_running_waits_for_no_file() {
+    // More than half of its samples tell the wait of a system call that it has come out of; without the kernel's word they are
+    // taken at theirs.
+    let window = recorded::window(REPLAY_STARVED, |_| true);
+    let finding = &found(&window)[0];
+    assert!(finding.figure("startup_cpu_ratio").unwrap() < 0.1, "{finding:?}");
+    assert!(finding.figure("startup_runs_ratio").unwrap() > 0.9, "{finding:?}");
+    let told = window.samples().iter().filter(|sample| sample.backend_type.as_deref() == Some("startup"));
+    let (waits, all) = told.fold((0, 0), |(waits, all), sample| {
+        (waits + usize::from(sample.wait_event_type.as_deref() == Some("IO")), all + 1)
+    });
+    assert!(waits * 2 > all, "{waits} of {all}");
 }
 
 #[test]

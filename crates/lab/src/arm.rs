@@ -201,7 +201,7 @@ pub(crate) fn hold(
         network.narrow(rate.0, arm.network.at)?;
     }
     if let Some(standby) = &mut rig.standby {
-        standby.hinder(&rig.server, arm, options)?;
+        standby.hinder(&rig.server, arm, &rig.journal, options)?;
         if let Some(disk) = &standby.disk {
             disk.cap(&rig.journal, &cap(arm.standby.write_iops, arm.standby.write_bytes_per_s))?;
         }
@@ -224,7 +224,11 @@ fn hold_volume(
         Some(bytes) => Some(disk.limit_dirty(&rig.journal, bytes)?),
         None => None,
     };
-    disk.cap(&rig.journal, &cap(arm.write_iops, arm.write_bytes_per_s))?;
+    let read_bytes_per_s = arm.read_bytes_per_s.map(|bytes| bytes.0);
+    disk.cap(&rig.journal, &Cap { read_bytes_per_s, ..cap(arm.write_iops, arm.write_bytes_per_s) })?;
+    if let Some(beneath) = &rig.beneath {
+        disk.cap_beneath(&rig.journal, beneath, &cap(None, arm.device_bytes_per_s))?;
+    }
     Ok(held)
 }
 
@@ -278,6 +282,9 @@ pub(crate) fn release(rig: &mut Rig) -> Result<(), LabError> {
     if let Some(disk) = &rig.disk {
         disk.lift_cap(&rig.journal)?;
         disk.unlimit_dirty(&rig.journal)?;
+        if let Some(beneath) = &rig.beneath {
+            disk.cap_beneath(&rig.journal, beneath, &Cap::default())?;
+        }
     }
     if let Some(network) = &rig.network {
         network.widen()?;

@@ -9,6 +9,7 @@ use crate::servers::{self, Installed, Postgres, PostgresSpec};
 use crate::standby::Standby;
 use crate::watching::Watching;
 use crate::workloads::{Counters, LoadProbe};
+use backwater_model::Bytes;
 use backwater_undo::{Change, Entry, Journal};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -55,11 +56,16 @@ pub(crate) struct Rig {
     pub(crate) server: Postgres,
     pub(crate) counters: Arc<Counters>,
     pub(crate) disk: Option<SlowDisk>,
+    /// What the volume's file lies on, where an arm is to make the volume itself slow.
+    pub(crate) beneath: Option<SlowDisk>,
     pub(crate) network: Option<Network>,
     pub(crate) journal: Journal,
     /// Host-wide limits of the present arm.
     pub(crate) host_limits: Vec<Entry>,
 }
+
+/// What a file system needs for itself, however small it is.
+const BENEATH_BYTES: u64 = 256 << 20;
 
 /// Where a run keeps its volume and its server until it is over. The server's ordinary user must be able to enter it,
 /// and the volume's file shall lie on a disk: /var/tmp is both.
@@ -79,7 +85,10 @@ impl Rig {
         journal.note(Change::Directory { path: work.clone() })?;
         std::fs::create_dir_all(&work).map_err(LabError::file("create", &work))?;
         let part = scenario.disk.as_ref().filter(|_| !options.without_limits);
-        let disk = part.map(|part| make_disk("data", part, &work, &journal, progress)).transpose()?;
+        let beneath = part.filter(|part| part.beneath);
+        let beneath = beneath.map(|part| make_beneath(part, &work, &journal, progress)).transpose()?;
+        let backing_dir = beneath.as_ref().map_or(work.as_path(), SlowDisk::mount_point);
+        let disk = part.map(|part| make_disk("data", part, backing_dir, &journal, progress)).transpose()?;
         options.go_on()?;
         let wanted = scenario.network.is_some() && !options.without_limits && limits::network::possible().is_ok();
         let switched = scenario.network.as_ref().is_some_and(|part| part.switch);
@@ -103,18 +112,19 @@ impl Rig {
         let mut watching = Watching::start(&options.out, &servers, scenario.run.heartbeat)?;
         let counters = Arc::new(Counters::default());
         watching.add(Box::new(LoadProbe::new(Arc::clone(&counters))))?;
-        Ok(Rig { watching, standby, server, counters, disk, network, journal, host_limits: Vec::new() })
+        let host_limits = Vec::new();
+        Ok(Rig { watching, standby, server, counters, disk, beneath, network, journal, host_limits })
     }
 
     /// Stops the servers and the recorder and puts the host back.
     pub(crate) fn end(self) -> Result<(), LabError> {
-        let Rig { watching, standby, mut server, disk, network, journal, .. } = self;
+        let Rig { watching, standby, mut server, disk, beneath, network, journal, .. } = self;
         // Everything is ended whatever fails on the way; the first failure is told. The standby first: a primary that
         // stops waits until its standby has all of the WAL.
         let watched = watching.stop();
         let followed = standby.map_or(Ok(()), Standby::end);
         let stopped = server.stop();
-        drop((disk, network));
+        drop((disk, beneath, network));
         journal.finish()?;
         watched?;
         followed?;
@@ -130,7 +140,8 @@ impl Rig {
 
     /// Every volume of its own.
     pub(crate) fn disks(&self) -> impl Iterator<Item = &SlowDisk> {
-        self.disk.iter().chain(self.standby.iter().filter_map(|standby| standby.disk.as_ref()))
+        let own = self.disk.iter().chain(&self.beneath);
+        own.chain(self.standby.iter().filter_map(|standby| standby.disk.as_ref()))
     }
 
     /// `MAJ:MIN` of the volume.
@@ -217,6 +228,18 @@ pub(crate) fn make_disk(
         direct_io: true,
     };
     Ok(SlowDisk::create(journal, &spec)?)
+}
+
+/// A volume for the file of another.
+fn make_beneath(
+    part: &DiskPart,
+    work: &Path,
+    journal: &Journal,
+    progress: &dyn Progress,
+) -> Result<SlowDisk, LabError> {
+    // A twentieth is reserved by its file system, which needs as much for itself.
+    let part = DiskPart { size: Bytes(part.size.0 + part.size.0 / 10 + BENEATH_BYTES), ..part.clone() };
+    make_disk("beneath", &part, work, journal, progress)
 }
 
 /// Where servers are made.

@@ -3,10 +3,11 @@
 
 use crate::LabError;
 use crate::client::Client;
-use crate::limits::{NetworkEnd, SlowDisk};
+use crate::limits::{NetworkEnd, ProcessorShare, SlowDisk};
 use crate::rig::RunOptions;
 use crate::scenario::{Arm, Hindrance, Scenario, StandbyPart};
 use crate::servers::{Postgres, PostgresSpec, Relay};
+use backwater_model::Bytes;
 use backwater_undo::Journal;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ const CATCH_UP_WITHIN: Duration = Duration::from_secs(30);
 const CATCH_UP_ANEW_WITHIN: Duration = Duration::from_secs(60);
 /// How often its position is looked at.
 const LOOK: Duration = Duration::from_millis(100);
+/// What one message of WAL that is nothing to anybody holds.
+const MESSAGE_BYTES: u64 = 1 << 20;
 /// By which the session that hinders replay is known.
 const CONFLICTING: &str = "backwater-reader";
 
@@ -36,6 +39,8 @@ pub(crate) struct Standby {
     /// The session whose query hinders replay, in a thread of its own until the query is ended.
     conflict: Option<JoinHandle<()>>,
     paused: bool,
+    /// The group in which its startup process is given a share of a processor, once an arm has asked for that.
+    replay_share: Option<ProcessorShare>,
     /// It lacks WAL that its primary no longer has.
     dead: bool,
     /// What makes it far away, once an arm has asked for that, and where that listens.
@@ -66,7 +71,8 @@ impl Standby {
         let server = Postgres::standby_of(primary, journal, spec)?;
         let relay_dir = work.join("relay");
         let part = part.clone();
-        Ok(Standby { server, disk, part, conflict: None, paused: false, dead: false, relay: None, relay_dir })
+        let (conflict, replay_share, relay) = (None, None, None);
+        Ok(Standby { server, disk, part, conflict, paused: false, replay_share, dead: false, relay, relay_dir })
     }
 
     /// Makes it run with the arm's settings and waits until it has replayed all there is; where it cannot, it is made
@@ -190,7 +196,13 @@ impl Standby {
     }
 
     /// Begins what hinders it in this arm.
-    pub(crate) fn hinder(&mut self, primary: &Postgres, arm: &Arm, options: &RunOptions) -> Result<(), LabError> {
+    pub(crate) fn hinder(
+        &mut self,
+        primary: &Postgres,
+        arm: &Arm,
+        journal: &Journal,
+        options: &RunOptions,
+    ) -> Result<(), LabError> {
         match arm.standby.replay {
             Some(Hindrance::Paused) => {
                 Client::open(&self.server.conninfo())?.run("SELECT pg_wal_replay_pause()")?;
@@ -199,10 +211,32 @@ impl Standby {
             Some(Hindrance::Conflicting) => self.conflict(primary, options)?,
             None => {}
         }
-        if arm.standby.away {
+        if let Some(share) = arm.standby.replay_processor {
+            self.starve_replay(share, journal)?;
+        }
+        if arm.standby.away || arm.standby.returns_after.is_some() {
             self.server.stop()?;
         }
+        if let Some(made) = arm.standby.returns_after {
+            make_wal(primary, made, options)?;
+            forget_wal(primary)?;
+            self.server.start(journal)?;
+        }
         Ok(())
+    }
+
+    /// Gives its startup process, which replays, a share of one processor, as a crowded host or a container's limit would.
+    fn starve_replay(&mut self, share: f64, journal: &Journal) -> Result<(), LabError> {
+        let group = match self.replay_share.take() {
+            Some(group) => group,
+            None => ProcessorShare::create(journal, "replay")?,
+        };
+        let group = self.replay_share.insert(group);
+        let asked = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'startup'";
+        let startup = Client::open(&self.server.conninfo())?.ask(asked)?.and_then(|pid| pid.parse().ok());
+        let startup = startup.ok_or_else(|| LabError::Refused("the standby has no startup process".to_owned()))?;
+        group.adopt(startup)?;
+        Ok(group.bound(share)?)
     }
 
     /// A query here that still sees rows which the primary cleans away: replay of the cleaning has to wait for it, as
@@ -268,6 +302,9 @@ impl Standby {
         if let Some(disk) = &self.disk {
             disk.lift_cap(journal)?;
         }
+        if let Some(group) = &self.replay_share {
+            group.lift()?;
+        }
         if std::mem::take(&mut self.paused) && self.server.is_running() {
             Client::open(&self.server.conninfo())?.run("SELECT pg_wal_replay_resume()")?;
         }
@@ -284,6 +321,37 @@ impl Standby {
         }
         Ok(())
     }
+}
+
+/// Makes so much WAL, which is nothing to anybody, and brings it to disk.
+fn make_wal(primary: &Postgres, bytes: Bytes, options: &RunOptions) -> Result<(), LabError> {
+    let mut client = Client::open(&primary.conninfo())?;
+    client.run("SET synchronous_commit = off")?;
+    for _ in 0..bytes.0.div_ceil(MESSAGE_BYTES) {
+        options.go_on()?;
+        // Counted, not shown: the position would be sent each time.
+        client.run(&format!(
+            "SELECT pg_logical_emit_message(false, 'backwater', repeat('x', {MESSAGE_BYTES})) IS NULL"
+        ))?;
+    }
+    client.run("SELECT pg_switch_wal() IS NULL; CHECKPOINT")
+}
+
+/// Lets a server's WAL leave the page cache, as it does where more is written and read than memory holds: who needs it
+/// reads it from disk.
+fn forget_wal(primary: &Postgres) -> Result<(), LabError> {
+    let dir = primary.data_dir().join("pg_wal");
+    for entry in std::fs::read_dir(&dir).map_err(LabError::file("list", &dir))?.flatten() {
+        let path = entry.path();
+        if path.is_file() {
+            let file = std::fs::File::open(&path).map_err(LabError::file("open", &path))?;
+            // Pages that are dirty would stay.
+            file.sync_all().map_err(LabError::file("sync", &path))?;
+            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+                .map_err(|error| LabError::file("drop from the page cache", &path)(error.into()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes or drops the slot for which the primary keeps WAL; one that has lost some is made anew. Nobody may still want to read

@@ -288,8 +288,20 @@ pub(crate) fn of_pause(cause: &str) -> Vec<Remedy> {
     )]
 }
 
-/// For replay that takes a whole processor.
-pub(crate) fn of_replay_cpu(scene: &Scene<'_>, standby: &Standby) -> Vec<Remedy> {
+/// For replay that takes a whole processor, or wants one and does not get it (`host-cpu`).
+pub(crate) fn of_replay_cpu(scene: &Scene<'_>, standby: &Standby, cause: &str) -> Vec<Remedy> {
+    if cause == "host-cpu" {
+        return vec![elsewhere(
+            "Give replay the processor that it wants".to_owned(),
+            vec![
+                "backwater top, on the standby's host: who else takes the processors there".to_owned(),
+                "cat /proc/PID/cgroup of the startup process, then cpu.stat of that group: nr_throttled that rises means a quota; raise it (cpu.max of cgroup v2, cpu.cfs_quota_us of v1, a container's CPU limit)".to_owned(),
+            ],
+            "set the former quota again",
+            Vec::new(),
+            "Others on that host get less.",
+        )];
+    }
     let own = standby.peer.as_ref().and_then(|peer| target(scene.window, &peer.target));
     let own = own.as_ref();
     let version = own.and_then(|target| target.version_num).unwrap_or(0);

@@ -144,6 +144,8 @@ pub(crate) fn doing(sample: &Sample) -> Doing {
     let event = sample.wait_event.as_deref().map(canonical_wait).unwrap_or_default();
     let kind = sample.wait_event_type.as_deref().unwrap_or_default();
     match (kind, event.as_str()) {
+        // It copies, or wants a processor: one that is kept from running as it leaves a system call still tells that call's wait.
+        ("IO", _) if sample.kernel_state == Some('R') => Doing::Running,
         ("IO", "walread" | "walsendertimelinehistoryread") => Doing::WalRead,
         ("IO", name) if name.starts_with("wal") => Doing::WalWrite,
         ("LWLock", name) if name.starts_with("walwrite") => Doing::WalWrite,

@@ -74,7 +74,7 @@ fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     let mut missing = Missing::default();
     missing.unless(scene.window, cpu.is_some(), &unseen::STANDBY_PROCESSES);
     finding.unseen = missing.list();
-    finding.remedies = remedy::of_replay_cpu(scene, standby);
+    finding.remedies = remedy::of_replay_cpu(scene, standby, cause);
     Some(finding)
 }
 

@@ -42,10 +42,12 @@ pub(super) fn accept(deed: Deed, setup: &Setup, acted: &Acted, window: &Window) 
         return accepted(false, because);
     }
     match deed {
-        Deed::PrimaryCapped | Deed::BothCapped => seen.cap_holds_the_load(),
+        Deed::PrimaryCapped | Deed::BothCapped | Deed::PrimarySlow => seen.cap_holds_the_load(),
         Deed::StandbyCapped => seen.standby_is_behind_its_cap(),
-        Deed::NetworkNarrow => seen.network_is_full(),
+        Deed::NetworkNarrow => seen.way_is_full(setup.arm.network.bytes_per_s),
+        Deed::WalsenderReading => seen.way_is_full(setup.arm.read_bytes_per_s),
         Deed::ReplayPaused | Deed::ReplayConflicting => seen.replay_stands(),
+        Deed::ReplayStarved => seen.replay_falls_behind(),
         Deed::RetentionExceeded => accepted(
             acted.standby_is_dead,
             "WAL that the standby needs is ".to_owned() + if acted.standby_is_dead { "gone" } else { "still there" },
@@ -113,7 +115,8 @@ impl Look<'_> {
     }
 
     fn cap_holds_the_load(&self) -> Accepted {
-        let cap = self.setup.arm.write_bytes_per_s.map_or(0.0, |bytes| bytes.0 as f64);
+        let arm = &self.setup.arm;
+        let cap = arm.write_bytes_per_s.or(arm.device_bytes_per_s).map_or(0.0, |bytes| bytes.0 as f64);
         let written = self.device_rate(&catalogue::DISK_WRITTEN_BYTES, self.acted.device.as_deref());
         let made = self.wal_made() / self.seconds() / self.setup.wal_bytes_per_s.max(1.0);
         let because = format!(
@@ -143,8 +146,9 @@ impl Look<'_> {
         accepted(written >= REACHED * cap && behind >= BEHIND_S * self.setup.wal_bytes_per_s, because)
     }
 
-    fn network_is_full(&self) -> Accepted {
-        let limit = self.setup.arm.network.bytes_per_s.map_or(0.0, |bytes| bytes.0 as f64);
+    /// What lets WAL through to the standby lets through what it may, and more waits before it.
+    fn way_is_full(&self, limit: Option<Bytes>) -> Accepted {
+        let limit = limit.map_or(0.0, |bytes| bytes.0 as f64);
         let labels = [("target", self.acted.primary.as_str())];
         let sent = self.window.tracks(catalogue::PG_REPL_WRITE.name, &labels);
         let sent = sent.filter_map(|track| track.between(self.acted.load_start, self.acted.to).rate());
@@ -160,6 +164,12 @@ impl Look<'_> {
         let (made, behind) = (self.wal_made(), self.behind(&catalogue::PG_REPL_REPLAY).unwrap_or(0.0));
         let because = format!("{} of {} of WAL made not replayed in the end", show(behind), show(made));
         accepted(made > KEPT && behind >= 0.6 * made, because)
+    }
+
+    fn replay_falls_behind(&self) -> Accepted {
+        let behind = self.behind(&catalogue::PG_REPL_REPLAY).unwrap_or(0.0);
+        let because = format!("{} not replayed in the end", show(behind));
+        accepted(behind >= BEHIND_S * self.setup.wal_bytes_per_s, because)
     }
 
     fn slot_keeps(&self) -> Accepted {

@@ -40,12 +40,18 @@ pub enum Deed {
     StandbyCapped,
     /// Both do, held alike.
     BothCapped,
+    /// The device under the primary's volume does, and shows no cap.
+    PrimarySlow,
     /// The network carries less.
     NetworkNarrow,
     /// Somebody has paused replay.
     ReplayPaused,
     /// A query on the standby keeps what replay is to clean away.
     ReplayConflicting,
+    /// Replay is given little of a processor.
+    ReplayStarved,
+    /// The standby comes back, and what it lacks must be read from a volume that reads slowly.
+    WalsenderReading,
     /// The standby is away until WAL that it needs is removed, and comes back.
     RetentionExceeded,
     /// A slot that nobody reads from.
@@ -149,13 +155,22 @@ const fn known(
     Known { deed, name, stage, weight, answers }
 }
 
-const KNOWN: [Known; 46] = [
+const KNOWN: [Known; 49] = [
     known(Deed::PrimaryCapped, "primary-capped", Stage::Streaming, 1, &[("wal-device-capped", "cgroup-cap")]),
     known(Deed::StandbyCapped, "standby-capped", Stage::Streaming, 1, &[("standby-disk", "cgroup-cap")]),
     known(Deed::BothCapped, "both-capped", Stage::Streaming, 1, &[("wal-device-capped", "cgroup-cap")]),
+    known(
+        Deed::PrimarySlow,
+        "primary-slow",
+        Stage::Streaming,
+        1,
+        &[("wal-device-saturated", "slow-requests"), ("wal-device-saturated", "deep-queue")],
+    ),
     known(Deed::NetworkNarrow, "network-narrow", Stage::Streaming, 1, &[("network-narrow", "shaper")]),
     known(Deed::ReplayPaused, "replay-paused", Stage::Streaming, 1, &[("replay-paused", "paused")]),
     known(Deed::ReplayConflicting, "replay-conflicting", Stage::Streaming, 1, &[("replay-conflict", "snapshot")]),
+    known(Deed::ReplayStarved, "replay-starved", Stage::Streaming, 1, &[("replay-cpu", "host-cpu")]),
+    known(Deed::WalsenderReading, "walsender-reading", Stage::Streaming, 1, &[("walsender-starved", "wal-read")]),
     known(Deed::RetentionExceeded, "retention-exceeded", Stage::Streaming, 1, &[("wal-removed", "segment-removed")]),
     known(
         Deed::SlotLeft,
@@ -236,12 +251,12 @@ const NOT_TRIED_OF_ENGINE: [&str; 7] = [
 ];
 
 const NOT_TRIED: [&str; 12] = [
-    "volumes of a cloud: declared ratings, burst credit, latency; a device that is slow by itself (every cap is the kernel's own throttle)",
+    "volumes of a cloud: declared ratings, burst credit, latency (a device that is slow by itself is one whose file lies on a volume that the kernel's own throttle holds)",
     "a cap on operations alone under WAL (large writes merge, so that it binds at no rate that can be told beforehand)",
     "control groups other than the one that the lab caps, memory limits, and dirty limits of the host or of a group",
     "several causes at once, but for the two caps of both-capped",
     "a long or lossy network, links full at their own speed, small socket buffers",
-    "replay that lacks processor time, a walsender that cannot keep up, conflicts other than over snapshots",
+    "replay that fills a whole processor, a walsender that lacks one, conflicts other than over snapshots",
     "slots that were lost, retention exceeded while the standby streams, archives",
     "several standbys, cascades, a failover or a promotion while it is watched",
     "one DSN alone: both servers are always watched, on the same host, with root's sight",
@@ -315,7 +330,7 @@ mod tests {
     #[test]
     fn the_decks_are_what_the_test_promises() {
         let sizes = |server| (Deed::deck(server, false).len(), Deed::deck(server, true).len());
-        assert_eq!((sizes(ServerKind::Postgres), sizes(ServerKind::WiredTiger)), ((21, 20), (9, 10)));
+        assert_eq!((sizes(ServerKind::Postgres), sizes(ServerKind::WiredTiger)), ((24, 20), (9, 10)));
         assert!(Deed::deck(ServerKind::Postgres, true).iter().all(|deed| deed.is_harmless()));
     }
 }

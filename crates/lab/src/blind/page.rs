@@ -1,9 +1,10 @@
 //! The summary as a page of Markdown, for people and for `docs/bench`.
 
 use super::deed::Deed;
-use super::tally::{Judged, Proportion, Summary, Verdict};
+use super::tally::{self, Judged, Proportion, Summary, Verdict};
 use crate::scenario::ServerKind;
 use backwater_model::HostFacts;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// The page: proportions, who was taken for whom, what was wrong, what did not happen, what was not tried, every run.
@@ -31,8 +32,16 @@ pub(super) fn page(summary: &Summary, runs: &[Judged], machine: &HostFacts) -> S
     };
     line("injected causes named by the first finding", &summary.injected);
     line("healthy runs without a finding of warning or worse", &summary.healthy);
-    let noted = runs.iter().filter(|run| !run.noted.is_empty()).count();
-    text.push_str(&format!("- runs with something that was only worth knowing (info), counted for nothing: {noted}\n"));
+    let noted = |harmless: bool| -> Vec<&Judged> {
+        runs.iter().filter(|run| !run.noted.is_empty() && run.deed.is_harmless() == harmless).collect()
+    };
+    let (injected, healthy) = (noted(false), noted(true));
+    text.push_str(&format!(
+        "- runs with something that was only worth knowing (info), counted for nothing: {}, and {} of the healthy ones{}\n",
+        injected.len(),
+        healthy.len(),
+        named(&healthy)
+    ));
     text.push_str(&format!("- not reproduced, so counted for nothing: {}\n", summary.not_reproduced.len()));
     text.push_str(&confusion(summary));
     text.push_str(&listed("Wrong", &summary.wrong));
@@ -48,6 +57,12 @@ pub(super) fn page(summary: &Summary, runs: &[Judged], machine: &HostFacts) -> S
         text.push_str(&format!("| {number} | {deed} | {set} | {because} | {answer} | {} |\n", word(run.verdict())));
     }
     text
+}
+
+/// What was worth knowing of these runs, each once, in brackets.
+fn named(runs: &[&Judged]) -> String {
+    let names: BTreeSet<String> = runs.iter().flat_map(|run| &run.noted).map(tally::pair).collect();
+    if names.is_empty() { String::new() } else { format!(" ({})", names.into_iter().collect::<Vec<_>>().join(", ")) }
 }
 
 fn host(machine: &HostFacts) -> String {
@@ -122,13 +137,14 @@ mod tests {
         let runs = [
             run(1, Deed::NetworkNarrow, true, &[("network-narrow", "shaper")]),
             run(2, Deed::NetworkNarrow, true, &[("standby-disk", "slow"), ("network-narrow", "shaper")]),
-            run(3, Deed::Idle, true, &[]),
+            Judged { noted: vec![("slot-inactive".to_owned(), "idle".to_owned())], ..run(3, Deed::Idle, true, &[]) },
             run(4, Deed::StandbyCapped, false, &[]),
         ];
         let summary = Summary::of((9, ServerKind::Postgres, 24.0), 4, &runs);
         let text = page(&summary, &runs, &HostFacts::default());
         for part in [
             "**injected causes named by the first finding: 1 of 2** (50.0 %, 95 % interval 9.5 % to 90.5 %, Wilson)",
+            "counted for nothing: 0, and 1 of the healthy ones (slot-inactive/idle)\n",
             "**healthy runs without a finding of warning or worse: 1 of 1**",
             "| network-narrow | network-narrow/shaper | network-narrow/shaper × 1, standby-disk/slow × 1 |",
             "- run 2, network-narrow (network 2 MiB a second; 2 MiB/s arrived): found standby-disk/slow, network-narrow/shaper; recording runs/002",

@@ -163,6 +163,8 @@ fn streaming(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
             setup.tpcb(capacity, Some(capacity.tps * between(0.3, 0.6, load)), many).synchronous()
         }
         Deed::Large => stormy(between(0.4, 0.5, load) * fastest),
+        // A hundredth of a processor replays a moderate load.
+        Deed::ReplayStarved => stormy(between(0.3, 0.4, load) * fastest),
         _ => stormy(calls),
     };
     let arm = &mut made.arm;
@@ -170,9 +172,17 @@ fn streaming(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
         Deed::PrimaryCapped => arm.write_bytes_per_s = capped,
         Deed::StandbyCapped => arm.standby.write_bytes_per_s = capped,
         Deed::BothCapped => (arm.write_bytes_per_s, arm.standby.write_bytes_per_s) = (capped, capped),
+        Deed::PrimarySlow => arm.device_bytes_per_s = capped,
         Deed::NetworkNarrow => arm.network.bytes_per_s = capped,
         Deed::ReplayPaused => arm.standby.replay = Some(Hindrance::Paused),
         Deed::ReplayConflicting => arm.standby.replay = Some(Hindrance::Conflicting),
+        Deed::ReplayStarved => arm.standby.replay_processor = Some(between(0.01, 0.02, hold)),
+        Deed::WalsenderReading => {
+            arm.read_bytes_per_s = capped;
+            // So much that it is not through with it when the load ends.
+            let read = capped.map_or(0.0, |rate| rate.0 as f64) * made.load.seconds;
+            arm.standby.returns_after = rate((1.5 * read).max(f64::from(64 << 20)));
+        }
         Deed::RetentionExceeded => {
             arm.settings.extend(["max_wal_size", "min_wal_size"].map(|name| (name.to_owned(), "32MB".to_owned())));
             (arm.standby.away, arm.standby.slot) = (true, Some(false));

@@ -48,8 +48,9 @@ fn commit_share(setup: &Setup, capacity: &Capacity) -> f64 {
 
 /// Every cap on bytes or packets, in bytes a second.
 fn byte_limits(arm: &Arm) -> Vec<f64> {
-    let limits = [arm.write_bytes_per_s, arm.standby.write_bytes_per_s, arm.network.bytes_per_s];
-    limits.iter().flatten().map(|limit| limit.0 as f64).collect()
+    let own = [arm.write_bytes_per_s, arm.read_bytes_per_s, arm.device_bytes_per_s];
+    let limits = [arm.standby.write_bytes_per_s, arm.network.bytes_per_s];
+    own.iter().chain(&limits).flatten().map(|limit| limit.0 as f64).collect()
 }
 
 proptest! {
@@ -59,13 +60,19 @@ proptest! {
         let hindered = setup.arm.standby.replay.is_some() || setup.arm.standby.away || setup.slot_left;
         let bytes = byte_limits(&setup.arm);
         match deed {
-            Deed::PrimaryCapped | Deed::StandbyCapped | Deed::BothCapped | Deed::NetworkNarrow => {
+            Deed::PrimaryCapped
+            | Deed::StandbyCapped
+            | Deed::BothCapped
+            | Deed::NetworkNarrow
+            | Deed::PrimarySlow
+            | Deed::WalsenderReading => {
                 prop_assert_eq!(bytes.len(), if deed == Deed::BothCapped { 2 } else { 1 });
                 // The least that a limit can be set to binds at any load that is ever asked for.
                 let floor = f64::from(256 << 10);
                 prop_assert!(bytes.iter().all(|limit| *limit <= (BINDS_AT * setup.wal_bytes_per_s).max(floor)));
                 prop_assert!(bytes.iter().all(|limit| *limit <= 0.7 * setup.wal_bytes_per_s));
             }
+            Deed::ReplayStarved => prop_assert!(setup.arm.standby.replay_processor.unwrap() <= 0.02),
             Deed::SyncStandbyCapped => prop_assert!(setup.arm.standby.write_iops.unwrap() <= 26),
             Deed::DirtyLimit => {
                 let outflow = setup.arm.write_iops.unwrap() as f64 * PAGE_BYTES;

@@ -60,7 +60,7 @@ impl Judged {
     }
 }
 
-fn pair((rule, cause): &(String, String)) -> String {
+pub(super) fn pair((rule, cause): &(String, String)) -> String {
     format!("{rule}/{cause}")
 }
 

@@ -79,7 +79,7 @@ impl CapMethod {
             return Err(no_controller());
         }
         let cgroup = cgroup_root.join(format!("backwater-{}-{name}", journal.run()));
-        enable(cgroup_root)?;
+        enable(cgroup_root, &["io", "memory"])?;
         journal.note(Change::CgroupDir { path: cgroup.clone() })?;
         std::fs::create_dir(&cgroup).map_err(LimitError::file("create", &cgroup))?;
         Ok(CapMethod::IoMaxV2 { cgroup })
@@ -153,16 +153,15 @@ impl CapMethod {
     }
 }
 
-/// Lets groups below the root have I/O limits, and memory accounting: only with both is writeback charged to the group
-/// that dirtied the pages (cgroup-v2, "Writeback").
+/// Lets groups below the root have these controllers: for a cap `io`, and memory accounting, since only with both is
+/// writeback charged to the group that dirtied the pages (cgroup-v2, "Writeback").
 ///
 /// They stay enabled when the run ends. Whoever disabled them would take the limits of every group below the root away, of another
 /// run as of a service that was started meanwhile, and nothing tells who has come to need them.
-fn enable(cgroup_root: &Path) -> Result<(), LimitError> {
+pub(super) fn enable(cgroup_root: &Path, controllers: &[&str]) -> Result<(), LimitError> {
     let path = cgroup_root.join("cgroup.subtree_control");
     let enabled = values::read(&path)?;
-    let missing: Vec<_> =
-        ["io", "memory"].into_iter().filter(|one| !enabled.split(' ').any(|word| word == *one)).collect();
+    let missing: Vec<_> = controllers.iter().filter(|one| !enabled.split(' ').any(|word| word == **one)).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -98,6 +98,12 @@ impl SlowDisk {
         self.method.set(journal, &self.dev, cap)
     }
 
+    /// Caps the volume that this one's file lies on, for what is written here. On cgroup v2 it is this volume's group whose
+    /// requests come there.
+    pub fn cap_beneath(&self, journal: &Journal, beneath: &SlowDisk, cap: &Cap) -> Result<(), LimitError> {
+        self.method.set(journal, &beneath.dev, cap)
+    }
+
     /// The cap in force.
     pub fn cap_in_force(&self) -> Result<Cap, LimitError> {
         self.method.get(&self.dev)

@@ -12,6 +12,7 @@ mod error;
 mod loop_device;
 mod missing;
 pub mod network;
+mod processor;
 pub mod sysctl;
 mod tool;
 mod values;
@@ -22,6 +23,7 @@ pub use disk::{DiskSpec, SlowDisk};
 pub use error::LimitError;
 pub use missing::what_is_missing;
 pub use network::{Narrow, Network, NetworkEnd};
+pub use processor::ProcessorShare;
 pub use sysctl::AllowHostChanges;
 
 #[cfg(test)]

@@ -53,6 +53,10 @@ pub struct Arm {
     pub write_iops: Option<u64>,
     /// Bytes a second the volume is held to when writing.
     pub write_bytes_per_s: Option<Bytes>,
+    /// Bytes a second the volume is held to when reading.
+    pub read_bytes_per_s: Option<Bytes>,
+    /// Bytes a second that the volume's device itself can write: held beneath it, where its server sees no cap.
+    pub device_bytes_per_s: Option<Bytes>,
     /// Settings of the server in this arm.
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
@@ -99,6 +103,10 @@ pub struct StandbyArm {
     pub delay_ms: Option<f64>,
     /// It is down from the beginning of the load until the primary has removed WAL that it needs, and then comes back.
     pub away: bool,
+    /// It comes back as the load begins, after so much WAL was made without it that has left the page cache of its primary.
+    pub returns_after: Option<Bytes>,
+    /// The share of one processor that its startup process is given.
+    pub replay_processor: Option<f64>,
 }
 
 /// What hinders a standby from replaying.
@@ -226,8 +234,10 @@ impl Arm {
     /// What it needs of the host.
     pub fn needs(&self) -> Vec<Need> {
         let capped = [self.write_iops, self.standby.write_iops].iter().any(Option::is_some)
-            || [self.write_bytes_per_s, self.standby.write_bytes_per_s].iter().any(Option::is_some);
-        let volume = capped || self.dirty_limit != DirtyLimit::System;
+            || [self.write_bytes_per_s, self.standby.write_bytes_per_s].iter().any(Option::is_some)
+            || [self.read_bytes_per_s, self.device_bytes_per_s].iter().any(Option::is_some);
+        let grouped = self.standby.replay_processor.is_some();
+        let volume = capped || grouped || self.dirty_limit != DirtyLimit::System;
         let network = self.network.bytes_per_s.is_some();
         let needs = [(volume, Need::Volume), (network, Need::Network)];
         needs.into_iter().filter(|(needed, _)| *needed).map(|(_, need)| need).collect()
@@ -288,6 +298,10 @@ impl Arm {
             Hindrance::Conflicting => "a query on the standby that replay conflicts with",
         });
         let away = own.away.then_some("the standby away until WAL that it needs is removed");
+        let returns =
+            own.returns_after.map(|made| format!("the standby back after {made} of WAL that must be read from disk"));
+        let replay_cpu =
+            own.replay_processor.map(|share| format!("{} % of a processor for replay", (share * 100.0).round()));
         let slot = own.slot.map(|slot| if slot { "a slot for the standby" } else { "no slot for the standby" });
         let delay = own.delay_ms.map(|ms| format!("the standby {ms} ms away"));
         let clients = self
@@ -300,7 +314,10 @@ impl Arm {
         let closed = self.load.closed_loop.then(|| "as fast as the server answers".to_owned());
         let both = cap("", self.write_iops, self.write_bytes_per_s)
             .into_iter()
+            .chain([self.read_bytes_per_s.map(|rate| format!("{rate} read a second"))])
+            .chain([self.device_bytes_per_s.map(|rate| format!("a device that writes {rate} a second"))])
             .chain(cap("standby: ", own.write_iops, own.write_bytes_per_s))
+            .chain([returns, replay_cpu])
             .chain([self.network.bytes_per_s.map(|rate| format!("network {rate} a second"))])
             .chain([(self.network.at == Narrow::Switch).then(|| "narrow beyond the server's host".to_owned())]);
         let setting = |whose: &'static str| move |(name, value): (&String, &String)| format!("{whose}{name} = {value}");
@@ -327,8 +344,12 @@ impl Arm {
         number("dirty_limit_bytes", dirty_limit_bytes.map(|bytes| bytes as f64));
         number("write_iops", self.write_iops.map(|iops| iops as f64));
         number("write_bytes_per_s", rate(self.write_bytes_per_s));
+        number("read_bytes_per_s", rate(self.read_bytes_per_s));
+        number("device_bytes_per_s", rate(self.device_bytes_per_s));
         number("standby_write_iops", self.standby.write_iops.map(|iops| iops as f64));
         number("standby_write_bytes_per_s", rate(self.standby.write_bytes_per_s));
+        number("standby_returns_after_bytes", rate(self.standby.returns_after));
+        number("standby_replay_processor", self.standby.replay_processor);
         number("standby_delay_ms", self.standby.delay_ms);
         number("network_bytes_per_s", rate(self.network.bytes_per_s));
         number("rate_per_s", self.load.rate_per_s);

@@ -74,8 +74,13 @@ impl Scenario {
         if self.load.rate_per_s.is_none() || self.arms.iter().any(|arm| arm.load.closed_loop) {
             return wrong("load.rate_per_s", "nothing", "the engine's driver needs a rate");
         }
-        if self.standby.is_some() || self.network.is_some() || self.run.heartbeat {
-            return wrong("standby, network or run.heartbeat", "set", "the engine alone has none of these");
+        let beneath = self.disk.as_ref().is_some_and(|disk| disk.beneath);
+        if self.standby.is_some() || self.network.is_some() || self.run.heartbeat || beneath {
+            return wrong(
+                "standby, network, run.heartbeat or disk.beneath",
+                "set",
+                "the engine alone has none of these",
+            );
         }
         if self.arms.iter().any(|arm| arm.dirty_limit == DirtyLimit::Advised) {
             return wrong(
@@ -175,11 +180,19 @@ impl Scenario {
         let bytes = [
             ("write_bytes_per_s", arm.write_bytes_per_s),
             ("standby.write_bytes_per_s", arm.standby.write_bytes_per_s),
+            ("read_bytes_per_s", arm.read_bytes_per_s),
+            ("device_bytes_per_s", arm.device_bytes_per_s),
         ];
         for (part, rate) in bytes {
             if let Some(rate) = rate.filter(|rate| rate.0 < LEAST_BYTES_PER_S) {
                 return wrong(part, rate.to_string(), "less than 64 KiB a second would stop the server");
             }
+        }
+        if let Some(share) = arm.standby.replay_processor.filter(|share| !(0.01..=1.0).contains(share)) {
+            return wrong("standby.replay_processor", share.to_string(), "give 0.01 to 1 of a processor");
+        }
+        if let Some(made) = arm.standby.returns_after.filter(|made| made.0 > size / 2) {
+            return wrong("standby.returns_after", made.to_string(), "give at most half of the disk's size");
         }
         self.check_advised(arm)
     }
@@ -219,15 +232,24 @@ impl Scenario {
         let own = &arm.standby;
         let capped = own.write_iops.is_some() || own.write_bytes_per_s.is_some();
         let says = capped || own.slot.is_some() || own.replay.is_some() || own.away || !own.settings.is_empty();
-        let says = says || own.delay_ms.is_some();
+        let says = says || own.delay_ms.is_some() || own.returns_after.is_some() || own.replay_processor.is_some();
         if says && self.standby.is_none() {
             return wrong("standby", "set", "the scenario has no [standby]");
         }
         if capped && self.standby.as_ref().is_some_and(|standby| standby.disk.is_none()) {
             return wrong("standby.write_iops", "set", "the standby has no volume of its own: give standby.disk");
         }
-        if (arm.write_iops.is_some() || arm.write_bytes_per_s.is_some()) && self.disk.is_none() {
+        let held =
+            [arm.write_bytes_per_s, arm.read_bytes_per_s].iter().any(Option::is_some) || arm.write_iops.is_some();
+        if held && self.disk.is_none() {
             return wrong("write_iops", "set", "the server has no volume of its own: give [disk]");
+        }
+        if arm.device_bytes_per_s.is_some() && !self.disk.as_ref().is_some_and(|disk| disk.beneath) {
+            return wrong(
+                "device_bytes_per_s",
+                "set",
+                "nothing lies beneath the server's volume: give disk.beneath = true",
+            );
         }
         if let Some(delay_ms) = own.delay_ms {
             if !(0.0..=10_000.0).contains(&delay_ms) {

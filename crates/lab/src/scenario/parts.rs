@@ -44,6 +44,10 @@ pub struct DiskPart {
     /// Whether pg_wal lies on it too.
     #[serde(default)]
     pub with_wal: bool,
+    /// Whether its file lies on another volume of the lab's, which an arm can hold: the server's own device is then slow by
+    /// itself, and no cap of it is to be seen.
+    #[serde(default)]
+    pub beneath: bool,
 }
 
 /// A standby of the server: a copy of it, fed by streaming.

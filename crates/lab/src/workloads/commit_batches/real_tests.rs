@@ -6,7 +6,8 @@ use super::*;
 use crate::servers::Postgres;
 use crate::servers::postgres_tests::Lab;
 use backwater_probe::postgres::ConnInfo;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -42,13 +43,9 @@ fn both_sides_insert_and_commit_what_they_say_and_leave_nothing() {
         (Side::Client, 1, 100, 30),
         (Side::Server, 3, 10_000, 3),
     ] {
-        let (counters, most) = (Counters::default(), AtomicU64::new(0));
+        let counters = Counters::default();
         let spec = BatchSpec { rows: 3_000, rows_per_commit, clients, side, least: Duration::ZERO };
-        let run = bench
-            .run(&spec, &counters, &NEVER, &|done| {
-                most.fetch_max(done, Relaxed);
-            })
-            .unwrap();
+        let run = bench.run(&spec, &counters, &NEVER, &|_| ()).unwrap();
         assert_eq!((run.rows, run.commits), (3_000, commits), "{spec:?}");
         assert_eq!((counters.rows.into_inner(), counters.completed.into_inner()), (3_000, commits));
         assert!(run.commit_latency_ms().unwrap() > 0.0 && run.commit_s < run.elapsed_s * clients as f64, "{run:?}");
@@ -60,10 +57,13 @@ fn both_sides_insert_and_commit_what_they_say_and_leave_nothing() {
         assert_eq!(run.load.latency.count(), if side == Side::Client { commits } else { 0 });
     }
     for (side, clients) in [(Side::Server, 2), (Side::Client, 1)] {
-        let counters = Counters::default();
+        let (counters, told) = (Counters::default(), Mutex::new(Vec::new()));
         let least = Duration::from_millis(400);
         let spec = BatchSpec { rows: 500, rows_per_commit: 50, clients, side, least };
-        let run = bench.run(&spec, &counters, &NEVER, &|_| ()).unwrap();
+        let run = bench.run(&spec, &counters, &NEVER, &|done| told.lock().unwrap().push(done)).unwrap();
+        let told = told.into_inner().unwrap();
+        let in_between = told.iter().filter(|done| (1..run.rows).contains(done)).count();
+        assert!(told.is_sorted() && in_between >= 2, "{told:?}");
         assert!(run.elapsed_s >= least.as_secs_f64() && run.rounds > 1.0 && run.rows.is_multiple_of(250), "{run:?}");
         assert_eq!((counters.rows.into_inner(), counters.completed.into_inner()), (run.rows, run.commits));
         let once = run.batch_run(50);
