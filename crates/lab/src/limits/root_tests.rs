@@ -106,6 +106,75 @@ fn a_disk_is_made_limited_and_gone() {
 }
 
 #[test]
+fn a_disk_on_another_is_slow_by_itself_and_both_go() {
+    if !root("a_disk_on_another_is_slow_by_itself_and_both_go") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let journal = journal(&dir);
+    let beneath = DiskSpec { name: "beneath".to_owned(), size_bytes: 512 * MIB, ..spec(dir.path()) };
+    let beneath = SlowDisk::create(&journal, &beneath).unwrap();
+    let disk = SlowDisk::create(&journal, &spec(beneath.mount_point())).unwrap();
+    if matches!(disk.cap_method(), CapMethod::IoMaxV2 { .. }) {
+        disk.adopt(std::process::id()).unwrap();
+    }
+    disk.cap_beneath(&journal, &beneath, &Cap { write_bytes_per_s: Some(8 * MIB), ..Cap::default() }).unwrap();
+    assert_eq!(disk.cap_in_force().unwrap(), Cap::default(), "its own device shows none");
+    let slow = write(&disk, 16 * MIB);
+    assert!(slow > Duration::from_millis(1_500), "16 MiB at 8 MiB/s took {slow:?}");
+    let devices = [beneath.device_path(), disk.device_path()].map(Path::to_owned);
+    journal.finish().unwrap();
+    // By the device: a file on a mount that is gone has another path.
+    for device in devices {
+        let name = device.file_name().unwrap().to_str().unwrap().to_owned();
+        let behind = fs::read_to_string(format!("/sys/block/{name}/loop/backing_file"));
+        assert!(behind.as_ref().map_or(true, |file| !file.contains("backwater")), "{name}: {behind:?}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "only the journals' directory is left");
+}
+
+#[test]
+fn a_share_of_a_processor_is_all_that_a_process_gets() {
+    const NAME: &str = "a_share_of_a_processor_is_all_that_a_process_gets";
+    if !root(NAME) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let journal = journal(&dir);
+    let share = match ProcessorShare::create(&journal, "test") {
+        Ok(share) => share,
+        Err(LimitError::Unsupported { why, .. }) => return eprintln!("skipped: {NAME}: {why}"),
+        Err(error) => panic!("{error}"),
+    };
+    let mut spinning = Command::new("sh");
+    spinning.args(["-c", "while :; do :; done"]);
+    let (mut child, _) = journal.spawn(&mut spinning, "a spinner", backwater_undo::Stop::Terminate).unwrap();
+    share.adopt(child.id()).unwrap();
+    share.bound(0.1).unwrap();
+    let used = |seconds: u64| {
+        // Nanoseconds on a processor, by the kernel.
+        let read = || -> f64 {
+            let text = fs::read_to_string(format!("/proc/{}/schedstat", child.id())).unwrap();
+            text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
+        };
+        let (before, begun) = (read(), Instant::now());
+        std::thread::sleep(Duration::from_secs(seconds));
+        (read() - before) / begun.elapsed().as_secs_f64()
+    };
+    let bound = used(2);
+    assert!((0.02..0.2).contains(&bound), "{bound}");
+    share.lift().unwrap();
+    let free = used(1);
+    assert!(free > 2.0 * bound, "{free} after {bound}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    journal.finish().unwrap();
+    let left = fs::read_dir("/sys/fs/cgroup/cpu").into_iter().flatten().flatten();
+    let ours = format!("backwater-{}", journal.run());
+    assert!(left.map(|entry| entry.file_name()).all(|name| !name.to_string_lossy().starts_with(&ours)));
+}
+
+#[test]
 fn an_xfs_disk_is_capped_too() {
     const NAME: &str = "an_xfs_disk_is_capped_too";
     if !root(NAME) {
