@@ -20,6 +20,9 @@ pub struct ProcessUse {
     pub session: Option<SessionUse>,
     /// Devices it has files open for writing on, or is known to write to.
     pub devices: Vec<String>,
+    /// Network interfaces by which its TCP connections moved bytes; empty where they are not told, as in a recording.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<String>,
     /// Bytes fetched from storage.
     pub read_bytes_per_s: Option<f64>,
     /// Read-like system calls, those answered from the page cache and those on sockets included.

@@ -23,7 +23,7 @@ const PID: usize = 7;
 const USER: usize = 9;
 const NUMBER: usize = 7;
 const CPU: usize = 6;
-const DEVICE: usize = 10;
+const DEVICE: usize = 13;
 
 /// What the busiest processes are busy with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -201,7 +201,8 @@ impl Columns {
         }
         line += &pad_left(&percent(process.cpu_share, style), CPU);
         if self.all {
-            let devices = clean(&process.devices.join(","), style);
+            let devices: Vec<&str> = process.devices.iter().chain(&process.interfaces).map(String::as_str).collect();
+            let devices = clean(&devices.join(","), style);
             line += &format!("  {}", pad_right(&cut(&devices, DEVICE - 2, style), DEVICE - 2));
         }
         let room = self.width.saturating_sub(crate::text::width(&line) + 2);

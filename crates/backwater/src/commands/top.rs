@@ -41,7 +41,10 @@ Examples:
 pub(crate) struct Arguments {
     /// A server on this host (postgres://…), `host` for every process, or the directory of a recording
     ///
-    /// In a recording, devices are told by the kind of a process (WAL, data files, or both), and clients' sessions were read every
+    /// Devices are those of the files that a process has open for writing and, after them, the network interfaces by which its TCP
+    /// connections moved bytes.
+    ///
+    /// In a recording, devices are told by the kind of a process (WAL, data files, or both), interfaces are not told, and clients' sessions were read every
     /// second, or in turn, every four seconds at the most, where more than 50 stood idle or more than 64 worked.
     target: Option<String>,
     /// A process with its children: the postmaster of a server on this host

@@ -34,7 +34,12 @@ fn processes() -> Vec<ProcessUse> {
     vec![
         ProcessUse { pid: 4_002, what: "checkpointer".into(), devices: vec!["sdb".into()], ..io(0.0, 5_321.0) },
         ProcessUse { pid: 4_003, what: "background writer".into(), ..io(0.0, 0.0) },
-        ProcessUse { pid: 4_005, what: "walsender".into(), ..net(io(8_192.0, 0.0), 8_204.5, 12.25, "10.0.0.2:41000") },
+        ProcessUse {
+            pid: 4_005,
+            what: "walsender".into(),
+            interfaces: vec!["eth0".into()],
+            ..net(io(8_192.0, 0.0), 8_204.5, 12.25, "10.0.0.2:41000")
+        },
         ProcessUse {
             pid: 412_345,
             what: "client backend".into(),

@@ -4,6 +4,7 @@
 //! The counters are shown to everybody (`/proc/PID/net/dev`); queues and shapers have to be asked for inside the
 //! namespace, which only root may enter where it is not this process' own.
 
+mod addresses;
 mod dev;
 mod route;
 mod shaper;
@@ -13,6 +14,7 @@ mod wire;
 use super::netlink::{namespace_of, own_namespace};
 use super::{Roots, Watch, file};
 use crate::{Probe, ProbeError, Sink};
+pub(in crate::host) use addresses::Addresses;
 use space::Space;
 use std::collections::BTreeMap;
 use std::sync::Arc;

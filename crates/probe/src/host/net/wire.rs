@@ -1,17 +1,25 @@
 //! The messages of rtnetlink about interfaces and their queueing disciplines: linux/rtnetlink.h, linux/pkt_sched.h.
 
 use crate::host::netlink::{attribute, attributes, text, u32_at, u64_at};
+use std::net::IpAddr;
 
 pub(super) const GET_LINK: u16 = 18;
+pub(super) const GET_ADDRESS: u16 = 22;
 pub(super) const GET_QDISC: u16 = 38;
 pub(super) const GET_CLASS: u16 = 42;
 /// What the kernel answers to these questions.
 pub(super) const LINK: u16 = 16;
+pub(super) const ADDRESS: u16 = 20;
 pub(super) const QDISC: u16 = 36;
 pub(super) const CLASS: u16 = 40;
 
 /// `struct ifinfomsg` and `struct tcmsg`, which precede the attributes.
 const LINK_BYTES: usize = 16;
+/// `struct ifaddrmsg` (linux/if_addr.h).
+const ADDRESS_BYTES: usize = 8;
+const IFA_ADDRESS: u16 = 1;
+/// Of two ends of a cable: this host's own.
+const IFA_LOCAL: u16 = 2;
 const TRAFFIC_BYTES: usize = 20;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_EXT_MASK: u16 = 29;
@@ -64,6 +72,23 @@ pub(super) fn links_request() -> Vec<u8> {
     out.extend(IFLA_EXT_MASK.to_ne_bytes());
     out.extend(SKIP_STATS.to_ne_bytes());
     out
+}
+
+/// The body of a request for all addresses.
+pub(super) fn addresses_request() -> Vec<u8> {
+    vec![0; ADDRESS_BYTES]
+}
+
+/// Number of an interface, and an address of its own.
+pub(super) fn address(body: &[u8]) -> Option<(i32, IpAddr)> {
+    let attributes = body.get(ADDRESS_BYTES..)?;
+    let bytes = attribute(attributes, IFA_LOCAL).or_else(|| attribute(attributes, IFA_ADDRESS))?;
+    let address = match bytes.len() {
+        4 => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
+        16 => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
+        _ => return None,
+    };
+    Some((u32_at(body, 4)? as i32, address))
 }
 
 /// The body of a request for all disciplines, or for all classes of one interface.

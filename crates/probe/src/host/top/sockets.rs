@@ -2,6 +2,7 @@
 
 use super::counters::Counters;
 use super::unseen::Hidden;
+use crate::host::net::Addresses;
 use crate::host::netlink::namespace_of;
 use crate::host::tcp::{Diag, Socket, sockets_of};
 use crate::host::{Roots, file};
@@ -60,11 +61,17 @@ pub(super) struct Flow {
     connections: u32,
     /// The other end of the busiest connection, and what that moved.
     peer: Option<(u64, String)>,
+    /// By which interfaces bytes went.
+    interfaces: BTreeSet<String>,
 }
 
 impl Flow {
-    fn add(&mut self, socket: &Socket, step: Totals) {
+    fn add(&mut self, socket: &Socket, step: Totals, interface: Option<&str>) {
         self.moved.add(step);
+        let moved = step != Totals::default();
+        if let Some(name) = interface.filter(|name| moved && !self.interfaces.contains(*name)) {
+            self.interfaces.insert(name.to_owned());
+        }
         self.connections += 1;
         let bytes = step.sent_bytes.saturating_add(step.received_bytes);
         if self.peer.as_ref().is_none_or(|(most, _)| bytes > *most) {
@@ -80,6 +87,7 @@ impl Flow {
         process.sent_segments_per_s = rate(self.moved.sent_segments);
         process.received_segments_per_s = rate(self.moved.received_segments);
         process.connections = Some(self.connections);
+        process.interfaces = self.interfaces.iter().cloned().collect();
         process.peer = self.peer.as_ref().map(|(_, peer)| peer.clone());
     }
 }
@@ -89,6 +97,8 @@ impl Flow {
 pub(super) struct Sockets {
     roots: Roots,
     namespaces: HashMap<u64, Diag>,
+    /// Of the same namespaces; none of one that does not say.
+    addresses: HashMap<u64, Addresses>,
     owners: HashMap<u64, i32>,
     searched: HashMap<u64, u32>,
     before: HashMap<u64, Totals>,
@@ -100,6 +110,7 @@ impl Sockets {
         Sockets {
             roots: roots.clone(),
             namespaces: HashMap::new(),
+            addresses: HashMap::new(),
             owners: HashMap::new(),
             searched: HashMap::new(),
             before: HashMap::new(),
@@ -111,6 +122,7 @@ impl Sockets {
     /// has moved nothing; one whose sockets may not be seen is left out.
     pub(super) fn look(&mut self, processes: &HashMap<i32, Counters>, hidden: &mut Hidden) -> HashMap<i32, Flow> {
         let (sockets, baseline) = self.connections(processes, hidden);
+        self.survey_addresses(&sockets);
         let seen = self.find_owners(&sockets, processes, hidden);
         let mut flows: HashMap<i32, Flow> = seen.into_iter().map(|pid| (pid, Flow::default())).collect();
         let mut now = HashMap::with_capacity(sockets.len());
@@ -121,7 +133,8 @@ impl Sockets {
             let fresh = if baseline.contains(namespace) { totals } else { Totals::default() };
             let step = totals.since(self.before.get(&socket.inode).copied().unwrap_or(fresh));
             if let Some(flow) = self.owners.get(&socket.inode).and_then(|pid| flows.get_mut(pid)) {
-                flow.add(socket, step);
+                let addresses = self.addresses.get(namespace);
+                flow.add(socket, step, addresses.and_then(|all| all.of(socket.local, socket.peer)));
             }
         }
         self.owners.retain(|inode, _| now.contains_key(inode));
@@ -144,11 +157,16 @@ impl Sockets {
             }
         }
         self.namespaces.retain(|inode, _| wanted.contains_key(inode));
+        self.addresses.retain(|inode, _| wanted.contains_key(inode));
         let (mut all, mut baseline) = (Vec::new(), HashSet::new());
         for (inode, pid) in wanted.into_iter().take(MOST_NAMESPACES) {
             if !self.namespaces.contains_key(&inode) {
                 match Diag::open(&self.roots, pid, inode) {
-                    Ok(diag) => drop(self.namespaces.insert(inode, diag)),
+                    Ok(diag) => {
+                        self.namespaces.insert(inode, diag);
+                        // Who may ask for sockets there may ask for this.
+                        self.addresses.extend(Addresses::open(&self.roots, pid, inode).ok().map(|all| (inode, all)));
+                    }
                     Err(error) => {
                         hidden.namespace(&error);
                         continue;
@@ -163,6 +181,18 @@ impl Sockets {
             }
         }
         (all, baseline)
+    }
+
+    /// Asks those namespaces for their addresses again whose connections have one that is not known: once a look.
+    fn survey_addresses(&mut self, sockets: &[(Socket, u64)]) {
+        let new = |(inode, all): &(&u64, &mut Addresses)| {
+            sockets.iter().any(|(socket, namespace)| namespace == *inode && !all.knows(socket.local.ip()))
+        };
+        for (_, all) in self.addresses.iter_mut().filter(new) {
+            if let Err(error) = all.survey() {
+                tracing::debug!(%error, "the addresses of a network namespace cannot be asked for");
+            }
+        }
     }
 
     /// Ties new connections to processes, and names the processes whose sockets may be seen.

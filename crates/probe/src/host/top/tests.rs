@@ -67,10 +67,10 @@ fn what_a_child_sent_and_wrote_between_two_looks_is_its_own() {
     assert!(child.sent_segments_per_s.unwrap() > 0.0 && child.received_segments_per_s.unwrap() > 0.0);
     assert!(child.write_calls_per_s.unwrap() > 0.0);
     assert_eq!(child.peer, Some(worker.ours.local_addr().unwrap().to_string()));
-    assert_eq!(child.connections, Some(1));
+    assert_eq!((child.connections, child.interfaces.as_slice()), (Some(1), &["lo".to_owned()][..]));
     let idle = top.look(Moment::from_seconds(13.0)).unwrap().unwrap();
     let child = idle.processes.iter().find(|process| process.pid == worker.child.id() as i32).unwrap();
-    assert_eq!(child.sent_bytes_per_s, Some(0.0));
+    assert_eq!((child.sent_bytes_per_s, child.interfaces.len()), (Some(0.0), 0));
 }
 
 /// The count of write calls in the kernel's file of a whole process.
