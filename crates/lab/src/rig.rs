@@ -150,7 +150,8 @@ impl Rig {
     }
 }
 
-fn adopt(disk: Option<&SlowDisk>, server: &Postgres) -> Result<(), LabError> {
+/// Where caps reach only what runs in a control group, puts a server and all its processes there.
+pub(crate) fn adopt(disk: Option<&SlowDisk>, server: &Postgres) -> Result<(), LabError> {
     let (Some(disk), Some(postmaster)) = (disk, server.pid()) else { return Ok(()) };
     // The postmaster first: what it starts from now on is born in the group.
     disk.adopt(postmaster)?;
@@ -237,8 +238,8 @@ fn make_beneath(
     journal: &Journal,
     progress: &dyn Progress,
 ) -> Result<SlowDisk, LabError> {
-    // A twentieth is reserved by its file system, which needs as much for itself.
-    let part = DiskPart { size: Bytes(part.size.0 + part.size.0 / 10 + BENEATH_BYTES), ..part.clone() };
+    // A twentieth is reserved by its file system, which needs as much for itself, and as much is asked to stay free.
+    let part = DiskPart { size: Bytes(part.size.0 + part.size.0 * 3 / 20 + BENEATH_BYTES), ..part.clone() };
     make_disk("beneath", &part, work, journal, progress)
 }
 

@@ -5,7 +5,7 @@ use crate::LabError;
 use crate::advised::Advisers;
 use crate::arm::{self, Repeat};
 use crate::doubts;
-use crate::limits::{self, network};
+use crate::limits::{self, ProcessorShare, network};
 use crate::metrics::commits::{self, Measured};
 use crate::metrics::{foretold, median, overload};
 use crate::progress::Progress;
@@ -113,8 +113,10 @@ pub(crate) fn chosen_arms<'a>(scenario: &'a Scenario, options: &RunOptions) -> R
 fn able<'a>(arms: Vec<&'a Arm>, options: &RunOptions) -> (Vec<&'a Arm>, BTreeMap<String, String>) {
     let volumes = if options.without_limits { missing(options) } else { None };
     let network = network::possible().err().map(|error| error.to_string());
+    let processor = ProcessorShare::possible().err().map(|error| error.to_string());
     let why = |need: &Need| match need {
         Need::Volume => volumes.clone(),
+        Need::Processor => volumes.clone().or(processor.clone()),
         Need::Network => volumes.clone().or(network.clone()),
     };
     let mut skipped = BTreeMap::new();

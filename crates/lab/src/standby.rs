@@ -4,7 +4,7 @@
 use crate::LabError;
 use crate::client::Client;
 use crate::limits::{NetworkEnd, ProcessorShare, SlowDisk};
-use crate::rig::RunOptions;
+use crate::rig::{self, RunOptions};
 use crate::scenario::{Arm, Hindrance, Scenario, StandbyPart};
 use crate::servers::{Postgres, PostgresSpec, Relay};
 use backwater_model::Bytes;
@@ -220,7 +220,7 @@ impl Standby {
         if let Some(made) = arm.standby.returns_after {
             make_wal(primary, made, options)?;
             forget_wal(primary)?;
-            self.server.start(journal)?;
+            self.start(journal)?;
         }
         Ok(())
     }
@@ -236,7 +236,7 @@ impl Standby {
         let startup = Client::open(&self.server.conninfo())?.ask(asked)?.and_then(|pid| pid.parse().ok());
         let startup = startup.ok_or_else(|| LabError::Refused("the standby has no startup process".to_owned()))?;
         group.adopt(startup)?;
-        Ok(group.bound(share)?)
+        Ok(group.bound(journal, share)?)
     }
 
     /// A query here that still sees rows which the primary cleans away: replay of the cleaning has to wait for it, as
@@ -280,8 +280,13 @@ impl Standby {
             self.dead = client.is_true(&removed)?;
             std::thread::sleep(LOOK);
         }
+        self.start(journal)
+    }
+
+    /// Starts it where its cap reaches it.
+    fn start(&mut self, journal: &Journal) -> Result<(), LabError> {
         self.server.start(journal)?;
-        Ok(())
+        rig::adopt(self.disk.as_ref(), &self.server)
     }
 
     /// Whether its primary has been seen without WAL that it needs.
@@ -303,7 +308,7 @@ impl Standby {
             disk.lift_cap(journal)?;
         }
         if let Some(group) = &self.replay_share {
-            group.lift()?;
+            group.lift(journal)?;
         }
         if std::mem::take(&mut self.paused) && self.server.is_running() {
             Client::open(&self.server.conninfo())?.run("SELECT pg_wal_replay_resume()")?;
@@ -326,15 +331,11 @@ impl Standby {
 /// Makes so much WAL, which is nothing to anybody, and brings it to disk.
 fn make_wal(primary: &Postgres, bytes: Bytes, options: &RunOptions) -> Result<(), LabError> {
     let mut client = Client::open(&primary.conninfo())?;
-    client.run("SET synchronous_commit = off")?;
     for _ in 0..bytes.0.div_ceil(MESSAGE_BYTES) {
         options.go_on()?;
-        // Counted, not shown: the position would be sent each time.
-        client.run(&format!(
-            "SELECT pg_logical_emit_message(false, 'backwater', repeat('x', {MESSAGE_BYTES})) IS NULL"
-        ))?;
+        client.run(&format!("SELECT pg_logical_emit_message(false, 'backwater', repeat('x', {MESSAGE_BYTES}))"))?;
     }
-    client.run("SELECT pg_switch_wal() IS NULL; CHECKPOINT")
+    client.run("SELECT pg_switch_wal(); CHECKPOINT")
 }
 
 /// Lets a server's WAL leave the page cache, as it does where more is written and read than memory holds: who needs it

@@ -23,7 +23,7 @@ const PID: usize = 7;
 const USER: usize = 9;
 const NUMBER: usize = 7;
 const CPU: usize = 6;
-const DEVICE: usize = 13;
+const DEVICE: usize = 16;
 
 /// What the busiest processes are busy with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -245,6 +245,26 @@ mod tests {
     }
 
     #[test]
+    fn what_a_process_does_is_the_servers_word_unless_the_kernel_says_that_it_runs() {
+        let seen = |kind: Option<&str>, event: Option<&str>, state: Option<char>| {
+            let (wait_event_type, wait_event) = (kind.map(Into::into), event.map(Into::into));
+            doing(&Sample { wait_event_type, wait_event, kernel_state: state, ..Sample::default() })
+        };
+        let read = |state| seen(Some("IO"), Some("WALRead"), state);
+        let data = |state| seen(Some("IO"), Some("DataFileExtend"), state);
+        for state in [None, Some('D'), Some('S')] {
+            assert_eq!((read(state), data(state)), (Doing::WalRead, Doing::Data), "{state:?}");
+        }
+        assert_eq!((read(Some('R')), data(Some('R'))), (Doing::Running, Doing::Running));
+        assert_eq!(
+            seen(Some("LWLock"), Some("WALWrite"), Some('R')),
+            Doing::WalWrite,
+            "only a system call's wait is told too long"
+        );
+        assert_eq!((seen(None, None, Some('R')), seen(None, None, Some('D'))), (Doing::Running, Doing::Data));
+    }
+
+    #[test]
     fn a_standby_of_another_cluster_is_not_taken_for_the_only_one() {
         assert_eq!(joined(Some("7"), Some("7")).as_deref(), Some("two"));
         assert_eq!(joined(Some("7"), Some("8")), None);

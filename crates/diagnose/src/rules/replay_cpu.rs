@@ -52,7 +52,7 @@ fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     };
     let mut figures = Figures::default();
     figures.add("startup_cpu_ratio", cpu, Unit::Ratio, "of one processor, used by the startup process");
-    figures.add("startup_runs_ratio", runs, Unit::Ratio, "samples of the startup process without a wait");
+    figures.add("startup_runs_ratio", runs, Unit::Ratio, "samples of the startup process in which it runs or wants to");
     finding.evidence.extend(figures.list());
     let replayed = rate(&standby.hops.replayed_rate, &lag.range);
     let received = rate(&standby.hops.received_rate, &lag.range);
@@ -92,7 +92,7 @@ fn runs(scene: &Scene<'_>, own: &Peer, range: &Range<usize>) -> Option<f64> {
         process && from <= sample.at && sample.at < to && sample.kernel_state.is_some()
     };
     let seen: Vec<&Sample> = scene.window.samples().iter().filter(ours).collect();
-    let works = |sample: &&&Sample| sample.wait_event.is_none() && sample.kernel_state == Some('R');
+    let works = |sample: &&&Sample| sample.kernel_state == Some('R');
     let count = seen.iter().filter(works).count();
     (seen.len() >= LEAST_SAMPLES).then(|| count as f64 / seen.len() as f64)
 }

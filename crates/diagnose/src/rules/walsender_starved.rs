@@ -8,11 +8,11 @@ use crate::replication::{Doing, walsender_activity};
 use crate::scene::Scene;
 use backwater_model::{Confidence, Finding, RuledOut, Unit, catalogue as cat};
 
-/// Share of its samples in which it must read WAL from its files.
+/// Share of its samples in which it must wait for a read of WAL from its files.
 const READS: f64 = 0.4;
 /// Share of one processor that it must use to be its own limit.
 const BUSY: f64 = 0.8;
-/// A share of its samples without a wait, from which it wants to run.
+/// Share of its samples in which it runs or wants to, from which a processor is what it lacks.
 const RUNS: f64 = 0.6;
 
 /// The findings of a window: at most one a standby.
@@ -43,7 +43,7 @@ fn of_standby(scene: &Scene<'_>, behind: &Behind) -> Option<Finding> {
     let mut finding = of_lag(scene, behind, "walsender-starved", cause, "send", lag);
     finding.confidence = if cause == "unknown" { Confidence::Low } else { Confidence::Medium };
     let mut figures = Figures::default();
-    figures.add("wal_read_ratio", reads, Unit::Ratio, "time in which the walsender read WAL from its files");
+    figures.add("wal_read_ratio", reads, Unit::Ratio, "time in which the walsender waited for reads of WAL");
     figures.add("walsender_cpu_ratio", cpu.mean(&lag.range), Unit::Ratio, "of one processor, used by the walsender");
     finding.evidence.extend(figures.list());
     finding.evidence.extend(tcp_figures(standby, &lag.range));

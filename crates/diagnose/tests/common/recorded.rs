@@ -19,7 +19,7 @@ pub fn window(text: &str, keep: impl Fn(&str) -> bool) -> Window {
             "span" => to = rest.parse().unwrap(),
             "series" => {
                 let points = lines.next().unwrap();
-                if keep(rest) {
+                if keep(rest) && !rest.split([' ', ',']).any(|word| gone(&meta, word, &keep)) {
                     series(&mut readings, rest, points);
                 }
             }
@@ -43,6 +43,13 @@ pub fn window(text: &str, keep: impl Fn(&str) -> bool) -> Window {
     meta.targets.retain(|target| keep(&target.name));
     meta.devices.retain(|device| device.roles.iter().all(|(_, target)| keep(target)));
     readings.window(meta, 0.0, to)
+}
+
+/// Whether a label names a device of a server that does not stay.
+fn gone(meta: &Meta, label: &str, keep: &impl Fn(&str) -> bool) -> bool {
+    let device = |dev: &str| meta.devices.iter().find(|device| device.dev == dev);
+    let device = label.strip_prefix("dev=").and_then(device);
+    device.is_some_and(|device| device.roles.iter().any(|(_, target)| !keep(target)))
 }
 
 fn moment(text: &str) -> Moment {

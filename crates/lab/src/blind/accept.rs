@@ -168,8 +168,15 @@ impl Look<'_> {
 
     fn replay_falls_behind(&self) -> Accepted {
         let behind = self.behind(&catalogue::PG_REPL_REPLAY).unwrap_or(0.0);
-        let because = format!("{} not replayed in the end", show(behind));
-        accepted(behind >= BEHIND_S * self.setup.wal_bytes_per_s, because)
+        let labels = [("target", self.acted.standby.as_deref().unwrap_or_default()), ("what", "startup")];
+        let used = self.window.tracks(catalogue::PROC_CPU.name, &labels);
+        let used = used.filter_map(|track| track.between(self.acted.load_start, self.acted.to).rate());
+        let used = used.fold(0.0, f64::max);
+        let share = self.setup.arm.standby.replay_processor.unwrap_or(1.0);
+        let because =
+            format!("{used:.3} of a processor used of {share:.3} allowed, {} not replayed in the end", show(behind));
+        let held = (REACHED * share..=1.5 * share).contains(&used);
+        accepted(held && behind >= BEHIND_S * self.setup.wal_bytes_per_s, because)
     }
 
     fn slot_keeps(&self) -> Accepted {

@@ -48,6 +48,9 @@ const FREE_FROM: f64 = 8.0;
 const COMMITS_BIND_FROM: f64 = 0.6;
 const COMMITS_FREE_BELOW: f64 = 0.06;
 
+/// WAL that may stand on a volume of 3 GiB in the end, beside its data and the segments that are kept for use again, in bytes.
+const MOST_STANDING: f64 = 1_073_741_824.0;
+
 /// Something that happens while a healthy run goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Happening {
@@ -149,6 +152,7 @@ fn streaming(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
     let few = 1 + (clients * 4.0) as usize;
     let stormy = |calls: f64| setup.clone().storm(capacity, calls, few);
     let asked = calls * capacity.call_bytes;
+    let most_calls = MOST_STANDING / (capacity.call_bytes * setup.load.seconds).max(1.0);
     let capped = rate(asked * between(0.12, BINDS_AT, hold));
     let mut made = match draw.deed {
         Deed::Idle => setup.tpcb(capacity, Some(between(0.1, 0.5, load)), 1),
@@ -164,7 +168,7 @@ fn streaming(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
         }
         Deed::Large => stormy(between(0.4, 0.5, load) * fastest),
         // A hundredth of a processor replays a moderate load.
-        Deed::ReplayStarved => stormy(between(0.3, 0.4, load) * fastest),
+        Deed::ReplayStarved => stormy((between(0.3, 0.4, load) * fastest).min(most_calls)),
         _ => stormy(calls),
     };
     let arm = &mut made.arm;
@@ -181,7 +185,7 @@ fn streaming(setup: Setup, draw: &Draw, capacity: &Capacity) -> Setup {
             arm.read_bytes_per_s = capped;
             // So much that it is not through with it when the load ends.
             let read = capped.map_or(0.0, |rate| rate.0 as f64) * made.load.seconds;
-            arm.standby.returns_after = rate((1.5 * read).max(f64::from(64 << 20)));
+            arm.standby.returns_after = rate((1.5 * read).clamp(f64::from(64 << 20), MOST_STANDING));
         }
         Deed::RetentionExceeded => {
             arm.settings.extend(["max_wal_size", "min_wal_size"].map(|name| (name.to_owned(), "32MB".to_owned())));

@@ -71,8 +71,12 @@ proptest! {
                 let floor = f64::from(256 << 10);
                 prop_assert!(bytes.iter().all(|limit| *limit <= (BINDS_AT * setup.wal_bytes_per_s).max(floor)));
                 prop_assert!(bytes.iter().all(|limit| *limit <= 0.7 * setup.wal_bytes_per_s));
+                prop_assert!(setup.arm.standby.returns_after.is_none_or(|made| made.0 as f64 <= MOST_STANDING));
             }
-            Deed::ReplayStarved => prop_assert!(setup.arm.standby.replay_processor.unwrap() <= 0.02),
+            Deed::ReplayStarved => {
+                prop_assert!(setup.arm.standby.replay_processor.is_some());
+                prop_assert!(setup.wal_bytes_per_s * seconds <= 1.001 * MOST_STANDING);
+            }
             Deed::SyncStandbyCapped => prop_assert!(setup.arm.standby.write_iops.unwrap() <= 26),
             Deed::DirtyLimit => {
                 let outflow = setup.arm.write_iops.unwrap() as f64 * PAGE_BYTES;

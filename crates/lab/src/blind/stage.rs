@@ -223,7 +223,7 @@ mod tests {
     fn each_stage_has_what_its_runs_set() {
         let of = |stage| scenario(stage).unwrap();
         let streaming = of(Stage::Streaming);
-        assert!(streaming.disk.unwrap().with_wal && streaming.network.is_some());
+        assert!(streaming.network.is_some() && streaming.disk.is_some_and(|disk| disk.with_wal && disk.beneath));
         assert!(streaming.standby.unwrap().disk.unwrap().with_wal);
         let volume = of(Stage::Volume);
         assert!(!volume.disk.unwrap().with_wal && volume.load.scale.is_some() && volume.standby.is_none());

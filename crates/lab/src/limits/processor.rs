@@ -23,18 +23,22 @@ impl ProcessorShare {
         Self::create_in(journal, Path::new("/sys/fs/cgroup"), name)
     }
 
+    /// Whether this host can bound processor time at all.
+    pub(crate) fn possible() -> Result<(), LimitError> {
+        let root = Path::new("/sys/fs/cgroup");
+        if is_v1(root) || has_v2(root) { Ok(()) } else { Err(no_controller()) }
+    }
+
     fn create_in(journal: &Journal, cgroup_root: &Path, name: &str) -> Result<ProcessorShare, LimitError> {
-        let v1 = cgroup_root.join("cpu");
-        let is_v2 = !v1.join("cpu.cfs_quota_us").exists();
+        let is_v2 = !is_v1(cgroup_root);
         if is_v2 {
-            let controllers = values::read(&cgroup_root.join("cgroup.controllers")).unwrap_or_default();
-            if !controllers.split(' ').any(|controller| controller == "cpu") {
+            if !has_v2(cgroup_root) {
                 return Err(no_controller());
             }
             cap::enable(cgroup_root, &["cpu"])?;
         }
-        let parent = if is_v2 { cgroup_root } else { &v1 };
-        let group = parent.join(format!("backwater-{}-{name}", journal.run()));
+        let group = if is_v2 { cgroup_root.to_owned() } else { cgroup_root.join("cpu") };
+        let group = group.join(format!("backwater-{}-{name}", journal.run()));
         journal.note(Change::CgroupDir { path: group.clone() })?;
         std::fs::create_dir(&group).map_err(LimitError::file("create", &group))?;
         Ok(ProcessorShare { group, is_v2 })
@@ -46,27 +50,37 @@ impl ProcessorShare {
     }
 
     /// Bounds what its processes get together, as a share of one processor; 1.0 is one of them.
-    pub fn bound(&self, share: f64) -> Result<(), LimitError> {
+    pub fn bound(&self, journal: &Journal, share: f64) -> Result<(), LimitError> {
         let quota_us = (share * PERIOD_US).round();
         if !(LEAST_US..=PERIOD_US * 1e3).contains(&quota_us) {
             let why = "the kernel takes a hundredth of a processor at least".to_owned();
             return Err(LimitError::Value { what: "processor time".to_owned(), value: share.to_string(), why });
         }
-        self.set(&format!("{quota_us}"))
+        self.set(journal, &format!("{quota_us}"))
     }
 
     /// Lifts the bound; what is there stays there.
-    pub fn lift(&self) -> Result<(), LimitError> {
-        self.set(if self.is_v2 { "max" } else { "-1" })
+    pub fn lift(&self, journal: &Journal) -> Result<(), LimitError> {
+        self.set(journal, if self.is_v2 { "max" } else { "-1" })
     }
 
-    fn set(&self, quota_us: &str) -> Result<(), LimitError> {
+    /// Noted as a limit: whoever puts the host back lifts it before it stops what is held by it.
+    fn set(&self, journal: &Journal, quota_us: &str) -> Result<(), LimitError> {
         if self.is_v2 {
-            return values::write(&self.group.join("cpu.max"), &format!("{quota_us} {PERIOD_US}"));
+            return values::change(journal, &self.group.join("cpu.max"), &format!("{quota_us} {PERIOD_US}"));
         }
-        values::write(&self.group.join("cpu.cfs_period_us"), &format!("{PERIOD_US}"))?;
-        values::write(&self.group.join("cpu.cfs_quota_us"), quota_us)
+        values::change(journal, &self.group.join("cpu.cfs_period_us"), &format!("{PERIOD_US}"))?;
+        values::change(journal, &self.group.join("cpu.cfs_quota_us"), quota_us)
     }
+}
+
+fn is_v1(cgroup_root: &Path) -> bool {
+    cgroup_root.join("cpu/cpu.cfs_quota_us").exists()
+}
+
+fn has_v2(cgroup_root: &Path) -> bool {
+    let controllers = values::read(&cgroup_root.join("cgroup.controllers")).unwrap_or_default();
+    controllers.split(' ').any(|controller| controller == "cpu")
 }
 
 fn no_controller() -> LimitError {
@@ -96,19 +110,24 @@ mod tests {
     #[test]
     fn quotas_are_written_as_each_version_has_them() {
         let dir = tempfile::tempdir().unwrap();
-        let files = |names: &[&str]| names.iter().for_each(|name| std::fs::write(dir.path().join(name), "").unwrap());
-        files(&["cpu.max", "cpu.cfs_period_us", "cpu.cfs_quota_us"]);
+        let journal = Journal::begin(&dir.path().join("state"), "test").unwrap();
+        let free = [("cpu.max", "max 100000\n"), ("cpu.cfs_period_us", "100000\n"), ("cpu.cfs_quota_us", "-1\n")];
+        free.iter().for_each(|(name, text)| std::fs::write(dir.path().join(name), text).unwrap());
         let of = |is_v2| ProcessorShare { group: dir.path().to_owned(), is_v2 };
-        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap();
-        of(true).bound(0.05).unwrap();
-        of(false).bound(0.25).unwrap();
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap().trim().to_owned();
+        of(true).bound(&journal, 0.05).unwrap();
+        of(false).bound(&journal, 0.25).unwrap();
         assert_eq!(
             (read("cpu.max"), read("cpu.cfs_quota_us"), read("cpu.cfs_period_us")),
             ("5000 100000".to_owned(), "25000".to_owned(), "100000".to_owned())
         );
-        of(true).lift().unwrap();
-        of(false).lift().unwrap();
+        of(true).lift(&journal).unwrap();
+        of(false).bound(&journal, 0.5).unwrap();
+        of(false).lift(&journal).unwrap();
         assert_eq!((read("cpu.max"), read("cpu.cfs_quota_us")), ("max 100000".to_owned(), "-1".to_owned()));
-        assert!(of(true).bound(0.001).is_err());
+        assert!(of(true).bound(&journal, 0.001).is_err());
+        of(false).bound(&journal, 0.5).unwrap();
+        journal.finish().unwrap();
+        assert_eq!(read("cpu.cfs_quota_us"), "-1", "a limit that is left is lifted with the rest");
     }
 }

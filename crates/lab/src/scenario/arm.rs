@@ -209,6 +209,8 @@ pub enum Need {
     Volume,
     /// A network that can be made narrow.
     Network,
+    /// A bound on a process's share of a processor.
+    Processor,
 }
 
 impl std::str::FromStr for DirtyLimit {
@@ -236,10 +238,10 @@ impl Arm {
         let capped = [self.write_iops, self.standby.write_iops].iter().any(Option::is_some)
             || [self.write_bytes_per_s, self.standby.write_bytes_per_s].iter().any(Option::is_some)
             || [self.read_bytes_per_s, self.device_bytes_per_s].iter().any(Option::is_some);
-        let grouped = self.standby.replay_processor.is_some();
-        let volume = capped || grouped || self.dirty_limit != DirtyLimit::System;
+        let volume = capped || self.dirty_limit != DirtyLimit::System;
         let network = self.network.bytes_per_s.is_some();
-        let needs = [(volume, Need::Volume), (network, Need::Network)];
+        let processor = self.standby.replay_processor.is_some();
+        let needs = [(volume, Need::Volume), (network, Need::Network), (processor, Need::Processor)];
         needs.into_iter().filter(|(needed, _)| *needed).map(|(_, need)| need).collect()
     }
 
@@ -300,8 +302,7 @@ impl Arm {
         let away = own.away.then_some("the standby away until WAL that it needs is removed");
         let returns =
             own.returns_after.map(|made| format!("the standby back after {made} of WAL that must be read from disk"));
-        let replay_cpu =
-            own.replay_processor.map(|share| format!("{} % of a processor for replay", (share * 100.0).round()));
+        let replay_cpu = own.replay_processor.map(|share| format!("{:.1} % of a processor for replay", share * 100.0));
         let slot = own.slot.map(|slot| if slot { "a slot for the standby" } else { "no slot for the standby" });
         let delay = own.delay_ms.map(|ms| format!("the standby {ms} ms away"));
         let clients = self

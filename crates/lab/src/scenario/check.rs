@@ -75,6 +75,10 @@ impl Scenario {
             return wrong("load.rate_per_s", "nothing", "the engine's driver needs a rate");
         }
         let beneath = self.disk.as_ref().is_some_and(|disk| disk.beneath);
+        if let Some(arm) = self.arms.iter().find(|arm| arm.read_bytes_per_s.is_some()) {
+            let field = format!("arm '{}': read_bytes_per_s", arm.name);
+            return Err((field, "set".to_owned(), "the engine's volume is held when writing alone"));
+        }
         if self.standby.is_some() || self.network.is_some() || self.run.heartbeat || beneath {
             return wrong(
                 "standby, network, run.heartbeat or disk.beneath",
@@ -263,11 +267,34 @@ impl Scenario {
                 );
             }
         }
+        self.check_hindrances(arm)?;
         if arm.network.bytes_per_s.is_some() && self.network.is_none() {
             return wrong("network", "set", "the scenario has no [network]");
         }
         if arm.network.at == Narrow::Switch && !self.network.as_ref().is_some_and(|network| network.switch) {
             return wrong("network.at", "switch", "the scenario's [network] has none: give network.switch = true");
+        }
+        Ok(())
+    }
+}
+
+impl Scenario {
+    /// What hinders a standby and would be undone, or made worse, by something else of the same arm.
+    fn check_hindrances(&self, arm: &Arm) -> Result<(), Wrong> {
+        let wrong = |part: &str, why| Err((format!("arm '{}': standby.{part}", arm.name), "set".to_owned(), why));
+        let own = &arm.standby;
+        let capped = own.write_iops.is_some() || own.write_bytes_per_s.is_some();
+        let restarts = own.away || own.returns_after.is_some();
+        if own.replay_processor.is_some() && (restarts || capped) {
+            let why = "a process that is started anew, or held by a cap, is in another group: give one of them";
+            return wrong("replay_processor", why);
+        }
+        if own.returns_after.is_some() && (own.away || own.replay.is_some()) {
+            return wrong("returns_after", "it is started anew, which ends what else hinders it: give one of them");
+        }
+        let slot = own.slot.or(self.standby.as_ref().map(|standby| standby.slot));
+        if own.returns_after.is_some() && slot != Some(true) {
+            return wrong("returns_after", "without a slot what it comes back for may be removed");
         }
         Ok(())
     }

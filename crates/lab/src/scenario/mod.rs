@@ -211,6 +211,29 @@ mod tests {
     }
 
     #[test]
+    fn what_would_undo_itself_is_refused() {
+        let text = BUILT_IN.iter().find(|(name, _)| *name == "wal-lag").unwrap().1;
+        let error = |from: &str, to: &str| {
+            assert_eq!(text.matches(from).count(), 1, "{from}");
+            Scenario::parse(&text.replace(from, to), "x.toml").unwrap_err().to_string()
+        };
+        let starved = "standby = { replay_processor = 0.02 }";
+        let returns = "standby = { returns_after = \"256MiB\" }";
+        for (from, to, says) in [
+            (starved, "standby = { replay_processor = 2.0 }", "0.01 to 1 of a processor"),
+            (starved, "standby = { replay_processor = 0.02, away = true }", "started anew"),
+            (starved, "standby = { replay_processor = 0.02, write_iops = 200 }", "another group"),
+            (returns, "standby = { returns_after = \"256MiB\", slot = false }", "without a slot"),
+            (returns, "standby = { returns_after = \"256MiB\", replay = \"paused\" }", "ends what else hinders it"),
+            (returns, "standby = { returns_after = \"2GiB\" }", "half of the disk's size"),
+            ("beneath = true", "beneath = false", "nothing lies beneath"),
+        ] {
+            let error = error(from, to);
+            assert!(error.contains(says), "{to}: {error}");
+        }
+    }
+
+    #[test]
     fn an_arm_is_compared_with_another_that_there_is() {
         let text = BUILT_IN.iter().find(|(name, _)| *name == "wt-stall").unwrap().1;
         let error = |other: &str| {

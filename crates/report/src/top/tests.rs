@@ -37,7 +37,8 @@ fn processes() -> Vec<ProcessUse> {
         ProcessUse {
             pid: 4_005,
             what: "walsender".into(),
-            interfaces: vec!["eth0".into()],
+            devices: vec!["nvme0n1".into()],
+            interfaces: vec!["ens5".into()],
             ..net(io(8_192.0, 0.0), 8_204.5, 12.25, "10.0.0.2:41000")
         },
         ProcessUse {

@@ -44,14 +44,14 @@ impl Addresses {
         Ok(())
     }
 
-    /// Whether an address was there at the last survey.
-    pub(in crate::host) fn knows(&self, address: IpAddr) -> bool {
+    /// Whether an address was the namespace's own at the last survey.
+    fn has(&self, address: IpAddr) -> bool {
         self.names.contains_key(&address.to_canonical()) || address.to_canonical().is_loopback()
     }
 
     /// The interface by which a connection between these two goes; none where its own address is not known.
     pub(in crate::host) fn of(&self, local: SocketAddr, peer: SocketAddr) -> Option<&str> {
-        if self.knows(peer.ip()) {
+        if self.has(peer.ip()) {
             return Some(LOOPBACK);
         }
         self.names.get(&local.ip().to_canonical()).map(String::as_str)

@@ -122,7 +122,7 @@ impl Sockets {
     /// has moved nothing; one whose sockets may not be seen is left out.
     pub(super) fn look(&mut self, processes: &HashMap<i32, Counters>, hidden: &mut Hidden) -> HashMap<i32, Flow> {
         let (sockets, baseline) = self.connections(processes, hidden);
-        self.survey_addresses(&sockets);
+        self.survey_addresses();
         let seen = self.find_owners(&sockets, processes, hidden);
         let mut flows: HashMap<i32, Flow> = seen.into_iter().map(|pid| (pid, Flow::default())).collect();
         let mut now = HashMap::with_capacity(sockets.len());
@@ -183,12 +183,9 @@ impl Sockets {
         (all, baseline)
     }
 
-    /// Asks those namespaces for their addresses again whose connections have one that is not known: once a look.
-    fn survey_addresses(&mut self, sockets: &[(Socket, u64)]) {
-        let new = |(inode, all): &(&u64, &mut Addresses)| {
-            sockets.iter().any(|(socket, namespace)| namespace == *inode && !all.knows(socket.local.ip()))
-        };
-        for (_, all) in self.addresses.iter_mut().filter(new) {
+    /// Asks all namespaces for their addresses again: one may have moved to another host.
+    fn survey_addresses(&mut self) {
+        for all in self.addresses.values_mut() {
             if let Err(error) = all.survey() {
                 tracing::debug!(%error, "the addresses of a network namespace cannot be asked for");
             }
