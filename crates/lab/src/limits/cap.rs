@@ -74,8 +74,7 @@ impl CapMethod {
         if group.join(NAMES[1].0).exists() {
             return Ok(CapMethod::BlkioV1Root { group });
         }
-        let controllers = values::read(&cgroup_root.join("cgroup.controllers")).unwrap_or_default();
-        if !controllers.split(' ').any(|controller| controller == "io") {
+        if !has_controller(cgroup_root, "io") {
             return Err(no_controller());
         }
         let cgroup = cgroup_root.join(format!("backwater-{}-{name}", journal.run()));
@@ -169,6 +168,12 @@ pub(super) fn enable(cgroup_root: &Path, controllers: &[&str]) -> Result<(), Lim
     values::write(&path, &missing.iter().map(|one| format!("+{one}")).collect::<Vec<_>>().join(" "))
 }
 
+/// Whether the host has cgroup v2 with this controller.
+pub(super) fn has_controller(cgroup_root: &Path, name: &str) -> bool {
+    let controllers = values::read(&cgroup_root.join("cgroup.controllers")).unwrap_or_default();
+    controllers.split_ascii_whitespace().any(|controller| controller == name)
+}
+
 fn no_controller() -> LimitError {
     LimitError::Unsupported {
         what: "capping a device".to_owned(),
@@ -182,9 +187,7 @@ fn no_controller() -> LimitError {
 /// Whether this host can cap a device at all.
 pub(super) fn possible(cgroup_root: &Path) -> Result<(), LimitError> {
     let v1 = cgroup_root.join("blkio").join(NAMES[1].0).exists();
-    let controllers = std::fs::read_to_string(cgroup_root.join("cgroup.controllers")).unwrap_or_default();
-    let v2 = controllers.split_ascii_whitespace().any(|controller| controller == "io");
-    if v1 || v2 { Ok(()) } else { Err(no_controller()) }
+    if v1 || has_controller(cgroup_root, "io") { Ok(()) } else { Err(no_controller()) }
 }
 
 /// What stands after `dev` in a file of lines `MAJ:MIN …`.

@@ -26,13 +26,13 @@ impl ProcessorShare {
     /// Whether this host can bound processor time at all.
     pub(crate) fn possible() -> Result<(), LimitError> {
         let root = Path::new("/sys/fs/cgroup");
-        if is_v1(root) || has_v2(root) { Ok(()) } else { Err(no_controller()) }
+        if is_v1(root) || cap::has_controller(root, "cpu") { Ok(()) } else { Err(no_controller()) }
     }
 
     fn create_in(journal: &Journal, cgroup_root: &Path, name: &str) -> Result<ProcessorShare, LimitError> {
         let is_v2 = !is_v1(cgroup_root);
         if is_v2 {
-            if !has_v2(cgroup_root) {
+            if !cap::has_controller(cgroup_root, "cpu") {
                 return Err(no_controller());
             }
             cap::enable(cgroup_root, &["cpu"])?;
@@ -76,11 +76,6 @@ impl ProcessorShare {
 
 fn is_v1(cgroup_root: &Path) -> bool {
     cgroup_root.join("cpu/cpu.cfs_quota_us").exists()
-}
-
-fn has_v2(cgroup_root: &Path) -> bool {
-    let controllers = values::read(&cgroup_root.join("cgroup.controllers")).unwrap_or_default();
-    controllers.split(' ').any(|controller| controller == "cpu")
 }
 
 fn no_controller() -> LimitError {
