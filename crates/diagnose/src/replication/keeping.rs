@@ -2,10 +2,11 @@
 
 use super::archive::Archive;
 use super::checkpoints::{bytes, segment};
+use super::head_series;
 use super::queues::term;
 use super::retention::{Holder, Positions};
 use super::unread::HOLE_S;
-use backwater_model::{Moment, Source, Target, Term, Window, catalogue as cat};
+use backwater_model::{Moment, Point, Source, Target, Term, Window, catalogue as cat};
 
 /// What is told of a volume is good for so many seconds.
 const FREE_S: f64 = 30.0;
@@ -134,7 +135,91 @@ pub(crate) fn keep_bytes(settings: Option<&Target>) -> Option<f64> {
 
 /// Free space of the device on which WAL lies.
 pub(crate) fn free(window: &Window, settings: Option<&Target>, at: Moment) -> Option<f64> {
+    free_point(window, settings, at).map(|point| point.value)
+}
+
+fn free_point(window: &Window, settings: Option<&Target>, at: Moment) -> Option<Point> {
     let target = settings?;
     let dev = target.wal_device.as_ref().or(target.data_device.as_ref())?;
-    window.track(cat::VOLUME_FREE.name, &[("dev", dev)])?.at(at, FREE_S).map(|point| point.value)
+    window.track(cat::VOLUME_FREE.name, &[("dev", dev)])?.at(at, FREE_S).copied()
+}
+
+/// How much more WAL there will be when the volume is full, in bytes. Space is taken a whole segment at a time, before anything is
+/// in it, and segments that a checkpoint made ahead have theirs already. So the position at which the volume is full follows
+/// from what was allocated when the free space was read, however long ago: what was made since counts.
+pub(super) fn room(
+    window: &Window,
+    settings: Option<&Target>,
+    primary: &str,
+    (head, inflow): (f64, f64),
+    at: Moment,
+) -> Option<f64> {
+    let (size, own) = (segment(settings), [("target", primary)]);
+    let free = free_point(window, settings, at)?;
+    let value = |name: &str| window.track(name, &own)?.at(free.at, FREE_S).map(|point| point.value);
+    let then = window.track(head_series(window, primary), &own)?.at(free.at, HOLE_S);
+    let then = then.map_or(head, |point| point.value + inflow * free.at.seconds_since(point.at)).min(head);
+    let entered = ((then / size).floor() + 1.0) * size;
+    let made_ahead = value(cat::PG_WAL_OLDEST_KEPT.name).zip(value(cat::PG_WAL_DIR.name));
+    let allocated = made_ahead.map_or(entered, |(oldest, bytes)| entered.max(oldest + bytes));
+    Some((allocated + (free.value / size).floor() * size - head).max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::{Epoch, Meta, Series, SeriesId};
+    use std::sync::Arc;
+
+    const SEGMENT: f64 = 16_777_216.0;
+
+    /// Of a series that was read at these seconds; values in segments.
+    fn read(series: Series, values: &[(f64, f64)]) -> (Arc<Series>, Vec<Point>) {
+        let point = |(second, value): &(f64, f64)| Point {
+            at: Moment::from_seconds(*second),
+            series: SeriesId(0),
+            epoch: Epoch(1),
+            value: value * SEGMENT,
+            as_of: None,
+        };
+        (Arc::new(series), values.iter().map(point).collect())
+    }
+
+    /// Segments of WAL that find room at a second, half a segment being made in each.
+    fn room_at(second: f64, made_ahead: &[(Arc<Series>, Vec<Point>)]) -> f64 {
+        let own = [("target", "p")];
+        let head: Vec<_> = (0..=9).map(|second| (f64::from(second), 5.25 + 0.5 * f64::from(second))).collect();
+        let series = vec![
+            read(cat::PG_WAL_INSERT.series(&own), &head),
+            read(cat::VOLUME_FREE.series(&[("dev", "7:0")]), &[(0.0, 10.5), (5.0, 8.4)]),
+        ];
+        let p = Target { name: "p".to_owned(), wal_device: Some("7:0".to_owned()), ..Target::default() };
+        let meta = Arc::new(Meta { targets: vec![p.clone()], ..Meta::default() });
+        let series = [series, made_ahead.to_vec()].concat();
+        let at = Moment::from_seconds(second);
+        let window = Window::new(Moment(0), Moment::from_seconds(9.0), meta, series, Vec::new(), Vec::new());
+        let head = (5.25 + 0.5 * second) * SEGMENT;
+        room(&window, Some(&p), "p", (head, 0.5 * SEGMENT), at).unwrap() / SEGMENT
+    }
+
+    #[test]
+    fn what_was_made_since_the_free_space_was_read_counts() {
+        // The sixth segment has its space, and ten more will find theirs; the half one never will.
+        assert_eq!([0.0, 1.0, 4.0].map(|second| room_at(second, &[])), [10.75, 10.25, 8.75]);
+        // Read anew after two more were taken.
+        assert_eq!(room_at(5.0, &[]), 8.25);
+        assert_eq!(room_at(30.0, &[]), 0.0, "all of it was made since");
+    }
+
+    #[test]
+    fn segments_made_ahead_have_their_space() {
+        let own = [("target", "p")];
+        let ahead = [
+            read(cat::PG_WAL_OLDEST_KEPT.series(&own), &[(0.0, 2.0)]),
+            read(cat::PG_WAL_DIR.series(&own), &[(0.0, 7.0)]),
+        ];
+        // Up to the ninth.
+        assert_eq!([0.0, 4.0].map(|second| room_at(second, &ahead)), [13.75, 11.75]);
+    }
 }

@@ -8,7 +8,7 @@
 
 use super::archive::Archive;
 use super::checkpoints::{Checkpoints, segment};
-use super::keeping::{Keeping, Limit, free};
+use super::keeping::{Keeping, Limit, room};
 use super::unread::{HOLE_S, View, unread_between};
 use super::{head_series, standby_row, target_at};
 use backwater_model::{Moment, Point, Span, Target, Track, Window, catalogue as cat};
@@ -141,7 +141,8 @@ pub(crate) fn retention_since(
     let own = limit.filter(|_| holder != Holder::Disk);
     let places = own.map_or_else(Vec::new, |limit| places(&positions, limit, size));
     let earliest_s = match holder {
-        Holder::Disk => free(window, settings, at).and_then(|free| full(free, positions.filling(size))),
+        Holder::Disk => room(window, settings, primary, (positions.head, positions.inflow), at)
+            .and_then(|room| full(room, positions.filling(size))),
         _ => earliest(&places),
     };
     let checkpoints = Checkpoints::of(window, primary, at, positions.inflow);
@@ -189,9 +190,9 @@ fn slope(points: &[Point]) -> Option<f64> {
     (xx > 0.0).then(|| (xy / xx).max(0.0))
 }
 
-/// Seconds until a volume is full; none where it does not fill.
-fn full(free: f64, filling: f64) -> Option<f64> {
-    (filling > 0.0).then(|| free / filling)
+/// Seconds until a volume is full that has room for so much more; none where it does not fill.
+fn full(room: f64, filling: f64) -> Option<f64> {
+    (filling > 0.0).then(|| room / filling)
 }
 
 /// Seconds until the level passes its limit; none where it does not grow. Between the soonest and the latest place what is told
