@@ -48,6 +48,7 @@ pub(crate) fn lag(outcome: &Outcome, style: &Style) -> String {
     page.heading("What bound, and what a failover manager would have seen", 0);
     let headers = ["arm", "found", "binding queue", "heartbeat p99", "missed"];
     page.ready(&cells(&headers, &arms.iter().map(|arm| bound(arm)).collect::<Vec<_>>(), style), 0);
+    ahead(&mut page, &arms, style);
     for arm in arms {
         if let Some(table) = arm.table.as_ref().filter(|table| !table.rows.is_empty()) {
             page.gap();
@@ -87,6 +88,26 @@ fn bound(arm: &ArmOutcome) -> Vec<Cell> {
         known(p99),
         known(value("heartbeat_missed")),
     ]
+}
+
+/// When it was told that the heartbeat is at risk, beside what a failover manager saw; nothing where no arm had it at risk.
+fn ahead(page: &mut Page<'_>, arms: &[&ArmOutcome], style: &Style) {
+    let names = ["heartbeat_told_after_s", "heartbeat_missed_after_s", "heartbeat_lost_after_s"];
+    let row = |arm: &&ArmOutcome| {
+        let value = |name: &str| arm.metrics.get(name).map(|value| metric::show(name, *value));
+        let values = names.map(value);
+        values.iter().any(Option::is_some).then(|| {
+            let never = |value: Option<String>| Cell::from(value.unwrap_or_else(|| "never".to_owned()));
+            std::iter::once(Cell::new(arm.name.as_str(), Tone::Strong)).chain(values.map(never)).collect()
+        })
+    };
+    let rows: Vec<Vec<Cell>> = arms.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return;
+    }
+    page.gap();
+    page.heading("Heartbeat at risk: told after so much of the load, by what was known then", 0);
+    page.ready(&cells(&["arm", "told", "first missed", "third in a row missed"], &rows, style), 0);
 }
 
 /// The published columns as they went, as a table and as a plot.
@@ -159,6 +180,19 @@ mod tests {
         assert_eq!(shown(&outcome), 0);
         outcome.arms[0].metrics.insert("heartbeat_unanswered".to_owned(), 3.0);
         assert_eq!(shown(&outcome), 1);
+    }
+
+    #[test]
+    fn when_a_heartbeat_was_at_risk_is_told_of_arms_that_had_it() {
+        let mut outcome = wal_lag_outcome();
+        let style = Style::plain(100);
+        assert!(!lag(&outcome, &style).contains("at risk"));
+        let (told, missed) = ("heartbeat_told_after_s".to_owned(), "heartbeat_missed_after_s".to_owned());
+        outcome.arms[0].metrics.extend([(told, 3.0), (missed, 7.0)]);
+        let text = lag(&outcome, &style);
+        let row = text.lines().skip_while(|line| !line.contains("at risk")).nth(3).unwrap_or_default();
+        let words: Vec<&str> = row.split_whitespace().collect();
+        assert_eq!(words[words.len() - 5..], ["3.00", "s", "7.00", "s", "never"], "{text}");
     }
 
     #[test]

@@ -1,9 +1,8 @@
-//! How far a standby fell behind, hop by hop, what bound, and what a failover manager would have seen.
+//! How far a standby fell behind, hop by hop, and what bound.
 //!
 //! Units are the published ones: WAL generated in bytes × 0.001 a second, delays in bytes ÷ 1024.
 
 use super::{Metrics, Seen};
-use backwater_diagnose::Heartbeats;
 use backwater_model::{ArmTable, Moment, Severity, Track, Window, catalogue};
 
 /// Bytes in the KB in which WAL generated is told, and in that of delays.
@@ -30,7 +29,6 @@ pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
         into.put(&format!("{name}_kb"), values.iter().copied().reduce(f64::max));
         into.put(&format!("{name}_last_kb"), values.last().copied());
     }
-    heartbeat(&loaded, seen.primary, into);
     // Findings come surest and most upstream first.
     let first = seen.findings.iter().find(|finding| finding.severity >= Severity::Warning);
     into.label("rule", first.map_or("none", |finding| &finding.rule));
@@ -58,20 +56,11 @@ fn delays_kb(window: &Window, primary: &str, position: &catalogue::Def) -> Vec<f
     readings.into_iter().map(|(_, delay)| delay).collect()
 }
 
-fn heartbeat(loaded: &Window, primary: &str, into: &mut Metrics) {
-    let labels = [("target", primary)];
-    let beats = Heartbeats::of(loaded, primary, &[(loaded.from, loaded.to)]);
-    into.put("heartbeat_p99_ms", beats.p99_s().map(|seconds| seconds * 1e3));
-    into.put("heartbeat_unanswered", Some(beats.unanswered()).filter(|count| *count > 0.0));
-    let missed = loaded.track(catalogue::PG_HEARTBEATS_MISSED.name, &labels);
-    into.put("heartbeat_missed", missed.and_then(Track::increase));
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use backwater_model::{Epoch, Meta, Point, SeriesId, Target};
+    use backwater_model::{Epoch, Meta, Point, SeriesId};
     use std::sync::Arc;
 
     fn points(values: &[(i64, f64)]) -> Vec<Point> {
@@ -102,35 +91,6 @@ mod tests {
         ]);
         assert_eq!(delays_kb(&window, "p", &catalogue::PG_REPL_SENT), [0.0, 10.0, 0.0]);
         assert!(delays_kb(&window, "other", &catalogue::PG_REPL_SENT).is_empty());
-    }
-
-    #[test]
-    fn the_slowest_of_few_heartbeats_is_their_p99() {
-        let target = [("target", "p")];
-        let window = window(vec![
-            (catalogue::PG_HEARTBEAT.series(&target), points(&[(1, 2_000.0), (2, 900_000.0), (3, 1_000.0)])),
-            (catalogue::PG_HEARTBEATS_MISSED.series(&target), points(&[(1, 4.0), (3, 6.0)])),
-        ]);
-        let mut metrics = Metrics::default();
-        heartbeat(&window, "p", &mut metrics);
-        assert_eq!(metrics.numbers["heartbeat_p99_ms"], 900.0);
-        assert_eq!(metrics.numbers["heartbeat_missed"], 2.0);
-    }
-
-    #[test]
-    fn a_beat_without_an_answer_took_the_time_out_at_least() {
-        let of = [("target", "p")];
-        let mut window = window(vec![
-            (catalogue::PG_HEARTBEAT.series(&of), points(&[(1, 2_000.0), (3, 1_000.0)])),
-            (catalogue::PG_HEARTBEATS.series(&of), points(&[(1, 0.0), (3, 2.0)])),
-            (catalogue::PG_HEARTBEATS_MISSED.series(&of), points(&[(1, 4.0), (3, 6.0)])),
-        ]);
-        let p = Target { name: "p".to_owned(), heartbeat_timeout_s: Some(1.0), ..Target::default() };
-        window.meta = Arc::new(Meta { targets: vec![p], ..Meta::default() });
-        let mut metrics = Metrics::default();
-        heartbeat(&window, "p", &mut metrics);
-        assert_eq!(metrics.numbers["heartbeat_p99_ms"], 1_000.0);
-        assert_eq!(metrics.numbers["heartbeat_unanswered"], 2.0);
     }
 
     #[test]

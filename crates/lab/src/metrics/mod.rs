@@ -5,6 +5,7 @@ pub(crate) mod commits;
 mod dirty;
 mod engine;
 pub(crate) mod foretold;
+mod heartbeat;
 mod lag;
 mod load;
 pub(crate) mod overload;
@@ -65,6 +66,7 @@ pub(crate) fn of_arm(seen: &Seen<'_>) -> Metrics {
     engine::measure(seen, &mut metrics);
     if seen.standby.is_some() {
         lag::measure(seen, &mut metrics);
+        heartbeat::measure(seen, &mut metrics);
         retention::measure(seen, &mut metrics);
     }
     metrics

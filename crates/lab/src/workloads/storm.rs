@@ -40,6 +40,9 @@ pub struct Storm {
 
 /// Calls before the first experiment: at the published size some 250 MB of WAL.
 const FIRST_CALLS: u32 = 30;
+/// Calls of several clients end at once, and each notes its time when the answer comes, some milliseconds after the server looked:
+/// over less than this they say nothing of a rate.
+const LEAST_RATE_S: f64 = 0.1;
 /// The columns of a storm's table, as published.
 const COLUMNS: [&str; 6] =
     ["at_s", "wal_generated_kb_per_s", "sent_delay_kb", "write_delay_kb", "flush_delay_kb", "replay_delay_kb"];
@@ -73,23 +76,32 @@ impl Storm {
         made.map_err(cannot("make the function of the WAL storm"))
     }
 
-    /// What the calls noted, as published: a row a call, with the WAL generated since the call before it.
+    /// What the calls noted, as published: a row a call, with the WAL generated since the call before it, or since the last one
+    /// of which that was told.
     pub fn table(&self, began: Instant) -> ArmTable {
         let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         notes.sort_by_key(|note| note.at);
         let mut before: Option<Note> = None;
-        let rows = notes.iter().map(|note| row(began, before.replace(*note), note)).collect();
+        let mut row_of = |note: &Note| {
+            let generated = before.and_then(|before| generated(&before, note));
+            if before.is_none() || generated.is_some() {
+                before = Some(*note);
+            }
+            row(began, generated, note)
+        };
+        let rows = notes.iter().map(&mut row_of).collect();
         ArmTable { columns: COLUMNS.map(str::to_owned).to_vec(), rows }
     }
 }
 
-/// Generated in bytes × 0.001 a second, delays in bytes ÷ 1024.
-fn row(began: Instant, before: Option<Note>, note: &Note) -> Vec<Option<f64>> {
-    let generated = before.and_then(|before| {
-        let seconds = note.at.saturating_duration_since(before.at).as_secs_f64();
-        // Calls of several clients that end at once say nothing of a rate.
-        (seconds >= 0.001).then(|| (note.insert - before.insert).max(0.0) * 0.001 / seconds)
-    });
+/// WAL generated between two notes, in bytes × 0.001 a second; none where they lie too near to each other.
+fn generated(before: &Note, note: &Note) -> Option<f64> {
+    let seconds = note.at.saturating_duration_since(before.at).as_secs_f64();
+    (seconds >= LEAST_RATE_S).then(|| (note.insert - before.insert).max(0.0) * 0.001 / seconds)
+}
+
+/// Delays in bytes ÷ 1024.
+fn row(began: Instant, generated: Option<f64>, note: &Note) -> Vec<Option<f64>> {
     let at_s = note.at.saturating_duration_since(began).as_secs_f64();
     let delay = |hop: usize| note.standby.map(|positions| (note.insert - positions[hop]).max(0.0) / 1_024.0);
     [Some(at_s), generated].into_iter().chain((0..4).map(delay)).collect()
@@ -195,6 +207,17 @@ mod tests {
         assert_eq!(table.columns.len(), 6);
         assert_eq!(table.rows[0], [Some(1.0), None, Some(1.0), Some(2.0), Some(1.0), Some(0.0)]);
         assert_eq!(table.rows[1], [Some(3.0), Some(2_000.0), None, None, None, None]);
+    }
+
+    #[test]
+    fn calls_that_end_at_once_make_no_rate_and_lose_no_wal() {
+        let began = Instant::now();
+        let storm = Storm::default();
+        let note = |ms, insert| Note { at: began + Duration::from_millis(ms), insert, standby: None };
+        let notes = [note(1_000, 1e6), note(1_002, 9e6), note(1_090, 10e6), note(2_000, 11e6), note(3_000, 12e6)];
+        storm.notes.lock().unwrap_or_else(PoisonError::into_inner).extend(notes);
+        let rates: Vec<_> = storm.table(began).rows.iter().map(|row| row[1]).collect();
+        assert_eq!(rates, [None, None, None, Some(10_000.0), Some(1_000.0)]);
     }
 
     #[test]
