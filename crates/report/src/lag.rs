@@ -106,7 +106,10 @@ fn ahead(page: &mut Page<'_>, arms: &[&ArmOutcome], style: &Style) {
         return;
     }
     page.gap();
-    page.heading("Heartbeat at risk: told after so much of the load, by what was known then", 0);
+    page.heading(
+        "Heartbeat at risk: after so much of the load, in the runs that had it; told by what was known then",
+        0,
+    );
     page.ready(&cells(&["arm", "told", "first missed", "third in a row missed"], &rows, style), 0);
 }
 
