@@ -57,9 +57,13 @@ fn is_well<T>(what: &str, came_to: &anyhow::Result<T>) -> bool {
     came_to.is_ok()
 }
 
-/// What every major version of the server must pass, the probe's tests and one of attach; the rest run on one version. Most of their
-/// time is waiting, so that more of them than processors run at once, in two sets that take about as long.
-const ON_EVERY_MAJOR: [&[&str]; 2] = [OF_THE_PROBE, &["rows_of_a_query_are_counted_from_outside"]];
+/// What every major version of the server must pass, the probe's tests and one of attach (and the oldest and the newest, one of how
+/// long WAL is kept); the rest run on one version. Most of their time is waiting, so that more of them than processors run at once,
+/// in two sets that take about as long.
+const ON_EVERY_MAJOR: [&[&str]; 2] = [
+    OF_THE_PROBE,
+    &["rows_of_a_query_are_counted_from_outside", "a_size_is_counted_down_to_the_checkpoint_that_removes"],
+];
 
 const OF_THE_PROBE: &[&str] = &[
     "sessions_locks_and_counters",
