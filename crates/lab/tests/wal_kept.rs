@@ -34,7 +34,7 @@ const WITHIN: f64 = 0.2;
 const WITHIN_IN_LUMPS: f64 = 0.35;
 const SEGMENT: f64 = 16.0 * 1024.0 * 1024.0;
 
-/// Runs a test on some of the servers that there are, one after the other: each has the machine for itself while it counts.
+/// Runs a test on some of the servers that there are, one after the other.
 fn on(name: &str, servers: &[PathBuf], test: impl Fn(&Path)) {
     if servers.is_empty() {
         eprintln!("skipped: {name}: needs PostgreSQL (postgres and initdb on PATH, or BACKWATER_PG_BIN)");
@@ -45,7 +45,7 @@ fn on(name: &str, servers: &[PathBuf], test: impl Fn(&Path)) {
     }
 }
 
-/// On the newest: how a volume fills differs between none of them.
+/// On the newest: a volume fills alike on all.
 fn on_newest_with_volume(name: &str, test: impl Fn(&Path)) {
     if rustix::process::geteuid().is_root() {
         on(name, &installed().split_off(installed().len().saturating_sub(1)), test);

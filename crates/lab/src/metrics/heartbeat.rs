@@ -1,7 +1,7 @@
 //! What a failover manager would have seen, and how long before it acts it was told.
 //!
-//! A manager that waits in vain for an overloaded primary fails over to a standby that is behind. It does not do so at the first
-//! check that fails: here three in a row count as the false failover, which is sooner than any manager's default.
+//! A manager that waits in vain for an overloaded primary fails over to a standby that is behind. Here three
+//! checks in a row that fail count as the false failover; the third is reckoned as two beats after the first.
 
 use super::{Metrics, Seen};
 use backwater_diagnose::{Heartbeats, Options, diagnose};
@@ -61,57 +61,31 @@ fn rows(loaded: &Window, primary: &str) -> Vec<(Moment, f64)> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::metrics::Phases;
-    use crate::workloads::LoadResult;
-    use backwater_model::{Epoch, Event, Meta, Point, Series, SeriesId, Target};
+    use crate::metrics::testing::{measured, points};
+    use backwater_model::{Event, Meta, Point, Series, Target};
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
     const OF: [(&str, &str); 1] = [("target", "p")];
 
-    fn points(values: &[(i64, f64)]) -> Vec<Point> {
-        let point = |(at_s, value): &(i64, f64)| Point {
-            at: Moment(at_s * 1_000_000),
-            series: SeriesId(0),
-            epoch: Epoch(1),
-            value: *value,
-            as_of: None,
-        };
-        values.iter().map(point).collect()
-    }
-
-    fn measured(series: Vec<(Series, Vec<Point>)>, events: Vec<Event>) -> Metrics {
+    fn seen(series: Vec<(Series, Vec<Point>)>, events: Vec<Event>) -> Metrics {
         let series = series.into_iter().map(|(series, points)| (Arc::new(series), points)).collect();
         let p = Target { name: "p".to_owned(), heartbeat_timeout_s: Some(1.0), ..Target::default() };
-        let meta = Meta { targets: vec![p], ..Meta::default() };
-        let (from, to) = (Moment(0), Moment(60_000_000));
-        let window = Window::new(from, to, Arc::new(meta), series, Vec::new(), events);
-        let load = LoadResult::default();
-        let seen = Seen {
-            window: &window,
-            phases: Phases { load_start: from, load_end: to, end: to },
-            load: &load,
-            table: None,
-            primary: "p",
-            standby: Some("s"),
-            device: None,
-            findings: &[],
-        };
-        let mut metrics = Metrics::default();
-        measure(&seen, &mut metrics);
-        metrics
+        let meta = Arc::new(Meta { targets: vec![p], ..Meta::default() });
+        let window = Window::new(Moment(0), Moment(60_000_000), meta, series, Vec::new(), events);
+        measured(&window, measure)
     }
 
     #[test]
     fn a_beat_without_an_answer_took_the_time_out_at_least() {
-        let beats = |answered: &[(i64, f64)], sent: &[(i64, f64)]| {
-            let missed = points(&[(1, 4.0), (3, 6.0)]);
+        let beats = |answered: &[(i32, f64)], sent: &[(i32, f64)]| {
+            let missed = points([(1, 4.0), (3, 6.0)]);
             let series = vec![
-                (catalogue::PG_HEARTBEAT.series(&OF), points(answered)),
-                (catalogue::PG_HEARTBEATS.series(&OF), points(sent)),
+                (catalogue::PG_HEARTBEAT.series(&OF), points(answered.to_vec())),
+                (catalogue::PG_HEARTBEATS.series(&OF), points(sent.to_vec())),
                 (catalogue::PG_HEARTBEATS_MISSED.series(&OF), missed),
             ];
-            measured(series, Vec::new()).numbers
+            seen(series, Vec::new()).numbers
         };
         let late = beats(&[(1, 2_000.0), (2, 1_900_000.0), (3, 1_000.0)], &[(1, 0.0), (3, 1.0)]);
         assert_eq!((late["heartbeat_p99_ms"], late["heartbeat_missed"]), (1_900.0, 2.0), "the slowest of few");
@@ -120,28 +94,28 @@ mod tests {
     }
 
     /// One is missed at 20 s, answered again, and from 40 s on all are.
-    fn rising(seconds_of: impl Fn(i64) -> f64) -> BTreeMap<String, f64> {
-        let is_missed = |at: &i64| *at == 20 || *at >= 40;
+    fn rising(seconds_of: impl Fn(i32) -> f64) -> BTreeMap<String, f64> {
+        let is_missed = |at: &i32| *at == 20 || *at >= 40;
         let answered: Vec<_> = (1..60).filter(|at| !is_missed(at)).map(|at| (at, seconds_of(at) * 1e6)).collect();
-        let count = |missed: bool| -> Vec<(i64, f64)> {
+        let count = |missed: bool| -> Vec<(i32, f64)> {
             (0..=60).map(|at| (at, (1..at + 1).filter(|at| is_missed(at) == missed).count() as f64)).collect()
         };
         let series = vec![
             // It takes writes: nobody fails over from a server that was never met.
-            (catalogue::PG_WAL_INSERT.series(&OF), points(&[(0, 1e6), (60, 2e6)])),
-            (catalogue::PG_HEARTBEAT.series(&OF), points(&answered)),
-            (catalogue::PG_HEARTBEATS.series(&OF), points(&count(false))),
-            (catalogue::PG_HEARTBEATS_MISSED.series(&OF), points(&count(true))),
+            (catalogue::PG_WAL_INSERT.series(&OF), points([(0, 1e6), (60, 2e6)])),
+            (catalogue::PG_HEARTBEAT.series(&OF), points(answered)),
+            (catalogue::PG_HEARTBEATS.series(&OF), points(count(false))),
+            (catalogue::PG_HEARTBEATS_MISSED.series(&OF), points(count(true))),
         ];
-        let event = |at: i64, fields: &[(&str, &str)]| {
-            Event::new(Moment(at * 1_000_000), "p", EventKind::Recorder, "a heartbeat", fields)
+        let event = |at: i32, fields: &[(&str, &str)]| {
+            Event::new(Moment::from_seconds(at.into()), "p", EventKind::Recorder, "a heartbeat", fields)
         };
         let events = vec![
             event(20, &[("what", "heartbeat_missed")]),
             event(21, &[("what", "heartbeat_answered"), ("missed", "1")]),
             event(40, &[("what", "heartbeat_missed")]),
         ];
-        measured(series, events).numbers
+        seen(series, events).numbers
     }
 
     #[test]
@@ -151,10 +125,9 @@ mod tests {
         assert_eq!(steep["heartbeat_lost_after_s"], 42.0);
         assert_eq!(steep["heartbeat_told_after_s"], 20.0, "by the miss itself");
         // Slower from beat to beat: told before anything is missed.
-        let slow = rising(|at| (at as f64 / 20.0).min(0.95));
+        let slow = rising(|at| (f64::from(at) / 20.0).min(0.95));
         assert!((10.0..16.0).contains(&slow["heartbeat_told_after_s"]), "{slow:?}");
-        let calm =
-            measured(vec![(catalogue::PG_HEARTBEATS_MISSED.series(&OF), points(&[(1, 0.0), (9, 0.0)]))], Vec::new());
+        let calm = seen(vec![(catalogue::PG_HEARTBEATS_MISSED.series(&OF), points([(1, 0.0), (9, 0.0)]))], Vec::new());
         assert_eq!(calm.numbers.keys().collect::<Vec<_>>(), ["heartbeat_missed"]);
     }
 }

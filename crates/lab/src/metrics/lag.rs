@@ -60,19 +60,9 @@ fn delays_kb(window: &Window, primary: &str, position: &catalogue::Def) -> Vec<f
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use backwater_model::{Epoch, Meta, Point, SeriesId};
+    use crate::metrics::testing::points;
+    use backwater_model::{Meta, Point};
     use std::sync::Arc;
-
-    fn points(values: &[(i64, f64)]) -> Vec<Point> {
-        let point = |(at_s, value): &(i64, f64)| Point {
-            at: Moment(at_s * 1_000_000),
-            series: SeriesId(0),
-            epoch: Epoch(1),
-            value: *value,
-            as_of: None,
-        };
-        values.iter().map(point).collect()
-    }
 
     fn window(series: Vec<(backwater_model::Series, Vec<Point>)>) -> Window {
         let series = series.into_iter().map(|(series, points)| (Arc::new(series), points)).collect();
@@ -84,10 +74,10 @@ mod tests {
         let target = [("target", "p")];
         let standby = |name| [("target", "p"), ("standby", name)];
         let window = window(vec![
-            (catalogue::PG_WAL_INSERT.series(&target), points(&[(1, 10_240.0), (2, 20_480.0), (9, 30_720.0)])),
-            (catalogue::PG_REPL_SENT.series(&standby("s#1")), points(&[(1, 10_240.0), (2, 10_240.0)])),
+            (catalogue::PG_WAL_INSERT.series(&target), points([(1, 10_240.0), (2, 20_480.0), (9, 30_720.0)])),
+            (catalogue::PG_REPL_SENT.series(&standby("s#1")), points([(1, 10_240.0), (2, 10_240.0)])),
             // A reading with no position of the primary near it says nothing; one ahead of it is no delay.
-            (catalogue::PG_REPL_SENT.series(&standby("s#2")), points(&[(7, 0.0), (9, 40_000.0)])),
+            (catalogue::PG_REPL_SENT.series(&standby("s#2")), points([(7, 0.0), (9, 40_000.0)])),
         ]);
         assert_eq!(delays_kb(&window, "p", &catalogue::PG_REPL_SENT), [0.0, 10.0, 0.0]);
         assert!(delays_kb(&window, "other", &catalogue::PG_REPL_SENT).is_empty());

@@ -10,6 +10,8 @@ mod lag;
 mod load;
 pub(crate) mod overload;
 mod retention;
+#[cfg(test)]
+mod testing;
 
 use crate::workloads::LoadResult;
 use backwater_model::{ArmTable, Finding, Moment, Window, catalogue};

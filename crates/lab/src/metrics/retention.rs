@@ -151,27 +151,15 @@ fn put(ahead: &[Ahead], into: &mut Metrics) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::metrics::Phases;
-    use crate::workloads::LoadResult;
-    use backwater_model::{Epoch, Meta, Point, Series, SeriesId, Target};
+    use crate::metrics::testing::{measured, points};
+    use backwater_model::{Meta, Point, Series, Target};
     use std::sync::Arc;
 
     const SEGMENT: f64 = 16.0 * 1_048_576.0;
     const MB: f64 = 1e6;
 
-    fn points(values: impl Iterator<Item = (f64, f64)>) -> Vec<Point> {
-        let point = |(at, value)| Point {
-            at: Moment::from_seconds(at),
-            series: SeriesId(0),
-            epoch: Epoch(1),
-            value,
-            as_of: None,
-        };
-        values.map(point).collect()
-    }
-
     /// 10 MB a second are made, 4 sent; 256 MiB are kept; checkpoints every 5 s, the one before the reading at `removed_at` removes.
-    fn run(removed_at: f64) -> (Window, Phases) {
+    fn run(removed_at: f64) -> Window {
         let own = [("target", "p")];
         let row = [("target", "p"), ("standby", "s")];
         let tick = |each: f64| (0..=(60.0 / each) as u32).map(move |n| f64::from(n) * each);
@@ -200,33 +188,12 @@ mod tests {
         let meta = Meta { targets: vec![target], ..Meta::default() };
         let (from, to) = (Moment::from_seconds(0.0), Moment::from_seconds(60.0));
         let events = vec![line(10.0), line(removed_at - 0.5)];
-        (
-            Window::new(from, to, Arc::new(meta), series, Vec::new(), events),
-            Phases { load_start: from, load_end: to, end: to },
-        )
-    }
-
-    fn measured(window: &Window, phases: Phases) -> Metrics {
-        let load = LoadResult::default();
-        let seen = Seen {
-            window,
-            phases,
-            load: &load,
-            table: None,
-            primary: "p",
-            standby: Some("s"),
-            device: None,
-            findings: &[],
-        };
-        let mut metrics = Metrics::default();
-        measure(&seen, &mut metrics);
-        metrics
+        Window::new(from, to, Arc::new(meta), series, Vec::new(), events)
     }
 
     #[test]
     fn what_was_told_is_held_beside_what_came() {
-        let (window, phases) = run(50.0);
-        let numbers = measured(&window, phases).numbers;
+        let numbers = measured(&run(50.0), measure).numbers;
         // 256 MiB and the rest of a segment, growing by 6 MB a second: after 46 s.
         let truly = numbers["retention_left_s"] + STEADY_S;
         assert!((43.0..49.0).contains(&truly), "{numbers:?}");
@@ -245,7 +212,6 @@ mod tests {
 
     #[test]
     fn nothing_is_said_where_nothing_was_removed() {
-        let (window, phases) = run(100.0);
-        assert!(measured(&window, phases).numbers.is_empty());
+        assert!(measured(&run(100.0), measure).numbers.is_empty());
     }
 }
