@@ -4,7 +4,7 @@
 mod common;
 
 use backwater_diagnose::{Holder, Options, Retention, replication_path, replication_queues, retention, warn};
-use backwater_model::{Event, EventKind, Finding, Moment, Path, Severity, Window, catalogue as cat};
+use backwater_model::{Event, EventKind, Finding, Moment, Path, Severity, Span, Window, catalogue as cat};
 use common::judged::diagnose;
 use common::wal_plant::{Keep, MIB, Replay, START_S, State, WalPlant};
 
@@ -277,6 +277,24 @@ fn a_standby_that_lags_behind_a_slot_without_a_limit_fills_the_volume() {
     tells_of_a_full_volume(narrow, 20.0 * 1024.0 / 9.0);
 }
 
+/// What the slot lets go leaves its space to what comes, also since the free space was last read.
+#[test]
+fn a_slot_that_goes_on_fills_the_volume_by_what_it_keeps() {
+    let plant = WalPlant { free: 1024.0 * MIB, ..endless() };
+    let (window, states) = run(&plant);
+    let full = states.iter().position(|state| state.allocated() > plant.free).unwrap() as f64;
+    for known in window.as_it_grew(Span::from_seconds(1.0)) {
+        let second = known.to.seconds_since(at(0.0));
+        if second < 22.0 || full - second < 10.0 {
+            continue;
+        }
+        let told = retention(&known, "primary", "s1", known.to).unwrap();
+        assert_eq!(told.holder, Holder::Disk);
+        let (left, truth) = (told.earliest_s.unwrap(), full - second);
+        assert!((left / truth - 1.0).abs() <= 0.2, "at {second}: {left} for {truth}");
+    }
+}
+
 #[test]
 fn a_standby_that_is_away_from_a_slot_without_a_limit_fills_the_volume() {
     let (window, _) = run(&WalPlant { link: None, away: Some((10.0, 1e9)), ..endless() });
@@ -316,7 +334,7 @@ fn the_queue_tells_the_same_time() {
 }
 
 /// What holds WAL at a second, how far its level may grow, and how long that takes; the queue, where its level is known, must show
-/// the same limit, but for the part of a segment that the standby has read.
+/// the same limit, but for parts of segments, and what was made since the free space was read.
 fn held(plant: &WalPlant, second: f64) -> (Holder, f64, Option<f64>) {
     let window = until(&run(plant).0, second);
     let told = retention(&window, "primary", plant.name(), at(second)).unwrap();
@@ -324,7 +342,8 @@ fn held(plant: &WalPlant, second: f64) -> (Holder, f64, Option<f64>) {
     let (queue, limit) = (queue.read(&window, at(second), 3.0), told.limit_bytes.unwrap());
     if queue.level.is_some() {
         let shown = queue.hard_limit.unwrap();
-        assert!((limit..=limit + 16.0 * MIB).contains(&shown), "{told:?}: the queue shows {shown}");
+        let made = if told.holder == Holder::Disk { 5.0 * told.inflow_bytes_per_s } else { 0.0 };
+        assert!((limit - 16.0 * MIB..=limit + 16.0 * MIB + made).contains(&shown), "{told:?}: the queue shows {shown}");
     }
     assert!(told.holder != Holder::Disk || told.removal_s.is_none(), "{told:?}");
     (told.holder, limit / MIB, told.end_s())

@@ -300,12 +300,14 @@ fn arm_outcome(arm: &Arm, options: &RunOptions, repeats: &[Repeat]) -> ArmOutcom
         let edge = |pick: fn(f64, f64) -> f64| list.iter().copied().reduce(pick).unwrap_or(f64::NAN);
         (name.clone(), [edge(f64::min), edge(f64::max)])
     });
+    let in_some = values.iter().filter(|(_, list)| list.len() < own.len());
     let engine_major = own.first().and_then(|repeat| repeat.engine_major);
     let expected = arm.expected_of(options.allow_host_changes, engine_major);
     ArmOutcome {
         name: arm.name.clone(),
         params: arm.params(own.first().and_then(|repeat| repeat.dirty_limit_bytes)),
         spread: spread.collect(),
+        measured_in: in_some.map(|(name, list)| (name.clone(), list.len())).collect(),
         metrics: values.iter().filter_map(|(name, list)| Some((name.clone(), median(list)?))).collect(),
         labels: own.first().map(|repeat| repeat.metrics.labels.clone()).unwrap_or_default(),
         shares: median_shares(&own),

@@ -1,6 +1,6 @@
 //! Time left until WAL that a standby needs is gone, or the primary's volume is full, told on real servers and held beside
-//! what then came: WAL kept by a size, by a slot without a limit, for an archive that fails, and for one that
-//! is slow.
+//! what then came: WAL kept by a size, by a slot without a limit whose standby is away or goes on, for an archive that
+//! fails, and for one that is slow.
 #![allow(clippy::unwrap_used, clippy::print_stderr, unreachable_pub, missing_docs, dead_code)]
 
 #[path = "faults/recorder.rs"]
@@ -19,6 +19,7 @@ use backwater_model::{Moment, Span, Window, catalogue as cat};
 use recorder::{Recorder, last, track};
 use server::{Server, installed};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use volume::Volume;
 use walsender::Receiver;
 use writer::Writer;
@@ -31,14 +32,18 @@ const HORIZON_S: f64 = 8.0;
 /// What was asked of the earliest moment while rates are steady.
 const WITHIN: f64 = 0.2;
 /// An archive's rate is not, that takes a whole segment in five seconds, and checkpoints remove what it has in lumps.
-const WITHIN_IN_LUMPS: f64 = 0.35;
+const WITHIN_IN_LUMPS: f64 = 0.25;
 const SEGMENT: f64 = 16.0 * 1024.0 * 1024.0;
+
+/// One at a time: each is about when something comes, and would have the other wait.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs a test on some of the servers that there are, one after the other.
 fn on(name: &str, servers: &[PathBuf], test: impl Fn(&Path)) {
     if servers.is_empty() {
         eprintln!("skipped: {name}: needs PostgreSQL (postgres and initdb on PATH, or BACKWATER_PG_BIN)");
     }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for bin in servers {
         eprintln!("{name}: {}", bin.display());
         test(bin);
@@ -56,9 +61,8 @@ fn on_newest_with_volume(name: &str, test: impl Fn(&Path)) {
 
 /// What was told of this standby each second since the writer began, from nothing but what was known then.
 fn told(window: &Window, primary: &str, standby: &str, since: Moment) -> Vec<(Moment, Retention)> {
-    let seconds = window.to.seconds_since(since) as u32;
-    let moments = (1..=seconds).map(|second| since + Span::from_seconds(f64::from(second)));
-    moments.filter_map(|at| Some((at, retention(&window.slice(since, at), primary, standby, at)?))).collect()
+    let told = |known: Window| Some((known.to, retention(&known, primary, standby, known.to)?));
+    window.slice(since, window.to).as_it_grew(Span::from_seconds(1.0)).filter_map(told).collect()
 }
 
 /// Holds what was told of the earliest moment beside the one that came.
@@ -123,11 +127,31 @@ fn a_slot_without_a_limit_is_counted_down_to_the_full_volume() {
     });
 }
 
+#[test]
+fn a_slot_that_goes_on_is_counted_down_to_the_full_volume() {
+    on_newest_with_volume("a_slot_that_goes_on_is_counted_down_to_the_full_volume", |bin| {
+        // Checkpoints remove what it has in lumps.
+        until_full(bin, &[], goes_on_slowly, (Some("s"), RATES_S, WITHIN_IN_LUMPS));
+    });
+}
+
+/// A standby that takes a third of what is made, by a slot.
+fn goes_on_slowly(server: &Server) -> Option<Receiver> {
+    server.sql("SELECT pg_create_physical_replication_slot('s', true)");
+    let (socket, start) = head_of(server);
+    Some(Receiver::slow(&socket, "s", &start, 4e6))
+}
+
 /// A standby without a slot that keeps up: nothing but the archive keeps its WAL.
 fn keeps_up(server: &Server) -> Option<Receiver> {
+    let (socket, start) = head_of(server);
+    Some(Receiver::start(&socket, "r", &start))
+}
+
+/// Where the server listens, and how far its WAL goes.
+fn head_of(server: &Server) -> (PathBuf, String) {
     let start = server::Session::open(&server.info()).unwrap().run("SELECT pg_current_wal_flush_lsn()");
-    let socket = server.dir.path().join(format!(".s.PGSQL.{}", server.port));
-    Some(Receiver::start(&socket, "r", &start.unwrap().unwrap()))
+    (server.dir.path().join(format!(".s.PGSQL.{}", server.port)), start.unwrap().unwrap())
 }
 
 #[test]

@@ -107,6 +107,9 @@ pub struct ArmOutcome {
     pub metrics: BTreeMap<String, f64>,
     /// Smallest and largest value over its repeats.
     pub spread: BTreeMap<String, [f64; 2]>,
+    /// How many of its repeats measured a metric, where not all did: its median is over those alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub measured_in: BTreeMap<String, usize>,
     /// What is no number, of its first repeat: where there is a standby, `rule`, `cause` and `binding_queue` of the first finding
     /// that is a warning or worse, `none` without one; of a storage engine its version, as `engine`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -1,6 +1,6 @@
 //! A stretch of a recording, or of a live run's memory, as rules and reports see it.
 
-use crate::{Event, EventKind, Meta, Moment, Point, Sample, Series, Track};
+use crate::{Event, EventKind, Meta, Moment, Point, Sample, Series, Span, Track};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -109,6 +109,13 @@ impl Window {
                 .cloned()
                 .collect(),
         }
+    }
+
+    /// What had been read after each so long: the window from its begin to then. What is told of each can be held beside
+    /// what came.
+    pub fn as_it_grew(&self, each: Span) -> impl Iterator<Item = Window> {
+        let count = self.seconds() / each.seconds();
+        (1..=count as u32).map(move |n| self.slice(self.from, self.from + Span(each.0 * i64::from(n))))
     }
 }
 

@@ -94,8 +94,7 @@ fn bound(arm: &ArmOutcome) -> Vec<Cell> {
 fn ahead(page: &mut Page<'_>, arms: &[&ArmOutcome], style: &Style) {
     let names = ["heartbeat_told_after_s", "heartbeat_missed_after_s", "heartbeat_lost_after_s"];
     let row = |arm: &&ArmOutcome| {
-        let value = |name: &str| arm.metrics.get(name).map(|value| metric::show(name, *value));
-        let values = names.map(value);
+        let values = names.map(|name| metric::shown(arm, name));
         values.iter().any(Option::is_some).then(|| {
             let never = |value: Option<String>| Cell::from(value.unwrap_or_else(|| "never".to_owned()));
             std::iter::once(Cell::new(arm.name.as_str(), Tone::Strong)).chain(values.map(never)).collect()
@@ -106,10 +105,7 @@ fn ahead(page: &mut Page<'_>, arms: &[&ArmOutcome], style: &Style) {
         return;
     }
     page.gap();
-    page.heading(
-        "Heartbeat at risk: after so much of the load, in the runs that had it; told by what was known then",
-        0,
-    );
+    page.heading("Heartbeat at risk: after so much of the load; told by what was known then", 0);
     page.ready(&cells(&["arm", "told", "first missed", "third in a row missed"], &rows, style), 0);
 }
 
@@ -191,11 +187,15 @@ mod tests {
         let style = Style::plain(100);
         assert!(!lag(&outcome, &style).contains("at risk"));
         let (told, missed) = ("heartbeat_told_after_s".to_owned(), "heartbeat_missed_after_s".to_owned());
-        outcome.arms[0].metrics.extend([(told, 3.0), (missed, 7.0)]);
+        let arm = &mut outcome.arms[0];
+        arm.repeats = 3;
+        arm.metrics.extend([(told.clone(), 3.0), (missed.clone(), 7.0)]);
+        arm.spread.extend([(told, [2.0, 5.0]), (missed.clone(), [7.0, 7.0])]);
+        arm.measured_in.insert(missed, 1);
         let text = lag(&outcome, &style);
         let row = text.lines().skip_while(|line| !line.contains("at risk")).nth(3).unwrap_or_default();
-        let words: Vec<&str> = row.split_whitespace().collect();
-        assert_eq!(words[words.len() - 5..], ["3.00", "s", "7.00", "s", "never"], "{text}");
+        let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        assert_eq!(cells[1..], ["3.00 s (2.00 - 5.00)", "7.00 s (1 of 3 runs)", "never"], "{text}");
     }
 
     #[test]

@@ -151,15 +151,16 @@ pub(crate) fn show(name: &str, value: f64) -> String {
     }
 }
 
-/// The median of a metric with its spread over the repeats: `2,040 (1,990 – 2,101)`; none where it was not measured.
+/// The median of a metric with its spread over the repeats: `2,040 (1,990 – 2,101)`, and in how many it was measured
+/// where not in all; none where it was in none.
 pub(crate) fn shown(arm: &ArmOutcome, name: &str) -> Option<String> {
     let median = show(name, *arm.metrics.get(name)?);
-    match arm.spread.get(name) {
-        Some([least, most]) if arm.repeats > 1 => {
-            Some(format!("{median} ({})", span(&median, &show(name, *least), &show(name, *most))))
-        }
-        _ => Some(median),
-    }
+    let runs = arm.measured_in.get(name).copied();
+    let of = runs.map(|runs| format!("{runs} of {} runs", arm.repeats));
+    let spread = arm.spread.get(name).filter(|_| runs.unwrap_or(arm.repeats) > 1);
+    let spread = spread.map(|[least, most]| span(&median, &show(name, *least), &show(name, *most)));
+    let told: Vec<String> = spread.into_iter().chain(of).collect();
+    Some(if told.is_empty() { median } else { format!("{median} ({})", told.join("; ")) })
 }
 
 /// `11.0 – 13.0` where both have the median's unit, else `950 ms – 1.20 s`.

@@ -2,14 +2,11 @@
 
 use super::archive::Archive;
 use super::checkpoints::{bytes, segment};
-use super::head_series;
 use super::queues::term;
 use super::retention::{Holder, Positions};
 use super::unread::HOLE_S;
-use backwater_model::{Moment, Point, Source, Target, Term, Window, catalogue as cat};
-
-/// What is told of a volume is good for so many seconds.
-const FREE_S: f64 = 30.0;
+use super::volume::Volume;
+use backwater_model::{Moment, Source, Target, Term, Window, catalogue as cat};
 
 /// What keeps WAL for a standby. What ends it is whichever comes first: its own limit, or a full volume.
 pub(super) struct Keeping {
@@ -34,6 +31,8 @@ fn with(terms: &[Term], name: &'static str, labels: &[(&'static str, &str)]) -> 
 pub(super) struct Limit {
     pub(super) holder: Holder,
     pub(super) bytes: Option<f64>,
+    /// The volume, where that is what ends it.
+    pub(super) volume: Option<Volume>,
 }
 
 impl Keeping {
@@ -77,23 +76,20 @@ impl Keeping {
     }
 
     pub(super) fn limit(&self, window: &Window, settings: Option<&Target>, positions: &Positions, at: Moment) -> Limit {
-        let oldest = window.track(cat::PG_WAL_OLDEST_KEPT.name, &[("target", &self.primary)]);
-        let oldest = oldest.and_then(|track| track.at(at, FREE_S)).map_or(positions.needed, |point| point.value);
-        let free = free(window, settings, at);
-        // What is on the volume, and what still fits.
-        let volume = free.map(|free| (positions.head - oldest.min(positions.needed)) + free);
+        let volume = Volume::of(window, settings, &self.primary, positions, at);
         let own = self.own(window, positions, at, segment(settings));
         let endless = if self.slot { own.is_none() } else { positions.unarchived() };
-        let full = volume.zip(own).is_some_and(|(volume, own)| self.volume_counts() && volume < own);
+        let full = volume.zip(own).is_some_and(|(volume, own)| self.volume_counts() && volume.bytes < own);
         if endless || full {
-            return Limit { holder: Holder::Disk, bytes: volume };
+            return Limit { holder: Holder::Disk, bytes: volume.map(|volume| volume.bytes), volume };
         }
         // An archive of which nothing is seen may hold more than the size does.
         let own = own.filter(|_| self.slot || self.archive != Archive::Unseen);
-        Limit { holder: if self.slot { Holder::Slot } else { Holder::KeepSize }, bytes: own }
+        Limit { holder: if self.slot { Holder::Slot } else { Holder::KeepSize }, bytes: own, volume: None }
     }
 
-    /// The same as a source: the limit of a queue with this level, whose WAL is needed from that series on.
+    /// The same as a source: the limit of a queue with this level, whose WAL is needed from that series on. The free space counts
+    /// as it was last read, so that a full volume lies further off than [`Self::limit`] has it, by what was made since.
     pub(super) fn source(&self, level: &[Term], needed: &Term) -> Source {
         let primary = [("target", self.primary.as_str())];
         let volume = |dev: &str| {
@@ -131,95 +127,4 @@ impl Keeping {
 pub(crate) fn keep_bytes(settings: Option<&Target>) -> Option<f64> {
     let segments = || settings?.settings.get("wal_keep_segments")?.trim().parse::<f64>().ok();
     bytes(settings, "wal_keep_size").or_else(|| segments().map(|count| count * segment(settings)))
-}
-
-/// Free space of the device on which WAL lies.
-pub(crate) fn free(window: &Window, settings: Option<&Target>, at: Moment) -> Option<f64> {
-    free_point(window, settings, at).map(|point| point.value)
-}
-
-fn free_point(window: &Window, settings: Option<&Target>, at: Moment) -> Option<Point> {
-    let target = settings?;
-    let dev = target.wal_device.as_ref().or(target.data_device.as_ref())?;
-    window.track(cat::VOLUME_FREE.name, &[("dev", dev)])?.at(at, FREE_S).copied()
-}
-
-/// How much more WAL there will be when the volume is full, in bytes. Space is taken a whole segment at a time, before anything is
-/// in it, and segments that a checkpoint made ahead have theirs already. So the position at which the volume is full follows
-/// from what was allocated when the free space was read, however long ago: what was made since counts.
-pub(super) fn room(
-    window: &Window,
-    settings: Option<&Target>,
-    primary: &str,
-    (head, inflow): (f64, f64),
-    at: Moment,
-) -> Option<f64> {
-    let (size, own) = (segment(settings), [("target", primary)]);
-    let free = free_point(window, settings, at)?;
-    let value = |name: &str| window.track(name, &own)?.at(free.at, FREE_S).map(|point| point.value);
-    let then = window.track(head_series(window, primary), &own)?.at(free.at, HOLE_S);
-    let then = then.map_or(head, |point| point.value + inflow * free.at.seconds_since(point.at)).min(head);
-    let entered = ((then / size).floor() + 1.0) * size;
-    let made_ahead = value(cat::PG_WAL_OLDEST_KEPT.name).zip(value(cat::PG_WAL_DIR.name));
-    let allocated = made_ahead.map_or(entered, |(oldest, bytes)| entered.max(oldest + bytes));
-    Some((allocated + (free.value / size).floor() * size - head).max(0.0))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use backwater_model::{Epoch, Meta, Series, SeriesId};
-    use std::sync::Arc;
-
-    const SEGMENT: f64 = 16_777_216.0;
-
-    /// Of a series that was read at these seconds; values in segments.
-    fn read(series: Series, values: &[(f64, f64)]) -> (Arc<Series>, Vec<Point>) {
-        let point = |(second, value): &(f64, f64)| Point {
-            at: Moment::from_seconds(*second),
-            series: SeriesId(0),
-            epoch: Epoch(1),
-            value: value * SEGMENT,
-            as_of: None,
-        };
-        (Arc::new(series), values.iter().map(point).collect())
-    }
-
-    /// Segments of WAL that find room at a second, half a segment being made in each.
-    fn room_at(second: f64, made_ahead: &[(Arc<Series>, Vec<Point>)]) -> f64 {
-        let own = [("target", "p")];
-        let head: Vec<_> = (0..=9).map(|second| (f64::from(second), 5.25 + 0.5 * f64::from(second))).collect();
-        let series = vec![
-            read(cat::PG_WAL_INSERT.series(&own), &head),
-            read(cat::VOLUME_FREE.series(&[("dev", "7:0")]), &[(0.0, 10.5), (5.0, 8.4)]),
-        ];
-        let p = Target { name: "p".to_owned(), wal_device: Some("7:0".to_owned()), ..Target::default() };
-        let meta = Arc::new(Meta { targets: vec![p.clone()], ..Meta::default() });
-        let series = [series, made_ahead.to_vec()].concat();
-        let at = Moment::from_seconds(second);
-        let window = Window::new(Moment(0), Moment::from_seconds(9.0), meta, series, Vec::new(), Vec::new());
-        let head = (5.25 + 0.5 * second) * SEGMENT;
-        room(&window, Some(&p), "p", (head, 0.5 * SEGMENT), at).unwrap() / SEGMENT
-    }
-
-    #[test]
-    fn what_was_made_since_the_free_space_was_read_counts() {
-        // The sixth segment has its space, and ten more will find theirs; the half one never will.
-        assert_eq!([0.0, 1.0, 4.0].map(|second| room_at(second, &[])), [10.75, 10.25, 8.75]);
-        // Read anew after two more were taken.
-        assert_eq!(room_at(5.0, &[]), 8.25);
-        assert_eq!(room_at(30.0, &[]), 0.0, "all of it was made since");
-    }
-
-    #[test]
-    fn segments_made_ahead_have_their_space() {
-        let own = [("target", "p")];
-        let ahead = [
-            read(cat::PG_WAL_OLDEST_KEPT.series(&own), &[(0.0, 2.0)]),
-            read(cat::PG_WAL_DIR.series(&own), &[(0.0, 7.0)]),
-        ];
-        // Up to the ninth.
-        assert_eq!([0.0, 4.0].map(|second| room_at(second, &ahead)), [13.75, 11.75]);
-    }
 }

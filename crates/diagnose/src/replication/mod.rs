@@ -21,6 +21,7 @@ mod sync_waits;
 pub(crate) mod synchronous;
 mod tcp;
 mod unread;
+mod volume;
 
 use crate::scene::Scene;
 use backwater_model::catalogue::{self as cat, Def};
@@ -33,7 +34,7 @@ pub use retention::{Holder, Retention, retention};
 pub(crate) use checkpoints::{bytes as setting_bytes, seconds, segment};
 pub(crate) use ended::{has_ended, last_read, maybe_renamed};
 pub(crate) use hops::Hops;
-pub(crate) use keeping::{free as free_bytes, keep_bytes};
+pub(crate) use keeping::keep_bytes;
 pub(crate) use lag::{Lag, Lags, lags};
 pub(crate) use link::{CeilingKind, Link, links};
 pub(crate) use path::{owners, walsender_activity};
@@ -42,6 +43,7 @@ pub(crate) use retention::retention_since;
 pub(crate) use sync_waits::SyncWaits;
 pub(crate) use tcp::Tcp;
 pub(crate) use unread::{HOLE_S, View, allowed_since, down_since, missed_s, unread, unread_between};
+pub(crate) use volume::free_bytes;
 
 /// One standby, as far as it is seen: from its primary, from itself, or both.
 pub(crate) struct Standby {

@@ -7,9 +7,10 @@
 //! `InvalidateObsoleteReplicationSlots`).
 
 use super::archive::Archive;
-use super::checkpoints::{Checkpoints, segment};
-use super::keeping::{Keeping, Limit, room};
+use super::checkpoints::{CHECKPOINT_UNSURE_S, Checkpoints, segment};
+use super::keeping::{Keeping, Limit};
 use super::unread::{HOLE_S, View, unread_between};
+use super::volume::Moving;
 use super::{head_series, standby_row, target_at};
 use backwater_model::{Moment, Point, Span, Target, Track, Window, catalogue as cat};
 use serde::Serialize;
@@ -22,9 +23,6 @@ const LEAST_RATE_S: f64 = 5.0;
 /// Where a standby will read is known to so many seconds: WAL comes in lumps, and positions are read once a second. So many
 /// steps of its way are taken to either side.
 const UNSURE_S: f64 = 1.0;
-/// How much sooner or later than told a checkpoint may complete: where these were 6 s apart they took 4.7 to 6.5 s, and completed
-/// 5.0 to 8.5 s after one another.
-const CHECKPOINT_UNSURE_S: f64 = 1.5;
 const STEPS: f64 = 4.0;
 /// Segments of the head that are looked at one by one; what lies further ahead needs no such care.
 const MOST_SEGMENTS: u32 = 1_000;
@@ -81,13 +79,13 @@ impl Retention {
 pub(super) struct Positions {
     pub(super) head: f64,
     pub(super) needed: f64,
-    inflow: f64,
-    outflow: f64,
-    connected: bool,
-    slot: bool,
+    pub(super) inflow: f64,
+    pub(super) outflow: f64,
+    pub(super) connected: bool,
+    pub(super) slot: bool,
     /// End of what is archived, and how fast that moves; none without an archive, and where it is not seen.
-    archived: Option<f64>,
-    archiving: f64,
+    pub(super) archived: Option<f64>,
+    pub(super) archiving: f64,
 }
 
 impl Positions {
@@ -100,15 +98,16 @@ impl Positions {
         self.archived.is_some_and(|upto| upto < self.needed)
     }
 
-    /// How fast a volume fills with what is kept. A slot lets go of what its standby has; what is not archived, or what a size
-    /// keeps, stays whoever has it.
-    fn filling(&self, size: f64) -> f64 {
+    /// From where on WAL is kept while nothing but the volume ends it. A slot lets go of what its standby has; what is not archived,
+    /// or what a size keeps, stays whoever has it.
+    fn kept_from(&self, size: f64) -> Moving {
         let late = |upto: f64| self.head - upto >= ARCHIVED_LATE * size;
         match self.archived {
-            _ if self.slot => self.inflow - self.outflow,
-            Some(upto) if self.unarchived() && !late(upto) => 0.0,
-            Some(_) if self.unarchived() => self.inflow - self.archiving,
-            _ => self.inflow,
+            _ if self.slot => (self.needed, self.outflow),
+            // It is never done with the segment that is being written.
+            Some(upto) if self.unarchived() && !late(upto) => (upto, self.inflow),
+            Some(upto) if self.unarchived() => (upto, self.archiving),
+            _ => (f64::NEG_INFINITY, 0.0),
         }
     }
 }
@@ -137,15 +136,21 @@ pub(crate) fn retention_since(
     let archive = Archive::of(window, settings, primary, at);
     let positions = positions(window, settings, primary, standby, now, archive)?;
     let keeping = Keeping::of(window, settings, primary, standby, positions.slot, archive);
-    let Limit { holder, bytes: limit } = keeping.limit(window, settings, &positions, at);
+    let Limit { holder, bytes: limit, volume } = keeping.limit(window, settings, &positions, at);
+    let checkpoints = Checkpoints::of(window, primary, at, positions.inflow);
     let own = limit.filter(|_| holder != Holder::Disk);
     let places = own.map_or_else(Vec::new, |limit| places(&positions, limit, size));
+    let kept_from = positions.kept_from(size);
+    let fills = kept_from.1 < positions.inflow;
     let earliest_s = match holder {
-        Holder::Disk => room(window, settings, primary, (positions.head, positions.inflow), at)
-            .and_then(|room| full(room, positions.filling(size))),
+        Holder::Disk => volume.filter(|_| fills).and_then(|volume| {
+            // A slot whose WAL is gone holds none.
+            let slots = slots(window, primary, now).into_iter().filter(|(from, _)| *from >= volume.oldest);
+            let needed: Vec<Moving> = std::iter::once(kept_from).chain(slots).collect();
+            volume.full_s((positions.head, positions.inflow), &needed, checkpoints, size)
+        }),
         _ => earliest(&places),
     };
-    let checkpoints = Checkpoints::of(window, primary, at, positions.inflow);
     // Nothing is removed before it may be.
     let removal_s = checkpoints.and_then(|next| removal(&positions, &places, next, size));
     let removal_s = removal_s.map(|removal_s| removal_s.max(earliest_s.unwrap_or(0.0)));
@@ -190,17 +195,23 @@ fn slope(points: &[Point]) -> Option<f64> {
     (xx > 0.0).then(|| (xy / xx).max(0.0))
 }
 
-/// Seconds until a volume is full that has room for so much more; none where it does not fill.
-fn full(room: f64, filling: f64) -> Option<f64> {
-    (filling > 0.0).then(|| room / filling)
+/// Where all slots of a primary hold its WAL.
+fn slots(window: &Window, primary: &str, now: Now) -> Vec<Moving> {
+    let own = [("target", primary)];
+    let slot = |track: Track<'_>| Some((track.at(now.at, HOLE_S)?.value, rate(track, now).unwrap_or(0.0)));
+    window.tracks(cat::PG_SLOT_RESTART.name, &own).filter_map(slot).collect()
 }
 
-/// Seconds until the level passes its limit; none where it does not grow. Between the soonest and the latest place what is told
-/// is off by the same share whichever comes true: their harmonic mean. (Counting places would take sides: where the head
+/// Seconds until the level passes its limit; none where it does not grow. (Counting places would take sides: where the head
 /// grows in lumps, a few of them were right two times in three.)
 fn earliest(places: &[Place]) -> Option<f64> {
-    let lost = || places.iter().map(|place| place.lost_s);
-    let (soonest, latest) = (lost().reduce(f64::min)?, lost().reduce(f64::max)?);
+    between(places.iter().map(|place| place.lost_s))
+}
+
+/// Between the soonest and the latest of some times what is told is off by the same share whichever comes true: their harmonic
+/// mean.
+pub(super) fn between(times_s: impl Iterator<Item = f64> + Clone) -> Option<f64> {
+    let (soonest, latest) = (times_s.clone().reduce(f64::min)?, times_s.reduce(f64::max)?);
     Some(if soonest > 0.0 { 2.0 / (1.0 / soonest + 1.0 / latest) } else { 0.0 })
 }
 
@@ -357,8 +368,7 @@ mod tests {
         let even = Positions { outflow: 8.0, ..at(100.0, 0.0) };
         let told = |positions: &Positions, limit: f64| earliest(&places(positions, limit, SIZE));
         assert_eq!((told(&even, 224.0), told(&even, 99.0)), (None, Some(0.0)));
-        // A disk has no segments; far ahead the straight line is good enough.
-        assert_eq!((full(500.0, 5.0), full(500.0, 0.0)), (Some(100.0), None));
+        // Far ahead the straight line is good enough.
         let slow = Positions { outflow: 8.0 - 1e-6, ..at(100.0, 0.0) };
         let (told, line) = (told(&slow, 224.0).unwrap(), 124.0 / 1e-6);
         assert!((told / line - 1.0).abs() < 0.2, "{told} for {line}");

@@ -134,7 +134,7 @@ pub struct Summary {
     pub not_reproduced: Vec<Judged>,
     /// What no run tried.
     pub not_tried: Vec<String>,
-    /// All runs are done, the causes were named in 95 % of them, and no healthy run had a finding.
+    /// All runs are done, the causes were named in 95 % of them (where any was to be injected), and no healthy run had a finding.
     pub passed: bool,
 }
 
@@ -154,6 +154,10 @@ impl Summary {
             *confusion.entry(run.deed.name().to_owned()).or_default().entry(run.answer()).or_default() += 1;
         }
         let (injected, healthy) = (proportion(false), proportion(true));
+        // A half of the test for which no run was drawn says nothing against it.
+        let drawn = |harmless: bool| runs.iter().any(|run| run.deed.is_harmless() == harmless);
+        let named = !drawn(false) || injected.share() >= REQUIRED_SHARE;
+        let silent = !drawn(true) || healthy.share() >= 1.0;
         Summary {
             seed,
             server,
@@ -166,7 +170,7 @@ impl Summary {
             wrong: with(Verdict::Wrong, None),
             not_reproduced: with(Verdict::NotReproduced, None),
             not_tried: not_tried(server).iter().map(|what| (*what).to_owned()).collect(),
-            passed: runs.len() == planned && injected.share() >= REQUIRED_SHARE && healthy.right == healthy.of,
+            passed: runs.len() == planned && named && silent,
         }
     }
 }
@@ -242,6 +246,14 @@ mod tests {
         assert!(!Summary::of((1, ServerKind::Postgres, 24.0), 3, &runs).passed);
         let noisy = [right, run(Deed::Idle, true, &[("io-capped", "cgroup-cap")])];
         assert!(!Summary::of((1, ServerKind::Postgres, 24.0), 2, &noisy).passed);
+    }
+
+    #[test]
+    fn one_half_of_the_test_can_be_passed_alone_but_not_by_runs_that_did_not_reproduce() {
+        let passed = |only: Judged| Summary::of((1, ServerKind::Postgres, 24.0), 1, &[only]).passed;
+        assert!(passed(run(Deed::Idle, true, &[])));
+        assert!(passed(run(Deed::ReplayPaused, true, &[("replay-paused", "paused")])));
+        assert!(!passed(run(Deed::Idle, false, &[])) && !passed(run(Deed::ReplayPaused, false, &[])));
     }
 
     proptest! {

@@ -1,15 +1,16 @@
 //! What a failover manager would have seen, and how long before it acts it was told.
 //!
 //! A manager that waits in vain for an overloaded primary fails over to a standby that is behind. Here three
-//! checks in a row that fail count as the false failover; the third is reckoned as two beats after the first.
+//! checks in a row that fail count as the false failover.
 
 use super::{Metrics, Seen};
 use backwater_diagnose::{Heartbeats, Options, diagnose};
-use backwater_model::{EventKind, Moment, Span, Window, catalogue};
+use backwater_model::{EventKind, Moment, Span, Track, Window, catalogue};
 
 /// Beats missed in a row after which a manager would have failed over.
 const IN_A_ROW: f64 = 3.0;
-/// A beat is sent each second, and as often it is asked what would be told by then.
+/// A beat is sent each second, and as often it is asked what would be told by then. What a look at the beats saw is stamped with
+/// its begin, and is known at its end, up to so long after.
 const EVERY_S: f64 = 1.0;
 
 pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
@@ -22,39 +23,39 @@ pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
     let after = |at: Option<Moment>| at.map(|at| at.seconds_since(loaded.from));
     into.put("heartbeat_told_after_s", after(told(&loaded, seen.primary)));
     let rows = rows(&loaded, seen.primary);
-    into.put("heartbeat_missed_after_s", after(rows.first().map(|(first, _)| *first)));
-    let lost = rows.iter().find(|(_, missed)| *missed >= IN_A_ROW);
-    let lost = lost.map(|(first, _)| *first + Span::from_seconds((IN_A_ROW - 1.0) * EVERY_S));
-    into.put("heartbeat_lost_after_s", after(lost));
+    into.put("heartbeat_missed_after_s", after(rows.first().copied()));
+    into.put("heartbeat_lost_after_s", after(rows.into_iter().find_map(|first| lost(&loaded, seen.primary, first))));
 }
 
 /// When it was first told that the heartbeat is at risk, each time from nothing but what was known then.
 fn told(loaded: &Window, primary: &str) -> Option<Moment> {
-    let seconds = (loaded.seconds() / EVERY_S) as u32;
-    let mut moments = (1..=seconds).map(|second| loaded.from + Span::from_seconds(f64::from(second) * EVERY_S));
-    moments.find(|at| {
-        let known = diagnose(&loaded.slice(loaded.from, *at), &Options::default());
-        known.iter().any(|found| found.rule == "heartbeat-at-risk" && found.server.as_deref() == Some(primary))
-    })
+    let each = Span::from_seconds(EVERY_S);
+    let at_risk = |known: &Window| {
+        let found = diagnose(known, &Options::default());
+        found.iter().any(|found| found.rule == "heartbeat-at-risk" && found.server.as_deref() == Some(primary))
+    };
+    loaded.as_it_grew(each).find(at_risk).map(|known| known.to + each)
 }
 
-/// Rows of beats that were missed one after the other: when the first of each was given up, and how many they were.
-fn rows(loaded: &Window, primary: &str) -> Vec<(Moment, f64)> {
-    let mut rows = Vec::new();
-    let mut begun = None;
-    for event in loaded.events_of(EventKind::Recorder).filter(|event| event.source == primary) {
-        match (event.fields.get("what").map(String::as_str), begun) {
-            (Some("heartbeat_missed"), _) => begun = begun.or(Some(event.at)),
-            (Some("heartbeat_answered"), Some(first)) => {
-                let missed = event.fields.get("missed").and_then(|missed| missed.parse().ok());
-                rows.push((first, missed.unwrap_or(1.0)));
-                begun = None;
-            }
-            _ => {}
-        }
-    }
-    rows.extend(begun.map(|first| (first, 1.0 + (loaded.to.seconds_since(first) / EVERY_S).floor())));
-    rows
+/// When the first of each row of beats that were missed one after the other was given up.
+fn rows(loaded: &Window, primary: &str) -> Vec<Moment> {
+    let firsts = loaded.events_of(EventKind::Recorder).filter(|event| event.source == primary);
+    firsts
+        .filter(|event| event.fields.get("what").is_some_and(|what| what == "heartbeat_missed"))
+        .map(|event| event.at)
+        .collect()
+}
+
+/// When so many of a row were missed that a manager acts, by the readings of their number; none where one was answered first.
+fn lost(loaded: &Window, primary: &str, first: Moment) -> Option<Moment> {
+    let own = [("target", primary)];
+    let answered = loaded.track(catalogue::PG_HEARTBEATS.name, &own);
+    let missed = loaded.track(catalogue::PG_HEARTBEATS_MISSED.name, &own)?;
+    let before = |track: Track<'_>| track.points.iter().rev().find(|point| point.at < first).map(|point| point.value);
+    let (none, some) = (before(missed)?, answered.and_then(before));
+    let over = missed.points.iter().find(|point| point.at >= first && point.value >= none + IN_A_ROW)?;
+    let still = answered.and_then(|track| track.at(over.at, EVERY_S)).map(|point| point.value);
+    (still <= some).then_some(over.at)
 }
 
 #[cfg(test)]
@@ -123,10 +124,10 @@ mod tests {
         let steep = rising(|_| 0.01);
         assert_eq!(steep["heartbeat_missed_after_s"], 20.0);
         assert_eq!(steep["heartbeat_lost_after_s"], 42.0);
-        assert_eq!(steep["heartbeat_told_after_s"], 20.0, "by the miss itself");
+        assert_eq!(steep["heartbeat_told_after_s"], 21.0, "by the miss itself, once the look that saw it was over");
         // Slower from beat to beat: told before anything is missed.
         let slow = rising(|at| (f64::from(at) / 20.0).min(0.95));
-        assert!((10.0..16.0).contains(&slow["heartbeat_told_after_s"]), "{slow:?}");
+        assert!((11.0..17.0).contains(&slow["heartbeat_told_after_s"]), "{slow:?}");
         let calm = seen(vec![(catalogue::PG_HEARTBEATS_MISSED.series(&OF), points([(1, 0.0), (9, 0.0)]))], Vec::new());
         assert_eq!(calm.numbers.keys().collect::<Vec<_>>(), ["heartbeat_missed"]);
     }

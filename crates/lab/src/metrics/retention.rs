@@ -36,10 +36,8 @@ pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
 
 /// What was said of one standby, second by second, each time from nothing but what was known then.
 fn told_of(loaded: &Window, primary: &str, standby: &str) -> Vec<(Moment, Retention)> {
-    let seconds = loaded.to.seconds_since(loaded.from) / EVERY_S;
-    let moments = (1..=seconds as u32).map(|n| loaded.from + Span::from_seconds(f64::from(n) * EVERY_S));
-    let told = |at: Moment| Some((at, retention(&loaded.slice(loaded.from, at), primary, standby, at)?));
-    moments.filter_map(told).collect()
+    let told = |known: Window| Some((known.to, retention(&known, primary, standby, known.to)?));
+    loaded.as_it_grew(Span::from_seconds(EVERY_S)).filter_map(told).collect()
 }
 
 /// When the head was read on which something rests that was told at a moment.

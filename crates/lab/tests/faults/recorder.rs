@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// Longer than any test.
 const KEPT_S: f64 = 600.0;
 const LOOK: Duration = Duration::from_millis(100);

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::JoinHandle;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const PROTOCOL: i32 = 196_608;
 /// Seconds from 1970 to 2000, from which the server counts.
@@ -20,22 +20,35 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Begins to receive from `start` (`0/3000000`) under this name.
+    /// Begins to receive from `start` (`0/3000000`) under this name, as fast as it comes.
     pub fn start(socket: &Path, name: &str, start: &str) -> Receiver {
+        Receiver::begin(socket, name, &format!("START_REPLICATION PHYSICAL {start}"), f64::INFINITY)
+    }
+
+    /// The same by a slot of that name, and at most so many bytes a second.
+    pub fn slow(socket: &Path, slot: &str, start: &str, bytes_per_s: f64) -> Receiver {
+        Receiver::begin(socket, slot, &format!("START_REPLICATION SLOT {slot} PHYSICAL {start}"), bytes_per_s)
+    }
+
+    fn begin(socket: &Path, name: &str, command: &str, bytes_per_s: f64) -> Receiver {
         let mut stream = UnixStream::connect(socket).unwrap();
         let words = ["user", "postgres", "replication", "true", "application_name", name];
         let words = words.map(|word| format!("{word}\0")).concat();
         let body = [&PROTOCOL.to_be_bytes()[..], words.as_bytes(), &[0]].concat();
         stream.write_all(&[&(body.len() as i32 + 4).to_be_bytes()[..], &body].concat()).unwrap();
         while read(&mut stream).unwrap().0 != b'Z' {}
-        send(&mut stream, b'Q', format!("START_REPLICATION PHYSICAL {start}\0").as_bytes()).unwrap();
+        send(&mut stream, b'Q', format!("{command}\0").as_bytes()).unwrap();
         let (kind, body) = read(&mut stream).unwrap();
         assert_eq!(kind, b'W', "{}", String::from_utf8_lossy(&body));
         let ours = stream.try_clone().unwrap();
         let run = move || {
             let mut stream = ours;
+            let (begun, mut taken) = (Instant::now(), 0.0);
             // Until the other end, or this one, closes.
             while let Ok((kind, body)) = read(&mut stream) {
+                taken += body.len() as f64;
+                let due = begun + Duration::from_secs_f64(taken / bytes_per_s);
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 if kind == b'd' && answer(&mut stream, &body).is_err() {
                     return;
                 }

@@ -20,9 +20,10 @@ fn run(program: &str, arguments: &[&Path], options: &[&str]) {
 impl Volume {
     /// An empty file system of this size, on a loop device.
     pub fn of_mib(mib: u64) -> Volume {
-        // In memory where that is to be had: what is measured beside it shall not wait for the disk below.
-        let place = Path::new("/dev/shm");
-        let place = if place.is_dir() { place.to_owned() } else { std::env::temp_dir() };
+        // In memory where that has room for it: what is measured beside it shall not wait for the disk below.
+        let memory = Path::new("/dev/shm");
+        let free = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
+        let place = if free > mib << 20 { memory.to_owned() } else { std::env::temp_dir() };
         let volume = Volume { dir: tempfile::tempdir_in(place).unwrap() };
         let (file, mount) = (volume.dir.path().join("file"), volume.dir.path().join("mount"));
         File::create(&file).unwrap().set_len(mib << 20).unwrap();

@@ -157,6 +157,13 @@ pub struct State {
     beats: f64,
 }
 
+impl State {
+    /// Bytes of the segments on the volume, of which the last is not full.
+    pub fn allocated(&self) -> f64 {
+        ((self.insert / SEGMENT).floor() + 1.0) * SEGMENT - self.oldest
+    }
+}
+
 impl WalPlant {
     fn faulty(&self, now: f64) -> bool {
         (self.fault.0..self.fault.1).contains(&now)

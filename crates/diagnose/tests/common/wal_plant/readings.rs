@@ -39,7 +39,11 @@ impl WalPlant {
             let whole = (state.archived / SEGMENT).floor() * SEGMENT;
             to.put(&cat::PG_ARCHIVED_UPTO, &[("target", "primary")], at, whole);
         }
-        to.put(&cat::VOLUME_FREE, &[("dev", "7:0")], at, self.free - (state.insert - state.oldest));
+        to.put(&cat::PG_WAL_DIR, &own, at, state.allocated());
+        // As seldom as the probe looks.
+        if now % 5.0 < 0.5 {
+            to.put(&cat::VOLUME_FREE, &[("dev", "7:0")], at, self.free - state.allocated());
+        }
         self.read_devices(to, state, at, now);
         if self.see_standby {
             self.read_standby(to, state, at);
