@@ -86,6 +86,8 @@ pub(super) struct Positions {
     /// End of what is archived, and how fast that moves; none without an archive, and where it is not seen.
     pub(super) archived: Option<f64>,
     pub(super) archiving: f64,
+    /// How much of the next segment an archiver that goes on as it did has by now: it is done with whole ones.
+    pub(super) archived_of_next: f64,
 }
 
 impl Positions {
@@ -106,7 +108,7 @@ impl Positions {
             _ if self.slot => (self.needed, self.outflow),
             // It is never done with the segment that is being written.
             Some(upto) if self.unarchived() && !late(upto) => (upto, self.inflow),
-            Some(upto) if self.unarchived() => (upto, self.archiving),
+            Some(upto) if self.unarchived() => (upto + self.archived_of_next, self.archiving),
             _ => (f64::NEG_INFINITY, 0.0),
         }
     }
@@ -172,6 +174,14 @@ pub(crate) fn retention_since(
 struct Now {
     since: Moment,
     at: Moment,
+}
+
+/// For how long a position has stood where it stands.
+fn standing_s(track: Track<'_>, at: Moment) -> f64 {
+    let points = &track.points[..track.points.partition_point(|point| point.at <= at)];
+    let last = points.last().map(|point| point.value);
+    let since = points.iter().rev().take_while(|point| Some(point.value) == last).last();
+    since.map_or(0.0, |point| at.seconds_since(point.at))
 }
 
 /// How fast a position moves: by least squares over the readings since it last began anew.
@@ -292,6 +302,7 @@ fn positions(
     let archived = window.track(cat::PG_ARCHIVED_UPTO.name, &[("target", primary)]);
     let archived = archived.filter(|_| archive == Archive::Told);
     let nothing = (archive == Archive::Failing).then_some(0.0);
+    let archiving = archived.and_then(|track| rate(track, moment)).unwrap_or(0.0);
     Some(Positions {
         head: now.value,
         needed,
@@ -300,7 +311,8 @@ fn positions(
         connected,
         slot: slot.is_some(),
         archived: archived.and_then(|track| track.between(window.from, at).last()).or(nothing),
-        archiving: archived.and_then(|track| rate(track, moment)).unwrap_or(0.0),
+        archiving,
+        archived_of_next: archived.map_or(0.0, |track| (archiving * standing_s(track, at)).min(size)),
     })
 }
 
@@ -335,8 +347,17 @@ mod tests {
     const SIZE: f64 = 16.0;
 
     fn at(head: f64, needed: f64) -> Positions {
-        let (archived, archiving) = (None, 0.0);
-        Positions { head, needed, inflow: 8.0, outflow: 3.0, connected: true, slot: false, archived, archiving }
+        Positions {
+            head,
+            needed,
+            inflow: 8.0,
+            outflow: 3.0,
+            connected: true,
+            slot: false,
+            archived: None,
+            archiving: 0.0,
+            archived_of_next: 0.0,
+        }
     }
 
     /// What comes, step by step: the head enters segments while the standby leaves its own.
@@ -417,6 +438,24 @@ mod tests {
         // No longer kept from 7.5 s on, and left at 8.3: at 9 s nothing that it needs is removed, a second sooner it would be.
         assert_eq!(segment_lost(&at(100.0, 0.0), 7.0, 9.0, SIZE), Some(7.5));
         assert_eq!(told(7.0, 9.0), Some(12.0));
+    }
+
+    #[test]
+    fn an_archiver_has_a_part_of_the_segment_that_it_is_not_done_with() {
+        let point = |second: i32, value: f64| Point {
+            at: Moment::from_seconds(f64::from(second)),
+            series: SeriesId(0),
+            epoch: Epoch(0),
+            value,
+            as_of: None,
+        };
+        // One that takes five seconds for each.
+        let points: Vec<Point> = (0..=13).map(|second| point(second, f64::from(second / 5) * SIZE)).collect();
+        let series = cat::PG_ARCHIVED_UPTO.series(&[("target", "p")]);
+        let stands = |second: f64| standing_s(Track { series: &series, points: &points }, Moment::from_seconds(second));
+        assert_eq!([4.0, 5.0, 13.0, 13.5].map(stands), [4.0, 0.0, 3.0, 3.5]);
+        let late = Positions { archived: Some(32.0), archiving: 3.2, archived_of_next: 9.6, ..at(200.0, 150.0) };
+        assert_eq!(late.kept_from(SIZE), (41.6, 3.2));
     }
 
     #[test]

@@ -8,20 +8,20 @@ use super::checkpoints::{CHECKPOINT_UNSURE_S, Checkpoints, segment};
 use super::head_series;
 use super::retention::{Positions, between};
 use super::unread::HOLE_S;
-use backwater_model::{Moment, Point, Target, Window, catalogue as cat};
+use backwater_model::{Moment, Point, Span, Target, Track, Window, catalogue as cat};
 
 /// What is told of a volume is good for so many seconds.
 const FREE_S: f64 = 30.0;
 
 /// Free space of the device on which WAL lies.
 pub(crate) fn free_bytes(window: &Window, settings: Option<&Target>, at: Moment) -> Option<f64> {
-    free(window, settings, at).map(|point| point.value)
+    Some(free(window, settings)?.at(at, FREE_S)?.value)
 }
 
-fn free(window: &Window, settings: Option<&Target>, at: Moment) -> Option<Point> {
+fn free<'a>(window: &'a Window, settings: Option<&Target>) -> Option<Track<'a>> {
     let target = settings?;
     let dev = target.wal_device.as_ref().or(target.data_device.as_ref())?;
-    window.track(cat::VOLUME_FREE.name, &[("dev", dev)])?.at(at, FREE_S).copied()
+    window.track(cat::VOLUME_FREE.name, &[("dev", dev)])
 }
 
 /// A position in WAL that moves, in bytes and bytes a second.
@@ -34,6 +34,8 @@ pub(super) struct Volume {
     pub(super) bytes: f64,
     /// Begin of the oldest segment on it.
     pub(super) oldest: f64,
+    /// How fast all else on the volume grows, in bytes a second, such as data that share it.
+    others: f64,
 }
 
 impl Volume {
@@ -46,21 +48,16 @@ impl Volume {
         positions: &Positions,
         at: Moment,
     ) -> Option<Volume> {
-        let (size, own) = (segment(settings), [("target", primary)]);
-        let free = free(window, settings, at)?;
-        let value = |name: &str, at: Moment| Some(window.track(name, &own)?.at(at, FREE_S)?.value);
-        let head = window.track(head_series(window, primary), &own)?.at(free.at, HOLE_S)?;
-        let head = (head.value + positions.inflow * free.at.seconds_since(head.at)).min(positions.head);
-        let let_go = positions.outflow * at.seconds_since(free.at);
-        let oldest = |at: Moment| value(cat::PG_WAL_OLDEST_KEPT.name, at);
-        let (then, now) = oldest(free.at).zip(oldest(at)).unwrap_or((positions.needed - let_go, positions.needed));
-        // Files that were not filled with zeros take their space as they are written.
-        if settings.and_then(|known| known.settings.get("wal_init_zero")).is_some_and(|zero| zero == "off") {
-            return Some(Volume { bytes: head - then + free.value, oldest: now });
-        }
-        let entered = ((head / size).floor() + 1.0) * size;
-        let allocated = value(cat::PG_WAL_DIR.name, free.at).map_or(entered, |bytes| entered.max(then + bytes));
-        Some(Volume { bytes: allocated - then + (free.value / size).floor() * size, oldest: now })
+        let read = Read { window, settings, primary, positions, at };
+        let free = free(window, settings)?;
+        let last = free.at(at, FREE_S)?;
+        let bytes = read.holds(last)?;
+        // What was made or let go between two looks, at the volume and at the files, makes up to a segment.
+        let first = free.between(last.at - Span::from_seconds(FREE_S), last.at).points.first()?;
+        let fell = read.holds(first).map_or(0.0, |then| then - bytes - segment(settings)).max(0.0);
+        let passed_s = last.at.seconds_since(first.at);
+        let others = if passed_s > 0.0 { fell / passed_s } else { 0.0 };
+        Some(Volume { bytes, oldest: read.oldest(at), others })
     }
 
     /// Seconds until the head of WAL finds no room, where what is needed moves as these do, the slowest of which holds the others'
@@ -86,7 +83,7 @@ impl Volume {
         size: f64,
     ) -> Option<f64> {
         let after = |(position, speed): Moving, seconds: f64| position + speed * seconds;
-        let room_s = |oldest: f64| (oldest + self.bytes - head.0).max(0.0) / head.1;
+        let room_s = |oldest: f64| (oldest + self.bytes - head.0).max(0.0) / (head.1 + self.others);
         let mut oldest = self.oldest;
         for (start, end) in checkpoints.coming().map(|(start, end)| (start + late_s, (end + late_s).max(0.0))) {
             if room_s(oldest) <= end {
@@ -102,9 +99,49 @@ impl Volume {
     fn full_in_the_end_s(self, (head, inflow): Moving, needed: &[Moving]) -> Option<f64> {
         let full = |(position, speed): &Moving| {
             let room = self.bytes - (head - position.max(self.oldest));
-            (inflow > *speed).then(|| (room / (inflow - speed)).max(0.0))
+            let filling = inflow + self.others - speed;
+            (filling > 0.0).then(|| (room / filling).max(0.0))
         };
         needed.iter().filter_map(full).reduce(f64::min)
+    }
+}
+
+/// What a volume is read from.
+struct Read<'a> {
+    window: &'a Window,
+    settings: Option<&'a Target>,
+    primary: &'a str,
+    positions: &'a Positions,
+    at: Moment,
+}
+
+impl Read<'_> {
+    fn value(&self, name: &str, at: Moment) -> Option<f64> {
+        Some(self.window.track(name, &[("target", self.primary)])?.at(at, FREE_S)?.value)
+    }
+
+    /// Begin of the oldest segment at a moment.
+    fn oldest(&self, at: Moment) -> f64 {
+        let since_s = self.at.seconds_since(at);
+        let needed = || self.positions.needed - self.positions.outflow * since_s;
+        self.value(cat::PG_WAL_OLDEST_KEPT.name, at).unwrap_or_else(needed)
+    }
+
+    /// WAL that the volume holds, by its free space as it was read once.
+    fn holds(&self, free: &Point) -> Option<f64> {
+        let head = self.window.track(head_series(self.window, self.primary), &[("target", self.primary)])?;
+        let head = head.at(free.at, HOLE_S)?;
+        let head = head.value + self.positions.inflow * free.at.seconds_since(head.at);
+        let (head, oldest) = (head.min(self.positions.head), self.oldest(free.at));
+        // Files that were not filled with zeros take their space as they are written.
+        if self.settings?.settings.get("wal_init_zero").is_some_and(|zero| zero == "off") {
+            return Some(head - oldest + free.value);
+        }
+        let size = segment(self.settings);
+        let entered = ((head / size).floor() + 1.0) * size;
+        let files = self.value(cat::PG_WAL_DIR.name, free.at);
+        let allocated = files.map_or(entered, |bytes| entered.max(oldest + bytes));
+        Some(allocated - oldest + (free.value / size).floor() * size)
     }
 }
 
@@ -129,15 +166,18 @@ mod tests {
         (Arc::new(series), values.iter().map(point).collect())
     }
 
-    /// What a volume holds, and where that begins, as seen at a second, in segments: half a segment is made in each, the slot lets go
-    /// a quarter.
+    /// What a volume holds, and where that begins, as seen at a second, in segments.
     fn seen(second: f64, wal_init_zero: &str, more: &[(Arc<Series>, Vec<Point>)]) -> (f64, f64) {
+        let free = read(cat::VOLUME_FREE.series(&[("dev", "7:0")]), &[(0.0, 10.5), (5.0, 8.4)]);
+        let volume = volume(second, wal_init_zero, &[&[free], more].concat());
+        (volume.bytes / SEGMENT, volume.oldest / SEGMENT)
+    }
+
+    /// As seen at a second: half a segment is made in each, the slot lets go a quarter.
+    fn volume(second: f64, wal_init_zero: &str, more: &[(Arc<Series>, Vec<Point>)]) -> Volume {
         let own = [("target", "p")];
         let head: Vec<_> = (0..=9).map(|second| (f64::from(second), 5.25 + 0.5 * f64::from(second))).collect();
-        let series = vec![
-            read(cat::PG_WAL_INSERT.series(&own), &head),
-            read(cat::VOLUME_FREE.series(&[("dev", "7:0")]), &[(0.0, 10.5), (5.0, 8.4)]),
-        ];
+        let series = vec![read(cat::PG_WAL_INSERT.series(&own), &head)];
         let settings = [("wal_init_zero".to_owned(), wal_init_zero.to_owned())].into();
         let p = Target { name: "p".to_owned(), wal_device: Some("7:0".to_owned()), settings, ..Target::default() };
         let meta = Arc::new(Meta { targets: vec![p.clone()], ..Meta::default() });
@@ -153,9 +193,9 @@ mod tests {
             slot: true,
             archived: None,
             archiving: 0.0,
+            archived_of_next: 0.0,
         };
-        let volume = Volume::of(&window, Some(&p), "p", &positions, at).unwrap();
-        (volume.bytes / SEGMENT, volume.oldest / SEGMENT)
+        Volume::of(&window, Some(&p), "p", &positions, at).unwrap()
     }
 
     #[test]
@@ -164,6 +204,21 @@ mod tests {
         assert_eq!([0.0, 1.0, 4.0].map(|second| seen(second, "on", &[])), [(14.0, 2.0), (14.0, 2.25), (14.0, 3.0)]);
         // Read anew after two more were taken, and one and a quarter let go.
         assert_eq!(seen(5.0, "on", &[]), (12.75, 3.25));
+    }
+
+    #[test]
+    fn what_else_grows_on_a_volume_takes_of_it() {
+        let others = |free: &[(f64, f64)]| {
+            let free = read(cat::VOLUME_FREE.series(&[("dev", "7:0")]), free);
+            volume(9.0, "on", &[free]).others / SEGMENT
+        };
+        // 34 segments find room from the third on, and nine seconds later 33.75 from the fifth: a part of one between looks.
+        assert_eq!(others(&[(0.0, 30.5), (9.0, 28.5)]), 0.0);
+        // 29.75, four less than that.
+        assert_eq!(others(&[(0.0, 30.5), (9.0, 24.5)]), 3.25 / 9.0);
+        let grown = Volume { others: 2.0, ..HOLDS };
+        assert_eq!(grown.full_s((10.0, 2.0), &[(5.0, 1.0)], None, 1.0), Some(5.0));
+        assert_eq!(grown.full_s((10.0, 2.0), &[(0.0, 0.0)], Some(EACH_6_S), 1.0), Some(2.5));
     }
 
     /// Seven segments lie there, up to the ninth.
@@ -185,7 +240,7 @@ mod tests {
         assert_eq!([0.0, 4.0].map(|second| seen(second, "off", &ahead())), [(13.75, 2.0), (13.75, 3.0)]);
     }
 
-    const HOLDS: Volume = Volume { bytes: 20.0, oldest: 0.0 };
+    const HOLDS: Volume = Volume { bytes: 20.0, oldest: 0.0, others: 0.0 };
     /// They complete after 3, 9, 15 s and so on.
     const EACH_6_S: Checkpoints = Checkpoints { interval_s: 6.0, duration_s: 5.0, next_s: -2.0 };
 
