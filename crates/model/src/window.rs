@@ -111,11 +111,11 @@ impl Window {
         }
     }
 
-    /// What had been read after each so long: the window from its begin to then. What is told of each can be held beside
-    /// what came.
+    /// What had been read after each so long: the window from its begin to then, copied each time. What is told of each
+    /// can be held beside what came.
     pub fn as_it_grew(&self, each: Span) -> impl Iterator<Item = Window> {
-        let count = self.seconds() / each.seconds();
-        (1..=count as u32).map(move |n| self.slice(self.from, self.from + Span(each.0 * i64::from(n))))
+        let count = (self.to - self.from).0 / each.0.max(1);
+        (1..=count).map(move |n| self.slice(self.from, self.from + Span(each.0 * n)))
     }
 }
 

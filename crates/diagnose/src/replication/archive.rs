@@ -1,8 +1,13 @@
 //! What is known of a server's archive: WAL that is not archived yet is kept, whatever else.
 
 use super::head_series;
+use super::unread::HOLE_S;
 use backwater_model::catalogue::{self as cat, Def};
-use backwater_model::{Moment, Target, Window};
+use backwater_model::{Moment, Point, Span, Target, Track, Window};
+
+/// How fast an archiver is shows with the last segments that it was done with, of so many seconds at most.
+const MOST_SEGMENTS: usize = 5;
+const RATE_S: f64 = 600.0;
 
 /// Whether a server archives, and whether it is seen how far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,5 +45,83 @@ fn archives(window: &Window, settings: Option<&Target>, primary: &str) -> bool {
         None | Some("off") => false,
         Some("always") => true,
         Some(_) => head_series(window, primary) == cat::PG_WAL_INSERT.name,
+    }
+}
+
+/// An archiver that has more to do than it can: bytes a second, and how much of the next segment it has by now, for it is done
+/// with whole ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Archiving {
+    pub(super) bytes_per_s: f64,
+    pub(super) of_next: f64,
+}
+
+/// How fast an archiver is, by the segments that followed one upon the other: when it was done with one the next was whole
+/// already. None where none did.
+pub(super) fn archiving(upto: Track<'_>, head: Track<'_>, at: Moment, size: f64) -> Option<Archiving> {
+    let points = upto.between(at - Span::from_seconds(RATE_S), at).points;
+    let done = |pair: &[Point]| (pair[1].epoch == pair[0].epoch && pair[1].value > pair[0].value).then_some(pair[1]);
+    let done: Vec<Point> = points.windows(2).filter_map(done).collect();
+    let next_was_whole = |done: &Point| head.at(done.at, HOLE_S).is_some_and(|head| head.value >= done.value + size);
+    let at_once = done.windows(2).rev().filter(|pair| pair[0].epoch == pair[1].epoch && next_was_whole(&pair[0]));
+    let (bytes, seconds) = at_once.take(MOST_SEGMENTS).fold((0.0, 0.0), |(bytes, seconds), pair| {
+        (bytes + pair[1].value - pair[0].value, seconds + pair[1].at.seconds_since(pair[0].at))
+    });
+    (seconds > 0.0).then_some(())?;
+    let standing_s = done.last().filter(|done| next_was_whole(done)).map_or(0.0, |done| at.seconds_since(done.at));
+    // It is not done with the next one yet.
+    let bytes_per_s = (bytes / seconds).min((bytes + size) / (seconds + standing_s));
+    Some(Archiving { bytes_per_s, of_next: (bytes_per_s * standing_s).min(size) })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::{Epoch, SeriesId};
+
+    const SIZE: f64 = 16.0;
+
+    /// Read once a second.
+    fn points(seconds: i32, value: impl Fn(i32) -> f64) -> Vec<Point> {
+        let point = |second: i32| Point {
+            at: Moment::from_seconds(f64::from(second)),
+            series: SeriesId(0),
+            epoch: Epoch(0),
+            value: value(second),
+            as_of: None,
+        };
+        (0..=seconds).map(point).collect()
+    }
+
+    /// Done with a segment at each of these seconds, while the head stands where it does.
+    fn told(done: &[i32], at: i32, head: impl Fn(i32) -> f64) -> Option<Archiving> {
+        let upto = points(at, |second| SIZE * done.iter().filter(|done| **done <= second).count() as f64);
+        let head = points(at, head);
+        let own = [("target", "p")];
+        let (of_upto, of_head) = (cat::PG_ARCHIVED_UPTO.series(&own), cat::PG_WAL_INSERT.series(&own));
+        let track = Track { series: &of_upto, points: &upto };
+        archiving(track, Track { series: &of_head, points: &head }, Moment::from_seconds(f64::from(at)), SIZE)
+    }
+
+    #[test]
+    fn segments_that_follow_at_once_tell_how_fast_it_is_and_how_far() {
+        let plenty = |_| 1e6;
+        let every_5_s = [5, 10, 15, 20];
+        let archiving = |bytes_per_s, of_next| Some(Archiving { bytes_per_s, of_next });
+        assert_eq!(told(&every_5_s, 20, plenty), archiving(3.2, 0.0));
+        assert_eq!(told(&every_5_s, 23, plenty), archiving(3.2, 3.0 * 3.2));
+        assert_eq!(told(&every_5_s, 35, plenty), archiving(64.0 / 30.0, 16.0), "it is slower than it was");
+        // A minute for each: two of them tell.
+        assert_eq!(told(&[60, 120], 150, plenty), archiving(16.0 / 60.0, 8.0));
+        assert_eq!((told(&[5], 9, plenty), told(&[], 9, plenty)), (None, None));
+    }
+
+    #[test]
+    fn an_archiver_that_waited_for_a_whole_segment_is_no_slow_one() {
+        // 16 a minute until the third is done, and then plenty.
+        let head = |second: i32| if second < 180 { f64::from(second) * SIZE / 60.0 } else { 1e6 };
+        assert_eq!(told(&[60, 120, 170], 179, head), None);
+        assert_eq!(told(&[60, 120, 180, 181, 182, 183], 183, head).unwrap().bytes_per_s, 16.0);
     }
 }

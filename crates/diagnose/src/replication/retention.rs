@@ -6,11 +6,11 @@
 //! then no longer kept, and whose redo position has passed that (PostgreSQL `KeepLogSeg`, `RemoveOldXlogFiles`,
 //! `InvalidateObsoleteReplicationSlots`).
 
-use super::archive::Archive;
+use super::archive::{Archive, Archiving, archiving};
 use super::checkpoints::{CHECKPOINT_UNSURE_S, Checkpoints, segment};
-use super::keeping::{Keeping, Limit};
+use super::keeping::{Keeping, Limit, keep_bytes};
 use super::unread::{HOLE_S, View, unread_between};
-use super::volume::Moving;
+use super::volume::Kept;
 use super::{head_series, standby_row, target_at};
 use backwater_model::{Moment, Point, Span, Target, Track, Window, catalogue as cat};
 use serde::Serialize;
@@ -49,7 +49,7 @@ pub struct Retention {
     pub holder: Holder,
     /// WAL from the oldest that the standby needs to the head, in bytes.
     pub level_bytes: f64,
-    /// What that may grow to before some of it may be removed (or, for the disk, before it is full).
+    /// What that may grow to before some of it may be removed. For the disk: the WAL that it holds, of which others may need a part.
     pub limit_bytes: Option<f64>,
     /// WAL made, bytes a second.
     pub inflow_bytes_per_s: f64,
@@ -83,11 +83,9 @@ pub(super) struct Positions {
     pub(super) outflow: f64,
     pub(super) connected: bool,
     pub(super) slot: bool,
-    /// End of what is archived, and how fast that moves; none without an archive, and where it is not seen.
+    /// End of what is archived; none without an archive, and where it is not seen.
     pub(super) archived: Option<f64>,
-    pub(super) archiving: f64,
-    /// How much of the next segment an archiver that goes on as it did has by now: it is done with whole ones.
-    pub(super) archived_of_next: f64,
+    pub(super) archiving: Archiving,
 }
 
 impl Positions {
@@ -100,17 +98,19 @@ impl Positions {
         self.archived.is_some_and(|upto| upto < self.needed)
     }
 
-    /// From where on WAL is kept while nothing but the volume ends it. A slot lets go of what its standby has; what is not archived,
-    /// or what a size keeps, stays whoever has it.
-    fn kept_from(&self, size: f64) -> Moving {
+    /// What keeps WAL while nothing but the volume ends it: the slot; the archive, of what it does not have; and of `least`, which a
+    /// size keeps whoever has it, so much.
+    fn kept(&self, size: f64, least: f64) -> Vec<Kept> {
+        let slot = Kept { from: self.needed, speed: self.outflow, saved: true };
         let late = |upto: f64| self.head - upto >= ARCHIVED_LATE * size;
-        match self.archived {
-            _ if self.slot => (self.needed, self.outflow),
+        let archive = self.archived.map(|upto| match upto {
             // It is never done with the segment that is being written.
-            Some(upto) if self.unarchived() && !late(upto) => (upto, self.inflow),
-            Some(upto) if self.unarchived() => (upto + self.archived_of_next, self.archiving),
-            _ => (f64::NEG_INFINITY, 0.0),
-        }
+            upto if !late(upto) => Kept { from: upto, speed: self.inflow, saved: false },
+            upto => Kept { from: upto + self.archiving.of_next, speed: self.archiving.bytes_per_s, saved: false },
+        });
+        let least = Kept { from: self.head - least, speed: self.inflow, saved: false };
+        let slot = Some(slot).filter(|_| self.slot);
+        [slot, archive, Some(least)].into_iter().flatten().collect()
     }
 }
 
@@ -142,14 +142,13 @@ pub(crate) fn retention_since(
     let checkpoints = Checkpoints::of(window, primary, at, positions.inflow);
     let own = limit.filter(|_| holder != Holder::Disk);
     let places = own.map_or_else(Vec::new, |limit| places(&positions, limit, size));
-    let kept_from = positions.kept_from(size);
-    let fills = kept_from.1 < positions.inflow;
     let earliest_s = match holder {
-        Holder::Disk => volume.filter(|_| fills).and_then(|volume| {
-            // A slot whose WAL is gone holds none.
-            let slots = slots(window, primary, now).into_iter().filter(|(from, _)| *from >= volume.oldest);
-            let needed: Vec<Moving> = std::iter::once(kept_from).chain(slots).collect();
-            volume.full_s((positions.head, positions.inflow), &needed, checkpoints, size)
+        Holder::Disk => volume.filter(|_| positions.inflow > 0.0).and_then(|volume| {
+            // A size that the volume is too small for keeps all of it.
+            let least = keep_bytes(settings).unwrap_or(0.0);
+            let kept = positions.kept(size, least);
+            let fills = kept.iter().any(|kept| kept.speed < positions.inflow) || least > volume.bytes;
+            fills.then(|| volume.full_s((positions.head, positions.inflow), &kept, checkpoints, size)).flatten()
         }),
         _ => earliest(&places),
     };
@@ -176,14 +175,6 @@ struct Now {
     at: Moment,
 }
 
-/// For how long a position has stood where it stands.
-fn standing_s(track: Track<'_>, at: Moment) -> f64 {
-    let points = &track.points[..track.points.partition_point(|point| point.at <= at)];
-    let last = points.last().map(|point| point.value);
-    let since = points.iter().rev().take_while(|point| Some(point.value) == last).last();
-    since.map_or(0.0, |point| at.seconds_since(point.at))
-}
-
 /// How fast a position moves: by least squares over the readings since it last began anew.
 fn rate(track: Track<'_>, now: Now) -> Option<f64> {
     let recent = track.between(now.since, now.at);
@@ -203,13 +194,6 @@ fn slope(points: &[Point]) -> Option<f64> {
         .map(offset)
         .fold((0.0, 0.0), |sum, (at, value)| (sum.0 + (at - x) * (at - x), sum.1 + (at - x) * (value - y)));
     (xx > 0.0).then(|| (xy / xx).max(0.0))
-}
-
-/// Where all slots of a primary hold its WAL.
-fn slots(window: &Window, primary: &str, now: Now) -> Vec<Moving> {
-    let own = [("target", primary)];
-    let slot = |track: Track<'_>| Some((track.at(now.at, HOLE_S)?.value, rate(track, now).unwrap_or(0.0)));
-    window.tracks(cat::PG_SLOT_RESTART.name, &own).filter_map(slot).collect()
 }
 
 /// Seconds until the level passes its limit; none where it does not grow. (Counting places would take sides: where the head
@@ -302,7 +286,10 @@ fn positions(
     let archived = window.track(cat::PG_ARCHIVED_UPTO.name, &[("target", primary)]);
     let archived = archived.filter(|_| archive == Archive::Told);
     let nothing = (archive == Archive::Failing).then_some(0.0);
-    let archiving = archived.and_then(|track| rate(track, moment)).unwrap_or(0.0);
+    let archiving = archived.and_then(|track| archiving(track, head, at, size));
+    // Before two segments followed one upon the other.
+    let by_rate =
+        || Archiving { bytes_per_s: archived.and_then(|track| rate(track, moment)).unwrap_or(0.0), of_next: 0.0 };
     Some(Positions {
         head: now.value,
         needed,
@@ -311,8 +298,7 @@ fn positions(
         connected,
         slot: slot.is_some(),
         archived: archived.and_then(|track| track.between(window.from, at).last()).or(nothing),
-        archiving,
-        archived_of_next: archived.map_or(0.0, |track| (archiving * standing_s(track, at)).min(size)),
+        archiving: archiving.unwrap_or_else(by_rate),
     })
 }
 
@@ -355,8 +341,7 @@ mod tests {
             connected: true,
             slot: false,
             archived: None,
-            archiving: 0.0,
-            archived_of_next: 0.0,
+            archiving: Archiving { bytes_per_s: 0.0, of_next: 0.0 },
         }
     }
 
@@ -441,21 +426,16 @@ mod tests {
     }
 
     #[test]
-    fn an_archiver_has_a_part_of_the_segment_that_it_is_not_done_with() {
-        let point = |second: i32, value: f64| Point {
-            at: Moment::from_seconds(f64::from(second)),
-            series: SeriesId(0),
-            epoch: Epoch(0),
-            value,
-            as_of: None,
+    fn a_slot_an_archive_and_a_size_keep_wal_each_for_itself() {
+        let archiving = Archiving { bytes_per_s: 3.2, of_next: 9.6 };
+        let all = Positions { slot: true, archived: Some(32.0), archiving, ..at(200.0, 150.0) };
+        let from = |positions: &Positions| -> Vec<(f64, f64, bool)> {
+            positions.kept(SIZE, 64.0).iter().map(|kept| (kept.from, kept.speed, kept.saved)).collect()
         };
-        // One that takes five seconds for each.
-        let points: Vec<Point> = (0..=13).map(|second| point(second, f64::from(second / 5) * SIZE)).collect();
-        let series = cat::PG_ARCHIVED_UPTO.series(&[("target", "p")]);
-        let stands = |second: f64| standing_s(Track { series: &series, points: &points }, Moment::from_seconds(second));
-        assert_eq!([4.0, 5.0, 13.0, 13.5].map(stands), [4.0, 0.0, 3.0, 3.5]);
-        let late = Positions { archived: Some(32.0), archiving: 3.2, archived_of_next: 9.6, ..at(200.0, 150.0) };
-        assert_eq!(late.kept_from(SIZE), (41.6, 3.2));
+        assert_eq!(from(&all), [(150.0, 3.0, true), (41.6, 3.2, false), (136.0, 8.0, false)]);
+        // An archiver waits for the segment that is being written; a standby without a slot keeps nothing.
+        let done = Positions { slot: false, archived: Some(176.0), ..all };
+        assert_eq!(from(&done), [(176.0, 8.0, false), (136.0, 8.0, false)]);
     }
 
     #[test]

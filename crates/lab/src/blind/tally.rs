@@ -170,7 +170,7 @@ impl Summary {
             wrong: with(Verdict::Wrong, None),
             not_reproduced: with(Verdict::NotReproduced, None),
             not_tried: not_tried(server).iter().map(|what| (*what).to_owned()).collect(),
-            passed: runs.len() == planned && named && silent,
+            passed: !runs.is_empty() && runs.len() == planned && named && silent,
         }
     }
 }

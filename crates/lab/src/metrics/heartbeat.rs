@@ -23,8 +23,9 @@ pub(super) fn measure(seen: &Seen<'_>, into: &mut Metrics) {
     let after = |at: Option<Moment>| at.map(|at| at.seconds_since(loaded.from));
     into.put("heartbeat_told_after_s", after(told(&loaded, seen.primary)));
     let rows = rows(&loaded, seen.primary);
-    into.put("heartbeat_missed_after_s", after(rows.first().copied()));
-    into.put("heartbeat_lost_after_s", after(rows.into_iter().find_map(|first| lost(&loaded, seen.primary, first))));
+    into.put("heartbeat_missed_after_s", after(rows.first().map(|(first, _)| *first)));
+    let lost = rows.iter().find(|(_, missed)| *missed >= IN_A_ROW).and_then(|(first, _)| lost(missed, *first));
+    into.put("heartbeat_lost_after_s", after(lost));
 }
 
 /// When it was first told that the heartbeat is at risk, each time from nothing but what was known then.
@@ -37,25 +38,30 @@ fn told(loaded: &Window, primary: &str) -> Option<Moment> {
     loaded.as_it_grew(each).find(at_risk).map(|known| known.to + each)
 }
 
-/// When the first of each row of beats that were missed one after the other was given up.
-fn rows(loaded: &Window, primary: &str) -> Vec<Moment> {
-    let firsts = loaded.events_of(EventKind::Recorder).filter(|event| event.source == primary);
-    firsts
-        .filter(|event| event.fields.get("what").is_some_and(|what| what == "heartbeat_missed"))
-        .map(|event| event.at)
-        .collect()
+/// Rows of beats that were missed one after the other: when the first of each was given up, and how many they were, without end
+/// where none was answered since.
+fn rows(loaded: &Window, primary: &str) -> Vec<(Moment, f64)> {
+    let mut rows = Vec::new();
+    let mut begun = None;
+    for event in loaded.events_of(EventKind::Recorder).filter(|event| event.source == primary) {
+        match (event.fields.get("what").map(String::as_str), begun) {
+            (Some("heartbeat_missed"), _) => begun = begun.or(Some(event.at)),
+            (Some("heartbeat_answered"), Some(first)) => {
+                let missed = event.fields.get("missed").and_then(|missed| missed.parse().ok());
+                rows.push((first, missed.unwrap_or(1.0)));
+                begun = None;
+            }
+            _ => {}
+        }
+    }
+    rows.extend(begun.map(|first| (first, f64::INFINITY)));
+    rows
 }
 
-/// When so many of a row were missed that a manager acts, by the readings of their number; none where one was answered first.
-fn lost(loaded: &Window, primary: &str, first: Moment) -> Option<Moment> {
-    let own = [("target", primary)];
-    let answered = loaded.track(catalogue::PG_HEARTBEATS.name, &own);
-    let missed = loaded.track(catalogue::PG_HEARTBEATS_MISSED.name, &own)?;
-    let before = |track: Track<'_>| track.points.iter().rev().find(|point| point.at < first).map(|point| point.value);
-    let (none, some) = (before(missed)?, answered.and_then(before));
-    let over = missed.points.iter().find(|point| point.at >= first && point.value >= none + IN_A_ROW)?;
-    let still = answered.and_then(|track| track.at(over.at, EVERY_S)).map(|point| point.value);
-    (still <= some).then_some(over.at)
+/// When so many of a row were missed that a manager acts, by the readings of their number.
+fn lost(missed: Track<'_>, first: Moment) -> Option<Moment> {
+    let before = missed.points.iter().rev().find(|point| point.at < first)?.value;
+    missed.points.iter().find(|point| point.at >= first && point.value >= before + IN_A_ROW).map(|point| point.at)
 }
 
 #[cfg(test)]

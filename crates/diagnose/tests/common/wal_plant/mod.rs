@@ -139,6 +139,8 @@ pub struct State {
     /// Redo position of the checkpoint that runs.
     pub checkpoint: Option<f64>,
     checkpoint_start: f64,
+    /// What the slot needed then.
+    saved: f64,
     pub oldest: f64,
     pub archived: f64,
     /// When WAL that the standby needs was removed.
@@ -403,12 +405,13 @@ impl WalPlant {
         if state.checkpoint.is_none() && (full || since_s >= self.checkpoint_timeout_s) {
             state.checkpoint = Some(state.insert);
             state.checkpoint_start = now;
+            state.saved = state.reported.1;
         }
     }
 
     fn remove(&self, readings: &mut Readings, state: &mut State, now: f64) {
         let segment = |position: f64| (position / SEGMENT).floor();
-        let restart = state.reported.1;
+        let restart = state.saved;
         let kept = match self.keep {
             Keep::Size(bytes) => segment(state.insert) - (bytes / SEGMENT).floor(),
             Keep::Slot(None) => segment(restart),
