@@ -50,14 +50,23 @@ fn archives(window: &Window, settings: Option<&Target>, primary: &str) -> bool {
 
 /// An archiver that has more to do than it can: bytes a second, and how much of the next segment it has by now, for it is done
 /// with whole ones.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Archiving {
     pub(super) bytes_per_s: f64,
     pub(super) of_next: f64,
 }
 
+/// Whether an attempt failed since the last segment that an archiver was done with.
+pub(super) fn fails(upto: Track<'_>, failed: Option<Track<'_>>, at: Moment) -> bool {
+    let points = upto.between(at - Span::from_seconds(RATE_S), at).points;
+    let last = points.last().map(|point| point.value);
+    let since = points.iter().rev().take_while(|point| Some(point.value) == last).last();
+    let rise = since.zip(failed).and_then(|(since, failed)| failed.between(since.at, at).increase());
+    rise.is_some_and(|rise| rise > 0.0)
+}
+
 /// How fast an archiver is, by the segments that followed one upon the other: when it was done with one the next was whole
-/// already. None where none did.
+/// already. One that has not been done with the next for twice as long as that takes stands still. None where none followed.
 pub(super) fn archiving(upto: Track<'_>, head: Track<'_>, at: Moment, size: f64) -> Option<Archiving> {
     let points = upto.between(at - Span::from_seconds(RATE_S), at).points;
     let done = |pair: &[Point]| (pair[1].epoch == pair[0].epoch && pair[1].value > pair[0].value).then_some(pair[1]);
@@ -68,15 +77,23 @@ pub(super) fn archiving(upto: Track<'_>, head: Track<'_>, at: Moment, size: f64)
         (bytes + pair[1].value - pair[0].value, seconds + pair[1].at.seconds_since(pair[0].at))
     });
     (seconds > 0.0).then_some(())?;
-    let standing_s = done.last().filter(|done| next_was_whole(done)).map_or(0.0, |done| at.seconds_since(done.at));
-    // It is not done with the next one yet.
-    let bytes_per_s = (bytes / seconds).min((bytes + size) / (seconds + standing_s));
-    Some(Archiving { bytes_per_s, of_next: (bytes_per_s * standing_s).min(size) })
+    let standing_s = done.last().map_or(0.0, |done| {
+        let whole = head.between(done.at, at).points.iter().find(|head| head.value >= done.value + size);
+        whole.map_or(0.0, |whole| at.seconds_since(whole.at))
+    });
+    let of_next = bytes / seconds * standing_s;
+    Some(match of_next {
+        of_next if of_next > 2.0 * size => Archiving::default(),
+        // It is not done with the next one yet.
+        of_next if of_next > size => Archiving { bytes_per_s: (bytes + size) / (seconds + standing_s), of_next: size },
+        of_next => Archiving { bytes_per_s: bytes / seconds, of_next },
+    })
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::fails as fails_at;
     use super::*;
     use backwater_model::{Epoch, SeriesId};
 
@@ -111,7 +128,8 @@ mod tests {
         let archiving = |bytes_per_s, of_next| Some(Archiving { bytes_per_s, of_next });
         assert_eq!(told(&every_5_s, 20, plenty), archiving(3.2, 0.0));
         assert_eq!(told(&every_5_s, 23, plenty), archiving(3.2, 3.0 * 3.2));
-        assert_eq!(told(&every_5_s, 35, plenty), archiving(64.0 / 30.0, 16.0), "it is slower than it was");
+        assert_eq!(told(&every_5_s, 28, plenty), archiving(64.0 / 23.0, 16.0), "it is slower than it was");
+        assert_eq!(told(&every_5_s, 31, plenty), archiving(0.0, 0.0), "it stands still");
         // A minute for each: two of them tell.
         assert_eq!(told(&[60, 120], 150, plenty), archiving(16.0 / 60.0, 8.0));
         assert_eq!((told(&[5], 9, plenty), told(&[], 9, plenty)), (None, None));
@@ -123,5 +141,28 @@ mod tests {
         let head = |second: i32| if second < 180 { f64::from(second) * SIZE / 60.0 } else { 1e6 };
         assert_eq!(told(&[60, 120, 170], 179, head), None);
         assert_eq!(told(&[60, 120, 180, 181, 182, 183], 183, head).unwrap().bytes_per_s, 16.0);
+    }
+
+    #[test]
+    fn an_archiver_that_stops_stands_still_once_the_next_segment_was_whole() {
+        // A burst that it was done with at once; then 16 a minute, and after the one of 240 s nothing more.
+        let head = |second: i32| f64::from(second) * SIZE / 60.0 + if second < 180 { 0.0 } else { 48.0 };
+        let done = [60, 120, 180, 181, 182, 183, 240];
+        assert_eq!(told(&done, 299, head).unwrap().bytes_per_s, 16.0, "it waits");
+        assert_eq!(told(&done, 310, head), Some(Archiving::default()));
+    }
+
+    #[test]
+    fn attempts_that_failed_before_the_last_segment_count_no_more() {
+        let failed = |fails: &[i32]| {
+            let upto = points(20, |second| SIZE * f64::from(second / 5));
+            let count = points(20, |second| fails.iter().filter(|failed| **failed <= second).count() as f64);
+            let own = [("target", "p")];
+            let (of_upto, of_failed) = (cat::PG_ARCHIVED_UPTO.series(&own), cat::PG_ARCHIVE_FAILED.series(&own));
+            let failed = Track { series: &of_failed, points: &count };
+            let at = Moment::from_seconds(19.0);
+            fails_at(Track { series: &of_upto, points: &upto }, Some(failed), at)
+        };
+        assert_eq!([failed(&[]), failed(&[3, 12]), failed(&[17])], [false, false, true]);
     }
 }

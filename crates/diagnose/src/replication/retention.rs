@@ -6,7 +6,7 @@
 //! then no longer kept, and whose redo position has passed that (PostgreSQL `KeepLogSeg`, `RemoveOldXlogFiles`,
 //! `InvalidateObsoleteReplicationSlots`).
 
-use super::archive::{Archive, Archiving, archiving};
+use super::archive::{Archive, Archiving, archiving, fails};
 use super::checkpoints::{CHECKPOINT_UNSURE_S, Checkpoints, segment};
 use super::keeping::{Keeping, Limit, keep_bytes};
 use super::unread::{HOLE_S, View, unread_between};
@@ -144,11 +144,14 @@ pub(crate) fn retention_since(
     let places = own.map_or_else(Vec::new, |limit| places(&positions, limit, size));
     let earliest_s = match holder {
         Holder::Disk => volume.filter(|_| positions.inflow > 0.0).and_then(|volume| {
-            // A size that the volume is too small for keeps all of it.
-            let least = keep_bytes(settings).unwrap_or(0.0);
+            let least = (keep_bytes(settings).unwrap_or(0.0) / size).floor() * size;
             let kept = positions.kept(size, least);
-            let fills = kept.iter().any(|kept| kept.speed < positions.inflow) || least > volume.bytes;
-            fills.then(|| volume.full_s((positions.head, positions.inflow), &kept, checkpoints, size)).flatten()
+            // A size for which the volume is too small, with the segment that is being written, keeps all of it.
+            let fills = kept.iter().any(|kept| kept.speed < positions.inflow) || least + size > volume.bytes;
+            // An archive of which nothing is seen may keep what a slot lets go.
+            let seen = archive != Archive::Unseen || positions.outflow == 0.0;
+            let full = || volume.full_s((positions.head, positions.inflow), &kept, checkpoints, size);
+            (fills && seen).then(full).flatten()
         }),
         _ => earliest(&places),
     };
@@ -286,10 +289,13 @@ fn positions(
     let archived = window.track(cat::PG_ARCHIVED_UPTO.name, &[("target", primary)]);
     let archived = archived.filter(|_| archive == Archive::Told);
     let nothing = (archive == Archive::Failing).then_some(0.0);
-    let archiving = archived.and_then(|track| archiving(track, head, at, size));
-    // Before two segments followed one upon the other.
-    let by_rate =
-        || Archiving { bytes_per_s: archived.and_then(|track| rate(track, moment)).unwrap_or(0.0), of_next: 0.0 };
+    let failed = window.track(cat::PG_ARCHIVE_FAILED.name, &[("target", primary)]);
+    let archiving = |upto: Track<'_>| {
+        // Before two segments followed one upon the other it is told by the rate alone.
+        let by_rate = || Archiving { bytes_per_s: rate(upto, moment).unwrap_or(0.0), of_next: 0.0 };
+        let fails = fails(upto, failed, at);
+        if fails { Archiving::default() } else { archiving(upto, head, at, size).unwrap_or_else(by_rate) }
+    };
     Some(Positions {
         head: now.value,
         needed,
@@ -298,7 +304,7 @@ fn positions(
         connected,
         slot: slot.is_some(),
         archived: archived.and_then(|track| track.between(window.from, at).last()).or(nothing),
-        archiving: archiving.unwrap_or_else(by_rate),
+        archiving: archived.map(archiving).unwrap_or_default(),
     })
 }
 
@@ -341,7 +347,7 @@ mod tests {
             connected: true,
             slot: false,
             archived: None,
-            archiving: Archiving { bytes_per_s: 0.0, of_next: 0.0 },
+            archiving: Archiving::default(),
         }
     }
 

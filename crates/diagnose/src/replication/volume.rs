@@ -69,7 +69,7 @@ impl Volume {
         let steady =
             free.iter().rev().filter(|free| read.nothing_was_removed(free.at)).find_map(|free| read.holds(free));
         let bytes = steady.or_else(|| free.iter().rev().find_map(|free| read.holds(free)))?;
-        Some(Volume { bytes, oldest: read.oldest(at) })
+        Some(Volume { bytes, oldest: read.oldest(at)? })
     }
 
     /// Seconds until the head of WAL, which makes so many bytes a second, finds no room. A checkpoint that completes about then
@@ -81,7 +81,7 @@ impl Volume {
         checkpoints: Option<Checkpoints>,
         size: f64,
     ) -> Option<f64> {
-        let Some(checkpoints) = checkpoints else { return self.full_in_the_end_s((head, inflow), kept) };
+        let Some(checkpoints) = checkpoints else { return self.full_in_the_end_s((head, inflow), kept, size) };
         let room_s = |oldest: f64| (oldest + self.bytes - head).max(0.0) / inflow;
         let full_s = |late_s: f64| {
             let mut oldest = self.oldest;
@@ -92,21 +92,22 @@ impl Volume {
                 let upto = kept.iter().map(|kept| kept.by(start, end)).fold(head + inflow * start, f64::min);
                 oldest = oldest.max((upto / size).floor() * size);
             }
-            self.full_in_the_end_s((head, inflow), kept)
+            self.full_in_the_end_s((head, inflow), kept, size)
         };
         let late_s = CHECKPOINT_UNSURE_S.max(UNSURE_SHARE * checkpoints.interval_s);
         let told: Vec<f64> = [-late_s, 0.0, late_s].into_iter().filter_map(full_s).collect();
         between(told.into_iter())
     }
 
-    /// By rates alone, as if all that is let go left at once.
-    fn full_in_the_end_s(self, (head, inflow): (f64, f64), kept: &[Kept]) -> Option<f64> {
+    /// By rates alone, as if whole segments left as soon as they are let go.
+    fn full_in_the_end_s(self, (head, inflow): (f64, f64), kept: &[Kept], size: f64) -> Option<f64> {
         let as_it_is_s = (self.oldest + self.bytes - head).max(0.0) / inflow;
         let full = |kept: &Kept| {
-            if kept.from + kept.speed * as_it_is_s <= self.oldest {
+            let from = kept.from - size;
+            if from + kept.speed * as_it_is_s <= self.oldest {
                 return Some(as_it_is_s);
             }
-            let room = self.bytes - (head - kept.from);
+            let room = self.bytes - (head - from);
             (inflow > kept.speed).then(|| (room / (inflow - kept.speed)).max(0.0))
         };
         kept.iter().filter_map(full).reduce(f64::min)
@@ -128,24 +129,24 @@ impl<'a> Read<'a> {
     }
 
     /// Begin of the oldest segment at a moment.
-    fn oldest(&self, at: Moment) -> f64 {
-        let since_s = self.at.seconds_since(at);
-        let told = self.track(cat::PG_WAL_OLDEST_KEPT.name).and_then(|track| track.at(at, FREE_S));
-        told.map_or(self.positions.needed - self.positions.outflow * since_s, |point| point.value)
+    fn oldest(&self, at: Moment) -> Option<f64> {
+        let told = self.track(cat::PG_WAL_OLDEST_KEPT.name).filter(|track| !track.points.is_empty());
+        let needed = || self.positions.needed - self.positions.outflow * self.at.seconds_since(at);
+        told.map_or_else(|| Some(needed()), |track| Some(track.at(at, FREE_S)?.value))
     }
 
     /// Whether the looks at the files before and after a moment saw the same oldest one.
     fn nothing_was_removed(&self, at: Moment) -> bool {
         let Some(track) = self.track(cat::PG_WAL_OLDEST_KEPT.name) else { return true };
         let after = track.between(at, self.at).points.first();
-        after.is_some_and(|after| after.value <= self.oldest(at))
+        after.zip(self.oldest(at)).is_some_and(|(after, before)| after.value <= before)
     }
 
     /// WAL that the volume holds, by its free space as it was read once.
     fn holds(&self, free: &Point) -> Option<f64> {
         let head = self.track(head_series(self.window, self.primary))?.at(free.at, HOLE_S)?;
         let head = head.value + self.positions.inflow * free.at.seconds_since(head.at);
-        let (head, oldest) = (head.min(self.positions.head), self.oldest(free.at));
+        let (head, oldest) = (head.min(self.positions.head), self.oldest(free.at)?);
         let off =
             |name: &str| self.settings.is_some_and(|known| known.settings.get(name).is_some_and(|it| it == "off"));
         // Files that are neither filled with zeros nor used again take their space as they are written.
@@ -208,7 +209,7 @@ mod tests {
             connected: true,
             slot: true,
             archived: None,
-            archiving: Archiving { bytes_per_s: 0.0, of_next: 0.0 },
+            archiving: Archiving::default(),
         };
         Volume::of(&window, Some(&p), "p", &positions, at).unwrap()
     }
@@ -276,11 +277,16 @@ mod tests {
     fn by_rates_what_holds_most_fills_it() {
         let full = |kept: &[Kept]| HOLDS.full_s((10.0, 2.0), kept, None, 1.0);
         assert_eq!(
-            (full(&[kept(5.0, 1.0)]), full(&[kept(5.0, 0.0)]), full(&[kept(5.0, 2.0)])),
+            (full(&[kept(6.0, 1.0)]), full(&[kept(6.0, 0.0)]), full(&[kept(6.0, 2.0)])),
             (Some(15.0), Some(7.5), None)
         );
-        assert_eq!(full(&[kept(5.0, 1.0), kept(2.0, 1.5), kept(4.0, 1.0)]), Some(14.0));
+        assert_eq!(full(&[kept(6.0, 1.0), kept(3.0, 1.5), kept(5.0, 1.0)]), Some(14.0));
         assert_eq!(full(&[kept(-3.0, 0.0)]), Some(5.0), "it begins where it begins");
+        assert_eq!(
+            (full(&[kept(-9.0, 2.0)]), full(&[kept(-8.0, 2.0)])),
+            (Some(5.0), None),
+            "20 or 19 kept of 20, and one is written"
+        );
     }
 
     #[test]
@@ -293,8 +299,8 @@ mod tests {
         // what goes ends at 3 and at 9: full at 6.5 and 9.5 s.
         let lumps = Some(2.0 / (1.0 / 6.5 + 1.0 / 9.5));
         assert_eq!(full(&[kept(5.0, 1.0)]), lumps);
-        // By rates alone it would be 15 s.
-        assert_eq!(HOLDS.full_s((10.0, 2.0), &[kept(5.0, 1.0)], None, 1.0), Some(15.0));
+        // By rates alone it would be 14 s.
+        assert_eq!(HOLDS.full_s((10.0, 2.0), &[kept(5.0, 1.0)], None, 1.0), Some(14.0));
         // A slot's counts as it was when the checkpoint began, two seconds ago: 3; 1 and 4 where that was sooner or later.
         let saved = Kept { saved: true, ..kept(5.0, 1.0) };
         assert_eq!(full(&[saved]), Some(2.0 / (1.0 / 5.5 + 1.0 / 7.0)));
