@@ -1,7 +1,7 @@
 //! Samples of a session's waits, held against the processor time of its process.
 //!
-//! Samples may show more waiting than there is: a job that computed for 73 % of the time, between syncs of a tenth of a millisecond,
-//! was on CPU in 48 % of its samples. Probably because a look needs a processor itself: where it is to come on the one that the session
+//! Samples may show more waiting than there is: a job that computed for 74 % of the time, between syncs of a tenth of a millisecond,
+//! was on CPU in 49 % of its samples. Probably because a look needs a processor itself: where it is to come on the one that the session
 //! computes on, the kernel lets that one go on until it sleeps (Linux 6.6 and newer, EEVDF's RUN_TO_PARITY; not traced). What the kernel accounts for no look can change.
 
 use super::queue::{expected_looks, look_times};
