@@ -93,22 +93,15 @@ pub(super) fn archiving(upto: Track<'_>, head: Track<'_>, at: Moment, size: f64)
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::testing;
     use super::fails as fails_at;
     use super::*;
-    use backwater_model::{Epoch, SeriesId};
 
     const SIZE: f64 = 16.0;
 
     /// Read once a second.
     fn points(seconds: i32, value: impl Fn(i32) -> f64) -> Vec<Point> {
-        let point = |second: i32| Point {
-            at: Moment::from_seconds(f64::from(second)),
-            series: SeriesId(0),
-            epoch: Epoch(0),
-            value: value(second),
-            as_of: None,
-        };
-        (0..=seconds).map(point).collect()
+        testing::points((0..=seconds).map(|second| (f64::from(second), value(second))))
     }
 
     /// Done with a segment at each of these seconds, while the head stands where it does.

@@ -190,8 +190,8 @@ fn seen_duration(redo: Track<'_>, head: Track<'_>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::testing::points;
     use super::*;
-    use backwater_model::{Epoch, SeriesId};
     use std::sync::Arc;
 
     fn target(settings: &[(&str, &str)]) -> Target {
@@ -233,14 +233,7 @@ mod tests {
     /// Readings of a redo position, once a second: when it moved, and to what, in MB.
     fn redo(moves: &[(f64, f64)]) -> Vec<Point> {
         let value = |at: f64| moves.iter().rev().find(|(moved, _)| *moved <= at).unwrap().1 * MB;
-        let point = |at: f64| Point {
-            at: Moment::from_seconds(at),
-            series: SeriesId(0),
-            epoch: Epoch(1),
-            value: value(at),
-            as_of: None,
-        };
-        (0..60).map(|second| point(f64::from(second))).collect()
+        points((0..60).map(|second| (f64::from(second), value(f64::from(second)))))
     }
 
     fn seen_mb(pace: &Pace, points: &[Point]) -> Option<f64> {

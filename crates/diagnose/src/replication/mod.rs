@@ -20,6 +20,8 @@ mod retention;
 mod sync_waits;
 pub(crate) mod synchronous;
 mod tcp;
+#[cfg(test)]
+mod testing;
 mod unread;
 mod volume;
 

@@ -103,10 +103,11 @@ impl Positions {
     fn kept(&self, size: f64, least: f64) -> Vec<Kept> {
         let slot = Kept { from: self.needed, speed: self.outflow, saved: true };
         let late = |upto: f64| self.head - upto >= ARCHIVED_LATE * size;
-        let archive = self.archived.map(|upto| match upto {
+        let archive = self.archived.map(|upto| {
             // It is never done with the segment that is being written.
-            upto if !late(upto) => Kept { from: upto, speed: self.inflow, saved: false },
-            upto => Kept { from: upto + self.archiving.of_next, speed: self.archiving.bytes_per_s, saved: false },
+            let Archiving { bytes_per_s, of_next } =
+                if late(upto) { self.archiving } else { Archiving { bytes_per_s: self.inflow, of_next: 0.0 } };
+            Kept { from: upto + of_next, speed: bytes_per_s, saved: false }
         });
         let least = Kept { from: self.head - least, speed: self.inflow, saved: false };
         let slot = Some(slot).filter(|_| self.slot);
@@ -333,8 +334,8 @@ fn removal(positions: &Positions, places: &[Place], checkpoints: Checkpoints, si
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::testing::points;
     use super::*;
-    use backwater_model::{Epoch, SeriesId};
 
     const SIZE: f64 = 16.0;
 
@@ -446,20 +447,13 @@ mod tests {
 
     #[test]
     fn the_rate_of_lumps_is_that_of_the_line_through_them() {
-        let point = |second: f64, value: f64| Point {
-            at: Moment::from_seconds(second),
-            series: SeriesId(0),
-            epoch: Epoch(0),
-            value: 1e13 + value,
-            as_of: None,
-        };
         // A lump of 8 a second, looked at just before or just after it comes: the ends alone would tell 7.6 or 8.4.
         let seen = |late: f64| -> Vec<Point> {
-            (0..=20).map(|n| point(f64::from(n), 8.0 * f64::from(n) + if n == 20 { late } else { 0.0 })).collect()
+            points((0..=20).map(|n| (f64::from(n), 1e13 + 8.0 * f64::from(n) + if n == 20 { late } else { 0.0 })))
         };
         for late in [-8.0, 8.0] {
             assert!((slope(&seen(late)).unwrap() / 8.0 - 1.0).abs() < 0.03, "{:?}", slope(&seen(late)));
         }
-        assert_eq!((slope(&[]), slope(&[point(1.0, 0.0)])), (None, None));
+        assert_eq!((slope(&[]), slope(&points([(1.0, 0.0)]))), (None, None));
     }
 }

@@ -165,22 +165,16 @@ impl<'a> Read<'a> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::super::archive::Archiving;
+    use super::super::testing::points;
     use super::*;
-    use backwater_model::{Epoch, Meta, Series, SeriesId};
+    use backwater_model::{Meta, Series};
     use std::sync::Arc;
 
     const SEGMENT: f64 = 16_777_216.0;
 
     /// Of a series that was read at these seconds; values in segments.
     fn read(series: Series, values: &[(f64, f64)]) -> (Arc<Series>, Vec<Point>) {
-        let point = |(second, value): &(f64, f64)| Point {
-            at: Moment::from_seconds(*second),
-            series: SeriesId(0),
-            epoch: Epoch(1),
-            value: value * SEGMENT,
-            as_of: None,
-        };
-        (Arc::new(series), values.iter().map(point).collect())
+        (Arc::new(series), points(values.iter().map(|(second, value)| (*second, value * SEGMENT))))
     }
 
     /// What a volume holds, and where that begins, as seen at a second, in segments.

@@ -17,6 +17,34 @@ const SEGMENT: f64 = 16.0 * MIB;
 const UNFLUSHED: f64 = 24.0 * MIB;
 const HEAD: f64 = 64.0 * SEGMENT;
 
+/// By what the primary knows a standby without a slot.
+pub const S: &str = "walreceiver@10.0.0.2";
+
+pub fn at(second: f64) -> Moment {
+    Moment::from_seconds(START_S + second)
+}
+
+pub fn until(window: &Window, second: f64) -> Window {
+    window.slice(window.from, at(second))
+}
+
+pub fn run(plant: &WalPlant) -> (Window, Vec<State>) {
+    let (readings, states) = plant.run();
+    (readings.window(plant.meta(), START_S, START_S + plant.seconds), states)
+}
+
+/// A narrow network, a wal_keep_size of 512 MiB, checkpoints every 20 s or so.
+pub fn narrow() -> WalPlant {
+    WalPlant {
+        seconds: 140.0,
+        rate: 12.0 * MIB,
+        link: Some(3.0 * MIB),
+        keep: Keep::Size(512.0 * MIB),
+        max_wal: 512.0 * MIB,
+        ..WalPlant::default()
+    }
+}
+
 /// What replay does.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Replay {
