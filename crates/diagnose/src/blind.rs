@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 const OTHERS: &str = "sessions of other roles";
 /// A server that was seen for less of the time in which anything was recorded than this was not watched.
 const SEEN_RATIO: f64 = 0.5;
+/// Rules that are soonest sure look at so many seconds.
+const SHORTEST_S: f64 = 4.0;
 /// Seconds at the end without a reading that are more than a restart takes.
 const RESTART_S: f64 = 5.0;
 /// Shortest and longest pause between two readings that is bridged, in seconds.
@@ -101,6 +103,10 @@ impl Seen {
         if self.read_s < SEEN_RATIO * self.recorded_s {
             let (read, recorded) = (show(self.read_s), show(self.recorded_s));
             return Some(format!("{server} could be read for {read} of {recorded} only"));
+        }
+        if self.read_s < SHORTEST_S {
+            let (read, shortest) = (show(self.read_s), show(SHORTEST_S));
+            return Some(format!("{server} was read for {read} only, where most rules need {shortest} and more"));
         }
         let last = show(self.unread_at_end_s);
         (self.unread_at_end_s > RESTART_S).then(|| format!("{server} could not be read for the last {last}"))
@@ -239,6 +245,13 @@ mod tests {
         assert_eq!(of(&[(90, 115)]), "db could be read for 15.0 s of 60.0 s only");
         assert_eq!(of(&[]), "db could be read for 0 s of 60.0 s only", "as in the midst of an outage");
         assert_eq!(of(&[(0, 70)]), "db could be read for 0 s of 60.0 s only");
+    }
+
+    #[test]
+    fn a_stretch_that_is_shorter_than_what_rules_need_may_be_anything() {
+        let of = |to: u32| told(&[window((100, to), &[(90, 170)], vec![], vec![])]);
+        assert!(of(102).starts_with("db was read for 2"), "{}", of(102));
+        assert_eq!(of(104), "");
     }
 
     #[test]

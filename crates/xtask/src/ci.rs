@@ -40,19 +40,19 @@ pub(crate) fn all() -> anyhow::Result<()> {
 
 /// Clippy, in what tests leave of the processors: in a directory of its own, since cargo lets nobody else build in the one that
 /// it is in.
-fn lints(_: &mut Tally) -> anyhow::Result<bool> {
+fn lints(tally: &mut Tally) -> anyhow::Result<bool> {
     let clippy = ["cargo", "clippy", "--quiet", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
     let [beside, arguments @ ..] = run::BESIDE;
     let arguments = [arguments.as_slice(), &clippy].concat();
     let found = run::output(beside, &arguments, &[("CARGO_TARGET_DIR", "target/lints")]);
-    Ok(is_well("lints", &found))
+    Ok(is_well(tally, "lints", &found))
 }
 
 /// Says how something beside the tests went, which go on whatever it came to.
-fn is_well<T>(what: &str, came_to: &anyhow::Result<T>) -> bool {
+fn is_well<T>(tally: &mut Tally, what: &str, came_to: &anyhow::Result<T>) -> bool {
     match came_to {
         Ok(_) => run::say(&format!("{what}: all well")),
-        Err(error) => run::say(&format!("{what}: {error:#}")),
+        Err(error) => tally.went_wrong(&format!("{what}: {error:#}")),
     }
     came_to.is_ok()
 }
@@ -158,7 +158,7 @@ fn fuzzed(tally: &mut Tally) -> anyhow::Result<bool> {
         run::say("fuzz targets");
         fuzzer.beside_others().run(None, FUZZED_FOR_S, FUZZED_AT_ONCE)?.stood()
     });
-    Ok(is_well("fuzz targets", &fuzzed))
+    Ok(is_well(tally, "fuzz targets", &fuzzed))
 }
 
 /// Set once tests run, or could not.
@@ -178,9 +178,7 @@ fn at_once<const N: usize>(tally: &mut Tally, sets: [Tests<'_>; N]) -> bool {
     for result in results {
         let result = result.map_err(|_| anyhow!("a thread that ran tests panicked")).flatten();
         passed &= result.unwrap_or_else(|error| {
-            let why = format!("a set of tests: {error:#}");
-            run::say(&why);
-            tally.last_words.push(why);
+            tally.went_wrong(&format!("a set of tests: {error:#}"));
             false
         });
     }
@@ -304,10 +302,15 @@ struct Tally {
     impossible: Vec<String>,
     /// What failed tests said, to be told again at the end: a long log may be cut in its middle.
     last_words: Vec<String>,
+    /// And what else went wrong.
+    wrong: Vec<String>,
+    /// The last that a test process said which has told no result yet.
+    unfinished: Option<String>,
 }
 
-/// Lines of what failed tests said that are told again.
+/// Lines of what failed tests said that are told again, and of anything else that went wrong.
 const LAST_WORDS: usize = 200;
+const WORDS_OF_OTHERS: usize = 40;
 
 impl Tally {
     fn add(&mut self, other: Tally) {
@@ -317,6 +320,20 @@ impl Tally {
         self.impossible.extend(other.impossible);
         self.last_words.extend(other.last_words);
         self.last_words.truncate(LAST_WORDS);
+        self.wrong.extend(other.wrong);
+    }
+
+    /// Says what went wrong, now and at the end.
+    fn went_wrong(&mut self, why: &str) {
+        run::say(why);
+        self.wrong.extend(why.lines().take(WORDS_OF_OTHERS).map(str::to_owned));
+    }
+
+    /// A test process has ended, or cargo: one that was killed told no result, and so no failed test.
+    fn ended(&mut self) {
+        if let Some(last) = self.unfinished.take() {
+            self.went_wrong(&format!("a test process ended without a result; the last that it said: {last}"));
+        }
     }
 
     fn line(&mut self, line: &str) {
@@ -326,7 +343,14 @@ impl Tally {
         if let Some(impossible) = line.trim_start().strip_prefix("cannot run on this machine: ") {
             self.impossible.push(impossible.to_owned());
         }
+        if line.starts_with("running ") {
+            self.ended();
+        }
+        if line.starts_with("running ") || line.starts_with("test ") {
+            self.unfinished = Some(line.to_owned());
+        }
         let Some(result) = line.strip_prefix("test result: ") else { return };
+        self.unfinished = None;
         let number = |word: &str| {
             let before = result.split(word).next()?;
             before.split_whitespace().next_back()?.parse::<u64>().ok()
@@ -344,7 +368,7 @@ impl Tally {
         for impossible in &self.impossible {
             println!("cannot run on this machine: {impossible}");
         }
-        for line in &self.last_words {
+        for line in self.last_words.iter().chain(&self.wrong) {
             println!("{line}");
         }
         let [skipped, impossible] = [&self.skipped, &self.impossible].map(Vec::len);
@@ -401,12 +425,28 @@ fn run_tests(tally: &mut Tally, arguments: &[&str], variables: &[(&str, &str)]) 
             tally.last_words.push(line);
         }
     }
-    Ok(child.wait()?.success())
+    tally.ended();
+    let status = child.wait()?;
+    if !status.success() {
+        tally.went_wrong(&format!("cargo {}: {status}", arguments.join(" ")));
+    }
+    Ok(status.success())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::missing;
+    use super::{Tally, missing};
+
+    #[test]
+    fn a_test_process_that_was_killed_is_told_by_the_last_that_it_said() {
+        let mut tally = Tally::default();
+        let said = ["running 2 tests", "test a ... ok", "running 1 test", "test b ... ok"];
+        said.iter().for_each(|line| tally.line(line));
+        tally.line("test result: ok. 1 passed; 0 failed; 0 ignored");
+        tally.ended();
+        assert_eq!((tally.passed, tally.wrong.len()), (1, 1), "{:?}", tally.wrong);
+        assert!(tally.wrong[0].ends_with("test a ... ok"), "{:?}", tally.wrong);
+    }
 
     #[test]
     fn a_server_that_is_not_downloaded_is_missed() {

@@ -4,7 +4,7 @@
 //!
 //! `cargo build --profile dist && cargo run --profile dist -p backwater-lab --example overhead`, with any of
 //! `--only cost|loss`, `--sessions 50,200`, `--loads calm,saturated,computing`, `--sessions-every 10ms`, `--cost-seconds 60`,
-//! `--blocks 8`, `--seconds 8`, `--with "--no-shared-memory"`: what more `record` is told, and `--beside PROGRAM` with
+//! `--blocks 8`, `--seconds 8`, `--clients tcp`: the load's clients by 127.0.0.1 and not by the server's socket, `--with "--no-shared-memory"`: what more `record` is told, and `--beside PROGRAM` with
 //! `--beside-with "..."`: another build of the program (or the same one, told otherwise), measured at the same time under the
 //! same load, for a comparison on a noisy host.
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
@@ -54,20 +54,23 @@ pub(crate) struct Bench {
     pub(crate) server: Postgres,
     pub(crate) work: PathBuf,
     pub(crate) journal: Journal,
+    /// How the load's clients connect.
+    clients: String,
 }
 
 impl Bench {
-    fn start(state_dir: &Path) -> Result<Bench> {
+    fn start(state_dir: &Path, by_tcp: bool) -> Result<Bench> {
         let (journal, work) = place::enter(state_dir, "bench overhead")?;
         let settings: BTreeMap<_, _> = SETTINGS.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let data_dir = work.join("data");
+        let port = by_tcp.then(free_port).transpose()?;
         let spec = PostgresSpec {
             installed: place::installed()?,
             data_dir,
             wal_dir: None,
             user: None,
             settings,
-            port: None,
+            port,
             socket_port: None,
             network: None,
         };
@@ -75,12 +78,18 @@ impl Bench {
         server.start(&journal)?;
         let spec = TpcbSpec { scale: SCALE, fillfactor: 50 };
         workloads::initialise(&server.conninfo(), &spec, &AtomicBool::new(false), &|_| {})?;
-        Ok(Bench { server, work, journal })
+        let clients = match port.zip(server.password()) {
+            Some((port, password)) => {
+                format!("host=127.0.0.1 port={port} user=postgres dbname=postgres password={password}")
+            }
+            None => server.conninfo(),
+        };
+        Ok(Bench { server, work, journal, clients })
     }
 
     /// Drives a load; raising `cancel` ends it.
     pub(crate) fn drive(&self, workload: &dyn Workload, spec: &LoadSpec, cancel: &AtomicBool) -> Result<LoadResult> {
-        let result = workloads::run(&self.server.conninfo(), workload, spec, &Counters::default(), cancel)?;
+        let result = workloads::run(&self.clients, workload, spec, &Counters::default(), cancel)?;
         match &result.first_failure {
             Some(failure) => Err(format!("the load failed: {failure}").into()),
             None => Ok(result),
@@ -91,6 +100,10 @@ impl Bench {
         self.server.stop()?;
         Ok(self.journal.finish()?)
     }
+}
+
+fn free_port() -> Result<u16> {
+    Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 fn load_average() -> Result<String> {
@@ -106,11 +119,12 @@ fn main() -> Result<()> {
         return Err("build the program first, by the same profile: cargo build --profile dist -p backwater".into());
     }
     let at_start = load_average()?;
-    let bench = Bench::start(&built.with_file_name("overhead-state"))?;
+    let bench = Bench::start(&built.with_file_name("overhead-state"), options.by_tcp)?;
     println!(
-        "PostgreSQL {}, fsync off so that the disk's noise is left out, everything on this one host; load average\n\
-         {at_start} at the start (what others did here at the same time is in the figures)",
-        bench.server.installed().version
+        "PostgreSQL {}, fsync off so that the disk's noise is left out, everything on this one host, clients by\n\
+         {}; load average {at_start} at the start (what others did here at the same time is in the figures)",
+        bench.server.installed().version,
+        if options.by_tcp { "TCP" } else { "a Unix socket" }
     );
     if options.cost {
         costs(&bench, &program, &options)?;

@@ -22,6 +22,8 @@ pub(crate) struct Options {
     pub(crate) blocks: usize,
     /// Of a run's measured part.
     pub(crate) run_length: Duration,
+    /// Whether the load's clients connect by TCP, each with a connection that the recorder reads.
+    pub(crate) by_tcp: bool,
     /// What more the recorder that is measured is told.
     pub(crate) with: Vec<String>,
     /// Another build, measured at the same time, and what more it is told.
@@ -41,6 +43,7 @@ impl Options {
             cost_length: Duration::from_secs(60),
             blocks: 8,
             run_length: Duration::from_secs(8),
+            by_tcp: false,
             with: Vec::new(),
             beside: None,
             beside_with: Vec::new(),
@@ -58,6 +61,13 @@ impl Options {
                 "--cost-seconds" => options.cost_length = seconds(&value)?,
                 "--blocks" => options.blocks = value.parse::<usize>()?.clamp(2, 100),
                 "--seconds" => options.run_length = seconds(&value)?,
+                "--clients" => {
+                    options.by_tcp = match value.as_str() {
+                        "tcp" => true,
+                        "socket" => false,
+                        _ => return Err("say --clients tcp, or --clients socket".into()),
+                    }
+                }
                 "--with" => options.with = split(&value),
                 "--beside" => options.beside = Some(value.into()),
                 "--beside-with" => options.beside_with = split(&value),

@@ -83,6 +83,11 @@ impl KernelFile {
         Ok(text(&self.buffer))
     }
 
+    /// Whether a descriptor is kept.
+    pub(super) fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// Its present contents through the descriptor that is kept open, and in no other way: of a process, those of the very
     /// one it was opened for.
     pub(super) fn read_kept(&mut self) -> Result<Cow<'_, str>, ProbeError> {

@@ -32,7 +32,6 @@ mod thread_waits;
 mod title;
 mod together;
 mod top;
-mod turns;
 mod volume;
 mod watch;
 

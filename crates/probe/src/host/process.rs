@@ -9,7 +9,6 @@ use super::numbered::Numbered;
 use super::task::{Stat, directory, effective_user, parse_stat};
 use super::text::pairs;
 use super::title::{CLIENT, backend_type};
-use super::turns::{Due, Turns};
 use super::{Roots, SOURCE, Server, Watch, file};
 use crate::{Probe, ProbeError, Sink};
 use backwater_model::catalogue::{self, Def};
@@ -23,23 +22,16 @@ use std::time::Duration;
 const MOST_SESSIONS: usize = 200;
 /// Looks for which a session must have been there before it is read.
 const LOOKS_BEFORE_READING: u32 = 3;
-/// Of a client's session, `stat` is read at every so many of its readings: the kernel takes twice as long over that one line as
-/// over all I/O counters (4.4 and 2.2 µs with warm caches, Linux 6.18).
-const READINGS_PER_STAT: u32 = 5;
-/// But after no more looks than this, however rarely a session is read: half a minute then has two thirds of its accounts, and more
-/// than rules ask for.
-const LOOKS_PER_STAT: u32 = 10;
+/// Of a client's session, `stat` is read at every so many looks: the kernel takes twice as long over that one line as over all I/O
+/// counters (4.4 and 2.2 µs with warm caches, Linux 6.18).
+const LOOKS_PER_STAT: u32 = 5;
 /// At every one where it computes more than this share of the time: there cannot be many such, and how long they computed is what
 /// samples of their waits are held against.
 const COMPUTES: f64 = 0.1;
-/// More than this share, and it counts as one that did something: a tick in ten seconds is no work that a reading at every look
-/// would show.
-const WORKS: f64 = 0.01;
 /// What the process is called that begins all others of a server.
 const POSTMASTER: &str = "postmaster";
-/// The user a process runs as changes rarely: it is read with the `stat` that comes after so many readings, or so many looks.
-const READINGS_PER_USER: u32 = 60;
-const LOOKS_PER_USER: u32 = 120;
+/// The user a process runs as changes rarely: it is read with the `stat` that comes after so many looks.
+const LOOKS_PER_USER: u32 = 60;
 
 /// Processes whose files are kept open between looks, two for each: opening is most of what a reading costs, and a process
 /// may have a thousand files open by default.
@@ -65,8 +57,6 @@ pub(super) struct Processes {
     delays: bool,
     known: HashMap<i32, Known>,
     allowance: Allowance,
-    turns: Turns,
-    looks: u32,
     /// Of how many processes files are kept open.
     kept_open: usize,
 }
@@ -78,15 +68,10 @@ struct Known {
     what: Option<String>,
     looks: u32,
     admitted: bool,
-    user: Due,
-    stat: Due,
+    /// At every how many of its looks `stat` is read.
+    looks_per_stat: u32,
     cpu_ticks: u64,
     stat_at: Moment,
-    /// Whether it computed for more than a trace of the time between the last two readings of `stat`.
-    computed: bool,
-    /// All its counters together, and whether that was more than at the reading before.
-    sum: f64,
-    moved: bool,
     files: Option<Files>,
     numbered: Option<Numbered>,
 }
@@ -108,8 +93,6 @@ impl Processes {
             delays: false,
             known: HashMap::new(),
             allowance: Allowance::default(),
-            turns: Turns::default(),
-            looks: 0,
             kept_open: 0,
         }
     }
@@ -118,7 +101,7 @@ impl Processes {
         let mut sessions = 0;
         let pids = self.watch.children(&self.roots, server, sink.at);
         for pid in std::iter::once(server.postmaster_pid).chain(pids.iter().copied()) {
-            if self.waits_for_its_turn(pid) || self.reads_io_alone(sink, pid) {
+            if self.reads_io_alone(sink, pid) {
                 present.insert(pid);
                 sessions += 1;
                 continue;
@@ -157,17 +140,6 @@ impl Processes {
         }
     }
 
-    /// Whether it is a client's session that is read already and that another look reads.
-    fn waits_for_its_turn(&mut self, pid: i32) -> bool {
-        let Some(known) = self.known.get_mut(&pid).filter(|known| known.admitted) else { return false };
-        // By its number, so that sessions that were all there at the start do not come all at once.
-        if self.looks.wrapping_add(pid.unsigned_abs()).is_multiple_of(self.turns.of(known.moved)) {
-            return false;
-        }
-        known.looks = known.looks.saturating_add(1);
-        true
-    }
-
     /// What the process is; none while that cannot be told.
     fn recognise(&mut self, sink: &Sink<'_>, pid: i32, stat: Stat, server: &Server) -> Option<String> {
         let fresh = || Known {
@@ -175,13 +147,9 @@ impl Processes {
             what: None,
             looks: 0,
             admitted: false,
-            user: Due::default(),
-            stat: Due::default(),
+            looks_per_stat: 1,
             cpu_ticks: 0,
             stat_at: Moment::default(),
-            computed: false,
-            sum: 0.0,
-            moved: false,
             files: None,
             numbered: None,
         };
@@ -218,8 +186,10 @@ impl Processes {
     }
 
     fn read_process(&mut self, sink: &mut Sink<'_>, server: &Server, pid: i32, what: &str, stat: Stat) {
-        let known = self.known.get_mut(&pid).and_then(|known| known.numbered.take());
-        let mut numbered = known.unwrap_or_else(|| {
+        let kept = self.known.get_mut(&pid).and_then(|known| known.numbered.take());
+        // The second reading of a session has its processor time again, so that one that soon ends had a rate.
+        let first = kept.is_none();
+        let mut numbered = kept.unwrap_or_else(|| {
             let (number, start) = (pid.to_string(), stat.start_ticks.to_string());
             let epoch = Epoch::of(&["process", &self.boot, &number, &start]);
             Numbered::new(epoch, vec![("target", server.target.clone()), ("pid", number), ("what", what.to_owned())])
@@ -228,12 +198,11 @@ impl Processes {
         if let Some(ticks) = stat.blkio_ticks.filter(|_| self.delays) {
             numbered.put(sink, &catalogue::PROC_BLKIO_DELAY, ticks as f64 / self.ticks_per_s);
         }
-        if let Some(uid) = self.user_if_due(pid) {
+        if let Some(uid) = self.user_if_due(pid, first) {
             numbered.put(sink, &catalogue::PROC_UID, f64::from(uid));
         }
-        let mut sum = stat.cpu_ticks as f64;
         match self.io(pid, what) {
-            Ok(text) => sum += put_counters(&mut numbered, sink, &text),
+            Ok(text) => put_counters(&mut numbered, sink, &text),
             Err(error) if file::denied(&error) => {
                 file::tell_absent(sink, &format!("I/O of the processes of {}", server.target), &error, None);
             }
@@ -242,64 +211,42 @@ impl Processes {
         }
         if let Some(known) = self.known.get_mut(&pid) {
             let computed_s = stat.cpu_ticks.saturating_sub(known.cpu_ticks) as f64 / self.ticks_per_s;
-            let passed_s = sink.at.seconds_since(known.stat_at);
-            let computes = computed_s > COMPUTES * passed_s;
-            // The second reading of a session has it again, so that one that soon ends had a rate.
-            let again = what != CLIENT || known.sum == 0.0 || computes;
-            known.stat = Due::read(known.looks, if again { 1 } else { READINGS_PER_STAT });
-            known.computed = computed_s > WORKS * passed_s && known.sum > 0.0;
+            let computes = computed_s > COMPUTES * sink.at.seconds_since(known.stat_at);
+            known.looks_per_stat = if what != CLIENT || first || computes { 1 } else { LOOKS_PER_STAT };
             (known.cpu_ticks, known.stat_at) = (stat.cpu_ticks, sink.at);
-            known.adds_up_to(sum);
             known.numbered = Some(numbered);
         }
     }
 
-    /// Reads the I/O of a client's session that is well known, and tells whether it did. Only through the descriptor that is
-    /// kept open: that is of the process it was opened for, and fails once that has ended.
+    /// Takes a client's session that is well known at a look without its `stat`, and tells whether it did. Its I/O is read only through
+    /// the descriptor that is kept open: that is of the process it was opened for, and fails once that has ended. Where none is kept
+    /// (it may not be read, or too many are), opening it is left to the look that reads `stat`.
     fn reads_io_alone(&mut self, sink: &mut Sink<'_>, pid: i32) -> bool {
-        let turns = self.turns;
-        let can_wait = |known: &&mut Known| {
-            known.stat.can_wait(known.looks.saturating_add(1), turns.of(known.moved), LOOKS_PER_STAT)
-        };
-        let Some(known) = self.known.get_mut(&pid).filter(can_wait) else { return false };
-        let (Some(files), Some(numbered)) = (&mut known.files, &mut known.numbered) else { return false };
-        let Ok(text) = files.io.read_kept() else { return false };
-        let sum = known.cpu_ticks as f64 + put_counters(numbered, sink, &text);
-        known.stat.passed();
-        known.user.passed();
+        let waits = |known: &&mut Known| !has_turn(pid, known.looks.saturating_add(1), known.looks_per_stat);
+        let Some(known) = self.known.get_mut(&pid).filter(waits) else { return false };
+        let kept = known.files.as_mut().map(|files| &mut files.io).filter(|io| io.is_open());
+        if let (Some(io), Some(numbered)) = (kept, &mut known.numbered) {
+            let Ok(text) = io.read_kept() else { return false };
+            put_counters(numbered, sink, &text);
+        }
         known.looks = known.looks.saturating_add(1);
-        known.adds_up_to(sum);
         true
     }
-}
 
-impl Known {
-    fn adds_up_to(&mut self, sum: f64) {
-        self.moved = self.computed || (sum > self.sum && self.sum > 0.0);
-        self.sum = sum;
+    fn user_if_due(&self, pid: i32, first: bool) -> Option<u32> {
+        let known = self.known.get(&pid)?;
+        if first || has_turn(pid, known.looks, LOOKS_PER_USER) { effective_user(&self.roots, pid) } else { None }
     }
 }
 
-/// Puts the lines of `/proc/PID/io` down, and returns their sum.
-fn put_counters(numbered: &mut Numbered, sink: &mut Sink<'_>, io: &str) -> f64 {
-    let mut sum = 0.0;
-    for (def, value) in counters(io) {
-        numbered.put(sink, def, value);
-        sum += value;
-    }
-    sum
+/// By the process' number, so that those that were all there at the start do not come all at once.
+fn has_turn(pid: i32, look: u32, every: u32) -> bool {
+    look.wrapping_add(pid.unsigned_abs()).is_multiple_of(every)
 }
 
-impl Processes {
-    fn user_if_due(&mut self, pid: i32) -> Option<u32> {
-        let known = self.known.get_mut(&pid)?;
-        if known.user.can_wait(known.looks, self.turns.of(known.moved), LOOKS_PER_USER) {
-            known.user.passed();
-            return None;
-        }
-        known.user = Due::read(known.looks, READINGS_PER_USER);
-        effective_user(&self.roots, pid)
-    }
+/// Puts the lines of `/proc/PID/io` down.
+fn put_counters(numbered: &mut Numbered, sink: &mut Sink<'_>, io: &str) {
+    counters(io).for_each(|(def, value)| numbered.put(sink, def, value));
 }
 
 /// Whether the kernel measures how long processes wait for block I/O (always before 5.14, by a switch since).
@@ -327,7 +274,6 @@ impl Probe for Processes {
         if self.watch.servers().is_empty() {
             return Ok(());
         }
-        self.looks = self.looks.wrapping_add(1);
         self.delays = accounts_for_delays(&self.roots);
         if !self.delays {
             let why = "kernel.task_delayacct is off";
@@ -339,9 +285,6 @@ impl Probe for Processes {
         }
         let ended = self.known.extract_if(|pid, _| !present.contains(pid));
         ended.filter_map(|(_, known)| known.numbered).for_each(|numbered| numbered.leave(sink));
-        let sessions = self.known.values().filter(|known| known.admitted);
-        let (busy, quiet): (Vec<_>, Vec<_>) = sessions.partition(|known| known.moved);
-        self.turns = Turns::among(busy.len(), quiet.len());
         self.kept_open = self.known.values().filter(|known| known.files.is_some()).count();
         Ok(())
     }
@@ -392,60 +335,47 @@ mod tests {
     }
 
     #[test]
-    fn of_many_sessions_one_that_works_is_read_at_every_look_and_one_that_stands_still_at_every_second() {
+    fn of_many_sessions_each_is_read_at_every_look() {
         use std::io::{Read, Write};
         let watch = Arc::new(Watch::new());
         watch.add_server(Server { target: "me".into(), postmaster_pid: std::process::id() as i32 });
         let mut others: Vec<_> = (0..60).map(|_| session()).collect();
         let mut child = session();
         let (mut orders, mut answers) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        let mut work = || {
-            orders.write_all(b"x\n").unwrap();
-            answers.read_exact(&mut [0; 2]).unwrap();
-        };
         // Once it has answered, it is what its title says.
-        work();
+        orders.write_all(b"x\n").unwrap();
+        answers.read_exact(&mut [0; 2]).unwrap();
         let mut probe = Processes::new(&Roots::default(), &watch);
         let mut look = Look::of_many(&mut probe, 4);
         let pid = child.id().to_string();
-        let readings_of = |look: &Look, name: &str| {
+        let readings = |look: &Look, name: &str| {
             let ours = |point: &&backwater_model::Point| {
                 let series = look.registry.get(point.series).unwrap();
                 series.name == name && series.labels.get("pid") == Some(&pid)
             };
             look.batch.points.iter().filter(ours).count()
         };
-        let readings = |look: &Look| readings_of(look, "host.process.write_calls");
-        let begun = readings(&look);
-        (0..6).for_each(|_| look.again(&mut probe));
-        assert_eq!(readings(&look) - begun, 3, "it stood still, as did the others");
-        // It is seen to work at the next reading, and from then on each look reads it.
-        for _ in 0..2 {
-            work();
-            look.again(&mut probe);
-        }
-        let begun = readings(&look);
-        for _ in 0..4 {
-            work();
-            look.again(&mut probe);
-        }
-        let read = readings(&look) - begun;
-        let begun = (readings(&look), readings_of(&look, "host.process.cpu_s"));
-        for _ in 0..10 {
-            work();
-            look.again(&mut probe);
-        }
-        let later = (readings(&look) - begun.0, readings_of(&look, "host.process.cpu_s") - begun.1);
+        let both = |look: &Look| ["host.process.write_calls", "host.process.cpu_s"].map(|name| readings(look, name));
+        let begun = both(&look);
+        assert_eq!(begun, [2, 2], "the second time too, so that one that soon ends had a rate");
+        (0..10).for_each(|_| look.again(&mut probe));
+        let [calls, cpu] = both(&look);
         others.push(child);
         for session in &mut others {
             session.kill().unwrap();
             session.wait().unwrap();
         }
-        assert_eq!(read, 4);
-        assert_eq!(later, (10, 2), "processor time at every fifth reading");
-        let before = readings(&look);
+        assert_eq!([calls - begun[0], cpu - begun[1]], [10, 2], "processor time at every fifth look");
         look.again(&mut probe);
-        assert_eq!(readings(&look), before, "what has ended is not read");
+        assert_eq!(both(&look), [calls, cpu], "what has ended is not read");
+    }
+
+    #[test]
+    fn each_look_reads_the_processor_time_of_a_fifth_and_the_user_with_it() {
+        for look in 0..10 {
+            assert_eq!((100..150).filter(|pid| has_turn(*pid, look, LOOKS_PER_STAT)).count(), 10);
+        }
+        assert!(LOOKS_PER_USER.is_multiple_of(LOOKS_PER_STAT));
     }
 
     proptest! {

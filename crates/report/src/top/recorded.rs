@@ -72,9 +72,8 @@ pub fn top_unseen(processes: &[ProcessUse]) -> Vec<Unseen> {
     let (lacking, all) = (Unit::Count.show(lacking as f64), Unit::Count.show(processes.len() as f64));
     vec![Unseen {
         what: format!("processor time of {lacking} of {all} processes, which the total lacks"),
-        why: "it was read less than twice in this stretch; of most sessions it is read every five to ten seconds"
-            .to_owned(),
-        remedy: Some("a stretch of twenty seconds or more has it".to_owned()),
+        why: "it was read less than twice in this stretch; of most sessions it is read every fifth second".to_owned(),
+        remedy: Some("a stretch of twelve seconds or more has it".to_owned()),
     }]
 }
 
