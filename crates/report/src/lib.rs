@@ -56,5 +56,5 @@ pub use side_by_side::outcomes_side_by_side;
 pub use standby_advice::standby_advice;
 pub use style::Style;
 pub use table::table;
-pub use top::{TopSort, TopView, top, top_of, top_unseen};
+pub use top::{TOP_MARGIN, TopSort, TopView, top, top_of, top_unseen};
 pub use when::DatedFinding;

@@ -6,7 +6,7 @@
 mod number;
 mod recorded;
 
-pub use recorded::{top_of, top_unseen};
+pub use recorded::{TOP_MARGIN, top_of, top_unseen};
 
 use crate::Style;
 use crate::page::Page;

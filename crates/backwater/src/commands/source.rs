@@ -6,7 +6,7 @@ use crate::args::{Beside, Looked, Stretch};
 use crate::{signals, terminal};
 use anyhow::{Context, bail};
 use backwater_diagnose::{Options, Shards, gather};
-use backwater_model::{Finding, Meta, Moment, Unit, Window};
+use backwater_model::{Finding, Meta, Moment, Span, Unit, Window};
 use backwater_probe::mongodb::Flight;
 use backwater_probe::now;
 use backwater_probe::session::{Session, Setup};
@@ -80,6 +80,15 @@ pub(crate) fn recorded(dir: &Path, stretch: &Stretch, beside: &Beside) -> anyhow
         return flight::window(dir, stretch, beside);
     }
     beside.refuse()?;
+    Ok(recorded_around(dir, stretch, Span(0))?.0)
+}
+
+/// A part of a recording with what was read so long before and after it, and when the part begins and ends.
+pub(crate) fn recorded_around(
+    dir: &Path,
+    stretch: &Stretch,
+    margin: Span,
+) -> anyhow::Result<(Window, (Moment, Moment))> {
     let recording = Recording::open(dir)?;
     for warning in recording.warnings() {
         tracing::warn!("{warning}");
@@ -87,7 +96,7 @@ pub(crate) fn recorded(dir: &Path, stretch: &Stretch, beside: &Beside) -> anyhow
     let span = recording.span().with_context(|| format!("the recording {} holds no readings yet", dir.display()))?;
     let (from, to) = stretch.moments(recording.meta(), span)?;
     in_one_window(dir, (from, to), LONGEST_WINDOW_S)?;
-    Ok(recording.window(Some(from), Some(to))?)
+    Ok((recording.window(Some(from - margin), Some(to + margin))?, (from, to)))
 }
 
 /// Refuses a stretch that is too long to be one window, which would take gigabytes.

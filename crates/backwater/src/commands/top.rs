@@ -1,14 +1,15 @@
 //! `backwater top`: who reads, writes, sends and computes, process by process, live or over a recording.
 
 use super::source;
-use crate::args::{Beside, Stretch};
+use crate::args::Stretch;
 use crate::{signals, terminal, when};
 use anyhow::{Context, bail};
 use backwater_model::{Moment, ProcessUse, SessionUse, Window};
 use backwater_probe::host::{self, Roots, Scope, Top, Usage};
+use backwater_probe::mongodb::Flight;
 use backwater_probe::postgres::{ConnInfo, PostgresOptions, PostgresProbe};
 use backwater_probe::{Observer, now};
-use backwater_report::{Style, TopSort, TopView, top, top_of, top_unseen};
+use backwater_report::{Style, TOP_MARGIN, TopSort, TopView, top, top_of, top_unseen};
 use clap::{Args, ValueEnum};
 use std::collections::HashMap;
 use std::path::Path;
@@ -99,16 +100,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 }
 
 fn recorded(arguments: &Arguments, dir: &Path) -> anyhow::Result<()> {
-    let window = source::recorded(dir, &arguments.stretch, &Beside::default())?;
+    if Flight::is_at(dir) {
+        bail!(
+            "{} has no readings of processes: a server's own diagnostic data tell of the host as a whole",
+            dir.display()
+        );
+    }
+    let (window, whole) = source::recorded_around(dir, &arguments.stretch, TOP_MARGIN)?;
     let here = host::facts(&Roots::default()).hostname;
     let users = if window.meta.host.hostname == here { host::users(&Roots::default()) } else { HashMap::new() };
     let out = Out::new(arguments, false);
-    let length_s = arguments.interval.unwrap_or_else(|| window.seconds());
-    let pieces = pieces(&window, length_s);
+    let length_s = arguments.interval.unwrap_or_else(|| whole.1.seconds_since(whole.0));
+    let pieces = pieces(whole, length_s);
     let most = arguments.count.unwrap_or(u64::MAX);
     for (from, to) in pieces.take(usize::try_from(most).unwrap_or(usize::MAX)) {
-        let piece = window.slice(from, to);
-        let processes = top_of(&piece, &users);
+        let processes = top_of(&window, (from, to), &users);
         if processes.is_empty() && arguments.interval.is_none() {
             bail!(
                 "{} has no readings of processes there: they are recorded of servers on the recorder's host",
@@ -116,17 +122,17 @@ fn recorded(arguments: &Arguments, dir: &Path) -> anyhow::Result<()> {
             );
         }
         let unseen = top_unseen(&processes);
-        let usage = Usage { seconds: piece.seconds(), processes, unseen };
+        let usage = Usage { seconds: to.seconds_since(from), processes, unseen };
         out.show(&format!("recorded, {}", clock(&window, from, to)), &usage, window.meta.unix_us(to))?;
     }
     Ok(())
 }
 
 /// Stretches of this length, the last one what is left, if that is at least half as long.
-fn pieces(window: &Window, length_s: f64) -> impl Iterator<Item = (Moment, Moment)> {
-    let count = (window.seconds() / length_s - 0.5).ceil().max(1.0) as u64;
-    let at = move |piece: u64| Moment::from_seconds(window.from.seconds() + piece as f64 * length_s);
-    (0..count).map(move |piece| (at(piece), if piece + 1 == count { window.to } else { at(piece + 1) }))
+fn pieces((from, to): (Moment, Moment), length_s: f64) -> impl Iterator<Item = (Moment, Moment)> {
+    let count = (to.seconds_since(from) / length_s - 0.5).ceil().max(1.0) as u64;
+    let at = move |piece: u64| Moment::from_seconds(from.seconds() + piece as f64 * length_s);
+    (0..count).map(move |piece| (at(piece), if piece + 1 == count { to } else { at(piece + 1) }))
 }
 
 fn clock(window: &Window, from: Moment, to: Moment) -> String {
@@ -270,13 +276,9 @@ mod tests {
 
     #[test]
     fn a_recording_is_cut_into_stretches_and_a_short_rest_joins_the_last() {
-        let window = |seconds: f64| {
-            let mut window = Window::default();
-            window.to = Moment::from_seconds(seconds);
-            window
-        };
         let lengths = |seconds, length_s| -> Vec<f64> {
-            pieces(&window(seconds), length_s).map(|(from, to)| to.seconds_since(from)).collect()
+            let whole = (Moment(0), Moment::from_seconds(seconds));
+            pieces(whole, length_s).map(|(from, to)| to.seconds_since(from)).collect()
         };
         assert_eq!(lengths(30.0, 10.0), [10.0, 10.0, 10.0]);
         assert_eq!(lengths(34.0, 10.0), [10.0, 10.0, 14.0]);

@@ -30,7 +30,7 @@ const LOOKS_PER_STAT: u32 = 5;
 const COMPUTES: f64 = 0.1;
 /// What the process is called that begins all others of a server.
 const POSTMASTER: &str = "postmaster";
-/// The user a process runs as changes rarely: it is read with the `stat` that comes after so many looks.
+/// The user a process runs as is read again with the `stat` that comes after so many looks; what is known is told with each.
 const LOOKS_PER_USER: u32 = 60;
 
 /// Processes whose files are kept open between looks, two for each: opening is most of what a reading costs, and a process
@@ -70,6 +70,8 @@ struct Known {
     admitted: bool,
     /// At every how many of its looks `stat` is read.
     looks_per_stat: u32,
+    /// The user it runs as.
+    uid: Option<u32>,
     cpu_ticks: u64,
     stat_at: Moment,
     files: Option<Files>,
@@ -148,6 +150,7 @@ impl Processes {
             looks: 0,
             admitted: false,
             looks_per_stat: 1,
+            uid: None,
             cpu_ticks: 0,
             stat_at: Moment::default(),
             files: None,
@@ -198,7 +201,7 @@ impl Processes {
         if let Some(ticks) = stat.blkio_ticks.filter(|_| self.delays) {
             numbered.put(sink, &catalogue::PROC_BLKIO_DELAY, ticks as f64 / self.ticks_per_s);
         }
-        if let Some(uid) = self.user_if_due(pid, first) {
+        if let Some(uid) = self.user(pid) {
             numbered.put(sink, &catalogue::PROC_UID, f64::from(uid));
         }
         match self.io(pid, what) {
@@ -233,9 +236,13 @@ impl Processes {
         true
     }
 
-    fn user_if_due(&self, pid: i32, first: bool) -> Option<u32> {
-        let known = self.known.get(&pid)?;
-        if first || has_turn(pid, known.looks, LOOKS_PER_USER) { effective_user(&self.roots, pid) } else { None }
+    /// The user a process runs as, which changes rarely.
+    fn user(&mut self, pid: i32) -> Option<u32> {
+        let known = self.known.get_mut(&pid)?;
+        if known.uid.is_none() || has_turn(pid, known.looks, LOOKS_PER_USER) {
+            known.uid = effective_user(&self.roots, pid);
+        }
+        known.uid
     }
 }
 

@@ -2,7 +2,7 @@
 //! the sessions' names from the samples.
 
 use backwater_model::catalogue::{self, Def};
-use backwater_model::{Epoch, Meta, Moment, ProcessUse, Sample, SessionUse, Target, Track, Unit, Unseen, Window};
+use backwater_model::{Epoch, Meta, Moment, ProcessUse, Sample, SessionUse, Span, Target, Track, Unit, Unseen, Window};
 use std::collections::{BTreeMap, HashMap};
 
 /// A process of a watched server.
@@ -25,32 +25,44 @@ const OF_CONNECTIONS: [(&Def, Place); 4] = [
     (&catalogue::TCP_SEGMENTS_IN, |process| &mut process.received_segments_per_s),
 ];
 
-/// Every process recorded in a window, with its mean rates over the time in which they were read. A process that
-/// was there for a part of it has done nothing in the rest. `users` are names of user ids, empty where they belong to
+/// Readings so long before and after a stretch tell of it too: more than the longest pause between two of a session's processor time.
+pub const TOP_MARGIN: Span = Span(12_000_000);
+
+/// Every process recorded between two moments of a window, with its mean rates over the time in which they were read: of a pause
+/// between two readings that lies in part between the moments, the even share, so that a stretch may be as short as that pause. A
+/// process that was there for a part of it has done nothing in the rest. `users` are names of user ids, empty where they belong to
 /// another host.
-pub fn top_of(window: &Window, users: &HashMap<u32, String>) -> Vec<ProcessUse> {
+pub fn top_of(window: &Window, (from, to): (Moment, Moment), users: &HashMap<u32, String>) -> Vec<ProcessUse> {
+    let near = window.slice(from - TOP_MARGIN, to + TOP_MARGIN);
+    let lives = lives(&near);
     let mut all: BTreeMap<Key, ProcessUse> = BTreeMap::new();
-    let lives = lives(window);
-    let Some(whole) = lives.values().copied().reduce(Life::and) else { return Vec::new() };
+    let Some(whole) = lives.values().filter_map(|life| life.clip(from, to)).reduce(Life::and) else {
+        return Vec::new();
+    };
     for (def, place) in OF_PROCESSES {
-        for track in window.tracks(def.name, &[]).filter(|track| !track.points.is_empty()) {
-            let Some(key) = key(&track) else { continue };
-            let rise = if *def == catalogue::PROC_CPU { cpu_s(&track, &lives) } else { track.increase() };
+        for track in near.tracks(def.name, &[]) {
+            let Some(key) = key(&track).filter(|_| is_there(&track, &lives, whole)) else { continue };
+            let rise = if *def == catalogue::PROC_CPU {
+                cpu_s(&track, &lives, whole)
+            } else {
+                track.rise(whole.from, whole.to)
+            };
             let process = all.entry(key).or_default();
             process.what = track.series.labels.get("what").unwrap_or_default().to_owned();
             add(place(process), rise, whole.seconds());
         }
     }
     for track in window.tracks(catalogue::PROC_UID.name, &[]) {
-        if let Some((process, uid)) = key(&track).and_then(|key| all.get_mut(&key)).zip(track.last()) {
+        let uid = track.between(window.from, to).last().or_else(|| track.points.first().map(|point| point.value));
+        if let Some((process, uid)) = key(&track).and_then(|key| all.get_mut(&key)).zip(uid) {
             process.uid = Some(uid as u32);
         }
     }
     // Connections of a host with very many are read more rarely than processes.
-    if let Some(seconds) = seconds_read(window, &catalogue::TCP_ACKED) {
-        add_connections(window, &mut all, seconds);
+    if let Some(read) = time_read(&near, &catalogue::TCP_ACKED).and_then(|life| life.clip(from, to)) {
+        add_connections(&near, &mut all, read);
     }
-    let sessions = sessions(window.samples());
+    let sessions = sessions(near.samples().iter().filter(|sample| sample.at <= to));
     let finish = |(key, mut process): (Key, ProcessUse)| {
         process.pid = key.1.parse().unwrap_or_default();
         process.user = process.uid.and_then(|uid| users.get(&uid).cloned());
@@ -72,8 +84,11 @@ pub fn top_unseen(processes: &[ProcessUse]) -> Vec<Unseen> {
     let (lacking, all) = (Unit::Count.show(lacking as f64), Unit::Count.show(processes.len() as f64));
     vec![Unseen {
         what: format!("processor time of {lacking} of {all} processes, which the total lacks"),
-        why: "it was read less than twice in this stretch; of most sessions it is read every fifth second".to_owned(),
-        remedy: Some("a stretch of twelve seconds or more has it".to_owned()),
+        why: "it was read less than twice in and around this stretch; of most sessions it is read every fifth second"
+            .to_owned(),
+        remedy: Some(
+            "a stretch of twelve seconds or more, or one within a longer part of the recording, has it".to_owned(),
+        ),
     }]
 }
 
@@ -96,6 +111,12 @@ impl Life {
     fn seconds(self) -> f64 {
         self.to.seconds_since(self.from)
     }
+
+    /// What of it lies between two moments.
+    fn clip(self, from: Moment, to: Moment) -> Option<Life> {
+        let clipped = Life { from: self.from.max(from), to: self.to.min(to) };
+        (clipped.from < clipped.to).then_some(clipped)
+    }
 }
 
 /// The lives of all processes, as far as any of their series tells.
@@ -108,23 +129,29 @@ fn lives(window: &Window) -> HashMap<Epoch, Life> {
     lives
 }
 
-/// Processor time may be read more rarely than the rest: what it is a second between a life's first reading and its last, it is
-/// taken to be for as long as that life is seen.
-fn cpu_s(track: &Track<'_>, lives: &HashMap<Epoch, Life>) -> Option<f64> {
+/// Whether any process that these readings are of was there in a stretch.
+fn is_there(track: &Track<'_>, lives: &HashMap<Epoch, Life>, within: Life) -> bool {
+    let mut lives = track.points.iter().filter_map(|point| lives.get(&point.epoch));
+    lives.any(|life| life.clip(within.from, within.to).is_some())
+}
+
+/// Processor time may be read more rarely than the rest: what it is a second between a life's first reading and its last, as far as
+/// that lies in a stretch, it is taken to be for as long as that life is seen in it.
+fn cpu_s(track: &Track<'_>, lives: &HashMap<Epoch, Life>, within: Life) -> Option<f64> {
     let of_each = track.points.chunk_by(|one, next| one.epoch == next.epoch).filter_map(|points| {
-        let (first, last) = (points.first()?, points.last()?);
-        let (rise, seconds) = (last.value - first.value, last.at.seconds_since(first.at));
-        (seconds > 0.0 && rise >= 0.0).then_some(rise / seconds * lives.get(&first.epoch)?.seconds())
+        let read = Life { from: points.first()?.at, to: points.last()?.at }.clip(within.from, within.to)?;
+        let rise = Track { points, ..*track }.rise(read.from, read.to)?;
+        Some(rise / read.seconds() * lives.get(&points.first()?.epoch)?.clip(within.from, within.to)?.seconds())
     });
     of_each.reduce(|sum, next| sum + next)
 }
 
 /// From the first reading of any of these series to the last.
-fn seconds_read(window: &Window, def: &Def) -> Option<f64> {
+fn time_read(window: &Window, def: &Def) -> Option<Life> {
     let tracks = || window.tracks(def.name, &[]);
-    let first = tracks().filter_map(|track| track.points.first()).map(|point| point.at).min()?;
-    let last = tracks().filter_map(|track| track.points.last()).map(|point| point.at).max()?;
-    Some(last.seconds_since(first)).filter(|seconds| *seconds > 0.0)
+    let from = tracks().filter_map(|track| track.points.first()).map(|point| point.at).min()?;
+    let to = tracks().filter_map(|track| track.points.last()).map(|point| point.at).max()?;
+    Some(Life { from, to })
 }
 
 fn add(to: &mut Option<f64>, rise: Option<f64>, seconds: f64) {
@@ -133,23 +160,27 @@ fn add(to: &mut Option<f64>, rise: Option<f64>, seconds: f64) {
     }
 }
 
-fn add_connections(window: &Window, all: &mut BTreeMap<Key, ProcessUse>, seconds: f64) {
+fn add_connections(window: &Window, all: &mut BTreeMap<Key, ProcessUse>, read: Life) {
     let mut busiest: BTreeMap<Key, f64> = BTreeMap::new();
+    let is_there = |track: &Track<'_>| {
+        let life =
+            track.points.first().zip(track.points.last()).map(|(first, last)| Life { from: first.at, to: last.at });
+        life.is_some_and(|life| life.clip(read.from, read.to).is_some())
+    };
     for (def, place) in OF_CONNECTIONS {
-        for track in window.tracks(def.name, &[]).filter(|track| !track.points.is_empty()) {
-            let Some(key) = key(&track) else { continue };
-            let Some(process) = all.get_mut(&key) else { continue };
-            add(place(process), track.increase(), seconds);
+        for track in window.tracks(def.name, &[]).filter(is_there) {
+            let Some(process) = key(&track).and_then(|key| all.get_mut(&key)) else { continue };
+            add(place(process), track.rise(read.from, read.to), read.seconds());
         }
     }
     // Old kernels do not count what was sent; what was acknowledged is nearly that.
     let counts_sent = window.tracks(catalogue::TCP_SENT.name, &[]).any(|track| !track.points.is_empty());
-    for track in window.tracks(catalogue::TCP_ACKED.name, &[]).filter(|track| !track.points.is_empty()) {
+    for track in window.tracks(catalogue::TCP_ACKED.name, &[]).filter(is_there) {
         let Some(key) = key(&track) else { continue };
         let Some(process) = all.get_mut(&key) else { continue };
-        let rise = track.increase();
+        let rise = track.rise(read.from, read.to);
         if !counts_sent {
-            add(&mut process.sent_bytes_per_s, rise, seconds);
+            add(&mut process.sent_bytes_per_s, rise, read.seconds());
         }
         process.connections = Some(process.connections.unwrap_or_default() + 1);
         let rise = rise.unwrap_or_default();
@@ -162,8 +193,8 @@ fn add_connections(window: &Window, all: &mut BTreeMap<Key, ProcessUse>, seconds
 }
 
 /// The newest sample of every client's session.
-fn sessions(samples: &[Sample]) -> HashMap<(&str, i32), &Sample> {
-    let clients = samples.iter().filter(|sample| sample.backend_type.as_deref() == Some("client backend"));
+fn sessions<'a>(samples: impl Iterator<Item = &'a Sample>) -> HashMap<(&'a str, i32), &'a Sample> {
+    let clients = samples.filter(|sample| sample.backend_type.as_deref() == Some("client backend"));
     clients.map(|sample| ((&*sample.target, sample.pid), sample)).collect()
 }
 

@@ -144,7 +144,7 @@ fn window() -> Window {
 #[test]
 fn a_recording_gives_the_same_figures() {
     let users = HashMap::from([(104, "postgres".to_owned())]);
-    let list = top_of(&window(), &users);
+    let list = top_of(&window(), (window().from, window().to), &users);
     let checkpointer = list.iter().find(|process| process.pid == 4_002);
     let figures = checkpointer.map(|process| (process.write_bytes_per_s, process.write_calls_per_s, process.cpu_share));
     assert_eq!(figures, Some((Some(1_048_576.0), Some(128.0), Some(0.1))));
@@ -172,7 +172,7 @@ fn told_of(bytes: &[Reading], cpu_s: &[Reading]) -> (Option<f64>, Option<f64>) {
     };
     let (from, to) = (Moment::from_seconds(100.0), Moment::from_seconds(200.0));
     let window = Window::new(from, to, Arc::new(Meta::default()), read.map(series).collect(), vec![], vec![]);
-    let found = top_of(&window, &HashMap::new());
+    let found = top_of(&window, (from, to), &HashMap::new());
     (found[0].write_bytes_per_s, found[0].cpu_share)
 }
 
@@ -198,7 +198,7 @@ fn a_stretch_too_short_for_processor_time_says_so() {
         let cpu = read(&catalogue::PROC_CPU, cpu_s.iter().map(|(at, _, value)| point(*at, *value)).collect());
         let (from, to) = (Moment::from_seconds(100.0), Moment::from_seconds(104.0));
         let window = Window::new(from, to, Arc::new(Meta::default()), vec![bytes, cpu], vec![], vec![]);
-        let list = top_of(&window, &HashMap::new());
+        let list = top_of(&window, (from, to), &HashMap::new());
         let unseen = top_unseen(&list);
         top(
             &TopView { title: "t", processes: &list, unseen: &unseen, sort: TopSort::Cpu, most: None },
@@ -212,6 +212,22 @@ fn a_stretch_too_short_for_processor_time_says_so() {
 }
 
 #[test]
+fn a_stretch_as_short_as_the_pause_between_two_readings_has_its_rates() {
+    let window = window();
+    let of = |from: f64, to: f64| {
+        let users = HashMap::from([(104, "postgres".to_owned())]);
+        top_of(&window, (Moment::from_seconds(from), Moment::from_seconds(to)), &users)
+    };
+    let list = of(104.0, 105.0);
+    let checkpointer = list.iter().find(|process| process.pid == 4_002).unwrap();
+    assert_eq!((checkpointer.write_bytes_per_s, checkpointer.cpu_share), (Some(1_048_576.0), Some(0.1)));
+    assert_eq!(checkpointer.user.as_deref(), Some("postgres"));
+    let session = list.iter().find(|process| process.pid == 4_010).unwrap();
+    assert_eq!((session.sent_bytes_per_s, session.connections), (Some(3_072.0), Some(2)));
+    assert_eq!(of(110.5, 112.0), [], "nothing was read there");
+}
+
+#[test]
 fn a_number_used_again_is_another_process() {
     let points = [(100, 1, 0.0), (110, 1, 10.0), (190, 2, 0.0), (200, 2, 0.0)];
     assert_eq!(told_of(&points, &points), (Some(0.1), Some(0.1)));
@@ -219,7 +235,7 @@ fn a_number_used_again_is_another_process() {
 
 #[test]
 fn a_window_without_processes_has_none() {
-    assert_eq!(top_of(&Window::default(), &HashMap::new()), []);
+    assert_eq!(top_of(&Window::default(), (Moment(0), Moment(9)), &HashMap::new()), []);
 }
 
 proptest::proptest! {
