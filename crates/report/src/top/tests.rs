@@ -1,5 +1,5 @@
 //! Snapshots of the table at several widths, and of one from a recording.
-
+#![allow(clippy::unwrap_used)]
 use super::*;
 use backwater_model::catalogue::{self, Def};
 use backwater_model::{Device, Epoch, Meta, Moment, Point, Sample, SeriesId, SessionUse, Target, Window};
