@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 const OTHERS: &str = "sessions of other roles";
 /// A server that was seen for less of the time in which anything was recorded than this was not watched.
 const SEEN_RATIO: f64 = 0.5;
-/// Rules that are soonest sure look at so many seconds.
+/// Few rules are sure of anything in fewer seconds.
 const SHORTEST_S: f64 = 4.0;
 /// Seconds at the end without a reading that are more than a restart takes.
 const RESTART_S: f64 = 5.0;
@@ -105,8 +105,8 @@ impl Seen {
             return Some(format!("{server} could be read for {read} of {recorded} only"));
         }
         if self.read_s < SHORTEST_S {
-            let (read, shortest) = (show(self.read_s), show(SHORTEST_S));
-            return Some(format!("{server} was read for {read} only, where most rules need {shortest} and more"));
+            let read = show(self.read_s);
+            return Some(format!("{server} was read for {read} only, and few rules are sure so soon"));
         }
         let last = show(self.unread_at_end_s);
         (self.unread_at_end_s > RESTART_S).then(|| format!("{server} could not be read for the last {last}"))
