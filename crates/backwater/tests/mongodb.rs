@@ -68,7 +68,7 @@ fn a_server_is_checked_recorded_and_read_back_and_no_secret_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("rec");
     let out = out.to_str().unwrap();
-    let recorded = backwater(&["record", &uri, "-o", out, "--for", "6s", "--free-floor", "1MB"], PASSWORD);
+    let recorded = backwater(&["record", &uri, "-o", out, "--for", "10s", "--free-floor", "1MB"], PASSWORD);
     assert!(recorded.status.success(), "{}", text(&recorded));
     let exported = backwater(&["export", out], PASSWORD);
     let exported = String::from_utf8_lossy(&exported.stdout).into_owned();

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 const OTHERS: &str = "sessions of other roles";
 /// A server that was seen for less of the time in which anything was recorded than this was not watched.
 const SEEN_RATIO: f64 = 0.5;
-/// Few rules are sure of anything in fewer seconds.
-const SHORTEST_S: f64 = 4.0;
+/// Few rules are sure of anything in less than four seconds, of which readings cover a little more or less.
+const SHORTEST_S: f64 = 3.5;
 /// Seconds at the end without a reading that are more than a restart takes.
 const RESTART_S: f64 = 5.0;
 /// Shortest and longest pause between two readings that is bridged, in seconds.
@@ -104,9 +104,8 @@ impl Seen {
             let (read, recorded) = (show(self.read_s), show(self.recorded_s));
             return Some(format!("{server} could be read for {read} of {recorded} only"));
         }
-        if self.read_s < SHORTEST_S {
-            let read = show(self.read_s);
-            return Some(format!("{server} was read for {read} only, and few rules are sure so soon"));
+        if self.recorded_s > 0.0 && self.read_s < SHORTEST_S {
+            return Some(format!("{server} was read for {} only", show(self.read_s)));
         }
         let last = show(self.unread_at_end_s);
         (self.unread_at_end_s > RESTART_S).then(|| format!("{server} could not be read for the last {last}"))
@@ -249,9 +248,10 @@ mod tests {
 
     #[test]
     fn a_stretch_that_is_shorter_than_what_rules_need_may_be_anything() {
-        let of = |to: u32| told(&[window((100, to), &[(90, 170)], vec![], vec![])]);
-        assert!(of(102).starts_with("db was read for 2"), "{}", of(102));
-        assert_eq!(of(104), "");
+        let of = |to: u32, read| told(&[window((100, to), &[read], vec![], vec![])]);
+        assert_eq!(of(102, (90, 170)), "db was read for 2.50 s only");
+        assert_eq!(of(104, (90, 170)), "");
+        assert_eq!(of(160, (158, 170)), "db was read for 2.50 s only", "one that came late");
     }
 
     #[test]

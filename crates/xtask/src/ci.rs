@@ -313,7 +313,8 @@ const LAST_WORDS: usize = 200;
 const WORDS_OF_OTHERS: usize = 40;
 
 impl Tally {
-    fn add(&mut self, other: Tally) {
+    fn add(&mut self, mut other: Tally) {
+        other.ended();
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped.extend(other.skipped);
@@ -343,11 +344,12 @@ impl Tally {
         if let Some(impossible) = line.trim_start().strip_prefix("cannot run on this machine: ") {
             self.impossible.push(impossible.to_owned());
         }
-        if line.starts_with("running ") {
+        if begins_tests(line) {
             self.ended();
-        }
-        if line.starts_with("running ") || line.starts_with("test ") {
             self.unfinished = Some(line.to_owned());
+        }
+        if let Some(last) = self.unfinished.as_mut().filter(|_| line.starts_with("test ")) {
+            line.clone_into(last);
         }
         let Some(result) = line.strip_prefix("test result: ") else { return };
         self.unfinished = None;
@@ -384,6 +386,12 @@ impl Tally {
         }
         Ok(())
     }
+}
+
+/// Whether this is what a test process says first: `running 7 tests`.
+fn begins_tests(line: &str) -> bool {
+    let rest = line.strip_prefix("running ").and_then(|rest| rest.split_once(" test"));
+    rest.is_some_and(|(number, end)| number.parse::<u64>().is_ok() && matches!(end, "" | "s"))
 }
 
 /// Runs tests, with these variables set, and adds what their lines say. Whether all passed.

@@ -4,6 +4,7 @@ use super::source;
 use crate::args::Stretch;
 use crate::{signals, terminal, when};
 use anyhow::{Context, bail};
+use backwater_model::catalogue::PROC_CPU;
 use backwater_model::{Moment, ProcessUse, SessionUse, Window};
 use backwater_probe::host::{self, Roots, Scope, Top, Usage};
 use backwater_probe::mongodb::Flight;
@@ -116,6 +117,9 @@ fn recorded(arguments: &Arguments, dir: &Path) -> anyhow::Result<()> {
     for (from, to) in pieces.take(usize::try_from(most).unwrap_or(usize::MAX)) {
         let processes = top_of(&window, (from, to), &users);
         if processes.is_empty() && arguments.interval.is_none() {
+            if window.tracks(PROC_CPU.name, &[]).any(|track| !track.points.is_empty()) {
+                bail!("{} has no two readings of processes there: choose a longer stretch", dir.display());
+            }
             bail!(
                 "{} has no readings of processes there: they are recorded of servers on the recorder's host",
                 dir.display()

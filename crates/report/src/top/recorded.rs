@@ -2,11 +2,16 @@
 //! the sessions' names from the samples.
 
 use backwater_model::catalogue::{self, Def};
-use backwater_model::{Epoch, Meta, Moment, ProcessUse, Sample, SessionUse, Span, Target, Track, Unit, Unseen, Window};
-use std::collections::{BTreeMap, HashMap};
+use backwater_model::{
+    Epoch, Meta, Moment, Point, ProcessUse, Sample, SessionUse, Span, Target, Track, Unit, Unseen, Window,
+};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A process of a watched server.
 type Key = (String, String);
+
+/// What a client's session is called.
+const CLIENT: &str = "client backend";
 
 /// Where a rate of a process goes.
 type Place = fn(&mut ProcessUse) -> &mut Option<f64>;
@@ -25,48 +30,46 @@ const OF_CONNECTIONS: [(&Def, Place); 4] = [
     (&catalogue::TCP_SEGMENTS_IN, |process| &mut process.received_segments_per_s),
 ];
 
-/// Readings so long before and after a stretch tell of it too: more than the longest pause between two of a session's processor time.
-pub const TOP_MARGIN: Span = Span(12_000_000);
+/// Readings so long before and after a stretch tell of it too: more than the longest pause between two of connections, which are read
+/// more rarely on a host with very many, or of a session's processor time.
+pub const TOP_MARGIN: Span = Span(31_000_000);
+/// A server's own processes are read every second: what is longer without any reading is a gap.
+const LONGEST_PAUSE: Span = Span(5_000_000);
 
 /// Every process recorded between two moments of a window, with its mean rates over the time in which they were read: of a pause
 /// between two readings that lies in part between the moments, the even share, so that a stretch may be as short as that pause. A
-/// process that was there for a part of it has done nothing in the rest. `users` are names of user ids, empty where they belong to
-/// another host.
-pub fn top_of(window: &Window, (from, to): (Moment, Moment), users: &HashMap<u32, String>) -> Vec<ProcessUse> {
-    let near = window.slice(from - TOP_MARGIN, to + TOP_MARGIN);
-    let lives = lives(&near);
+/// process that was there for a part of it has done nothing in the rest. Of a stretch that lies in a gap nothing is told. `users` are
+/// names of user ids, empty where they belong to another host.
+pub fn top_of(window: &Window, stretch: (Moment, Moment), users: &HashMap<u32, String>) -> Vec<ProcessUse> {
+    let near = Near { window, from: stretch.0 - TOP_MARGIN, to: stretch.1 + TOP_MARGIN };
+    let lives = near.lives();
+    let Some(read) = near.outside_gaps(Life { from: stretch.0, to: stretch.1 }) else { return Vec::new() };
+    let Some(whole) = lives.values().filter_map(|life| life.clip(read)).reduce(Life::and) else { return Vec::new() };
     let mut all: BTreeMap<Key, ProcessUse> = BTreeMap::new();
-    let Some(whole) = lives.values().filter_map(|life| life.clip(from, to)).reduce(Life::and) else {
-        return Vec::new();
-    };
     for (def, place) in OF_PROCESSES {
-        for track in near.tracks(def.name, &[]) {
-            let Some(key) = key(&track).filter(|_| is_there(&track, &lives, whole)) else { continue };
-            let rise = if *def == catalogue::PROC_CPU {
-                cpu_s(&track, &lives, whole)
-            } else {
-                track.rise(whole.from, whole.to)
-            };
+        for track in near.tracks(def).filter(|track| is_there(track, &lives, whole)) {
+            let Some(key) = key(&track) else { continue };
+            let is_cpu = *def == catalogue::PROC_CPU;
+            let rise = if is_cpu { cpu_s(&track, &lives, whole) } else { track.rise(whole.from, whole.to) };
             let process = all.entry(key).or_default();
             process.what = track.series.labels.get("what").unwrap_or_default().to_owned();
             add(place(process), rise, whole.seconds());
         }
     }
-    for track in window.tracks(catalogue::PROC_UID.name, &[]) {
-        let uid = track.between(window.from, to).last().or_else(|| track.points.first().map(|point| point.value));
-        if let Some((process, uid)) = key(&track).and_then(|key| all.get_mut(&key)).zip(uid) {
+    for track in near.tracks(&catalogue::PROC_UID).filter(|track| is_there(track, &lives, whole)) {
+        if let Some((process, uid)) = key(&track).and_then(|key| all.get_mut(&key)).zip(track.last()) {
             process.uid = Some(uid as u32);
         }
     }
-    // Connections of a host with very many are read more rarely than processes.
-    if let Some(read) = time_read(&near, &catalogue::TCP_ACKED).and_then(|life| life.clip(from, to)) {
+    if let Some(read) = near.connections_read().and_then(|life| life.clip(whole)) {
         add_connections(&near, &mut all, read);
     }
-    let sessions = sessions(near.samples().iter().filter(|sample| sample.at <= to));
+    let sessions = sessions(near.samples_to(whole.to));
     let finish = |(key, mut process): (Key, ProcessUse)| {
         process.pid = key.1.parse().unwrap_or_default();
         process.user = process.uid.and_then(|uid| users.get(&uid).cloned());
-        process.session = sessions.get(&(key.0.as_str(), process.pid)).map(|sample| session(sample));
+        let sample = sessions.get(&(key.0.as_str(), process.pid)).filter(|_| process.what == CLIENT);
+        process.session = sample.map(|sample| session(sample));
         process.devices = devices(&process, &key.0, &window.meta);
         process.target = Some(key.0);
         process
@@ -74,9 +77,70 @@ pub fn top_of(window: &Window, (from, to): (Moment, Moment), users: &HashMap<u32
     all.into_iter().map(finish).collect()
 }
 
+/// The part of a window from which a stretch is told.
+struct Near<'a> {
+    window: &'a Window,
+    from: Moment,
+    to: Moment,
+}
+
+impl<'a> Near<'a> {
+    /// The series of this name that were read in it.
+    fn tracks(&self, def: &Def) -> impl Iterator<Item = Track<'a>> + use<'a> {
+        let (from, to) = (self.from, self.to);
+        let tracks = self.window.tracks(def.name, &[]).map(move |track| track.between(from, to));
+        tracks.filter(|track| !track.points.is_empty())
+    }
+
+    fn readings(&self) -> impl Iterator<Item = &'a Point> {
+        OF_PROCESSES.iter().flat_map(|(def, _)| self.tracks(def)).flat_map(|track| track.points)
+    }
+
+    /// The lives of all processes, as far as any of their series tells.
+    fn lives(&self) -> HashMap<Epoch, Life> {
+        let mut lives: HashMap<_, Life> = HashMap::new();
+        for point in self.readings() {
+            let here = Life { from: point.at, to: point.at };
+            lives.entry(point.epoch).and_modify(|life| *life = life.and(here)).or_insert(here);
+        }
+        lives
+    }
+
+    /// A stretch without what of it lies in a gap at its begin or its end. (Over one in its midst what a process did in all is known.)
+    fn outside_gaps(&self, stretch: Life) -> Option<Life> {
+        let read: BTreeSet<Moment> = self.readings().map(|point| point.at).collect();
+        let (first, last) = (*read.first()?, *read.last()?);
+        let mut outside = stretch.clip(Life { from: first, to: last })?;
+        for (before, after) in read.iter().zip(read.iter().skip(1)).filter(|(one, next)| **next - **one > LONGEST_PAUSE)
+        {
+            let within = |at: Moment| *before < at && at < *after;
+            outside.from = if within(outside.from) { *after } else { outside.from };
+            outside.to = if within(outside.to) { *before } else { outside.to };
+        }
+        (outside.from < outside.to).then_some(outside)
+    }
+
+    /// From the first reading of any connection to the last.
+    fn connections_read(&self) -> Option<Life> {
+        let lives = self.tracks(&catalogue::TCP_ACKED).filter_map(|track| Life::of(&track));
+        lives.reduce(Life::and)
+    }
+
+    /// Samples up to then.
+    fn samples_to(&self, to: Moment) -> &'a [Sample] {
+        let samples = self.window.samples();
+        let at = |moment: Moment| samples.partition_point(|sample| sample.at <= moment);
+        &samples[at(self.from)..at(to)]
+    }
+}
+
 /// What a table of a recording's stretch lacks: a session's processor time is read more rarely than the rest, and a share needs
 /// two readings. Empty where it lacks nothing.
 pub fn top_unseen(processes: &[ProcessUse]) -> Vec<Unseen> {
+    if processes.is_empty() {
+        let why = "they were not read in this stretch".to_owned();
+        return vec![Unseen { what: "processes".to_owned(), why, remedy: None }];
+    }
     let lacking = processes.iter().filter(|process| process.cpu_share.is_none()).count();
     if lacking == 0 {
         return Vec::new();
@@ -84,11 +148,9 @@ pub fn top_unseen(processes: &[ProcessUse]) -> Vec<Unseen> {
     let (lacking, all) = (Unit::Count.show(lacking as f64), Unit::Count.show(processes.len() as f64));
     vec![Unseen {
         what: format!("processor time of {lacking} of {all} processes, which the total lacks"),
-        why: "it was read less than twice in and around this stretch; of most sessions it is read every fifth second"
+        why: "it was not read both before and after some moment of this stretch; of most sessions it is read every fifth second"
             .to_owned(),
-        remedy: Some(
-            "a stretch of twelve seconds or more, or one within a longer part of the recording, has it".to_owned(),
-        ),
+        remedy: Some("a stretch of twelve seconds or more has it".to_owned()),
     }]
 }
 
@@ -112,46 +174,34 @@ impl Life {
         self.to.seconds_since(self.from)
     }
 
-    /// What of it lies between two moments.
-    fn clip(self, from: Moment, to: Moment) -> Option<Life> {
-        let clipped = Life { from: self.from.max(from), to: self.to.min(to) };
+    /// From the first reading of a series to the last.
+    fn of(track: &Track<'_>) -> Option<Life> {
+        Some(Life { from: track.points.first()?.at, to: track.points.last()?.at })
+    }
+
+    /// What of it lies in another.
+    fn clip(self, within: Life) -> Option<Life> {
+        let clipped = Life { from: self.from.max(within.from), to: self.to.min(within.to) };
         (clipped.from < clipped.to).then_some(clipped)
     }
-}
-
-/// The lives of all processes, as far as any of their series tells.
-fn lives(window: &Window) -> HashMap<Epoch, Life> {
-    let mut lives: HashMap<_, Life> = HashMap::new();
-    for point in OF_PROCESSES.iter().flat_map(|(def, _)| window.tracks(def.name, &[])).flat_map(|track| track.points) {
-        let here = Life { from: point.at, to: point.at };
-        lives.entry(point.epoch).and_modify(|life| *life = life.and(here)).or_insert(here);
-    }
-    lives
 }
 
 /// Whether any process that these readings are of was there in a stretch.
 fn is_there(track: &Track<'_>, lives: &HashMap<Epoch, Life>, within: Life) -> bool {
     let mut lives = track.points.iter().filter_map(|point| lives.get(&point.epoch));
-    lives.any(|life| life.clip(within.from, within.to).is_some())
+    lives.any(|life| life.clip(within).is_some())
 }
 
 /// Processor time may be read more rarely than the rest: what it is a second between a life's first reading and its last, as far as
 /// that lies in a stretch, it is taken to be for as long as that life is seen in it.
 fn cpu_s(track: &Track<'_>, lives: &HashMap<Epoch, Life>, within: Life) -> Option<f64> {
     let of_each = track.points.chunk_by(|one, next| one.epoch == next.epoch).filter_map(|points| {
-        let read = Life { from: points.first()?.at, to: points.last()?.at }.clip(within.from, within.to)?;
-        let rise = Track { points, ..*track }.rise(read.from, read.to)?;
-        Some(rise / read.seconds() * lives.get(&points.first()?.epoch)?.clip(within.from, within.to)?.seconds())
+        let track = Track { points, ..*track };
+        let read = Life::of(&track)?.clip(within)?;
+        let rise = track.rise(read.from, read.to)?;
+        Some(rise / read.seconds() * lives.get(&points.first()?.epoch)?.clip(within)?.seconds())
     });
     of_each.reduce(|sum, next| sum + next)
-}
-
-/// From the first reading of any of these series to the last.
-fn time_read(window: &Window, def: &Def) -> Option<Life> {
-    let tracks = || window.tracks(def.name, &[]);
-    let from = tracks().filter_map(|track| track.points.first()).map(|point| point.at).min()?;
-    let to = tracks().filter_map(|track| track.points.last()).map(|point| point.at).max()?;
-    Some(Life { from, to })
 }
 
 fn add(to: &mut Option<f64>, rise: Option<f64>, seconds: f64) {
@@ -160,22 +210,18 @@ fn add(to: &mut Option<f64>, rise: Option<f64>, seconds: f64) {
     }
 }
 
-fn add_connections(window: &Window, all: &mut BTreeMap<Key, ProcessUse>, read: Life) {
+fn add_connections(near: &Near<'_>, all: &mut BTreeMap<Key, ProcessUse>, read: Life) {
     let mut busiest: BTreeMap<Key, f64> = BTreeMap::new();
-    let is_there = |track: &Track<'_>| {
-        let life =
-            track.points.first().zip(track.points.last()).map(|(first, last)| Life { from: first.at, to: last.at });
-        life.is_some_and(|life| life.clip(read.from, read.to).is_some())
-    };
+    let is_there = |track: &Track<'_>| Life::of(track).and_then(|life| life.clip(read)).is_some();
     for (def, place) in OF_CONNECTIONS {
-        for track in window.tracks(def.name, &[]).filter(is_there) {
+        for track in near.tracks(def).filter(is_there) {
             let Some(process) = key(&track).and_then(|key| all.get_mut(&key)) else { continue };
             add(place(process), track.rise(read.from, read.to), read.seconds());
         }
     }
     // Old kernels do not count what was sent; what was acknowledged is nearly that.
-    let counts_sent = window.tracks(catalogue::TCP_SENT.name, &[]).any(|track| !track.points.is_empty());
-    for track in window.tracks(catalogue::TCP_ACKED.name, &[]).filter(is_there) {
+    let counts_sent = near.tracks(&catalogue::TCP_SENT).next().is_some();
+    for track in near.tracks(&catalogue::TCP_ACKED).filter(is_there) {
         let Some(key) = key(&track) else { continue };
         let Some(process) = all.get_mut(&key) else { continue };
         let rise = track.rise(read.from, read.to);
@@ -193,8 +239,8 @@ fn add_connections(window: &Window, all: &mut BTreeMap<Key, ProcessUse>, read: L
 }
 
 /// The newest sample of every client's session.
-fn sessions<'a>(samples: impl Iterator<Item = &'a Sample>) -> HashMap<(&'a str, i32), &'a Sample> {
-    let clients = samples.filter(|sample| sample.backend_type.as_deref() == Some("client backend"));
+fn sessions(samples: &[Sample]) -> HashMap<(&str, i32), &Sample> {
+    let clients = samples.iter().filter(|sample| sample.backend_type.as_deref() == Some(CLIENT));
     clients.map(|sample| ((&*sample.target, sample.pid), sample)).collect()
 }
 
@@ -223,7 +269,7 @@ fn devices(process: &ProcessUse, target: &str, meta: &Meta) -> Vec<String> {
     let numbers = match process.what.as_str() {
         "walwriter" | "walreceiver" => [None, wal.as_deref()],
         "checkpointer" | "background writer" | "startup" => [data.as_deref(), None],
-        "client backend" | "autovacuum worker" | "parallel worker" | "logical replication worker" => both(target),
+        CLIENT | "autovacuum worker" | "parallel worker" | "logical replication worker" => both(target),
         _ => [None, None],
     };
     let name = |dev: &str| meta.device(dev).map_or_else(|| dev.to_owned(), |device| device.name.clone());

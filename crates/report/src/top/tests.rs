@@ -212,19 +212,32 @@ fn a_stretch_too_short_for_processor_time_says_so() {
 }
 
 #[test]
-fn a_stretch_as_short_as_the_pause_between_two_readings_has_its_rates() {
-    let window = window();
-    let of = |from: f64, to: f64| {
-        let users = HashMap::from([(104, "postgres".to_owned())]);
-        top_of(&window, (Moment::from_seconds(from), Moment::from_seconds(to)), &users)
+fn a_stretch_as_short_as_the_pause_between_two_readings_has_its_rates_and_one_in_a_gap_none() {
+    let labels = [("target", "main"), ("pid", "4002"), ("what", "checkpointer")];
+    // Read every second but for twenty.
+    let read = |def: &Def, per_s: f64| {
+        let point = |second: u32| Point {
+            at: Moment::from_seconds(f64::from(second)),
+            series: SeriesId(0),
+            epoch: Epoch(7),
+            value: per_s * f64::from(second),
+            as_of: None,
+        };
+        (Arc::new(def.series(&labels)), (90..=100).chain(120..=130).map(point).collect())
     };
-    let list = of(104.0, 105.0);
-    let checkpointer = list.iter().find(|process| process.pid == 4_002).unwrap();
-    assert_eq!((checkpointer.write_bytes_per_s, checkpointer.cpu_share), (Some(1_048_576.0), Some(0.1)));
-    assert_eq!(checkpointer.user.as_deref(), Some("postgres"));
-    let session = list.iter().find(|process| process.pid == 4_010).unwrap();
-    assert_eq!((session.sent_bytes_per_s, session.connections), (Some(3_072.0), Some(2)));
-    assert_eq!(of(110.5, 112.0), [], "nothing was read there");
+    let series = vec![read(&catalogue::PROC_WRITE_BYTES, 8.0), read(&catalogue::PROC_CPU, 0.5)];
+    let (from, to) = (Moment::from_seconds(90.0), Moment::from_seconds(130.0));
+    let window = Window::new(from, to, Arc::new(Meta::default()), series, vec![], vec![]);
+    let of = |from: f64, to: f64| {
+        let list = top_of(&window, (Moment::from_seconds(from), Moment::from_seconds(to)), &HashMap::new());
+        list.first().map(|process| (process.write_bytes_per_s.unwrap().round(), process.cpu_share.unwrap()))
+    };
+    let whole = Some((8.0, 0.5));
+    assert_eq!((of(94.3, 95.3), of(98.5, 101.0), of(119.0, 121.5)), (whole, whole, whole));
+    assert_eq!(of(95.0, 125.0), whole, "what was done over the gap is known");
+    assert_eq!([of(102.0, 103.0), of(109.0, 110.0), of(117.0, 118.0)], [None; 3]);
+    assert_eq!(of(131.0, 140.0), None, "after the last reading");
+    assert_eq!(top_unseen(&[])[0].what, "processes");
 }
 
 #[test]
