@@ -108,6 +108,10 @@ fn recorded(arguments: &Arguments, dir: &Path) -> anyhow::Result<()> {
         );
     }
     let (window, whole) = source::recorded_around(dir, &arguments.stretch, TOP_MARGIN)?;
+    let was_read = window.tracks(PROC_CPU.name, &[]).any(|track| !track.points.is_empty());
+    if !was_read && !window.meta.targets.iter().any(|target| target.local) {
+        bail!("{} has no readings of processes: they are recorded of servers on the recorder's host", dir.display());
+    }
     let here = host::facts(&Roots::default()).hostname;
     let users = if window.meta.host.hostname == here { host::users(&Roots::default()) } else { HashMap::new() };
     let out = Out::new(arguments, false);
@@ -115,18 +119,13 @@ fn recorded(arguments: &Arguments, dir: &Path) -> anyhow::Result<()> {
     let pieces = pieces(whole, length_s);
     let most = arguments.count.unwrap_or(u64::MAX);
     for (from, to) in pieces.take(usize::try_from(most).unwrap_or(usize::MAX)) {
-        let processes = top_of(&window, (from, to), &users);
+        let (processes, read_s) = top_of(&window, (from, to), &users);
         if processes.is_empty() && arguments.interval.is_none() {
-            if window.tracks(PROC_CPU.name, &[]).any(|track| !track.points.is_empty()) {
-                bail!("{} has no two readings of processes there: choose a longer stretch", dir.display());
-            }
-            bail!(
-                "{} has no readings of processes there: they are recorded of servers on the recorder's host",
-                dir.display()
-            );
+            bail!("{} has no two readings of processes there: choose another stretch, or a longer one", dir.display());
         }
-        let unseen = top_unseen(&processes);
-        let usage = Usage { seconds: to.seconds_since(from), processes, unseen };
+        let stretch_s = to.seconds_since(from);
+        let unseen = top_unseen(&processes, stretch_s, read_s);
+        let usage = Usage { seconds: read_s, processes, unseen };
         out.show(&format!("recorded, {}", clock(&window, from, to)), &usage, window.meta.unix_us(to))?;
     }
     Ok(())

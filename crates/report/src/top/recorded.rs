@@ -2,9 +2,7 @@
 //! the sessions' names from the samples.
 
 use backwater_model::catalogue::{self, Def};
-use backwater_model::{
-    Epoch, Meta, Moment, Point, ProcessUse, Sample, SessionUse, Span, Target, Track, Unit, Unseen, Window,
-};
+use backwater_model::{Epoch, Meta, Moment, ProcessUse, Sample, SessionUse, Span, Target, Track, Unit, Unseen, Window};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A process of a watched server.
@@ -32,19 +30,23 @@ const OF_CONNECTIONS: [(&Def, Place); 4] = [
 
 /// Readings so long before and after a stretch tell of it too: more than the longest pause between two of connections, which are read
 /// more rarely on a host with very many, or of a session's processor time.
-pub const TOP_MARGIN: Span = Span(31_000_000);
+pub const TOP_MARGIN: Span = Span(35_000_000);
 /// A server's own processes are read every second: what is longer without any reading is a gap.
 const LONGEST_PAUSE: Span = Span(5_000_000);
 
+/// Rates over less of a stretch that is longer would say nothing of it.
+const LEAST_READ_S: f64 = 0.5;
+
 /// Every process recorded between two moments of a window, with its mean rates over the time in which they were read: of a pause
 /// between two readings that lies in part between the moments, the even share, so that a stretch may be as short as that pause. A
-/// process that was there for a part of it has done nothing in the rest. Of a stretch that lies in a gap nothing is told. `users` are
-/// names of user ids, empty where they belong to another host.
-pub fn top_of(window: &Window, stretch: (Moment, Moment), users: &HashMap<u32, String>) -> Vec<ProcessUse> {
+/// process that was there for a part of it has done nothing in the rest. Of what lies in a gap nothing is told: beside the table stands
+/// for how many seconds of the stretch it is true. `users` are names of user ids, empty where they belong to another host.
+pub fn top_of(window: &Window, stretch: (Moment, Moment), users: &HashMap<u32, String>) -> (Vec<ProcessUse>, f64) {
     let near = Near { window, from: stretch.0 - TOP_MARGIN, to: stretch.1 + TOP_MARGIN };
     let lives = near.lives();
-    let Some(read) = near.outside_gaps(Life { from: stretch.0, to: stretch.1 }) else { return Vec::new() };
-    let Some(whole) = lives.values().filter_map(|life| life.clip(read)).reduce(Life::and) else { return Vec::new() };
+    let read = near.outside_gaps(Life { from: stretch.0, to: stretch.1 });
+    let whole = read.and_then(|read| lives.values().filter_map(|life| life.clip(read)).reduce(Life::and));
+    let Some(whole) = whole else { return (Vec::new(), 0.0) };
     let mut all: BTreeMap<Key, ProcessUse> = BTreeMap::new();
     for (def, place) in OF_PROCESSES {
         for track in near.tracks(def).filter(|track| is_there(track, &lives, whole)) {
@@ -74,7 +76,7 @@ pub fn top_of(window: &Window, stretch: (Moment, Moment), users: &HashMap<u32, S
         process.target = Some(key.0);
         process
     };
-    all.into_iter().map(finish).collect()
+    (all.into_iter().map(finish).collect(), whole.seconds())
 }
 
 /// The part of a window from which a stretch is told.
@@ -92,23 +94,37 @@ impl<'a> Near<'a> {
         tracks.filter(|track| !track.points.is_empty())
     }
 
-    fn readings(&self) -> impl Iterator<Item = &'a Point> {
-        OF_PROCESSES.iter().flat_map(|(def, _)| self.tracks(def)).flat_map(|track| track.points)
-    }
-
     /// The lives of all processes, as far as any of their series tells.
     fn lives(&self) -> HashMap<Epoch, Life> {
         let mut lives: HashMap<_, Life> = HashMap::new();
-        for point in self.readings() {
-            let here = Life { from: point.at, to: point.at };
-            lives.entry(point.epoch).and_modify(|life| *life = life.and(here)).or_insert(here);
+        for track in OF_PROCESSES.iter().flat_map(|(def, _)| self.tracks(def)) {
+            for points in track.points.chunk_by(|one, next| one.epoch == next.epoch) {
+                let Some(here) = Life::of(&Track { points, ..track }) else { continue };
+                lives.entry(points[0].epoch).and_modify(|life| *life = life.and(here)).or_insert(here);
+            }
         }
         lives
     }
 
+    /// When processes were read: a server's own ones are at each look.
+    fn looks(&self) -> BTreeSet<Moment> {
+        let is_own = |track: &Track<'_>| track.series.labels.get("what").is_some_and(|what| what != CLIENT);
+        let own: BTreeSet<Moment> = self
+            .tracks(&catalogue::PROC_CPU)
+            .filter(is_own)
+            .flat_map(|track| track.points)
+            .map(|point| point.at)
+            .collect();
+        if !own.is_empty() {
+            return own;
+        }
+        let all = OF_PROCESSES.iter().flat_map(|(def, _)| self.tracks(def)).flat_map(|track| track.points);
+        all.map(|point| point.at).collect()
+    }
+
     /// A stretch without what of it lies in a gap at its begin or its end. (Over one in its midst what a process did in all is known.)
     fn outside_gaps(&self, stretch: Life) -> Option<Life> {
-        let read: BTreeSet<Moment> = self.readings().map(|point| point.at).collect();
+        let read = self.looks();
         let (first, last) = (*read.first()?, *read.last()?);
         let mut outside = stretch.clip(Life { from: first, to: last })?;
         for (before, after) in read.iter().zip(read.iter().skip(1)).filter(|(one, next)| **next - **one > LONGEST_PAUSE)
@@ -117,7 +133,8 @@ impl<'a> Near<'a> {
             outside.from = if within(outside.from) { *after } else { outside.from };
             outside.to = if within(outside.to) { *before } else { outside.to };
         }
-        (outside.from < outside.to).then_some(outside)
+        let least_s = LEAST_READ_S.min(stretch.seconds() / 2.0);
+        (outside.from < outside.to && outside.seconds() >= least_s).then_some(outside)
     }
 
     /// From the first reading of any connection to the last.
@@ -135,23 +152,28 @@ impl<'a> Near<'a> {
 }
 
 /// What a table of a recording's stretch lacks: a session's processor time is read more rarely than the rest, and a share needs
-/// two readings. Empty where it lacks nothing.
-pub fn top_unseen(processes: &[ProcessUse]) -> Vec<Unseen> {
-    if processes.is_empty() {
-        let why = "they were not read in this stretch".to_owned();
-        return vec![Unseen { what: "processes".to_owned(), why, remedy: None }];
+/// two readings; and of a stretch of so many seconds processes were read for fewer. Empty where it lacks nothing.
+pub fn top_unseen(processes: &[ProcessUse], stretch_s: f64, read_s: f64) -> Vec<Unseen> {
+    let mut unseen = Vec::new();
+    if stretch_s - read_s > LONGEST_PAUSE.seconds() || processes.is_empty() {
+        unseen.push(Unseen {
+            what: format!("{} of this stretch", Unit::Seconds.show(stretch_s - read_s)),
+            why: "processes were not read then".to_owned(),
+            remedy: None,
+        });
     }
     let lacking = processes.iter().filter(|process| process.cpu_share.is_none()).count();
-    if lacking == 0 {
-        return Vec::new();
+    if lacking > 0 {
+        let (lacking, all) = (Unit::Count.show(lacking as f64), Unit::Count.show(processes.len() as f64));
+        unseen.push(Unseen {
+            what: format!("processor time of {lacking} of {all} processes, which the total lacks"),
+            why: "it was not read both before and after some moment of this stretch; of most sessions it is read every fifth \
+                  second"
+                .to_owned(),
+            remedy: Some("a stretch of twelve seconds or more has it".to_owned()),
+        });
     }
-    let (lacking, all) = (Unit::Count.show(lacking as f64), Unit::Count.show(processes.len() as f64));
-    vec![Unseen {
-        what: format!("processor time of {lacking} of {all} processes, which the total lacks"),
-        why: "it was not read both before and after some moment of this stretch; of most sessions it is read every fifth second"
-            .to_owned(),
-        remedy: Some("a stretch of twelve seconds or more has it".to_owned()),
-    }]
+    unseen
 }
 
 fn key(track: &Track<'_>) -> Option<Key> {
@@ -184,12 +206,18 @@ impl Life {
         let clipped = Life { from: self.from.max(within.from), to: self.to.min(within.to) };
         (clipped.from < clipped.to).then_some(clipped)
     }
+
+    /// Whether any of it lies in another; of what was read once, that reading.
+    fn is_in(self, within: Life) -> bool {
+        let once = self.from == self.to && within.from <= self.from && self.to <= within.to;
+        once || self.clip(within).is_some()
+    }
 }
 
 /// Whether any process that these readings are of was there in a stretch.
 fn is_there(track: &Track<'_>, lives: &HashMap<Epoch, Life>, within: Life) -> bool {
     let mut lives = track.points.iter().filter_map(|point| lives.get(&point.epoch));
-    lives.any(|life| life.clip(within).is_some())
+    lives.any(|life| life.is_in(within))
 }
 
 /// Processor time may be read more rarely than the rest: what it is a second between a life's first reading and its last, as far as
@@ -212,7 +240,7 @@ fn add(to: &mut Option<f64>, rise: Option<f64>, seconds: f64) {
 
 fn add_connections(near: &Near<'_>, all: &mut BTreeMap<Key, ProcessUse>, read: Life) {
     let mut busiest: BTreeMap<Key, f64> = BTreeMap::new();
-    let is_there = |track: &Track<'_>| Life::of(track).and_then(|life| life.clip(read)).is_some();
+    let is_there = |track: &Track<'_>| Life::of(track).is_some_and(|life| life.is_in(read));
     for (def, place) in OF_CONNECTIONS {
         for track in near.tracks(def).filter(is_there) {
             let Some(process) = key(&track).and_then(|key| all.get_mut(&key)) else { continue };

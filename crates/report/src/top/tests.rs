@@ -144,7 +144,8 @@ fn window() -> Window {
 #[test]
 fn a_recording_gives_the_same_figures() {
     let users = HashMap::from([(104, "postgres".to_owned())]);
-    let list = top_of(&window(), (window().from, window().to), &users);
+    let (list, seconds) = top_of(&window(), (window().from, window().to), &users);
+    assert_eq!(seconds, 10.0, "of twenty");
     let checkpointer = list.iter().find(|process| process.pid == 4_002);
     let figures = checkpointer.map(|process| (process.write_bytes_per_s, process.write_calls_per_s, process.cpu_share));
     assert_eq!(figures, Some((Some(1_048_576.0), Some(128.0), Some(0.1))));
@@ -172,7 +173,7 @@ fn told_of(bytes: &[Reading], cpu_s: &[Reading]) -> (Option<f64>, Option<f64>) {
     };
     let (from, to) = (Moment::from_seconds(100.0), Moment::from_seconds(200.0));
     let window = Window::new(from, to, Arc::new(Meta::default()), read.map(series).collect(), vec![], vec![]);
-    let found = top_of(&window, (from, to), &HashMap::new());
+    let (found, _) = top_of(&window, (from, to), &HashMap::new());
     (found[0].write_bytes_per_s, found[0].cpu_share)
 }
 
@@ -198,8 +199,8 @@ fn a_stretch_too_short_for_processor_time_says_so() {
         let cpu = read(&catalogue::PROC_CPU, cpu_s.iter().map(|(at, _, value)| point(*at, *value)).collect());
         let (from, to) = (Moment::from_seconds(100.0), Moment::from_seconds(104.0));
         let window = Window::new(from, to, Arc::new(Meta::default()), vec![bytes, cpu], vec![], vec![]);
-        let list = top_of(&window, (from, to), &HashMap::new());
-        let unseen = top_unseen(&list);
+        let (list, read_s) = top_of(&window, (from, to), &HashMap::new());
+        let unseen = top_unseen(&list, 4.0, read_s);
         top(
             &TopView { title: "t", processes: &list, unseen: &unseen, sort: TopSort::Cpu, most: None },
             &Style::plain(100),
@@ -229,15 +230,19 @@ fn a_stretch_as_short_as_the_pause_between_two_readings_has_its_rates_and_one_in
     let (from, to) = (Moment::from_seconds(90.0), Moment::from_seconds(130.0));
     let window = Window::new(from, to, Arc::new(Meta::default()), series, vec![], vec![]);
     let of = |from: f64, to: f64| {
-        let list = top_of(&window, (Moment::from_seconds(from), Moment::from_seconds(to)), &HashMap::new());
+        let (list, _) = top_of(&window, (Moment::from_seconds(from), Moment::from_seconds(to)), &HashMap::new());
         list.first().map(|process| (process.write_bytes_per_s.unwrap().round(), process.cpu_share.unwrap()))
     };
     let whole = Some((8.0, 0.5));
     assert_eq!((of(94.3, 95.3), of(98.5, 101.0), of(119.0, 121.5)), (whole, whole, whole));
     assert_eq!(of(95.0, 125.0), whole, "what was done over the gap is known");
     assert_eq!([of(102.0, 103.0), of(109.0, 110.0), of(117.0, 118.0)], [None; 3]);
+    assert_eq!(of(99.9, 104.0), None, "a tenth of a second of it was read");
     assert_eq!(of(131.0, 140.0), None, "after the last reading");
-    assert_eq!(top_unseen(&[])[0].what, "processes");
+    let (list, read_s) = top_of(&window, (Moment::from_seconds(98.0), Moment::from_seconds(110.0)), &HashMap::new());
+    assert_eq!((list.len(), read_s), (1, 2.0));
+    assert_eq!(top_unseen(&list, 12.0, read_s)[0].what, "10.0 s of this stretch");
+    assert_eq!(top_unseen(&[], 1.0, 0.0)[0].what, "1.00 s of this stretch");
 }
 
 #[test]
@@ -248,7 +253,7 @@ fn a_number_used_again_is_another_process() {
 
 #[test]
 fn a_window_without_processes_has_none() {
-    assert_eq!(top_of(&Window::default(), (Moment(0), Moment(9)), &HashMap::new()), []);
+    assert_eq!(top_of(&Window::default(), (Moment(0), Moment(9)), &HashMap::new()), (vec![], 0.0));
 }
 
 proptest::proptest! {
