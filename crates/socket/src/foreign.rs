@@ -5,6 +5,7 @@ use crate::table::Connection;
 use crate::{Holders, Namespace, SocketError, TcpInfo, call, find};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -48,6 +49,11 @@ pub struct Reading {
     /// What the kernel counts.
     pub info: TcpInfo,
 }
+
+/// How a connection that stays on this host may find its speed. There is no link whose speed were to be found, and one that paces
+/// itself by timers (BBR, which some hosts have for all) costs it half of its throughput and more (docs/bench/pacing.md). Every
+/// kernel has this one, and lets everybody choose it.
+pub const WITHIN_HOST_CONGESTION: &str = "reno";
 
 /// Whether a connection between these has both ends on this host, so that no link lies between them.
 pub fn within_host(local: IpAddr, peer: IpAddr) -> bool {
@@ -117,6 +123,24 @@ impl Socket {
     pub fn pace(&self, bytes_per_second: Option<u64>) -> Result<(), SocketError> {
         let fd = self.open()?;
         call::set_pacing_rate(&fd, bytes_per_second).map_err(|source| self.refused("pace the socket", source))
+    }
+
+    /// How it finds its speed (`TCP_CONGESTION`): `cubic`, `bbr`.
+    ///
+    /// # Errors
+    /// As [`read`](Socket::read).
+    pub fn congestion(&self) -> Result<String, SocketError> {
+        let fd = self.open()?;
+        tcp_congestion(&fd).map_err(|error| self.refused("read the congestion control", error.into()))
+    }
+
+    /// Lets it find its speed in another way from here on.
+    ///
+    /// # Errors
+    /// As [`read`](Socket::read); the kernel does not have that one (ENOENT), or does not let everybody choose it (EPERM).
+    pub fn set_congestion(&self, name: &str) -> Result<(), SocketError> {
+        let fd = self.open()?;
+        set_tcp_congestion(&fd, name).map_err(|error| self.refused("set the congestion control", error.into()))
     }
 
     /// The same socket in the hands of another process, where its own ended and left it to one; None if surely nobody has it.

@@ -30,6 +30,6 @@ pub use bursts::{Namespace, SMALL_BURSTS};
 pub use call::{pacing_rate, set_pacing_rate, unsent_and_unacked};
 pub use error::SocketError;
 pub use find::{Found, Holders, by_peer, by_pid};
-pub use foreign::{Reading, Socket, probe_duplicating, within_host};
+pub use foreign::{Reading, Socket, WITHIN_HOST_CONGESTION, probe_duplicating, within_host};
 pub use free_port::free_port;
 pub use tcp_info::TcpInfo;

@@ -94,13 +94,17 @@ pub enum Change {
         /// Its name, `backwater-…`.
         name: String,
     },
-    /// A connection of a running process gets a pacing rate (`SO_MAX_PACING_RATE`). Undo: the rate before, but only if
-    /// it is still that connection.
+    /// A connection of a running process gets a pacing rate (`SO_MAX_PACING_RATE`), and where `before_congestion` says so another
+    /// congestion control ([`backwater_socket::WITHIN_HOST_CONGESTION`]). Undo: what it had before, but only if it is still that
+    /// connection, and nobody has given it a third congestion control since.
     SocketPacing {
         /// Which.
         socket: Socket,
         /// Bytes a second before the run; None: no limit.
         before_bytes_per_s: Option<u64>,
+        /// Its congestion control before the run; None: that is not changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        before_congestion: Option<String>,
     },
     /// Paced connections of a network namespace send in small bursts ([`backwater_socket::SMALL_BURSTS`]). Undo:
     /// `net.ipv4.tcp_tso_rtt_log` before, but only if nobody has changed it since.

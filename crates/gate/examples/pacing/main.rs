@@ -1,20 +1,23 @@
-//! Whether what is held keeps its rate: through the proxy (the low class's token bucket) and from outside (the kernel's
-//! pacing of a server's own socket, as attach mode sets it and corrects it), at three rates, on idle processors, on busy ones,
+//! Whether what is held keeps its rate: through the proxy (the low class's token bucket) and from outside (by attach mode,
+//! with its helper, which takes root), at three rates, on idle processors, on busy ones,
 //! and on busy ones where what holds goes before the rest (a nice value of -10, which takes CAP_SYS_NICE).
 //! The server sends without end, the client reads all that comes and writes down when.
 //!
 //! `cargo run --profile dist -p backwater-gate --example pacing`, with any of `--seconds 10`, `--rounds 3`,
 //! `--asked 1MB|256MB|1GB`, `--processors idle|busy|favoured`, `--nice 0` (of what else the processors do), `--own-nice -10`
-//! (of the threads that hold, and of nothing else: the proxy's, and the one that looks at what attach paces).
+//! (of the threads that hold, and of nothing else: the proxy's, and attach mode's own and its helper).
 #![allow(clippy::print_stdout, reason = "the figures are this program's output")]
 
+mod attached;
 mod had;
 mod nice;
 
+use attached::Held;
 use backwater_flow::limiter::TokenBucket;
-use backwater_gate::attach::{CatchUp, FIXED_LOOK};
+use backwater_gate::attach::{Facts, hindrance};
 use backwater_gate::proxy::{Proxy, ProxyConfig};
 use backwater_model::Moment;
+use backwater_socket::WITHIN_HOST_CONGESTION;
 use had::{Had, Source};
 use socket2::{Domain, Socket, Type};
 use std::error::Error;
@@ -199,38 +202,6 @@ fn server_end(client: &TcpStream) -> Result<backwater_socket::Socket> {
     }
 }
 
-/// The server's end of a client's connection, paced as attach mode does: at once, and again whenever the kernel lost something
-/// of the rate. Ends when it is dropped.
-struct Held(Arc<AtomicBool>);
-
-impl Held {
-    /// The thread that looks takes that nice value itself: whoever waited for it here would read late what comes meanwhile.
-    fn begin(socket: backwater_socket::Socket, rate_bps: u64, own_nice: Option<i32>) -> Held {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        std::thread::spawn(move || {
-            if let Err(error) = nice::take(own_nice) {
-                println!("what looks at the paced socket: {error}");
-            }
-            let (begun, mut catch_up) = (Instant::now(), CatchUp::new(socket.is_within_host()));
-            // An error says that the connection is gone.
-            while let (false, Ok(reading)) = (stopped.load(Ordering::Relaxed), socket.read()) {
-                let now = Moment(i64::try_from(begun.elapsed().as_micros()).unwrap_or(i64::MAX));
-                catch_up.see(now, &reading.info, rate_bps);
-                let _gone = socket.pace(Some(catch_up.told_bps(rate_bps)));
-                std::thread::sleep(Duration::from_micros(FIXED_LOOK.0.unsigned_abs()));
-            }
-        });
-        Held(stop)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Reads all that comes for so long, and puts it down in each account.
 fn watch(client: &mut TcpStream, length: Duration, accounts: &mut [&mut Account]) -> Result<()> {
     let mut buffer = vec![0; 1 << 18];
@@ -254,21 +225,22 @@ fn measure(way: Way, rate: (&str, u64), server: u16, options: &Options) -> Resul
     };
     let rate_bps = rate.1 as f64;
     let mut client = session(through.as_ref().map_or(server, |(_, port)| *port))?;
+    if way == Way::Nothing {
+        server_end(&client)?.set_congestion(WITHIN_HOST_CONGESTION)?;
+    }
     let had = Source::of(way, &client)?;
     // The proxy's schedule begins with the session: later it may stand behind it, and to come back to it is no lead.
     let mut whole = Account::new(rate_bps);
     // Its buffers are full of what was never held: that goes first, at its rate already. It is sought now, while nothing
     // counts: what comes meanwhile is read at once.
-    let paced = (way == Way::Attach).then(|| server_end(&client)).transpose()?;
-    if let Some(socket) = &paced {
-        socket.pace(Some(rate.1))?;
-    }
+    let hold = (way == Way::Attach).then(|| attached::hold(server_end(&client)?, rate.1, own_nice)).transpose()?;
     watch(&mut client, SETTLE, &mut [&mut whole])?;
-    let _held = paced.map(|socket| Held::begin(socket, rate.1, own_nice));
+    let held = hold.map(|hold| Held::begin(hold, own_nice));
     let before = had.read()?;
     let mut settled = Account::new(rate_bps);
     watch(&mut client, Duration::from_secs(options.seconds), &mut [&mut whole, &mut settled])?;
     let had = Had::between(before, had.read()?, settled.begun.elapsed().as_secs_f64());
+    held.map_or(Ok(()), Held::end)?;
     drop(client);
     if let Some((proxy, _)) = through {
         proxy.drain(|| true);
@@ -366,7 +338,7 @@ struct Options {
     processors: Option<String>,
     /// Of what else the processors do, where they are busy.
     nice: i32,
-    /// Of the threads that hold: all of the proxy's, and the one that looks at what attach paces. None: as this program's.
+    /// Of the threads that hold: all of the proxy's, attach mode's own and its helper. None: as this program's.
     own_nice: Option<i32>,
 }
 
@@ -439,12 +411,18 @@ fn measure_all(options: &Options, server: u16, busy: bool) -> Result<()> {
 }
 
 fn main() -> Result<()> {
+    if std::env::args().nth(1).as_deref() == Some(attached::GUARDIAN) {
+        return attached::guard();
+    }
     let options = Options::of(std::env::args().skip(1))?;
+    if let Some(why) = hindrance(&Facts::read()) {
+        return Err(why.into());
+    }
     let server = endless_server()?;
     println!(
         "Server, proxy and client are threads of one process, by TCP on loopback in segments of {SEGMENT_BYTES} bytes; {} rounds of {} s each, in turns.\n\
-         Mean rate beside the one asked, median (least to most): a hundredth may be off, and no more is asked than the same\n\
-         way carried unheld in that round. Lead: how far more had come at any moment than the rate gives since the\n\
+         Attach mode is itself, with its helper. Mean rate beside the one asked, median (least to most): a hundredth may be off,\n\
+         and no more is asked than the same way carried unheld in that round (with {WITHIN_HOST_CONGESTION}, as what is held). Lead: how far more had come at any moment than the rate gives since the\n\
          session began (attach: since it was held), one piece left out, which is what the proxy relays at once or what the\n\
          client's reads usually find, one segment of the kernel's ({MOST_SEGMENT_BYTES:.0} bytes) at most; 1 ms is asked where\n\
          processors are idle. Burst: the same since any moment before, so with what came late and is caught up, at most.\n\

@@ -26,7 +26,7 @@ const STANDS: Span = Span::from_millis(200);
 
 /// One socket's account.
 #[derive(Clone, Debug, Default)]
-pub struct CatchUp {
+pub(super) struct CatchUp {
     last: Option<(Moment, TcpInfo)>,
     /// Bytes; less than nothing where it is ahead.
     owed_bytes: f64,
@@ -38,13 +38,13 @@ pub struct CatchUp {
 
 impl CatchUp {
     /// Nothing is owed yet. `within_host`: the client is on its server's host, so that no queue of a link is on its way.
-    pub fn new(within_host: bool) -> CatchUp {
+    pub(super) fn new(within_host: bool) -> CatchUp {
         CatchUp { within_host, ..CatchUp::default() }
     }
 
     /// What the kernel counts now, after a time with this rate (in bytes a second). Time in which there was mostly nothing to send,
     /// or in which its client did not read, earns nothing, but pays for what was sent too much. What had to be sent again counts.
-    pub fn see(&mut self, now: Moment, info: &TcpInfo, rate_bps: u64) {
+    pub(super) fn see(&mut self, now: Moment, info: &TcpInfo, rate_bps: u64) {
         let Some((then, before)) = self.last.replace((now, *info)) else { return };
         let since = |of: fn(&TcpInfo) -> Option<u64>| Some(of(info)?.saturating_sub(of(&before)?) as f64);
         let seconds = now.seconds_since(then);
@@ -66,7 +66,7 @@ impl CatchUp {
     }
 
     /// What the kernel is to be told, so that in the mean it becomes `rate_bps`. What is owed waits while there may be a queue.
-    pub fn told_bps(&self, rate_bps: u64) -> u64 {
+    pub(super) fn told_bps(&self, rate_bps: u64) -> u64 {
         let rate = rate_bps as f64;
         let due_bytes = if self.slow_since.is_some() { self.owed_bytes.min(0.0) } else { self.owed_bytes };
         // Never so slow that it seems dead.

@@ -3,6 +3,7 @@
 use super::able::{self, Facts};
 use super::bursts::{Bursts, Namespaces};
 use super::class::LEAST_BPS;
+use super::congestion;
 use super::message::{Answer, FoundSockets, Named, Pace, PutBack, Request, SocketLook, line};
 use super::rows::Rows;
 use crate::GateError;
@@ -123,8 +124,10 @@ fn told(recovered: &[Recovered]) -> PutBack {
 struct Held {
     journal: Journal,
     facts: Facts,
-    /// By the socket's cookie: the note that holds its rate before.
+    /// By the socket's cookie: the note that holds what it had before.
     entries: HashMap<u64, Entry>,
+    /// See [`congestion::allowed`].
+    allowed_congestion: String,
     /// By the cookie: sockets that go faster for a moment, and what they may have for longer, in bytes a second.
     raised: HashMap<u64, (Socket, u64)>,
     bursts: Namespaces,
@@ -134,7 +137,15 @@ struct Held {
 impl Held {
     fn new(journal: Journal, facts: Facts, bursts: Bursts) -> Held {
         let bursts = Namespaces::new(bursts);
-        Held { journal, facts, entries: HashMap::new(), raised: HashMap::new(), bursts, rows: Rows::default() }
+        Held {
+            journal,
+            facts,
+            entries: HashMap::new(),
+            allowed_congestion: congestion::allowed(),
+            raised: HashMap::new(),
+            bursts,
+            rows: Rows::default(),
+        }
     }
 
     fn answer(&mut self, request: Request) -> Answer {
@@ -162,40 +173,15 @@ impl Held {
         }
     }
 
-    /// The rate before is written down before it is changed.
     fn pace(&mut self, order: &Pace) -> Answer {
         let Pace { socket, rate_bps, lasting_bps } = order;
         if *rate_bps < LEAST_BPS {
             return Answer::Refused(format!("{rate_bps} bytes a second is no rate: the least is {LEAST_BPS}"));
         }
-        let is_new = !self.entries.contains_key(&socket.cookie);
-        if is_new {
-            if socket.title().contains("walsender") {
-                let why = "process is a walsender: pacing it would hold back a standby, and with it commits";
-                return Answer::Refused(why.to_owned());
-            }
-            let before = match socket.read() {
-                Ok(reading) => reading.rate_bps,
-                Err(error) => return self.refused(&error),
-            };
-            if let Some(bps) = before {
-                let rate = backwater_model::BytesPerSecond(bps as f64);
-                return Answer::Refused(format!(
-                    "the connection with {} of process {} is paced already, at {rate}, by somebody else (another \
-                     `backwater attach`, or the server itself); it is left alone",
-                    socket.peer, socket.pid
-                ));
-            }
-            let change = Change::SocketPacing { socket: socket.clone(), before_bytes_per_s: before };
-            match self.journal.note(change) {
-                Ok(entry) => self.entries.insert(socket.cookie, entry),
-                Err(error) => return Answer::Refused(error.to_string()),
-            };
-        }
-        let paced = socket.pace(Some(*rate_bps));
-        if is_new && paced.is_ok() {
-            self.bursts.see_to(&self.journal, socket);
-        }
+        let paced = match self.entries.contains_key(&socket.cookie) {
+            true => socket.pace(Some(*rate_bps)).map_err(|error| self.refused(&error)),
+            false => self.begin_to_pace(socket, *rate_bps),
+        };
         match paced {
             Ok(()) if rate_bps > lasting_bps => {
                 self.raised.insert(socket.cookie, (socket.clone(), *lasting_bps));
@@ -205,13 +191,40 @@ impl Held {
                 self.raised.remove(&socket.cookie);
                 Answer::Done
             }
-            Err(error) => {
-                if is_new {
-                    self.forget(socket);
-                }
-                self.refused(&error)
-            }
+            Err(answer) => answer,
         }
+    }
+
+    /// What it had before is written down before it is changed.
+    fn begin_to_pace(&mut self, socket: &Socket, rate_bps: u64) -> Result<(), Answer> {
+        if socket.title().contains("walsender") {
+            let why = "process is a walsender: pacing it would hold back a standby, and with it commits";
+            return Err(Answer::Refused(why.to_owned()));
+        }
+        let before = socket.read().map_err(|error| self.refused(&error))?.rate_bps;
+        if let Some(bps) = before {
+            let rate = backwater_model::BytesPerSecond(bps as f64);
+            return Err(Answer::Refused(format!(
+                "the connection with {} of process {} is paced already, at {rate}, by somebody else (another \
+                 `backwater attach`, or the server itself); it is left alone",
+                socket.peer, socket.pid
+            )));
+        }
+        let before_congestion =
+            congestion::to_change(socket, &self.allowed_congestion).map_err(|error| self.refused(&error))?;
+        let is_changed = before_congestion.is_some();
+        let change = Change::SocketPacing { socket: socket.clone(), before_bytes_per_s: before, before_congestion };
+        let entry = self.journal.note(change).map_err(|error| Answer::Refused(error.to_string()))?;
+        self.entries.insert(socket.cookie, entry);
+        if let Err(error) = socket.pace(Some(rate_bps)) {
+            self.forget(socket);
+            return Err(self.refused(&error));
+        }
+        if is_changed {
+            congestion::change(socket);
+        }
+        self.bursts.see_to(&self.journal, socket);
+        Ok(())
     }
 
     /// Its rate was noted and never changed: whoever paces it from here on is somebody else, until it is looked at anew.
@@ -308,157 +321,5 @@ impl Drop for Held {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::print_stderr)]
-    use super::*;
-    use backwater_socket::pacing_rate;
-    use std::io::{BufRead, Write};
-    use std::net::{TcpListener, TcpStream};
-    use std::os::fd::OwnedFd;
-    use std::process::{Command, Stdio};
-    use std::time::Instant;
-
-    /// A guardian that works in this process, as its master has it.
-    struct Master {
-        stream: UnixStream,
-        answers: std::io::BufReader<UnixStream>,
-        guardian: std::thread::JoinHandle<Result<(), GateError>>,
-        _state_dir: tempfile::TempDir,
-    }
-
-    impl Master {
-        /// None where nobody can pace.
-        fn start(name: &str) -> Option<Master> {
-            if let Some(why) = able::hindrance(&Facts::read()) {
-                eprintln!("skipped: {name}: {why}");
-                return None;
-            }
-            let dir = tempfile::tempdir().unwrap();
-            let (stream, other) = UnixStream::pair().unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-            let state_dir = dir.path().to_owned();
-            // It gives up rights, which are its thread's alone.
-            let guardian = std::thread::spawn(move || guard(other, &state_dir, Bursts::AsTheyAre));
-            let answers = std::io::BufReader::new(stream.try_clone().unwrap());
-            let mut master = Master { stream, answers, guardian, _state_dir: dir };
-            assert_eq!(master.answer(), Answer::Ready(PutBack::default()));
-            Some(master)
-        }
-
-        fn answer(&mut self) -> Answer {
-            let mut text = String::new();
-            self.answers.read_line(&mut text).unwrap();
-            serde_json::from_str(&text).unwrap()
-        }
-
-        fn ask(&mut self, request: &Request) -> Answer {
-            self.stream.write_all(line(request).unwrap().as_bytes()).unwrap();
-            self.answer()
-        }
-
-        /// Ends it, and says how many changes it had to put back.
-        fn end(mut self, count: usize) {
-            assert_eq!(self.ask(&Request::Finish), Answer::Finished(PutBack { count, left: Vec::new() }));
-            self.guardian.join().unwrap().unwrap();
-        }
-    }
-
-    /// The server's end of a connection, the client's, and the former as a stranger finds it.
-    fn connection() -> (TcpStream, TcpStream, Socket) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (server, peer) = listener.accept().unwrap();
-        (server, client, by_peer(peer).unwrap().pop().unwrap())
-    }
-
-    #[test]
-    fn only_a_socket_that_is_not_there_any_more_is_told_to_be_gone() {
-        let peer = "10.0.0.7:51234".parse().unwrap();
-        let told = |error: SocketError| looked(Err(error), ToString::to_string);
-        assert_eq!(told(SocketError::Gone { pid: 7, peer }), SocketLook::Gone);
-        assert_eq!(told(SocketError::NoProcess { pid: 7 }), SocketLook::Gone);
-        for errno in [Errno::MFILE, Errno::NFILE, Errno::PERM, Errno::ACCESS, Errno::NOMEM, Errno::NOENT] {
-            let look = told(SocketError::Process { what: "take hold", pid: 7, source: errno.into() });
-            assert!(
-                matches!(&look, SocketLook::Failed(why) if why.contains("cannot take hold of process 7")),
-                "{look:?}"
-            );
-            assert!(matches!(look.open(), Some(Err(_))));
-        }
-        let table = told(SocketError::Table { what: "/proc".to_owned(), why: "it is not there".to_owned() });
-        assert!(matches!(table, SocketLook::Failed(_)));
-    }
-
-    #[test]
-    fn what_was_raised_for_a_moment_is_lowered_when_the_master_falls_silent() {
-        let Some(mut master) = Master::start("what_was_raised_for_a_moment_is_lowered") else { return };
-        let (server, _client, socket) = connection();
-        let begun = Instant::now();
-        let raised = master.ask(&Request::Pace(vec![Pace { socket, rate_bps: 1_250_000, lasting_bps: 1_000_000 }]));
-        assert_eq!((raised, pacing_rate(&server).unwrap()), (Answer::Each(vec![Answer::Done]), Some(1_250_000)));
-        while pacing_rate(&server).unwrap() != Some(1_000_000) {
-            assert!(begun.elapsed() < Duration::from_secs(60), "it was never lowered");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        assert!(begun.elapsed() >= SILENCE);
-        master.end(1);
-        assert_eq!(pacing_rate(&server).unwrap(), None);
-    }
-
-    #[test]
-    fn sockets_are_released_in_one_question_whether_they_are_gone_or_not() {
-        let Some(mut master) = Master::start("sockets_are_released_in_one_question") else { return };
-        let [gone, gone_too, released, held] = [(); 4].map(|()| connection());
-        let sockets = [&gone, &gone_too, &released, &held].map(|(_, _, socket)| socket.clone());
-        let order = |socket: &Socket| Pace { socket: socket.clone(), rate_bps: 1_000_000, lasting_bps: 1_000_000 };
-        let paced = master.ask(&Request::Pace(sockets.iter().map(order).collect()));
-        assert_eq!(paced, Answer::Each(vec![Answer::Done; 4]));
-        drop((gone, gone_too));
-        assert_eq!(master.ask(&Request::Release(sockets[..3].to_vec())), Answer::Done);
-        let rates = || [&released.0, &held.0].map(|server| pacing_rate(server).unwrap());
-        assert_eq!(rates(), [None, Some(1_000_000)]);
-        master.end(1);
-        assert_eq!(rates(), [None; 2]);
-    }
-
-    #[test]
-    fn what_could_not_be_put_back_is_known_on_and_put_back_when_it_can_be() {
-        let facts = Facts::read();
-        if let Some(why) = able::hindrance(&facts) {
-            eprintln!("skipped: what_could_not_be_put_back_is_known_on: {why}");
-            return;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let journal = Journal::begin(dir.path(), "attach").unwrap();
-        let mut held = Held::new(journal, facts, Bursts::AsTheyAre);
-        let ((server, _client, _), (_server, _other, own)) = (connection(), connection());
-        // Without rights a child that has some cannot be looked at; this process itself can.
-        let mut child = Command::new("sleep").arg("600").stdin(Stdio::from(OwnedFd::from(server))).spawn().unwrap();
-        let theirs = by_pid(i32::try_from(child.id()).unwrap()).unwrap().tcp.pop().unwrap();
-        let sockets = [theirs, own];
-        let pace = |held: &mut Held, socket: &Socket| {
-            held.pace(&Pace { socket: socket.clone(), rate_bps: 1_000_000, lasting_bps: 1_000_000 })
-        };
-        assert_eq!(sockets.each_ref().map(|socket| pace(&mut held, socket)), [Answer::Done, Answer::Done]);
-        // Rights belong to a thread: this one is not the test's others.
-        let without_rights = std::thread::scope(|scope| {
-            let release = || {
-                able::drop_rights(CapabilitySet::empty()).unwrap();
-                held.release(&sockets)
-            };
-            scope.spawn(release).join().unwrap()
-        });
-        let rates = || sockets.each_ref().map(|socket| socket.read().unwrap().rate_bps);
-        let (between, known) = (rates(), held.entries.len());
-        // It is no stranger's.
-        let again = pace(&mut held, &sockets[0]);
-        let released = held.release(&sockets);
-        let after = rates();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(matches!(without_rights, Answer::Refused(_)), "{without_rights:?}");
-        assert_eq!((between, known), ([Some(1_000_000), None], 1));
-        assert_eq!((again, released, after), (Answer::Done, Answer::Done, [None; 2]));
-        assert!(held.entries.is_empty());
-    }
-}
+#[path = "guardian_tests.rs"]
+mod tests;

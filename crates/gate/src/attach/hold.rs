@@ -37,9 +37,9 @@ pub enum ClassRate {
 }
 
 /// How often to look where the rate is found: what a queue may grow by in between is what urgent work waits for.
-pub const AUTO_LOOK: Span = Span::from_millis(50);
+const AUTO_LOOK: Span = Span::from_millis(50);
 /// How often where it is fixed: what the kernel's pacing lost is made good from the next look on.
-pub const FIXED_LOOK: Span = Span::from_millis(100);
+const FIXED_LOOK: Span = Span::from_millis(100);
 /// How often a fixed class is divided anew. Over less, whoever sends now and then would seem to want nothing most of the time.
 const DIVIDE_EVERY: Span = Span::from_millis(500);
 

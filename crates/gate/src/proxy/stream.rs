@@ -5,7 +5,7 @@ use super::direction::TURN_BYTES;
 use super::secure::Secure;
 use crate::clock;
 use backwater_model::Span;
-use backwater_socket::within_host;
+use backwater_socket::{WITHIN_HOST_CONGESTION, within_host};
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -25,9 +25,6 @@ pub(super) const URGENT_NOT_SENT_BYTES: u32 = 128 * 1024;
 pub(super) const LOW_NOT_SENT_BYTES: u32 = 16 * 1024;
 /// The same of a connection that stays on this host: no link lies there, and nobody stands behind it.
 const WITHIN_HOST_NOT_SENT_BYTES: u32 = 512 * 1024;
-/// How a connection that stays on this host finds its speed. There is nothing to find; and one that paces by timers (BBR, which
-/// some hosts have for all) costs it half of its throughput and more (docs/bench/pacing.md). Every kernel has this one.
-const WITHIN_HOST: &[u8] = b"reno";
 /// A peer that is gone without a word while nothing is on its way to it is noticed after a minute: silence, then questions that
 /// nobody answers. While something is on its way the kernel's own patience holds (`net.ipv4.tcp_retries2`, about 15 minutes):
 /// TCP_USER_TIMEOUT would shorten that, but since Linux 5.11 it ends a peer too that is there and does not read, as a pager does.
@@ -119,9 +116,9 @@ pub(super) fn begin_within_host(socket: &SockRef<'_>, address: SocketAddr) {
     }
 }
 
-/// Has a connection that stays on this host find its speed as [`WITHIN_HOST`] says.
+/// Has a connection that stays on this host find its speed as one ([`WITHIN_HOST_CONGESTION`]).
 fn pace_within_host(socket: &SockRef<'_>) {
-    if let Err(error) = socket.set_tcp_congestion(WITHIN_HOST) {
+    if let Err(error) = socket.set_tcp_congestion(WITHIN_HOST_CONGESTION.as_bytes()) {
         tracing::debug!(%error, "a connection within this host keeps its congestion control");
     }
 }
@@ -455,7 +452,7 @@ mod tests {
         assert!(socket.keepalive().unwrap());
         assert_eq!(socket.tcp_user_timeout().unwrap(), None);
         let control = socket.tcp_congestion().unwrap();
-        assert!(control.starts_with(WITHIN_HOST), "{control:?}");
+        assert!(control.starts_with(WITHIN_HOST_CONGESTION.as_bytes()), "{control:?}");
         stream.set_not_sent(LOW_NOT_SENT_BYTES).unwrap();
         assert_eq!(socket.tcp_notsent_lowat().unwrap(), WITHIN_HOST_NOT_SENT_BYTES, "no link lies there");
     }
@@ -466,6 +463,6 @@ mod tests {
         let stream = Stream::connect(listener.local_addr().unwrap()).await.unwrap();
         let Socket::Tcp(tcp) = &stream.socket else { panic!("{stream:?}") };
         let control = SockRef::from(tcp).tcp_congestion().unwrap();
-        assert!(control.starts_with(WITHIN_HOST), "{control:?}");
+        assert!(control.starts_with(WITHIN_HOST_CONGESTION.as_bytes()), "{control:?}");
     }
 }

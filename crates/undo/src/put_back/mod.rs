@@ -31,7 +31,10 @@ pub(crate) fn put_back(change: &Change, state_dir: &Path, holders: &mut Holders)
         Change::Process { pid, start_time, stop, .. } => process::end(*pid, *start_time, *stop),
         Change::Spawn { marker, stop, .. } => process::end_marked(marker, *stop),
         Change::Netns { name } => netns::remove(name),
-        Change::SocketPacing { socket, before_bytes_per_s } => pacing::restore(socket, *before_bytes_per_s, holders),
+        Change::SocketPacing { socket, before_bytes_per_s, before_congestion } => {
+            let before = pacing::Before { bps: *before_bytes_per_s, congestion: before_congestion.as_deref() };
+            pacing::restore(socket, before, holders)
+        }
         Change::SmallBursts { namespace, before } => bursts::restore(namespace, *before),
     };
     done.map_err(|why| Box::new(Left { change: change.clone(), why, command: change.command() }))
