@@ -325,6 +325,14 @@ impl Console {
     }
 }
 
+const ARTICLE: &str = "CREATE EXCEPT RULE bandwidth_rule1 WITH (bandwidth=128, ELAPSEDTIME=60, action='penalty');
+    CREATE RESOURCE POOL rp1 WITH (EXCEPT_RULE='bandwidth_rule1');
+    CREATE USER user1 RESOURCE POOL 'rp1' PASSWORD 'xxxxxxxx';
+    SET low_priority_bandwidth = 256;";
+const SMALLER: &str = "ALTER EXCEPT RULE bandwidth_rule1 WITH (bandwidth=1, elapsedtime=1);
+    ALTER USER postgres RESOURCE POOL 'rp1';
+    SET low_priority_bandwidth = '3MB';";
+
 #[test]
 fn statements_on_its_console_hold_sessions_and_let_them_go() {
     const NAME: &str = "statements_on_its_console_hold_sessions_and_let_them_go";
@@ -342,13 +350,10 @@ fn statements_on_its_console_hold_sessions_and_let_them_go() {
         let console = Console::start(server, state.path(), &file);
         until("the session is seen", || console.shown("SHOW SESSIONS").contains("|flood|"));
         assert_eq!(kernel_rate(flood), None);
-        // The article's statements, with smaller figures.
-        console.shown(
-            "CREATE EXCEPT RULE bandwidth_rule1 WITH (bandwidth=1, elapsedtime=1, action='penalty');
-             CREATE RESOURCE POOL rp1 WITH (except_rule='bandwidth_rule1');
-             ALTER USER postgres RESOURCE POOL 'rp1';
-             SET low_priority_bandwidth = '3MB';",
-        );
+        // The article's statements as they stand, then smaller figures, and for the session that there is.
+        console.shown(ARTICLE);
+        assert_eq!(console.shown("SHOW USERS"), "user1|rp1");
+        console.shown(SMALLER);
         until("the rule holds it", || kernel_rate(flood).is_some_and(|rate| rate < 6 << 20));
         until("who holds it is shown", || console.shown("SHOW SESSIONS").contains("|rp1|low|bandwidth_rule1|"));
         assert!(console.shown("SHOW RULES").contains("|rp1|1|0|0|"), "{}", console.shown("SHOW RULES"));
@@ -362,7 +367,7 @@ fn statements_on_its_console_hold_sessions_and_let_them_go() {
         assert_eq!(console.shown("SHOW GOVERNOR"), "", "no pool is low");
         let pools = console.shown("SHOW POOLS");
         assert!(pools.lines().any(|pool| pool.starts_with("rp1|high|") && pool.ends_with("|1|1||")), "{pools}");
-        assert_eq!(console.shown("SHOW USERS"), "postgres|rp1");
+        assert_eq!(console.shown("SHOW USERS"), "postgres|rp1\nuser1|rp1");
         assert!(console.shown("SHOW CONFIG").contains("low_priority_bandwidth|3"), "{}", console.shown("SHOW CONFIG"));
         let major: u32 = server.value("SELECT current_setting('server_version_num')::int / 10000").parse().unwrap();
         if major < 18 {

@@ -169,25 +169,34 @@ fn weights_hold_for_pools_that_are_empty_after_each_turn() {
     assert_eq!(sent[0] / LEAST_QUANTUM_BYTES, 100, "{sent:?}");
 }
 
-/// The bytes themselves, through buffers as a relay keeps them: each stream arrives whole and in order.
-#[test]
-fn streams_arrive_whole_and_in_order() {
-    let streams: Vec<Vec<u8>> =
-        (0..5u8).map(|id| (0..40_000u32).map(|at| (at.wrapping_mul(31) as u8) ^ id).collect()).collect();
-    let mut scheduler = Scheduler::new();
-    for (id, stream) in streams.iter().enumerate() {
-        let priority = if id % 2 == 0 { Priority::High } else { Priority::Low };
-        scheduler.place(SessionId(id as u64), PoolId(id as u32 % 3), priority);
-        scheduler.offer(SessionId(id as u64), stream.len() as u64);
+proptest! {
+    /// The bytes themselves, through buffers as a relay keeps them: each stream arrives whole and in order, however long the turns
+    /// are and however much of one a full socket takes.
+    #[test]
+    fn streams_arrive_whole_and_in_order(
+        lengths in prop::collection::vec(0..20_000_u32, 1..8),
+        (most, low) in (1..9_000_u64, 1..9_000_u64),
+        taken in prop::collection::vec(1..=100_u64, 1..9),
+    ) {
+        let stream = |(id, length): (usize, &u32)| -> Vec<u8> {
+            (0..*length).map(|at| (at.wrapping_mul(31) as u8) ^ id as u8).collect()
+        };
+        let streams: Vec<Vec<u8>> = lengths.iter().enumerate().map(stream).collect();
+        let mut scheduler = Scheduler::new();
+        for (id, stream) in streams.iter().enumerate() {
+            let priority = if id % 2 == 0 { Priority::High } else { Priority::Low };
+            scheduler.place(SessionId(id as u64), PoolId(id as u32 % 3), priority);
+            scheduler.offer(SessionId(id as u64), stream.len() as u64);
+        }
+        let mut arrived = vec![Vec::new(); streams.len()];
+        let mut percents = taken.iter().cycle();
+        while let Some(turn) = scheduler.next(most, low) {
+            let id = turn.session.0 as usize;
+            let from = arrived[id].len();
+            let sent = (turn.bytes * percents.next().unwrap()).div_ceil(100);
+            arrived[id].extend_from_slice(&streams[id][from..from + sent as usize]);
+            scheduler.offer(turn.session, turn.bytes - sent);
+        }
+        prop_assert_eq!(arrived, streams);
     }
-    let mut arrived = vec![Vec::new(); streams.len()];
-    while let Some(turn) = scheduler.next(7_777, 3_333) {
-        let id = turn.session.0 as usize;
-        let from = arrived[id].len();
-        // Every third turn is cut short, as a full socket buffer does.
-        let sent = if from % 3 == 0 { turn.bytes } else { turn.bytes.div_ceil(2) };
-        arrived[id].extend_from_slice(&streams[id][from..from + sent as usize]);
-        scheduler.offer(turn.session, turn.bytes - sent);
-    }
-    assert_eq!(arrived, streams);
 }

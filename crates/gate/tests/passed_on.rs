@@ -1,4 +1,4 @@
-//! What others pass on: a load balancer's word whose connection it is (PROXY protocol, version 2), and cancel requests with keys
+//! What others pass on: a load balancer's word whose connection it is (PROXY protocol), and cancel requests with keys
 //! as long as protocol 3.2 has them.
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
@@ -44,8 +44,8 @@ fn version_2(command: u8, family: u8, addresses: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_session_behind_a_balancer_is_its_clients_by_version_2() {
-    with_server("a_session_behind_a_balancer_is_its_clients_by_version_2", &[], |server| {
+fn a_session_behind_a_balancer_is_its_clients_by_either_version() {
+    with_server("a_session_behind_a_balancer_is_its_clients_by_either_version", &[], |server| {
         let more = "proxy_protocol_from = ['127.0.0.1']\n[admin]\nusers = { dba = 'secret' }\n";
         let held = proxy(server, more);
         let v4 = [&[192, 0, 2, 7, 127, 0, 0, 1][..], &40_000_u16.to_be_bytes(), &[0x15, 0x38]].concat();
@@ -59,9 +59,13 @@ fn a_session_behind_a_balancer_is_its_clients_by_version_2() {
             console.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "secret");
             text(&console.output().unwrap())
         };
-        for (header, peer) in
-            [(version_2(1, 0x11, &v4), "192.0.2.7:40000"), (version_2(1, 0x21, &v6), "[2001:db8::7]:40001")]
-        {
+        let version_1 = |line: &str| line.as_bytes().to_vec();
+        for (header, peer) in [
+            (version_2(1, 0x11, &v4), "192.0.2.7:40000"),
+            (version_2(1, 0x21, &v6), "[2001:db8::7]:40001"),
+            (version_1("PROXY TCP4 192.0.2.8 127.0.0.1 40002 5432\r\n"), "192.0.2.8:40002"),
+            (version_1("PROXY TCP6 2001:db8::8 2001:db8::1 40003 5432\r\n"), "[2001:db8::8]:40003"),
+        ] {
             let announcing = balancer(held.port, header);
             let large = psql("127.0.0.1", announcing, "SELECT repeat('x', 1000000)").output().unwrap();
             assert_eq!(text(&large).len(), 1_000_000);

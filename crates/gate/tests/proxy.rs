@@ -82,6 +82,27 @@ fn copy_in_notifications_and_pipelines_pass() {
 }
 
 #[test]
+fn a_notification_comes_to_a_session_that_asks_nothing() {
+    with_server("a_notification_comes_to_a_session_that_asks_nothing", &[], |server| {
+        let more = "low_priority_bandwidth = '1MB'\n[pools.batch]\npriority = 'low'\n[pools.few]\nmax_active = 1\n";
+        let (_proxy, port) = proxy(server, more);
+        server.make_open_door();
+        let mut listening = ["", "-c backwater.pool=batch", "-c backwater.pool=few"].map(|pool| {
+            let mut session = enter(port, pool);
+            ask(&mut session, "LISTEN bell");
+            raw::until_ready(&mut session);
+            session.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            session
+        });
+        run(port, "NOTIFY bell, 'across'");
+        for session in &mut listening {
+            let (kind, body) = raw::message(session).unwrap();
+            assert_eq!((kind, &body[4..]), (b'A', &b"bell\0across\0"[..]));
+        }
+    });
+}
+
+#[test]
 fn a_cancel_request_reaches_the_statement() {
     with_server("a_cancel_request_reaches_the_statement", &[], |server| {
         let (_proxy, port) = proxy(server, "");
@@ -108,6 +129,10 @@ fn tls_passes_through_to_the_server() {
         assert_eq!(text(&secured.env("PGSSLMODE", "require").output().unwrap()), "t");
         let mut large = psql("127.0.0.1", port, "SELECT repeat('x', 10000000)");
         assert_eq!(text(&large.env("PGSSLMODE", "require").output().unwrap()).len(), 10_000_000);
+        // The channel that the password is bound to is the server's own.
+        let mut bound = psql("127.0.0.1", port, query);
+        bound.env("PGSSLMODE", "require").env("PGCHANNELBINDING", "require");
+        assert_eq!(text(&bound.output().unwrap()), "t");
     });
 }
 
@@ -221,18 +246,11 @@ fn a_server_that_is_away_is_named_and_comes_back() {
 
 /// A session that is logged in without a password. Its segments are short, as on a network.
 fn open_door(server: &Server, port: u16, options: &str) -> TcpStream {
-    make_open_door(server);
+    server.make_open_door();
     enter(port, options)
 }
 
 /// Makes a role that needs no password.
-fn make_open_door(server: &Server) {
-    server.value("CREATE ROLE open_door LOGIN");
-    let hba = std::fs::read_to_string(server.data().join("pg_hba.conf")).unwrap();
-    std::fs::write(server.data().join("pg_hba.conf"), format!("host all open_door all trust\n{hba}")).unwrap();
-    server.value("SELECT pg_reload_conf()");
-}
-
 fn enter(port: u16, options: &str) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_tcp_mss(1_448).unwrap();
@@ -269,7 +287,7 @@ fn a_message_that_is_begun_and_not_ended_holds_no_turn_for_ever() {
     with_server("a_message_that_is_begun_and_not_ended", &[], |server| {
         let more = "[limits]\nlogin_timeout_s = 1.0\n[pools.default]\nmax_active = 1\n";
         let (_proxy, port) = proxy(server, more);
-        make_open_door(server);
+        server.make_open_door();
         // What is in a transaction has all the time that it likes.
         let mut in_transaction = enter(port, "");
         ask(&mut in_transaction, "BEGIN");
@@ -293,7 +311,7 @@ fn a_message_that_is_begun_and_not_ended_holds_no_turn_for_ever() {
 fn a_message_that_is_not_known_yet_waits_for_its_turn() {
     with_server("a_message_that_is_not_known_yet", &[], |server| {
         let (_proxy, port) = proxy(server, "[pools.default]\nmax_active = 1\n");
-        make_open_door(server);
+        server.make_open_door();
         let [mut first, mut second] = [enter(port, ""), enter(port, "")];
         // Data of a copy that there is not, which the server lets pass, and a part of more.
         for client in [&mut first, &mut second] {
@@ -315,7 +333,7 @@ fn malformed_messages_in_sessions_end_those_and_hold_up_nobody() {
         let more = "low_priority_bandwidth = '1MB'\n[rules.slow]\nelapsedtime = 30.0\naction = 'penalty'\n\
                     [pools.default]\nexcept_rule = 'slow'\n[pools.batch]\npriority = 'low'\n";
         let (_proxy, port) = proxy(server, more);
-        make_open_door(server);
+        server.make_open_door();
         // A length that cannot be, one beyond all bounds, an unknown kind, a length of less than itself, and a query without an
         // end, which alone leaves the session.
         let malformed: [&[u8]; 5] =

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, missing_docs)]
 
 mod elsewhere;
+mod raw;
 mod server;
 
 use backwater_gate::proxy::{Proxy, ProxyConfig};
@@ -174,16 +175,93 @@ fn a_storm_of_attempts_leaves_nothing_and_holds_up_nobody() {
         assert!(longest < Duration::from_secs(2), "{longest:?}");
         until("what they opened is closed", Duration::from_secs(30), || open_files() <= files);
         server.until(sessions, "1");
-        // Tables have grown to what the busiest moment asked for, and keep that. A leak is what each further storm adds.
-        let leaks = |of: u32| {
-            let before = at_rest();
-            (0..of).for_each(|number| attempt(number, port));
-            until("what they opened is closed", Duration::from_secs(30), || open_files() <= files);
-            let added = at_rest().saturating_sub(before);
-            eprintln!("{of} attempts more: {added} bytes more");
-            added > of as usize
+        leave_nothing(files, 10_000, |number| attempt(number, port));
+    });
+}
+
+/// What each of so many adds, of which none may leave anything open. Tables have grown to what the busiest moment asked for, and
+/// keep that: a leak is what each further storm adds.
+fn leave_nothing(files: usize, of: u32, one: impl Fn(u32)) {
+    let leaks = || {
+        let before = at_rest();
+        (0..of).for_each(&one);
+        until("what they opened is closed", Duration::from_secs(30), || open_files() <= files);
+        let added = at_rest().saturating_sub(before);
+        eprintln!("{of} attempts more: {added} bytes more");
+        added > of as usize
+    };
+    assert!((0..5).any(|_| !leaks()));
+}
+
+/// One of what goes wrong beside sessions that are well: a message that cannot be, a client that is gone amidst its result, a wrong
+/// password at the console, and a name that it does not know.
+fn fault(number: u32, port: u16, console: u16) {
+    let visit = |user: &str| {
+        let conninfo = format!("host=127.0.0.1 port={console} user={user} dbname=backwater password=wrong");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let refused = runtime.block_on(tokio_postgres::connect(&conninfo, tokio_postgres::NoTls)).err().unwrap();
+        let said = refused.as_db_error().map(|error| (error.code().code().to_owned(), error.message().to_owned()));
+        assert!(said.as_ref().is_some_and(|(code, _)| code == "28P01"), "{refused}");
+    };
+    match number % 4 {
+        0 => {
+            let (mut session, _) = raw::open(port, 0, "open_door");
+            session.write_all(b"Q\xff\xff\xff\xff").unwrap();
+            session.shutdown(Shutdown::Write).unwrap();
+            let mut said = Vec::new();
+            // The server's words, or a reset where it did not read all.
+            let _reset = session.read_to_end(&mut said);
+        }
+        1 => {
+            let (mut session, _) = raw::open(port, 0, "open_door");
+            raw::ask(&mut session, "SELECT repeat('x', 1000) FROM generate_series(1, 1000)");
+            let _kind = raw::message(&mut session).unwrap();
+            // The rest of it is never read: it is reset.
+        }
+        2 => visit("dba"),
+        _ => visit("stranger"),
+    }
+}
+
+#[test]
+fn what_goes_wrong_beside_it_disturbs_no_session_and_leaves_nothing() {
+    let _alone = alone();
+    with_server("what_goes_wrong_beside_it_disturbs_no_session_and_leaves_nothing", &[], |server| {
+        server.make_open_door();
+        let config = |most: u32| {
+            let written = format!(
+                "listen = '127.0.0.1:0'\nserver = '{}'\n[pools.default]\nmax_connections = {most}\n\
+                 [admin]\nlisten = '127.0.0.1:0'\nusers = {{ dba = 'open sesame' }}\n",
+                server.address()
+            );
+            ProxyConfig::parse(&written, Path::new("test.toml")).unwrap()
         };
-        assert!((0..5).any(|_| !leaks(10_000)));
+        let configs = [100, 200].map(config);
+        let proxy = Proxy::start(&configs[0]).unwrap();
+        let [port, console] = [proxy.addresses(), proxy.console_addresses()]
+            .map(|addresses| addresses[0].to_string().rsplit(':').next().unwrap().parse::<u16>().unwrap());
+        let one = |number: u32| {
+            fault(number, port, console);
+            proxy.reload(&configs[number as usize % 2]).unwrap();
+        };
+        // What is made once is made now, and as much of what happened is kept as ever is.
+        (0..8).for_each(one);
+        (0..1_000).for_each(|number| drop(proxy.reload(&configs[number % 2]).unwrap()));
+        let sessions = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'";
+        server.until(sessions, "1");
+        let files = open_files();
+        let over = AtomicBool::new(false);
+        let longest = std::thread::scope(|scope| {
+            let urgent = scope.spawn(|| longest_statement(port, &over));
+            let raise = Raise(&over);
+            (0..200).for_each(one);
+            drop(raise);
+            urgent.join().unwrap()
+        });
+        eprintln!("200 faults; the longest statement meanwhile took {longest:?}");
+        assert!(longest < Duration::from_secs(2), "{longest:?}");
+        server.until(sessions, "1");
+        leave_nothing(files, 200, one);
     });
 }
 

@@ -20,7 +20,9 @@ mod sink;
 pub mod fuzzing {
     pub use crate::host::exercise as kernel;
     pub use crate::mongodb::exercise_log as mongodb_log;
-    pub use crate::postgres::{exercise_conninfo as conninfo, exercise_log as postgres_log, exercise_rows as rows};
+    pub use crate::postgres::{
+        exercise_conninfo as conninfo, exercise_log as postgres_log, exercise_memory as memory, exercise_rows as rows,
+    };
 }
 
 pub use clock::{Ticker, anchor, now};

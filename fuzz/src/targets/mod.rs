@@ -8,7 +8,9 @@ mod greeting;
 mod guardian;
 mod journal;
 mod kernel;
+mod memory;
 mod opening;
+mod process;
 mod proxy_header;
 mod recorder;
 mod relay;
@@ -16,6 +18,7 @@ mod rows;
 mod segment;
 mod server_log;
 mod socket;
+mod state_file;
 mod statement;
 mod tail;
 
@@ -42,7 +45,9 @@ fn named(name: &str) -> Option<Target> {
         "guardian" => guardian::run,
         "journal" => journal::run,
         "kernel" => kernel::run,
+        "memory" => memory::run,
         "opening" => opening::run,
+        "process" => process::run,
         "proxy_header" => proxy_header::run,
         "recorder" => recorder::run,
         "relay" => relay::run,
@@ -50,6 +55,7 @@ fn named(name: &str) -> Option<Target> {
         "segment" => segment::run,
         "server_log" => server_log::run,
         "socket" => socket::run,
+        "state_file" => state_file::run,
         "statement" => statement::run,
         "tail" => tail::run,
         _ => return None,

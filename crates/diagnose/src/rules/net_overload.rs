@@ -96,6 +96,9 @@ fn figures(
     figures.list()
 }
 
+/// So many of those who share a link are named, the heaviest first; of the rest it is said what they send together.
+const NAMED: usize = 5;
+
 fn summary(link: &Link, range: &Range<usize>, busy: &[(&Stream, f64)], clients: f64, standing: f64) -> String {
     let rate = |bps: f64| Unit::BytesPerSecond.show(bps);
     let what = if link.kind == CeilingKind::Shaper { "The shaper on" } else { "Interface" };
@@ -109,12 +112,20 @@ fn summary(link: &Link, range: &Range<usize>, busy: &[(&Stream, f64)], clients: 
         Unit::Bytes.show(standing),
     );
     let told: Vec<String> =
-        busy.iter().take(3).map(|(stream, bps)| format!("{} {}", stream.title(), rate(*bps))).collect();
+        busy.iter().take(NAMED).map(|(stream, bps)| format!("{} {}", stream.title(), rate(*bps))).collect();
+    let others = match busy.get(NAMED..).unwrap_or_default() {
+        [] => String::new(),
+        rest => format!(", and {} more {}", rest.len(), rate(rest.iter().map(|(_, bps)| bps).sum())),
+    };
     match busy {
         [(_, most), ..] if *most >= HEAVY * clients => {
             text.push_str(&format!(" One session takes {} of it: {}.", Unit::Ratio.show(most / clients), told[0]));
         }
-        _ => text.push_str(&format!(" {} sessions share it, none with half of it: {}.", busy.len(), told.join(", "))),
+        _ => text.push_str(&format!(
+            " {} sessions share it, none with half of it: {}{others}.",
+            busy.len(),
+            told.join(", ")
+        )),
     }
     text
 }

@@ -28,7 +28,7 @@ words! {
         /// MB of WAL that its session wrote in one go: since it last rested for [`RESTED_AFTER`](super::RESTED_AFTER), within the
         /// last [`LONGEST_GO`](super::LONGEST_GO).
         WalSize = "walsize",
-        /// Rows sent to or changed by the client.
+        /// Rows sent to the client.
         Rows = "rows",
     }
 }

@@ -88,6 +88,15 @@ impl Decision {
         fields.extend(figures.iter().map(|(name, value)| (*name, value.as_str())));
         Event::new(self.at, source, EventKind::Decision, self.to_string(), &fields)
     }
+
+    /// What was over, for people.
+    fn figures(&self) -> String {
+        let figure = |over: &Over| {
+            let unit = over.attribute.unit();
+            format!("{} {} over {} {unit}", over.attribute, shown(over.value), shown(over.threshold))
+        };
+        self.over.iter().map(figure).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl Step {
@@ -111,12 +120,15 @@ impl fmt::Display for Decision {
                     f,
                     "rule {rule} lifts its {} of session {session} (user {user}, pool {pool}) after {seconds:.1} s: {}",
                     self.action, lifted.why
-                )
+                )?;
+                write!(f, " (it had begun at {})", self.figures())
             }
             (Step::Escalated, _) => {
                 write!(
                     f,
-                    "rule {rule} ends session {session} (user {user}, pool {pool}): its statement was cancelled and still runs"
+                    "rule {rule} ends session {session} (user {user}, pool {pool}): its statement was cancelled and still runs \
+                     (it was at {})",
+                    self.figures()
                 )
             }
             (Step::Began, action) => {
@@ -125,13 +137,7 @@ impl fmt::Display for Decision {
                     Action::Penalty => "demotes",
                     Action::Abort => "cancels the statement of",
                 };
-                write!(f, "rule {rule} {does} session {session} (user {user}, pool {pool}): ")?;
-                for (number, over) in self.over.iter().enumerate() {
-                    let comma = if number > 0 { ", " } else { "" };
-                    let unit = over.attribute.unit();
-                    write!(f, "{comma}{} {} over {} {unit}", over.attribute, shown(over.value), shown(over.threshold))?;
-                }
-                Ok(())
+                write!(f, "rule {rule} {does} session {session} (user {user}, pool {pool}): {}", self.figures())
             }
         }
     }

@@ -33,4 +33,6 @@ pub use master::{AttachError, Guardian};
 #[cfg(fuzzing)]
 pub use message::exercise as exercise_message;
 pub use message::{FoundSockets, Named, PutBack, SocketLook};
+#[cfg(fuzzing)]
+pub use rows::exercise as exercise_process;
 pub use watch::{Activity, LocalProcess, Seen, Watch};

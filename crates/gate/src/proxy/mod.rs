@@ -54,6 +54,8 @@ pub use limits::Limits;
 pub use outside::{Console, OutsideSession, PoolStep, Unseen, not_enforced};
 pub use server_view::ServerAccount;
 pub use sources::Network;
+#[cfg(fuzzing)]
+pub use state_file::exercise as exercise_state_file;
 pub use tls::{ClientTls, ServerTls};
 
 use crate::GateError;

@@ -100,6 +100,17 @@ pub(super) fn keep(path: &Path, configured: &StateForm, state: &State, roles: &[
     File::open(directory(path))?.sync_all()
 }
 
+/// For the fuzzer: what is taken of a file is written so that the same is taken again.
+#[cfg(fuzzing)]
+pub fn exercise(text: &str) {
+    let Ok(kept) = toml::from_str::<Kept>(text) else { return };
+    let merged = StateForm::merged(&kept.configured, &kept.in_force, &kept.configured);
+    let Ok(state) = State::try_from(merged) else { return };
+    let written = toml::to_string(&StateForm::from(state.clone())).expect("what is in force can be written");
+    let read = toml::from_str::<StateForm>(&written).expect("and read");
+    assert_eq!(State::try_from(read).ok(), Some(state));
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

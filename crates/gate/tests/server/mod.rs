@@ -148,6 +148,15 @@ impl Server {
         text(&self.direct(sql).output().unwrap())
     }
 
+    /// A role `open_door` that logs in without a password.
+    pub fn make_open_door(&self) {
+        self.value("CREATE ROLE open_door LOGIN");
+        let path = self.data().join("pg_hba.conf");
+        let hba = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(path, format!("host all open_door all trust\n{hba}")).unwrap();
+        self.value("SELECT pg_reload_conf()");
+    }
+
     /// Waits until a query's value is this.
     pub fn until(&self, sql: &str, wanted: &str) {
         let begun = Instant::now();

@@ -46,3 +46,9 @@ pub use heartbeat::Heartbeat;
 #[cfg(fuzzing)]
 pub use log::exercise as exercise_log;
 pub use probe::{PostgresOptions, PostgresProbe};
+
+/// A server's shared memory of any bytes.
+#[cfg(fuzzing)]
+pub fn exercise_memory(bytes: &[u8]) {
+    shmem::exercise(bytes);
+}

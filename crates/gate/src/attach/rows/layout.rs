@@ -32,6 +32,8 @@ const QUERY: usize = 16;
 const STATE: usize = 48;
 /// No structure lies below.
 const LOWEST_ADDRESS: u64 = 1 << 16;
+/// A query leads to what is known of it in some ways; memory in which more do tells nothing, and is not searched on.
+const MOST_WAYS: usize = 4_096;
 
 /// Words that could be read, of `N` that were asked for.
 pub(super) struct Words<const N: usize> {
@@ -107,6 +109,9 @@ pub(super) fn search(
                         let counts = || state.places_of(rows);
                         found.extend(functions.iter().flat_map(|by| counts().map(|place| at(*by, state_text, place))));
                     }
+                    if found.len() > MOST_WAYS {
+                        return found;
+                    }
                 }
             }
         }
@@ -156,6 +161,25 @@ impl Layout {
         let text = portal.at(self.portal_text).filter(|text| *text >= LOWEST_ADDRESS)?;
         let query = portal.at(self.portal_query).filter(|query| *query >= LOWEST_ADDRESS)?;
         Some((address, text, query))
+    }
+}
+
+/// For the fuzzer: whatever is found in memory of any bytes counts there what was sought.
+#[cfg(fuzzing)]
+pub fn exercise(bytes: &[u8]) {
+    struct Anything<'m>(&'m [u8]);
+    impl Memory for Anything<'_> {
+        fn read(&self, address: u64, into: &mut [u8]) -> usize {
+            let from = address.checked_sub(LOWEST_ADDRESS).and_then(|from| usize::try_from(from).ok());
+            let there = from.and_then(|from| self.0.get(from..)).unwrap_or_default();
+            let count = into.len().min(there.len());
+            into[..count].copy_from_slice(&there[..count]);
+            count
+        }
+    }
+    let (memory, program) = (Anything(bytes), LOWEST_ADDRESS..LOWEST_ADDRESS + 4_096);
+    for layout in search(&memory, &program, LOWEST_ADDRESS, "SELECT", 10_001) {
+        assert_eq!(layout.count(&memory, &program, LOWEST_ADDRESS), Some(10_001));
     }
 }
 

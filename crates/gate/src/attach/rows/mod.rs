@@ -7,6 +7,9 @@
 mod layout;
 mod process;
 
+#[cfg(fuzzing)]
+pub use layout::exercise;
+
 use layout::Layout;
 use process::{Process, Program};
 

@@ -4,6 +4,8 @@
 //! the answer says, or nothing is read here any more. What waits are called is learned from answers, and so is what the processes
 //! are that are no clients. Whatever is not known yet, or is being written all the time, makes a look one that asks.
 
+#[cfg(fuzzing)]
+mod exercise;
 mod layout;
 mod learn;
 mod mapped;
@@ -13,6 +15,9 @@ mod places;
 #[cfg(test)]
 mod tests;
 mod trust;
+
+#[cfg(fuzzing)]
+pub(super) use exercise::exercise;
 
 use super::link::{Link, QueryError};
 use super::look::{Look, Sent, Session};

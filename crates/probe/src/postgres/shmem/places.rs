@@ -95,7 +95,7 @@ pub(super) struct Places {
 
 impl Places {
     /// One part after the other: sessions, applications' names, texts, processes.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn one_by_one(layout: Layout, slots: usize) -> Places {
         let (application_bytes, text_bytes) = (64, 1_024);
         let applications = slots * layout.status_bytes;
