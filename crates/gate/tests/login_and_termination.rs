@@ -287,7 +287,10 @@ fn what_ignores_a_cancel_is_terminated_by_the_server() {
         assert_eq!((began.fields["step"].as_str(), began.fields["action"].as_str()), ("began", "abort"));
         assert_eq!((escalated.fields["step"].as_str(), escalated.fields["pool"].as_str()), ("escalated", "default"));
         assert_eq!(escalated.fields["session"], began.fields["session"]);
-        assert!(escalated.message.contains("its statement was cancelled and still runs"), "{escalated:?}");
+        assert!(
+            escalated.message.contains("its statement was cancelled and still runs (cancelled at elapsedtime "),
+            "{escalated:?}"
+        );
         let log = std::fs::read_to_string(server.dir.path().join("log")).unwrap();
         let of_it = format!("[{pid}] FATAL:  terminating connection due to administrator command");
         assert!(log.lines().any(|line| line.contains(&of_it)), "{log}");

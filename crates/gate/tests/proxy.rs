@@ -250,7 +250,6 @@ fn open_door(server: &Server, port: u16, options: &str) -> TcpStream {
     enter(port, options)
 }
 
-/// Makes a role that needs no password.
 fn enter(port: u16, options: &str) -> TcpStream {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_tcp_mss(1_448).unwrap();

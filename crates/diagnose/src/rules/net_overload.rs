@@ -115,7 +115,7 @@ fn summary(link: &Link, range: &Range<usize>, busy: &[(&Stream, f64)], clients: 
         busy.iter().take(NAMED).map(|(stream, bps)| format!("{} {}", stream.title(), rate(*bps))).collect();
     let others = match busy.get(NAMED..).unwrap_or_default() {
         [] => String::new(),
-        rest => format!(", and {} more {}", rest.len(), rate(rest.iter().map(|(_, bps)| bps).sum())),
+        rest => format!(", and {} more {} together", rest.len(), rate(rest.iter().map(|(_, bps)| bps).sum())),
     };
     match busy {
         [(_, most), ..] if *most >= HEAVY * clients => {

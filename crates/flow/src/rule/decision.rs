@@ -121,13 +121,13 @@ impl fmt::Display for Decision {
                     "rule {rule} lifts its {} of session {session} (user {user}, pool {pool}) after {seconds:.1} s: {}",
                     self.action, lifted.why
                 )?;
-                write!(f, " (it had begun at {})", self.figures())
+                write!(f, " (imposed at {})", self.figures())
             }
             (Step::Escalated, _) => {
                 write!(
                     f,
                     "rule {rule} ends session {session} (user {user}, pool {pool}): its statement was cancelled and still runs \
-                     (it was at {})",
+                     (cancelled at {})",
                     self.figures()
                 )
             }

@@ -53,7 +53,7 @@ fn a_penalty_is_imposed_once_and_lifted_when_its_statement_ends() {
     assert_eq!(
         lifted[0].to_string(),
         "rule slow lifts its penalty of session 7 (user user1, pool rp1) after 9.0 s: the statement ended \
-         (it had begun at elapsedtime 61 over 60 s)"
+         (imposed at elapsedtime 61 over 60 s)"
     );
     assert!(!judge.is_penalised(SessionId(7)));
     assert!(judge.sessions.is_empty());

@@ -104,11 +104,17 @@ pub(super) fn keep(path: &Path, configured: &StateForm, state: &State, roles: &[
 #[cfg(fuzzing)]
 pub fn exercise(text: &str) {
     let Ok(kept) = toml::from_str::<Kept>(text) else { return };
-    let merged = StateForm::merged(&kept.configured, &kept.in_force, &kept.configured);
-    let Ok(state) = State::try_from(merged) else { return };
-    let written = toml::to_string(&StateForm::from(state.clone())).expect("what is in force can be written");
-    let read = toml::from_str::<StateForm>(&written).expect("and read");
-    assert_eq!(State::try_from(read).ok(), Some(state));
+    // The configuration as it was, and one from which all was taken.
+    for configured in [kept.configured.clone(), StateForm::default()] {
+        let merged = StateForm::merged(&kept.configured, &kept.in_force, &configured);
+        let Ok(state) = State::try_from(merged) else { continue };
+        let in_force = StateForm::from(state.clone());
+        let again = Kept { roles_under_way: kept.roles_under_way.clone(), configured, in_force };
+        let written = format!("{HEAD}{}", toml::to_string(&again).expect("what is in force can be written"));
+        let read = toml::from_str::<Kept>(&written).expect("and read");
+        assert_eq!((read.roles_under_way, read.configured), (again.roles_under_way, again.configured));
+        assert_eq!(State::try_from(read.in_force).ok(), Some(state));
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(super) struct Layout {
     /// st_query_id.
     query_id_at: Option<usize>,
     /// Whether STATE_STARTING comes before the other states.
-    has_starting: bool,
+    pub(super) has_starting: bool,
     /// allProcCount in PROC_HDR.
     proc_count_at: usize,
     /// Of one PGPROC to the next.
