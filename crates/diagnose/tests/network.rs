@@ -158,6 +158,10 @@ fn many_ordinary_queries_are_not_blamed_on_one() {
     let findings = Net { clients: clients.clone(), ..Net::default() }.findings();
     assert_eq!(names(&findings), ["net-overload many-queries host.net@eth0"]);
     assert_eq!(findings[0].figure("busy_connections"), Some(10.0));
+    let summary = &findings[0].summary;
+    let named = (20..30).filter(|pid| summary.contains(&format!("process {pid}"))).count();
+    assert_eq!(named, 5, "{summary}");
+    assert!(summary.contains(", and 5 more 11.4 MiB/s together"), "{summary}");
     assert!(findings[0].remedies[0].persistent[0].contains("max_active"));
     // A link known by its speed alone, and sessions that nobody sampled.
     let bare = Net { clients, ceiling: Some((&cat::NET_SPEED, LINK)), samples_seen: false, ..Net::default() };

@@ -129,6 +129,18 @@ fn what_lies_before_a_structure_and_is_pointed_at_is_not_taken_for_it() {
 }
 
 #[test]
+fn memory_that_leads_there_in_thousands_of_ways_tells_nothing() {
+    const TEXT_AT: u64 = 0x30_0000;
+    let mut memory = process(FIFTEEN, &[0], 12_345);
+    let mut portal = [0x40_0000; PORTAL];
+    portal[FIFTEEN.portal_text] = TEXT_AT;
+    memory.put(PORTAL_AT, &portal);
+    let state: Vec<u64> = (0..STATE).map(|place| if place % 2 == 0 { TEXT_AT } else { 12_345 }).collect();
+    memory.put(0x50_0000, &state);
+    assert!(search(&memory, &PROGRAM, SYMBOL, TEXT, 12_345).is_empty());
+}
+
+#[test]
 fn where_two_places_hold_the_number_both_are_told() {
     let mut memory = process(FIFTEEN, &[0], 12_345);
     let state = memory.pieces.get_mut(&0x50_0000).unwrap();
