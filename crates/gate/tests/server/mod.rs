@@ -70,13 +70,18 @@ pub struct Server {
 }
 
 impl Server {
-    fn start(bin: &Path, settings: &[&str]) -> Server {
+    /// A place for a server, with nothing in it.
+    fn nowhere(bin: &Path) -> Server {
         let dir = tempfile::tempdir().unwrap();
         if let Some((uid, gid)) = ordinary_user() {
             std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
         }
         let port = backwater_socket::free_port().unwrap();
-        let mut server = Server { dir, port, bin: bin.to_owned(), child: None };
+        Server { dir, port, bin: bin.to_owned(), child: None }
+    }
+
+    fn start(bin: &Path, settings: &[&str]) -> Server {
+        let mut server = Server::nowhere(bin);
         std::fs::write(server.dir.path().join("password"), PASSWORD).unwrap();
         let mut initdb = server.command("initdb");
         initdb.args([
@@ -94,6 +99,24 @@ impl Server {
         assert!(done.status.success(), "initdb: {}", String::from_utf8_lossy(&done.stderr));
         server.start_again(settings);
         server
+    }
+
+    /// Another server of the same version.
+    pub fn another(&self, settings: &[&str]) -> Server {
+        Server::start(&self.bin, settings)
+    }
+
+    /// A standby that was copied from whoever is reached at this port and follows it there; None without pg_basebackup.
+    pub fn standby_by(&self, port: u16) -> Option<Server> {
+        if !self.bin.join("pg_basebackup").exists() {
+            return None;
+        }
+        let mut standby = Server::nowhere(&self.bin);
+        let mut copy = standby.command("pg_basebackup");
+        copy.args(["-h", "127.0.0.1", "-U", "postgres", "-R", "-c", "fast", "-p", &port.to_string()]);
+        text(&copy.env("PGPASSWORD", PASSWORD).arg("-D").arg(standby.data()).output().unwrap());
+        standby.start_again(&[]);
+        Some(standby)
     }
 
     pub fn start_again(&mut self, settings: &[&str]) {
