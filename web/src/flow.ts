@@ -155,7 +155,7 @@ function rules(now: FlowState): HTMLElement {
     ["does", "text"],
     ["of pools", "text"],
     ["acted", "number"],
-    ["let go", "number"],
+    ["over", "number"],
     ["ended sessions", "number"],
     ["what cannot be seen", "text"],
   ];

@@ -11,7 +11,7 @@ mod server;
 
 use attach_help::*;
 use backwater_model::catalogue::{FLOW_HELD, FLOW_RATE};
-use backwater_model::{Event, EventKind, Window};
+use backwater_model::{Event, EventKind, FlowState, Window};
 use backwater_record::{Recording, read_flow};
 use decisions::Deciding;
 use server::{PASSWORD, Running, Server, complaint, psql, text, with_server};
@@ -48,8 +48,9 @@ fn a_statement_that_goes_on_after_its_cancel_loses_its_session() {
         let pid = pid_of(&output);
         server.until(&format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid}"), "0");
 
-        let events = deciding.until("both steps", |events| events.len() > 1);
-        assert_eq!(deciding.steps_of(&pid), ["began", "escalated"]);
+        let events = deciding.until("each step", |events| events.len() > 2);
+        assert_eq!(deciding.steps_of(&pid), ["began", "escalated", "lifted"]);
+        assert_eq!(events[2].fields["why"], "the session ended");
         for event in &events {
             assert_eq!((event.kind, event.fields["action"].as_str()), (EventKind::Decision, "abort"));
             assert_eq!((event.fields["session"].as_str(), event.fields["rule"].as_str()), (pid.as_str(), "attached"));
@@ -146,14 +147,14 @@ fn a_dry_run_tells_each_rule_once_and_holds_nobody() {
         }
         let bandwidth: f64 = of(&events, "later")[0].fields["bandwidth"].parse().unwrap();
         assert!(bandwidth >= 1.0, "{events:?}");
-        // With its end nothing is lifted, and the next one, which comes to its end, is told anew.
+        // With its end both are over, and the next one, which comes to its end, is told anew.
         server.value(&sessions("stream", "pg_cancel_backend(pid)", ""));
         let next = telling(server, "next", "SELECT 'came to its end' FROM pg_sleep(1)").output().unwrap();
         assert!(text(&next).ends_with("came to its end"), "{next:?}");
         let next = pid_of(&next);
-        deciding.until("the next one", |events| events.iter().any(|event| event.fields["session"] == next));
-        assert_eq!(deciding.steps_of(&next), ["began"]);
-        assert_eq!(deciding.steps_of(&pid), ["began", "began"], "each rule once");
+        deciding.until("the next one", |events| events.iter().any(|event| is_over(event, &next)));
+        assert_eq!(deciding.steps_of(&next), ["began", "lifted"]);
+        assert_eq!(deciding.steps_of(&pid), ["began", "began", "lifted", "lifted"], "each rule once");
         let said = deciding.said();
         assert!(said.iter().all(|line| !line.contains("holding")), "{said:?}");
     });
@@ -242,9 +243,18 @@ fn an_abort_that_cools_down_leaves_the_sessions_next_statement_alone() {
         let other = telling(server, "long", "SELECT pg_sleep(60)").output().unwrap();
         assert!(complaint(&other).contains("canceling statement due to user request"), "{other:?}");
         let (first, second) = (pid_of(&twice), pid_of(&other));
-        deciding.until("the other one", |events| events.iter().any(|event| event.fields["session"] == second));
-        assert_eq!([&first, &second].map(|pid| deciding.steps_of(pid)), [["began"], ["began"]]);
+        let events = deciding.until("the other one", |events| events.iter().any(|event| is_over(event, &second)));
+        assert_eq!([&first, &second].map(|pid| deciding.steps_of(pid)), [["began", "lifted"], ["began", "lifted"]]);
+        let over = events.iter().find(|event| is_over(event, &first)).unwrap();
+        assert!(over.message.starts_with(&format!("rule attached has done with session {first} ")), "{over:?}");
+        // The rule would have left it alone for ten minutes more.
+        assert_eq!(over.fields["why"], "the session ended");
     });
+}
+
+/// What was done to this session is over.
+fn is_over(event: &Event, pid: &str) -> bool {
+    event.fields["session"] == pid && event.fields["step"] == "lifted"
 }
 
 fn recorded(dir: &Path) -> Option<Window> {
@@ -327,7 +337,7 @@ fn a_low_session_that_blocks_urgent_work_is_let_go_and_each_step_is_told() {
         let files = ["-c", file.to_str().unwrap(), "--record", out.to_str().unwrap(), "--interval", "100ms"];
         let target = target(server);
         let arguments = [&[target.as_str()][..], &files].concat();
-        let (_master, line, _told) = attach_until("console at ", state.path(), &arguments);
+        let (mut master, line, _told) = attach_until("console at ", state.path(), &arguments);
         let port: u16 = line.rsplit(':').next().unwrap().parse().unwrap();
         let shown = |what: &str| {
             let mut console = psql("127.0.0.1", port, what);
@@ -356,6 +366,47 @@ fn a_low_session_that_blocks_urgent_work_is_let_go_and_each_step_is_told() {
         until("each step is recorded", || {
             recorded(&out).is_some_and(|window| steps(&decided(&window, &pid)) == ["held", "freed", "held"])
         });
+        assert_eq!(end(&mut master), Some(0));
+        let last = decided(&recorded(&out).unwrap(), &pid).pop().unwrap();
+        assert_eq!((last.fields["step"].as_str(), last.fields["why"].as_str()), ("freed", "Backwater ended"));
+    });
+}
+
+#[test]
+fn what_is_held_at_the_end_is_told_to_be_let_go() {
+    const NAME: &str = "what_is_held_at_the_end_is_told_to_be_let_go";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        let (state, dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (_client, output) = flood(server, "stream");
+        let (stream, pid) = (peer(server, "stream"), server.value(&sessions("stream", "pid", "")));
+        read_on(output);
+        let target = target(server);
+        let ruled = [target.as_str(), "--rule", "elapsedtime=0.1, action='penalty'", "--interval", "100ms"];
+        let named = [target.as_str(), "--pid", &pid];
+        let lifts = "rule attached lifts its penalty of session".to_owned();
+        let lets_go = format!("session {pid} (client {stream}) is let go after");
+        for (name, meant, wanted, message) in
+            [("ruled", &ruled[..], ["began", "lifted"], lifts), ("named", &named, ["held", "freed"], lets_go)]
+        {
+            let out = dir.path().join(name);
+            let recording = ["--rate", "3MB", "--record", out.to_str().unwrap()];
+            let mut master = attach(state.path(), &[meant, &recording].concat());
+            until("it is held", || is_held_at(stream, 3));
+            let sends = |state: FlowState| state.held.first().is_some_and(|held| held.sent_bytes > 0);
+            until("it was seen to send", || read_flow(&out).is_some_and(sends));
+            assert_eq!(end(&mut master), Some(0));
+            let events = decided(&recorded(&out).unwrap(), &pid);
+            assert_eq!(steps(&events), wanted);
+            let last = &events[1];
+            assert!(last.message.starts_with(&message), "{last:?}");
+            assert_eq!(last.fields["why"], "Backwater ended");
+            assert!(last.fields["began"].parse::<i64>().unwrap() <= events[0].at.0, "{events:?}");
+            let sent = last.fields.get("sent_bytes").map(|sent| sent.parse::<u64>().unwrap());
+            assert_eq!(sent.is_some_and(|sent| sent > 0), name == "named", "{last:?}");
+        }
     });
 }
 

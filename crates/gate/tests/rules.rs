@@ -4,9 +4,9 @@
 mod held;
 mod server;
 
-use backwater_gate::proxy::ProxyConfig;
+use backwater_gate::proxy::{Drained, ProxyConfig};
 use backwater_model::{Event, EventKind, FlowState};
-use held::{CONSOLE, Session, console, proxy};
+use held::{CONSOLE, Held, Session, console, proxy};
 use server::{complaint, psql, text, with_server};
 use std::io::Read;
 use std::path::Path;
@@ -112,6 +112,26 @@ fn a_penalty_stays_for_its_cooldown_and_no_rule_acts_meanwhile() {
 }
 
 #[test]
+fn what_is_held_when_the_proxy_ends_is_told_to_be_over() {
+    with_server("what_is_held_when_the_proxy_ends_is_told_to_be_over", &[], |server| {
+        let rule = "[rules.slow]\nelapsedtime = 0.2\naction = 'penalty'\n[pools.default]\nexcept_rule = 'slow'\n";
+        let held = proxy(server, &format!("[limits]\ndrain_timeout_s = 0.3\n{rule}"));
+        let mut running = psql("127.0.0.1", held.port, "SELECT pg_sleep(60)").stderr(Stdio::piped()).spawn().unwrap();
+        assert_eq!(held.decision().fields["step"], "began");
+        let Held { proxy, events, .. } = held;
+        assert_eq!(proxy.drain(|| false), Drained::BrokenOff);
+        // All is told once the proxy has ended.
+        let told: Vec<Event> = events.try_iter().filter(|event| event.kind == EventKind::Decision).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].fields["step"], "lifted");
+        // The session is broken off meanwhile.
+        let why = told[0].fields["why"].as_str();
+        assert!(["Backwater ended", "the session ended"].contains(&why), "{why}");
+        assert!(!running.wait().unwrap().success());
+    });
+}
+
+#[test]
 fn an_abort_cancels_the_statement_and_leaves_the_session() {
     with_server("an_abort_cancels_the_statement_and_leaves_the_session", &[], |server| {
         let held = proxy(
@@ -156,13 +176,18 @@ fn an_abort_leaves_a_session_that_is_held(name: &str, rate: &str, more: &str, to
 #[test]
 fn an_abort_leaves_a_session_of_a_low_pool() {
     let low = "[pools.default]\nexcept_rule = 'stop'\npriority = 'low'\n";
-    an_abort_leaves_a_session_that_is_held("an_abort_leaves_a_session_of_a_low_pool", "200kB", low, &["abort began"]);
+    an_abort_leaves_a_session_that_is_held(
+        "an_abort_leaves_a_session_of_a_low_pool",
+        "200kB",
+        low,
+        &["abort began", "abort lifted"],
+    );
 }
 
 #[test]
 fn an_abort_leaves_a_session_that_a_penalty_holds() {
     let slow = "[rules.slow]\nrows = 1000\naction = 'penalty'\n[pools.default]\nexcept_rule = 'slow,stop'\n";
-    let told = ["penalty began", "abort began", "penalty lifted"];
+    let told = ["penalty began", "abort began", "penalty lifted", "abort lifted"];
     an_abort_leaves_a_session_that_is_held("an_abort_leaves_a_session_that_a_penalty_holds", "1MB", slow, &told);
 }
 
@@ -174,8 +199,12 @@ fn what_goes_on_after_a_cancel_loses_its_session() {
                         EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$";
         let told = complaint(&psql("127.0.0.1", held.port, stubborn).output().unwrap());
         assert!(told.contains("rule stop cancelled its statement, and it went on"), "{told}");
-        let steps: Vec<String> = (0..2).map(|_| held.decision().fields["step"].clone()).collect();
-        assert_eq!(steps, ["began", "escalated"]);
+        let told: Vec<Event> = (0..3).map(|_| held.decision()).collect();
+        assert_eq!(
+            told.iter().map(|event| event.fields["step"].as_str()).collect::<Vec<_>>(),
+            ["began", "escalated", "lifted"]
+        );
+        assert_eq!(told[2].fields["why"], "the session ended");
     });
 }
 
@@ -395,7 +424,8 @@ fn what_a_statement_spilled_is_not_held_against_the_next() {
             command.args(["-c", spills, "-c", "SELECT pg_sleep(0.6)"]);
         }
         text(&command.output().unwrap());
-        let told: Vec<Event> = held.events.try_iter().filter(|event| event.kind == EventKind::Decision).collect();
+        let began = |event: &Event| event.kind == EventKind::Decision && event.fields["step"] == "began";
+        let told: Vec<Event> = held.events.try_iter().filter(began).collect();
         assert_eq!(told.len(), 5, "one for each that spilled: {told:?}");
     });
 }

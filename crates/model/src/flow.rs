@@ -75,7 +75,7 @@ pub struct FlowRule {
     pub began: u64,
     /// How often a session had to be ended.
     pub escalated: u64,
-    /// How often it was lifted.
+    /// How often what it did was over: a penalty lifted, a statement ended that it had aborted or told of.
     pub lifted: u64,
     /// Attributes that cannot be measured here, in words; empty where all can.
     pub unseen: String,

@@ -10,7 +10,7 @@ mod told;
 
 use crate::{signals, terminal, when};
 use anyhow::{Context, bail};
-use backwater_flow::rule::{Action, Rule};
+use backwater_flow::rule::{Action, Rule, Why};
 use backwater_flow::{LowPriorityBandwidth, Priority, State};
 use backwater_gate::attach::{self, Bursts, ClassRate, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates};
 use backwater_gate::proxy::ProxyConfig;
@@ -86,7 +86,7 @@ pub(crate) struct Arguments {
     /// Say what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
-    /// Record what rules decide, and each second who is held at what rate, into this directory; `backwater serve DIR` and
+    /// Record what rules decide, who is held and let go, and each second who is held at what rate, into this directory; `backwater serve DIR` and
     /// `backwater report DIR` show it
     #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
     record: Option<PathBuf>,
@@ -180,6 +180,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if ended {
         // A new one puts right what the old one left.
         tell(start_guardian(false)?.put_right(), "that the guardian left");
+        told.stop();
         return done;
     }
     for paced in hold.paced() {
@@ -287,14 +288,22 @@ fn by_name(arguments: &Arguments, hold: &mut Hold, end: &End, told: &mut Told) -
     for paced in hold.paced() {
         let rate = BytesPerSecond(paced.granted_bps as f64);
         note(&format!("holding {} at {rate}; Ctrl-C puts it back", described(&paced.named)));
+        told.holding(paced);
     }
     let end = end.within(arguments.seconds);
     // There is nothing else to look at than what is held: a longer interval would only tell later that the last one has ended.
-    while let Some(every) = hold.look_every().filter(|_| !end.is_here()) {
-        look(hold)?;
+    while let Some(every) = hold.look_every() {
+        for gone in look(hold)? {
+            told.let_go(&gone, "its connection has ended");
+        }
         told.see(hold);
+        // After a last look: what is told at the end is what was sent until then.
+        if end.is_here() {
+            break;
+        }
         end.pause(every.seconds().min(arguments.interval));
     }
+    hold.paced().iter().for_each(|paced| told.let_go(paced, Why::Ended.word()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -340,11 +349,10 @@ fn now() -> backwater_model::Moment {
 }
 
 /// Looks at what is held, and tells who is gone.
-fn look(hold: &mut Hold) -> anyhow::Result<()> {
-    for gone in hold.look(now())? {
-        note(&let_go(&gone));
-    }
-    Ok(())
+fn look(hold: &mut Hold) -> anyhow::Result<Vec<Paced>> {
+    let gone = hold.look(now())?;
+    gone.iter().for_each(|gone| note(&let_go(gone)));
+    Ok(gone)
 }
 
 /// Waits for the next look at the sessions, and looks meanwhile at what is held as often as its rate needs it.

@@ -19,6 +19,8 @@ words! {
         BlockedUrgent = "it blocked urgent work",
         /// The server tells no more of it, and nobody else sees it (encrypted through to it, or held from outside).
         Unseen = "the server tells no more of it",
+        /// Whoever holds has ended, and lets everybody go.
+        Ended = "Backwater ended",
     }
 }
 
@@ -38,7 +40,7 @@ pub enum Step {
     Began,
     /// The statement was to be aborted and still runs: the session is to be ended now.
     Escalated,
-    /// The penalty ends now.
+    /// It is over: the penalty ends now, and what was aborted or only told of, with the rule's cool-down, has ended.
     Lifted(Lifted),
 }
 
@@ -114,14 +116,15 @@ impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Decision { rule, session, user, pool, .. } = self;
         match (self.step, self.action) {
-            (Step::Lifted(lifted), _) => {
+            (Step::Lifted(lifted), action) => {
+                let (does, began) = match action {
+                    Action::DryRun => ("would leave", "seen"),
+                    Action::Penalty => ("lifts its penalty of", "imposed"),
+                    Action::Abort => ("has done with", "cancelled"),
+                };
                 let seconds = self.at.seconds_since(lifted.began);
-                write!(
-                    f,
-                    "rule {rule} lifts its {} of session {session} (user {user}, pool {pool}) after {seconds:.1} s: {}",
-                    self.action, lifted.why
-                )?;
-                write!(f, " (imposed at {})", self.figures())
+                write!(f, "rule {rule} {does} session {session} (user {user}, pool {pool}) after {seconds:.1} s: ")?;
+                write!(f, "{} ({began} at {})", lifted.why, self.figures())
             }
             (Step::Escalated, _) => {
                 write!(

@@ -127,11 +127,18 @@ impl Judge {
         decisions
     }
 
-    /// A session is gone: what was done to it is lifted.
-    pub fn forget(&mut self, now: Moment, session: SessionId) -> Vec<Decision> {
-        let decisions = self.lift(now, session, Why::SessionEnded);
-        self.sessions.remove(&session);
-        decisions
+    /// A session is gone, or nobody tells of it any more: what was done to it is over.
+    pub fn forget(&mut self, now: Moment, session: SessionId, why: Why) -> Vec<Decision> {
+        let Some(acts) = self.sessions.remove(&session) else { return Vec::new() };
+        let open = acts.by_rule.iter().filter(|(_, act)| !act.is_told_over());
+        open.map(|(rule, act)| acts.decision(now, session, rule, act, act.lifted(why))).collect()
+    }
+
+    /// Nobody judges any more: whatever was done is over.
+    pub fn end(&mut self, now: Moment) -> Vec<Decision> {
+        let mut sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        sessions.sort_unstable();
+        sessions.into_iter().flat_map(|session| self.forget(now, session, Why::Ended)).collect()
     }
 
     /// Lifts a session's penalties at once. They are not imposed again on the same statement.
@@ -187,7 +194,7 @@ impl Acts {
         let mut decisions = Vec::new();
         for (name, why) in over {
             if let Some(act) = self.by_rule.remove(&name)
-                && act.in_force()
+                && !act.is_told_over()
             {
                 decisions.push(self.decision(now, subject.session, &name, &act, act.lifted(why)));
             }
@@ -245,6 +252,11 @@ impl Acts {
 impl Act {
     fn in_force(&self) -> bool {
         self.action == Action::Penalty && !self.done
+    }
+
+    /// A penalty that was lifted before its time: its end is told once.
+    fn is_told_over(&self) -> bool {
+        self.action == Action::Penalty && self.done
     }
 
     /// An abort that has not ended its statement, and for which there is nothing more to wait.

@@ -85,7 +85,16 @@ fn an_abort_goes_before_a_penalty_and_ends_the_session_if_it_does_not_help() {
     let escalated = look(&mut judge, 7.0, Some(1), &rules, 7.0);
     assert_eq!(escalated[0].step, Step::Escalated);
     assert!(look(&mut judge, 8.0, Some(1), &rules, 8.0).is_empty());
-    assert!(look(&mut judge, 9.0, None, &rules, 0.0).is_empty());
+    let told: Vec<String> = look(&mut judge, 9.0, None, &rules, 0.0).iter().map(Decision::to_string).collect();
+    let end = "session 7 (user user1, pool rp1) after 7.0 s: the statement ended";
+    assert_eq!(
+        told,
+        [
+            format!("rule b_abort has done with {end} (cancelled at elapsedtime 2 over 1 s)"),
+            format!("rule c_dry would leave {end} (seen at elapsedtime 2 over 1 s)"),
+        ]
+    );
+    assert!(judge.sessions.is_empty());
 }
 
 /// When an abort that began after two seconds is escalated, of a session that has sent so many bytes by each second after that.
@@ -123,7 +132,8 @@ fn an_abort_that_cools_down_leaves_the_next_statement_alone() {
     assert_eq!(look(&mut judge, 2.0, Some(1), &rules, 2.0).len(), 1);
     assert!(look(&mut judge, 3.0, None, &rules, 0.0).is_empty());
     assert!(look(&mut judge, 10.0, Some(2), &rules, 5.0).is_empty());
-    assert_eq!(look(&mut judge, 64.0, Some(3), &rules, 5.0).len(), 1);
+    let steps: Vec<_> = look(&mut judge, 64.0, Some(3), &rules, 5.0).iter().map(|told| told.step.word()).collect();
+    assert_eq!(steps, ["lifted", "began"]);
 }
 
 #[test]
@@ -148,7 +158,7 @@ fn what_blocks_urgent_work_is_released_and_left_alone_for_that_statement() {
     assert!(!judge.is_penalised(SessionId(7)));
     assert!(look(&mut judge, 4.0, Some(1), &rules, 4.0).is_empty());
     assert_eq!(look(&mut judge, 9.0, Some(2), &rules, 2.0).len(), 1);
-    let event = judge.forget(Moment::from_seconds(10.0), SessionId(7))[0].event("gate");
+    let event = judge.forget(Moment::from_seconds(10.0), SessionId(7), Why::SessionEnded)[0].event("gate");
     assert_eq!(event.kind, EventKind::Decision);
     assert_eq!(event.fields["why"], "the session ended");
     assert_eq!(event.fields["elapsedtime"], "2");
@@ -166,28 +176,39 @@ fn dropping_a_rule_lifts_what_it_did() {
 proptest! {
     /// Whatever happens, what begins is lifted exactly once, and nothing is lifted that had not begun.
     #[test]
-    fn every_penalty_that_begins_is_lifted_once(
-        steps in prop::collection::vec((0..20_000i64, prop::option::of(0..4u64), 0..30u32, any::<[bool; 3]>()), 1..100),
+    fn what_begins_is_lifted_once(
+        steps in prop::collection::vec(
+            (0..20_000i64, prop::option::of(0..4u64), 0..30u32, any::<[bool; 4]>(), prop::bool::weighted(0.1)), 1..100),
         cooldown in 0..20u32,
     ) {
-        let rules = [rule(Action::Penalty, 5.0, f64::from(cooldown)), rule(Action::Penalty, 15.0, 0.0), rule(Action::Abort, 25.0, 3.0)];
-        let names = ["a", "b", "c"];
-        let (mut judge, mut now, mut in_force) = (Judge::new(), 0i64, Vec::<String>::new());
+        let rules = [
+            rule(Action::Penalty, 5.0, f64::from(cooldown)),
+            rule(Action::Penalty, 15.0, 0.0),
+            rule(Action::Abort, 25.0, 3.0),
+            rule(Action::DryRun, 10.0, 1.0),
+        ];
+        let names = ["a", "b", "c", "d"];
+        let (mut judge, mut now, mut open) = (Judge::new(), 0i64, Vec::<(String, Action)>::new());
         let mut see = |decisions: Vec<Decision>| {
-            for decision in decisions.into_iter().filter(|decision| decision.action == Action::Penalty) {
+            for decision in decisions {
+                let at = open.iter().position(|(rule, _)| *rule == decision.rule);
                 match decision.step {
-                    Step::Began => { assert!(!in_force.contains(&decision.rule)); in_force.push(decision.rule) }
-                    _ => { let at = in_force.iter().position(|rule| *rule == decision.rule).unwrap(); in_force.remove(at); }
+                    Step::Began => { assert_eq!(at, None); open.push((decision.rule, decision.action)) }
+                    Step::Escalated => assert_eq!(open[at.unwrap()].1, Action::Abort),
+                    Step::Lifted(_) => drop(open.remove(at.unwrap())),
                 }
             }
-            !in_force.is_empty()
+            open.iter().map(|(_, action)| *action).collect::<Vec<_>>()
         };
-        for (pause_ms, statement, elapsed, present) in steps {
+        for (pause_ms, statement, elapsed, present, blocks) in steps {
             now += pause_ms * 1_000;
-            let list: Vec<(&str, &Rule)> = (0..3).filter(|at| present[*at]).map(|at| (names[at], &rules[at])).collect();
-            let decided = look(&mut judge, now as f64 / 1e6, statement, &list, f64::from(elapsed));
-            prop_assert_eq!(see(decided), judge.is_penalised(SessionId(7)));
+            let list: Vec<(&str, &Rule)> = (0..4).filter(|at| present[*at]).map(|at| (names[at], &rules[at])).collect();
+            let mut decided = look(&mut judge, now as f64 / 1e6, statement, &list, f64::from(elapsed));
+            if blocks {
+                decided.extend(judge.lift(Moment(now), SessionId(7), Why::BlockedUrgent));
+            }
+            prop_assert_eq!(see(decided).contains(&Action::Penalty), judge.is_penalised(SessionId(7)));
         }
-        prop_assert!(!see(judge.forget(Moment(now), SessionId(7))));
+        prop_assert!(see(judge.forget(Moment(now), SessionId(7), Why::SessionEnded)).is_empty());
     }
 }

@@ -144,13 +144,12 @@ impl Watch {
         decisions
     }
 
-    /// The server tells of nobody: what was done is lifted, and whoever is there later is met anew.
-    pub fn unseen(&mut self, now: Moment) -> Vec<((i32, i64), Decision)> {
+    /// Nobody is looked at any more, for this reason: what was done is lifted, and whoever is there later is met anew.
+    pub fn lift_all(&mut self, now: Moment, why: Why) -> Vec<((i32, i64), Decision)> {
         let mut decisions = Vec::new();
         for (key, session) in self.sessions.drain() {
-            let lifted = self.judge.lift(now, session.id, Why::Unseen);
-            let gone = self.judge.forget(now, session.id);
-            decisions.extend(lifted.into_iter().chain(gone).map(|decision| (key, decision)));
+            let lifted = self.judge.forget(now, session.id, why);
+            decisions.extend(lifted.into_iter().map(|decision| (key, decision)));
         }
         decisions
     }
@@ -203,7 +202,8 @@ impl Watch {
         let mut decisions = Vec::new();
         for key in gone {
             if let Some(session) = self.sessions.remove(&key) {
-                decisions.extend(self.judge.forget(now, session.id).into_iter().map(|decision| (key, decision)));
+                let lifted = self.judge.forget(now, session.id, Why::SessionEnded);
+                decisions.extend(lifted.into_iter().map(|decision| (key, decision)));
             }
         }
         decisions

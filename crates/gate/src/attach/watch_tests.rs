@@ -195,8 +195,8 @@ fn of_whom_the_server_tells_no_more_nobody_says_that_they_ended() {
     let mut watch = Watch::new();
     let activities = [(running(1, 6.0), Seen::default())];
     assert_eq!(steps(&watch.look(at(0.0), &activities, &rules)), [(1, "began".to_owned())]);
-    assert_eq!(steps(&watch.unseen(at(1.0))), [(1, "the server tells no more of it".to_owned())]);
-    assert!(!watch.is_penalised((1, 5)) && watch.unseen(at(2.0)).is_empty());
+    assert_eq!(steps(&watch.lift_all(at(1.0), Why::Unseen)), [(1, "the server tells no more of it".to_owned())]);
+    assert!(!watch.is_penalised((1, 5)) && watch.lift_all(at(2.0), Why::Unseen).is_empty());
     // It was only out of sight.
     assert_eq!(steps(&watch.look(at(3.0), &activities, &rules)), [(1, "began".to_owned())]);
 }

@@ -20,6 +20,7 @@ use backwater_model::{Moment, Span};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
@@ -61,13 +62,13 @@ struct Watched {
     seen: bool,
 }
 
-/// Starts the thread. It ends with the proxy. Sessions that change their class come by `moving`.
+/// Starts the thread. It ends with the proxy, and says of everything that rules did that it is over. Sessions that change their class come by `moving`.
 pub(super) fn start(
     control: Arc<Control>,
     workers: Arc<Workers>,
     mut moving: mpsc::UnboundedReceiver<Arrival>,
     mut phase: watch::Receiver<Phase>,
-) -> Result<(), GateError> {
+) -> Result<JoinHandle<()>, GateError> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build().map_err(GateError::system("start the judge"))?;
     let judging = async move {
@@ -84,7 +85,7 @@ pub(super) fn start(
             tokio::select! {
                 biased;
                 // An error means that the proxy was dropped, which is the same.
-                _ = phase.wait_for(|phase| *phase == Phase::Ending) => return,
+                _ = phase.wait_for(|phase| *phase == Phase::Ending) => return bench.end(clock::now()),
                 Some(arrival) = moving.recv() => {
                     bench.control.counters.moves.fetch_add(1, Ordering::Relaxed);
                     workers.hand(arrival);
@@ -94,8 +95,12 @@ pub(super) fn start(
         }
     };
     let thread = std::thread::Builder::new().name("judge".to_owned());
-    thread.spawn(move || runtime.block_on(judging)).map_err(GateError::system("start the judge"))?;
-    Ok(())
+    let run = move || {
+        runtime.block_on(judging);
+        // Looking up a name for a cancel request may hang in a thread of its own; nobody waits for it.
+        runtime.shutdown_background();
+    };
+    thread.spawn(run).map_err(GateError::system("start the judge"))
 }
 
 /// One look at all sessions.
@@ -251,10 +256,21 @@ impl Bench {
         self.watched.retain(|id, watched| {
             let there = std::mem::take(&mut watched.seen);
             if !there {
-                judge.forget(now, *id).iter().for_each(|decision| control.decided(decision));
+                judge.forget(now, *id, Why::SessionEnded).iter().for_each(|decision| control.decided(decision));
             }
             there
         });
+    }
+
+    /// Nobody is judged any more. Of sessions that went since the last look it is told that they did.
+    fn end(&mut self, now: Moment) {
+        let sessions = self.control.sessions();
+        let is_here = |id: &SessionId| sessions.binary_search_by_key(id, |live| live.identity.id).is_ok();
+        for id in self.watched.keys().filter(|id| !is_here(id)) {
+            let gone = self.judge.forget(now, *id, Why::SessionEnded);
+            gone.iter().for_each(|decision| self.control.decided(decision));
+        }
+        self.judge.end(now).iter().for_each(|decision| self.control.decided(decision));
     }
 
     fn carry_out(&self, decision: &Decision, live: &Arc<Live>, glimpse: &Glimpse) {

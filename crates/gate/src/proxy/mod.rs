@@ -86,6 +86,8 @@ pub struct Proxy {
     control: Arc<Control>,
     front: Front,
     gone: mpsc::Receiver<Infallible>,
+    /// Ends with the proxy, after it has told what is over.
+    judge: std::thread::JoinHandle<()>,
 }
 
 /// Where people come in, and the word on what is done. Dropping it ends everything behind it.
@@ -165,7 +167,7 @@ impl Proxy {
             .collect::<Result<Vec<_>, _>>()?;
         let low = worker("low", Class::Low(control.low_class.clone()))?;
         let workers = Arc::new(Workers { urgent, low });
-        judge::start(Arc::clone(&control), Arc::clone(&workers), moved, seen.clone())?;
+        let judge = judge::start(Arc::clone(&control), Arc::clone(&workers), moved, seen.clone())?;
         console::start(Arc::clone(&control), visited, seen.clone())?;
         server_view::start(Arc::clone(&control), orders, seen)?;
         let doors = bound.into_iter().zip(&config.listen).map(|(bound, address)| (bound, Door::server(address)));
@@ -175,7 +177,7 @@ impl Proxy {
         };
         let reception = Reception { control: Arc::clone(&control), hand: Arc::new(hand) };
         let front = Front::open(doors, reception, phase, addresses.iter().chain(&console_addresses))?;
-        Ok(Proxy { addresses, console_addresses, control, front, gone })
+        Ok(Proxy { addresses, console_addresses, control, front, gone, judge })
     }
 
     /// Where it listens, with the ports that it got.
@@ -221,6 +223,9 @@ impl Proxy {
         if !whole {
             tracing::warn!("some sessions did not come to an end in time and are broken off");
             self.wait_until_gone(END_WITHIN, &|| false);
+        }
+        if self.judge.join().is_err() {
+            tracing::error!("the judge did not come to its end: what rules did last is not told");
         }
         if whole { Drained::Whole } else { Drained::BrokenOff }
     }

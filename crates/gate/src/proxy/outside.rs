@@ -8,7 +8,7 @@ use super::server_view::ServerView;
 use super::worker::Phase;
 use super::{Address, Front, ProxyConfig, Tell, addresses_of, bind, console};
 use crate::GateError;
-use backwater_flow::rule::{Attribute, Decision, Rule};
+use backwater_flow::rule::{Attribute, Decision, Rule, Why};
 use backwater_flow::statement::Statement;
 use backwater_flow::{Pool, State};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,6 +50,8 @@ pub enum PoolStep {
     Left,
     /// It is let go, as all are while the server does not answer.
     Unseen,
+    /// It is let go, as all are in the end.
+    Ended,
 }
 
 impl PoolStep {
@@ -60,7 +62,8 @@ impl PoolStep {
             PoolStep::Freed => ("freed", "let go for as long as it does", "it blocked urgent work"),
             PoolStep::HeldAgain => ("held", "held again", "it is not known to block urgent work any more"),
             PoolStep::Left => ("freed", "let go", "its pool has no low priority"),
-            PoolStep::Unseen => ("freed", "let go", "the server tells no more of it"),
+            PoolStep::Unseen => ("freed", "let go", Why::Unseen.word()),
+            PoolStep::Ended => ("freed", "let go", Why::Ended.word()),
         }
     }
 }

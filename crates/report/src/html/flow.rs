@@ -33,7 +33,14 @@ pub(super) fn flow(decisions: &[Event], axis: &Axis) -> Option<FlowView> {
         let key = (event.source.clone(), field("rule"), field("session"));
         let at_s = axis.seconds(event.at);
         let step = field("step");
-        let known = open.get(&key).copied();
+        // What begins is another one, also where of the one before no end was told: it lasted until now at most.
+        let known = match step.as_str() {
+            "began" => open.remove(&key).and_then(|before| {
+                holds[before].to_s.get_or_insert(at_s);
+                None
+            }),
+            _ => open.get(&key).copied(),
+        };
         let place = known.unwrap_or_else(|| {
             // Of one that began before the recording only its end is known, which says when it began.
             let began = field("began").parse().ok().map(Moment);
@@ -50,17 +57,18 @@ pub(super) fn flow(decisions: &[Event], axis: &Axis) -> Option<FlowView> {
             });
             holds.len() - 1
         });
-        let ends = step == "lifted" || (step == "began" && field("action") != "penalty");
+        let hold = &mut holds[place];
         match step.as_str() {
-            // What is cancelled or only told is over at once, unless more is told of it.
-            "began" if ends => holds[place].to_s = Some(at_s),
-            "escalated" => {
-                (holds[place].to_s, holds[place].end) = (Some(at_s), Some("the session was ended".to_owned()));
+            // What is cancelled or only told of is over at once, unless more is told of it.
+            "began" if hold.action != "penalty" => hold.to_s = Some(at_s),
+            "escalated" => (hold.to_s, hold.end) = (Some(at_s), Some("the session was ended".to_owned())),
+            "lifted" => {
+                hold.to_s = Some(at_s);
+                hold.end.get_or_insert_with(|| field("why"));
             }
-            "lifted" => (holds[place].to_s, holds[place].end) = (Some(at_s), Some(field("why"))),
             _ => {}
         }
-        if step == "lifted" || step == "escalated" {
+        if step == "lifted" {
             open.remove(&key);
         } else {
             open.insert(key, place);
@@ -99,9 +107,13 @@ mod tests {
             decision(12, "began", "2", &[penalty]),
             decision(20, "lifted", "1", &[penalty, ("began", "10000000"), ("why", "the statement ended")]),
             decision(30, "began", "1", &[penalty]),
+            // Whoever held it fell, and another one has begun since.
+            decision(40, "began", "1", &[penalty]),
         ]);
-        let ended = "the statement ended".to_owned();
-        assert_eq!(list, [(10.0, Some(20.0), ended), (12.0, None, String::new()), (30.0, None, String::new())]);
+        let (ended, unknown) = ("the statement ended".to_owned(), String::new);
+        let again = [(12.0, None, unknown()), (30.0, Some(40.0), unknown()), (40.0, None, unknown())];
+        assert_eq!(list[0], (10.0, Some(20.0), ended));
+        assert_eq!(list[1..], again);
     }
 
     #[test]
@@ -110,11 +122,16 @@ mod tests {
             decision(5, "lifted", "9", &[("action", "penalty"), ("began", "2000000"), ("why", "gone")]),
             decision(10, "began", "1", &[("action", "abort")]),
             decision(15, "escalated", "1", &[("action", "abort")]),
+            decision(16, "lifted", "1", &[("action", "abort"), ("began", "10000000"), ("why", "the session ended")]),
             decision(20, "began", "3", &[("action", "dryrun")]),
+            decision(30, "began", "3", &[("action", "dryrun")]),
+            decision(32, "lifted", "3", &[("action", "dryrun"), ("began", "30000000"), ("why", "the statement ended")]),
         ]);
         assert_eq!(list[0], (2.0, Some(5.0), "gone".to_owned()));
-        assert_eq!(list[1], (10.0, Some(15.0), "the session was ended".to_owned()));
-        assert_eq!(list[2], (20.0, Some(20.0), String::new()));
+        assert_eq!(list[1], (10.0, Some(16.0), "the session was ended".to_owned()));
+        assert_eq!(list[2], (20.0, Some(20.0), String::new()), "of this one no end was told");
+        assert_eq!(list[3], (30.0, Some(32.0), "the statement ended".to_owned()));
+        assert_eq!(list.len(), 4);
     }
 
     #[test]

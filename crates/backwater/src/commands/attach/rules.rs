@@ -3,18 +3,18 @@
 use super::end::End;
 use super::looked::{AGAIN_UNFIT, Looked, release_all};
 use super::server::{Server, is_lost};
-use super::sockets::looked_key;
+use super::sockets::{Key, looked_key};
 use super::told::Told;
 use super::{Arguments, class_of, look, now, pause_looking, read_config};
 use crate::{signals, terminal};
 use anyhow::bail;
-use backwater_flow::rule::{Attribute, Decision, Rule, RuleOption};
+use backwater_flow::rule::{Attribute, Decision, Rule, RuleOption, Why};
 use backwater_flow::statement::{self, Statement};
 use backwater_flow::{Priority, SessionId, State};
-use backwater_gate::attach::{Console, Hold};
+use backwater_gate::attach::{Console, Hold, PoolStep};
 use backwater_gate::proxy::ProxyConfig;
 use backwater_model::{Event, EventKind};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) fn parse(text: &str) -> Result<(String, Rule), String> {
 pub(super) fn run(
     arguments: &Arguments,
     config: Option<&ProxyConfig>,
-    mut state: State,
+    state: State,
     hold: &mut Hold,
     end: &End,
     told: &mut Told,
@@ -55,51 +55,76 @@ pub(super) fn run(
     // A file or a console may ask for rows later.
     let counts_rows = config.is_some() || asked_for(&state).contains(&Attribute::Rows);
     let mut server = connect(target, end, counts_rows, hold)?;
-    let mut governor = match (&arguments.config, config) {
+    let governor = match (&arguments.config, config) {
         (Some(path), Some(config)) => Some(Governor::start(path.clone(), config, &server, told)?),
         _ => None,
     };
     let wanted = wanted(&server, &state)?;
     let end = end.within(arguments.seconds);
     server.ends(&end);
-    let mut looked = Looked::new(server, wanted);
+    let looked = Looked::new(server, wanted);
     terminal::note(&format!("watching for {}; Ctrl-C puts everything back", words(&state)));
-    while !end.is_here() {
-        if let Some(governor) = governor.as_mut().filter(|_| !looked.is_away())
-            && let Some(next) = governor.news(&state)
-        {
-            match take_over(&next, &mut looked, hold, told)? {
-                true => state = next,
-                false => governor.unfit = Some((next, Instant::now())),
-            }
+    let mut ruling = Ruling { arguments, state, looked, governor, told };
+    let done = ruling.until(&end, hold);
+    // Whatever ended it: everybody is let go now, which whoever called does.
+    ruling.is_over()?;
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+/// Rules and pools that govern the sessions of a server.
+struct Ruling<'a> {
+    arguments: &'a Arguments,
+    state: State,
+    looked: Looked,
+    /// Where rules and pools are a file's, or a console's.
+    governor: Option<Governor>,
+    told: &'a mut Told,
+}
+
+impl Ruling<'_> {
+    fn until(&mut self, end: &End, hold: &mut Hold) -> anyhow::Result<()> {
+        while !end.is_here() {
+            self.hear(hold)?;
+            self.look(hold)?;
+            pause_looking(self.arguments.interval, hold, end)?;
         }
+        Ok(())
+    }
+
+    /// Takes over what a file or the console says now.
+    fn hear(&mut self, hold: &mut Hold) -> anyhow::Result<()> {
+        let Some(governor) = self.governor.as_mut().filter(|_| !self.looked.is_away()) else { return Ok(()) };
+        let Some(next) = governor.news(&self.state) else { return Ok(()) };
+        match take_over(&next, &mut self.looked, hold, self.told)? {
+            true => self.state = next,
+            false => governor.unfit = Some((next, Instant::now())),
+        }
+        Ok(())
+    }
+
+    fn look(&mut self, hold: &mut Hold) -> anyhow::Result<()> {
         look(hold)?;
+        let Ruling { arguments, looked, .. } = self;
         let sessions = looked.sessions(arguments, hold.guardian())?;
         if looked.is_away() {
             release_all(hold)?;
         }
-        let activities = looked.held.read(&sessions, &state, &looked.watch, &looked.wanted, hold)?;
+        let activities = looked.held.read(&sessions, &self.state, &looked.watch, &looked.wanted, hold)?;
         let decisions = match looked.is_away() {
-            true => looked.watch.unseen(now()),
-            false => looked.watch.look(now(), &activities, &state),
+            true => looked.watch.lift_all(now(), Why::Unseen),
+            false => looked.watch.look(now(), &activities, &self.state),
         };
         for (key, decision) in decisions {
-            // As everywhere here a session is known by its process.
-            let session = SessionId(u64::try_from(key.0).unwrap_or_default());
-            let decision = Decision { session, ..decision };
-            tell(&decision, arguments)?;
-            told.decided(&decision, looked.held.cookie(key));
-            if let Some(governor) = &governor {
-                governor.console.decided(&decision);
-            }
-            if !arguments.dry_run {
+            let decision = self.tell(key, decision)?;
+            if !self.arguments.dry_run {
                 let session = sessions.iter().find(|session| looked_key(session) == key);
-                looked.act(key, &decision, session, hold)?;
+                self.looked.act(key, &decision, session, hold)?;
             }
         }
-        let pooled = looked.hold(&sessions, &activities, &state, arguments, hold, told)?;
+        let Ruling { arguments, state, looked, told, .. } = self;
+        let pooled = looked.hold(&sessions, &activities, state, arguments, hold, told)?;
         told.see(hold);
-        if let Some(governor) = &governor {
+        if let Some(governor) = &self.governor {
             for (pid, user, step) in pooled {
                 governor.console.pooled(pid, &user, state.pool_of(&user), step);
             }
@@ -107,9 +132,35 @@ pub(super) fn run(
             let outside = looked.held.outside(&sessions, counted, hold, told);
             governor.console.see(outside, looked.server.all_unseen(), hold.class_bps());
         }
-        pause_looking(arguments.interval, hold, &end)?;
+        Ok(())
     }
-    Ok(ExitCode::SUCCESS)
+
+    /// Nobody is looked at any more: what rules and pools did is over, and that is told.
+    fn is_over(&mut self) -> anyhow::Result<()> {
+        for (key, decision) in self.looked.watch.lift_all(now(), Why::Ended) {
+            self.tell(key, decision)?;
+        }
+        let low = self.looked.held.forget_low(&HashSet::new());
+        if let Some(governor) = self.governor.as_ref().filter(|_| !self.arguments.dry_run) {
+            for ((pid, _), user) in low {
+                governor.console.pooled(pid, &user, self.state.pool_of(&user), PoolStep::Ended);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells a decision wherever it is asked for; returns it with the session's name here.
+    fn tell(&mut self, key: Key, decision: Decision) -> anyhow::Result<Decision> {
+        // As everywhere here a session is known by its process.
+        let session = SessionId(u64::try_from(key.0).unwrap_or_default());
+        let decision = Decision { session, ..decision };
+        print(&decision, self.arguments)?;
+        self.told.decided(&decision, self.looked.held.cookie(key));
+        if let Some(governor) = &self.governor {
+            governor.console.decided(&decision);
+        }
+        Ok(decision)
+    }
 }
 
 fn connect(target: &str, end: &End, counts_rows: bool, hold: &mut Hold) -> anyhow::Result<Server> {
@@ -246,7 +297,7 @@ fn words(state: &State) -> String {
     if words.is_empty() { "what the console will say".to_owned() } else { words }
 }
 
-fn tell(decision: &Decision, arguments: &Arguments) -> anyhow::Result<()> {
+fn print(decision: &Decision, arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.json {
         let mut event = serde_json::to_value(decision.event("attach"))?;
         event["time"] = jiff::Timestamp::now().to_string().into();

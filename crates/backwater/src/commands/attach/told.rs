@@ -6,7 +6,7 @@ use backwater_flow::rule::{Action, Decision, Rule, Step};
 use backwater_flow::{LowPriorityBandwidth, State};
 use backwater_gate::attach::{ClassRate, Hold, Paced};
 use backwater_gate::proxy::Tell;
-use backwater_model::{FlowHeld, FlowRule, FlowState, Moment};
+use backwater_model::{Bytes, BytesPerSecond, Event, EventKind, FlowHeld, FlowRule, FlowState, Moment};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -108,6 +108,29 @@ impl Told {
         }
     }
 
+    /// A connection that was named is held.
+    pub(super) fn holding(&self, paced: &Paced) {
+        let rate = BytesPerSecond(paced.granted_bps as f64);
+        self.named(paced, "held", &format!("held at {rate}"), "it was named", &[]);
+    }
+
+    /// One that was named is held no longer.
+    pub(super) fn let_go(&self, paced: &Paced, why: &str) {
+        let (seconds, sent) = (now().seconds_since(paced.since), Bytes(paced.sent_bytes));
+        let figures = [("began", paced.since.0.to_string()), ("sent_bytes", paced.sent_bytes.to_string())];
+        self.named(paced, "freed", &format!("let go after {seconds:.1} s and {sent}"), why, &figures);
+    }
+
+    fn named(&self, paced: &Paced, step: &str, what: &str, why: &str, figures: &[(&str, String)]) {
+        let Some(recorder) = &self.recorder else { return };
+        let socket = &paced.named.socket;
+        let (session, client) = (socket.pid.to_string(), socket.peer.to_string());
+        let message = format!("session {session} (client {client}) is {what}: {why}");
+        let mut fields = vec![("session", session.as_str()), ("client", &client), ("step", step), ("why", why)];
+        fields.extend(figures.iter().map(|(name, value)| (*name, value.as_str())));
+        (recorder.tell)(Event::new(now(), "attach", EventKind::Decision, message, &fields));
+    }
+
     /// What holds the session with this socket: a rule, or its pool.
     pub(super) fn holder(&self, cookie: u64) -> String {
         self.known(cookie).map(|(_, holder)| holder.clone()).unwrap_or_default()
@@ -146,8 +169,12 @@ impl Told {
         *newest = state;
     }
 
-    /// Ends the recording.
+    /// Ends the recording: nobody is held any more.
     pub(super) fn stop(self) {
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        (newest.at, newest.held_in_all, newest.rules) = (now(), 0, self.rules);
+        newest.held.clear();
+        drop(newest);
         if let Some(Err(error)) = self.recorder.map(Recorder::stop) {
             tracing::warn!(%error, "the recording is not whole");
         }
