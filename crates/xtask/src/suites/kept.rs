@@ -1,7 +1,9 @@
 //! What came of the suites, compared test by test, as the page docs/nightly/suites.md.
 
 use super::REASONS;
+use super::console::Visit;
 use super::outcome::{Outcome, Verdict};
+use super::servers::{HELD_TO, THROUGH};
 use crate::bench;
 use anyhow::Context;
 use std::collections::BTreeSet;
@@ -32,9 +34,11 @@ impl Pair {
     }
 }
 
-/// A suite's result. The second pair is there only where the first was not alike.
+/// A suite's result by one proxy. The second pair is there only where the first was not alike.
 pub(super) struct Compared {
     pub(super) name: &'static str,
+    /// What the proxy does.
+    pub(super) way: &'static str,
     pub(super) version: String,
     pub(super) first: Pair,
     pub(super) second: Option<Pair>,
@@ -51,7 +55,7 @@ impl Compared {
     /// Of those, what no reason is known for.
     pub(super) fn defects(&self) -> Vec<String> {
         let lost = self.lost().into_iter().filter(|test| self.reason(test).is_none());
-        lost.map(|test| format!("{}: {test}", self.name)).collect()
+        lost.map(|test| format!("{} ({}): {test}", self.name, self.way)).collect()
     }
 
     /// Came out differently in one pair only, or the other way round.
@@ -76,20 +80,21 @@ impl Compared {
 }
 
 /// Writes the page.
-pub(super) fn write(workspace: &Path, server: &str, all: &[Compared]) -> anyhow::Result<()> {
+pub(super) fn write(workspace: &Path, server: &str, all: &[Compared], visits: &[Visit]) -> anyhow::Result<()> {
     let path = workspace.join("docs/nightly/suites.md");
-    let text = page(&bench::machine()?, server, all)?;
+    let text = page(&bench::machine()?, server, all)? + &console(visits)?;
     std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn page(machine: &str, server: &str, all: &[Compared]) -> anyhow::Result<String> {
     let mut text = format!(
-        "# suites\n\n`cargo xtask nightly suites`, {machine}\n\nOther people's test suites against {server} on loopback, once direct \
-         and once through `backwater proxy`, which holds nothing, passes TLS through, and is built with its own assertions \
-         checked (its times are not those of a release). Where the two are not alike, both are run a second time: what passes direct and \
-         not through the proxy both times is a difference, the rest is unsteady.\n\n\
-         | suite | version | direct: passed, failed, skipped | | through: passed, failed, skipped | | differences |\n\
-         |---|---|---|---|---|---|---|\n"
+        "# suites\n\n`cargo xtask nightly suites`, {machine}\n\nOther people's test suites against {server} on loopback: direct, \
+         through `backwater proxy`, which holds nothing, and through another (held) that holds sessions to its low class of \
+         {HELD_TO} a second (but those that replicate in the clear, which have no pool). Both pass TLS through, and are built with their own assertions checked (their times are not those of a \
+         release). Where a proxy and direct are not alike, both are run a second time: what passes direct and not through the proxy \
+         both times is a difference, the rest is unsteady.\n\n\
+         | suite | version | direct: passed, failed, skipped | | proxy | passed, failed, skipped | | differences |\n\
+         |---|---|---|---|---|---|---|---|\n"
     );
     for suite in all {
         let Pair { direct, through } = &suite.first;
@@ -99,7 +104,8 @@ fn page(machine: &str, server: &str, all: &[Compared]) -> anyhow::Result<String>
             format!("{passed}, {failed}, {skipped} | {} s", outcome.took.as_secs())
         });
         let lost = suite.lost().len();
-        writeln!(text, "| {} | {} | {} | {} | {lost} |", suite.name, suite.version, counts[0], counts[1])?;
+        let Compared { name, way, version, .. } = suite;
+        writeln!(text, "| {name} | {version} | {} | {way} | {} | {lost} |", counts[0], counts[1])?;
     }
     section(&mut text, "Passes direct, not through the proxy", all, |suite| {
         let why = |test| suite.reason(test).unwrap_or("a defect");
@@ -110,7 +116,24 @@ fn page(machine: &str, server: &str, all: &[Compared]) -> anyhow::Result<String>
         suite.unsteady().into_iter().map(|test| format!("{test}{}", why(test))).collect()
     })?;
     let names = |tests: Vec<&str>| tests.into_iter().map(str::to_owned).collect();
-    section(&mut text, "Fails both ways: no matter of the proxy", all, |suite| names(suite.failed_anyway()))?;
+    section(&mut text, "Fails direct too: no matter of the proxy", all, |suite| match suite.way {
+        THROUGH => names(suite.failed_anyway()),
+        // By the other proxy it is the same tests.
+        _ => Vec::new(),
+    })?;
+    Ok(text)
+}
+
+/// What drivers came to on the console.
+fn console(visits: &[Visit]) -> anyhow::Result<String> {
+    let mut text =
+        "\n## The console, by drivers\nEach says the article's statements as they stand, changes a pool within a \
+                    transaction, is refused, and reads back the rule, the user, the SQLSTATE and the pool.\n\n\
+                    | driver | version | reads back |\n|---|---|---|\n"
+            .to_owned();
+    for Visit { driver, version, unlike } in visits {
+        writeln!(text, "| {driver} | {version} | {} |", unlike.as_deref().unwrap_or("what is there"))?;
+    }
     Ok(text)
 }
 
@@ -126,10 +149,10 @@ fn section(
     for suite in all {
         let names = names(suite);
         for name in names.iter().take(NAMED) {
-            writeln!(text, "- {}: {name}", suite.name)?;
+            writeln!(text, "- {} ({}): {name}", suite.name, suite.way)?;
         }
         if names.len() > NAMED {
-            writeln!(text, "- {}: {} more", suite.name, names.len() - NAMED)?;
+            writeln!(text, "- {} ({}): {} more", suite.name, suite.way, names.len() - NAMED)?;
         }
     }
     if text.len() == before {
@@ -141,7 +164,7 @@ fn section(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Compared, Pair, page};
+    use super::{Compared, Pair, THROUGH, page};
     use crate::suites::outcome::{Outcome, Verdict};
     use std::time::Duration;
 
@@ -167,18 +190,19 @@ mod tests {
     fn a_defect_is_what_is_lost_each_time() {
         //                                      a lost twice, b lost once, c gained, d fails anyway, e vanishes
         let (first, second) = (pair("ppffp", "ffpf-"), pair("ppffp", "fpff-"));
-        let suite = Compared { name: "x", version: "1".to_owned(), first, second: Some(second) };
-        assert_eq!(suite.defects(), ["x: a", "x: e"]);
+        let suite = Compared { name: "x", way: THROUGH, version: "1".to_owned(), first, second: Some(second) };
+        assert_eq!(suite.defects(), ["x (through): a", "x (through): e"]);
         assert_eq!(suite.unsteady(), ["b", "c"]);
         assert_eq!(suite.failed_anyway(), ["d"]);
         let text = page("on a machine", "PostgreSQL 15", &[suite]).unwrap();
-        assert!(text.contains("| x | 1 | 3, 2, 0 | 7 s | 1, 3, 0 | 7 s | 2 |"), "{text}");
-        assert!(text.contains("- x: a: a defect\n- x: e: a defect\n"), "{text}");
+        assert!(text.contains("| x | 1 | 3, 2, 0 | 7 s | through | 1, 3, 0 | 7 s | 2 |"), "{text}");
+        assert!(text.contains("- x (through): a: a defect\n- x (through): e: a defect\n"), "{text}");
     }
 
     #[test]
     fn what_is_alike_is_said_to_be() {
-        let suite = Compared { name: "x", version: "1".to_owned(), first: pair("psp", "psp"), second: None };
+        let first = pair("psp", "psp");
+        let suite = Compared { name: "x", way: "held", version: "1".to_owned(), first, second: None };
         assert!(suite.defects().is_empty());
         let text = page("on a machine", "PostgreSQL 15", &[suite]).unwrap();
         assert_eq!(text.matches("\nnone\n").count(), 3, "{text}");

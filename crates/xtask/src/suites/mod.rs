@@ -1,9 +1,11 @@
-//! Other people's test suites, once direct and once through `backwater proxy`: PostgreSQL's own regression tests and the
-//! tests that drivers carry. What passes direct and fails through the proxy is a defect of the proxy.
+//! Other people's test suites, direct, through `backwater proxy`, and through one that holds sessions: PostgreSQL's
+//! own regression tests and the tests that drivers carry. What passes direct and fails through a proxy is a defect of the
+//! proxy. And drivers at its console.
 //!
 //! Everything is started here, on loopback, in one temporary directory, and ended; what the suites printed stays in
 //! target/nightly/suites.
 
+mod console;
 mod kept;
 mod outcome;
 mod pgx;
@@ -14,9 +16,10 @@ mod told;
 
 use crate::run;
 use anyhow::{Context, bail};
+use console::Visitor;
 use kept::{Compared, Pair};
 use outcome::Outcome;
-use servers::{Place, Servers};
+use servers::{HELD, Place, Servers, THROUGH};
 use std::path::{Path, PathBuf};
 
 /// Tests that a relay may fail though it loses nothing: suite, test, reason.
@@ -37,6 +40,8 @@ trait Suite {
     fn run(&self, at: &Place, output: &Path) -> anyhow::Result<Outcome>;
 }
 
+type Suites = Vec<Box<dyn Suite>>;
+
 /// Runs all suites and keeps the result. An error where a test passes direct and fails through the proxy.
 pub(crate) fn all() -> anyhow::Result<()> {
     let workspace = run::workspace()?;
@@ -46,50 +51,63 @@ pub(crate) fn all() -> anyhow::Result<()> {
     }
     std::fs::create_dir_all(&printed).with_context(|| format!("cannot make {}", printed.display()))?;
     let room = Room::make()?;
-    let suites = fetched(&room.0)?;
+    let (suites, visitors) = fetched(&room.0)?;
     run::step("the program itself", "cargo", &["build", "-p", "backwater"])?;
     let servers = Servers::start(&room.0, &workspace.join("target/debug/backwater"))?;
     let mut compared = Vec::new();
     for suite in &suites {
-        compared.push(compare(suite.as_ref(), &servers, &printed)?);
+        compared.extend(compare(suite.as_ref(), &servers, &printed)?);
     }
+    let visits =
+        visitors.iter().map(|visitor| visitor.visit(servers.console_port)).collect::<anyhow::Result<Vec<_>>>()?;
     let version = servers.version()?;
     servers.end(&printed)?;
-    kept::write(&workspace, &version, &compared)?;
-    let unlike: Vec<_> = compared.iter().flat_map(Compared::defects).collect();
+    kept::write(&workspace, &version, &compared, &visits)?;
+    let mut unlike: Vec<_> = compared.iter().flat_map(Compared::defects).collect();
+    unlike
+        .extend(visits.iter().filter(|visit| visit.unlike.is_some()).map(|visit| format!("console: {}", visit.driver)));
     if !unlike.is_empty() {
-        bail!("pass direct and fail through the proxy: {}; see docs/nightly/suites.md", unlike.join(", "));
+        bail!("not what they are without the proxy: {}; see docs/nightly/suites.md", unlike.join(", "));
     }
     Ok(())
 }
 
-fn fetched(room: &Path) -> anyhow::Result<Vec<Box<dyn Suite>>> {
+fn fetched(room: &Path) -> anyhow::Result<(Suites, Vec<Visitor>)> {
     let python = python::environment(&room.join("python"))?;
     let pgx = pgx::fetch(&room.join("pgx"))?;
     pgx.certificates(&room.join("certificates"))?;
-    Ok(vec![
+    let visitors = console::fetched(room, &python, &pgx.source)?;
+    let suites: Suites = vec![
         Box::new(regress::fetch(&room.join("regress"))?),
         Box::new(pgx),
         Box::new(python::psycopg2(&python)?),
         Box::new(python::asyncpg(&python)?),
-    ])
+    ];
+    Ok((suites, visitors))
 }
 
-/// One suite both ways; and both ways again where they differ, since a test that depends on time may fail either way.
-fn compare(suite: &dyn Suite, servers: &Servers, printed: &Path) -> anyhow::Result<Compared> {
-    let pair = |turn: u32| -> anyhow::Result<Pair> {
-        let file = |way: &str| printed.join(format!("{}-{way}-{turn}.txt", suite.name()));
-        run::say(&format!("{}, direct", suite.name()));
-        let direct = suite.run(&servers.direct, &file("direct"))?;
-        run::say(&format!("{}, through the proxy", suite.name()));
-        Ok(Pair { direct, through: suite.run(&servers.through, &file("through"))? })
+/// One suite direct and through each proxy; and both ways again where they differ, since a test that depends on time may fail
+/// either way.
+fn compare(suite: &dyn Suite, servers: &Servers, printed: &Path) -> anyhow::Result<Vec<Compared>> {
+    let run = |way: &str, at: &Place, file: &str| -> anyhow::Result<Outcome> {
+        run::say(&format!("{}, {way}", suite.name()));
+        suite.run(at, &printed.join(format!("{}-{file}.txt", suite.name())))
     };
-    let first = pair(1)?;
-    if first.direct.passed() == 0 {
+    let direct = run("direct", &servers.direct, "direct")?;
+    if direct.passed() == 0 {
         bail!("{}: no test passed direct; see {}", suite.name(), printed.display());
     }
-    let second = if first.differences().is_empty() { None } else { Some(pair(2)?) };
-    Ok(Compared { name: suite.name(), version: suite.version(), first, second })
+    let ways = [(THROUGH, &servers.through), (HELD, &servers.held)].into_iter();
+    let compared = ways.map(|(way, at)| {
+        let first = Pair { direct: direct.clone(), through: run(way, at, way)? };
+        let again = || -> anyhow::Result<Pair> {
+            let direct = run("direct again", &servers.direct, &format!("direct-beside-{way}"))?;
+            Ok(Pair { direct, through: run(&format!("{way} again"), at, &format!("{way}-again"))? })
+        };
+        let second = if first.differences().is_empty() { None } else { Some(again()?) };
+        Ok(Compared { name: suite.name(), way, version: suite.version(), first, second })
+    });
+    compared.collect()
 }
 
 /// A temporary directory that everybody may enter, since the server runs as a user of its own; removed in the end.

@@ -12,6 +12,7 @@ pub(super) enum Verdict {
 }
 
 /// Every test by its name, and how long all of them took.
+#[derive(Clone)]
 pub(super) struct Outcome {
     pub(super) tests: BTreeMap<String, Verdict>,
     pub(super) took: Duration,

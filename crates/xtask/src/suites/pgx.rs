@@ -10,12 +10,12 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const VERSION: &str = "v5.12.0";
+pub(super) const VERSION: &str = "v5.12.0";
 const LIMIT: Duration = Duration::from_secs(1800);
 const DATABASE: &str = "pgx_test";
 
 pub(super) struct Pgx {
-    source: PathBuf,
+    pub(super) source: PathBuf,
 }
 
 /// Fetches the module and builds its tests, so that building is no part of a run.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(1200);
-const PSYCOPG2: &str = "2.9.13";
-const ASYNCPG: &str = "0.32.0";
+pub(super) const PSYCOPG2: &str = "2.9.13";
+pub(super) const ASYNCPG: &str = "0.32.0";
 
 /// An environment of its own with both drivers, and what their tests import.
 pub(super) fn environment(dir: &Path) -> anyhow::Result<PathBuf> {

@@ -23,6 +23,14 @@ hostssl all pgx_sslcert 127.0.0.1/32 cert
 host all,replication all 127.0.0.1/32 trust
 ";
 
+/// The proxies, by what they do: also the names of their files.
+pub(super) const THROUGH: &str = "through";
+pub(super) const HELD: &str = "held";
+/// What the second holds all sessions to together: more slowly some tests of drivers would not end in their own time.
+pub(super) const HELD_TO: &str = "64MB";
+/// Of user dba, on that one's console.
+pub(super) const CONSOLE_PASSWORD: &str = "open sesame";
+
 const SETTINGS: &str = "fsync = off
 max_connections = 100
 max_prepared_transactions = 10
@@ -90,10 +98,14 @@ fn ordinary_user() -> anyhow::Result<Option<(u32, u32)>> {
     Ok(Some((id("-u")?, id("-g")?)))
 }
 
-/// A server and a proxy in front of it.
+/// A server and two proxies in front of it: one that holds nothing, and one that holds sessions to its low class (who
+/// replicates has no pool) and has a console.
 pub(super) struct Servers {
     pub(super) direct: Place,
     pub(super) through: Place,
+    pub(super) held: Place,
+    /// Where the second's console listens by itself: there encryption is declined, and not asked of the server.
+    pub(super) console_port: u16,
     dir: PathBuf,
     processes: Vec<Running>,
 }
@@ -135,7 +147,9 @@ impl Drop for Running {
 impl Servers {
     pub(super) fn start(room: &Path, backwater: &Path) -> anyhow::Result<Servers> {
         let dir = room.join("server");
-        std::fs::create_dir_all(dir.join("proxy"))?;
+        for way in [THROUGH, HELD] {
+            std::fs::create_dir_all(dir.join(way))?;
+        }
         hand_over(&dir)?;
         let certificates = room.join("certificates");
         for name in ["localhost.crt", "localhost.key", "ca.pem"] {
@@ -145,13 +159,17 @@ impl Servers {
             hand_over(&to)?;
         }
         let bin = PathBuf::from(crate::run::output("pg_config", &["--bindir"], &[])?.trim());
-        let (port, other) = (free_port()?, free_port()?);
-        let place = |port, socket_dir| Place { port, socket_dir, certificates: certificates.clone(), bin: bin.clone() };
-        let direct = place(port, dir.clone());
-        let through = place(other, dir.join("proxy"));
-        let mut servers = Servers { direct, through, dir, processes: Vec::new() };
+        let place = |socket_dir| -> anyhow::Result<Place> {
+            Ok(Place { port: free_port()?, socket_dir, certificates: certificates.clone(), bin: bin.clone() })
+        };
+        let (direct, through, held) = (place(dir.clone())?, place(dir.join(THROUGH))?, place(dir.join(HELD))?);
+        let console_port = free_port()?;
+        let mut servers = Servers { direct, through, held, console_port, dir, processes: Vec::new() };
         servers.start_server()?;
-        servers.start_proxy(backwater)?;
+        servers.start_proxy(backwater, THROUGH, "")?;
+        let low = format!("low_priority_bandwidth = '{HELD_TO}'\n[pools.default]\npriority = 'low'\n");
+        let admin = format!("[admin]\nlisten = '127.0.0.1:{console_port}'\nusers = {{ dba = '{CONSOLE_PASSWORD}' }}\n");
+        servers.start_proxy(backwater, HELD, &format!("{low}{admin}"))?;
         Ok(servers)
     }
 
@@ -172,16 +190,15 @@ impl Servers {
         self.spawn(postgres, "-INT", "server.log", |servers| servers.direct.sql("postgres", &["SELECT 1"]).is_ok())
     }
 
-    fn start_proxy(&mut self, backwater: &Path) -> anyhow::Result<()> {
-        let socket = self.through.socket_dir.join(format!(".s.PGSQL.{}", self.through.port));
-        let file = self.dir.join("proxy.toml");
-        let listen = format!("listen = ['127.0.0.1:{}', '{}']", self.through.port, socket.display());
-        std::fs::write(&file, format!("{listen}\nserver = '127.0.0.1:{}'\n", self.direct.port))?;
+    fn start_proxy(&mut self, backwater: &Path, way: &str, more: &str) -> anyhow::Result<()> {
+        let Place { port, socket_dir, .. } = if way == HELD { &self.held } else { &self.through };
+        let (port, socket) = (*port, socket_dir.join(format!(".s.PGSQL.{port}")));
+        let file = self.dir.join(format!("{way}.toml"));
+        let listen = format!("listen = ['127.0.0.1:{port}', '{}']", socket.display());
+        std::fs::write(&file, format!("{listen}\nserver = '127.0.0.1:{}'\n{more}", self.direct.port))?;
         let mut proxy = Command::new(backwater);
         proxy.arg("proxy").arg("-c").arg(&file);
-        self.spawn(proxy, "-TERM", "proxy.log", |servers| {
-            TcpStream::connect(("127.0.0.1", servers.through.port)).is_ok()
-        })
+        self.spawn(proxy, "-TERM", &format!("{way}.log"), |_| TcpStream::connect(("127.0.0.1", port)).is_ok())
     }
 
     fn spawn(
@@ -212,16 +229,19 @@ impl Servers {
         Ok(format!("PostgreSQL {}", version.split_whitespace().next().unwrap_or_default()))
     }
 
-    /// Ends both in good order, the proxy first, and keeps their logs. A proxy that did not survive is an error.
+    /// Ends all in good order, the proxies first, and keeps their logs. A proxy that did not survive is an error.
     pub(super) fn end(mut self, printed: &Path) -> anyhow::Result<()> {
-        let ended_well = self.processes.pop().map(|mut proxy| proxy.end()).transpose()?;
+        let proxies = self.processes.split_off(1);
+        let ended = proxies.into_iter().map(|mut proxy| proxy.end()).collect::<anyhow::Result<Vec<_>>>()?;
         self.processes.clear();
-        for log in ["proxy.log", "server.log"] {
-            std::fs::copy(self.dir.join(log), printed.join(log))?;
-        }
-        let log = std::fs::read_to_string(printed.join("proxy.log"))?;
-        if ended_well != Some(true) || log.contains("panicked") {
-            bail!("the proxy did not end in good order: {log}");
+        std::fs::copy(self.dir.join("server.log"), printed.join("server.log"))?;
+        for (way, ended_well) in [THROUGH, HELD].into_iter().zip(ended) {
+            let (log, kept) = (format!("{way}.log"), printed.join(format!("{way}.log")));
+            std::fs::copy(self.dir.join(log), &kept)?;
+            let log = std::fs::read_to_string(kept)?;
+            if !ended_well || log.contains("panicked") {
+                bail!("the proxy ({way}) did not end in good order: {log}");
+            }
         }
         Ok(())
     }
