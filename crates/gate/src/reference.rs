@@ -160,7 +160,8 @@ fn rules() -> String {
          DROP EXCEPT RULE name\n```\nA rule acts on a session whose statement is over *all* of its attributes that are set (where none is, it never acts); a pool's rules act each by itself. \
          −1 switches an attribute off. A figure that cannot be measured is never over anything.\n\n{}`action` is what happens then; \
          the default is `{}`:\n\n{}`cooldown`: seconds (0 to {MOST_COOLDOWN_S}) after the end of its statement for which a penalty \
-         stays in force, and in which the same rule does not act on that session again.\n\n",
+         stays in force, and in which the same rule does not act on that session again; a statement that is over the rule \
+         then prolongs the penalty, whose cool-down counts from its end.\n\n",
         table(&["attribute", "unit", "range", "what is measured"], Attribute::ALL.iter().map(attribute)),
         Action::default(),
         table(&["action", ""], actions),

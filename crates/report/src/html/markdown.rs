@@ -221,9 +221,12 @@ fn flow(out: &mut Text, document: &Document, flow: &FlowView) {
     if let Some(state) = &flow.state {
         let rate = |bps: Option<f64>| bps.map_or_else(|| "–".to_owned(), |bps| Unit::BytesPerSecond.show(bps));
         let held = format!("{} sessions held", state.held_in_all);
-        let class =
-            format!("all low-priority sessions together may send {} by {}", rate(state.rate_bps), state.rate_by);
-        out.line(&words(&format!("{}: {held}, {class}", state.by)));
+        // Where each has a rate of its own there is none of all together.
+        let class = state.rate_bps.map_or_else(String::new, |_| {
+            let rate = rate(state.rate_bps);
+            format!(", all low-priority sessions together may send {rate} by {}", state.rate_by)
+        });
+        out.line(&words(&format!("{}: {held}{class}", state.by)));
         let row = |one: &FlowHeld| {
             let why = one
                 .rule
@@ -247,10 +250,12 @@ fn flow(out: &mut Text, document: &Document, flow: &FlowView) {
     }
     let row = |hold: &HoldView| {
         let until = hold.to_s.map_or_else(|| "goes on".to_owned(), |to_s| when(document, hold.from_s, to_s));
-        vec![until, words(&hold.rule), words(&hold.action), words(&hold.user), words(&hold.pool), words(&hold.message)]
+        let end = hold.end.as_deref().unwrap_or("–");
+        let texts = [&*hold.rule, &hold.action, &hold.session, &hold.user, &hold.pool, &hold.message, end];
+        [until].into_iter().chain(texts.map(words)).collect()
     };
     let rows: Vec<Vec<String>> = flow.holds.iter().rev().take(MOST_EVENTS).rev().map(row).collect();
-    out.table(&["when", "rule", "action", "user", "pool", "in words"], &rows);
+    out.table(&["when", "rule", "action", "session", "user", "pool", "in words", "over because"], &rows);
 }
 
 fn lab(out: &mut Text, lab: &Lab) {
@@ -287,13 +292,32 @@ mod tests {
     use super::super::document;
     use super::*;
     use crate::samples_for_tests::{finding, meta, stampede_outcome};
-    use backwater_model::{Finding, Moment, Window};
+    use backwater_model::{Event, EventKind, Finding, FlowState, Moment, Window};
     use std::sync::Arc;
 
     fn written(finding: Finding) -> String {
         let (from, to) = (Moment::from_seconds(1_000.0), Moment::from_seconds(1_060.0));
         let window = Window::new(from, to, Arc::new(meta()), vec![], vec![], vec![]);
         markdown(&document(&window, &[finding], Some(&stampede_outcome()), &[]))
+    }
+
+    #[test]
+    fn a_hold_is_told_with_its_session_and_its_end_and_no_rate_where_there_is_none() {
+        let fields = |step: &'static str| {
+            let known =
+                [("rule", "slow"), ("action", "penalty"), ("session", "77"), ("user", "etl"), ("pool", "batch")];
+            known.into_iter().chain([("step", step), ("why", "the statement ended")]).collect::<Vec<_>>()
+        };
+        let told = |second: f64, step| {
+            Event::new(Moment::from_seconds(second), "attach", EventKind::Decision, "told", &fields(step))
+        };
+        let (from, to) = (Moment::from_seconds(1_000.0), Moment::from_seconds(1_060.0));
+        let events = vec![told(1_010.0, "began"), told(1_020.0, "lifted")];
+        let window = Window::new(from, to, Arc::new(meta()), vec![], vec![], events);
+        let state = FlowState { by: "attach mode".to_owned(), ..FlowState::default() };
+        let text = markdown(&document(&window, &[], None, &[]).with_flow(Some(state)));
+        assert!(text.contains("attach mode: 0 sessions held\n"), "{text}");
+        assert!(text.contains("| slow | penalty | 77 | etl | batch | told | the statement ended |"), "{text}");
     }
 
     #[test]
