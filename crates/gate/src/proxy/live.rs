@@ -214,7 +214,8 @@ impl Live {
         }
         let now = clock::now();
         self.since_us.store(now.0, Ordering::Relaxed);
-        self.statements.store(statements, Ordering::Relaxed);
+        // Whoever sees this number sees since when: a statement with the time of the one before would be told to run for too long.
+        self.statements.store(statements, Ordering::Release);
         self.doing.store(doing as u8, Ordering::Release);
         Some(now)
     }
@@ -227,7 +228,7 @@ impl Live {
     /// What is known now.
     pub(super) fn glimpse(&self, now: Moment) -> Glimpse {
         let doing = self.doing();
-        let statements = self.statements.load(Ordering::Relaxed);
+        let statements = self.statements.load(Ordering::Acquire);
         let waiting_since = self.waiting_since_us.load(Ordering::Relaxed);
         let is_waiting = waiting_since != 0;
         let waited =
