@@ -172,7 +172,8 @@ fn pools() -> String {
     let defaults = Pool::default().options();
     let default_of = |name: &str| {
         let own = defaults.iter().find(|option| option.name() == name);
-        own.map_or_else(|| "none".to_owned(), |option| code(&option.literal().to_string()))
+        let none = if name == "except_rule" { "''" } else { "-1" };
+        own.map_or_else(|| format!("none: {}", code(none)), |option| code(&option.literal().to_string()))
     };
     let rows =
         PoolOption::NAMES.iter().map(|name| vec![code(name), default_of(name), PoolOption::about(name).to_owned()]);

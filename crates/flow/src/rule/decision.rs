@@ -29,9 +29,14 @@ words! {
 pub struct Lifted {
     /// When it had begun.
     pub began: Moment,
+    /// When its statement had been seen to have ended: from then on it cooled down. None where it had not.
+    pub cools_since: Option<Moment>,
     /// Why it ended.
     pub why: Why,
 }
+
+/// Less is no cool-down: so late is seen that a statement has ended.
+const LEAST_COOLED_S: f64 = 0.1;
 
 /// Which step this is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,6 +66,10 @@ pub struct Decision {
     pub user: String,
     /// In which pool.
     pub pool: String,
+    /// Its client's address; empty where that is not told.
+    pub client: String,
+    /// The server's process that serves it, where that is told.
+    pub server_pid: Option<i32>,
     /// The number of the statement in its session.
     pub statement: u64,
     /// The figures that were over when it began, with what the rule allows.
@@ -81,6 +90,9 @@ impl Decision {
             ("pool", &self.pool),
             ("statement", &statement),
         ];
+        let server_pid = self.server_pid.map(|pid| pid.to_string());
+        fields.extend(Some(("client", self.client.as_str())).filter(|(_, client)| !client.is_empty()));
+        fields.extend(server_pid.as_deref().map(|pid| ("server_pid", pid)));
         let began;
         if let Step::Lifted(lifted) = self.step {
             began = lifted.began.0.to_string();
@@ -91,6 +103,15 @@ impl Decision {
         Event::new(self.at, source, EventKind::Decision, self.to_string(), &fields)
     }
 
+    /// The session, for people: with its client and the server's process it is found also where it has ended.
+    fn whose(&self) -> String {
+        let Decision { session, user, pool, .. } = self;
+        let client = Some(&self.client).filter(|client| !client.is_empty());
+        let client = client.map(|client| format!(", client {client}")).unwrap_or_default();
+        let process = self.server_pid.map(|pid| format!(", server process {pid}")).unwrap_or_default();
+        format!("session {session} (user {user}, pool {pool}{client}{process})")
+    }
+
     /// What was over, for people.
     fn figures(&self) -> String {
         let figure = |over: &Over| {
@@ -98,6 +119,14 @@ impl Decision {
             format!("{} {} over {} {unit}", over.attribute, shown(over.value), shown(over.threshold))
         };
         self.over.iter().map(figure).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Lifted {
+    /// How much of the time until then was cool-down, for people; nothing where there was none.
+    fn cooled(&self, at: Moment) -> String {
+        let seconds = self.cools_since.map_or(0.0, |since| at.seconds_since(since));
+        if seconds < LEAST_COOLED_S { String::new() } else { format!(", {seconds:.1} s of it cool-down") }
     }
 }
 
@@ -114,7 +143,7 @@ impl Step {
 
 impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Decision { rule, session, user, pool, .. } = self;
+        let (rule, whose) = (&self.rule, self.whose());
         match (self.step, self.action) {
             (Step::Lifted(lifted), action) => {
                 let (does, began) = match action {
@@ -123,14 +152,13 @@ impl fmt::Display for Decision {
                     Action::Abort => ("has done with", "cancelled"),
                 };
                 let seconds = self.at.seconds_since(lifted.began);
-                write!(f, "rule {rule} {does} session {session} (user {user}, pool {pool}) after {seconds:.1} s: ")?;
+                write!(f, "rule {rule} {does} {whose} after {seconds:.1} s{}: ", lifted.cooled(self.at))?;
                 write!(f, "{} ({began} at {})", lifted.why, self.figures())
             }
             (Step::Escalated, _) => {
                 write!(
                     f,
-                    "rule {rule} ends session {session} (user {user}, pool {pool}): its statement was cancelled and still runs \
-                     (cancelled at {})",
+                    "rule {rule} ends {whose}: its statement was cancelled and still runs (cancelled at {})",
                     self.figures()
                 )
             }
@@ -140,7 +168,7 @@ impl fmt::Display for Decision {
                     Action::Penalty => "demotes",
                     Action::Abort => "cancels the statement of",
                 };
-                write!(f, "rule {rule} {does} session {session} (user {user}, pool {pool}): {}", self.figures())
+                write!(f, "rule {rule} {does} {whose}: {}", self.figures())
             }
         }
     }

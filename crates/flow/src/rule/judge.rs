@@ -23,6 +23,10 @@ pub struct Subject<'a> {
     pub user: &'a str,
     /// In which pool.
     pub pool: &'a str,
+    /// Its client's address, for whoever reads what was done; empty where the session's name tells enough.
+    pub client: &'a str,
+    /// The server's process that serves it, where that is known and is not the session's name already.
+    pub server_pid: Option<i32>,
     /// The number of the statement that runs; None between statements.
     pub statement: Option<u64>,
     /// Bytes that have gone to its client in all; always the same where nobody can tell.
@@ -39,6 +43,8 @@ pub struct Judge {
 struct Acts {
     user: String,
     pool: String,
+    client: String,
+    server_pid: Option<i32>,
     /// By rule.
     by_rule: BTreeMap<String, Act>,
 }
@@ -103,6 +109,8 @@ impl Judge {
         let acts = self.sessions.entry(subject.session).or_default();
         acts.user = subject.user.to_owned();
         acts.pool = subject.pool.to_owned();
+        acts.client = subject.client.to_owned();
+        acts.server_pid = subject.server_pid;
         let mut decisions = acts.end(now, subject, &rules, &matching);
         decisions.extend(acts.escalate(now, subject));
         if let Some(statement) = subject.statement {
@@ -243,6 +251,8 @@ impl Acts {
             session,
             user: self.user.clone(),
             pool: self.pool.clone(),
+            client: self.client.clone(),
+            server_pid: self.server_pid,
             statement: act.statement,
             over: act.over.clone(),
         }
@@ -268,7 +278,7 @@ impl Act {
     }
 
     fn lifted(&self, why: Why) -> Step {
-        Step::Lifted(Lifted { began: self.began, why })
+        Step::Lifted(Lifted { began: self.began, cools_since: self.ended, why })
     }
 }
 

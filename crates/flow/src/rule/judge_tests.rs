@@ -23,6 +23,17 @@ fn look(
     look_at(judge, at_s, (statement, 0), rules, elapsed_s)
 }
 
+/// Between two statements, of which nobody tells more.
+const OF_USER1: Subject<'_> = Subject {
+    session: SessionId(7),
+    user: "user1",
+    pool: "rp1",
+    client: "",
+    server_pid: None,
+    statement: None,
+    sent_bytes: 0,
+};
+
 /// At a session that has sent so many bytes.
 fn look_at(
     judge: &mut Judge,
@@ -31,7 +42,7 @@ fn look_at(
     rules: &[(&str, &Rule)],
     elapsed_s: f64,
 ) -> Vec<Decision> {
-    let subject = Subject { session: SessionId(7), user: "user1", pool: "rp1", statement, sent_bytes };
+    let subject = Subject { statement, sent_bytes, ..OF_USER1 };
     let figures = Figures { elapsed_s: statement.map(|_| elapsed_s), ..Figures::default() };
     judge.look(Moment::from_seconds(at_s), subject, rules.iter().copied(), &figures)
 }
@@ -49,7 +60,10 @@ fn a_penalty_is_imposed_once_and_lifted_when_its_statement_ends() {
     assert!(look(&mut judge, 62.0, Some(1), &rules, 62.0).is_empty());
     let lifted = look(&mut judge, 70.0, None, &rules, 0.0);
     let began_at = Moment::from_seconds(61.0);
-    assert_eq!(lifted[0].step, Step::Lifted(Lifted { began: began_at, why: Why::StatementEnded }));
+    assert_eq!(
+        lifted[0].step,
+        Step::Lifted(Lifted { began: began_at, cools_since: Some(lifted[0].at), why: Why::StatementEnded })
+    );
     assert_eq!(
         lifted[0].to_string(),
         "rule slow lifts its penalty of session 7 (user user1, pool rp1) after 9.0 s: the statement ended \
@@ -70,7 +84,9 @@ fn a_penalty_stays_while_it_cools_down_and_goes_on_if_it_matches_again() {
     assert!(look(&mut judge, 60.0, Some(2), &rules, 31.0).is_empty(), "the second statement keeps it in force");
     assert!(judge.is_penalised(SessionId(7)));
     assert!(look(&mut judge, 61.0, None, &rules, 0.0).is_empty());
-    assert_eq!(look(&mut judge, 91.0, None, &rules, 0.0).len(), 1);
+    let lifted = look(&mut judge, 91.0, None, &rules, 0.0);
+    let wanted = "(user user1, pool rp1) after 80.0 s, 30.0 s of it cool-down: the statement ended (";
+    assert!(lifted.len() == 1 && lifted[0].to_string().contains(wanted), "{lifted:?}");
 }
 
 #[test]
@@ -210,5 +226,21 @@ proptest! {
             prop_assert_eq!(see(decided).contains(&Action::Penalty), judge.is_penalised(SessionId(7)));
         }
         prop_assert!(see(judge.forget(Moment(now), SessionId(7), Why::SessionEnded)).is_empty());
+    }
+}
+
+#[test]
+fn a_decision_names_the_client_and_the_servers_process_where_they_are_known() {
+    let penalty = rule(Action::Penalty, 60.0, 0.0);
+    let mut judge = Judge::new();
+    let subject = Subject { client: "10.0.0.9:40000", server_pid: Some(4711), statement: Some(1), ..OF_USER1 };
+    let figures = Figures { elapsed_s: Some(61.0), ..Figures::default() };
+    let began = judge.look(Moment::from_seconds(61.0), subject, [("slow", &penalty)], &figures).remove(0);
+    let gone = judge.forget(Moment::from_seconds(62.0), SessionId(7), Why::SessionEnded).remove(0);
+    let whose = "session 7 (user user1, pool rp1, client 10.0.0.9:40000, server process 4711)";
+    for decision in [began, gone] {
+        assert!(decision.to_string().contains(whose), "{decision}");
+        let fields = decision.event("proxy").fields;
+        assert_eq!((&*fields["client"], &*fields["server_pid"]), ("10.0.0.9:40000", "4711"));
     }
 }

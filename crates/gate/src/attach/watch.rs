@@ -135,7 +135,16 @@ impl Watch {
             let pool = state.pool_of(&activity.user);
             let statement = activity.active.then_some(session.statement);
             let sent_bytes = seen.acked_bytes.unwrap_or_default();
-            let subject = Subject { session: session.id, user: &activity.user, pool, statement, sent_bytes };
+            let subject = Subject {
+                session: session.id,
+                user: &activity.user,
+                pool,
+                // A session here is known by its process.
+                client: "",
+                server_pid: None,
+                statement,
+                sent_bytes,
+            };
             let made = self.judge.look(now, subject, state.rules_of(pool), &figures);
             decisions.extend(made.into_iter().map(|decision| (key, decision)));
         }

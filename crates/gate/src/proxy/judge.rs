@@ -187,7 +187,15 @@ impl Bench {
         };
         let figures = watched.figures(&seen, now, rules, round.terms.server_is_here);
         let (statement, sent_bytes) = (seen.glimpse.statement, seen.glimpse.down_bytes);
-        let subject = Subject { session: id, user: &seen.user, pool: &live.pool.name, statement, sent_bytes };
+        let subject = Subject {
+            session: id,
+            user: &seen.user,
+            pool: &live.pool.name,
+            client: &live.identity.peer,
+            server_pid: live.server_pid(),
+            statement,
+            sent_bytes,
+        };
         for decision in self.judge.look(now, subject, rules.iter().copied(), &figures) {
             match (&seen.by_server, decision.action) {
                 (Some((pid, activity)), Action::Abort) => self.stop_by_server(&decision, *pid, activity),

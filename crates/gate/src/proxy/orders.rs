@@ -46,9 +46,16 @@ pub(super) enum Order {
 impl Order {
     /// Nobody carries it out: who waits for that hears that nothing was done.
     pub(super) fn refuse(self) {
-        if let Order::MakeRole { done, .. } | Order::SetPassword { done, .. } | Order::FindRole { done, .. } = self {
-            // Who does not wait any more does not want to know.
-            let _ = done.send(Err(AWAY.to_owned()));
+        match self {
+            Order::MakeRole { done, .. } | Order::SetPassword { done, .. } | Order::FindRole { done, .. } => {
+                // Who does not wait any more does not want to know.
+                let _ = done.send(Err(AWAY.to_owned()));
+            }
+            Order::Terminate { pid, .. } | Order::Stop { pid, .. } => tracing::warn!(
+                pid,
+                "nobody is logged in at the server who could stop this process (see [server_account]): it may work on until it next \
+                 speaks to its client"
+            ),
         }
     }
 }
