@@ -136,7 +136,7 @@ function about(page: Page): HTMLElement[] {
     h(
       "p",
       { class: "hint" },
-      `Recorded by Backwater ${page.about.written_by.replace(/^backwater /, "") || "of an unknown version"}. Curves have one piece for ${piece}: its least and its most, so that no peak is lost.`,
+      `Recorded by ${page.about.written_by}. Curves have one piece for ${piece}: its least and its most, so that no peak is lost.`,
     ),
     h("h3", { class: "screen" }, "Keys"),
     h("p", { class: "hint screen" }, "← → move, + − look closer or wider, 0 shows all, t changes between light and dark; on a live page p stops and goes on."),

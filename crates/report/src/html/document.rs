@@ -58,7 +58,7 @@ pub struct Document {
 pub struct About {
     /// A line for the page's head.
     pub title: String,
-    /// Version of Backwater that recorded.
+    /// Program and version that recorded, such as `Backwater 0.1.0` or `MongoDB 7.0.12`.
     pub written_by: String,
     /// Version of Backwater that made this document.
     pub made_by: &'static str,

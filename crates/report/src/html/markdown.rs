@@ -40,7 +40,7 @@ pub fn markdown(document: &Document) -> String {
     let facts = document.about.facts.iter().map(|(name, value)| vec![words(name), words(value)]).collect::<Vec<_>>();
     out.table(&["fact", "value"], &facts);
     let written_by = words(&document.about.written_by);
-    out.line(&format!("Recorded by Backwater {written_by}, told by Backwater {}.", document.about.made_by));
+    out.line(&format!("Recorded by {written_by}, told by Backwater {}.", document.about.made_by));
     out.0
 }
 
@@ -276,11 +276,13 @@ fn events(out: &mut Text, document: &Document) {
     if document.events.is_empty() {
         return;
     }
-    let left_out = document.events.len().saturating_sub(MOST_EVENTS) + document.events_left_out;
+    // The latest, as of what was held: whoever asks comes after it.
+    let earlier = document.events.len().saturating_sub(MOST_EVENTS);
+    let left_out = earlier + document.events_left_out;
     out.line("## Events");
     let row =
         |mark: &super::document::Mark| vec![format!("{:.1} s", mark.at_s), words(&mark.source), words(&mark.message)];
-    let rows: Vec<Vec<String>> = document.events.iter().take(MOST_EVENTS).map(row).collect();
+    let rows: Vec<Vec<String>> = document.events.iter().skip(earlier).map(row).collect();
     out.table(&["after the begin", "source", "event"], &rows);
     if left_out > 0 {
         out.line(&format!("{left_out} more events are not listed here."));
@@ -318,6 +320,31 @@ mod tests {
         let text = markdown(&document(&window, &[], None, &[]).with_flow(Some(state)));
         assert!(text.contains("attach mode: 0 sessions held\n"), "{text}");
         assert!(text.contains("| slow | penalty | 77 | etl | batch | told | the statement ended |"), "{text}");
+    }
+
+    #[test]
+    fn of_many_events_the_latest_are_listed() {
+        let said = |second: i64| {
+            let at = Moment::from_seconds(1_000.0 + second as f64 / 10.0);
+            Event::new(at, "postgres", EventKind::Log, format!("said as number {second}."), &[])
+        };
+        let (from, to) = (Moment::from_seconds(1_000.0), Moment::from_seconds(1_060.0));
+        let window = Window::new(from, to, Arc::new(meta()), vec![], vec![], (0..50).map(said).collect());
+        let text = markdown(&document(&window, &[], None, &[]));
+        assert!(!text.contains("number 9.") && text.contains("number 10.") && text.contains("number 49."), "{text}");
+        assert!(text.contains("\n10 more events are not listed here.\n"), "{text}");
+    }
+
+    #[test]
+    fn who_recorded_is_named_once() {
+        let text = |written_by: &str| {
+            let (from, to) = (Moment::from_seconds(1_000.0), Moment::from_seconds(1_060.0));
+            let meta = backwater_model::Meta { written_by: written_by.to_owned(), ..meta() };
+            markdown(&document(&Window::new(from, to, Arc::new(meta), vec![], vec![], vec![]), &[], None, &[]))
+        };
+        assert!(text("backwater 0.1.0").contains("Recorded by Backwater 0.1.0, told by Backwater "));
+        assert!(text("MongoDB 7.0.12").contains("Recorded by MongoDB 7.0.12, told by Backwater "));
+        assert!(text("").contains("Recorded by Backwater of an unknown version, told by Backwater "));
     }
 
     #[test]

@@ -165,11 +165,20 @@ fn about(meta: &Meta, seconds: f64, outcome: Option<&Outcome>, warnings: &[Strin
     };
     About {
         title,
-        written_by: meta.written_by.clone(),
+        written_by: recorder(&meta.written_by),
         made_by: env!("CARGO_PKG_VERSION"),
         seconds,
         facts: facts(meta),
         warnings: warnings.to_vec(),
+    }
+}
+
+/// Who recorded, for people: this program, or a server whose own records were read.
+fn recorder(written_by: &str) -> String {
+    match written_by.strip_prefix("backwater ") {
+        Some(version) => format!("Backwater {version}"),
+        None if written_by.is_empty() => "Backwater of an unknown version".to_owned(),
+        None => written_by.to_owned(),
     }
 }
 
