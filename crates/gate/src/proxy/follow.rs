@@ -277,6 +277,24 @@ mod tests {
     }
 
     #[test]
+    fn what_a_statement_waited_is_not_held_against_the_next() {
+        let (first, mut follow) = with_granted();
+        follow.pass(Side::Down, b"Z\0\0\0\x05I");
+        follow.live.waits(clock::now());
+        let waited = |follow: &Follow| follow.live.glimpse(clock::now()).waited;
+        while waited(&follow) == Span(0) {}
+        assert!(goes_on(&mut follow));
+        follow.pass(Side::Up, b"Q\0\0\0\x04");
+        assert_eq!(follow.live.doing(), Doing::Running);
+        assert!(waited(&follow) > Span(0));
+        // The next one in the same transaction asks for no turn.
+        follow.pass(Side::Down, b"Z\0\0\0\x05T");
+        follow.pass(Side::Up, b"Q\0\0\0\x04");
+        assert_eq!((follow.live.doing(), waited(&follow)), (Doing::Running, Span(0)));
+        drop(first);
+    }
+
+    #[test]
     fn a_turn_goes_back_where_nothing_is_said_after_all() {
         let mut follow = with_turn();
         Upward(&mut follow).unused(QUANTUM);

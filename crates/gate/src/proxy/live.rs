@@ -212,6 +212,10 @@ impl Live {
             // It is set once: the next call finds it.
             let _ = self.cancel_key.set(key.to_vec());
         }
+        if side == Side::Down && doing != Doing::Running {
+            // What the statement that ends here waited for is nothing to the next one, which may need no turn.
+            self.waited_us.store(0, Ordering::Relaxed);
+        }
         let now = clock::now();
         self.since_us.store(now.0, Ordering::Relaxed);
         // Whoever sees this number sees since when: a statement with the time of the one before would be told to run for too long.
