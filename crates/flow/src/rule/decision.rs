@@ -29,14 +29,11 @@ words! {
 pub struct Lifted {
     /// When it had begun.
     pub began: Moment,
-    /// When its statement had been seen to have ended: from then on it cooled down. None where it had not.
-    pub cools_since: Option<Moment>,
+    /// When its last statement was seen to have ended: from then on it cooled down. None where it had not.
+    pub cooldown_since: Option<Moment>,
     /// Why it ended.
     pub why: Why,
 }
-
-/// Less is no cool-down: so late is seen that a statement has ended.
-const LEAST_COOLED_S: f64 = 0.1;
 
 /// Which step this is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,8 +63,8 @@ pub struct Decision {
     pub user: String,
     /// In which pool.
     pub pool: String,
-    /// Its client's address; empty where that is not told.
-    pub client: String,
+    /// Its client, as an address where it has one; None where that is not told.
+    pub client: Option<String>,
     /// The server's process that serves it, where that is told.
     pub server_pid: Option<i32>,
     /// The number of the statement in its session.
@@ -91,7 +88,7 @@ impl Decision {
             ("statement", &statement),
         ];
         let server_pid = self.server_pid.map(|pid| pid.to_string());
-        fields.extend(Some(("client", self.client.as_str())).filter(|(_, client)| !client.is_empty()));
+        fields.extend(self.client.as_deref().map(|client| ("client", client)));
         fields.extend(server_pid.as_deref().map(|pid| ("server_pid", pid)));
         let began;
         if let Step::Lifted(lifted) = self.step {
@@ -106,8 +103,7 @@ impl Decision {
     /// The session, for people: with its client and the server's process it is found also where it has ended.
     fn whose(&self) -> String {
         let Decision { session, user, pool, .. } = self;
-        let client = Some(&self.client).filter(|client| !client.is_empty());
-        let client = client.map(|client| format!(", client {client}")).unwrap_or_default();
+        let client = self.client.as_ref().map(|client| format!(", client {client}")).unwrap_or_default();
         let process = self.server_pid.map(|pid| format!(", server process {pid}")).unwrap_or_default();
         format!("session {session} (user {user}, pool {pool}{client}{process})")
     }
@@ -123,10 +119,10 @@ impl Decision {
 }
 
 impl Lifted {
-    /// How much of the time until then was cool-down, for people; nothing where there was none.
-    fn cooled(&self, at: Moment) -> String {
-        let seconds = self.cools_since.map_or(0.0, |since| at.seconds_since(since));
-        if seconds < LEAST_COOLED_S { String::new() } else { format!(", {seconds:.1} s of it cool-down") }
+    /// The cool-down that ended with it, for people; nothing where there was none. One that another statement cut short is not counted.
+    fn cooldown(&self, at: Moment) -> String {
+        let seconds = self.cooldown_since.map_or(0.0, |since| at.seconds_since(since));
+        if seconds > 0.0 { format!(", the last {seconds:.1} s of it cool-down") } else { String::new() }
     }
 }
 
@@ -152,7 +148,7 @@ impl fmt::Display for Decision {
                     Action::Abort => ("has done with", "cancelled"),
                 };
                 let seconds = self.at.seconds_since(lifted.began);
-                write!(f, "rule {rule} {does} {whose} after {seconds:.1} s{}: ", lifted.cooled(self.at))?;
+                write!(f, "rule {rule} {does} {whose} after {seconds:.1} s{}: ", lifted.cooldown(self.at))?;
                 write!(f, "{} ({began} at {})", lifted.why, self.figures())
             }
             (Step::Escalated, _) => {

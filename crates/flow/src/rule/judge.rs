@@ -23,8 +23,8 @@ pub struct Subject<'a> {
     pub user: &'a str,
     /// In which pool.
     pub pool: &'a str,
-    /// Its client's address, for whoever reads what was done; empty where the session's name tells enough.
-    pub client: &'a str,
+    /// Its client, for whoever reads what was done; None where the session's name tells enough.
+    pub client: Option<&'a str>,
     /// The server's process that serves it, where that is known and is not the session's name already.
     pub server_pid: Option<i32>,
     /// The number of the statement that runs; None between statements.
@@ -43,7 +43,7 @@ pub struct Judge {
 struct Acts {
     user: String,
     pool: String,
-    client: String,
+    client: Option<String>,
     server_pid: Option<i32>,
     /// By rule.
     by_rule: BTreeMap<String, Act>,
@@ -109,7 +109,7 @@ impl Judge {
         let acts = self.sessions.entry(subject.session).or_default();
         acts.user = subject.user.to_owned();
         acts.pool = subject.pool.to_owned();
-        acts.client = subject.client.to_owned();
+        acts.client = subject.client.map(str::to_owned);
         acts.server_pid = subject.server_pid;
         let mut decisions = acts.end(now, subject, &rules, &matching);
         decisions.extend(acts.escalate(now, subject));
@@ -278,7 +278,7 @@ impl Act {
     }
 
     fn lifted(&self, why: Why) -> Step {
-        Step::Lifted(Lifted { began: self.began, cools_since: self.ended, why })
+        Step::Lifted(Lifted { began: self.began, cooldown_since: self.ended, why })
     }
 }
 

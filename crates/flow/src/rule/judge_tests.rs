@@ -28,7 +28,7 @@ const OF_USER1: Subject<'_> = Subject {
     session: SessionId(7),
     user: "user1",
     pool: "rp1",
-    client: "",
+    client: None,
     server_pid: None,
     statement: None,
     sent_bytes: 0,
@@ -62,7 +62,7 @@ fn a_penalty_is_imposed_once_and_lifted_when_its_statement_ends() {
     let began_at = Moment::from_seconds(61.0);
     assert_eq!(
         lifted[0].step,
-        Step::Lifted(Lifted { began: began_at, cools_since: Some(lifted[0].at), why: Why::StatementEnded })
+        Step::Lifted(Lifted { began: began_at, cooldown_since: Some(lifted[0].at), why: Why::StatementEnded })
     );
     assert_eq!(
         lifted[0].to_string(),
@@ -85,7 +85,7 @@ fn a_penalty_stays_while_it_cools_down_and_goes_on_if_it_matches_again() {
     assert!(judge.is_penalised(SessionId(7)));
     assert!(look(&mut judge, 61.0, None, &rules, 0.0).is_empty());
     let lifted = look(&mut judge, 91.0, None, &rules, 0.0);
-    let wanted = "(user user1, pool rp1) after 80.0 s, 30.0 s of it cool-down: the statement ended (";
+    let wanted = "(user user1, pool rp1) after 80.0 s, the last 30.0 s of it cool-down: the statement ended (";
     assert!(lifted.len() == 1 && lifted[0].to_string().contains(wanted), "{lifted:?}");
 }
 
@@ -233,7 +233,7 @@ proptest! {
 fn a_decision_names_the_client_and_the_servers_process_where_they_are_known() {
     let penalty = rule(Action::Penalty, 60.0, 0.0);
     let mut judge = Judge::new();
-    let subject = Subject { client: "10.0.0.9:40000", server_pid: Some(4711), statement: Some(1), ..OF_USER1 };
+    let subject = Subject { client: Some("10.0.0.9:40000"), server_pid: Some(4711), statement: Some(1), ..OF_USER1 };
     let figures = Figures { elapsed_s: Some(61.0), ..Figures::default() };
     let began = judge.look(Moment::from_seconds(61.0), subject, [("slow", &penalty)], &figures).remove(0);
     let gone = judge.forget(Moment::from_seconds(62.0), SessionId(7), Why::SessionEnded).remove(0);

@@ -140,7 +140,7 @@ impl Watch {
                 user: &activity.user,
                 pool,
                 // A session here is known by its process.
-                client: "",
+                client: None,
                 server_pid: None,
                 statement,
                 sent_bytes,

@@ -191,7 +191,7 @@ impl Bench {
             session: id,
             user: &seen.user,
             pool: &live.pool.name,
-            client: &live.identity.peer,
+            client: Some(&live.identity.peer),
             server_pid: live.server_pid(),
             statement,
             sent_bytes,

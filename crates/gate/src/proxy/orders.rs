@@ -44,18 +44,25 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Nobody carries it out: who waits for that hears that nothing was done.
+    /// Nobody carries it out: who waits for that hears that nothing was done, and the log says of whom it was not.
     pub(super) fn refuse(self) {
         match self {
             Order::MakeRole { done, .. } | Order::SetPassword { done, .. } | Order::FindRole { done, .. } => {
                 // Who does not wait any more does not want to know.
                 let _ = done.send(Err(AWAY.to_owned()));
             }
-            Order::Terminate { pid, .. } | Order::Stop { pid, .. } => tracing::warn!(
+            // Its client is gone, and is what it notices first.
+            Order::Terminate { pid, .. } => tracing::warn!(
                 pid,
-                "nobody is logged in at the server who could stop this process (see [server_account]): it may work on until it next \
+                "nobody is logged in at the server who could end this process (see [server_account]): it may work on until it next \
                  speaks to its client"
             ),
+            Order::Stop { pid, .. } => {
+                tracing::warn!(
+                    pid,
+                    "nobody is logged in at the server any more who could stop this process: it goes on"
+                );
+            }
         }
     }
 }

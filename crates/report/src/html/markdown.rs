@@ -3,6 +3,7 @@
 //! What a recording holds stays words here too: every sign that Markdown or HTML would take for its own is escaped.
 
 use super::document::{Document, FindingView, FlowView, HoldView, Lab, QueueView, Sessions};
+use super::marks;
 use crate::{none_found, shards};
 use backwater_diagnose::ShardRow;
 use backwater_model::{Figure, FlowHeld, FlowPool, Remedy, Severity, Unit, Unseen};
@@ -276,16 +277,15 @@ fn events(out: &mut Text, document: &Document) {
     if document.events.is_empty() {
         return;
     }
-    // The latest, as of what was held: whoever asks comes after it.
-    let earlier = document.events.len().saturating_sub(MOST_EVENTS);
-    let left_out = earlier + document.events_left_out;
+    let (listed, left_out) = marks::fitting(document.events.clone(), MOST_EVENTS);
+    let left_out = left_out + document.events_left_out;
     out.line("## Events");
     let row =
         |mark: &super::document::Mark| vec![format!("{:.1} s", mark.at_s), words(&mark.source), words(&mark.message)];
-    let rows: Vec<Vec<String>> = document.events.iter().skip(earlier).map(row).collect();
+    let rows: Vec<Vec<String>> = listed.iter().map(row).collect();
     out.table(&["after the begin", "source", "event"], &rows);
     if left_out > 0 {
-        out.line(&format!("{left_out} more events are not listed here."));
+        out.line(&format!("{left_out} others are not listed here: of what is frequent the latest are."));
     }
 }
 
@@ -332,7 +332,7 @@ mod tests {
         let window = Window::new(from, to, Arc::new(meta()), vec![], vec![], (0..50).map(said).collect());
         let text = markdown(&document(&window, &[], None, &[]));
         assert!(!text.contains("number 9.") && text.contains("number 10.") && text.contains("number 49."), "{text}");
-        assert!(text.contains("\n10 more events are not listed here.\n"), "{text}");
+        assert!(text.contains("\n10 others are not listed here: of what is frequent the latest are.\n"), "{text}");
     }
 
     #[test]

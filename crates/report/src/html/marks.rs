@@ -4,23 +4,24 @@ use super::axis::Axis;
 use super::document::{Mark, Phase};
 use backwater_model::{Event, EventKind, Gaps, Moment, Unseen, Window};
 
-/// The most marks: more cannot be told apart on a chart.
-const MOST_MARKS: usize = 2_000;
+/// The most marks on a page: more cannot be told apart on a chart.
+pub(super) const MOST_MARKS: usize = 2_000;
 /// Characters of a message.
 const LONGEST: usize = 400;
 
-/// Of so many events, those that fit, in order of time, and how many were left out. What is rare is kept rather than what is
-/// frequent.
-pub(super) fn fitting(mut marks: Vec<Mark>) -> (Vec<Mark>, usize) {
+/// Of events in order of time those that fit, in order of time, and how many were left out. What is rare is kept rather than what
+/// is frequent, and of what is as rare the latest.
+pub(super) fn fitting(mut marks: Vec<Mark>, most: usize) -> (Vec<Mark>, usize) {
     let rank = |mark: &Mark| match mark.kind {
         EventKind::Restart | EventKind::Setting | EventKind::Gap | EventKind::Mark => 0,
         EventKind::Decision | EventKind::Recorder => 1,
         EventKind::Log => 2,
         EventKind::Absent => 3,
     };
+    marks.reverse();
     marks.sort_by_key(rank);
-    let left_out = marks.len().saturating_sub(MOST_MARKS);
-    marks.truncate(MOST_MARKS);
+    let left_out = marks.len().saturating_sub(most);
+    marks.truncate(most);
     marks.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
     (marks, left_out)
 }

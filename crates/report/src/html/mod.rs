@@ -90,7 +90,7 @@ fn whole(parts: Parts, findings: &[Finding], outcome: Option<&Outcome>, warnings
     } = parts;
     let blind = sight.blind().into_iter().map(|blind| blind.why).collect();
     show_first(&series, &mut panels, &path, findings, &meta);
-    let (events, events_left_out) = marks::fitting(marks);
+    let (events, events_left_out) = marks::fitting(marks, marks::MOST_MARKS);
     let mut worst_first: Vec<&Finding> = findings.iter().collect();
     worst_first.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let view = |finding: &&Finding| FindingView {

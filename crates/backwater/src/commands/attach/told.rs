@@ -258,12 +258,12 @@ mod tests {
             session: SessionId(7),
             user: "etl".to_owned(),
             pool: "batch".to_owned(),
-            client: String::new(),
+            client: None,
             server_pid: None,
             statement: 1,
             over: Vec::new(),
         };
-        let lifted = Step::Lifted(Lifted { began: Moment(0), cools_since: None, why: Why::StatementEnded });
+        let lifted = Step::Lifted(Lifted { began: Moment(0), cooldown_since: None, why: Why::StatementEnded });
         told.pooled(9, "etl", "batch");
         for (action, step, holder) in [
             (Action::DryRun, Step::Began, "pool batch"),
