@@ -74,6 +74,13 @@ impl MeanRate {
         }
     }
 
+    /// Bytes went within the time `passed` that ends at `now`. Of a time longer than [`MEAN_OVER`] only the share of its last part
+    /// counts, as if they had gone evenly.
+    pub fn add_over(&mut self, now: Moment, bytes: u64, passed: Span) {
+        let share = if passed > MEAN_OVER { MEAN_OVER.seconds() / passed.seconds() } else { 1.0 };
+        self.add(now, (bytes as f64 * share) as u64);
+    }
+
     /// The mean of the last five seconds, in bytes a second.
     pub fn bytes_per_second(&mut self, now: Moment) -> f64 {
         self.forget(now.0.div_euclid(SLOT.0));
@@ -104,6 +111,7 @@ const GO_SLOT: Span = Span::from_millis(60_000);
 #[derive(Clone, Debug, Default)]
 pub struct SessionWal {
     told_bytes: Option<f64>,
+    told_at: Moment,
     rate: MeanRate,
     /// Slot number and bytes of this go, oldest first.
     go: VecDeque<(i64, f64)>,
@@ -114,20 +122,20 @@ impl SessionWal {
     /// is how long it has had neither statement nor transaction; None while it has one. What it wrote before it was first told
     /// of is not counted.
     pub fn see(&mut self, now: Moment, rested: Option<Span>, told_bytes: Option<f64>) {
+        let slot = now.0.div_euclid(GO_SLOT.0);
+        self.go.retain(|(of, _)| *of > slot - LONGEST_GO.0 / GO_SLOT.0);
         if let (Some(before), Some(bytes)) = (self.told_bytes, told_bytes) {
             let written = (bytes - before).max(0.0);
-            self.rate.add(now, written as u64);
-            self.go_on(now, written);
+            self.rate.add_over(now, written as u64, now - self.told_at);
+            self.go_on(slot, written);
         }
-        self.told_bytes = told_bytes;
+        (self.told_bytes, self.told_at) = (told_bytes, now);
         if rested.is_some_and(|rested| rested >= RESTED_AFTER) {
             self.go.clear();
         }
     }
 
-    fn go_on(&mut self, now: Moment, written: f64) {
-        let slot = now.0.div_euclid(GO_SLOT.0);
-        self.go.retain(|(of, _)| *of > slot - LONGEST_GO.0 / GO_SLOT.0);
+    fn go_on(&mut self, slot: i64, written: f64) {
         match self.go.back_mut() {
             Some((last, bytes)) if *last >= slot => *bytes += written,
             _ => self.go.push_back((slot, written)),
@@ -159,6 +167,23 @@ mod tests {
         assert_eq!(mean.bytes_per_second(Moment(2_499_000 + 2_500_000)), 1e6);
         assert_eq!(mean.bytes_per_second(Moment(7_500_000)), 480_000.0);
         assert_eq!(mean.bytes_per_second(Moment(20_000_000)), 0.0);
+    }
+
+    #[test]
+    fn of_a_time_that_is_longer_than_the_mean_only_its_share_counts() {
+        let mut mean = MeanRate::default();
+        for s in [1i64, 11, 71] {
+            let passed = Span(if s == 71 { 60_000_000 } else { 10_000_000 });
+            mean.add_over(Moment(s * 1_000_000), 70 * MB * passed.0 as u64 / 1_000_000, passed);
+            assert_eq!(mean.bytes_per_second(Moment(s * 1_000_000)), (70 * MB) as f64, "after {s} s");
+        }
+        mean.add_over(Moment(71_500_000), 10 * MB, Span(500_000));
+        assert_eq!(mean.bytes_per_second(Moment(71_500_000)), (72 * MB) as f64);
+        let mut wal = SessionWal::default();
+        for s in [0, 10, 70] {
+            wal.see(Moment(s * 1_000_000), None, Some((s as u64 * MB) as f64));
+        }
+        assert_eq!(wal.mb_per_s(Moment(70_000_000)), Some(1.0));
     }
 
     #[test]

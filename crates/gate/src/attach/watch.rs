@@ -3,7 +3,7 @@
 
 use crate::in_line;
 use crate::used::{Used, began_ticks, cpu_percent, is_titled, unix_us};
-use backwater_flow::rule::{Decision, Figures, Judge, MeanRate, SessionWal, Subject, Why};
+use backwater_flow::rule::{Action, Decision, Figures, Judge, MeanRate, SessionWal, Step, Subject, Why};
 use backwater_flow::{SessionId, State};
 use backwater_model::{Moment, Span};
 use std::collections::{HashMap, HashSet};
@@ -104,6 +104,10 @@ struct Session {
     statement_us: Option<i64>,
     last_look: Option<Moment>,
     blocked_s: f64,
+    /// It waited for a lock at the last look.
+    was_blocked: bool,
+    /// The statement that an abort ends.
+    stopped: Option<u64>,
     /// Figures of the process when the statement was first seen.
     cpu_began_s: Option<f64>,
     acked: Option<u64>,
@@ -146,6 +150,8 @@ impl Watch {
                 sent_bytes,
             };
             let made = self.judge.look(now, subject, state.rules_of(pool), &figures);
+            let aborts = |decision: &&Decision| (decision.action, decision.step) == (Action::Abort, Step::Began);
+            session.stopped = made.iter().find(aborts).map(|decision| decision.statement).or(session.stopped);
             decisions.extend(made.into_iter().map(|decision| (key, decision)));
         }
         decisions.extend(self.gone(now, activities));
@@ -241,6 +247,8 @@ impl Session {
             statement_us: None,
             last_look: None,
             blocked_s: 0.0,
+            was_blocked: false,
+            stopped: None,
             cpu_began_s: None,
             acked: None,
             sent: MeanRate::default(),
@@ -252,21 +260,29 @@ impl Session {
 
     /// CPU of a statement is counted from its first look: what it used before is not held against it.
     fn figures(&mut self, now: Moment, activity: &Activity, seen: &Seen) -> Figures {
-        let passed_s = self.last_look.map_or(0.0, |last| now.seconds_since(last).max(0.0));
+        let passed = self.last_look.map_or(Span(0), |last| (now - last).max(Span(0)));
         self.last_look = Some(now);
-        if activity.active && (activity.statement_us != self.statement_us || self.statement == 0) {
+        let is_blocked = activity.active && !activity.blocked_by.is_empty();
+        let was_blocked = std::mem::replace(&mut self.was_blocked, is_blocked);
+        let begins = activity.active && (activity.statement_us != self.statement_us || self.statement == 0);
+        if begins {
             self.statement += 1;
             self.statement_us = activity.statement_us;
             self.blocked_s = 0.0;
             self.cpu_began_s = seen.cpu_s;
             (self.rows, self.rows_after) = (None, None);
-        } else if activity.active && !activity.blocked_by.is_empty() {
-            self.blocked_s += passed_s;
+        } else if is_blocked && was_blocked {
+            // Since when between two looks is not known: it may have been a moment ago.
+            self.blocked_s += passed.seconds();
         }
         if let (Some(before), Some(acked)) = (self.acked, seen.acked_bytes) {
-            self.sent.add(now, acked.saturating_sub(before));
+            self.sent.add_over(now, acked.saturating_sub(before), passed);
         }
         self.acked = seen.acked_bytes;
+        if begins && self.stopped.take().is_some() {
+            // What was aborted sent it, not this one, which the rule would hit at once.
+            self.sent = MeanRate::default();
+        }
         self.wal.see(now, activity.idle_s.map(Span::from_seconds), activity.wal_bytes);
         if !activity.active {
             return Figures::default();

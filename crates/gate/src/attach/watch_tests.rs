@@ -119,6 +119,33 @@ fn an_abort_waits_while_what_the_server_had_said_is_acknowledged() {
 }
 
 #[test]
+fn what_an_aborted_statement_sent_does_not_stop_the_next() {
+    let rules = rule("bandwidth=100, action='abort'");
+    let mut watch = Watch::new();
+    let mut look = |s: f64, statement: i64, acked_mb: f64| {
+        let activity = Activity { statement_us: Some(statement), ..running(1, 1.0) };
+        let seen = Seen { acked_bytes: Some((acked_mb * MB) as u64), ..Seen::default() };
+        steps(&watch.look(at(s), &[(activity, seen)], &rules))
+    };
+    assert_eq!(look(0.0, 1, 0.0), []);
+    assert_eq!(look(1.0, 1, 600.0), [(1, "began".into())]);
+    assert_eq!(look(1.5, 2, 600.0), [(1, "the statement ended".into())]);
+    assert_eq!(look(2.0, 2, 610.0), []);
+    assert_eq!(look(2.5, 2, 1_200.0), [(1, "began".into())], "what it sends itself counts");
+}
+
+#[test]
+fn looks_that_are_far_apart_tell_the_same_rate() {
+    let rules = rule("bandwidth=128, action='penalty'");
+    let mut watch = Watch::new();
+    for look in 0..20 {
+        let now = f64::from(look) * 10.0;
+        let seen = Seen { acked_bytes: Some((now * 70.0 * MB) as u64), ..Seen::default() };
+        assert_eq!(steps(&watch.look(at(now), &[(running(1, now), seen)], &rules)), []);
+    }
+}
+
+#[test]
 fn cpu_wal_and_waits_are_of_the_statement_not_of_the_session() {
     let mut session = Session::new(SessionId(1));
     let seen = |cpu_s| Seen { cpu_s: Some(cpu_s), ..Seen::default() };
@@ -129,8 +156,10 @@ fn cpu_wal_and_waits_are_of_the_statement_not_of_the_session() {
     activity.elapsed_s = Some(2.0);
     activity.wal_bytes = Some(130.0 * MB);
     let second = session.figures(at(2.0), &activity, &seen(51.0));
-    assert_eq!((second.cpu_s, second.cpu_percent, second.blocked_s), (Some(1.0), Some(50.0), Some(2.0)));
+    assert_eq!((second.cpu_s, second.cpu_percent), (Some(1.0), Some(50.0)));
     assert_eq!(second.wal_mb_per_s, Some(6.0));
+    assert_eq!(second.blocked_s, Some(0.0), "it may have begun to wait just now");
+    assert_eq!(session.figures(at(2.5), &activity, &seen(51.0)).blocked_s, Some(0.5));
     activity.statement_us = Some(9_000_000);
     let next = session.figures(at(3.0), &activity, &seen(51.5));
     assert_eq!((next.cpu_s, next.blocked_s, session.statement), (Some(0.0), Some(0.0), 2));
