@@ -6,7 +6,7 @@ mod server;
 
 use backwater_gate::proxy::{Drained, ProxyConfig};
 use backwater_model::{Event, EventKind, FlowState};
-use held::{CONSOLE, Held, Session, console, proxy};
+use held::{CONSOLE, Held, Session, console, proxy, until};
 use server::{complaint, psql, text, with_server};
 use std::io::Read;
 use std::path::Path;
@@ -231,6 +231,54 @@ fn cpu_and_memory_are_those_of_the_servers_process() {
         let decision = held.decision();
         assert!(decision.fields["cputime"].parse::<f64>().unwrap() > 0.3, "{decision:?}");
         assert!(decision.fields.contains_key("memsize"));
+    });
+}
+
+#[test]
+fn a_rule_on_cpu_reaches_a_statement_that_another_rule_watches_already() {
+    with_server("a_rule_on_cpu_reaches_a_statement_that_another_rule_watches_already", &[], |server| {
+        let other = "[rules.other]\nelapsedtime = 3600\n[pools.default]\nexcept_rule = 'other'\n";
+        let held = proxy(server, &format!("{CONSOLE}{other}"));
+        let burn = "SELECT 'burning', sum(sqrt(g)) FROM generate_series(1, 500000000) g";
+        let running = psql("127.0.0.1", held.port, burn).stderr(Stdio::piped()).spawn().unwrap();
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE query ~ '^SELECT .burning'", "1");
+        console(
+            held.port,
+            "CREATE EXCEPT RULE busy WITH (cputime=0.2); ALTER RESOURCE POOL default WITH (except_rule='other,busy')",
+        );
+        let began = held.decision_of("began");
+        assert!(began.fields["cputime"].parse::<f64>().unwrap() > 0.2, "{began:?}");
+        assert!(complaint(&running.wait_with_output().unwrap()).contains("canceling statement"));
+    });
+}
+
+#[test]
+fn what_an_aborted_statement_sent_does_not_stop_the_next() {
+    with_server("what_an_aborted_statement_sent_does_not_stop_the_next", &[], |server| {
+        let held = proxy(server, "[rules.much]\nbandwidth = 10\n[pools.default]\nexcept_rule = 'much'\n");
+        let session = Session::open(held.port);
+        let large = "SELECT repeat('x', 1023) FROM generate_series(1, 1048576)";
+        assert!(session.wait(session.client.batch_execute(large)).is_err(), "it is cancelled");
+        session.wait(session.client.batch_execute("SELECT pg_sleep(0.5)")).unwrap();
+        assert_eq!(held.decision().fields["step"], "began");
+        assert_eq!(held.decision().fields["step"], "lifted");
+        assert!(held.events.try_iter().all(|event| event.kind != EventKind::Decision));
+    });
+}
+
+#[test]
+fn who_waits_for_its_turn_has_it_also_while_the_proxy_drains() {
+    with_server("who_waits_for_its_turn_has_it_also_while_the_proxy_drains", &[], |server| {
+        let held = proxy(server, &format!("{CONSOLE}[pools.default]\nmax_active = 1\n"));
+        let spawn = |sql: &str| psql("127.0.0.1", held.port, sql).stdout(Stdio::piped()).spawn().unwrap();
+        let first = spawn("SELECT 'first' FROM pg_sleep(3)");
+        server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
+        let second = spawn("SELECT 'second'");
+        until("one waits", || console(held.port, "SHOW SESSIONS").contains("|waiting for its turn|"));
+        assert_eq!(held.proxy.drain(|| false), Drained::Whole);
+        for (child, said) in [(first, "first"), (second, "second")] {
+            assert_eq!(text(&child.wait_with_output().unwrap()), said);
+        }
     });
 }
 

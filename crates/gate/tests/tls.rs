@@ -7,7 +7,7 @@ mod server;
 use backwater_gate::proxy::{Proxy, ProxyConfig};
 use encrypted::certificate;
 use rustix::process::{Pid, Signal, kill_process};
-use server::{PASSWORD, Server, complaint, psql, text, with_server};
+use server::{PASSWORD, Server, client, complaint, psql, text, with_server};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -131,6 +131,30 @@ fn both_ways_are_encrypted_apart() {
         server.until("SHOW ssl", "off");
         let Some(held) = proxy(server, "[server_tls]\nmode = 'prefer'\n") else { return };
         assert_eq!(value(&held, "disable", IS_ENCRYPTED), "f");
+    });
+}
+
+#[test]
+fn who_is_let_in_at_once_by_a_server_that_encrypts_is_logged_in() {
+    with_server("who_is_let_in_at_once_by_a_server_that_encrypts_is_logged_in", &[], |server| {
+        let console = "[admin]\nusers = { dba = 'open sesame' }\n";
+        let more = format!("{console}[limits]\nlogin_timeout_s = 1\n[server_tls]\nmode = 'require'\n");
+        let Some(held) = proxy(server, &more) else { return };
+        server.make_open_door();
+        assert!(encrypted::encrypt(server));
+        let mut resting = client("psql", "127.0.0.1", held.port);
+        resting.env("PGUSER", "open_door").env("PGSSLMODE", "disable").args(["-X", "-q", "-A", "-t", "-f", "-"]);
+        resting.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut resting = resting.spawn().unwrap();
+        // It says nothing of its own from its login on.
+        let mut seen = asked(&held, "disable", "SHOW SESSIONS");
+        seen.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "open sesame");
+        let begun = std::time::Instant::now();
+        while !text(&seen.output().unwrap()).lines().any(|line| line.contains("open_door") && line.contains("|idle|")) {
+            assert!(begun.elapsed() < Duration::from_secs(60) && resting.try_wait().unwrap().is_none());
+        }
+        resting.stdin.take().unwrap().write_all(b"SELECT 'well rested';").unwrap();
+        assert_eq!(text(&resting.wait_with_output().unwrap()), "well rested");
     });
 }
 

@@ -35,6 +35,11 @@ impl Follow {
         self.asked_at = None;
     }
 
+    /// Whether it waits for its turn.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting
+    }
+
     /// Bytes pass. What is returned is the statement that they end.
     fn pass(&mut self, side: Side, bytes: &[u8]) -> Option<UrgentStatement> {
         let (messages, transactions) = (self.tracker.messages(), self.tracker.transactions());

@@ -49,9 +49,13 @@ struct Watched {
     mean: MeanRate,
     /// Sent when it was last looked at: what was before the first look is not held against it.
     down_bytes: Option<u64>,
-    /// The statement that the process's figures are counted from.
+    /// The statement that was last looked at.
     statement: Option<u64>,
     process: Process,
+    /// The statement whose process that is.
+    process_of: Option<u64>,
+    /// The statement that an abort ends.
+    stopped: Option<u64>,
     /// Seconds that it waited for locks, and when it was last looked at.
     locked_s: f64,
     looked_at: Option<Moment>,
@@ -137,9 +141,10 @@ impl Bench {
                 // It looks whether its client is still there.
                 live.called.notify_one();
             }
-            // Who waits for a turn has said something.
             let overstayed = terms.limits.overstayed(glimpse.doing, glimpse.since, now);
-            if let Some(ending) = overstayed.filter(|_| !glimpse.is_waiting) {
+            // Who waits for a turn has said something, and who is still reading is not idle: what is held for it would be lost.
+            let is_busy = glimpse.is_waiting || (glimpse.doing == Doing::Idle && !live.is_answered());
+            if let Some(ending) = overstayed.filter(|_| !is_busy) {
                 live.end(ending);
             }
             let of_pool = || terms.state.rules_of(&live.pool.name).collect();
@@ -197,6 +202,11 @@ impl Bench {
             sent_bytes,
         };
         for decision in self.judge.look(now, subject, rules.iter().copied(), &figures) {
+            if (decision.action, decision.step) == (Action::Abort, Step::Began)
+                && let Some(watched) = self.watched.get_mut(&id)
+            {
+                watched.stopped = Some(decision.statement);
+            }
             match (&seen.by_server, decision.action) {
                 (Some((pid, activity)), Action::Abort) => self.stop_by_server(&decision, *pid, activity),
                 _ => self.carry_out(&decision, live, &glimpse),
@@ -396,6 +406,10 @@ impl Watched {
         let rested = (glimpse.doing == Doing::Idle && !glimpse.is_waiting).then(|| now - glimpse.since);
         self.wal.see(now, rested, told.and_then(|told| told.wal_bytes));
         let Some(statement) = glimpse.statement else { return Figures::default() };
+        // Nor is what an aborted one sent held against the next, which the rule would hit at once.
+        if self.stopped.take_if(|stopped| *stopped != statement).is_some() {
+            self.mean = MeanRate::default();
+        }
         // What the server said of the statement before is not held against this one.
         let of_it = told.filter(|told| told.asked_at >= glimpse.since);
         self.take(now, statement, of_it);
@@ -406,19 +420,21 @@ impl Watched {
         let elapsed = seen.until - glimpse.since;
         let process = server_is_here && wants_process(rules);
         if process && let Some(pid) = live.server_pid() {
-            let begins = self.statement != Some(statement);
+            // Not of the statement that was last looked at: no rule may have asked for its process.
+            let begins = self.process_of.replace(statement) != Some(statement);
             let user = format!(" {} ", seen.user);
             self.process.look(pid, &[&user, &live.identity.server_mark], begins, glimpse.since, now);
         }
         self.statement = Some(statement);
+        let process = Some(&self.process).filter(|_| self.process_of == Some(statement));
         Figures {
             elapsed_s: Some(elapsed.max(Span(0)).seconds()),
             blocked_s,
             bandwidth_mb_per_s: Some(self.mean.bytes_per_second(now) / MB as f64),
             rows: seen.rows.map(|rows| rows as f64),
-            cpu_s: self.process.cpu_s(),
-            cpu_percent: self.process.cpu_percent(),
-            memory_mb: self.process.private_mb(),
+            cpu_s: process.and_then(Process::cpu_s),
+            cpu_percent: process.and_then(Process::cpu_percent),
+            memory_mb: process.and_then(Process::private_mb),
             spill_mb: of_it.and_then(|told| told.spill_bytes).map(|bytes| bytes / MB as f64),
             wal_mb_per_s: self.wal.mb_per_s(now),
             wal_mb: self.wal.mb(),

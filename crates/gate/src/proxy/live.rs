@@ -105,6 +105,8 @@ pub(super) struct Live {
     freed: AtomicBool,
     /// When it last let go what it held: its last transaction ended then.
     let_go_us: AtomicI64,
+    /// Its client does not take what the server said: some of it is held here.
+    undelivered: AtomicBool,
     /// A cancel request is under way: no new statement may begin, or it would be hit.
     cancelling: AtomicBool,
     /// Its turn has come.
@@ -181,6 +183,7 @@ impl Live {
             wants_low: AtomicBool::new(low),
             freed: AtomicBool::new(false),
             let_go_us: AtomicI64::new(i64::MIN),
+            undelivered: AtomicBool::new(false),
             cancelling: AtomicBool::new(false),
             granted: AtomicBool::new(false),
             ending: Mutex::new(None),
@@ -227,6 +230,23 @@ impl Live {
     /// What it does, it does anew.
     pub(super) fn begins_anew(&self) {
         self.since_us.store(clock::now().0, Ordering::Relaxed);
+    }
+
+    /// Whether some of what the server said is held here, as its client does not take it. Called by its relay alone. Who has taken all of
+    /// it is idle from then on.
+    pub(super) fn holds_answer(&self, holds: bool) {
+        if self.undelivered.load(Ordering::Relaxed) == holds {
+            return;
+        }
+        if !holds && self.doing() == Doing::Idle {
+            self.begins_anew();
+        }
+        self.undelivered.store(holds, Ordering::Release);
+    }
+
+    /// Whether its client has taken all that was said.
+    pub(super) fn is_answered(&self) -> bool {
+        !self.undelivered.load(Ordering::Acquire)
     }
 
     /// What is known now.

@@ -293,6 +293,8 @@ impl Negotiation<'_> {
             }
         };
         tracker.pass(Side::Down, &words);
+        // They may be the whole login, after which nothing more comes until the client speaks.
+        entry.live().passed(Side::Down, words.len(), &tracker);
         agree((client, server), (&heard[length..], &words), tracker, entry, place).map(Some)
     }
 

@@ -109,7 +109,9 @@ impl Relay {
             Poll::Ready(Ok(())) => return Poll::Ready(End::ServerDone),
             Poll::Pending => {}
         }
-        if until_quiet && follow.tracker.is_quiet() && up.is_empty() && down.is_empty() {
+        follow.live.holds_answer(!down.is_empty());
+        // Who waits for its turn has said something, which is not read yet.
+        if until_quiet && follow.tracker.is_quiet() && up.is_empty() && down.is_empty() && !follow.is_waiting() {
             return Poll::Ready(End::Quiet);
         }
         Poll::Pending
@@ -161,8 +163,9 @@ fn failed(fault: Fault, from: &'static str, to: &'static str) -> End {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::super::live::Identity;
+    use super::super::live::{Doing, Identity};
     use super::super::pools::LivePool;
+    use super::super::urgent::{Answers, Urgent};
     use super::*;
     use crate::wire::Tracker;
     use backwater_flow::{PoolId, SessionId};
@@ -170,12 +173,15 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     /// A session that is logged in and rests, and what its client and its server have of it.
-    fn resting(server_takes_more: bool) -> (Relay, UnixStream, UnixStream) {
+    fn resting(full: Option<Side>) -> (Relay, UnixStream, UnixStream) {
         let ((client, far_client), (server, far_server)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
         for socket in [&client, &server] {
             socket.set_nonblocking(true).unwrap();
         }
-        while !server_takes_more && (&server).write(&[0; 65_536]).is_ok() {}
+        for (_, socket) in [(Side::Up, &server), (Side::Down, &client)].iter().filter(|(side, _)| Some(*side) == full) {
+            let mut socket: &UnixStream = socket;
+            while socket.write(&[0; 65_536]).is_ok() {}
+        }
         let stream = |socket| Stream::from(tokio::net::UnixStream::from_std(socket).unwrap());
         let mut tracker = Tracker::new();
         tracker.pass(Side::Down, b"Z\0\0\0\x05I");
@@ -189,9 +195,37 @@ mod tests {
         Ending { sqlstate: "57P01", why: "it is over".to_owned() }
     }
 
+    /// Looks at it once.
+    async fn look(relay: &mut Relay) {
+        let mut pacer = Urgent(Answers::new().0);
+        let goes_on = poll_fn(|cx| Poll::Ready(relay.poll(cx, &mut pacer, false).is_pending())).await;
+        assert!(goes_on);
+        tokio::task::yield_now().await;
+    }
+
+    #[tokio::test]
+    async fn who_has_not_taken_an_answer_is_idle_only_once_it_has() {
+        let (mut relay, mut client, mut server) = resting(Some(Side::Down));
+        let live = Arc::clone(&relay.middle.follow.live);
+        server.write_all(b"Z\0\0\0\x05I").unwrap();
+        while live.is_answered() {
+            look(&mut relay).await;
+        }
+        let (held_since, begun) = (live.glimpse(clock::now()).since, clock::now());
+        assert!(live.doing() == Doing::Idle && held_since < begun);
+        client.set_nonblocking(true).unwrap();
+        let mut taken = Vec::new();
+        while !taken.ends_with(b"Z\0\0\0\x05I") {
+            // An error means that there is nothing yet.
+            let _ = client.read_to_end(&mut taken);
+            look(&mut relay).await;
+        }
+        assert!(live.is_answered() && live.glimpse(clock::now()).since >= begun);
+    }
+
     #[tokio::test]
     async fn a_client_that_took_its_words_is_left_time_though_the_server_takes_none() {
-        let (relay, mut client, _server) = resting(false);
+        let (relay, mut client, _server) = resting(Some(Side::Up));
         client.write_all(b"Q").unwrap();
         let left = relay.say_goodbye(&ending()).await;
         assert!(left.is_some());
@@ -203,7 +237,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_rests_is_told_and_not_waited_for() {
         for (says, is_left_time) in [(&b""[..], false), (b"Q", true)] {
-            let (relay, mut client, mut server) = resting(true);
+            let (relay, mut client, mut server) = resting(None);
             client.write_all(says).unwrap();
             let left = relay.say_goodbye(&ending()).await;
             assert_eq!(left.is_some(), is_left_time);

@@ -222,8 +222,8 @@ impl Tracker {
             b'S' => self.ask(Asked::Sync),
             // Query, FunctionCall.
             b'Q' | b'F' => self.ask(Asked::Query),
-            // Parse, Bind, Execute, Describe, Close, Flush.
-            b'P' | b'B' | b'E' | b'D' | b'C' | b'H' => self.ask(Asked::Extended),
+            // Parse, Bind, Execute, Describe. Close and Flush begin nothing: who says them after the last Sync, and no other, rests.
+            b'P' | b'B' | b'E' | b'D' => self.ask(Asked::Extended),
             // CopyDone, CopyFail: said before the server began to copy, they are remembered.
             b'c' | b'f' if self.copies => self.copies = false,
             b'c' | b'f' if self.is_busy() => self.ask(Asked::CopyEnd),

@@ -40,6 +40,16 @@ fn statements_begin_and_end_with_pipelining_and_transactions() {
     assert_eq!(tracker.statement(), Some(3), "flushed and not synced");
 }
 
+#[test]
+fn who_closes_and_flushes_without_a_sync_runs_nothing() {
+    for said in ["CH", "PBES <12CZ CH", "PBESH <12CZ", "PBESH <12C <Z CH <3"] {
+        assert_eq!(after(said).statement(), None, "{said}");
+    }
+    for said in ["CHP", "PBH <12", "PBES <12CZ PH", "CHS"] {
+        assert!(after(said).statement().is_some(), "{said}");
+    }
+}
+
 /// A session that is logged in, and what both sides say then: the client's messages as they are, the server's after '<'.
 fn after(said: &str) -> Tracker {
     let mut tracker = Tracker::new();
