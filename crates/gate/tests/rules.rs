@@ -271,7 +271,7 @@ fn who_waits_for_its_turn_has_it_also_while_the_proxy_drains() {
     with_server("who_waits_for_its_turn_has_it_also_while_the_proxy_drains", &[], |server| {
         let held = proxy(server, &format!("{CONSOLE}[pools.default]\nmax_active = 1\n"));
         let spawn = |sql: &str| psql("127.0.0.1", held.port, sql).stdout(Stdio::piped()).spawn().unwrap();
-        let first = spawn("SELECT 'first' FROM pg_sleep(3)");
+        let first = spawn("SELECT 'first' FROM pg_sleep(8)");
         server.until("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'", "1");
         let second = spawn("SELECT 'second'");
         until("one waits", || console(held.port, "SHOW SESSIONS").contains("|waiting for its turn|"));

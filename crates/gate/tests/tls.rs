@@ -138,7 +138,7 @@ fn both_ways_are_encrypted_apart() {
 fn who_is_let_in_at_once_by_a_server_that_encrypts_is_logged_in() {
     with_server("who_is_let_in_at_once_by_a_server_that_encrypts_is_logged_in", &[], |server| {
         let console = "[admin]\nusers = { dba = 'open sesame' }\n";
-        let more = format!("{console}[limits]\nlogin_timeout_s = 1\n[server_tls]\nmode = 'require'\n");
+        let more = format!("{console}[limits]\nlogin_timeout_s = 10\n[server_tls]\nmode = 'require'\n");
         let Some(held) = proxy(server, &more) else { return };
         server.make_open_door();
         assert!(encrypted::encrypt(server));

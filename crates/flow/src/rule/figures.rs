@@ -74,11 +74,16 @@ impl MeanRate {
         }
     }
 
-    /// Bytes went within the time `passed` that ends at `now`. Of a time longer than [`MEAN_OVER`] only the share of its last part
-    /// counts, as if they had gone evenly.
+    /// Bytes went within the time `passed` that ends at `now`, and are counted as if they had gone evenly: those of a part that is
+    /// longer ago than [`MEAN_OVER`] not at all.
     pub fn add_over(&mut self, now: Moment, bytes: u64, passed: Span) {
-        let share = if passed > MEAN_OVER { MEAN_OVER.seconds() / passed.seconds() } else { 1.0 };
-        self.add(now, (bytes as f64 * share) as u64);
+        let counted = passed.min(MEAN_OVER);
+        let bytes = i128::from(bytes) * i128::from(counted.0.max(1)) / i128::from(passed.0.max(1));
+        let slots = (counted.0 + SLOT.0 - 1).div_euclid(SLOT.0).max(1);
+        let until = |slot: i64| u64::try_from(bytes * i128::from(slot) / i128::from(slots)).unwrap_or(u64::MAX);
+        for slot in 0..slots {
+            self.add(now - Span((slots - 1 - slot) * SLOT.0), until(slot + 1) - until(slot));
+        }
     }
 
     /// The mean of the last five seconds, in bytes a second.
@@ -172,13 +177,18 @@ mod tests {
     #[test]
     fn of_a_time_that_is_longer_than_the_mean_only_its_share_counts() {
         let mut mean = MeanRate::default();
-        for s in [1i64, 11, 71] {
-            let passed = Span(if s == 71 { 60_000_000 } else { 10_000_000 });
-            mean.add_over(Moment(s * 1_000_000), 70 * MB * passed.0 as u64 / 1_000_000, passed);
-            assert_eq!(mean.bytes_per_second(Moment(s * 1_000_000)), (70 * MB) as f64, "after {s} s");
+        let mut now = Moment(0);
+        let mut rate = |passed_ms: i64, mb_per_s: u64| {
+            let passed = Span::from_millis(passed_ms);
+            now = now + passed;
+            mean.add_over(now, mb_per_s * MB * passed_ms.max(0) as u64 / 1_000, passed);
+            mean.bytes_per_second(now) / MB as f64
+        };
+        for passed_ms in [10_000, 60_000, 1_000, 3_000, 3_000, 4_900, 4_900, 500, 7_000, 20, 20] {
+            assert!((rate(passed_ms, 70) - 70.0).abs() < 1.5, "after {passed_ms} ms");
         }
-        mean.add_over(Moment(71_500_000), 10 * MB, Span(500_000));
-        assert_eq!(mean.bytes_per_second(Moment(71_500_000)), (72 * MB) as f64);
+        assert!((rate(500, 20) - 65.0).abs() < 1.5, "the last half second was slower");
+        assert!(rate(0, 20) <= 66.5 && rate(-1_000, 20) <= 66.5, "time that does not pass");
         let mut wal = SessionWal::default();
         for s in [0, 10, 70] {
             wal.see(Moment(s * 1_000_000), None, Some((s as u64 * MB) as f64));

@@ -137,11 +137,13 @@ fn what_an_aborted_statement_sent_does_not_stop_the_next() {
 #[test]
 fn looks_that_are_far_apart_tell_the_same_rate() {
     let rules = rule("bandwidth=128, action='penalty'");
-    let mut watch = Watch::new();
-    for look in 0..20 {
-        let now = f64::from(look) * 10.0;
-        let seen = Seen { acked_bytes: Some((now * 70.0 * MB) as u64), ..Seen::default() };
-        assert_eq!(steps(&watch.look(at(now), &[(running(1, now), seen)], &rules)), []);
+    for interval_s in [0.5, 3.0, 4.9, 10.0, 61.0] {
+        let mut watch = Watch::new();
+        for look in 0..20 {
+            let now = f64::from(look) * interval_s;
+            let seen = Seen { acked_bytes: Some((now * 120.0 * MB) as u64), ..Seen::default() };
+            assert_eq!(steps(&watch.look(at(now), &[(running(1, now), seen)], &rules)), [], "every {interval_s} s");
+        }
     }
 }
 

@@ -58,6 +58,7 @@ struct Watched {
     stopped: Option<u64>,
     /// Seconds that it waited for locks, and when it was last looked at.
     locked_s: f64,
+    was_locked: bool,
     looked_at: Option<Moment>,
     wal: SessionWal,
     /// Of a session that is encrypted through to the server.
@@ -130,6 +131,8 @@ impl Bench {
         let mut rules_by_pool: BTreeMap<PoolId, Vec<(&str, &Rule)>> = BTreeMap::new();
         let (mut held, mut unseen) = (Vec::new(), Vec::new());
         for live in sessions.iter() {
+            // Asked first: who has taken its answer by now is idle since then.
+            let is_answered = live.is_answered();
             let glimpse = live.glimpse(now);
             if live.is_low() {
                 held.push(live);
@@ -143,7 +146,7 @@ impl Bench {
             }
             let overstayed = terms.limits.overstayed(glimpse.doing, glimpse.since, now);
             // Who waits for a turn has said something, and who is still reading is not idle: what is held for it would be lost.
-            let is_busy = glimpse.is_waiting || (glimpse.doing == Doing::Idle && !live.is_answered());
+            let is_busy = glimpse.is_waiting || (glimpse.doing == Doing::Idle && !is_answered);
             if let Some(ending) = overstayed.filter(|_| !is_busy) {
                 live.end(ending);
             }
@@ -365,9 +368,12 @@ impl Watched {
     /// Takes what the server told. Locks of a statement are counted from its first look: what was before is not held against it.
     fn take(&mut self, now: Moment, statement: u64, told: Option<&Told>) {
         let passed_s = self.looked_at.replace(now).map_or(0.0, |last| now.seconds_since(last));
+        let is_locked = told.is_some_and(|told| !told.blocked_by.is_empty());
+        let was_locked = std::mem::replace(&mut self.was_locked, is_locked);
         if self.statement != Some(statement) {
             self.locked_s = 0.0;
-        } else if told.is_some_and(|told| !told.blocked_by.is_empty()) {
+        } else if is_locked && was_locked {
+            // Since when between two looks is not known.
             self.locked_s += passed_s;
         }
     }

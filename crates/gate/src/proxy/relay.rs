@@ -109,9 +109,12 @@ impl Relay {
             Poll::Ready(Ok(())) => return Poll::Ready(End::ServerDone),
             Poll::Pending => {}
         }
-        follow.live.holds_answer(!down.is_empty());
-        // Who waits for its turn has said something, which is not read yet.
-        if until_quiet && follow.tracker.is_quiet() && up.is_empty() && down.is_empty() && !follow.is_waiting() {
+        let holds_answer = !down.is_empty() || client.has_unsent();
+        follow.live.holds_answer(holds_answer);
+        let has_passed_all = !holds_answer && up.is_empty() && !server.has_unsent();
+        // Who waits for its turn, or for a cancel request to have arrived, may have said something that is not read yet.
+        let may_have_said = follow.is_waiting() || follow.live.is_cancelling();
+        if until_quiet && follow.tracker.is_quiet() && has_passed_all && !may_have_said {
             return Poll::Ready(End::Quiet);
         }
         Poll::Pending
@@ -211,8 +214,10 @@ mod tests {
         while live.is_answered() {
             look(&mut relay).await;
         }
-        let (held_since, begun) = (live.glimpse(clock::now()).since, clock::now());
-        assert!(live.doing() == Doing::Idle && held_since < begun);
+        let held_since = live.glimpse(clock::now()).since;
+        while clock::now() <= held_since {}
+        let begun = clock::now();
+        assert_eq!(live.doing(), Doing::Idle);
         client.set_nonblocking(true).unwrap();
         let mut taken = Vec::new();
         while !taken.ends_with(b"Z\0\0\0\x05I") {

@@ -99,6 +99,11 @@ impl Secure {
         Poll::Ready(Ok(taken))
     }
 
+    /// Whether something that is encrypted is still to be sent.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.connection.wants_write()
+    }
+
     /// Sends all that is encrypted.
     pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, socket: &mut Socket) -> Poll<io::Result<()>> {
         while self.connection.wants_write() {

@@ -212,6 +212,11 @@ impl Stream {
         socket.peek(&mut [MaybeUninit::uninit()]).is_ok_and(|count| count > 0)
     }
 
+    /// Whether something that was taken is still to be sent: what encrypts holds it.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.secure().is_some_and(Secure::has_unsent)
+    }
+
     /// Takes some of these bytes. What was taken and not sent yet goes with the next write, or by [`Stream::poll_flush`].
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.secure {
