@@ -170,6 +170,9 @@ fn keywords_names_and_comments_are_as_in_sql() {
         "ALTER USER u RESOURCE POOL \"P\" PASSWORD '********'"
     );
     assert_eq!(parse(" ; ;").unwrap(), []);
+    assert_eq!(parse("/* later: /* ticket 7 */\nDROP RESOURCE POOL batch;\n-- */").unwrap(), []);
+    assert_eq!(parse("/*/**/ DROP USER u */ DROP USER é").unwrap()[0].to_string(), "DROP USER é");
+    assert!(refused("/* a /* b */ DROP USER u").starts_with("a comment is not closed (at character 1"));
 }
 
 #[test]

@@ -99,6 +99,19 @@ fn read_one(first: char, rest: &str) -> Result<(Kind, &str), String> {
     Ok((Kind::Symbol(first), &rest[first.len_utf8()..]))
 }
 
+/// What follows the comment that begins here, which may hold others, as in SQL; None where it does not end.
+fn after_comment(text: &str) -> Option<&str> {
+    let (mut depth, mut at) = (0usize, 0);
+    loop {
+        match text.as_bytes().get(at..at + 2)? {
+            b"/*" => (depth, at) = (depth + 1, at + 2),
+            b"*/" if depth == 1 => return text.get(at + 2..),
+            b"*/" => (depth, at) = (depth.saturating_sub(1), at + 2),
+            _ => at += 1,
+        }
+    }
+}
+
 /// What follows blanks and comments.
 fn skip<'t>(text: &str, from: &'t str) -> Result<&'t str, ParseError> {
     let mut rest = from;
@@ -106,9 +119,9 @@ fn skip<'t>(text: &str, from: &'t str) -> Result<&'t str, ParseError> {
         rest = rest.trim_start();
         if let Some(comment) = rest.strip_prefix("--") {
             rest = comment.find('\n').map_or("", |end| &comment[end..]);
-        } else if let Some(comment) = rest.strip_prefix("/*") {
+        } else if rest.starts_with("/*") {
             let open = || ParseError::at(text, text.len() - rest.len(), "a comment is not closed".to_owned());
-            rest = &comment[comment.find("*/").ok_or_else(open)? + 2..];
+            rest = after_comment(rest).ok_or_else(open)?;
         } else {
             return Ok(rest);
         }
