@@ -175,6 +175,17 @@ pub(crate) fn title(pid: i32) -> String {
     text.trim().chars().take(TITLE_CHARS).collect()
 }
 
+/// The number of a process in the innermost namespace that it is in; None where it is gone.
+pub(crate) fn inner_pid(pid: i32) -> Option<i32> {
+    innermost(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+/// The last number of the line `NSpid` of a process's status: from ours to its own.
+fn innermost(status: &str) -> Option<i32> {
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    numbers.split_ascii_whitespace().last()?.parse().ok()
+}
+
 /// A command line may hold megabytes.
 const TITLE_CHARS: usize = 120;
 
@@ -183,6 +194,14 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_process_in_a_container_has_another_number_for_itself() {
+        assert_eq!(innermost("Name:\tpostgres\nPid:\t4711\nNSpid:\t4711\t90\t12\nNSsid:\t1\t1\t1\n"), Some(12));
+        assert_eq!(innermost("Name:\tpostgres\nPid:\t4711\n"), None);
+        let own = std::fs::read_link("/proc/self").unwrap().display().to_string().parse().unwrap();
+        assert_eq!((inner_pid(own), inner_pid(-1)), (i32::try_from(std::process::id()).ok(), None));
+    }
 
     /// A connection of this process, and its inode.
     fn connection(listener: &TcpListener) -> (TcpStream, u64) {

@@ -4,6 +4,7 @@
 use crate::table::Connection;
 use crate::{Holders, Namespace, SocketError, TcpInfo, call, find};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -71,6 +72,10 @@ impl Socket {
             Err(error) if error.is_gone() => return Ok(None),
             duplicate => duplicate?,
         };
+        // The descriptor may be another connection's meanwhile.
+        if fstat(&duplicate).map_err(|error| socket.refused(KNOW, error.into()))?.st_ino != inode {
+            return Ok(None);
+        }
         match cookie(&duplicate) {
             Ok(cookie) => socket.cookie = cookie,
             Err(Errno::NOTSOCK) => return Ok(None),
@@ -87,6 +92,11 @@ impl Socket {
     /// The process in a word: `postgres: etl shop 10.0.0.7(51234) SELECT`.
     pub fn title(&self) -> String {
         find::title(self.pid)
+    }
+
+    /// The number that its process has for itself: in a container another one than here. None where it is gone.
+    pub fn inner_pid(&self) -> Option<i32> {
+        find::inner_pid(self.pid)
     }
 
     /// What is known of it now.

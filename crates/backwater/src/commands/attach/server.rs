@@ -227,7 +227,10 @@ impl Server {
             let port = own.get::<_, Option<i32>>(2).and_then(|port| u16::try_from(port).ok());
             // In a container it has another number there than here; by a Unix socket nothing else names it.
             let pids = match address(own.get(1)).zip(port).map(SocketAddr::from) {
-                Some(client) => guardian.find_peer(client)?.tcp.iter().map(|named| named.socket.pid).collect(),
+                Some(client) => {
+                    let is_own = |named: &&Named| named.socket.inner_pid() == Some(own.get(0));
+                    guardian.find_peer(client)?.tcp.iter().filter(is_own).map(|named| named.socket.pid).collect()
+                }
                 None => vec![own.get(0)],
             };
             let mut running = std::pin::pin!(in_time(transaction.query(&statement, &[])));
@@ -346,7 +349,9 @@ impl Session {
             Err(error @ AttachError::Ended(_)) => return Err(error.into()),
             Err(error) => Some(error),
         };
-        if let Some(named) = guardian.find_peer(client)?.tcp.into_iter().find(fits) {
+        // A client may have the same address and port towards another server on this host.
+        let is_it = |named: &Named| fits(named) && named.socket.inner_pid() == Some(pid);
+        if let Some(named) = guardian.find_peer(client)?.tcp.into_iter().find(is_it) {
             return Ok(named);
         }
         Err(match refused {
