@@ -89,6 +89,10 @@ fn a_held_session_is_let_go_when_somebody_waits_for_its_lock() {
         // The role is made on the server, with that password.
         held.told("CREATE USER calm_user RESOURCE POOL 'calm' PASSWORD 'a secret'");
         assert_eq!(server.value("SELECT rolcanlogin FROM pg_roles WHERE rolname = 'calm_user'"), "t");
+        // Nothing changes here, but there: that is told too, and not what it is.
+        held.told("ALTER USER calm_user RESOURCE POOL 'calm' PASSWORD 'a secret'");
+        let told = held.told("SHOW EVENTS");
+        assert!(told.contains("changed: ALTER USER calm_user RESOURCE POOL calm PASSWORD '********'"), "{told}");
         let holder = held.begin("holder", "BEGIN; LOCK TABLE t; SELECT pg_sleep(4); COMMIT");
         let began = held.decision_of("began");
         assert_eq!(began.fields["rule"], "slow");

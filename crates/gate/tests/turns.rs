@@ -19,6 +19,19 @@ fn run(port: u16, sql: &str) -> String {
 }
 
 #[test]
+fn a_session_is_of_the_pool_that_its_user_has_as_it_logs_in() {
+    with_server("a_session_is_of_the_pool_that_its_user_has_as_it_logs_in", &[], |server| {
+        server.make_open_door();
+        let held = proxy(server, CONSOLE);
+        // Connected already, and accepted, as is who comes after it; it says who it is later.
+        let mut early = TcpStream::connect(("127.0.0.1", held.port)).unwrap();
+        console(held.port, "CREATE RESOURCE POOL late; CREATE USER open_door RESOURCE POOL late");
+        raw::log_in(&mut early, 0, "open_door", "");
+        assert!(console(held.port, "SHOW SESSIONS").contains("|late|"), "{}", console(held.port, "SHOW SESSIONS"));
+    });
+}
+
+#[test]
 fn statements_wait_for_their_turn_and_those_of_who_left_are_not_begun() {
     with_server("statements_wait_for_their_turn_and_those_of_who_left_are_not_begun", &[], |server| {
         server.value("CREATE TABLE t (a int)");

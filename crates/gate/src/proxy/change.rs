@@ -73,7 +73,9 @@ impl Control {
         let mut state = terms.state.clone();
         let mut changes = Vec::new();
         for statement in statements {
-            if state.apply(statement)? {
+            // A password is the server's alone, and changed all the same.
+            let is_for_server = terms.server_account.is_some() && password_of(statement).is_some();
+            if state.apply(statement)? || is_for_server {
                 changes.push(statement.to_string());
             }
         }

@@ -123,7 +123,7 @@ impl Negotiation<'_> {
         self.open(client, heard).await
     }
 
-    async fn open(&self, mut client: Stream, mut heard: Vec<u8>) -> io::Result<Option<Agreed>> {
+    async fn open(&mut self, mut client: Stream, mut heard: Vec<u8>) -> io::Result<Option<Agreed>> {
         let mut asked: Option<Asked> = None;
         let mut denied: Option<Denied> = None;
         loop {
@@ -136,7 +136,7 @@ impl Negotiation<'_> {
                 }
             };
             if matches!(opening, Opening::Cancel | Opening::StartUp(_)) {
-                self.place.said_who();
+                self.said_who();
             }
             match opening {
                 // Nothing that runs there can be cancelled.
@@ -192,6 +192,13 @@ impl Negotiation<'_> {
                 }
             }
         }
+    }
+
+    /// It is known whose connection it is, or that this will not be known. What is in force now is what counts: it may have said nothing
+    /// for a minute.
+    fn said_who(&mut self) {
+        self.place.said_who();
+        self.terms = self.control.terms();
     }
 
     /// Passes a request for encryption to the server, connecting to it first, which needs a place: nobody knows yet whose it is, and
@@ -329,7 +336,7 @@ impl Negotiation<'_> {
 
     /// A session of which nothing can be seen.
     async fn start_hidden(
-        &self,
+        &mut self,
         mut client: Stream,
         mut asked: Option<Asked>,
         mut heard: Vec<u8>,
@@ -339,7 +346,7 @@ impl Negotiation<'_> {
         if is_awaited && read_more(&mut client, &mut heard).await? == 0 {
             return Ok(None);
         }
-        self.place.said_who();
+        self.said_who();
         // Nothing can be said to a client that has begun to encrypt.
         let pool = self.pool_of_door();
         let place = match self.admit(&mut asked, pool).await {
