@@ -304,7 +304,11 @@ struct Console {
 
 impl Console {
     fn start(server: &Server, state: &Path, file: &Path) -> Console {
-        let arguments = [&*target(server), "-c", file.to_str().unwrap(), "--interval", "100ms"];
+        Console::start_at(&target(server), state, file)
+    }
+
+    fn start_at(target: &str, state: &Path, file: &Path) -> Console {
+        let arguments = [target, "-c", file.to_str().unwrap(), "--interval", "100ms"];
         let (master, line, _) = attach_until("console at ", state, &arguments);
         Console { master, port: line.rsplit(':').next().unwrap().parse().unwrap() }
     }
@@ -397,5 +401,44 @@ fn statements_on_its_console_hold_sessions_and_let_them_go() {
         until("who is no longer of the pool is let go", || kernel_rate(flood).is_none());
         let events = console.shown("SHOW EVENTS");
         assert!(events.contains("the rule no longer applies"), "{events}");
+    });
+}
+
+#[test]
+fn rows_that_cannot_be_learnt_again_are_refused_and_what_is_said_then_is_done() {
+    const NAME: &str = "rows_that_cannot_be_learnt_again_are_refused_and_what_is_said_then_is_done";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        server
+            .value(&format!("CREATE ROLE watcher LOGIN PASSWORD '{}'; GRANT pg_monitor TO watcher", server::PASSWORD));
+        let state = tempfile::tempdir().unwrap();
+        let file = state.path().join("flow.toml");
+        let rules = "[rules.many]\nrows = 1000000\naction = 'penalty'\n[pools.some]\n[users]\npostgres = 'some'\n";
+        std::fs::write(&file, format!("{rules}[admin]\nlisten = '127.0.0.1:0'\nusers = {{ dba = 'open sesame' }}\n"))
+            .unwrap();
+        let target = target(server).replace("//postgres@", "//watcher@");
+        let console = Console::start_at(&target, state.path(), &file);
+        let with_rule = |rule: &str| format!("ALTER RESOURCE POOL some WITH (except_rule='{rule}')");
+        console.shown(&with_rule("many"));
+        console.shown(&with_rule(""));
+        // Its own query sleeps, and may not any more.
+        server.value("REVOKE EXECUTE ON FUNCTION pg_sleep(float8) FROM PUBLIC");
+        server.stop_at_once();
+        server.start_again(&[]);
+        until("it is found out", || {
+            let output = console.ask(&with_rule("many"));
+            if output.status.success() {
+                console.shown(&with_rule(""));
+                return false;
+            }
+            complaint(&output).contains("that is tried again every minute")
+        });
+        let (_client, output) = flood(server, "flood");
+        let flood = peer(server, "flood");
+        read_on(output);
+        console.shown("ALTER RESOURCE POOL some WITH (priority='low'); SET low_priority_bandwidth = '3MB'");
+        until("what was said afterwards is done", || is_held_at(flood, 3));
     });
 }

@@ -9,9 +9,9 @@ mod server;
 use backwater_model::{EventKind, Window};
 use rustix::process::{Pid, Signal, kill_process};
 use server::{Server, complaint, psql, text, with_server};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -178,6 +178,73 @@ fn what_was_changed_on_the_console_survives_a_kill() {
         assert!(proxy.console("SHOW RULES").contains("big") && proxy.console("SHOW POOLS").contains("rp1"));
         assert_eq!(proxy.console("SHOW low_priority_bandwidth"), "3");
         assert_eq!(proxy.value("SELECT 1"), "1");
+    });
+}
+
+/// psql at the console that stays, and hears one statement after another.
+struct Visitor {
+    child: Child,
+    told: BufReader<ChildStderr>,
+    shown: BufReader<ChildStdout>,
+}
+
+impl Visitor {
+    fn new(proxy: &Running) -> Visitor {
+        let mut command = server::client("psql", "127.0.0.1", proxy.port);
+        command.args(["-X", "-q", "-A", "-t"]);
+        command.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "secret").stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (told, shown) = (child.stderr.take().unwrap(), child.stdout.take().unwrap());
+        Visitor { child, told: BufReader::new(told), shown: BufReader::new(shown) }
+    }
+
+    fn say(&mut self, sql: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{sql};").unwrap();
+    }
+
+    fn shown(&mut self, sql: &str) -> String {
+        self.say(sql);
+        self.shown.by_ref().lines().next().unwrap().unwrap()
+    }
+
+    fn refused(&mut self, sql: &str) -> String {
+        self.say(sql);
+        self.told.by_ref().lines().next().unwrap().unwrap()
+    }
+}
+
+#[test]
+fn what_another_has_changed_is_not_lost_by_a_proxy_that_drains_or_has_not_read_it() {
+    with_server("what_another_has_changed", &[], |server| {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), server, &format!("state_file = \"state.toml\"\n{CONSOLE}"));
+        let mut old = Running::start(dir.path(), &[]);
+        let sleeper = running(old.port, server, "sleeper", "SELECT pg_sleep(600)");
+        let mut visitor = Visitor::new(&old);
+        assert_eq!(visitor.shown("SHOW low_priority_bandwidth"), "256");
+        let other = Running::start(dir.path(), &[]);
+        other.console("SET low_priority_bandwidth = 5");
+        let refused = visitor.refused("SET low_priority_bandwidth = 7");
+        assert!(refused.contains("somebody else has written it") && refused.contains("state.toml"), "{refused}");
+        assert_eq!(visitor.shown("SHOW low_priority_bandwidth"), "256");
+        old.signal(Signal::HUP);
+        old.hear("the configuration was read again");
+        assert_eq!(visitor.shown("SHOW low_priority_bandwidth"), "5");
+        visitor.say("SET low_priority_bandwidth = 7");
+        assert_eq!(visitor.shown("SHOW low_priority_bandwidth"), "7");
+
+        old.signal(Signal::TERM);
+        old.hear("letting sessions end");
+        let refused = visitor.refused("SET low_priority_bandwidth = 9");
+        assert!(refused.contains("this proxy is ending and changes nothing any more: connect anew"), "{refused}");
+        assert_eq!(visitor.shown("SHOW low_priority_bandwidth"), "7");
+        server.value("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'sleeper'");
+        complaint(&sleeper.wait_with_output().unwrap());
+        assert_eq!(old.end().code(), Some(0));
+        drop(visitor.child.stdin.take());
+        visitor.child.wait().unwrap();
+        drop(other);
+        assert_eq!(Running::start(dir.path(), &[]).console("SHOW low_priority_bandwidth"), "7");
     });
 }
 

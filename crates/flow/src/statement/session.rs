@@ -14,21 +14,36 @@ pub enum Request {
     Session(SessionCommand),
 }
 
+/// What a transaction may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Change nothing.
+    ReadOnly,
+    /// Everything.
+    ReadWrite,
+}
+
 /// A command of a client's own session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionCommand {
-    /// `BEGIN`, in whatever mode.
-    Begin,
+    /// `BEGIN`, in whatever mode; None: what it may do is the session's default.
+    Begin(Option<Access>),
     /// `START TRANSACTION`, which is told apart in the answer.
-    StartTransaction,
+    StartTransaction(Option<Access>),
+    /// `SET TRANSACTION`, of the transaction that is open.
+    SetTransaction(Option<Access>),
+    /// What the transactions of the session may do that say nothing of it.
+    SetDefault(Access),
     /// `COMMIT` or `END`.
     Commit,
     /// `ROLLBACK` or `ABORT`.
     Rollback,
     /// A setting on which nothing here depends, or to the value that it has here.
     Set,
-    /// The same back to its default, or all of them.
+    /// The same back to its default.
     Reset,
+    /// All of them.
+    ResetAll,
     /// `DISCARD ALL`.
     DiscardAll,
     /// `SHOW TRANSACTION ISOLATION LEVEL`.
@@ -43,6 +58,9 @@ pub enum SessionCommand {
     Unlisten,
 }
 
+/// Whether transactions may change something.
+const READ_ONLY: &str = "default_transaction_read_only";
+
 /// Settings of a session that clients set.
 const SETTINGS: [&str; 14] = [
     "application_name",
@@ -50,7 +68,7 @@ const SETTINGS: [&str; 14] = [
     "client_encoding",
     "datestyle",
     "default_transaction_isolation",
-    "default_transaction_read_only",
+    READ_ONLY,
     "extra_float_digits",
     "idle_in_transaction_session_timeout",
     "intervalstyle",
@@ -88,6 +106,15 @@ fn instead(setting: &str, value: &str) -> Option<&'static str> {
     (!fits && value != "default").then_some(there_is)
 }
 
+/// What a value of [`READ_ONLY`] says, as servers take it; None: nothing.
+fn access(value: &str) -> Option<Access> {
+    match &*value.to_ascii_lowercase() {
+        "on" | "true" | "t" | "yes" | "y" | "1" => Some(Access::ReadOnly),
+        "off" | "false" | "f" | "no" | "n" | "0" | "default" => Some(Access::ReadWrite),
+        _ => None,
+    }
+}
+
 impl Parser<'_> {
     /// A command of the client's own session; none where there is none, and then nothing was read.
     pub(super) fn session_command(&mut self) -> Parsed<Option<SessionCommand>> {
@@ -106,13 +133,9 @@ impl Parser<'_> {
         Ok(match first.as_str() {
             "BEGIN" => {
                 self.transaction();
-                self.modes();
-                Some(SessionCommand::Begin)
+                Some(SessionCommand::Begin(self.modes()))
             }
-            "START" if self.words(&["TRANSACTION"]) => {
-                self.modes();
-                Some(SessionCommand::StartTransaction)
-            }
+            "START" if self.words(&["TRANSACTION"]) => Some(SessionCommand::StartTransaction(self.modes())),
             "COMMIT" | "END" => {
                 self.transaction();
                 Some(SessionCommand::Commit)
@@ -121,8 +144,12 @@ impl Parser<'_> {
                 self.transaction();
                 Some(SessionCommand::Rollback)
             }
-            "SET" => self.set_of_session()?.then_some(SessionCommand::Set),
-            "RESET" => (self.words(&["ALL"]) || self.setting().is_some()).then_some(SessionCommand::Reset),
+            "SET" => self.set_of_session()?,
+            "RESET" if self.words(&["ALL"]) => Some(SessionCommand::ResetAll),
+            "RESET" => self.setting().map(|setting| match setting {
+                READ_ONLY => SessionCommand::SetDefault(Access::ReadWrite),
+                _ => SessionCommand::Reset,
+            }),
             "DISCARD" => self.words(&["ALL"]).then_some(SessionCommand::DiscardAll),
             "SHOW" => self.isolation().then_some(SessionCommand::ShowIsolation),
             "SELECT" if self.one() => Some(SessionCommand::SelectOne),
@@ -133,21 +160,21 @@ impl Parser<'_> {
         })
     }
 
-    fn set_of_session(&mut self) -> Parsed<bool> {
+    fn set_of_session(&mut self) -> Parsed<Option<SessionCommand>> {
         let for_session = self.words(&["SESSION"]);
-        if self.words(&["TRANSACTION"]) || for_session && self.words(&["CHARACTERISTICS", "AS", "TRANSACTION"]) {
-            self.modes();
-            return Ok(true);
+        if for_session && self.words(&["CHARACTERISTICS", "AS", "TRANSACTION"]) {
+            return Ok(Some(self.modes().map_or(SessionCommand::Set, SessionCommand::SetDefault)));
         }
-        if !for_session {
-            self.words(&["LOCAL"]);
+        if !for_session && self.words(&["TRANSACTION"]) {
+            return Ok(Some(SessionCommand::SetTransaction(self.modes())));
         }
+        let is_local = !for_session && self.words(&["LOCAL"]);
         let setting = if self.words(&["TIME", "ZONE"]) {
             "timezone"
         } else if self.words(&["NAMES"]) {
             "client_encoding"
         } else {
-            let Some(setting) = self.setting() else { return Ok(false) };
+            let Some(setting) = self.setting() else { return Ok(None) };
             if !self.words(&["TO"]) {
                 self.symbol('=')?;
             }
@@ -157,7 +184,12 @@ impl Parser<'_> {
         let value = self.values()?;
         match instead(setting, &value) {
             Some(there_is) => Err(self.wrong_at(at, format!("{setting} is always {there_is} here"))),
-            None => Ok(true),
+            // By then there is no other transaction to which it could matter.
+            None if setting == READ_ONLY && !is_local => match access(&value) {
+                Some(access) => Ok(Some(SessionCommand::SetDefault(access))),
+                None => Err(self.wrong_at(at, format!("{setting} is on or off"))),
+            },
+            None => Ok(Some(SessionCommand::Set)),
         }
     }
 
@@ -207,10 +239,18 @@ impl Parser<'_> {
         let _ = self.words(&["TRANSACTION"]) || self.words(&["WORK"]);
     }
 
-    fn modes(&mut self) {
-        while MODES.into_iter().any(|mode| self.words(&[mode])) {
+    /// The modes of a transaction; returns what it may do, where that is said. The last word counts.
+    fn modes(&mut self) -> Option<Access> {
+        let mut access = None;
+        while let Some(mode) = MODES.into_iter().find(|mode| self.words(&[mode])) {
+            match mode {
+                "ONLY" => access = Some(Access::ReadOnly),
+                "WRITE" => access = Some(Access::ReadWrite),
+                _ => {}
+            }
             self.symbol_if(',');
         }
+        access
     }
 
     /// These words one after another; none of them is read where they do not all stand here.
@@ -239,17 +279,21 @@ mod tests {
 
     #[test]
     fn what_drivers_open_with_is_read() {
+        let (read_only, read_write) = (Some(Access::ReadOnly), Some(Access::ReadWrite));
         for (text, command) in [
-            ("BEGIN", SessionCommand::Begin),
-            ("begin transaction isolation level repeatable read, read only, not deferrable", SessionCommand::Begin),
-            ("BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE", SessionCommand::Begin),
-            ("START TRANSACTION READ WRITE", SessionCommand::StartTransaction),
+            ("BEGIN", SessionCommand::Begin(None)),
+            (
+                "begin transaction isolation level repeatable read, read only, not deferrable",
+                SessionCommand::Begin(read_only),
+            ),
+            ("BEGIN ISOLATION LEVEL SERIALIZABLE READ WRITE", SessionCommand::Begin(read_write)),
+            ("START TRANSACTION READ WRITE", SessionCommand::StartTransaction(read_write)),
             ("COMMIT", SessionCommand::Commit),
             ("end work", SessionCommand::Commit),
             ("ROLLBACK TRANSACTION", SessionCommand::Rollback),
             ("ABORT", SessionCommand::Rollback),
             ("DISCARD ALL", SessionCommand::DiscardAll),
-            ("RESET ALL", SessionCommand::Reset),
+            ("RESET ALL", SessionCommand::ResetAll),
             ("RESET timezone", SessionCommand::Reset),
             ("SET extra_float_digits = 3", SessionCommand::Set),
             ("SET application_name = 'PostgreSQL JDBC Driver'", SessionCommand::Set),
@@ -261,7 +305,16 @@ mod tests {
             ("SET LOCAL statement_timeout = -1", SessionCommand::Set),
             ("SET search_path TO \"$user\", public", SessionCommand::Set),
             ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED", SessionCommand::Set),
-            ("SET TRANSACTION READ ONLY", SessionCommand::Set),
+            ("SET TRANSACTION READ ONLY", SessionCommand::SetTransaction(read_only)),
+            ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", SessionCommand::SetTransaction(None)),
+            (
+                "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY, DEFERRABLE",
+                SessionCommand::SetDefault(Access::ReadOnly),
+            ),
+            ("SET default_transaction_read_only = on", SessionCommand::SetDefault(Access::ReadOnly)),
+            ("SET SESSION default_transaction_read_only TO 'false'", SessionCommand::SetDefault(Access::ReadWrite)),
+            ("SET LOCAL default_transaction_read_only = on", SessionCommand::Set),
+            ("RESET default_transaction_read_only", SessionCommand::SetDefault(Access::ReadWrite)),
             ("SHOW TRANSACTION ISOLATION LEVEL", SessionCommand::ShowIsolation),
             ("show transaction_isolation", SessionCommand::ShowIsolation),
             ("SELECT 1", SessionCommand::SelectOne),
@@ -273,7 +326,7 @@ mod tests {
         // What asyncpg says of a connection that its pool takes back.
         let reset = "SELECT pg_advisory_unlock_all();\nCLOSE ALL;\nUNLISTEN *;\nRESET ALL;";
         let commands =
-            [SessionCommand::UnlockAll, SessionCommand::CloseAll, SessionCommand::Unlisten, SessionCommand::Reset];
+            [SessionCommand::UnlockAll, SessionCommand::CloseAll, SessionCommand::Unlisten, SessionCommand::ResetAll];
         assert_eq!(read(reset), commands.map(Request::Session));
         for other in
             ["SELECT pg_advisory_unlock_all", "SELECT pg_advisory_unlock(1)", "CLOSE a", "UNLISTEN a", "UNLISTEN"]
@@ -286,7 +339,7 @@ mod tests {
     fn statements_are_read_between_them_and_none_is_swallowed() {
         let show = Request::Statement(parse("SHOW POOLS").unwrap().remove(0));
         let set = Request::Statement(parse("SET low_priority_bandwidth = 5").unwrap().remove(0));
-        let (begin, commit) = (Request::Session(SessionCommand::Begin), Request::Session(SessionCommand::Commit));
+        let (begin, commit) = (Request::Session(SessionCommand::Begin(None)), Request::Session(SessionCommand::Commit));
         assert_eq!(read("BEGIN; SHOW POOLS; SET low_priority_bandwidth = 5; COMMIT;"), [begin, show, set, commit]);
         let refused = |text: &str| parse_requests(text).unwrap_err().to_string();
         assert_eq!(
@@ -298,6 +351,7 @@ mod tests {
         assert_eq!(refused("SET datestyle = 'German'"), "datestyle is always ISO here (at character 17)");
         assert!(refused("SET standard_conforming_strings = off").contains("is always on here"));
         assert_eq!(refused("SET work_mem = 1"), parse("SET work_mem = 1").unwrap_err().to_string());
+        assert!(refused("SET default_transaction_read_only = maybe").contains("is on or off (at character 37)"));
         assert_eq!(refused("SELECT 2"), parse("SELECT 2").unwrap_err().to_string());
         assert!(refused("SELECT 1 FROM a").contains("the end of the statement"));
         assert!(refused("SET extra_float_digits 3").contains("'=' is expected here"));

@@ -16,7 +16,7 @@ use backwater_flow::statement::Statement;
 use backwater_flow::{State, StateError};
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -68,7 +68,7 @@ impl Control {
         who: &str,
         statements: &[Statement],
     ) -> Result<Vec<String>, ChangeError> {
-        let _one_at_a_time = self.changing.lock().await;
+        let mut seen = self.changing.lock().await;
         let terms = self.terms();
         let mut state = terms.state.clone();
         let mut changes = Vec::new();
@@ -83,7 +83,7 @@ impl Control {
         let mut notices = self.notices_of(statements, &state);
         let mut roles = Roles::default();
         if terms.server_account.is_some() {
-            roles = self.make_noted_roles(&terms, statements).await?;
+            roles = self.make_noted_roles(&terms, &mut seen, statements).await?;
             notices.append(&mut roles.notices);
         } else if statements.iter().any(|statement| password_of(statement).is_some()) {
             notices.push("the password was ignored: roles and their passwords are the server's".to_owned());
@@ -94,7 +94,7 @@ impl Control {
         }
         match &terms.state_file {
             Some(path) => {
-                let kept = self.keep(path.clone(), state.clone(), Vec::new()).await;
+                let kept = self.keep(path, &mut seen, &state, Vec::new()).await;
                 kept.map_err(|error| error.after(&roles.made))?;
             }
             None => notices.push(format!(
@@ -200,17 +200,22 @@ impl Control {
 
     /// Makes on the server what statements say of roles, noted in the state file before: where the proxy falls in between, its next
     /// start tells of them.
-    async fn make_noted_roles(&self, terms: &Terms, statements: &[Statement]) -> Result<Roles, ChangeError> {
+    async fn make_noted_roles(
+        &self,
+        terms: &Terms,
+        seen: &mut state_file::Text,
+        statements: &[Statement],
+    ) -> Result<Roles, ChangeError> {
         let roles: Vec<String> = statements.iter().filter_map(role_of).cloned().collect();
         let note = terms.state_file.as_ref().filter(|_| !roles.is_empty());
         if let Some(path) = note {
-            self.keep(path.clone(), terms.state.clone(), roles).await?;
+            self.keep(path, seen, &terms.state, roles).await?;
         }
         let made = self.make_roles(statements).await;
         // Whoever asked is told what became of it.
         if made.is_err()
             && let Some(path) = note
-            && let Err(error) = self.keep(path.clone(), terms.state.clone(), Vec::new()).await
+            && let Err(error) = self.keep(path, seen, &terms.state, Vec::new()).await
         {
             tracing::warn!("a note of roles stays: {error}");
         }
@@ -252,26 +257,31 @@ impl Control {
     }
 
     /// Writing may take long on a disk that is busy: sessions and rules do not wait for it.
-    async fn keep(&self, path: PathBuf, state: State, roles: Vec<String>) -> Result<(), ChangeError> {
-        let (terms, to) = (self.terms(), path.clone());
-        let kept = tokio::task::spawn_blocking(move || state_file::keep(&to, &terms.configured, &state, &roles)).await;
-        kept.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|source| ChangeError::Keep {
-            path,
-            source,
-            stays: String::new(),
-        })
+    async fn keep(
+        &self,
+        path: &Path,
+        seen: &mut state_file::Text,
+        state: &State,
+        roles: Vec<String>,
+    ) -> Result<(), ChangeError> {
+        let (terms, path, before, state) = (self.terms(), path.to_owned(), seen.clone(), state.clone());
+        let to = path.clone();
+        let keep = move || state_file::keep(&to, &before, &terms.configured, &state, &roles);
+        let kept = tokio::task::spawn_blocking(keep).await.unwrap_or_else(|error| Err(io::Error::other(error)));
+        *seen = kept.map_err(|source| ChangeError::Keep { path, source, stays: String::new() })?;
+        Ok(())
     }
 
     /// Takes over a configuration that was read again. Returns what it changes only when the proxy is started again.
     pub(super) fn reload(self: &Arc<Self>, config: &ProxyConfig) -> Result<Vec<&'static str>, GateError> {
-        let _one_at_a_time = self.changing.blocking_lock();
+        let mut seen = self.changing.blocking_lock();
         // What the console changed since the file was read counts too.
         let config = config.restored()?;
         match self.outside {
             Some(_) => self.enforceable(&config.state)?,
             None => config.check()?,
         }
-        config.renew_state_file()?;
+        *seen = config.renew_state_file()?;
         let (config, later) = self.until_next_start(config);
         self.configure(&config);
         self.counters.reloads.fetch_add(1, Ordering::Relaxed);

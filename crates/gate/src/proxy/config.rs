@@ -60,6 +60,8 @@ pub struct ProxyConfig {
     pub configured: StateForm,
     /// Where the console's changes are kept; None: until the proxy ends.
     pub state_file: Option<PathBuf>,
+    /// What stood there when it was read.
+    pub(super) state_seen: state_file::Text,
     /// The console; None where there is none.
     pub admin: Option<Admin>,
 }
@@ -159,6 +161,7 @@ impl Written {
             state,
             configured,
             state_file,
+            state_seen: None,
             admin: admin.map(Admin::try_from).transpose().map_err(|error| error.of(path))?,
         };
         config.restored()
@@ -182,6 +185,7 @@ impl ProxyConfig {
             state,
             configured,
             state_file: None,
+            state_seen: None,
             admin: None,
         }
     }
@@ -249,23 +253,24 @@ impl ProxyConfig {
                 let source = Box::new(source);
                 if is_gone { GateError::Kept { path, source } } else { GateError::State { path, source } }
             };
-            config.state = State::try_from(state_file::restored(file, &self.configured)?).map_err(wrong)?;
+            let (form, seen) = state_file::restored(file, &self.configured)?;
+            config.state = State::try_from(form).map_err(wrong)?;
+            config.state_seen = seen;
         }
         Ok(config)
     }
 
-    /// Has the state file tell of this configuration ([`state_file::renew`]).
-    pub(super) fn renew_state_file(&self) -> Result<(), GateError> {
+    /// Has the state file tell of this configuration ([`state_file::renew`]). Returns what stands there then.
+    pub(super) fn renew_state_file(&self) -> Result<state_file::Text, GateError> {
         match &self.state_file {
-            Some(file) => state_file::renew(file, &self.configured, &self.state),
-            None => Ok(()),
+            Some(file) => state_file::renew(file, &self.state_seen, &self.configured, &self.state),
+            None => Ok(None),
         }
     }
 
     /// Roles that a change was about which nobody kept ([`state_file::under_way`]).
     pub(super) fn roles_under_way(&self) -> Vec<String> {
-        // A file that cannot be read is told of by whoever needs the rest of it.
-        self.state_file.as_ref().and_then(|file| state_file::under_way(file).ok()).unwrap_or_default()
+        self.state_file.as_ref().map(|file| state_file::under_way(file, &self.state_seen)).unwrap_or_default()
     }
 
     /// What is asked for and cannot be done is refused, not ignored.

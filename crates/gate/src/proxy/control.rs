@@ -8,6 +8,7 @@ use super::low_class::LowClass;
 use super::outside::Outside;
 use super::pools::{LivePool, LivePools};
 use super::server_view::ServerView;
+use super::state_file;
 use super::terms::Terms;
 use super::{ProxyConfig, Tell};
 use crate::clock;
@@ -40,8 +41,8 @@ pub(crate) struct Control {
     /// How often each rule acted.
     acted: Mutex<BTreeMap<String, Acted>>,
     pub(super) counters: Counters,
-    /// One change at a time; held while the state is written down.
-    pub(super) changing: tokio::sync::Mutex<()>,
+    /// One change at a time; held while the state is written down, and what its file said when it was last read or written.
+    pub(super) changing: tokio::sync::Mutex<state_file::Text>,
     /// Whether it was said that there are sessions of which nothing can be seen.
     told_hidden: AtomicBool,
     told_not_found: AtomicBool,
@@ -90,9 +91,10 @@ impl Control {
     ) -> Arc<Control> {
         let first = Terms::new(config, None);
         // No reason to stay away: at worst what the console once said counts again where the file is edited back.
-        if let Err(error) = config.renew_state_file() {
+        let seen = config.renew_state_file().unwrap_or_else(|error| {
             tracing::warn!("the state file stays as it is: {error}");
-        }
+            config.state_seen.clone()
+        });
         let roles = config.roles_under_way();
         if !roles.is_empty() {
             tracing::warn!(
@@ -115,7 +117,7 @@ impl Control {
             told: Mutex::default(),
             acted: Mutex::default(),
             counters: Counters::default(),
-            changing: tokio::sync::Mutex::new(()),
+            changing: tokio::sync::Mutex::new(seen),
             told_hidden: AtomicBool::new(false),
             told_not_found: AtomicBool::new(false),
             told_in_vain: AtomicBool::new(false),

@@ -41,7 +41,7 @@ impl Follow {
     }
 
     /// Bytes pass. What is returned is the statement that they end.
-    fn pass(&mut self, side: Side, bytes: &[u8]) -> Option<UrgentStatement> {
+    pub(super) fn pass(&mut self, side: Side, bytes: &[u8]) -> Option<UrgentStatement> {
         let (messages, transactions) = (self.tracker.messages(), self.tracker.transactions());
         self.tracker.pass(side, bytes);
         let changed_at = self.live.passed(side, bytes.len(), &self.tracker);

@@ -56,6 +56,9 @@ struct Watched {
     process_of: Option<u64>,
     /// The statement that an abort ends.
     stopped: Option<u64>,
+    /// The same where nothing was sent for it, as its turn came just then and it had not begun: the next look makes up for that. Where it has
+    /// not begun by then either, it is judged anew.
+    owed: Option<u64>,
     /// Seconds that it waited for locks, and when it was last looked at.
     locked_s: f64,
     was_locked: bool,
@@ -77,13 +80,7 @@ pub(super) fn start(
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_io().enable_time().build().map_err(GateError::system("start the judge"))?;
     let judging = async move {
-        let mut bench = Bench {
-            control,
-            judge: backwater_flow::rule::Judge::new(),
-            watched: HashMap::new(),
-            freed: HashSet::new(),
-            told_at: None,
-        };
+        let mut bench = Bench::new(control);
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -119,6 +116,11 @@ struct Round<'r> {
 }
 
 impl Bench {
+    fn new(control: Arc<Control>) -> Bench {
+        let (judge, watched) = (backwater_flow::rule::Judge::new(), HashMap::new());
+        Bench { control, judge, watched, freed: HashSet::new(), told_at: None }
+    }
+
     fn look(&mut self, now: Moment) {
         let control = Arc::clone(&self.control);
         let terms = control.terms();
@@ -204,15 +206,20 @@ impl Bench {
             statement,
             sent_bytes,
         };
+        let owed = watched.owed.take().filter(|owed| glimpse.statement == Some(*owed) && !glimpse.is_waiting);
+        if owed.is_some() {
+            self.cancel(live, owed);
+        }
         for decision in self.judge.look(now, subject, rules.iter().copied(), &figures) {
+            let done = match (&seen.by_server, decision.action) {
+                (Some((pid, activity)), Action::Abort) => self.stop_by_server(&decision, *pid, activity),
+                _ => self.carry_out(&decision, live, &glimpse),
+            };
             if (decision.action, decision.step) == (Action::Abort, Step::Began)
                 && let Some(watched) = self.watched.get_mut(&id)
             {
                 watched.stopped = Some(decision.statement);
-            }
-            match (&seen.by_server, decision.action) {
-                (Some((pid, activity)), Action::Abort) => self.stop_by_server(&decision, *pid, activity),
-                _ => self.carry_out(&decision, live, &glimpse),
+                watched.owed = (!done).then_some(decision.statement);
             }
         }
     }
@@ -294,7 +301,8 @@ impl Bench {
         self.judge.end(now).iter().for_each(|decision| self.control.decided(decision));
     }
 
-    fn carry_out(&self, decision: &Decision, live: &Arc<Live>, glimpse: &Glimpse) {
+    /// False where the statement that is to be stopped does not run (yet).
+    fn carry_out(&self, decision: &Decision, live: &Arc<Live>, glimpse: &Glimpse) -> bool {
         self.control.decided(decision);
         let Decision { rule, .. } = decision;
         match (decision.action, decision.step) {
@@ -303,9 +311,8 @@ impl Bench {
                 let why =
                     format!("terminating connection: rule {rule} ends what waits so long for its turn in pool {pool}");
                 // One whose turn has come meanwhile is cancelled as others are.
-                if !(glimpse.is_waiting && live.end_waiting(Ending { sqlstate: "57014", why })) {
-                    self.cancel(live, Some(decision.statement));
-                }
+                let has_ended = glimpse.is_waiting && live.end_waiting(Ending { sqlstate: "57014", why });
+                return has_ended || self.cancel(live, Some(decision.statement));
             }
             (Action::Abort, Step::Escalated) => {
                 live.end(Ending {
@@ -323,11 +330,12 @@ impl Bench {
             // A dry run is carried out by being told.
             _ => {}
         }
+        true
     }
 
     /// Stops a statement that only the server sees; where it goes on, its session. The server tells the client why, within its
     /// encryption.
-    fn stop_by_server(&self, decision: &Decision, pid: i32, activity: &Activity) {
+    fn stop_by_server(&self, decision: &Decision, pid: i32, activity: &Activity) -> bool {
         self.control.decided(decision);
         let whole_session = decision.step == Step::Escalated;
         if decision.step == Step::Began {
@@ -336,14 +344,15 @@ impl Bench {
         if whole_session || decision.step == Step::Began {
             self.control.server_view.stop(pid, activity, whole_session);
         }
+        true
     }
 
     /// Sends a cancel request, for this statement or for whatever runs. Until the server has taken it the session begins no other
-    /// statement, which it might hit.
-    fn cancel(&self, live: &Arc<Live>, statement: Option<u64>) {
+    /// statement, which it might hit. False where that statement does not run (yet): nothing is sent then.
+    fn cancel(&self, live: &Arc<Live>, statement: Option<u64>) -> bool {
         let Some(key) = live.cancel_key() else {
             tracing::warn!(session = %live.identity.id, "its server gave no cancel key: its statement cannot be cancelled");
-            return;
+            return true;
         };
         let (packet, live) = (cancel_request(key), Arc::clone(live));
         let terms = self.control.terms();
@@ -351,7 +360,7 @@ impl Bench {
         // From here on no other begins; one that began since the decision is left alone.
         if statement.is_some() && live.glimpse(clock::now()).statement != statement {
             live.cancelling(false);
-            return;
+            return false;
         }
         self.control.counters.cancels.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
@@ -361,6 +370,7 @@ impl Bench {
             }
             live.cancelling(false);
         });
+        true
     }
 }
 
@@ -460,3 +470,7 @@ fn wants_process(rules: &[(&str, &Rule)]) -> bool {
     const OF_PROCESS: [Attribute; 3] = [Attribute::CpuTime, Attribute::CpuAvgPercent, Attribute::MemSize];
     rules.iter().any(|(_, rule)| OF_PROCESS.iter().any(|of| matches!(rule.thresholds.get(of), Some(Some(_)))))
 }
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

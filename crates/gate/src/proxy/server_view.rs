@@ -438,12 +438,12 @@ mod tests {
             let is_made = answer.is_ok();
             let server = async {
                 let Some(Order::MakeRole { done, .. }) = orders.recv().await else { panic!("no role is asked for") };
-                assert_eq!((config.roles_under_way(), is_kept()), (vec!["r".to_owned()], false));
+                assert_eq!((config.restored().unwrap().roles_under_way(), is_kept()), (vec!["r".to_owned()], false));
                 done.send(answer).unwrap();
             };
             let (changed, ()) = runtime.block_on(async { tokio::join!(control.change("dba", &statements), server) });
             assert_eq!((changed.is_ok(), is_kept()), (is_made, is_made));
-            assert!(config.roles_under_way().is_empty());
+            assert!(config.restored().unwrap().roles_under_way().is_empty());
         }
     }
 

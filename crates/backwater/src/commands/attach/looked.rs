@@ -52,7 +52,8 @@ impl Looked {
         if !self.is_here(guardian)? {
             return Ok(Vec::new());
         }
-        let mut sessions = match self.server.sessions(&self.wanted) {
+        let asked = self.server.learn_rows_again(guardian).and_then(|()| self.server.sessions(&self.wanted));
+        let mut sessions = match asked {
             Ok(sessions) => sessions,
             Err(error) if is_lost(&error) => {
                 self.lose(&error);

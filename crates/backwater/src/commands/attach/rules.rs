@@ -177,16 +177,6 @@ fn connect(target: &str, end: &End, counts_rows: bool, hold: &mut Hold) -> anyho
 
 /// Lets other rules and pools govern from here on, where this server lets them.
 fn take_over(next: &State, looked: &mut Looked, hold: &mut Hold, told: &mut Told) -> anyhow::Result<bool> {
-    // The server may have come back since the console began, and it was too busy to find out how it counts rows.
-    if asked_for(next).contains(&Attribute::Rows) && !looked.server.counts_rows() {
-        match looked.server.learn_rows(hold.guardian()) {
-            Err(error) if is_lost(&error) => {
-                looked.lose(&error);
-                return Ok(false);
-            }
-            learnt => learnt?,
-        }
-    }
     match wanted(&looked.server, next) {
         Ok(wanted) => looked.wanted = wanted,
         Err(error) => {

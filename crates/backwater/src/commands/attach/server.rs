@@ -1,5 +1,7 @@
 //! The PostgreSQL server whose sessions are slowed: who they are, what they do, and which socket of this host is theirs.
 
+mod rows;
+
 use super::end::End;
 use anyhow::{Context, anyhow, bail};
 use backwater_flow::rule::Attribute;
@@ -8,7 +10,7 @@ use backwater_probe::postgres::{ConnInfo, connect_client};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
@@ -22,26 +24,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The server's release, and what its role may.
 const ABOUT: &str = "SELECT pg_catalog.current_setting('server_version_num')::int4, \
                      pg_catalog.has_function_privilege('pg_catalog.pg_ls_tmpdir()', 'execute')";
-
-/// A session's own process, and where the server sees its client.
-const OWN: &str =
-    "SELECT pg_catalog.pg_backend_pid(), host(pg_catalog.inet_client_addr()), pg_catalog.inet_client_port()";
-/// How often it is tried to learn how rows are counted: on a busy host a look may come too late.
-const TRIES: usize = 5;
-/// How often it is looked meanwhile whether the statement sleeps already.
-const LEARN_LOOK: Duration = Duration::from_millis(10);
-
-/// A statement that sleeps after some thousands of rows, and after how many. The number is hardly anything else's in a process,
-/// and each time another.
-fn experiment(at: SystemTime) -> (String, u64) {
-    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let rows = 10_000 + u64::from(since.subsec_micros()) % 10_000;
-    let last = rows + 1;
-    let statement = format!(
-        "SELECT CASE i WHEN {last} THEN pg_catalog.pg_sleep(0.5) END FROM pg_catalog.generate_series(1, {last}) i /* backwater */"
-    );
-    (statement, rows)
-}
 
 /// What names a session and its statement.
 const SESSION_BEGAN_US: &str = "(extract(epoch FROM a.backend_start) * 1e6)::int8";
@@ -63,9 +45,8 @@ pub(super) struct Server {
     lists_files: bool,
     /// Whether the rows of its sessions can be counted, where that was tried: or why not.
     counts_rows: Option<Result<(), String>>,
-    /// Whether they could be before it was connected to anew: then it may have been too busy, and it is tried again when a rule needs
-    /// it.
-    counted_rows: bool,
+    /// When that is tried again: they could be before it was connected to anew, so that it may have been too busy.
+    learn_again: Option<Instant>,
 }
 
 /// Why an answer is waited for no longer.
@@ -173,80 +154,8 @@ impl Server {
             }
         };
         let (target, end) = (target.to_owned(), end.clone());
-        let (counts_rows, counted_rows) = (None, false);
-        Ok(Server { target, end, runtime, client, version, lists_files, counts_rows, counted_rows })
-    }
-
-    /// Another connection with the same server, which may be of another release meanwhile.
-    pub(super) fn again(&self, guardian: &mut Guardian) -> anyhow::Result<Server> {
-        let mut server = Server::connect(&self.target, &self.end)?;
-        server.counted_rows = self.counted_rows || self.counts_rows();
-        if self.counts_rows.is_some() {
-            server.learn_rows(guardian)?;
-        }
-        Ok(server)
-    }
-
-    /// Whether rules can look at rows.
-    pub(super) fn counts_rows(&self) -> bool {
-        matches!(self.counts_rows, Some(Ok(())))
-    }
-
-    /// Finds out how this server's processes count the rows of a query, by one of our own: from then on rules can look at rows, or
-    /// it is known why not.
-    ///
-    /// # Errors
-    /// The guardian or the server is gone, or it is time to end.
-    pub(super) fn learn_rows(&mut self, guardian: &mut Guardian) -> anyhow::Result<()> {
-        self.counts_rows =
-            Some(Err("a query of our own was not found in its memory, or in more than one way".to_owned()));
-        for _ in 0..TRIES {
-            match self.experiment(guardian) {
-                Ok(false) => {}
-                Ok(true) => {
-                    self.counts_rows = Some(Ok(()));
-                    break;
-                }
-                Err(error) if is_ended(&error) || guardian_ended(&error) => return Err(error),
-                Err(error) => {
-                    self.counts_rows = Some(Err(format!("{error:#}")));
-                    return if is_lost(&error) { Err(error) } else { Ok(()) };
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs a query whose rows are known, and has its process looked at meanwhile. Whether it was learnt how these are counted.
-    fn experiment(&mut self, guardian: &mut Guardian) -> anyhow::Result<bool> {
-        let (statement, rows) = experiment(SystemTime::now());
-        block_on(&self.runtime, &self.end, async {
-            // A pooler may give each transaction another process.
-            let transaction = in_time(self.client.transaction()).await?;
-            let own = in_time(transaction.query_one(OWN, &[])).await?;
-            let port = own.get::<_, Option<i32>>(2).and_then(|port| u16::try_from(port).ok());
-            // In a container it has another number there than here; by a Unix socket nothing else names it.
-            let pids = match address(own.get(1)).zip(port).map(SocketAddr::from) {
-                Some(client) => {
-                    let is_own = |named: &&Named| named.socket.inner_pid() == Some(own.get(0));
-                    guardian.find_peer(client)?.tcp.iter().filter(is_own).map(|named| named.socket.pid).collect()
-                }
-                None => vec![own.get(0)],
-            };
-            let mut running = std::pin::pin!(in_time(transaction.query(&statement, &[])));
-            let mut learnt = false;
-            loop {
-                match tokio::time::timeout(LEARN_LOOK, &mut running).await {
-                    Ok(answer) => return answer.map(|_| learnt),
-                    Err(_) if learnt => {}
-                    Err(_) => {
-                        for pid in &pids {
-                            learnt = learnt || guardian.learn_rows(*pid, &statement, rows)?;
-                        }
-                    }
-                }
-            }
-        })
+        let (counts_rows, learn_again) = (None, None);
+        Ok(Server { target, end, runtime, client, version, lists_files, counts_rows, learn_again })
     }
 
     /// Waits for nothing beyond this from now on.
@@ -269,17 +178,16 @@ impl Server {
                     Some(Err(why)) => why,
                     None => "it was not tried",
                 };
-                Some(format!("{why}; `backwater proxy` sees them"))
+                let again = if self.learn_again.is_some() { "; that is tried again every minute" } else { "" };
+                Some(format!("{why}{again}; `backwater proxy` sees them"))
             }
             _ => None,
         }
     }
 
-    /// All attributes that cannot be judged on this server, each with why; not what may be learnt yet.
+    /// All attributes that cannot be judged on this server, each with why.
     pub(super) fn all_unseen(&self) -> Unseen {
-        let may_be_learnt = |attribute: &Attribute| *attribute == Attribute::Rows && self.counted_rows;
-        let known = Attribute::ALL.iter().filter(|attribute| !may_be_learnt(attribute));
-        known.filter_map(|attribute| Some((*attribute, self.unseen(*attribute)?))).collect()
+        Attribute::ALL.iter().filter_map(|attribute| Some((*attribute, self.unseen(*attribute)?))).collect()
     }
 
     /// Everybody's sessions but this program's own; figures that cost more only where a rule asks for them.
@@ -461,7 +369,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use std::sync::Arc;
-    use std::time::Instant;
 
     #[test]
     fn what_a_role_may_not_see_is_told_from_clients_and_from_the_servers_own() {

@@ -3,7 +3,7 @@
 
 use super::answer::{Answer, Column, Kind, Value};
 use super::message::Complaint;
-use backwater_flow::statement::{Request, SessionCommand};
+use backwater_flow::statement::{Access, Request, SessionCommand};
 
 /// What a transaction that ends without its changes is told.
 const STAYS: &str = "what was changed stays: each statement of the console takes effect at once";
@@ -16,6 +16,10 @@ pub(super) struct Block {
     failed: bool,
     /// Something was changed since it began.
     changed: bool,
+    /// Nothing may be.
+    read_only: bool,
+    /// The same of what begins from here on and says nothing of it, and of what stands alone.
+    read_only_by_default: bool,
 }
 
 impl Block {
@@ -38,6 +42,30 @@ impl Block {
         self.changed = self.begun;
     }
 
+    /// Whether something may be changed: `tag` is what would.
+    fn may_change(self, tag: &str) -> Result<(), Complaint> {
+        match if self.begun { self.read_only } else { self.read_only_by_default } {
+            true => Err(Complaint::new("25006", format!("cannot execute {tag} in a read-only transaction"))),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether all of a text may be done that says what `tags` name, each with none where it changes nothing but the
+    /// client's own session.
+    pub(super) fn admit_all<'r>(
+        mut self,
+        requests: impl IntoIterator<Item = (&'r Request, Option<&'r str>)>,
+    ) -> Result<(), Complaint> {
+        for (request, changes) in requests {
+            match (request, changes) {
+                (Request::Session(command), _) => drop(self.answer(*command)),
+                (Request::Statement(_), Some(tag)) => self.may_change(tag)?,
+                (Request::Statement(_), None) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a text may be done that begins so. After a failure only an end of the transaction may come.
     pub(super) fn admit(self, first: Option<&Request>) -> Result<(), Complaint> {
         match first {
@@ -54,7 +82,15 @@ impl Block {
     pub(super) fn answer(&mut self, command: SessionCommand) -> Answer {
         let mut answer = Answer { columns: columns(command), tag: tag(command).to_owned(), ..Answer::default() };
         match command {
-            SessionCommand::Begin | SessionCommand::StartTransaction => self.begun = true,
+            SessionCommand::Begin(access) | SessionCommand::StartTransaction(access) => {
+                if !self.begun {
+                    (self.begun, self.read_only) = (true, self.read_only_by_default);
+                }
+                self.may(access);
+            }
+            SessionCommand::SetTransaction(access) if self.begun => self.may(access),
+            SessionCommand::SetDefault(access) => self.read_only_by_default = access == Access::ReadOnly,
+            SessionCommand::ResetAll | SessionCommand::DiscardAll => self.read_only_by_default = false,
             SessionCommand::Commit | SessionCommand::Rollback => {
                 let taken_back = self.failed || command == SessionCommand::Rollback;
                 if taken_back {
@@ -63,18 +99,22 @@ impl Block {
                 if taken_back && self.changed {
                     answer.notices.push(STAYS.to_owned());
                 }
-                *self = Block::default();
+                *self = Block { read_only_by_default: self.read_only_by_default, ..Block::default() };
             }
             SessionCommand::ShowIsolation => answer.rows.push(vec![Value::text("read committed")]),
             SessionCommand::SelectOne => answer.rows.push(vec![Value::Whole(1)]),
             SessionCommand::UnlockAll => answer.rows.push(vec![Value::text("")]),
             SessionCommand::Set
+            | SessionCommand::SetTransaction(_)
             | SessionCommand::Reset
-            | SessionCommand::DiscardAll
             | SessionCommand::CloseAll
             | SessionCommand::Unlisten => {}
         }
         answer
+    }
+
+    fn may(&mut self, access: Option<Access>) {
+        self.read_only = access.map_or(self.read_only, |access| access == Access::ReadOnly);
     }
 }
 
@@ -91,12 +131,12 @@ pub(super) fn columns(command: SessionCommand) -> &'static [Column] {
 /// As a server completes it.
 fn tag(command: SessionCommand) -> &'static str {
     match command {
-        SessionCommand::Begin => "BEGIN",
-        SessionCommand::StartTransaction => "START TRANSACTION",
+        SessionCommand::Begin(_) => "BEGIN",
+        SessionCommand::StartTransaction(_) => "START TRANSACTION",
         SessionCommand::Commit => "COMMIT",
         SessionCommand::Rollback => "ROLLBACK",
-        SessionCommand::Set => "SET",
-        SessionCommand::Reset => "RESET",
+        SessionCommand::Set | SessionCommand::SetTransaction(_) | SessionCommand::SetDefault(_) => "SET",
+        SessionCommand::Reset | SessionCommand::ResetAll => "RESET",
         SessionCommand::DiscardAll => "DISCARD ALL",
         SessionCommand::ShowIsolation => "SHOW",
         SessionCommand::SelectOne | SessionCommand::UnlockAll => "SELECT 1",
@@ -117,13 +157,13 @@ mod tests {
         block.fail();
         block.change();
         assert_eq!((block.status(), block.admit(Some(&show))), (b'I', Ok(())), "nothing was begun");
-        assert_eq!(block.answer(SessionCommand::Begin).tag, "BEGIN");
+        assert_eq!(block.answer(SessionCommand::Begin(None)).tag, "BEGIN");
         assert_eq!((block.status(), block.admit(Some(&show))), (b'T', Ok(())));
         block.change();
         assert!(block.answer(SessionCommand::Commit).notices.is_empty());
-        block.answer(SessionCommand::StartTransaction);
+        block.answer(SessionCommand::StartTransaction(None));
         assert!(block.answer(SessionCommand::Rollback).notices.is_empty(), "nothing was changed");
-        block.answer(SessionCommand::Begin);
+        block.answer(SessionCommand::Begin(None));
         block.change();
         block.fail();
         assert_eq!(block.status(), b'E');
@@ -133,5 +173,40 @@ mod tests {
         let answer = block.answer(commit);
         assert_eq!((answer.tag.as_str(), &*answer.notices), ("ROLLBACK", &[STAYS.to_owned()][..]));
         assert_eq!(block, Block::default());
+    }
+    #[test]
+    fn what_is_read_only_changes_nothing() {
+        let admitted = |before: &mut Block, text: &str| {
+            let requests = backwater_flow::statement::parse_requests(text).unwrap();
+            let tags = |request: &Request| matches!(request, Request::Statement(_)).then_some("DROP RESOURCE POOL");
+            let admitted = before.admit_all(requests.iter().map(|request| (request, tags(request))));
+            if admitted.is_ok() {
+                for request in &requests {
+                    if let Request::Session(command) = request {
+                        before.answer(*command);
+                    }
+                }
+            }
+            admitted.map_err(|complaint| (complaint.sqlstate, complaint.message))
+        };
+        let refused = || Err(("25006", "cannot execute DROP RESOURCE POOL in a read-only transaction".to_owned()));
+        let mut block = Block::default();
+        assert_eq!(admitted(&mut block, "BEGIN READ ONLY; DROP RESOURCE POOL a"), refused());
+        assert_eq!(block, Block::default(), "nothing of the text was done");
+        for text in ["BEGIN READ ONLY", "SET TRANSACTION READ WRITE", "DROP RESOURCE POOL a"] {
+            assert_eq!(admitted(&mut block, text), Ok(()), "{text}");
+        }
+        assert_eq!(admitted(&mut block, "SET TRANSACTION READ ONLY; DROP RESOURCE POOL a"), refused());
+        assert_eq!(admitted(&mut block, "BEGIN READ ONLY; COMMIT; DROP RESOURCE POOL a"), Ok(()));
+        assert_eq!(admitted(&mut block, "SET default_transaction_read_only = on; COMMIT"), Ok(()));
+        assert_eq!(admitted(&mut block, "DROP RESOURCE POOL a"), refused());
+        assert_eq!(admitted(&mut block, "BEGIN; DROP RESOURCE POOL a"), refused());
+        assert_eq!(admitted(&mut block, "BEGIN READ WRITE; DROP RESOURCE POOL a; COMMIT"), Ok(()));
+        assert_eq!(
+            admitted(&mut block, "SET TRANSACTION READ WRITE; DROP RESOURCE POOL a"),
+            refused(),
+            "no transaction"
+        );
+        assert_eq!(admitted(&mut block, "RESET ALL; DROP RESOURCE POOL a"), Ok(()));
     }
 }

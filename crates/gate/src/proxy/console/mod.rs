@@ -89,11 +89,12 @@ pub(super) fn start(
                 visit = visits.recv() => visit,
             };
             let Some(visit) = visit else { return };
-            let (control, places) = (Arc::clone(&control), Arc::clone(if visit.at_own_door { &own } else { &shared }));
+            let (control, phase) = (Arc::clone(&control), phase.clone());
+            let places = Arc::clone(if visit.at_own_door { &own } else { &shared });
             tokio::spawn(async move {
                 let place = places.try_acquire();
                 let peer = visit.peer.clone();
-                if let Err(error) = receive(&control, visit, place.is_ok()).await {
+                if let Err(error) = receive(&control, &phase, visit, place.is_ok()).await {
                     tracing::debug!(%peer, %error, "a console connection broke off");
                 }
                 drop(place);
@@ -110,7 +111,12 @@ pub(super) fn start(
     Ok(())
 }
 
-async fn receive(control: &Arc<Control>, visit: Visit, has_place: bool) -> io::Result<()> {
+async fn receive(
+    control: &Arc<Control>,
+    phase: &watch::Receiver<Phase>,
+    visit: Visit,
+    has_place: bool,
+) -> io::Result<()> {
     let Visit { client, heard, start, peer, address, .. } = visit;
     let mut connection = Connection { stream: client.attach()?, read: heard, reply: Reply::default() };
     let terms = control.terms();
@@ -141,7 +147,8 @@ async fn receive(control: &Arc<Control>, visit: Visit, has_place: bool) -> io::R
         Err(_) => return Err(io::ErrorKind::TimedOut.into()),
     }
     tracing::info!(%peer, user = start.user(), "logged in to the console");
-    converse(control, connection, start.user()).await
+    let speaker = Speaker { control, phase, user: start.user(), block: Block::default(), discarded: false };
+    converse(speaker, connection).await
 }
 
 /// One connection to the console.
@@ -194,8 +201,7 @@ impl Connection {
     }
 }
 
-async fn converse(control: &Arc<Control>, mut connection: Connection, user: &str) -> io::Result<()> {
-    let mut speaker = Speaker { control, user, block: Block::default(), discarded: false };
+async fn converse(mut speaker: Speaker<'_>, mut connection: Connection) -> io::Result<()> {
     let mut extended = Extended::default();
     connection.reply.ready(speaker.block.status());
     connection.send().await?;
@@ -230,6 +236,7 @@ async fn converse(control: &Arc<Control>, mut connection: Connection, user: &str
 /// Who speaks on one connection, and where his transaction stands.
 struct Speaker<'c> {
     control: &'c Arc<Control>,
+    phase: &'c watch::Receiver<Phase>,
     user: &'c str,
     block: Block,
     /// What was prepared is to be forgotten.
@@ -255,17 +262,27 @@ impl Speaker<'_> {
 
     async fn execute(&mut self, requests: &[Request]) -> Result<Vec<Answer>, Complaint> {
         self.block.admit(requests.first())?;
+        self.block.admit_all(requests.iter().map(|request| (request, change(request).map(tag))))?;
         let changes: Vec<Statement> = requests.iter().filter_map(change).cloned().collect();
-        let mut notices = if changes.is_empty() {
-            Vec::new()
-        } else {
-            self.control.change(self.user, &changes).await.map_err(|error| complaint_of(&error))?
-        };
+        let mut notices = Vec::new();
+        if !changes.is_empty() {
+            self.may_change()?;
+            notices = self.control.change(self.user, &changes).await.map_err(|error| complaint_of(&error))?;
+        }
         let mut answers: Vec<Answer> = requests.iter().map(|request| self.answer(request)).collect();
         if let Some(first) = answers.first_mut() {
             first.notices.append(&mut notices);
         }
         Ok(answers)
+    }
+
+    /// Whoever comes by these addresses now may reach another already, who would not hear of it. Pools of connections take this
+    /// code for a connection that is over, and make another.
+    fn may_change(&self) -> Result<(), Complaint> {
+        match *self.phase.borrow() {
+            Phase::Running => Ok(()),
+            _ => Err(Complaint::new("57P01", "this proxy is ending and changes nothing any more: connect anew")),
+        }
     }
 
     fn answer(&mut self, request: &Request) -> Answer {
