@@ -157,13 +157,6 @@ fn hold_both(state: &Path, peers: [SocketAddr; 2]) -> (Running, Receiver<String>
     holding
 }
 
-/// The process that a master has started.
-fn guardian_of(master: &Running) -> Pid {
-    let children = format!("/proc/{0}/task/{0}/children", master.0.id());
-    let guardian: i32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
-    Pid::from_raw(guardian).unwrap()
-}
-
 /// The letter that proc gives for what a process does; None when there is none.
 fn state_of(pid: Pid) -> Option<char> {
     let text = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;

@@ -372,6 +372,48 @@ fn a_low_session_that_blocks_urgent_work_is_let_go_and_each_step_is_told() {
     });
 }
 
+/// The steps of what was done to a session, each with why.
+fn whys(events: &[Event], pid: &str) -> Vec<String> {
+    let of_it = events.iter().filter(|event| event.fields["session"] == pid);
+    of_it.filter_map(|event| event.fields.get("why").cloned()).collect()
+}
+
+#[test]
+fn who_blocks_what_the_server_does_by_itself_is_let_go_at_once() {
+    const NAME: &str = "who_blocks_what_the_server_does_by_itself_is_let_go_at_once";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &["wal_level=logical"], |server| {
+        // A subscription to a table of the same server: its worker is no client.
+        server.value("CREATE DATABASE copies");
+        server.value("CREATE TABLE t (a int); CREATE PUBLICATION p FOR TABLE t");
+        server.value("SELECT pg_create_logical_replication_slot('s', 'pgoutput')");
+        let in_copies = |sql: &str| text(server.direct(sql).env("PGDATABASE", "copies").output().as_ref().unwrap());
+        let from = format!("host=127.0.0.1 port={} user=postgres password={PASSWORD} dbname=postgres", server.port);
+        in_copies("CREATE TABLE t (a int)");
+        in_copies(&format!(
+            "CREATE SUBSCRIPTION s CONNECTION '{from}' PUBLICATION p WITH (create_slot = false, copy_data = false)"
+        ));
+        let state = tempfile::tempdir().unwrap();
+        let arguments = ["--rule", "elapsedtime=0.5, action='penalty'", "--rate", "1MB", "--interval", "100ms"];
+        let target = target(server);
+        let deciding = Deciding::start(state.path(), &[&[target.as_str()][..], &arguments].concat());
+        let sleeps = "BEGIN; SELECT count(*) FROM t; SELECT pg_sleep(600)";
+        let mut client = psql("127.0.0.1", server.port, sleeps);
+        let _held = Running::start(client.env("PGDATABASE", "copies").env("PGAPPNAME", "held"));
+        let held_pid = || server.value(&sessions("held", "pid", "AND wait_event = 'PgSleep'"));
+        until("it sleeps", || !held_pid().is_empty());
+        let held = held_pid();
+        deciding.until("it is held", |events| events.iter().any(|event| event.fields["session"] == held));
+        assert!(whys(&deciding.events(), &held).is_empty());
+        server.value("TRUNCATE t");
+        deciding.until("it is let go", |events| !whys(events, &held).is_empty());
+        assert_eq!(whys(&deciding.events(), &held), ["it blocked urgent work"]);
+        assert_eq!(held_pid(), held, "its statement goes on");
+    });
+}
+
 #[test]
 fn what_is_held_at_the_end_is_told_to_be_let_go() {
     const NAME: &str = "what_is_held_at_the_end_is_told_to_be_let_go";

@@ -422,23 +422,58 @@ fn rows_that_cannot_be_learnt_again_are_refused_and_what_is_said_then_is_done() 
         let console = Console::start_at(&target, state.path(), &file);
         let with_rule = |rule: &str| format!("ALTER RESOURCE POOL some WITH (except_rule='{rule}')");
         console.shown(&with_rule("many"));
-        console.shown(&with_rule(""));
         // Its own query sleeps, and may not any more.
         server.value("REVOKE EXECUTE ON FUNCTION pg_sleep(float8) FROM PUBLIC");
         server.stop_at_once();
         server.start_again(&[]);
-        until("it is found out", || {
-            let output = console.ask(&with_rule("many"));
-            if output.status.success() {
-                console.shown(&with_rule(""));
-                return false;
-            }
-            complaint(&output).contains("that is tried again every minute")
-        });
         let (_client, output) = flood(server, "flood");
         let flood = peer(server, "flood");
         read_on(output);
-        console.shown("ALTER RESOURCE POOL some WITH (priority='low'); SET low_priority_bandwidth = '3MB'");
+        // What still needs rows is refused, with the reason.
+        let low = "ALTER RESOURCE POOL some WITH (priority='low'); SET low_priority_bandwidth = '3MB'";
+        until("it is found out", || {
+            let output = console.ask(low);
+            !output.status.success() && complaint(&output).contains("that is tried again every minute")
+        });
+        assert_eq!(kernel_rate(flood), None);
+        console.shown(&with_rule(""));
+        let refused = complaint(&console.ask(&with_rule("many")));
+        assert!(refused.contains("no rule of attach mode can look at rows here"), "{refused}");
+        console.shown(low);
         until("what was said afterwards is done", || is_held_at(flood, 3));
+    });
+}
+
+#[test]
+fn a_service_whose_processes_are_asked_to_end_together_ends_well() {
+    const NAME: &str = "a_service_whose_processes_are_asked_to_end_together_ends_well";
+    if !is_root(NAME) {
+        return;
+    }
+    with_server(NAME, &[], |server| {
+        let (_client, output) = flood(server, "flood");
+        let flood = peer(server, "flood");
+        read_on(output);
+        let pid = server.value(&sessions("flood", "pid", ""));
+        for whom in [["--rule", "elapsedtime=0.2, action='penalty'"], ["--pid", &pid]] {
+            for guardian_first in [true, false] {
+                let state = tempfile::tempdir().unwrap();
+                let arguments = [&*target(server), whom[0], whom[1], "--rate", "2MB", "--interval", "100ms"];
+                let (mut master, told) = attach_listening(state.path(), &arguments);
+                until("it is held", || is_held_at(flood, 2));
+                let guardian = guardian_of(&master);
+                if !guardian_first {
+                    terminate(&master);
+                }
+                kill_process(guardian, Signal::TERM).unwrap();
+                if guardian_first {
+                    until("it is let go", || kernel_rate(flood).is_none());
+                    terminate(&master);
+                }
+                let code = ended(&mut master);
+                assert_eq!(code, Some(0), "{whom:?}, {guardian_first}: {:?}", told.iter().collect::<Vec<_>>());
+                assert_eq!((kernel_rate(flood), journals(state.path())), (None, 0));
+            }
+        }
     });
 }

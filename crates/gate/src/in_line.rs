@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 
+/// Of pg_stat_activity a: who waits for locks without being a client. Of a parallel query the leader's row tells it for all.
+pub const WAITS_BESIDES: &str = "(a.wait_event_type = 'Lock' AND a.backend_type <> 'parallel worker')";
+
 /// The processes that these wait for, and those that they wait for in turn, each with what was told beside it. `told` says whom
 /// a process waits for.
 pub(crate) fn blockers<T: Copy>(

@@ -3,6 +3,8 @@
 
 #[path = "console/drivers.rs"]
 mod drivers;
+#[path = "console/session.rs"]
+mod of_session;
 mod raw;
 mod server;
 

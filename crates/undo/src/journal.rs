@@ -63,7 +63,7 @@ impl Journal {
         let run = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().replace("journal-", ""));
         let inner = Inner { file, long: LONG, open: Vec::new(), next: 0, finished: false, claims: Vec::new() };
         let journal = Journal { state_dir, path, began, run, inner: Mutex::new(inner) };
-        journal.append(&mut journal.inner().file, &Line::Began(journal.began.clone()))?;
+        journal.append(&mut journal.inner().file, Line::Began(journal.began.clone()))?;
         sync_directory(&journal.state_dir)?;
         Ok(journal)
     }
@@ -95,7 +95,7 @@ impl Journal {
             return Ok(Entry(*entry));
         }
         let entry = inner.next;
-        self.append(&mut inner.file, &Line::Note { entry, change: change.clone() })?;
+        self.append(&mut inner.file, Line::Note { entry, change: change.clone() })?;
         inner.next += 1;
         inner.open.push((entry, change));
         Ok(Entry(entry))
@@ -165,7 +165,7 @@ impl Journal {
         }
         if !undone.is_empty() {
             // Synced once for all: one that a kill leaves unmarked would only be undone once more, which is harmless.
-            write_whole(&mut inner.file, undone.into_iter()).map_err(UndoError::file("write", &self.path))?;
+            write_whole(&mut inner.file, undone).map_err(UndoError::file("write", &self.path))?;
             self.shorten(&mut inner);
         }
         if left.is_empty() { Ok(()) } else { Err(self.left(left)) }
@@ -258,8 +258,8 @@ impl Journal {
         Ok(change)
     }
 
-    fn append(&self, file: &mut File, line: &Line) -> Result<(), UndoError> {
-        append(file, line).map_err(UndoError::file("write", &self.path))
+    fn append(&self, file: &mut File, line: Line) -> Result<(), UndoError> {
+        write_whole(file, [line]).map_err(UndoError::file("write", &self.path))
     }
 
     /// A thread that panicked while noting leaves the list as the file has it, or one entry short of it.
@@ -284,7 +284,7 @@ pub(crate) fn settle(file: &mut File, mut open: Vec<(u64, Change)>, state_dir: &
         match put_back(&change, state_dir, &mut holders) {
             Ok(()) => {
                 // Unmarked it would only be undone once more, which is harmless.
-                if let Err(error) = append(file, &Line::Undone { entry }) {
+                if let Err(error) = write_whole(file, [Line::Undone { entry }]) {
                     tracing::warn!(%error, "cannot mark a change as undone in the journal");
                 }
                 done.push(change);
@@ -295,18 +295,13 @@ pub(crate) fn settle(file: &mut File, mut open: Vec<(u64, Change)>, state_dir: &
     (done, left)
 }
 
-/// One line, synced.
-fn append(file: &mut File, line: &Line) -> std::io::Result<()> {
-    let text = line.to_text().map_err(std::io::Error::other)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_data()
-}
-
-/// All lines at once, synced: a kill leaves none of them or all, as far as the kernel writes in one go.
-fn write_whole(file: &mut File, lines: impl Iterator<Item = Line>) -> std::io::Result<()> {
-    let text: Result<String, _> = lines.map(|line| line.to_text()).collect();
-    file.write_all(text.map_err(std::io::Error::other)?.as_bytes())?;
-    file.sync_data()
+/// Lines at once, synced: a kill leaves none of them or all, as far as the kernel writes in one go, and so does a disk that
+/// becomes full: a part of a line would make one with what is written next, which nobody could read.
+fn write_whole(file: &mut File, lines: impl IntoIterator<Item = Line>) -> std::io::Result<()> {
+    let text: Result<String, _> = lines.into_iter().map(|line| line.to_text()).collect();
+    let (text, length) = (text.map_err(std::io::Error::other)?, file.metadata()?.len());
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
+    written.or_else(|error| file.set_len(length).and(Err(error)))
 }
 
 /// Numbers the journals of this process, whatever directory each is in: the word of a run ([`Journal::run`]) is made of

@@ -191,3 +191,36 @@ fn a_journal_that_cannot_be_written_anew_goes_on_as_it_is() {
     assert!(!kept.exists());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "what could not take its place is gone");
 }
+
+/// Set in the process of the test below whose files may not grow.
+const SMALL: &str = "BACKWATER_TEST_SMALL";
+
+#[test]
+fn a_note_for_which_there_was_no_room_does_not_harm_the_next() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const NAME: &str = "journal::tests::a_note_for_which_there_was_no_room_does_not_harm_the_next";
+    let noted = |number: usize| Change::Spawn {
+        marker: format!("nobody-{number}"),
+        what: "x".repeat(50),
+        stop: Stop::Terminate,
+    };
+    if let Some(dir) = std::env::var_os(SMALL) {
+        let journal = Journal::begin(Path::new(&dir), "test").unwrap();
+        let refused = (0..).find(|number| journal.note(noted(*number)).is_err()).unwrap();
+        assert!(refused > 0, "there was room for some");
+        setrlimit(Resource::Fsize, Rlimit { current: None, ..getrlimit(Resource::Fsize) }).unwrap();
+        journal.note(noted(usize::MAX)).unwrap();
+        // Killed, as far as the journal knows.
+        std::process::exit(7);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // A signal that is ignored stays so: the write that would go beyond the limit is cut there, and the next one fails.
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; ulimit -S -f 2; exec \"$0\" --exact \"$1\""]);
+    command.arg(std::env::current_exe().unwrap()).arg(NAME).env(SMALL, dir.path());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", String::from_utf8_lossy(&output.stdout));
+    let recovered = recover(dir.path()).unwrap();
+    assert!(recovered[0].is_complete(), "{recovered:?}");
+    assert!(recovered[0].undone.contains(&noted(usize::MAX)), "{recovered:?}");
+}

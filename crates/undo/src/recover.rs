@@ -35,6 +35,16 @@ impl Recovered {
     pub fn is_complete(&self) -> bool {
         self.left.is_empty() && self.unreadable_lines.is_empty()
     }
+
+    /// All that is left to do, for people.
+    pub fn not_put_back(&self) -> Vec<String> {
+        let mut told: Vec<String> = self.left.iter().map(ToString::to_string).collect();
+        if !self.unreadable_lines.is_empty() {
+            let (path, lines) = (self.journal.display(), &self.unreadable_lines);
+            told.push(format!("{path} has lines that this version does not understand: {lines:?}"));
+        }
+        told
+    }
 }
 
 /// Puts back what runs that are gone have left in `state_dir`, and removes their journals. Runs that live are not

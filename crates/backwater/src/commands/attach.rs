@@ -12,7 +12,9 @@ use crate::{signals, terminal, when};
 use anyhow::{Context, bail};
 use backwater_flow::rule::{Action, Rule, Why};
 use backwater_flow::{LowPriorityBandwidth, Priority, State};
-use backwater_gate::attach::{self, Bursts, ClassRate, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates};
+use backwater_gate::attach::{
+    self, AttachError, Bursts, ClassRate, FoundSockets, Guardian, Hold, Named, Paced, PutBack, Rates,
+};
 use backwater_gate::proxy::ProxyConfig;
 use backwater_model::{Bytes, BytesPerSecond};
 use clap::Args;
@@ -176,20 +178,36 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Err(error) if server::is_ended(&error) => Ok(ExitCode::SUCCESS),
         done => done,
     };
-    let ended = done.as_ref().err().is_some_and(server::guardian_ended);
-    if ended {
-        // A new one puts right what the old one left.
-        tell(start_guardian(false)?.put_right(), "that the guardian left");
-        told.stop();
-        return done;
-    }
-    for paced in hold.paced() {
-        note(&let_go(paced));
-    }
-    let put_back = hold.finish()?;
+    let put_back = match put_back(&done, hold) {
+        Ok(put_back) => put_back,
+        Err(error) if error.is_end() => {
+            // A new one puts right what the old one left.
+            tell(start_guardian(false)?.put_right(), "that the guardian left");
+            told.stop();
+            return done.and(Err(error.into()));
+        }
+        Err(error) => return Err(error.into()),
+    };
     told.stop();
     tell(&put_back, "");
+    let done = match done {
+        // The processes of a service are asked to end together: the guardian did what it would have been asked for here.
+        Err(error) if server::guardian_ended(&error) && end.is_near() => Ok(ExitCode::SUCCESS),
+        done => done,
+    };
     if put_back.left.is_empty() { done } else { done.and(Ok(ExitCode::from(2))) }
+}
+
+/// Gives everything back what it had, where the guardian has not done so already.
+fn put_back(done: &anyhow::Result<ExitCode>, hold: Hold) -> Result<PutBack, AttachError> {
+    match done.as_ref().err().and_then(|error| error.downcast_ref()) {
+        Some(AttachError::Finished(put_back)) => Ok(put_back.clone()),
+        Some(AttachError::Ended(why)) => Err(AttachError::Ended(why.clone())),
+        _ => {
+            hold.paced().iter().for_each(|paced| note(&let_go(paced)));
+            hold.finish()
+        }
+    }
 }
 
 /// A line about what is done to somebody's session, with its time: these are looked for afterwards.
@@ -290,7 +308,13 @@ fn by_name(arguments: &Arguments, hold: &mut Hold, end: &End, told: &mut Told) -
         note(&format!("holding {} at {rate}; Ctrl-C puts it back", described(&paced.named)));
         told.holding(paced);
     }
-    let end = end.within(arguments.seconds);
+    let looked = look_until(&end.within(arguments.seconds), arguments, hold, told);
+    hold.paced().iter().for_each(|paced| told.let_go(paced, Why::Ended.word()));
+    looked.map(|()| ExitCode::SUCCESS)
+}
+
+/// Looks at what is held until it has ended, or the end.
+fn look_until(end: &End, arguments: &Arguments, hold: &mut Hold, told: &mut Told) -> anyhow::Result<()> {
     // There is nothing else to look at than what is held: a longer interval would only tell later that the last one has ended.
     while let Some(every) = hold.look_every() {
         for gone in look(hold)? {
@@ -303,8 +327,7 @@ fn by_name(arguments: &Arguments, hold: &mut Hold, end: &End, told: &mut Told) -
         }
         end.pause(every.seconds().min(arguments.interval));
     }
-    hold.paced().iter().for_each(|paced| told.let_go(paced, Why::Ended.word()));
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn named_sockets(arguments: &Arguments, guardian: &mut Guardian, end: &End) -> anyhow::Result<Vec<Named>> {

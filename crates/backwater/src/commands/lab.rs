@@ -279,15 +279,8 @@ pub(crate) fn put_right(state_dir: &Path) -> anyhow::Result<(bool, usize)> {
         for change in &run.undone {
             tracing::info!("put back: {change}");
         }
-        for left in &run.left {
+        for left in run.not_put_back() {
             terminal::note(&format!("could not be put back: {left}"));
-        }
-        if !run.unreadable_lines.is_empty() {
-            let path = run.journal.display();
-            terminal::note(&format!(
-                "{path} has lines that this version does not understand: {:?}",
-                run.unreadable_lines
-            ));
         }
     }
     Ok((recovered.iter().all(backwater_undo::Recovered::is_complete), recovered.len()))

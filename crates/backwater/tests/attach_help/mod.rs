@@ -52,6 +52,13 @@ pub fn attach_until(word: &str, state: &Path, arguments: &[&str]) -> (Running, S
     (Running(child), said.pop().unwrap_or_default(), told)
 }
 
+/// The process that a master has started.
+pub fn guardian_of(master: &Running) -> Pid {
+    let children = format!("/proc/{0}/task/{0}/children", master.0.id());
+    let guardian: i32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    Pid::from_raw(guardian).unwrap()
+}
+
 /// Asks it to end.
 pub fn terminate(running: &Running) {
     kill_process(Pid::from_child(&running.0), Signal::TERM).unwrap();

@@ -17,6 +17,8 @@ words! {
         RuleGone = "the rule no longer applies",
         /// The session held a lock that urgent work waited for.
         BlockedUrgent = "it blocked urgent work",
+        /// It was to be stopped and did not run, so that nothing was done.
+        NotRun = "the statement did not run",
         /// The server tells no more of it, and nobody else sees it (encrypted through to it, or held from outside).
         Unseen = "the server tells no more of it",
         /// Whoever holds has ended, and lets everybody go.

@@ -56,7 +56,6 @@ struct Act {
     statement: u64,
     sending: Sending,
     over: Vec<Over>,
-    cooldown: Span,
     /// When the statement ended; the cool-down runs from here.
     ended: Option<Moment>,
     /// An abort that was escalated, or a penalty that was lifted before its time: nothing more to do.
@@ -121,7 +120,6 @@ impl Judge {
                     statement,
                     sending: Sending::begin(now, subject.sent_bytes),
                     over: matching[name].clone(),
-                    cooldown: Span::from_seconds(rules[name].cooldown_s),
                     ended: None,
                     done: false,
                 };
@@ -147,6 +145,13 @@ impl Judge {
         let mut sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
         sessions.sort_unstable();
         sessions.into_iter().flat_map(|session| self.forget(now, session, Why::Ended)).collect()
+    }
+
+    /// What was to be done to a session by this rule was not done, as its statement did not run: it may be decided again.
+    pub fn take_back(&mut self, now: Moment, session: SessionId, rule: &str) -> Option<Decision> {
+        let acts = self.sessions.get_mut(&session)?;
+        let act = acts.by_rule.remove(rule)?;
+        Some(acts.decision(now, session, rule, &act, act.lifted(Why::NotRun)))
     }
 
     /// Lifts a session's penalties at once. They are not imposed again on the same statement.
@@ -192,11 +197,10 @@ impl Acts {
             {
                 (act.statement, act.ended) = (statement, None);
             }
-            let applies = rules.get(name.as_str()).is_some_and(|rule| rule.action == act.action);
-            if !applies {
-                over.push((name.clone(), Why::RuleGone));
-            } else if act.ended.is_some_and(|ended| now - ended >= act.cooldown) {
-                over.push((name.clone(), Why::StatementEnded));
+            match rules.get(name.as_str()).filter(|rule| rule.action == act.action) {
+                None => over.push((name.clone(), Why::RuleGone)),
+                Some(rule) if act.has_cooled_down(now, rule) => over.push((name.clone(), Why::StatementEnded)),
+                Some(_) => {}
             }
         }
         let mut decisions = Vec::new();
@@ -236,7 +240,7 @@ impl Acts {
         }
         if let Some(abort) = of(Action::Abort).next() {
             chosen.push(abort);
-        } else if self.penalised_by().is_none() {
+        } else if !self.by_rule.values().any(|act| act.in_force() || act.is_let_go()) {
             chosen.extend(of(Action::Penalty).next());
         }
         chosen
@@ -262,6 +266,16 @@ impl Acts {
 impl Act {
     fn in_force(&self) -> bool {
         self.action == Action::Penalty && !self.done
+    }
+
+    /// A penalty that was lifted while its statement ran: until that ends there is no other.
+    fn is_let_go(&self) -> bool {
+        self.is_told_over() && self.ended.is_none()
+    }
+
+    /// As the rule says now.
+    fn has_cooled_down(&self, now: Moment, rule: &Rule) -> bool {
+        self.ended.is_some_and(|ended| now - ended >= Span::from_seconds(rule.cooldown_s))
     }
 
     /// A penalty that was lifted before its time: its end is told once.

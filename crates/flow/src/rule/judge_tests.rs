@@ -90,6 +90,41 @@ fn a_penalty_stays_while_it_cools_down_and_goes_on_if_it_matches_again() {
 }
 
 #[test]
+fn a_cool_down_is_as_long_as_its_rule_says_now() {
+    let (long, none) = (rule(Action::Penalty, 10.0, 86_400.0), rule(Action::Penalty, 10.0, 0.0));
+    let mut judge = Judge::new();
+    assert_eq!(look(&mut judge, 11.0, Some(1), &[("slow", &long)], 11.0).len(), 1);
+    assert!(look(&mut judge, 20.0, None, &[("slow", &long)], 0.0).is_empty());
+    assert_eq!(look(&mut judge, 21.0, None, &[("slow", &none)], 0.0).len(), 1);
+    assert!(!judge.is_penalised(SessionId(7)));
+}
+
+#[test]
+fn who_was_let_go_for_what_it_blocked_is_held_by_no_other_rule_until_its_statement_ends() {
+    let penalty = rule(Action::Penalty, 10.0, 0.0);
+    let rules = [("a", &penalty), ("b", &penalty)];
+    let mut judge = Judge::new();
+    assert_eq!(look(&mut judge, 11.0, Some(1), &rules, 11.0).len(), 1);
+    assert_eq!(judge.lift(Moment::from_seconds(12.0), SessionId(7), Why::BlockedUrgent).len(), 1);
+    assert!(look(&mut judge, 13.0, Some(1), &rules, 13.0).is_empty() && !judge.is_penalised(SessionId(7)));
+    assert_eq!(look(&mut judge, 30.0, Some(2), &rules, 11.0).len(), 1);
+    assert!(judge.is_penalised(SessionId(7)));
+}
+
+#[test]
+fn what_was_not_done_is_taken_back_and_decided_again_whatever_the_cool_down() {
+    let abort = rule(Action::Abort, 1.0, 60.0);
+    let rules = [("stop", &abort)];
+    let mut judge = Judge::new();
+    assert_eq!(look(&mut judge, 2.0, Some(1), &rules, 2.0).len(), 1);
+    let told = judge.take_back(Moment::from_seconds(3.0), SessionId(7), "stop").unwrap().to_string();
+    assert!(told.starts_with("rule stop has done with") && told.contains("the statement did not run"), "{told}");
+    assert_eq!(judge.take_back(Moment::from_seconds(3.0), SessionId(7), "stop"), None);
+    assert!(look(&mut judge, 4.0, None, &rules, 0.0).is_empty());
+    assert_eq!(look(&mut judge, 5.0, Some(1), &rules, 5.0)[0].step, Step::Began);
+}
+
+#[test]
 fn an_abort_goes_before_a_penalty_and_ends_the_session_if_it_does_not_help() {
     let (penalty, abort, dry) =
         (rule(Action::Penalty, 1.0, 0.0), rule(Action::Abort, 1.0, 0.0), rule(Action::DryRun, 1.0, 0.0));

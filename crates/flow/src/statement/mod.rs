@@ -25,7 +25,7 @@ pub use parser::{ParseError, parse, parse_requests};
 pub use password::Password;
 #[cfg(test)]
 pub(crate) use properties::statements as tests_statements;
-pub use session::{Access, Request, SessionCommand};
+pub use session::{Access, READ_ONLY, Request, SessionCommand};
 
 use crate::LowPriorityBandwidth;
 use crate::literal::Literal;

@@ -32,8 +32,8 @@ pub enum SessionCommand {
     StartTransaction(Option<Access>),
     /// `SET TRANSACTION`, of the transaction that is open.
     SetTransaction(Option<Access>),
-    /// What the transactions of the session may do that say nothing of it.
-    SetDefault(Access),
+    /// What the transactions of the session may do that say nothing of it; None: as at its beginning.
+    SetDefault(Option<Access>),
     /// `COMMIT` or `END`.
     Commit,
     /// `ROLLBACK` or `ABORT`.
@@ -48,6 +48,10 @@ pub enum SessionCommand {
     DiscardAll,
     /// `SHOW TRANSACTION ISOLATION LEVEL`.
     ShowIsolation,
+    /// `SHOW transaction_read_only`: this and the next are asked by clients that look for a server of some kind.
+    ShowReadOnly,
+    /// `SELECT pg_is_in_recovery()`.
+    IsInRecovery,
     /// `SELECT 1`, by which pools of connections ask whether anybody is there.
     SelectOne,
     /// `SELECT pg_advisory_unlock_all()`: this and the next two are said by pools of connections that take one back.
@@ -58,8 +62,8 @@ pub enum SessionCommand {
     Unlisten,
 }
 
-/// Whether transactions may change something.
-const READ_ONLY: &str = "default_transaction_read_only";
+/// The setting that says whether transactions may change something.
+pub const READ_ONLY: &str = "default_transaction_read_only";
 
 /// Settings of a session that clients set.
 const SETTINGS: [&str; 14] = [
@@ -106,12 +110,14 @@ fn instead(setting: &str, value: &str) -> Option<&'static str> {
     (!fits && value != "default").then_some(there_is)
 }
 
-/// What a value of [`READ_ONLY`] says, as servers take it; None: nothing.
-fn access(value: &str) -> Option<Access> {
-    match &*value.to_ascii_lowercase() {
-        "on" | "true" | "t" | "yes" | "y" | "1" => Some(Access::ReadOnly),
-        "off" | "false" | "f" | "no" | "n" | "0" | "default" => Some(Access::ReadWrite),
-        _ => None,
+impl Access {
+    /// What a value of [`READ_ONLY`] says, as servers take it; None: nothing.
+    pub fn of(value: &str) -> Option<Access> {
+        match &*value.to_ascii_lowercase() {
+            "on" | "true" | "t" | "yes" | "y" | "1" => Some(Access::ReadOnly),
+            "off" | "false" | "f" | "no" | "n" | "0" => Some(Access::ReadWrite),
+            _ => None,
+        }
     }
 }
 
@@ -147,13 +153,15 @@ impl Parser<'_> {
             "SET" => self.set_of_session()?,
             "RESET" if self.words(&["ALL"]) => Some(SessionCommand::ResetAll),
             "RESET" => self.setting().map(|setting| match setting {
-                READ_ONLY => SessionCommand::SetDefault(Access::ReadWrite),
+                READ_ONLY => SessionCommand::SetDefault(None),
                 _ => SessionCommand::Reset,
             }),
             "DISCARD" => self.words(&["ALL"]).then_some(SessionCommand::DiscardAll),
+            "SHOW" if self.words(&["TRANSACTION_READ_ONLY"]) => Some(SessionCommand::ShowReadOnly),
             "SHOW" => self.isolation().then_some(SessionCommand::ShowIsolation),
             "SELECT" if self.one() => Some(SessionCommand::SelectOne),
-            "SELECT" => self.unlock_all().then_some(SessionCommand::UnlockAll),
+            "SELECT" if self.call("PG_IS_IN_RECOVERY") => Some(SessionCommand::IsInRecovery),
+            "SELECT" => self.call("PG_ADVISORY_UNLOCK_ALL").then_some(SessionCommand::UnlockAll),
             "CLOSE" => self.words(&["ALL"]).then_some(SessionCommand::CloseAll),
             "UNLISTEN" => self.symbol_if('*').then_some(SessionCommand::Unlisten),
             _ => None,
@@ -163,12 +171,13 @@ impl Parser<'_> {
     fn set_of_session(&mut self) -> Parsed<Option<SessionCommand>> {
         let for_session = self.words(&["SESSION"]);
         if for_session && self.words(&["CHARACTERISTICS", "AS", "TRANSACTION"]) {
-            return Ok(Some(self.modes().map_or(SessionCommand::Set, SessionCommand::SetDefault)));
-        }
-        if !for_session && self.words(&["TRANSACTION"]) {
-            return Ok(Some(SessionCommand::SetTransaction(self.modes())));
+            let access = self.modes();
+            return Ok(Some(access.map_or(SessionCommand::Set, |access| SessionCommand::SetDefault(Some(access)))));
         }
         let is_local = !for_session && self.words(&["LOCAL"]);
+        if self.words(&["TRANSACTION"]) {
+            return Ok(Some(SessionCommand::SetTransaction(self.modes())));
+        }
         let setting = if self.words(&["TIME", "ZONE"]) {
             "timezone"
         } else if self.words(&["NAMES"]) {
@@ -185,10 +194,13 @@ impl Parser<'_> {
         match instead(setting, &value) {
             Some(there_is) => Err(self.wrong_at(at, format!("{setting} is always {there_is} here"))),
             // By then there is no other transaction to which it could matter.
-            None if setting == READ_ONLY && !is_local => match access(&value) {
-                Some(access) => Ok(Some(SessionCommand::SetDefault(access))),
-                None => Err(self.wrong_at(at, format!("{setting} is on or off"))),
-            },
+            None if setting == READ_ONLY && !is_local => {
+                let access = Access::of(&value);
+                if access.is_none() && !value.eq_ignore_ascii_case("default") {
+                    return Err(self.wrong_at(at, format!("{setting} is on or off")));
+                }
+                Ok(Some(SessionCommand::SetDefault(access)))
+            }
             None => Ok(Some(SessionCommand::Set)),
         }
     }
@@ -230,8 +242,17 @@ impl Parser<'_> {
         is_one
     }
 
-    fn unlock_all(&mut self) -> bool {
-        self.words(&["PG_ADVISORY_UNLOCK_ALL"]) && self.symbol_if('(') && self.symbol_if(')')
+    /// A call of this function without arguments, wherever servers find it.
+    fn call(&mut self, function: &str) -> bool {
+        let from = self.next;
+        if self.words(&["PG_CATALOG"]) {
+            self.symbol_if('.');
+        }
+        let is_called = self.words(&[function]) && self.symbol_if('(') && self.symbol_if(')');
+        if !is_called {
+            self.next = from;
+        }
+        is_called
     }
 
     /// The word that may follow BEGIN, COMMIT and ROLLBACK.
@@ -307,16 +328,18 @@ mod tests {
             ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED", SessionCommand::Set),
             ("SET TRANSACTION READ ONLY", SessionCommand::SetTransaction(read_only)),
             ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", SessionCommand::SetTransaction(None)),
-            (
-                "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY, DEFERRABLE",
-                SessionCommand::SetDefault(Access::ReadOnly),
-            ),
-            ("SET default_transaction_read_only = on", SessionCommand::SetDefault(Access::ReadOnly)),
-            ("SET SESSION default_transaction_read_only TO 'false'", SessionCommand::SetDefault(Access::ReadWrite)),
+            ("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY, DEFERRABLE", SessionCommand::SetDefault(read_only)),
+            ("SET default_transaction_read_only = on", SessionCommand::SetDefault(read_only)),
+            ("SET SESSION default_transaction_read_only TO 'false'", SessionCommand::SetDefault(read_write)),
             ("SET LOCAL default_transaction_read_only = on", SessionCommand::Set),
-            ("RESET default_transaction_read_only", SessionCommand::SetDefault(Access::ReadWrite)),
+            ("RESET default_transaction_read_only", SessionCommand::SetDefault(None)),
+            ("SET default_transaction_read_only TO DEFAULT", SessionCommand::SetDefault(None)),
+            ("SET SESSION TRANSACTION READ WRITE", SessionCommand::SetTransaction(read_write)),
             ("SHOW TRANSACTION ISOLATION LEVEL", SessionCommand::ShowIsolation),
             ("show transaction_isolation", SessionCommand::ShowIsolation),
+            ("SHOW transaction_read_only", SessionCommand::ShowReadOnly),
+            ("SELECT pg_catalog.pg_is_in_recovery()", SessionCommand::IsInRecovery),
+            ("select pg_is_in_recovery()", SessionCommand::IsInRecovery),
             ("SELECT 1", SessionCommand::SelectOne),
         ] {
             assert_eq!(read(text), [Request::Session(command)], "{text}");

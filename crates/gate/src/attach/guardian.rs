@@ -116,7 +116,7 @@ fn begin(state_dir: &Path, bursts: Bursts) -> Result<(Held, PutBack), String> {
 fn told(recovered: &[Recovered]) -> PutBack {
     PutBack {
         count: recovered.iter().map(|run| run.undone.len()).sum(),
-        left: recovered.iter().flat_map(|run| &run.left).map(ToString::to_string).collect(),
+        left: recovered.iter().flat_map(Recovered::not_put_back).collect(),
     }
 }
 

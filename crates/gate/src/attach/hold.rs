@@ -282,7 +282,7 @@ impl Hold {
         self.asked = Some(now);
         match self.guardian.release(self.to_put_back.clone()) {
             Ok(()) => self.to_put_back.clear(),
-            Err(error @ AttachError::Ended(_)) => return Err(error),
+            Err(error) if error.is_end() => return Err(error),
             // Some of them may be put back by now. Whoever is held is held on.
             Err(why) => {
                 if self.trouble.meet(now) {

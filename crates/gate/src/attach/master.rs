@@ -25,12 +25,22 @@ pub enum AttachError {
          `backwater lab clean`"
     )]
     Ended(String),
+    /// The same, and it could say what it put back.
+    #[error("the guardian process was asked to end, and has put everything back that it could")]
+    Finished(PutBack),
     /// It says no.
     #[error("{0}")]
     Refused(String),
     /// The connection is gone.
     #[error("the connection is gone")]
     Gone,
+}
+
+impl AttachError {
+    /// Whether the helper is gone, and nothing can be asked of it any more.
+    pub fn is_end(&self) -> bool {
+        matches!(self, AttachError::Ended(_) | AttachError::Finished(_))
+    }
 }
 
 /// The helper process, as its master has it. Dropping it makes the helper put everything back, too.
@@ -170,8 +180,11 @@ impl Guardian {
     fn ask(&mut self, request: &Request) -> Result<Answer, AttachError> {
         let ended = |error: io::Error| AttachError::Ended(error.to_string());
         let text = line(request).map_err(ended)?;
-        self.stream.write_all(text.as_bytes()).map_err(ended)?;
-        self.answer()
+        match self.stream.write_all(text.as_bytes()) {
+            Ok(()) => self.answer(),
+            // Its last word, where it had one, is still there.
+            Err(error) => self.answer().map_err(|_| ended(error)),
+        }
     }
 
     fn answer(&mut self) -> Result<Answer, AttachError> {
@@ -207,7 +220,7 @@ fn unexpected(answer: Answer) -> AttachError {
     match answer {
         Answer::Refused(why) => AttachError::Refused(why),
         Answer::Gone => AttachError::Gone,
-        Answer::Finished(_) => AttachError::Ended("it was asked to end, and put everything back".to_owned()),
+        Answer::Finished(put_back) => AttachError::Finished(put_back),
         other => AttachError::Ended(format!("it answered {other:?}")),
     }
 }

@@ -23,6 +23,7 @@ mod rows;
 mod trouble;
 mod watch;
 
+pub use crate::in_line::WAITS_BESIDES;
 pub use crate::proxy::{Console, OutsideSession, PoolStep, Unseen, not_enforced};
 pub use able::{Facts, drop_rights, hindrance};
 pub use bursts::Bursts;

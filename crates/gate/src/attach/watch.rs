@@ -95,6 +95,8 @@ pub struct Watch {
     judge: Judge,
     sessions: HashMap<(i32, i64), Session>,
     numbered: u64,
+    /// Processes that are no client's and wait for locks, and whom they wait for.
+    besides: HashMap<i32, Vec<i32>>,
 }
 
 #[derive(Debug)]
@@ -169,6 +171,12 @@ impl Watch {
         decisions
     }
 
+    /// Who else waits at this look for locks of whom: what the server does by itself (applies, replays, works in the background), by
+    /// process id. It is nobody's low session, and waits as urgent ones do.
+    pub fn besides(&mut self, waiting: impl IntoIterator<Item = (i32, Vec<i32>)>) {
+        self.besides = waiting.into_iter().collect();
+    }
+
     /// The sessions of low-priority pools that are to be held now, whatever they do: not those that hold a lock for which somebody
     /// waits who is not held.
     pub fn low(&self, activities: &[(Activity, Seen)], state: &State) -> HashSet<(i32, i64)> {
@@ -207,8 +215,10 @@ impl Watch {
         };
         let all = || activities.iter().map(|(activity, _)| activity);
         let by_pid: HashMap<i32, &Activity> = all().map(|activity| (activity.pid, activity)).collect();
-        let told = |pid: i32| Some((by_pid.get(&pid)?.blocked_by.clone(), ()));
-        in_line::blockers(all().filter(urgent).map(|activity| activity.pid), told).into_keys().collect()
+        let blocked_by =
+            |pid: i32| by_pid.get(&pid).map(|activity| &activity.blocked_by).or_else(|| self.besides.get(&pid));
+        let waiting = all().filter(urgent).map(|activity| activity.pid).chain(self.besides.keys().copied());
+        in_line::blockers(waiting, |pid| Some((blocked_by(pid)?.clone(), ()))).into_keys().collect()
     }
 
     fn gone(&mut self, now: Moment, activities: &[(Activity, Seen)]) -> Vec<((i32, i64), Decision)> {

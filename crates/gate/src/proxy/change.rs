@@ -264,12 +264,17 @@ impl Control {
         state: &State,
         roles: Vec<String>,
     ) -> Result<(), ChangeError> {
-        let (terms, path, before, state) = (self.terms(), path.to_owned(), seen.clone(), state.clone());
+        let (terms, path, mut now, state) = (self.terms(), path.to_owned(), seen.clone(), state.clone());
         let to = path.clone();
-        let keep = move || state_file::keep(&to, &before, &terms.configured, &state, &roles);
-        let kept = tokio::task::spawn_blocking(keep).await.unwrap_or_else(|error| Err(io::Error::other(error)));
-        *seen = kept.map_err(|source| ChangeError::Keep { path, source, stays: String::new() })?;
-        Ok(())
+        let keep = move || (state_file::keep(&to, &mut now, &terms.configured, &state, &roles), now);
+        let kept = match tokio::task::spawn_blocking(keep).await {
+            Ok((kept, now)) => {
+                *seen = now;
+                kept
+            }
+            Err(error) => Err(io::Error::other(error)),
+        };
+        kept.map_err(|source| ChangeError::Keep { path, source, stays: String::new() })
     }
 
     /// Takes over a configuration that was read again. Returns what it changes only when the proxy is started again.

@@ -262,10 +262,11 @@ impl ProxyConfig {
 
     /// Has the state file tell of this configuration ([`state_file::renew`]). Returns what stands there then.
     pub(super) fn renew_state_file(&self) -> Result<state_file::Text, GateError> {
-        match &self.state_file {
-            Some(file) => state_file::renew(file, &self.state_seen, &self.configured, &self.state),
-            None => Ok(None),
+        let mut seen = self.state_seen.clone();
+        if let Some(file) = &self.state_file {
+            state_file::renew(file, &mut seen, &self.configured, &self.state)?;
         }
+        Ok(seen)
     }
 
     /// Roles that a change was about which nobody kept ([`state_file::under_way`]).

@@ -56,9 +56,9 @@ struct Watched {
     process_of: Option<u64>,
     /// The statement that an abort ends.
     stopped: Option<u64>,
-    /// The same where nothing was sent for it, as its turn came just then and it had not begun: the next look makes up for that. Where it has
-    /// not begun by then either, it is judged anew.
-    owed: Option<u64>,
+    /// The same with its rule, where nothing was sent for it, as its turn came just then and it had not begun: the next look makes up for
+    /// that. Where it does not run then either, it is judged anew.
+    owed: Option<(u64, String)>,
     /// Seconds that it waited for locks, and when it was last looked at.
     locked_s: f64,
     was_locked: bool,
@@ -206,9 +206,11 @@ impl Bench {
             statement,
             sent_bytes,
         };
-        let owed = watched.owed.take().filter(|owed| glimpse.statement == Some(*owed) && !glimpse.is_waiting);
-        if owed.is_some() {
-            self.cancel(live, owed);
+        if let Some((number, rule)) = watched.owed.take()
+            && !(glimpse.statement == Some(number) && self.cancel(live, Some(number)))
+        {
+            let not_done = self.judge.take_back(now, id, &rule);
+            not_done.iter().for_each(|decision| self.control.decided(decision));
         }
         for decision in self.judge.look(now, subject, rules.iter().copied(), &figures) {
             let done = match (&seen.by_server, decision.action) {
@@ -219,7 +221,7 @@ impl Bench {
                 && let Some(watched) = self.watched.get_mut(&id)
             {
                 watched.stopped = Some(decision.statement);
-                watched.owed = (!done).then_some(decision.statement);
+                watched.owed = (!done).then_some((decision.statement, decision.rule));
             }
         }
     }

@@ -26,7 +26,7 @@ impl Court {
         let mut follow = Follow::new(Tracker::new(), live);
         follow.pass(Side::Down, b"K\0\0\0\x0c\0\0\0\x01\0\0\0\x02Z\0\0\0\x05I");
         let thresholds = BTreeMap::from([(Attribute::BlockTime, Some(1.0))]);
-        let rule = Rule { thresholds, action: Action::Abort, cooldown_s: 0.0 };
+        let rule = Rule { thresholds, action: Action::Abort, cooldown_s: 60.0 };
         Court { bench: Bench::new(control), follow, rule, at: clock::now() }
     }
 

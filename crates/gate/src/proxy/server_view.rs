@@ -12,6 +12,7 @@ use super::live::{Identity, Live};
 use super::orders::{AWAY, Made, Order, ROLE_WITHIN, carry_out};
 use super::reach::reach;
 use super::worker::Phase;
+use crate::in_line::WAITS_BESIDES;
 use crate::{GateError, clock};
 use backwater_flow::rule::{Attribute, Rule};
 use backwater_model::{Moment, Span};
@@ -334,7 +335,7 @@ fn wanted(control: &Control, version: i32) -> Wanted {
     }
 }
 
-/// One row a client session. What costs more is asked for only where it is wanted.
+/// One row a client session, and who else may stand in line between two. What costs more is asked for only where it is wanted.
 fn sql(wanted: Wanted) -> String {
     let locks = match wanted.locks {
         true => "CASE WHEN a.wait_event_type = 'Lock' THEN pg_catalog.pg_blocking_pids(a.pid) ELSE '{}'::int4[] END",
@@ -356,7 +357,7 @@ fn sql(wanted: Wanted) -> String {
     let hidden = if wanted.hidden { format!(", {}", hidden::columns()) } else { String::new() };
     format!(
         "SELECT a.pid, {locks}, {spilled}, {wal}{hidden} FROM pg_catalog.pg_stat_activity a {files}\
-         WHERE coalesce(a.backend_type, 'client backend') = 'client backend' /* backwater */"
+         WHERE coalesce(a.backend_type, 'client backend') = 'client backend' OR {WAITS_BESIDES} /* backwater */"
     )
 }
 

@@ -7,10 +7,16 @@
 use crate::GateError;
 use backwater_flow::{State, StateForm};
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Others that keep files of theirs beside it are waited for so long.
+const LOCKED_WITHIN: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What people find when they open it.
 const HEAD: &str = "# Rules, pools and users as they were changed on the console. Written by Backwater: change the\n\
@@ -77,14 +83,14 @@ pub(super) fn restored(path: &Path, configured: &StateForm) -> Result<(StateForm
 }
 
 /// Keeps the configuration as it stands now beside what is in force, where it was edited since: or once that is edited back,
-/// what the console had said before would count again. Returns what stands there then.
-pub(super) fn renew(path: &Path, seen: &Text, configured: &StateForm, state: &State) -> Result<Text, GateError> {
+/// what the console had said before would count again.
+pub(super) fn renew(path: &Path, seen: &mut Text, configured: &StateForm, state: &State) -> Result<(), GateError> {
     match read(path, seen)? {
         Some(kept) if kept.configured != *configured => {
             let kept = keep(path, seen, configured, state, &kept.roles_under_way);
             kept.map_err(|source| GateError::Write { path: path.to_owned(), source })
         }
-        _ => Ok(seen.clone()),
+        _ => Ok(()),
     }
 }
 
@@ -94,15 +100,15 @@ pub(super) fn under_way(path: &Path, seen: &Text) -> Vec<String> {
     read(path, seen).ok().flatten().map(|kept| kept.roles_under_way).unwrap_or_default()
 }
 
-/// Keeps what is in force now, and which roles the server is asked for next, in the place of what was seen there last. Returns
-/// what stands there then, when it is on disk.
+/// Keeps what is in force now, and which roles the server is asked for next, in the place of what was seen there last, and is
+/// seen from then on. Returns when it is on disk.
 pub(super) fn keep(
     path: &Path,
-    seen: &Text,
+    seen: &mut Text,
     configured: &StateForm,
     state: &State,
     roles: &[String],
-) -> io::Result<Text> {
+) -> io::Result<()> {
     let (configured, in_force) = (configured.clone(), StateForm::from(state.clone()));
     let kept = Kept { roles_under_way: roles.to_vec(), configured, in_force };
     let next_text = format!("{HEAD}{}", toml::to_string(&kept).map_err(io::Error::other)?);
@@ -123,16 +129,20 @@ pub(super) fn keep(
     file.write_all(next_text.as_bytes())?;
     file.sync_all()?;
     std::fs::rename(&next, path)?;
-    directory.sync_all()?;
-    Ok(Some(next_text))
+    *seen = Some(next_text);
+    directory.sync_all()
 }
 
 /// Keeps others away from looking and writing, for as long as this is open. A file system without locks has only what is looked at.
 fn lock(directory: &File) -> io::Result<()> {
-    match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(io::Error::other("somebody else is writing it just now; try again")),
-        _ => Ok(()),
+    let begun = Instant::now();
+    while rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        if begun.elapsed() > LOCKED_WITHIN {
+            return Err(io::Error::other("its directory is locked by somebody else; try again"));
+        }
+        std::thread::sleep(LOOK);
     }
+    Ok(())
 }
 
 /// For the fuzzer: what is taken of a file is written so that the same is taken again.
@@ -164,7 +174,7 @@ mod tests {
         let pipe = dir.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let state = State::try_from(StateForm::default()).unwrap();
-        let error = keep(&pipe, &None, &StateForm::default(), &state, &[]).unwrap_err();
+        let error = keep(&pipe, &mut None, &StateForm::default(), &state, &[]).unwrap_err();
         assert!(error.to_string().contains("no regular file"), "{error}");
         assert!(!std::fs::metadata(&pipe).unwrap().is_file() && !dir.path().join("pipe.new").exists());
     }
@@ -180,7 +190,8 @@ mod tests {
         let sql = "CREATE EXCEPT RULE r WITH (rows=5); ALTER RESOURCE POOL a WITH (weight=7, except_rule='r'); \
                    ALTER USER u RESOURCE POOL a; SET low_priority_bandwidth='1500kB'";
         parse(sql).unwrap().iter().for_each(|statement| assert!(state.apply(statement).unwrap()));
-        let seen = keep(&path, &None, &configured, &state, &["u".to_owned()]).unwrap();
+        let mut seen = None;
+        keep(&path, &mut seen, &configured, &state, &["u".to_owned()]).unwrap();
         let (again, text) = restored(&path, &configured).unwrap();
         assert_eq!(text, seen);
         let again = State::try_from(again).unwrap();
@@ -189,9 +200,9 @@ mod tests {
         let again = State::try_from(restored(&path, &edited).unwrap().0).unwrap();
         assert_eq!((again.pools()["a"].weight, again.pools()["b"].weight), (7, 9));
         assert_eq!(again.pool_of("u"), "a");
-        let seen = renew(&path, &seen, &edited, &again).unwrap();
+        renew(&path, &mut seen, &edited, &again).unwrap();
         assert_eq!(under_way(&path, &seen), ["u"], "nobody has kept what that was for");
-        let seen = keep(&path, &seen, &edited, &again, &[]).unwrap();
+        keep(&path, &mut seen, &edited, &again, &[]).unwrap();
         assert!(under_way(&path, &seen).is_empty());
         std::fs::write(&path, "in_force = 's3cret'").unwrap();
         let told = restored(&path, &configured).unwrap_err().to_string();
@@ -208,7 +219,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state.toml");
         let (configured, state) = (StateForm::default(), State::default());
-        let keep = |seen: &Text, role: &str| keep(&path, seen, &configured, &state, &[role.to_owned()]);
+        let keep = |seen: &Text, role: &str| {
+            let mut seen = seen.clone();
+            keep(&path, &mut seen, &configured, &state, &[role.to_owned()]).map(|()| seen)
+        };
         let ours = keep(&None, "a").unwrap();
         let theirs = keep(&ours, "b").unwrap();
         for seen in [&None, &ours] {

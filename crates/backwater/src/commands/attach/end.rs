@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 /// How soon a pause heeds that somebody wants to end.
 const HEEDED_WITHIN: Duration = Duration::from_millis(50);
 
+/// What is near.
+const NEAR_S: f64 = 0.5;
+
 /// The end, for whoever waits for something.
 #[derive(Clone, Debug)]
 pub(super) struct End {
@@ -31,6 +34,12 @@ impl End {
     /// Whether it is time to end.
     pub(super) fn is_here(&self) -> bool {
         self.cancel.load(Ordering::SeqCst) || self.at.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Whether it is time to end, or will be in a moment: who ends a service tells its processes one after the other.
+    pub(super) fn is_near(&self) -> bool {
+        self.pause(NEAR_S);
+        self.is_here()
     }
 
     /// Waits, and not beyond the end.

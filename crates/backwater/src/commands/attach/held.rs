@@ -8,7 +8,7 @@ use super::told::Told;
 use super::{described, let_go, now};
 use backwater_flow::State;
 use backwater_flow::rule::Attribute;
-use backwater_gate::attach::{Activity, AttachError, Hold, LocalProcess, Named, OutsideSession, PoolStep, Seen, Watch};
+use backwater_gate::attach::{Activity, Hold, LocalProcess, Named, OutsideSession, PoolStep, Seen, Watch};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// At so many looks the process of a session must not be found until that is told.
@@ -370,7 +370,7 @@ fn slow(named: &Named, session: Option<&Session>, hold: &mut Hold) -> anyhow::Re
             super::note(&format!("holding {}{vacuum}", described(named)));
             Ok(None)
         }
-        Err(error @ AttachError::Ended(_)) => Err(error.into()),
+        Err(error) if error.is_end() => Err(error.into()),
         Err(error) => Ok(Some(format!("cannot slow {}: {error}", described(named)))),
     }
 }

@@ -1,7 +1,7 @@
 //! The sessions that rules look at: who they are, what is done to them, and a server that is away.
 
 use super::held::Held;
-use super::server::{Server, Session, guardian_ended, is_late, is_lost};
+use super::server::{Server, Session, guardian_ended, is_ended, is_late, is_lost};
 use super::sockets::{Key, looked_key};
 use super::told::Told;
 use super::{Arguments, let_go};
@@ -55,11 +55,12 @@ impl Looked {
         let asked = self.server.learn_rows_again(guardian).and_then(|()| self.server.sessions(&self.wanted));
         let mut sessions = match asked {
             Ok(sessions) => sessions,
-            Err(error) if is_lost(&error) => {
+            Err(error) if is_ended(&error) || guardian_ended(&error) => return Err(error),
+            // Whatever a server refuses today (a conflict with replay, no memory, a right that was taken away), it may do later.
+            Err(error) => {
                 self.lose(&error);
                 return Ok(Vec::new());
             }
-            Err(error) => return Err(error),
         };
         if self.away.take().is_some() {
             super::note("the server answers again");
@@ -71,6 +72,8 @@ impl Looked {
         if let Some(hidden) = sessions.iter().find(|session| session.is_hidden() && is_meant(session)) {
             self.tell_hidden(hidden);
         }
+        let others = sessions.iter().filter(|session| !session.is_clients() && !session.activity.blocked_by.is_empty());
+        self.watch.besides(others.map(|session| (session.activity.pid, session.activity.blocked_by.clone())));
         sessions.retain(Session::is_clients);
         for session in &mut sessions {
             let meant = is_meant(session);
@@ -98,9 +101,17 @@ impl Looked {
         if self.away.is_none() {
             super::note(&format!("{error:#}: what is held is let go until it answers again"));
         }
-        let stands = is_late(error);
+        let stands = is_late(error) || !is_lost(error);
         let wait = if stands { AGAIN } else { Duration::ZERO };
         self.away = Some(Away { again: Instant::now() + wait, stands });
+    }
+
+    /// Something else is asked for: a server that was connected to and did not do may do now.
+    pub(super) fn wants(&mut self, wanted: BTreeSet<Attribute>) {
+        self.wanted = wanted;
+        if let Some(away) = self.away.as_mut().filter(|away| !away.stands) {
+            away.again = Instant::now();
+        }
     }
 
     /// Whether the server can be asked; where it was lost, it is connected to anew.
@@ -119,6 +130,8 @@ impl Looked {
                     return Ok(true);
                 };
                 super::note(&format!("a server answers, but no rule can look at {attribute} there: {why}"));
+                // It says what can be looked at, until what is asked for is less.
+                self.server = server;
                 AGAIN_UNFIT
             }
             Err(error) if guardian_ended(&error) => return Err(error),

@@ -84,7 +84,7 @@ struct Ruling<'a> {
 impl Ruling<'_> {
     fn until(&mut self, end: &End, hold: &mut Hold) -> anyhow::Result<()> {
         while !end.is_here() {
-            self.hear(hold)?;
+            self.hear(hold);
             self.look(hold)?;
             pause_looking(self.arguments.interval, hold, end)?;
         }
@@ -92,14 +92,13 @@ impl Ruling<'_> {
     }
 
     /// Takes over what a file or the console says now.
-    fn hear(&mut self, hold: &mut Hold) -> anyhow::Result<()> {
-        let Some(governor) = self.governor.as_mut().filter(|_| !self.looked.is_away()) else { return Ok(()) };
-        let Some(next) = governor.news(&self.state) else { return Ok(()) };
-        match take_over(&next, &mut self.looked, hold, self.told)? {
+    fn hear(&mut self, hold: &mut Hold) {
+        let Some(governor) = self.governor.as_mut() else { return };
+        let Some(next) = governor.news(&self.state) else { return };
+        match take_over(&next, &mut self.looked, hold, self.told) {
             true => self.state = next,
             false => governor.unfit = Some((next, Instant::now())),
         }
-        Ok(())
     }
 
     fn look(&mut self, hold: &mut Hold) -> anyhow::Result<()> {
@@ -175,18 +174,18 @@ fn connect(target: &str, end: &End, counts_rows: bool, hold: &mut Hold) -> anyho
     Ok(server)
 }
 
-/// Lets other rules and pools govern from here on, where this server lets them.
-fn take_over(next: &State, looked: &mut Looked, hold: &mut Hold, told: &mut Told) -> anyhow::Result<bool> {
+/// Lets other rules and pools govern from here on, where this server lets them; one that is away, as far as is known.
+fn take_over(next: &State, looked: &mut Looked, hold: &mut Hold, told: &mut Told) -> bool {
     match wanted(&looked.server, next) {
-        Ok(wanted) => looked.wanted = wanted,
+        Ok(wanted) => looked.wants(wanted),
         Err(error) => {
             super::note(&format!("what was said last is not taken over, what was before goes on: {error:#}"));
-            return Ok(false);
+            return false;
         }
     }
     hold.set_class(class_of(next));
     told.govern(next);
-    Ok(true)
+    true
 }
 
 /// What a file says, and what is made of it on the console.

@@ -94,7 +94,7 @@ pub(super) fn is_lost(error: &anyhow::Error) -> bool {
 
 /// Whether nothing can be asked any more of who has the rights.
 pub(super) fn guardian_ended(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(AttachError::Ended(_)))
+    error.downcast_ref().is_some_and(AttachError::is_end)
 }
 
 /// What is asked, unless it takes too long.
@@ -254,7 +254,7 @@ impl Session {
                 Some(named) => return Ok(named),
                 None => None,
             },
-            Err(error @ AttachError::Ended(_)) => return Err(error.into()),
+            Err(error) if error.is_end() => return Err(error.into()),
             Err(error) => Some(error),
         };
         // A client may have the same address and port towards another server on this host.
@@ -271,7 +271,7 @@ impl Session {
     }
 }
 
-/// One row a client session or walsender. Times as whole microseconds: what is the same stays the same.
+/// One row a client session or walsender, and what else waits for locks. Times as whole microseconds: what is the same stays the same.
 fn sql(spill: bool, wal: bool, copied: bool) -> String {
     let spilled = match spill {
         true => {
@@ -296,7 +296,8 @@ fn sql(spill: bool, wal: bool, copied: bool) -> String {
          extract(epoch FROM clock_timestamp() - a.query_start)::float8, CASE WHEN a.wait_event_type = 'Lock' THEN pg_catalog.pg_blocking_pids(a.pid) ELSE \
          '{{}}'::int4[] END, {spilled}, {wal}, a.application_name, host(a.client_addr), a.client_port, \
          age(a.backend_xmin)::int8, a.backend_type, {IDLE_S}, {copied} FROM pg_catalog.pg_stat_activity a {copies} WHERE a.pid <> pg_backend_pid() AND \
-         coalesce(a.backend_type, 'client backend') IN ('client backend', 'walsender') /* backwater */"
+         (coalesce(a.backend_type, 'client backend') IN ('client backend', 'walsender') OR {}) /* backwater */",
+        backwater_gate::attach::WAITS_BESIDES
     )
 }
 

@@ -27,6 +27,7 @@ pub(super) enum Kind {
     Whole,
     Real,
     Time,
+    Truth,
 }
 
 /// One value.
@@ -36,6 +37,7 @@ pub(super) enum Value {
     Whole(i64),
     Real(f64),
     Time(Timestamp),
+    Truth(bool),
     Null,
 }
 
@@ -47,6 +49,7 @@ impl Kind {
             Kind::Whole => (20, 8),
             Kind::Real => (701, 8),
             Kind::Time => (1184, 8),
+            Kind::Truth => (16, 1),
         }
     }
 }
@@ -64,6 +67,8 @@ impl Value {
             Value::Whole(number) => number.to_string().into_bytes(),
             Value::Real(number) if binary => number.to_be_bytes().to_vec(),
             Value::Real(number) => number.to_string().into_bytes(),
+            Value::Truth(is_so) if binary => vec![u8::from(*is_so)],
+            Value::Truth(is_so) => if *is_so { "t" } else { "f" }.into(),
             Value::Time(time) if binary => (time.as_microsecond() - EPOCH_US).to_be_bytes().to_vec(),
             Value::Time(time) => time.strftime("%Y-%m-%d %H:%M:%S%.6f+00").to_string().into_bytes(),
         })

@@ -3,7 +3,8 @@
 
 use super::answer::{Answer, Column, Kind, Value};
 use super::message::Complaint;
-use backwater_flow::statement::{Access, Request, SessionCommand};
+use crate::wire::StartUp;
+use backwater_flow::statement::{Access, READ_ONLY, Request, SessionCommand};
 
 /// What a transaction that ends without its changes is told.
 const STAYS: &str = "what was changed stays: each statement of the console takes effect at once";
@@ -20,9 +21,28 @@ pub(super) struct Block {
     read_only: bool,
     /// The same of what begins from here on and says nothing of it, and of what stands alone.
     read_only_by_default: bool,
+    /// The same where the connection began, to which it is reset.
+    read_only_at_first: bool,
 }
 
 impl Block {
+    /// Where a connection begins that says this of itself.
+    pub(super) fn of(start: &StartUp) -> Block {
+        let told = start.parameters.get(READ_ONLY).cloned().or_else(|| start.option(READ_ONLY));
+        // What says nothing of it would be an error where it is set: here it may be another's idea of it.
+        let read_only = told.and_then(|told| Access::of(&told)) == Some(Access::ReadOnly);
+        Block { read_only_by_default: read_only, read_only_at_first: read_only, ..Block::default() }
+    }
+
+    /// Whether a transaction is open.
+    pub(super) fn is_begun(self) -> bool {
+        self.begun
+    }
+
+    fn is_read_only(self) -> bool {
+        if self.begun { self.read_only } else { self.read_only_by_default }
+    }
+
     /// As ReadyForQuery has it.
     pub(super) fn status(self) -> u8 {
         match self {
@@ -44,7 +64,7 @@ impl Block {
 
     /// Whether something may be changed: `tag` is what would.
     fn may_change(self, tag: &str) -> Result<(), Complaint> {
-        match if self.begun { self.read_only } else { self.read_only_by_default } {
+        match self.is_read_only() {
             true => Err(Complaint::new("25006", format!("cannot execute {tag} in a read-only transaction"))),
             false => Ok(()),
         }
@@ -89,8 +109,12 @@ impl Block {
                 self.may(access);
             }
             SessionCommand::SetTransaction(access) if self.begun => self.may(access),
-            SessionCommand::SetDefault(access) => self.read_only_by_default = access == Access::ReadOnly,
-            SessionCommand::ResetAll | SessionCommand::DiscardAll => self.read_only_by_default = false,
+            SessionCommand::SetDefault(access) => {
+                self.read_only_by_default = access.map_or(self.read_only_at_first, |access| access == Access::ReadOnly);
+            }
+            SessionCommand::ResetAll | SessionCommand::DiscardAll => {
+                self.read_only_by_default = self.read_only_at_first;
+            }
             SessionCommand::Commit | SessionCommand::Rollback => {
                 let taken_back = self.failed || command == SessionCommand::Rollback;
                 if taken_back {
@@ -99,9 +123,13 @@ impl Block {
                 if taken_back && self.changed {
                     answer.notices.push(STAYS.to_owned());
                 }
-                *self = Block { read_only_by_default: self.read_only_by_default, ..Block::default() };
+                *self = Block { begun: false, failed: false, changed: false, read_only: false, ..*self };
             }
             SessionCommand::ShowIsolation => answer.rows.push(vec![Value::text("read committed")]),
+            SessionCommand::ShowReadOnly => {
+                answer.rows.push(vec![Value::text(if self.is_read_only() { "on" } else { "off" })]);
+            }
+            SessionCommand::IsInRecovery => answer.rows.push(vec![Value::Truth(false)]),
             SessionCommand::SelectOne => answer.rows.push(vec![Value::Whole(1)]),
             SessionCommand::UnlockAll => answer.rows.push(vec![Value::text("")]),
             SessionCommand::Set
@@ -122,6 +150,8 @@ impl Block {
 pub(super) fn columns(command: SessionCommand) -> &'static [Column] {
     match command {
         SessionCommand::ShowIsolation => &[Column { name: "transaction_isolation", kind: Kind::Text }],
+        SessionCommand::ShowReadOnly => &[Column { name: "transaction_read_only", kind: Kind::Text }],
+        SessionCommand::IsInRecovery => &[Column { name: "pg_is_in_recovery", kind: Kind::Truth }],
         SessionCommand::SelectOne => &[Column { name: "?column?", kind: Kind::Whole }],
         SessionCommand::UnlockAll => &[Column { name: "pg_advisory_unlock_all", kind: Kind::Text }],
         _ => &[],
@@ -138,8 +168,8 @@ fn tag(command: SessionCommand) -> &'static str {
         SessionCommand::Set | SessionCommand::SetTransaction(_) | SessionCommand::SetDefault(_) => "SET",
         SessionCommand::Reset | SessionCommand::ResetAll => "RESET",
         SessionCommand::DiscardAll => "DISCARD ALL",
-        SessionCommand::ShowIsolation => "SHOW",
-        SessionCommand::SelectOne | SessionCommand::UnlockAll => "SELECT 1",
+        SessionCommand::ShowIsolation | SessionCommand::ShowReadOnly => "SHOW",
+        SessionCommand::SelectOne | SessionCommand::IsInRecovery | SessionCommand::UnlockAll => "SELECT 1",
         SessionCommand::CloseAll => "CLOSE CURSOR ALL",
         SessionCommand::Unlisten => "UNLISTEN",
     }

@@ -2,8 +2,9 @@
 //! they do happens at Execute.
 
 use super::answer::{Answer, Column};
+use super::block::{self, Block};
 use super::message::{Body, Complaint, Reply, Said};
-use super::{Speaker, block, read, show};
+use super::{Speaker, read, show};
 use backwater_flow::statement::{Request, Statement};
 use std::collections::HashMap;
 
@@ -28,10 +29,19 @@ struct Portal {
 }
 
 impl Extended {
-    /// A Sync or a simple query: portals end, and failures are forgiven.
-    pub(super) fn end_of_query(&mut self) {
+    /// A simple query begins: the unnamed statement and portal end, and failures are forgiven.
+    pub(super) fn begin_of_query(&mut self) {
         self.failed = false;
-        self.portals.clear();
+        self.statements.remove("");
+        self.portals.remove("");
+    }
+
+    /// A Sync or the end of a simple query: portals end with their transaction, and failures are forgiven.
+    pub(super) fn end_of_query(&mut self, block: Block) {
+        self.failed = false;
+        if !block.is_begun() {
+            self.portals.clear();
+        }
     }
 
     /// Hears one message.

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::OnceLock;
 
 /// What drivers look at when they connect.
-const PARAMETERS: [(&str, &str); 8] = [
+const PARAMETERS: [(&str, &str); 9] = [
     ("server_version", concat!("16.0 (backwater ", env!("CARGO_PKG_VERSION"), ")")),
     ("server_encoding", "UTF8"),
     ("client_encoding", "UTF8"),
@@ -18,6 +18,8 @@ const PARAMETERS: [(&str, &str); 8] = [
     ("integer_datetimes", "on"),
     ("standard_conforming_strings", "on"),
     ("is_superuser", "off"),
+    // Who looks for a server that takes changes finds one here.
+    ("in_hot_standby", "off"),
 ];
 
 /// Logs in. False where the password is wrong or nobody has this name.

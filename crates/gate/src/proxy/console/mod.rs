@@ -147,7 +147,7 @@ async fn receive(
         Err(_) => return Err(io::ErrorKind::TimedOut.into()),
     }
     tracing::info!(%peer, user = start.user(), "logged in to the console");
-    let speaker = Speaker { control, phase, user: start.user(), block: Block::default(), discarded: false };
+    let speaker = Speaker { control, phase, user: start.user(), block: Block::of(&start), discarded: false };
     converse(speaker, connection).await
 }
 
@@ -210,14 +210,15 @@ async fn converse(mut speaker: Speaker<'_>, mut connection: Connection) -> io::R
         match said.kind {
             b'X' => break,
             b'Q' => {
-                extended.end_of_query();
+                extended.begin_of_query();
                 speaker.simple(&said.body, reply).await;
                 extended.forget(&mut speaker);
+                extended.end_of_query(speaker.block);
                 reply.ready(speaker.block.status());
                 connection.send().await?;
             }
             b'S' => {
-                extended.end_of_query();
+                extended.end_of_query(speaker.block);
                 reply.ready(speaker.block.status());
                 connection.send().await?;
             }
