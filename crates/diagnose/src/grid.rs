@@ -160,6 +160,16 @@ impl Lane {
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     }
 
+    /// The sum of the known values in a range.
+    pub(crate) fn sum(&self, range: &Range<usize>) -> f64 {
+        self.values(range).iter().sum()
+    }
+
+    /// Whether both know the same.
+    pub(crate) fn is_same(&self, other: &Lane) -> bool {
+        self.0 == other.0
+    }
+
     /// Largest known value in a range.
     pub(crate) fn max(&self, range: &Range<usize>) -> Option<f64> {
         self.values(range).into_iter().reduce(f64::max)

@@ -1,7 +1,7 @@
 //! What a finding could not see: what the probes said to be absent, and series that a rule wanted and did not find.
 
 use backwater_model::catalogue::Def;
-use backwater_model::{EventKind, Unseen, Window};
+use backwater_model::{EventKind, SOME_CONNECTIONS, Unseen, Window};
 
 /// A reading that a rule can use, and how to get it.
 pub(crate) struct Wanted {
@@ -64,6 +64,18 @@ pub(crate) const TCP: Wanted = Wanted {
     what: "the connection to the standby (TCP's timers)",
     words: &["tcp connection", "sock_diag"],
     remedy: "run on the primary's host, as root or as the server's own user",
+};
+/// All connections with clients.
+pub(crate) const ALL_CONNECTIONS: Wanted = Wanted {
+    what: "all connections with clients",
+    words: &[SOME_CONNECTIONS],
+    remedy: "those that move most are read; ss -tin lists them all",
+};
+/// What stands in line for an interface.
+pub(crate) const LINE: Wanted = Wanted {
+    what: "what stands in line for the interface (its queueing discipline, and round trips)",
+    words: &["queueing discipline", "network queues"],
+    remedy: "run on the server's host as root",
 };
 /// What bounds the network.
 pub(crate) const LINK: Wanted = Wanted {
@@ -132,7 +144,7 @@ impl Missing {
         let said = window.events_of(EventKind::Absent).find(|event| {
             let text =
                 format!("{} {}", event.message, event.fields.get("what").map_or("", String::as_str)).to_lowercase();
-            wanted.words.iter().any(|word| text.contains(word))
+            wanted.words.iter().any(|word| text.contains(&word.to_lowercase()))
         });
         let unseen = match said {
             Some(event) => Unseen {
@@ -151,6 +163,12 @@ impl Missing {
     pub(crate) fn list(self) -> Vec<Unseen> {
         self.0
     }
+}
+
+/// Whether the probe has said that it reads some connections only: a sum of those it reads is then no total.
+pub(crate) fn some_connections(window: &Window) -> bool {
+    let mut absent = window.events_of(EventKind::Absent);
+    absent.any(|event| event.fields.get("what").is_some_and(|what| what == SOME_CONNECTIONS))
 }
 
 /// Whether a window has any reading of a series.

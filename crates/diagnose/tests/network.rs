@@ -9,6 +9,7 @@ use backwater_model::catalogue::{self as cat, Def};
 use backwater_model::{Confidence, Event, EventKind, Finding, SOME_CONNECTIONS, Severity, Window};
 use common::judged::{found, names};
 use common::{Readings, meta, session};
+use std::ops::Range;
 use std::sync::Arc;
 
 const FROM_S: f64 = 100.0;
@@ -28,12 +29,32 @@ struct Client {
     within_host: bool,
     window: f64,
     min_rtt_us: f64,
+    rtt_us: f64,
+    /// The seconds in which it is connected, and the server's address.
+    there: Range<usize>,
+    local: &'static str,
 }
 
 fn client(pid: i32, sends: f64, queued: f64) -> Client {
     let (waits, window, min_rtt_us) = (queued > 0.0, 3e6, 100.0);
     let (walsender, within_host) = (false, false);
-    Client { pid, sends, queued, window_held: 0.0, waits, xact_ms: None, walsender, within_host, window, min_rtt_us }
+    let (rtt_us, there, local) = (min_rtt_us, 0..SECONDS + 1, "10.0.0.99");
+    let (window_held, xact_ms) = (0.0, None);
+    Client {
+        pid,
+        sends,
+        queued,
+        window_held,
+        waits,
+        xact_ms,
+        walsender,
+        within_host,
+        window,
+        min_rtt_us,
+        rtt_us,
+        there,
+        local,
+    }
 }
 
 fn reader(pid: i32) -> Client {
@@ -46,6 +67,8 @@ struct Net {
     other: f64,
     ceiling: Option<(&'static Def, f64)>,
     backlog: f64,
+    /// Addresses of interfaces of the host.
+    addresses: Vec<(&'static str, &'static str)>,
     tcp_seen: bool,
     samples_seen: bool,
 }
@@ -57,6 +80,7 @@ impl Default for Net {
             other: 0.0,
             ceiling: Some((&cat::NET_SHAPER, LINK)),
             backlog: 100_000.0,
+            addresses: Vec::new(),
             tcp_seen: true,
             samples_seen: true,
         }
@@ -81,11 +105,20 @@ impl Net {
             readings.put(&cat::NET_SENT_BYTES, &link, at, through.sum());
             readings.put(&cat::NET_BACKLOG, &link, at, self.backlog * part);
             sent[self.clients.len()] += self.other * part;
+            for (address, name) in &self.addresses {
+                let named = [("target", "host"), ("if", *name)];
+                readings.put(&cat::NET_SPEED, &named, at, self.ceiling.map_or(0.0, |(_, ceiling)| ceiling));
+                readings.put(&cat::NET_ADDRESS, &[&named[..], &[("address", address)]].concat(), at, 1.0);
+            }
             for (number, client) in self.clients.iter().enumerate() {
-                let ip = if client.within_host { "10.0.0.99".to_owned() } else { format!("10.0.0.{number}") };
+                if !client.there.contains(&second) {
+                    continue;
+                }
+                let ip = if client.within_host { client.local.to_owned() } else { format!("10.0.0.{number}") };
                 let (pid, peer) = (client.pid.to_string(), format!("{ip}:5000"));
+                let local = format!("{}:5432", client.local);
                 let own =
-                    [("target", "lab"), ("pid", pid.as_str()), ("local", "10.0.0.99:5432"), ("peer", peer.as_str())];
+                    [("target", "lab"), ("pid", pid.as_str()), ("local", local.as_str()), ("peer", peer.as_str())];
                 if self.tcp_seen {
                     readings.put(&cat::TCP_ACKED, &own, at, sent[number]);
                     readings.put(&cat::TCP_SENDQ, &own, at, client.queued * part);
@@ -93,6 +126,7 @@ impl Net {
                     readings.put(&cat::TCP_RWND_LIMITED, &own, at, held[number] * client.window_held * 1e6);
                     readings.put(&cat::TCP_PEER_WINDOW, &own, at, client.window);
                     readings.put(&cat::TCP_MIN_RTT, &own, at, client.min_rtt_us);
+                    readings.put(&cat::TCP_RTT, &own, at, client.rtt_us);
                 }
                 sent[number] += client.sends * part;
                 held[number] += part;
@@ -120,18 +154,32 @@ fn silent(net: &Net, what: &str) {
     assert_eq!(names(&net.findings()), Vec::<String>::new(), "{what}");
 }
 
+/// A window in which the probe says that something is absent.
+fn saying(window: &Window, what: &str) -> Window {
+    let fields = [("what", what), ("why", "only so many are read at once and in a run")];
+    let said = Event::new(window.from, "host", EventKind::Absent, "", &fields);
+    let series = window.all_tracks().map(|track| (Arc::new(track.series.clone()), track.points.to_vec())).collect();
+    Window::new(window.from, window.to, Arc::new(meta()), series, window.samples().to_vec(), vec![said])
+}
+
+#[test]
+fn the_heaviest_of_some_connections_is_not_the_heaviest_of_all() {
+    // Of the link's bytes 13 of 24 MB/s belong to connections that are not read.
+    let clients = vec![client(12, 9e6, 3e6), client(13, 4e6, 100_000.0)];
+    let net = Net { clients, other: 11e6, ..Net::default() };
+    let found = |window: &Window| common::judged::found(window).remove(0);
+    assert_eq!(found(&net.window()).cause, "heavy-query");
+    let finding = found(&saying(&net.window(), SOME_CONNECTIONS));
+    assert_eq!((finding.cause.as_str(), finding.confidence), ("many-queries", Confidence::Medium));
+    assert!(finding.unseen.iter().any(|unseen| unseen.what == SOME_CONNECTIONS), "{:?}", finding.unseen);
+    assert!((finding.figure("heaviest_ratio").unwrap() - 9.0 / 24.0).abs() < 0.02);
+}
+
 #[test]
 fn a_total_of_some_connections_is_a_lower_bound() {
     let net = Net { clients: vec![client(11, 1e6, 10_000.0)], ..Net::default() };
     let bound = |said: Option<&str>| {
-        let window = net.window();
-        let said = said.map(|what| {
-            let fields = [("what", what), ("why", "only so many are read at once and in a run")];
-            Event::new(window.from, "host", EventKind::Absent, "", &fields)
-        });
-        let series = window.all_tracks().map(|track| (Arc::new(track.series.clone()), track.points.to_vec())).collect();
-        let events = said.into_iter().collect();
-        let window = Window::new(window.from, window.to, Arc::new(meta()), series, vec![], events);
+        let window = said.map_or_else(|| net.window(), |what| saying(&net.window(), what));
         all_queues(&window).into_iter().find(|queue| queue.name == "host.tcp@lab").unwrap().at_least
     };
     assert!(!bound(None) && !bound(Some("TCP connections of another")) && bound(Some(SOME_CONNECTIONS)));
@@ -148,7 +196,9 @@ fn one_heavy_query_is_named_and_can_be_demoted() {
     assert!((finding.figure("heaviest_ratio").unwrap() - 0.875).abs() < 0.01);
     assert!((finding.figure("link_sent_bytes_per_s").unwrap() - 24e6).abs() < 1e6);
     assert!(finding.figure("client_queued_bytes").unwrap() > 2.9e6);
-    assert_eq!(finding.remedies[0].runtime, ["backwater attach --socket 10.0.0.1:5000 --rate 12207KB"]);
+    assert_eq!(finding.remedies[0].runtime, ["backwater attach --socket 10.0.0.1:5000 --rate 10254KB"]);
+    let rule = "bandwidth=10.014, action='penalty', and for all that it holds low_priority_bandwidth='10254kB'";
+    assert!(finding.remedies[0].persistent[0].contains(rule), "{:?}", finding.remedies[0].persistent);
     assert!(finding.from.seconds() >= FROM_S + 8.0 && finding.to.seconds() <= FROM_S + 32.0);
 }
 
@@ -169,6 +219,57 @@ fn many_ordinary_queries_are_not_blamed_on_one() {
     assert_eq!(names(&findings), ["net-overload many-queries host.net@eth0"]);
     assert_eq!(findings[0].confidence, Confidence::Medium);
     assert!(!findings[0].unseen.is_empty());
+}
+
+#[test]
+fn who_comes_and_goes_counts_for_the_time_in_which_it_was_there() {
+    // One that sends all the time, beside one short one after the other.
+    let short = |number: usize| {
+        let there = 10 + 2 * number..12 + 2 * number + 1;
+        Client { there, ..client(40 + number as i32, 8e6, 100_000.0) }
+    };
+    let clients: Vec<_> = (0..10).map(short).chain([client(12, 16e6, 3e6)]).collect();
+    let findings = Net { clients, ..Net::default() }.findings();
+    assert_eq!(names(&findings), ["net-overload heavy-query host.net@eth0"]);
+    let sent = |name: &str| findings[0].figure(name).unwrap();
+    assert!(sent("client_sent_bytes_per_s") <= sent("link_sent_bytes_per_s") * 1.02, "{:?}", findings[0].evidence);
+    assert!((0.6..0.8).contains(&sent("heaviest_ratio")), "{:?}", findings[0].evidence);
+}
+
+#[test]
+fn what_waits_for_something_else_than_the_link_is_no_line_for_it() {
+    let well_used = || client(12, 24e6, 60_000.0);
+    let findings = Net { clients: vec![well_used(), reader(31)], ..Net::default() }.findings();
+    assert_eq!(names(&findings), ["slow-reader client-window host.tcp@lab"]);
+    // Held at a rate on its way out: the link is nearly full, and nobody waits for it.
+    let paced = || vec![client(12, 22.5e6, 3e6)];
+    silent(&Net { clients: paced(), backlog: 1_500.0, ..Net::default() }, "paced");
+    // The line may stand where this host does not count it.
+    let late = vec![Client { rtt_us: 90_000.0, ..client(12, 22.5e6, 3e6) }];
+    let findings = Net { clients: late, backlog: 1_500.0, ..Net::default() }.findings();
+    assert_eq!(names(&findings), ["net-overload heavy-query host.net@eth0"]);
+}
+
+#[test]
+fn a_connection_by_another_interface_fills_this_one_not() {
+    let addresses = || vec![("10.0.0.99", "eth0"), ("10.0.1.99", "eth1")];
+    let elsewhere = Client { local: "10.0.1.99", ..client(12, 24e6, 3e6) };
+    let net = |client: Client| Net { clients: vec![client], addresses: addresses(), ..Net::default() };
+    assert_eq!(names(&net(client(12, 24e6, 3e6)).findings()), ["net-overload heavy-query host.net@eth0"]);
+    silent(&net(elsewhere.clone()), "its own address is eth1's");
+    // One that is no interface's of this host, as a container's behind a bridge, may go by any.
+    let behind = Client { local: "172.17.0.2", ..elsewhere };
+    assert_eq!(names(&net(behind).findings()), ["net-overload heavy-query host.net@eth0"]);
+}
+
+#[test]
+fn a_slow_link_has_a_rate_that_a_rule_takes() {
+    let slow =
+        Net { clients: vec![client(12, 1.2e6, 3e6)], ceiling: Some((&cat::NET_SHAPER, 1.25e6)), ..Net::default() };
+    let findings = slow.findings();
+    let remedy = &findings[0].remedies[0];
+    assert_eq!(remedy.runtime, ["backwater attach --socket 10.0.0.0:5000 --rate 586KB"]);
+    assert!(remedy.persistent[0].contains("bandwidth=0.572, action"), "{:?}", remedy.persistent);
 }
 
 #[test]

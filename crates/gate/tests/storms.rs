@@ -303,10 +303,8 @@ fn sessions_end_with_their_server_and_begin_again_with_it() {
     });
 }
 
-#[test]
-fn a_flood_of_those_who_said_who_they_are_keeps_nobody_out_of_the_console() {
-    let _alone = alone();
-    // A server whose queue of connections is full: whoever needs one waits, and cannot be asked to make room.
+/// A server whose queue of connections is full: whoever needs one waits, and cannot be asked to make room.
+fn full_server() -> (socket2::Socket, Vec<TcpStream>, SocketAddr) {
     let server = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     server.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
     server.listen(0).unwrap();
@@ -315,6 +313,29 @@ fn a_flood_of_those_who_said_who_they_are_keeps_nobody_out_of_the_console() {
     while let Ok(one) = TcpStream::connect_timeout(&to, Duration::from_millis(300)) {
         queued.push(one);
     }
+    (server, queued, to)
+}
+
+#[test]
+fn who_said_in_time_who_he_is_hears_that_the_server_does_not_answer() {
+    let _alone = alone();
+    let (_server, _queued, to) = full_server();
+    let limits = "[limits]\nlogin_timeout_s = 0.3\nconnect_timeout_s = 1.5\n";
+    let written = format!("listen = '127.0.0.1:0'\nserver = '{to}'\n{limits}");
+    let proxy = Proxy::start(&ProxyConfig::parse(&written, Path::new("test.toml")).unwrap()).unwrap();
+    let mut client = TcpStream::connect(proxy.addresses()[0].to_string()).unwrap();
+    client.write_all(b"\0\0\0\x12\0\x03\0\0user\0dba\0\0").unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut told = Vec::new();
+    client.read_to_end(&mut told).unwrap();
+    let told = String::from_utf8_lossy(&told);
+    assert!(told.contains("08006") && told.contains("no answer in 1.5 s"), "{told:?}");
+}
+
+#[test]
+fn a_flood_of_those_who_said_who_they_are_keeps_nobody_out_of_the_console() {
+    let _alone = alone();
+    let (_server, _queued, to) = full_server();
     let written = format!(
         "listen = '127.0.0.1:0'\nserver = '{to}'\n[limits]\nconnect_timeout_s = 600.0\nlogin_timeout_s = 600.0\n\
          [admin]\nlisten = '127.0.0.1:0'\nusers = {{ dba = 'open sesame' }}\n"

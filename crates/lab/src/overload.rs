@@ -65,12 +65,18 @@ fn drive_held(
         duration: Duration::from_secs_f64(seconds),
         seed: rand::random(),
     };
-    let load = || workloads::run(&held.conninfo, &Urgent, &spec, &rig.counters, &options.cancel);
+    let (begins, beginning) = channel();
+    // Dropped with the load: who waits for a beginning that never comes hears of it.
+    let load = {
+        let (counters, spec) = (&rig.counters, &spec);
+        let tell = move |began| begins.send(began).unwrap_or_default();
+        move || workloads::run_telling(&held.conninfo, &Urgent, spec, counters, &options.cancel, &tell)
+    };
     let (over, ended) = channel();
     let (streams, server) = (&background, network.primary().namespace.as_str());
     let (result, watched) = std::thread::scope(|scope| {
         // In the server's namespace, where its sockets are told of.
-        let look = move || watch(network, streams, settle, &ended);
+        let look = move || watch(network, streams, (settle, spec.duration), &beginning, &ended);
         let watching = scope.spawn(move || process::within(Some(server), look));
         let result = process::within(Some(clients), load);
         drop(over);
@@ -90,21 +96,26 @@ fn ended_with(error: WorkloadError) -> LabError {
     }
 }
 
-/// Watches the link and the queues in front of it from the moment that the load has settled until it ends. To be called in
-/// the server's network namespace.
+/// Watches the link and the queues in front of it while the load is measured: from so long after its beginning, and for so long. To
+/// be called in the server's network namespace.
 fn watch(
     network: &Network,
     background: &Background,
-    settle: Duration,
+    (settle, duration): (Duration, Duration),
+    beginning: &Receiver<Instant>,
     ended: &Receiver<()>,
 ) -> Result<Watched, LabError> {
+    // One that never begins has ended.
+    let Ok(load_began) = beginning.recv() else { return Ok(Watched::default()) };
     let goes_on = |within: Duration| ended.recv_timeout(within) == Err(RecvTimeoutError::Timeout);
-    if !goes_on(settle) {
+    let until = |at: Instant| at.saturating_duration_since(Instant::now());
+    let end = load_began + settle + duration;
+    if !goes_on(until(load_began + settle)) {
         return Ok(Watched::default());
     }
     let (begun, wire, received) = (Instant::now(), network.wire_bytes()?, background.received_bytes());
     let (mut queues, peer) = (SendQueues::default(), network.standby().address);
-    while goes_on(QUEUE_LOOK) {
+    while !until(end).is_zero() && goes_on(QUEUE_LOOK.min(until(end))) {
         let table = std::fs::read_to_string(workloads::overload::SOCKETS);
         queues.add(&table.map_err(LabError::file("read", workloads::overload::SOCKETS))?, peer);
     }

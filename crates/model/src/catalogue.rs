@@ -149,6 +149,7 @@ catalogue! {
     NET_BACKLOG "host.net.backlog_bytes" Bytes Gauge ["target" "if"] "Bytes standing in the interface's queueing discipline";
     NET_SPEED "host.net.speed_bytes_per_s" BytesPerSecond Gauge ["target" "if"] "Speed the device says it has (/sys/class/net/*/speed); no point where it says none";
     NET_SHAPER "host.net.shaper_bytes_per_s" BytesPerSecond Gauge ["target" "if"] "Rate of the shaper on the interface (TBF, or HTB's root class)";
+    NET_ADDRESS "host.net.address" Count Gauge ["target" "if" "address"] "1 where the interface has this address: connections from there go by it";
 
     // File systems of watched directories.
     VOLUME_FREE "host.volume.free_bytes" Bytes Gauge ["dev"] "Free space for ordinary users on the file system that lies on the device";

@@ -158,14 +158,18 @@ fn figure(ms: f64) -> String {
     if ms < 100.0 { format!("{ms:.1}") } else { format!("{ms:.0}") }
 }
 
-/// The mean of the plain arm with this mode and so many results: buffers as the host has them, the first of its kind.
+/// The mean of the plain arm with this mode and so many results: buffers as the host has them, the first of its kind, on a link as
+/// fast as the first arm alone has it.
 fn mean_of(outcome: &Outcome, mode: &str, streams: u32) -> Option<f64> {
-    let is = |arm: &&ArmOutcome| {
+    let is = |arm: &ArmOutcome, mode: &str, streams: u32| {
         arm.params.get("mode") == Some(&ParamValue::Text(mode.to_owned()))
             && arm.params.get("background_streams") == Some(&ParamValue::Number(f64::from(streams)))
             && arm.params.keys().all(|name| USUAL.contains(&name.as_str()))
     };
-    outcome.arms.iter().find(is)?.metrics.get(MEAN).copied()
+    let speed = |arm: &ArmOutcome| arm.params.get("network_bytes_per_s").cloned();
+    let alone = outcome.arms.iter().find(|arm| is(arm, "none", 0)).or(outcome.arms.first())?;
+    let found = outcome.arms.iter().find(|arm| is(arm, mode, streams) && speed(arm) == speed(alone));
+    found?.metrics.get(MEAN).copied()
 }
 
 #[cfg(test)]
@@ -185,6 +189,17 @@ mod tests {
         ];
         arm.metrics.extend(metrics.map(|(name, value)| (name.to_owned(), value)));
         arm
+    }
+
+    #[test]
+    fn figures_of_a_faster_link_do_not_stand_among_others() {
+        let faster = |mut arm: ArmOutcome| {
+            arm.params.insert("network_bytes_per_s".to_owned(), ParamValue::Number(125e6));
+            arm
+        };
+        let arms = vec![arm("alone", "none", 0.0, 5.0), faster(arm("none-10-1g", "none", 10.0, 22.8))];
+        let outcome = Outcome { scenario: "net-overload".to_owned(), arms, ..Outcome::default() };
+        assert_eq!((mean_of(&outcome, "none", 0), mean_of(&outcome, "none", 10)), (Some(5.0), None));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! Nothing counts what the server writes into a socket; what its clients acknowledge is what leaves.
 
 use crate::rules::client_streams::walsenders;
-use backwater_model::{EventKind, QueueSpec, SOME_CONNECTIONS, Source, Track, Unit, Window, catalogue as cat};
+use crate::unseen;
+use backwater_model::{QueueSpec, Source, Track, Unit, Window, catalogue as cat};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The send queues of every server's clients together, then every interface whose ceiling is known.
@@ -14,7 +15,7 @@ pub(super) fn network(window: &Window) -> Vec<QueueSpec> {
 
 fn clients(window: &Window) -> Vec<QueueSpec> {
     let senders = walsenders(window);
-    let at_least = some_unread(window);
+    let at_least = unseen::some_connections(window);
     let mut servers: BTreeMap<&str, Vec<Vec<(&'static str, &str)>>> = BTreeMap::new();
     for track in window.tracks(cat::TCP_ACKED.name, &[]).filter(|track| !track.points.is_empty()) {
         let labels = &track.series.labels;
@@ -35,12 +36,6 @@ fn clients(window: &Window) -> Vec<QueueSpec> {
         ..QueueSpec::new(format!("host.tcp@{server}"), Unit::Bytes)
     };
     servers.into_iter().map(queue).collect()
-}
-
-/// Whether the probe has said that it reads some connections only: a sum of those it reads is then no total.
-fn some_unread(window: &Window) -> bool {
-    let mut absent = window.events_of(EventKind::Absent);
-    absent.any(|event| event.fields.get("what").is_some_and(|what| what == SOME_CONNECTIONS))
 }
 
 /// As rules see them: those of watched servers' network namespaces, and the host's own. An interface with a shaper has a speed,

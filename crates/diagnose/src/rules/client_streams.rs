@@ -5,7 +5,7 @@ use crate::grid::Lane;
 use crate::scene::Scene;
 use backwater_model::{Sample, Window, catalogue as cat};
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// One client's connection.
 pub(crate) struct Stream {
@@ -13,7 +13,8 @@ pub(crate) struct Stream {
     pub(crate) target: String,
     /// The process that serves it.
     pub(crate) pid: String,
-    /// The client's address and port.
+    /// The server's address, where it can be read, and the client's address and port.
+    pub(crate) local: Option<IpAddr>,
     pub(crate) peer: String,
     /// Whether both ends are on the server's host: then it goes through no link.
     pub(crate) is_within_host: bool,
@@ -27,6 +28,8 @@ pub(crate) struct Stream {
     /// The window that the client offers, and the smallest round trip in seconds.
     pub(crate) window: Lane,
     pub(crate) min_rtt_s: Lane,
+    /// The round trip of late in seconds.
+    pub(crate) rtt_s: Lane,
     /// Whose it is, where samples tell: user, application.
     who: Option<String>,
 }
@@ -61,6 +64,7 @@ pub(crate) fn streams(scene: &Scene<'_>) -> Vec<Stream> {
         list.push(Stream {
             target: target.to_owned(),
             pid: pid.to_owned(),
+            local: ip(local),
             peer: peer.to_owned(),
             is_within_host: is_within_host(local, peer),
             sent: scene.grid.rate(Some(track)),
@@ -69,6 +73,7 @@ pub(crate) fn streams(scene: &Scene<'_>) -> Vec<Stream> {
             window_held: share(cat::TCP_RWND_LIMITED.name),
             window: scene.grid.gauge(of(cat::TCP_PEER_WINDOW.name)),
             min_rtt_s: scene.grid.gauge(of(cat::TCP_MIN_RTT.name)).map(|us| us / 1e6),
+            rtt_s: scene.grid.gauge(of(cat::TCP_RTT.name)).map(|us| us / 1e6),
             who: samples(scene, target, pid).next().and_then(who),
         });
     }
@@ -87,16 +92,20 @@ pub(crate) fn seen(scene: &Scene<'_>, stream: &Stream) -> bool {
 }
 
 /// A figure of all connections together, in each second in which any of them tells it.
-pub(crate) fn total(scene: &Scene<'_>, streams: &[Stream], of: impl Fn(&Stream) -> &Lane) -> Lane {
+pub(crate) fn total(scene: &Scene<'_>, streams: &[&Stream], of: impl Fn(&Stream, usize) -> Option<f64>) -> Lane {
     scene.grid.lane(|second| {
-        let known: Vec<f64> = streams.iter().filter_map(|stream| of(stream).get(second)).collect();
+        let known: Vec<f64> = streams.iter().filter_map(|stream| of(stream, second)).collect();
         (!known.is_empty()).then(|| known.iter().sum())
     })
 }
 
+/// The address of an end.
+fn ip(end: &str) -> Option<IpAddr> {
+    end.parse::<SocketAddr>().ok().map(|end| end.ip().to_canonical())
+}
+
 /// By the addresses of both ends: what a host sends to its own address stays within it.
 fn is_within_host(local: &str, peer: &str) -> bool {
-    let ip = |end: &str| end.parse::<SocketAddr>().ok().map(|end| end.ip().to_canonical());
     ip(peer).is_some_and(|peer| peer.is_loopback() || ip(local) == Some(peer))
 }
 

@@ -11,7 +11,9 @@ use crate::grid::{both, episodes, longest};
 use crate::replication::{CeilingKind, Link, links};
 use crate::scene::Scene;
 use crate::unseen::{self, Missing};
-use backwater_model::{Activation, Confidence, Figure, Finding, Remedy, Unit};
+use backwater_model::{Activation, Confidence, Figure, Finding, Remedy, Track, Unit, Window, catalogue as cat};
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::ops::Range;
 
 /// Share of the ceiling from which a link counts as full, as in network-narrow.
@@ -26,6 +28,14 @@ const OURS: f64 = 0.5;
 /// Share of what all clients get from which one session is the heavy one.
 const HEAVY: f64 = 0.5;
 
+/// Bytes in an interface's queueing discipline, a multiple of the smallest round trip, and packets dropped a second from which somebody
+/// stands in line for it: what is held back elsewhere (by a rate, or by who does not read) waits in send queues too.
+const IN_LINE: f64 = 32.0 * 1024.0;
+const LATE: f64 = 2.0;
+const DROPPED: f64 = 1.0;
+/// Share of a second in which a client's own window holds what is queued for it.
+const NOT_READ: f64 = 0.5;
+
 /// The findings of a window: at most one an interface.
 pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
     let streams: Vec<Stream> = streams(scene).into_iter().filter(|stream| !stream.is_within_host).collect();
@@ -34,64 +44,142 @@ pub(super) fn find(scene: &Scene<'_>) -> Vec<Finding> {
     }
     let mut owners: Vec<&str> = streams.iter().map(|stream| stream.target.as_str()).collect();
     owners.dedup();
+    let links = links(scene, &owners);
+    let addresses = addresses(scene.window);
     let mut found: Vec<Finding> = Vec::new();
-    for link in links(scene, &owners) {
+    for link in links.iter().filter(|link| !is_hosts(link, &links)) {
         let queue = format!("host.net@{}", link.name);
         // An interface with a shaper has a speed, too: the lower one binds, and it is told once.
         if !found.iter().any(|finding| finding.queue == queue && finding.server == link.server) {
-            found.extend(of_link(scene, &link, &streams, queue));
+            let through = streams.iter().filter(|stream| goes_by(stream, link, &links, &addresses));
+            found.extend(of_link(scene, link, &through.collect::<Vec<_>>(), queue));
         }
     }
     found
 }
 
-fn of_link(scene: &Scene<'_>, link: &Link, streams: &[Stream], queue: String) -> Option<Finding> {
+/// Whether it is an interface of the host's own, which is told under the host's name: a server there has them under its own too.
+fn is_hosts(link: &Link, links: &[Link]) -> bool {
+    let is_it = |other: &Link| other.server.is_none() && other.name == link.name && other.sent.is_same(&link.sent);
+    link.server.is_some() && links.iter().any(is_it)
+}
+
+/// The interfaces of addresses: by whose they are, a server's or the host's.
+type Addresses<'w> = HashMap<(&'w str, IpAddr), &'w str>;
+
+fn addresses<'w>(window: &'w Window) -> Addresses<'w> {
+    let of = |track: Track<'w>| {
+        let label = |name| track.series.labels.get(name);
+        Some(((label("target")?, label("address")?.parse().ok()?), label("if")?))
+    };
+    window.tracks(cat::NET_ADDRESS.name, &[]).filter_map(of).collect()
+}
+
+/// Whether a connection may go by an interface: not by that of another server, and not where its own address is that of another
+/// interface whose ceiling is known.
+fn goes_by(stream: &Stream, link: &Link, links: &[Link], addresses: &Addresses<'_>) -> bool {
+    if link.server.as_ref().is_some_and(|server| *server != stream.target) {
+        return false;
+    }
+    let owner = link.server.as_deref().unwrap_or("host");
+    let own = stream.local.and_then(|local| addresses.get(&(owner, local)));
+    own.is_none_or(|own| {
+        let is_another = |other: &Link| other.name == *own && other.name != link.name && other.server == link.server;
+        !links.iter().any(is_another)
+    })
+}
+
+/// Clients' connections over a stretch: what each was sent, a second of those in which any was counted.
+struct Shares<'s> {
+    /// The busy ones, the heaviest first.
+    busy: Vec<(&'s Stream, f64)>,
+    /// All together.
+    clients: f64,
+}
+
+impl<'s> Shares<'s> {
+    fn of(scene: &Scene<'_>, streams: &[&'s Stream], range: &Range<usize>) -> Shares<'s> {
+        let told = total(scene, streams, |stream, second| stream.sent.get(second)).values(range).len().max(1) as f64;
+        // One that was there for a part of it had its rate for that part.
+        let mut busy: Vec<(&Stream, f64)> =
+            streams.iter().map(|stream| (*stream, stream.sent.sum(range) / told)).collect();
+        busy.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let clients: f64 = busy.iter().map(|(_, rate)| rate).sum();
+        busy.retain(|(_, rate)| *rate > 0.0 && *rate >= 0.01 * clients);
+        Shares { busy, clients }
+    }
+
+    fn most(&self) -> f64 {
+        self.busy.first().map_or(0.0, |(_, rate)| *rate)
+    }
+}
+
+/// Whether anybody stands in line for the interface; None where nothing tells.
+fn is_in_line(link: &Link, shares: &Shares<'_>, range: &Range<usize>) -> Option<bool> {
+    let late = |(stream, _): &(&Stream, f64)| {
+        let shortest = stream.min_rtt_s.median(range).filter(|shortest| *shortest > 0.0)?;
+        Some(stream.rtt_s.median(range)? >= LATE * shortest)
+    };
+    let trips: Vec<bool> = shares.busy.iter().filter_map(late).collect();
+    let backlog = link.backlog.mean(range).map(|bytes| bytes >= IN_LINE);
+    let drops = link.drops.mean(range).map(|dropped| dropped >= DROPPED);
+    let signs = [backlog, drops, (!trips.is_empty()).then(|| trips.contains(&true))];
+    signs.contains(&Some(true)).then_some(true).or(backlog.and(Some(false)))
+}
+
+fn of_link(scene: &Scene<'_>, link: &Link, streams: &[&Stream], queue: String) -> Option<Finding> {
     let filled = link.sent.with(&link.ceiling, |sent, ceiling| sent / ceiling).smooth(1);
-    let standing = total(scene, streams, |stream| &stream.queued);
+    // What its own client does not read waits for that client.
+    let for_link = |stream: &Stream, second| {
+        let is_read = stream.window_held.get(second).is_none_or(|share| share < NOT_READ);
+        stream.queued.get(second).filter(|_| is_read)
+    };
+    let standing = total(scene, streams, for_link);
     let flags = both(&filled.flags(|share| share >= FULL), &standing.flags(|bytes| bytes >= STANDING));
     let (range, _) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
     let sent = link.sent.mean(&range)?;
-    let mut shares: Vec<(&Stream, f64)> =
-        streams.iter().filter_map(|stream| Some((stream, stream.sent.mean(&range)?))).collect();
-    shares.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let clients: f64 = shares.iter().map(|(_, rate)| rate).sum();
-    if clients < OURS * sent {
+    let shares = Shares::of(scene, streams, &range);
+    let in_line = is_in_line(link, &shares, &range);
+    if shares.clients < OURS * sent || in_line == Some(false) {
         return None;
     }
-    let busy: Vec<_> = shares.iter().copied().filter(|(_, rate)| *rate >= 0.01 * clients).collect();
-    let (heaviest, most) = *busy.first()?;
-    let cause = if most >= HEAVY * clients { "heavy-query" } else { "many-queries" };
+    let (heaviest, most) = *shares.busy.first()?;
+    // Of some connections alone it is not known what all have.
+    let some = unseen::some_connections(scene.window);
+    let all = if some { shares.clients.max(sent) } else { shares.clients };
+    let cause = if most >= HEAVY * all { "heavy-query" } else { "many-queries" };
     let mut finding = draft("net-overload", cause, queue, scene.grid.span(&range));
     // Servers in namespaces of their own may call their interfaces the same.
     finding.server.clone_from(&link.server);
-    finding.confidence =
-        if busy.iter().all(|(stream, _)| seen(scene, stream)) { Confidence::High } else { Confidence::Medium };
-    finding.evidence = figures(link, &range, clients, &busy, standing.mean(&range));
-    finding.summary = summary(link, &range, &busy, clients, standing.mean(&range).unwrap_or_default());
+    let is_sure = !some && in_line.is_some() && shares.busy.iter().all(|(stream, _)| seen(scene, stream));
+    finding.confidence = if is_sure { Confidence::High } else { Confidence::Medium };
+    finding.evidence = figures(link, &range, &shares, all, standing.mean(&range));
+    finding.summary = summary(cause, link, &range, &shares, standing.mean(&range).unwrap_or_default());
     finding.victims = vec![format!("host.tcp@{}", heaviest.target)];
-    finding.remedies = remedies(cause, link, &range, &busy);
+    finding.remedies = remedies(cause, link, &range, &shares);
     let mut missing = Missing::default();
     missing.unless(scene.window, !scene.window.samples().is_empty(), &unseen::SESSIONS);
+    missing.unless(scene.window, !some, &unseen::ALL_CONNECTIONS);
+    missing.unless(scene.window, in_line.is_some(), &unseen::LINE);
     finding.unseen = missing.list();
     Some(finding)
 }
 
-fn figures(
-    link: &Link,
-    range: &Range<usize>,
-    clients: f64,
-    busy: &[(&Stream, f64)],
-    standing: Option<f64>,
-) -> Vec<Figure> {
+fn figures(link: &Link, range: &Range<usize>, shares: &Shares<'_>, all: f64, standing: Option<f64>) -> Vec<Figure> {
     let mut figures = Figures::default();
-    let heaviest = busy.first().map(|(_, rate)| rate / clients);
+    let heaviest = Some(shares.most() / all);
     figures.add("link_limit_bytes_per_s", link.ceiling.median(range), Unit::BytesPerSecond, "the link's ceiling");
     figures.add("link_sent_bytes_per_s", link.sent.mean(range), Unit::BytesPerSecond, "sent through it");
     figures.add("link_backlog_bytes", link.backlog.mean(range), Unit::Bytes, "standing in its queueing discipline");
     figures.add("link_drops_per_s", link.drops.mean(range), Unit::PerSecond, "packets dropped on their way out");
-    figures.add("client_sent_bytes_per_s", Some(clients), Unit::BytesPerSecond, "results sent to clients");
+    figures.add("client_sent_bytes_per_s", Some(shares.clients), Unit::BytesPerSecond, "results sent to clients");
     figures.add("client_queued_bytes", standing, Unit::Bytes, "standing in the send queues of clients");
-    figures.add("busy_connections", Some(busy.len() as f64), Unit::Count, "connections that carry 1 % of it or more");
+    figures.add(
+        "busy_connections",
+        Some(shares.busy.len() as f64),
+        Unit::Count,
+        "connections that carry 1 % of it or more",
+    );
     figures.add("heaviest_ratio", heaviest, Unit::Ratio, "share of the heaviest");
     figures.list()
 }
@@ -99,7 +187,8 @@ fn figures(
 /// So many of those who share a link are named, the heaviest first; of the rest it is said what they send together.
 const NAMED: usize = 5;
 
-fn summary(link: &Link, range: &Range<usize>, busy: &[(&Stream, f64)], clients: f64, standing: f64) -> String {
+fn summary(cause: &str, link: &Link, range: &Range<usize>, shares: &Shares<'_>, standing: f64) -> String {
+    let Shares { busy, clients } = shares;
     let rate = |bps: f64| Unit::BytesPerSecond.show(bps);
     let what = if link.kind == CeilingKind::Shaper { "The shaper on" } else { "Interface" };
     let limit = link.ceiling.median(range).unwrap_or_default();
@@ -117,8 +206,8 @@ fn summary(link: &Link, range: &Range<usize>, busy: &[(&Stream, f64)], clients: 
         [] => String::new(),
         rest => format!(", and {} more {} together", rest.len(), rate(rest.iter().map(|(_, bps)| bps).sum())),
     };
-    match busy {
-        [(_, most), ..] if *most >= HEAVY * clients => {
+    match &busy[..] {
+        [(_, most), ..] if cause == "heavy-query" => {
             text.push_str(&format!(" One session takes {} of it: {}.", Unit::Ratio.show(most / clients), told[0]));
         }
         _ => text.push_str(&format!(
@@ -130,13 +219,16 @@ fn summary(link: &Link, range: &Range<usize>, busy: &[(&Stream, f64)], clients: 
     text
 }
 
-/// Half of the link leaves the other half to everybody else.
+/// Half of the link, or of what the heavy one takes of it, leaves the other half to everybody else.
 const DEMOTED: f64 = 0.5;
 
-fn remedies(cause: &str, link: &Link, range: &Range<usize>, busy: &[(&Stream, f64)]) -> Vec<Remedy> {
+fn remedies(cause: &str, link: &Link, range: &Range<usize>, shares: &Shares<'_>) -> Vec<Remedy> {
     let limit = link.ceiling.median(range).unwrap_or_default();
-    let kb = |bps: f64| format!("{:.0}KB", bps / 1024.0);
-    let held = limit * DEMOTED;
+    let kb = |bps: f64| format!("{:.0}KB", (bps / 1024.0).max(1.0));
+    let busy = &shares.busy;
+    // A rate that it does not reach would change nothing.
+    let held = DEMOTED * if cause == "heavy-query" { shares.most().min(limit) } else { limit };
+    let mb = |bps: f64| format!("{:.3}", (bps / 1_048_576.0).max(0.001));
     let predicted = |name: &str, label: &str| vec![Figure::new(name, held, Unit::BytesPerSecond, label)];
     let remedy = |title: &str, runtime: Vec<String>, persistent: Vec<String>, predicted, risk: &str| Remedy {
         title: title.to_owned(),
@@ -154,18 +246,20 @@ fn remedies(cause: &str, link: &Link, range: &Range<usize>, busy: &[(&Stream, f6
             "Slow the heavy query on its way out, and nobody else",
             vec![format!("backwater attach --socket {peer} --rate {}", kb(held))],
             vec![format!(
-                "a rule of attach mode or of the proxy: bandwidth={:.0}, action='penalty'",
-                held / 1_048_576.0
+                "a rule of attach mode or of the proxy: bandwidth={}, action='penalty', and for all that it holds \
+                 low_priority_bandwidth='{}'",
+                mb(held),
+                kb(held).replace("KB", "kB")
             )],
             predicted("demoted_bytes_per_s", "what the heavy query may still send"),
             "The query takes longer, and its snapshot holds back vacuum for as long.",
         )];
     }
-    let each = (limit / busy.len() as f64 / 1_048_576.0 / 2.0).max(0.001);
+    let each = mb(shares.clients / busy.len() as f64 / 2.0);
     vec![remedy(
         "Let fewer of them send at a time, or hold the less important ones together to a part of the link",
         vec![format!(
-            "backwater attach TARGET --user LESS_IMPORTANT --rule \"bandwidth={each:.3}, action='penalty'\" --class-rate {}",
+            "backwater attach TARGET --user LESS_IMPORTANT --rule \"bandwidth={each}, action='penalty'\" --class-rate {}",
             kb(held)
         )],
         vec![

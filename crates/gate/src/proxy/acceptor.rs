@@ -9,7 +9,7 @@ use super::worker::{Arrival, Phase, Worker};
 use crate::GateError;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::io;
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,8 +47,8 @@ pub(super) struct Workers {
 }
 
 impl Bound {
-    /// Begins to listen.
-    pub(super) fn bind(address: &Address) -> Result<Bound, GateError> {
+    /// Begins to listen: at each of the addresses that a name has.
+    pub(super) fn bind(address: &Address) -> Result<Vec<Bound>, GateError> {
         let begun = Instant::now();
         loop {
             match Bound::bind_now(address) {
@@ -62,14 +62,14 @@ impl Bound {
         }
     }
 
-    fn bind_now(address: &Address) -> io::Result<Bound> {
+    fn bind_now(address: &Address) -> io::Result<Vec<Bound>> {
         match address {
-            Address::Tcp(name) => bind_tcp(name).map(Bound::Tcp),
+            Address::Tcp(name) => Ok(bind_all(name.to_socket_addrs()?)?.into_iter().map(Bound::Tcp).collect()),
             Address::Unix(path) => {
                 remove_stale(path)?;
                 let listener = std::os::unix::net::UnixListener::bind(path)?;
                 listener.set_nonblocking(true)?;
-                Ok(Bound::Unix(listener, path.clone()))
+                Ok(vec![Bound::Unix(listener, path.clone())])
             }
         }
     }
@@ -94,19 +94,32 @@ fn is_taken(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::AddrInUse
 }
 
-fn bind_tcp(name: &str) -> io::Result<std::net::TcpListener> {
+/// All addresses of a name that this host has. One that is taken is an error: whoever comes there would find somebody else.
+fn bind_all(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<Vec<std::net::TcpListener>> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in name.to_socket_addrs()? {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        socket.set_nonblocking(true)?;
-        begin_within_host(&SockRef::from(&socket), address);
-        match socket.bind(&address.into()).and_then(|()| socket.listen(BACKLOG)) {
-            Ok(()) => return Ok(socket.into()),
+    let mut bound: Vec<std::net::TcpListener> = Vec::new();
+    for mut address in addresses {
+        // Any port is one port for all of them.
+        if let (0, Some(first)) = (address.port(), bound.first()) {
+            address.set_port(first.local_addr()?.port());
+        }
+        match listen_at(address) {
+            Ok(listener) => bound.push(listener),
+            Err(error) if is_taken(&error) => return Err(error),
             Err(error) => last = error,
         }
     }
-    Err(last)
+    if bound.is_empty() { Err(last) } else { Ok(bound) }
+}
+
+fn listen_at(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    begin_within_host(&SockRef::from(&socket), address);
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// Removes a socket that nobody listens on any more. Anything else that stands there is left for binding to refuse,
@@ -197,7 +210,8 @@ mod tests {
 
     #[test]
     fn what_comes_from_this_host_is_paced_by_no_timer_from_its_beginning() {
-        let Bound::Tcp(listener) = Bound::bind(&"127.0.0.1:0".parse().unwrap()).unwrap() else { panic!("no TCP") };
+        let mut bound = Bound::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
+        let Some(Bound::Tcp(listener)) = bound.pop() else { panic!("no TCP") };
         listener.set_nonblocking(false).unwrap();
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
@@ -218,5 +232,23 @@ mod tests {
         for name in ["used", "other"] {
             assert!(bind(name).is_err() && at(name).exists(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_name_is_listened_on_at_each_of_its_addresses_and_never_beside_somebody_else() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let all = bind_all([at("127.0.0.1:0"), at("127.0.0.2:0"), at("192.0.2.77:0")].into_iter()).unwrap();
+        let addresses: Vec<SocketAddr> = all.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let port = addresses[0].port();
+        assert_eq!(
+            addresses,
+            [at(&format!("127.0.0.1:{port}")), at(&format!("127.0.0.2:{port}"))],
+            "the third is not ours"
+        );
+        let beside = bind_all([at("127.0.0.3:0"), addresses[1]].into_iter().map(|mut address| {
+            address.set_port(port);
+            address
+        }));
+        assert!(is_taken(&beside.unwrap_err()));
     }
 }

@@ -300,6 +300,24 @@ mod tests {
     }
 
     #[test]
+    fn who_was_idle_for_too_long_is_not_ended_once_he_speaks() {
+        let mut follow = with_turn();
+        let since = follow.live.glimpse(clock::now()).since;
+        let overstays = |follow: &Follow| follow.live.end_while(Doing::Idle, since, cancelled());
+        overstays(&follow);
+        assert_eq!(follow.live.ending().map(|ending| ending.sqlstate), Some("57014"), "he is idle still");
+        follow.pass(Side::Up, b"Q\0\0\0\x04");
+        assert!(follow.live.ending().is_none());
+        // Idle anew, which is another matter; and what a rule says counts whatever he does.
+        follow.pass(Side::Down, b"Z\0\0\0\x05I");
+        overstays(&follow);
+        follow.live.end(Ending { sqlstate: "57P01", why: String::new() });
+        overstays(&follow);
+        follow.pass(Side::Up, b"Q\0\0\0\x04");
+        assert_eq!(follow.live.ending().map(|ending| ending.sqlstate), Some("57P01"));
+    }
+
+    #[test]
     fn a_turn_goes_back_where_nothing_is_said_after_all() {
         let mut follow = with_turn();
         Upward(&mut follow).unused(QUANTUM);

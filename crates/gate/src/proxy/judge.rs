@@ -150,7 +150,7 @@ impl Bench {
             // Who waits for a turn has said something, and who is still reading is not idle: what is held for it would be lost.
             let is_busy = glimpse.is_waiting || (glimpse.doing == Doing::Idle && !is_answered);
             if let Some(ending) = overstayed.filter(|_| !is_busy) {
-                live.end(ending);
+                live.end_while(glimpse.doing, glimpse.since, ending);
             }
             let of_pool = || terms.state.rules_of(&live.pool.name).collect();
             let rules = match live.identity.is_exempt {

@@ -77,6 +77,14 @@ pub(super) struct Ending {
     pub(super) why: String,
 }
 
+/// A reason that was told, and what it holds for.
+#[derive(Debug)]
+struct Told {
+    ending: Ending,
+    /// What the session did then, and since when; None: whatever it does.
+    only_while: Option<(Doing, Moment)>,
+}
+
 /// A living session.
 #[derive(Debug)]
 pub(super) struct Live {
@@ -111,7 +119,7 @@ pub(super) struct Live {
     cancelling: AtomicBool,
     /// Its turn has come.
     granted: AtomicBool,
-    ending: Mutex<Option<Ending>>,
+    ending: Mutex<Option<Told>>,
     /// The rule whose penalty is in force.
     held_by: Mutex<Option<String>>,
     /// Somebody wants something of it.
@@ -375,13 +383,28 @@ impl Live {
 
     /// Ends it; the first reason counts.
     pub(super) fn end(&self, ending: Ending) {
-        self.lock_ending().get_or_insert(ending);
+        self.told(Told { ending, only_while: None });
+    }
+
+    /// Ends it for what it has done since some time, if its relay finds that it has done nothing else meanwhile.
+    pub(super) fn end_while(&self, doing: Doing, since: Moment, ending: Ending) {
+        self.told(Told { ending, only_while: Some((doing, since)) });
+    }
+
+    fn told(&self, told: Told) {
+        let mut before = self.lock_ending();
+        if before.as_ref().is_none_or(|before| before.only_while.is_some()) {
+            *before = Some(told);
+        }
+        drop(before);
         self.called.notify_one();
     }
 
-    /// Why it is to end.
+    /// Why it is to end. For its relay alone, which knows that nothing passes between this and what it does then.
     pub(super) fn ending(&self) -> Option<Ending> {
-        self.lock_ending().clone()
+        let is = (self.doing(), Moment(self.since_us.load(Ordering::Relaxed)));
+        self.lock_ending().take_if(|told| told.only_while.is_some_and(|only_while| only_while != is));
+        self.lock_ending().as_ref().map(|told| told.ending.clone())
     }
 
     /// A rule holds it from now on, or none.
@@ -394,7 +417,7 @@ impl Live {
         self.held_by.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn lock_ending(&self) -> MutexGuard<'_, Option<Ending>> {
+    fn lock_ending(&self) -> MutexGuard<'_, Option<Told>> {
         self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -175,12 +175,16 @@ impl LowClass {
         self.lock().auto.as_ref().map(found)
     }
 
-    /// A session of a pool begins, with a duplicate of its socket towards its client where that is TCP.
-    pub(super) fn open(&self, session: SessionId, pool: PoolId, socket: Option<OwnedFd>) -> LowSession {
+    /// A session of a pool begins, with a duplicate of its socket towards its client where that is TCP: where there was no descriptor
+    /// for one, it is held all the same, and only not asked how its link is.
+    pub(super) fn open(&self, session: SessionId, pool: PoolId, socket: io::Result<Option<OwnedFd>>) -> LowSession {
         let mut inner = self.lock();
         inner.scheduler.place(session, pool, Priority::Low);
-        let uses_link = socket.is_some();
-        if let Some(socket) = socket {
+        let uses_link = !matches!(socket, Ok(None));
+        if let Err(error) = &socket {
+            tracing::warn!(%session, %error, "no descriptor is left to ask how its link is: it is held all the same");
+        }
+        if let Ok(Some(socket)) = socket {
             inner.sockets.add(session, socket);
             self.opened.notify_one();
         }

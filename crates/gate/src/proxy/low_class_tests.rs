@@ -30,7 +30,7 @@ fn open(class: &LowClass, session: u64, pool: u32) -> LowSession {
 
 /// A session whose client came by a Unix socket.
 fn local(class: &LowClass, session: u64, pool: u32) -> LowSession {
-    class.open(SessionId(session), PoolId(pool), None)
+    class.open(SessionId(session), PoolId(pool), Ok(None))
 }
 
 /// Sessions that always want more, for a second of virtual time. Returns the bytes of each.
@@ -160,7 +160,7 @@ fn a_way_that_is_full_costs_no_credit_and_nobody_saves_any_up() {
     let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let mut server = listener.accept().unwrap().0;
     let socket = || server.as_fd().try_clone_to_owned().unwrap();
-    let session = class.open(SessionId(1), PoolId(1), Some(socket()));
+    let session = class.open(SessionId(1), PoolId(1), Ok(Some(socket())));
     // As if a link lay between.
     class.lock().sockets.add_on_its_way(SessionId(1), socket(), false);
     // Paced to a crawl, what is written stands.
@@ -192,7 +192,7 @@ fn to_a_client_elsewhere_goes_less_at_once_and_what_it_had_no_use_for_is_not_on_
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let server = listener.accept().unwrap().0;
         let socket = || server.as_fd().try_clone_to_owned().unwrap();
-        let mut session = class.open(SessionId(1), PoolId(1), Some(socket()));
+        let mut session = class.open(SessionId(1), PoolId(1), Ok(Some(socket())));
         let now = clock::now() + Span::from_millis(1);
         let mut inner = class.lock();
         inner.sockets.add_on_its_way(SessionId(1), socket(), within_host);
@@ -243,7 +243,7 @@ fn a_rate_that_is_found_holds_nobody_who_uses_no_link() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let server = listener.accept().unwrap().0;
-    let _idle = class.open(SessionId(9), PoolId(1), Some(server.as_fd().try_clone_to_owned().unwrap()));
+    let _idle = class.open(SessionId(9), PoolId(1), Ok(Some(server.as_fd().try_clone_to_owned().unwrap())));
     class.lock().look(clock::now());
     let before = class.lock().class.available(clock::now());
     // One that no bandwidth holds is granted all that it asks for.
@@ -270,4 +270,13 @@ fn a_rate_that_is_found_holds_nobody_who_uses_no_link() {
     let total: u64 = drive_from(&class, &sessions, clock::now() + Span::from_millis(4_000)).iter().sum();
     // With what it was late by before: a tenth of a second's worth.
     assert!(total.abs_diff(RATE) < RATE / 8, "{total}");
+}
+
+#[test]
+fn who_has_no_descriptor_to_be_asked_by_is_held_all_the_same() {
+    let class = LowClass::new(LowPriorityBandwidth::Auto, []);
+    let none_left = std::io::Error::from_raw_os_error(24);
+    let session = class.open(SessionId(1), PoolId(1), Err(none_left));
+    assert!(session.uses_link, "it is no Unix socket");
+    assert!(!class.open(SessionId(2), PoolId(1), Ok(None)).uses_link);
 }

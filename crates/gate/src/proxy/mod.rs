@@ -147,8 +147,8 @@ impl Proxy {
         config.check()?;
         config.may_be_kept()?;
         raise_open_files();
-        let bound = bind(&config.listen)?;
-        let console = bind(config.admin.as_ref().map_or(&[], |admin| &admin.listen))?;
+        let (bound, named) = bind(&config.listen)?;
+        let (console, _) = bind(config.admin.as_ref().map_or(&[], |admin| &admin.listen))?;
         let addresses = addresses_of(&bound)?;
         let console_addresses = addresses_of(&console)?;
         let (visits, visited) = mpsc::unbounded_channel();
@@ -170,7 +170,7 @@ impl Proxy {
         let judge = judge::start(Arc::clone(&control), Arc::clone(&workers), moved, seen.clone())?;
         console::start(Arc::clone(&control), visited, seen.clone())?;
         server_view::start(Arc::clone(&control), orders, seen)?;
-        let doors = bound.into_iter().zip(&config.listen).map(|(bound, address)| (bound, Door::server(address)));
+        let doors = bound.into_iter().zip(named).map(|(bound, address)| (bound, Door::server(address)));
         let doors = doors.chain(console.into_iter().map(|bound| (bound, Door::Console))).collect();
         let hand = move |Agreed { moving, entry, place }| {
             workers.hand(Arrival { moving, rest: Rest { entry, place: Some(place), alive: alive.clone() } });
@@ -257,8 +257,14 @@ fn urgent_workers(limits: &Limits) -> usize {
     }
 }
 
-fn bind(addresses: &[Address]) -> Result<Vec<Bound>, GateError> {
-    addresses.iter().map(Bound::bind).collect()
+/// Listens on all of these; each socket with the address that names it.
+fn bind(addresses: &[Address]) -> Result<(Vec<Bound>, Vec<&Address>), GateError> {
+    let mut all = (Vec::new(), Vec::new());
+    for address in addresses {
+        let bound = Bound::bind(address)?;
+        all.extend(bound.into_iter().map(|bound| (bound, address)));
+    }
+    Ok(all)
 }
 
 fn addresses_of(bound: &[Bound]) -> Result<Vec<Address>, GateError> {

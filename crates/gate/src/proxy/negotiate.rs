@@ -15,7 +15,7 @@ use super::last_words::{self, LAST_WORDS_WITHIN};
 use super::live::Identity;
 use super::openings;
 use super::placed::{Placed, is_exempt, placed};
-use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, encrypted};
+use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, encrypted, in_time};
 use super::relay::Moving;
 use super::secure::Secure;
 use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
@@ -76,13 +76,17 @@ pub(super) async fn negotiate(
     let within = terms.limits.login_timeout();
     let (peer, address) = (client.peer(), client.peer_address());
     let mut negotiation = Negotiation { peer, address, door, terms, control: Arc::clone(control), place: &place };
-    let opening = tokio::time::timeout(within, negotiation.open_announced(client));
+    // How long the server may take is no matter of the client's.
+    let overslept = async {
+        tokio::time::sleep(within).await;
+        place.is_mute().await;
+    };
     let ended = tokio::select! {
-        opened = opening => match opened {
-            Ok(Ok(agreed)) => return agreed,
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "the client did not say in time who it is".to_owned(),
+        opened = negotiation.open_announced(client) => match opened {
+            Ok(agreed) => return agreed,
+            Err(error) => error.to_string(),
         },
+        () = overslept => "the client did not say in time who it is".to_owned(),
         () = place.gives_way() => "others came, and it had not said who it is".to_owned(),
     };
     tracing::debug!(peer = %negotiation.peer, "a connection failed before its session began: {ended}");
@@ -292,7 +296,8 @@ impl Negotiation<'_> {
         if server.secure().is_none() {
             return agree((client, server), (heard, &[]), tracker, entry, place).map(Some);
         }
-        let words = match first_words(&mut server, &heard[..length]).await {
+        let first = first_words(&mut server, &heard[..length]);
+        let words = match in_time(self.terms.limits.login_timeout(), first).await {
             Ok(words) => words,
             Err(error) => {
                 drop((server, entry, place));

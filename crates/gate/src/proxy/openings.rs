@@ -97,6 +97,13 @@ impl Opening {
         self.openings.lock().forget(self.number);
     }
 
+    /// Comes to an end only where it has not said who it is.
+    pub(super) async fn is_mute(&self) {
+        if !self.openings.lock().waiting.contains_key(&self.number) {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Whether it holds a place of the proxy's. It has its answer: from now on it makes room for who needs that place, until it has
     /// said who it is.
     pub(super) fn holds_place(&self, holds: bool) {

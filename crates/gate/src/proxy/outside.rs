@@ -175,7 +175,7 @@ impl Console {
         let outside = Outside { told: Mutex::new(OutsideTold { unseen, ..OutsideTold::default() }) };
         outside.enforceable(&config.state)?;
         config.may_be_kept()?;
-        let bound = bind(config.admin.as_ref().map_or(&[], |admin| &admin.listen))?;
+        let (bound, _) = bind(config.admin.as_ref().map_or(&[], |admin| &admin.listen))?;
         let addresses = addresses_of(&bound)?;
         let (visits, visited) = mpsc::unbounded_channel();
         let (view, _) = ServerView::new();

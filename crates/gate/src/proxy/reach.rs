@@ -104,12 +104,16 @@ pub(super) async fn encrypted(terms: &Terms, mut server: Stream, declined: bool)
         let mut answer = [NO_ENCRYPTION];
         if !declined {
             server.write_all(&SSL_REQUEST).await?;
-            server.read(&mut answer).await?;
+            if server.read(&mut answer).await? == 0 {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it closed the connection"));
+            }
         }
         match answer[0] {
             ENCRYPTION => server.encrypt(tls.begin()?).await.map_err(distrusted),
-            _ if tls.required => Err(io::Error::other("it takes no encryption, which server_tls asks for")),
-            _ => Ok(server),
+            NO_ENCRYPTION if tls.required => Err(io::Error::other("it takes no encryption, which server_tls asks for")),
+            NO_ENCRYPTION => Ok(server),
+            // An error, of a server that has no process for it: what it is is not in this byte, and it says no more than that.
+            _ => Err(io::Error::other("it refused the connection when it was asked for encryption (its log says why)")),
         }
     };
     in_time(terms.limits.connect_timeout(), encrypted).await

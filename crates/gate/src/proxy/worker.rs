@@ -188,10 +188,10 @@ async fn serve(arrival: Arrival, shared: Shared) {
     let (peer, user, pool) = (&live.identity.peer, &live.identity.user, &live.pool.name);
     tracing::debug!(%peer, %user, %pool, is_low, "a session arrives");
     let ended = match &shared.class {
-        Class::Low(low) => match moving.client_socket() {
-            Ok(socket) => relay(moving, low.open(live.identity.id, live.pool.id, socket), &mut rest, &shared).await,
-            Err(error) => Err(("client", error)),
-        },
+        Class::Low(low) => {
+            let pacer = low.open(live.identity.id, live.pool.id, moving.client_socket());
+            relay(moving, pacer, &mut rest, &shared).await
+        }
         Class::Urgent(answers) => relay(moving, Urgent(answers.clone()), &mut rest, &shared).await,
     };
     match ended {

@@ -72,8 +72,12 @@ impl StartUp {
 
     /// Whether the client speaks the replication protocol.
     pub fn is_replication(&self) -> bool {
-        let value = self.parameters.get("replication").map(|value| value.to_ascii_lowercase());
-        value.is_some_and(|value| !matches!(value.as_str(), "false" | "off" | "no" | "0" | ""))
+        // As the server reads it: a beginning of these words will do. What says neither is refused there.
+        self.parameters.get("replication").is_some_and(|value| {
+            let begins = |word: &str| word.starts_with(&value.to_ascii_lowercase());
+            let is_yes = begins("true") || begins("yes") || value.eq_ignore_ascii_case("on") || value == "1";
+            value == "database" || (is_yes && !value.is_empty())
+        })
     }
 
     /// A setting, whose name may be in any case, given in `options` as `-c name=value` or `--name=value`; the last counts.
@@ -206,6 +210,21 @@ mod tests {
         assert_eq!(start.option("a").as_deref(), Some("1"));
         assert_eq!(start.option("b"), None);
         assert!(start.is_replication());
+    }
+
+    #[test]
+    fn who_replicates_is_told_as_the_server_tells_it() {
+        let replicates = |value: &str| {
+            let parameters = [("replication".to_owned(), value.to_owned())].into_iter().collect();
+            StartUp { parameters, ..StartUp::default() }.is_replication()
+        };
+        for value in ["database", "true", "TRUE", "t", "tru", "y", "yes", "on", "On", "1"] {
+            assert!(replicates(value), "{value}");
+        }
+        // Of these the server makes an ordinary session, or none.
+        for value in ["false", "f", "n", "no", "of", "off", "0", "", "o", "Database", "truer", "2"] {
+            assert!(!replicates(value), "{value}");
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Tracker {
     asked: VecDeque<Run>,
     /// The server takes data for COPY, and the client has not said their end.
     copies: bool,
+    /// It failed at a message of the extended protocol: until the next Sync it passes everything over, queries too.
+    skips: bool,
     statements: u64,
     transactions: u64,
     rows: u64,
@@ -95,8 +97,18 @@ impl Tracker {
     }
 
     fn of(up: Heads, down: Heads) -> Self {
-        let (asked, copies, statements, transactions, rows) = (VecDeque::new(), false, 0, 0, 0);
-        Tracker { up, down, transaction: None, asked, copies, statements, transactions, rows, cancel_key: None }
+        Tracker {
+            up,
+            down,
+            transaction: None,
+            asked: VecDeque::new(),
+            copies: false,
+            skips: false,
+            statements: 0,
+            transactions: 0,
+            rows: 0,
+            cancel_key: None,
+        }
     }
 
     /// What a cancel request carries: the server's process number and the key behind it. None until the login is done,
@@ -238,7 +250,10 @@ impl Tracker {
             // CopyInResponse.
             b'G' => self.copy_began(),
             // After an error it skips until the next Sync, and answers that one.
-            b'E' => self.copies = false,
+            b'E' => {
+                self.copies = false;
+                self.skips |= self.asked.front().is_some_and(|run| run.what == Asked::Extended);
+            }
             b'Z' => {
                 // The first one ends the login and is owed by nobody.
                 if self.transaction.is_some() {
@@ -274,7 +289,9 @@ impl Tracker {
     /// The server is ready for what comes after the first Sync or query.
     fn answered(&mut self) {
         self.copies = false;
-        while self.asked.front().is_some_and(|run| !run.what.is_answered()) {
+        let skipped = std::mem::take(&mut self.skips);
+        let passed_over = |run: &Run| !run.what.is_answered() || (skipped && run.what != Asked::Sync);
+        while self.asked.front().is_some_and(passed_over) {
             self.asked.pop_front();
         }
         take_one(&mut self.asked);

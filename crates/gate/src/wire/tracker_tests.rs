@@ -50,6 +50,18 @@ fn who_closes_and_flushes_without_a_sync_runs_nothing() {
     }
 }
 
+#[test]
+fn after_a_failure_the_server_passes_everything_over_to_the_next_sync() {
+    for said in ["P <E QS <Z", "PQS <E <Z", "P <E QFPS <Z", "PBE <12E QCS <Z QP <TDCZ S <Z"] {
+        assert_eq!(after(said).statement(), None, "{said}");
+    }
+    // A query that failed is answered, and so is what comes after it.
+    for said in ["QQ <E <Z", "PSQ <E <Z", "P <E QSQ <Z"] {
+        assert!(after(said).statement().is_some(), "{said}");
+    }
+    assert_eq!(after("QQ <E <Z <CZ").statement(), None);
+}
+
 /// A session that is logged in, and what both sides say then: the client's messages as they are, the server's after '<'.
 fn after(said: &str) -> Tracker {
     let mut tracker = Tracker::new();

@@ -65,7 +65,7 @@ fn limit(arm: &ArmOutcome) -> Option<f64> {
 }
 
 /// What is set of a control.
-const CONTROL: [&str; 3] = ["mode", "low_bytes_per_s", "rule_mb_per_s"];
+const CONTROL: [&str; 4] = ["mode", "low_bytes_per_s", "rule_mb_per_s", "bursts"];
 
 /// What arms have in common that are compared with one without control: all that is set but the control.
 fn setting(arm: &ArmOutcome) -> BTreeMap<String, ParamValue> {

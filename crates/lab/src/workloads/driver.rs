@@ -114,6 +114,18 @@ pub fn run(
     counters: &Counters,
     cancel: &AtomicBool,
 ) -> Result<LoadResult, WorkloadError> {
+    run_telling(conninfo, workload, spec, counters, cancel, &|_| ())
+}
+
+/// As [`run`]; `begins` hears when the load begins, which is when all clients are ready.
+pub fn run_telling(
+    conninfo: &str,
+    workload: &dyn Workload,
+    spec: &LoadSpec,
+    counters: &Counters,
+    cancel: &AtomicBool,
+    begins: &dyn Fn(Instant),
+) -> Result<LoadResult, WorkloadError> {
     spec.check()?;
     let schedule = Schedule::new(spec.rate_per_s, spec.arrivals, spec.seed);
     let shared = Shared { config: config(conninfo)?, workload, spec, counters, schedule, halt: Halt::new() };
@@ -136,7 +148,7 @@ pub fn run(
         }
         drop(ready);
         let (starts, handles): (Vec<_>, Vec<_>) = clients.into_iter().unzip();
-        let began = begin(&shared, &readied, starts, cancel);
+        let began = begin(&shared, &readied, starts, cancel).inspect(|began| begins(*began));
         let end = began.map(|began| (began, watch(&shared, began, cancel)));
         collect(&shared, handles, end, cancel.load(Ordering::Relaxed))
     })

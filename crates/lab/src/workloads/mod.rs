@@ -20,7 +20,7 @@ pub(crate) mod wt;
 
 pub use counters::{Counters, LoadProbe};
 pub use data::{TpcbSpec, initialise};
-pub use driver::{Failure, LoadSpec, Local, Session, Workload, run};
+pub use driver::{Failure, LoadSpec, Local, Session, Workload, run, run_telling};
 pub use error::WorkloadError;
 pub use member::connect;
 pub use pgbench::Pgbench;

@@ -2,13 +2,14 @@
 
 use super::shaper;
 use super::wire::{
-    CLASS, Class, Discipline, GET_CLASS, GET_LINK, GET_QDISC, LINK, QDISC, class, discipline, link, links_request,
-    traffic_request,
+    ADDRESS, CLASS, Class, Discipline, GET_ADDRESS, GET_CLASS, GET_LINK, GET_QDISC, LINK, QDISC, address,
+    addresses_request, class, discipline, link, links_request, traffic_request,
 };
 use crate::ProbeError;
 use crate::host::Roots;
 use crate::host::netlink::{Netlink, ROUTE};
 use std::collections::HashMap;
+use std::net::IpAddr;
 
 /// Interfaces whose classes are asked for.
 const MOST_WITH_CLASSES: usize = 32;
@@ -18,6 +19,8 @@ const MOST_WITH_CLASSES: usize = 32;
 pub(super) struct Route {
     netlink: Netlink,
     numbers: HashMap<String, i32>,
+    /// By the interface's number.
+    addresses: HashMap<i32, Vec<IpAddr>>,
     disciplines: Vec<Discipline>,
     classes: HashMap<i32, Vec<Class>>,
 }
@@ -39,10 +42,11 @@ impl Route {
             Some((pid, namespace)) => Netlink::open(roots, pid, namespace, ROUTE)?,
             None => Netlink::here(ROUTE)?,
         };
-        Ok(Route { netlink, numbers: HashMap::new(), disciplines: Vec::new(), classes: HashMap::new() })
+        let addresses = HashMap::new();
+        Ok(Route { netlink, numbers: HashMap::new(), addresses, disciplines: Vec::new(), classes: HashMap::new() })
     }
 
-    /// Reads all queues, and with `survey` also the numbers of interfaces and the classes.
+    /// Reads all queues, and with `survey` also the numbers of interfaces, their addresses and the classes.
     pub(super) fn look(&mut self, survey: bool) -> Result<(), ProbeError> {
         let mut disciplines = Vec::new();
         let mut take = |kind: u16, body: &[u8]| disciplines.extend((kind == QDISC).then(|| discipline(body)).flatten());
@@ -63,6 +67,13 @@ impl Route {
         };
         self.netlink.dump(GET_LINK, &links_request(), &mut take)?;
         self.numbers = numbers;
+        let mut addresses: HashMap<i32, Vec<IpAddr>> = HashMap::new();
+        self.netlink.dump(GET_ADDRESS, &addresses_request(), &mut |kind, body| {
+            if let Some((number, address)) = (kind == ADDRESS).then(|| address(body)).flatten() {
+                addresses.entry(number).or_default().push(address);
+            }
+        })?;
+        self.addresses = addresses;
         self.classes.clear();
         let with_classes = self.disciplines.iter().filter(|discipline| discipline.kind == "htb");
         let interfaces: Vec<i32> = with_classes.map(|discipline| discipline.interface).collect();
@@ -86,6 +97,11 @@ impl Route {
             drops: root.drops,
             shaper_bytes_per_s: shaper::rate_bytes_per_s(&self.disciplines, classes, number),
         })
+    }
+
+    /// The addresses that an interface had at the last survey.
+    pub(super) fn addresses(&self, name: &str) -> &[IpAddr] {
+        self.numbers.get(name).and_then(|number| self.addresses.get(number)).map_or(&[], Vec::as_slice)
     }
 
     /// Whether an interface of this name was there at the last survey.

@@ -15,6 +15,8 @@ use std::path::PathBuf;
 const MOST_INTERFACES: usize = 32;
 /// Interfaces of one namespace that are read in one run.
 const MOST_INTERFACES_EVER: usize = 256;
+/// Addresses of one interface that are told: a balancer has thousands, none of which is a server's.
+const MOST_ADDRESSES: usize = 16;
 /// A device says its speed in million bits a second.
 const MEGABIT_BYTES: f64 = 1e6 / 8.0;
 
@@ -72,6 +74,22 @@ impl Space {
         }
         for counters in &list {
             self.put(sink, counters);
+        }
+        if survey || new {
+            list.iter().for_each(|counters| self.put_addresses(sink, &counters.name));
+        }
+    }
+
+    /// By which interface connections go; told as often as it is asked for.
+    fn put_addresses(&self, sink: &mut Sink<'_>, name: &str) {
+        let addresses = self.route.as_ref().map_or(&[][..], |route| route.addresses(name));
+        let inode = self.inode.unwrap_or_default().to_string();
+        let epoch = Epoch::of(&["addresses", &self.boot, &inode]);
+        for address in addresses.iter().take(MOST_ADDRESSES).map(ToString::to_string) {
+            for target in &self.targets {
+                let labels = [("target", target.as_str()), ("if", name), ("address", address.as_str())];
+                sink.put(&catalogue::NET_ADDRESS, &labels, epoch, 1.0);
+            }
         }
     }
 

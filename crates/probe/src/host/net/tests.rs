@@ -69,6 +69,11 @@ fn a_servers_own_namespace_shows_its_counters_backlog_drops_and_shapers() {
     assert_eq!(value(&look, "host.net.shaper_bytes_per_s"), Some(3_000_000.0));
     assert_eq!(look.value("host.net.shaper_bytes_per_s", &[("target", "db"), ("if", "bwv1")]), Some(2_000_000.0));
     assert!(value(&look, "host.net.backlog_bytes").unwrap() > 100_000.0);
+    let goes_by = |name: &str| {
+        let labels = [("target", "db"), ("if", name), ("address", "10.99.0.1")];
+        look.value("host.net.address", &labels)
+    };
+    assert_eq!((goes_by("bwv0"), goes_by("bwv1")), (Some(1.0), None));
     assert!(value(&look, "host.net.drops").unwrap() > 0.0);
     assert_eq!(value(&look, "host.net.speed_bytes_per_s"), None, "no device stands behind it");
     assert_eq!(look.value("host.net.sent_bytes", &[("target", "host"), ("if", "bwv0")]), None);
