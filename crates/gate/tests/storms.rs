@@ -323,13 +323,22 @@ fn who_said_in_time_who_he_is_hears_that_the_server_does_not_answer() {
     let limits = "[limits]\nlogin_timeout_s = 0.3\nconnect_timeout_s = 1.5\n";
     let written = format!("listen = '127.0.0.1:0'\nserver = '{to}'\n{limits}");
     let proxy = Proxy::start(&ProxyConfig::parse(&written, Path::new("test.toml")).unwrap()).unwrap();
-    let mut client = TcpStream::connect(proxy.addresses()[0].to_string()).unwrap();
-    client.write_all(b"\0\0\0\x12\0\x03\0\0user\0dba\0\0").unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let mut told = Vec::new();
-    client.read_to_end(&mut told).unwrap();
-    let told = String::from_utf8_lossy(&told);
-    assert!(told.contains("08006") && told.contains("no answer in 1.5 s"), "{told:?}");
+    // Also where the server was to be asked for encryption first.
+    for asks in [false, true] {
+        let mut client = TcpStream::connect(proxy.addresses()[0].to_string()).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        if asks {
+            let mut answer = [0];
+            client.write_all(b"\0\0\0\x08\x04\xd2\x16\x2f").unwrap();
+            client.read_exact(&mut answer).unwrap();
+            assert_eq!(&answer, b"N");
+        }
+        client.write_all(b"\0\0\0\x12\0\x03\0\0user\0dba\0\0").unwrap();
+        let mut told = Vec::new();
+        client.read_to_end(&mut told).unwrap();
+        let told = String::from_utf8_lossy(&told);
+        assert!(told.contains("08006") && told.contains("no answer in 1.5 s"), "{asks}: {told:?}");
+    }
 }
 
 #[test]

@@ -28,11 +28,16 @@ const OURS: f64 = 0.5;
 /// Share of what all clients get from which one session is the heavy one.
 const HEAVY: f64 = 0.5;
 
-/// Bytes in an interface's queueing discipline, a multiple of the smallest round trip, and packets dropped a second from which somebody
-/// stands in line for it: what is held back elsewhere (by a rate, or by who does not read) waits in send queues too.
-const IN_LINE: f64 = 32.0 * 1024.0;
-const LATE: f64 = 2.0;
+/// From so much on somebody stands in line for an interface; what is held back elsewhere (by a rate, or by who does not read) waits in send
+/// queues too. In its queueing discipline: what it sends in this time, and no less than three packets. Paced flows meet there now and
+/// then, which a mean would tell and a median does not.
+const IN_LINE_S: f64 = 1e-3;
+const IN_LINE: f64 = 3.0 * 1_514.0;
+/// Packets dropped a second.
 const DROPPED: f64 = 1.0;
+/// Where that is not counted: round trips of so many times the shortest one, and longer than that by as much.
+const LATE: f64 = 2.0;
+const LATER_S: f64 = 5e-3;
 /// Share of a second in which a client's own window holds what is queued for it.
 const NOT_READ: f64 = 0.5;
 
@@ -75,15 +80,16 @@ fn addresses<'w>(window: &'w Window) -> Addresses<'w> {
     window.tracks(cat::NET_ADDRESS.name, &[]).filter_map(of).collect()
 }
 
-/// Whether a connection may go by an interface: not by that of another server, and not where its own address is that of another
-/// interface whose ceiling is known.
+/// Whether a connection may go by an interface: not by that of another server, and not where both this one and another whose ceiling is
+/// known have addresses, and its own is the other's. An interface without any carries what others send (a bond's or a bridge's).
 fn goes_by(stream: &Stream, link: &Link, links: &[Link], addresses: &Addresses<'_>) -> bool {
     if link.server.as_ref().is_some_and(|server| *server != stream.target) {
         return false;
     }
     let owner = link.server.as_deref().unwrap_or("host");
     let own = stream.local.and_then(|local| addresses.get(&(owner, local)));
-    own.is_none_or(|own| {
+    let has_address = addresses.iter().any(|((of, _), name)| *of == owner && *name == link.name);
+    own.filter(|_| has_address).is_none_or(|own| {
         let is_another = |other: &Link| other.name == *own && other.name != link.name && other.server == link.server;
         !links.iter().any(is_another)
     })
@@ -116,15 +122,15 @@ impl<'s> Shares<'s> {
 
 /// Whether anybody stands in line for the interface; None where nothing tells.
 fn is_in_line(link: &Link, shares: &Shares<'_>, range: &Range<usize>) -> Option<bool> {
-    let late = |(stream, _): &(&Stream, f64)| {
-        let shortest = stream.min_rtt_s.median(range).filter(|shortest| *shortest > 0.0)?;
-        Some(stream.rtt_s.median(range)? >= LATE * shortest)
+    let Some(backlog) = link.backlog.median(range) else {
+        let late = |(stream, _): &(&Stream, f64)| {
+            let (shortest, of_late) = (stream.min_rtt_s.median(range)?, stream.rtt_s.median(range)?);
+            Some(of_late >= LATE * shortest && of_late - shortest >= LATER_S)
+        };
+        return shares.busy.iter().any(|busy| late(busy) == Some(true)).then_some(true);
     };
-    let trips: Vec<bool> = shares.busy.iter().filter_map(late).collect();
-    let backlog = link.backlog.mean(range).map(|bytes| bytes >= IN_LINE);
-    let drops = link.drops.mean(range).map(|dropped| dropped >= DROPPED);
-    let signs = [backlog, drops, (!trips.is_empty()).then(|| trips.contains(&true))];
-    signs.contains(&Some(true)).then_some(true).or(backlog.and(Some(false)))
+    let is_long = backlog >= (IN_LINE_S * link.ceiling.median(range)?).max(IN_LINE);
+    Some(is_long || link.drops.mean(range).is_some_and(|dropped| dropped >= DROPPED))
 }
 
 fn of_link(scene: &Scene<'_>, link: &Link, streams: &[&Stream], queue: String) -> Option<Finding> {
@@ -154,7 +160,7 @@ fn of_link(scene: &Scene<'_>, link: &Link, streams: &[&Stream], queue: String) -
     let is_sure = !some && in_line.is_some() && shares.busy.iter().all(|(stream, _)| seen(scene, stream));
     finding.confidence = if is_sure { Confidence::High } else { Confidence::Medium };
     finding.evidence = figures(link, &range, &shares, all, standing.mean(&range));
-    finding.summary = summary(cause, link, &range, &shares, standing.mean(&range).unwrap_or_default());
+    finding.summary = summary(link, &range, &shares, all, standing.mean(&range).unwrap_or_default());
     finding.victims = vec![format!("host.tcp@{}", heaviest.target)];
     finding.remedies = remedies(cause, link, &range, &shares);
     let mut missing = Missing::default();
@@ -187,8 +193,8 @@ fn figures(link: &Link, range: &Range<usize>, shares: &Shares<'_>, all: f64, sta
 /// So many of those who share a link are named, the heaviest first; of the rest it is said what they send together.
 const NAMED: usize = 5;
 
-fn summary(cause: &str, link: &Link, range: &Range<usize>, shares: &Shares<'_>, standing: f64) -> String {
-    let Shares { busy, clients } = shares;
+fn summary(link: &Link, range: &Range<usize>, shares: &Shares<'_>, all: f64, standing: f64) -> String {
+    let busy = &shares.busy;
     let rate = |bps: f64| Unit::BytesPerSecond.show(bps);
     let what = if link.kind == CeilingKind::Shaper { "The shaper on" } else { "Interface" };
     let limit = link.ceiling.median(range).unwrap_or_default();
@@ -207,8 +213,8 @@ fn summary(cause: &str, link: &Link, range: &Range<usize>, shares: &Shares<'_>, 
         rest => format!(", and {} more {} together", rest.len(), rate(rest.iter().map(|(_, bps)| bps).sum())),
     };
     match &busy[..] {
-        [(_, most), ..] if cause == "heavy-query" => {
-            text.push_str(&format!(" One session takes {} of it: {}.", Unit::Ratio.show(most / clients), told[0]));
+        [(_, most), ..] if *most >= HEAVY * all => {
+            text.push_str(&format!(" One session takes {} of it: {}.", Unit::Ratio.show(most / all), told[0]));
         }
         _ => text.push_str(&format!(
             " {} sessions share it, none with half of it: {}{others}.",

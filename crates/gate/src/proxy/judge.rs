@@ -207,7 +207,7 @@ impl Bench {
             sent_bytes,
         };
         if let Some((number, rule)) = watched.owed.take()
-            && !(glimpse.statement == Some(number) && self.cancel(live, Some(number)))
+            && !(glimpse.statement == Some(number) && !glimpse.is_waiting && self.cancel(live, Some(number)))
         {
             let not_done = self.judge.take_back(now, id, &rule);
             not_done.iter().for_each(|decision| self.control.decided(decision));

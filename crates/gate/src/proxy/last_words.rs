@@ -7,7 +7,7 @@ use backwater_model::Span;
 use std::io;
 
 /// A session's client, or the console's, that does not take the last words within this time does not get them; one that took them
-/// has as long again to hear them. (A client that is refused has what is left of its login_timeout.)
+/// has as long again to hear them.
 pub(super) const LAST_WORDS_WITHIN: Span = Span::from_millis(1_000);
 
 /// Tells a client why it ends, and that nothing more will come.

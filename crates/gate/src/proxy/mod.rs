@@ -216,8 +216,8 @@ impl Proxy {
     /// Ends gently: takes no more connections, ends each session as soon as it is between statements and transactions, and those
     /// that are not within the drain timeout, or once `hurry` says so, at once.
     pub fn drain(mut self, hurry: impl Fn() -> bool) -> Drained {
-        tracing::info!("letting sessions end for up to {} s", self.drain_timeout().as_secs_f64());
         self.front.close(Phase::Draining);
+        tracing::info!("letting sessions end for up to {} s", self.drain_timeout().as_secs_f64());
         let whole = self.wait_until_gone(self.drain_timeout(), &hurry);
         self.front.phase.send_replace(Phase::Ending);
         if !whole {

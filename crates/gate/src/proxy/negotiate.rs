@@ -76,17 +76,12 @@ pub(super) async fn negotiate(
     let within = terms.limits.login_timeout();
     let (peer, address) = (client.peer(), client.peer_address());
     let mut negotiation = Negotiation { peer, address, door, terms, control: Arc::clone(control), place: &place };
-    // How long the server may take is no matter of the client's.
-    let overslept = async {
-        tokio::time::sleep(within).await;
-        place.is_mute().await;
-    };
     let ended = tokio::select! {
         opened = negotiation.open_announced(client) => match opened {
             Ok(agreed) => return agreed,
             Err(error) => error.to_string(),
         },
-        () = overslept => "the client did not say in time who it is".to_owned(),
+        () = place.is_mute(within) => "the client did not say in time who it is".to_owned(),
         () = place.gives_way() => "others came, and it had not said who it is".to_owned(),
     };
     tracing::debug!(peer = %negotiation.peer, "a connection failed before its session began: {ended}");
@@ -210,6 +205,7 @@ impl Negotiation<'_> {
     async fn ask_for_encryption(&self, asked: &mut Option<Asked>, request: &[u8]) -> Result<Option<u8>, Denied> {
         let unreachable = |error| Denied { sqlstate: "08006", why: self.unreachable(&error) };
         let full = |full: Full| Denied { sqlstate: "53300", why: full.to_string() };
+        let _servers_turn = self.place.awaits_server();
         let asked = match asked {
             Some(asked) => asked,
             None => {
@@ -217,7 +213,7 @@ impl Negotiation<'_> {
                 asked.insert(Asked::connect(&self.terms, place).await.map_err(unreachable)?)
             }
         };
-        asked.ask(request).await.map_err(unreachable)
+        in_time(self.terms.limits.connect_timeout(), asked.ask(request)).await.map_err(unreachable)
     }
 
     /// A place in a pool. Who asked the server for encryption has one of the proxy's already.
@@ -421,7 +417,9 @@ impl Negotiation<'_> {
     /// Tells the client why there is no session, and gives it time to hear that.
     async fn refuse<T>(&self, mut client: Stream, sqlstate: &str, why: &str) -> io::Result<Option<T>> {
         self.refused(why);
-        last_words::tell(&mut client, sqlstate, why).await?;
+        // Whoever does not take it is gone.
+        let told = clock::within(LAST_WORDS_WITHIN, last_words::tell(&mut client, sqlstate, why)).await;
+        told.unwrap_or(Ok(()))?;
         self.place.leaves();
         client.linger(LAST_WORDS_WITHIN).await;
         Ok(None)

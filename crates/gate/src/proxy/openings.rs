@@ -35,7 +35,18 @@ pub(super) struct Opening {
     openings: Arc<Openings>,
     number: u64,
     gives_way: Arc<Notify>,
+    /// Since when it is for the client to speak; None while it is for the server.
+    clients_since: Mutex<Option<Instant>>,
     _place: OwnedSemaphorePermit,
+}
+
+/// It is the server's turn, for as long as this is there: how long that may take is no matter of the client's.
+pub(super) struct ServersTurn<'o>(&'o Opening);
+
+impl Drop for ServersTurn<'_> {
+    fn drop(&mut self) {
+        *self.0.lock_turn() = Some(Instant::now());
+    }
 }
 
 impl Openings {
@@ -54,7 +65,8 @@ impl Openings {
         };
         let gives_way = Arc::<Notify>::default();
         let number = self.lock().add(Arc::clone(&gives_way));
-        Some(Opening { openings: Arc::clone(self), number, gives_way, _place: place })
+        let clients_since = Mutex::new(Some(Instant::now()));
+        Some(Opening { openings: Arc::clone(self), number, gives_way, clients_since, _place: place })
     }
 
     /// A panic elsewhere leaves the list whole: it is changed in single steps.
@@ -97,11 +109,29 @@ impl Opening {
         self.openings.lock().forget(self.number);
     }
 
-    /// Comes to an end only where it has not said who it is.
-    pub(super) async fn is_mute(&self) {
+    /// It is for the server to speak.
+    pub(super) fn awaits_server(&self) -> ServersTurn<'_> {
+        *self.lock_turn() = None;
+        ServersTurn(self)
+    }
+
+    /// Comes to an end only where it was for the client to speak for so long, and it has not said who it is.
+    pub(super) async fn is_mute(&self, within: Duration) {
+        loop {
+            let for_so_long = self.lock_turn().map(|since| since.elapsed()).unwrap_or_default();
+            let left = within.saturating_sub(for_so_long);
+            if left.is_zero() {
+                break;
+            }
+            tokio::time::sleep(left).await;
+        }
         if !self.openings.lock().waiting.contains_key(&self.number) {
             std::future::pending::<()>().await;
         }
+    }
+
+    fn lock_turn(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.clients_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it holds a place of the proxy's. It has its answer: from now on it makes room for who needs that place, until it has

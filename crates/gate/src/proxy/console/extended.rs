@@ -166,6 +166,7 @@ impl Extended {
             reply.put(b'I', &[]);
             return Ok(());
         };
+        speaker.block.admit(Some(statement))?;
         let (answer, sent) = match &mut portal.running {
             Some(running) => running,
             None => {
