@@ -109,3 +109,36 @@ fn who_comes_by_a_unix_socket_is_judged_by_its_process() {
         }
     });
 }
+
+#[test]
+fn a_server_in_a_container_is_known_by_its_own_process_ids() {
+    const NAME: &str = "a_server_in_a_container_is_known_by_its_own_process_ids";
+    if !is_root(NAME) {
+        return;
+    }
+    server::with_server(NAME, &[], |server| {
+        server.stop_at_once();
+        server.start_contained(&[]);
+        let state = tempfile::tempdir().unwrap();
+        let (_client, output) = flood(server, "flood");
+        let flood = peer(server, "flood");
+        read_on(output);
+        let pid = server.value(&sessions("flood", "pid", ""));
+        // Here that number is somebody else's, or nobody's.
+        let title = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        assert!(!title.contains("postgres"), "{pid}: {title}");
+        let target = target(server);
+        let mut master = attach(state.path(), &[&target, "--pid", &pid, "--rate", "2MB"]);
+        assert!(is_held_at(flood, 2));
+        assert_eq!((end(&mut master), kernel_rate(flood)), (Some(0), None));
+        // By rules, also of what is read in its processes.
+        let rules = ["--rule", "rows=3999, action='abort'", "--interval", "100ms"];
+        let deciding = Deciding::start(state.path(), &[&[target.as_str()][..], &rules].concat());
+        let output = telling(server, "many", SLEEPER).output().unwrap();
+        assert!(complaint(&output).contains("canceling statement due to user request"));
+        let many = pid_of(&output);
+        let of_many = |events: &[Event]| events.iter().find(|event| event.fields["session"] == many).cloned();
+        let told = deciding.until("it is told", |events| of_many(events).is_some());
+        assert_eq!(of_many(&told).unwrap().fields["rows"], "4000");
+    });
+}

@@ -314,3 +314,65 @@ fn what_is_no_encryption_ends_a_connection_and_nothing_else() {
         assert_eq!(value(&held, "require", "SELECT 1"), "1");
     });
 }
+
+/// A client that encrypts, takes little before it reads, and asked for a value of so many bytes.
+fn asking_for(held: &Held, bytes: usize) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.connect(&std::net::SocketAddr::from(([127, 0, 0, 1], held.port)).into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(&SSL_REQUEST).unwrap();
+    let mut answer = [0];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"S");
+    let connection = rustls::ClientConnection::new(Arc::new(trusting(held)), "localhost".try_into().unwrap()).unwrap();
+    let mut stream = rustls::StreamOwned::new(connection, stream);
+    let said = b"user\0open_door\0database\0postgres\0\0";
+    stream.write_all(&(said.len() as u32 + 8).to_be_bytes()).unwrap();
+    stream.write_all(&[b"\0\x03\0\0", &said[..]].concat()).unwrap();
+    while next(&mut stream).unwrap().0 != b'Z' {}
+    let query = format!("SELECT repeat('x', {bytes})\0");
+    stream.write_all(&[b"Q", &(query.len() as u32 + 4).to_be_bytes()[..], query.as_bytes()].concat()).unwrap();
+    stream
+}
+
+/// The next message that somebody hears: its kind, and how long its body is.
+fn next(stream: &mut impl Read) -> std::io::Result<(u8, usize)> {
+    let mut head = [0; 5];
+    stream.read_exact(&mut head)?;
+    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize - 4;
+    stream.read_exact(&mut vec![0; length])?;
+    Ok((head[0], length))
+}
+
+#[test]
+fn what_an_idle_client_has_not_read_yet_is_kept_for_it() {
+    with_server("what_an_idle_client_has_not_read_yet_is_kept_for_it", &[], |server| {
+        server.make_open_door();
+        let limits = "[limits]\nidle_timeout_s = 0.5\n[admin]\nusers = { dba = 'open sesame' }\n";
+        let Some(held) = proxy(server, &format!("{limits}{TO_CLIENTS}")) else { return };
+        // Somewhere between what the kernel takes and what the server keeps lies what the proxy holds.
+        let sizes = (1..=40).map(|number| number * 64 * 1024);
+        let mut clients: Vec<_> = sizes.map(|size| (size, asking_for(&held, size))).collect();
+        let idle = || {
+            let mut command = psql("localhost", held.port, "SHOW SESSIONS");
+            command.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "open sesame");
+            let shown = text(&command.env("PGSSLMODE", "disable").output().unwrap());
+            shown.lines().filter(|line| line.contains("|idle|")).count()
+        };
+        // As long as it takes to end one that is idle, three times.
+        for _ in 0..3 {
+            let mut other = asking_for(&held, 1);
+            while next(&mut other).is_ok() {}
+        }
+        assert!(idle() > 0, "somebody's answer stands here");
+        for (size, client) in &mut clients {
+            let mut heard = Vec::new();
+            while !heard.last().is_some_and(|(kind, _)| *kind == b'Z') {
+                heard.push(next(client).unwrap_or_else(|error| panic!("{size}: {error} after {heard:?}")));
+            }
+            assert!(heard.contains(&(b'D', *size + 6)), "{size}: {heard:?}");
+        }
+    });
+}

@@ -120,8 +120,23 @@ impl Server {
     }
 
     pub fn start_again(&mut self, settings: &[&str]) {
+        self.start_by(self.command("postgres"), settings);
+    }
+
+    /// The same with process ids of its own, as in a container.
+    pub fn start_contained(&mut self, settings: &[&str]) {
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]).current_dir(self.dir.path());
+        if let Some((uid, gid)) = ordinary_user() {
+            let [uid, gid] = [uid, gid].map(|id| id.to_string());
+            command.args(["setpriv", "--reuid", &uid, "--regid", &gid, "--clear-groups"]);
+        }
+        command.arg(self.bin.join("postgres")).env("TZ", "UTC");
+        self.start_by(command, settings);
+    }
+
+    fn start_by(&mut self, mut command: Command, settings: &[&str]) {
         let log = File::options().append(true).create(true).open(self.dir.path().join("log")).unwrap();
-        let mut command = self.command("postgres");
         command.arg("-D").arg(self.data()).arg("-p").arg(self.port.to_string()).arg("-k").arg(self.dir.path());
         for setting in ["shared_buffers=32MB", "max_connections=60", "fsync=off"].iter().chain(settings) {
             command.arg("-c").arg(setting);
