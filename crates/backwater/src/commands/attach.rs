@@ -82,7 +82,7 @@ pub(crate) struct Arguments {
     #[arg(long = "for", value_name = "TIME", value_parser = when::some_seconds)]
     seconds: Option<f64>,
     /// While anything is held, let what is paced send in small bursts: net.ipv4.tcp_tso_rtt_log is 0 then, which every
-    /// connection of the server's network namespace may feel. Ten results on 1 Gbit/s cost urgent work half as much so
+    /// connection of the server's network namespace may feel. On 1 Gbit/s urgent work pays less for large results so
     #[arg(long)]
     allow_host_changes: bool,
     /// Say what would be done, and do nothing

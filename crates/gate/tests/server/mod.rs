@@ -67,6 +67,8 @@ pub struct Server {
     pub port: u16,
     bin: PathBuf,
     child: Option<Child>,
+    /// What ends it as a crash would: who started it in a container may hear of no other.
+    end: Signal,
 }
 
 impl Server {
@@ -77,7 +79,7 @@ impl Server {
             std::os::unix::fs::chown(dir.path(), Some(uid), Some(gid)).unwrap();
         }
         let port = backwater_socket::free_port().unwrap();
-        Server { dir, port, bin: bin.to_owned(), child: None }
+        Server { dir, port, bin: bin.to_owned(), child: None, end: Signal::QUIT }
     }
 
     fn start(bin: &Path, settings: &[&str]) -> Server {
@@ -132,6 +134,7 @@ impl Server {
             command.args(["setpriv", "--reuid", &uid, "--regid", &gid, "--clear-groups"]);
         }
         command.arg(self.bin.join("postgres")).env("TZ", "UTC");
+        self.end = Signal::KILL;
         self.start_by(command, settings);
     }
 
@@ -153,7 +156,7 @@ impl Server {
     /// Ends the server as a crash would: sessions are cut off.
     pub fn stop_at_once(&mut self) {
         if let Some(mut child) = self.child.take() {
-            let _ = kill_process(Pid::from_child(&child), Signal::QUIT);
+            let _ = kill_process(Pid::from_child(&child), self.end);
             let _ = child.wait();
         }
     }
