@@ -18,10 +18,16 @@ export function path(page: Page, view: View, curves: (panels: number[]) => void)
   const moved = h("div", {});
   let width = 0;
   let printed = false;
+  /** Whether somebody presses a button on it, and something newer waits until it is let go: drawn anew in between, nobody would hear
+   * the click. */
+  let pressed = false;
+  let late = false;
   /** The queue that is told of, by name and server: its place may be another in a newer document. */
   let chosen: string | null = null;
   const draw = () => {
     if (width === 0 && !printed) return;
+    late = pressed;
+    if (late) return;
     const { queues } = page.path;
     const place = queues.findIndex((queue) => nameOf(queue) === chosen);
     put(when, queues.length === 0 ? "Nothing was recorded of any queue." : heading(view));
@@ -51,6 +57,14 @@ export function path(page: Page, view: View, curves: (panels: number[]) => void)
     printed = on;
     draw();
   };
+  host.addEventListener("pointerdown", () => (pressed = true));
+  const letGo = () => {
+    pressed = false;
+    // After the click, which comes next.
+    if (late) setTimeout(draw);
+  };
+  addEventListener("pointerup", letGo);
+  addEventListener("pointercancel", letGo);
   addEventListener("beforeprint", print(true));
   addEventListener("afterprint", print(false));
   view.follow(() => {

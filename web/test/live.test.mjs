@@ -63,6 +63,15 @@ check("what is newer is shown, and what was looked at stays", async (page) => {
   assert.ok((await page.locator(".chart[data-panel] canvas").count()) > 0);
 });
 
+check("a click counts, though something newer came while the button was pressed", async (page) => {
+  await page.locator('[data-queue="0"]').hover();
+  const before = await recorded(page);
+  await page.mouse.down();
+  await page.waitForFunction((text) => document.querySelector("header .hint").innerText !== text, before);
+  await page.mouse.up();
+  await page.waitForSelector(".detail .card");
+});
+
 check("the path shows the server's own document", async (page) => {
   await page.keyboard.press("p");
   assert.match(await page.locator(".live-state").innerText(), /paused/);
