@@ -73,7 +73,7 @@ pub(crate) const ALL_CONNECTIONS: Wanted = Wanted {
 };
 /// What stands in line for an interface.
 pub(crate) const LINE: Wanted = Wanted {
-    what: "what stands in line for the interface (its queueing discipline, and round trips)",
+    what: "what stands in line for the interface (its queueing discipline)",
     words: &["queueing discipline", "network queues"],
     remedy: "run on the server's host as root",
 };

@@ -28,8 +28,6 @@ pub(crate) struct Stream {
     /// The window that the client offers, and the smallest round trip in seconds.
     pub(crate) window: Lane,
     pub(crate) min_rtt_s: Lane,
-    /// The round trip of late in seconds.
-    pub(crate) rtt_s: Lane,
     /// Whose it is, where samples tell: user, application.
     who: Option<String>,
 }
@@ -73,7 +71,6 @@ pub(crate) fn streams(scene: &Scene<'_>) -> Vec<Stream> {
             window_held: share(cat::TCP_RWND_LIMITED.name),
             window: scene.grid.gauge(of(cat::TCP_PEER_WINDOW.name)),
             min_rtt_s: scene.grid.gauge(of(cat::TCP_MIN_RTT.name)).map(|us| us / 1e6),
-            rtt_s: scene.grid.gauge(of(cat::TCP_RTT.name)).map(|us| us / 1e6),
             who: samples(scene, target, pid).next().and_then(who),
         });
     }

@@ -35,9 +35,6 @@ const IN_LINE_S: f64 = 1e-3;
 const IN_LINE: f64 = 3.0 * 1_514.0;
 /// Packets dropped a second.
 const DROPPED: f64 = 1.0;
-/// Where that is not counted: round trips of so many times the shortest one, and longer than that by as much.
-const LATE: f64 = 2.0;
-const LATER_S: f64 = 5e-3;
 /// Share of a second in which a client's own window holds what is queued for it.
 const NOT_READ: f64 = 0.5;
 
@@ -120,15 +117,10 @@ impl<'s> Shares<'s> {
     }
 }
 
-/// Whether anybody stands in line for the interface; None where nothing tells.
-fn is_in_line(link: &Link, shares: &Shares<'_>, range: &Range<usize>) -> Option<bool> {
-    let Some(backlog) = link.backlog.median(range) else {
-        let late = |(stream, _): &(&Stream, f64)| {
-            let (shortest, of_late) = (stream.min_rtt_s.median(range)?, stream.rtt_s.median(range)?);
-            Some(of_late >= LATE * shortest && of_late - shortest >= LATER_S)
-        };
-        return shares.busy.iter().any(|busy| late(busy) == Some(true)).then_some(true);
-    };
+/// Whether anybody stands in line for the interface; None where nothing tells. Round trips do not: those of sockets that are paced are
+/// hundreds of times the shortest one.
+fn is_in_line(link: &Link, range: &Range<usize>) -> Option<bool> {
+    let backlog = link.backlog.median(range)?;
     let is_long = backlog >= (IN_LINE_S * link.ceiling.median(range)?).max(IN_LINE);
     Some(is_long || link.drops.mean(range).is_some_and(|dropped| dropped >= DROPPED))
 }
@@ -145,7 +137,7 @@ fn of_link(scene: &Scene<'_>, link: &Link, streams: &[&Stream], queue: String) -
     let (range, _) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
     let sent = link.sent.mean(&range)?;
     let shares = Shares::of(scene, streams, &range);
-    let in_line = is_in_line(link, &shares, &range);
+    let in_line = is_in_line(link, &range);
     if shares.clients < OURS * sent || in_line == Some(false) {
         return None;
     }
