@@ -21,6 +21,7 @@ mod judge;
 mod last_words;
 mod limits;
 mod live;
+mod log_limit;
 mod low_class;
 mod negotiate;
 mod openings;

@@ -30,6 +30,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// What an encrypted connection begins with.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -74,7 +75,8 @@ pub(super) async fn negotiate(
 ) -> Option<Agreed> {
     let terms = control.terms();
     let within = terms.limits.login_timeout();
-    let (peer, address) = (client.peer(), client.peer_address());
+    let source = client.peer();
+    let (peer, address) = (source.to_string(), source.address());
     let mut negotiation = Negotiation { peer, address, door, terms, control: Arc::clone(control), place: &place };
     let ended = tokio::select! {
         opened = negotiation.open_announced(client) => match opened {
@@ -177,7 +179,7 @@ impl Negotiation<'_> {
                         Ok(Some(answer)) => answer,
                         // Clients do not show an error in answer to this request. They show one to what they ask next.
                         Err(why) => {
-                            tracing::warn!(peer = %self.peer, "{}", why.why);
+                            self.control.log_limit.refusal(|| tracing::warn!(peer = %self.peer, "{}", why.why));
                             // What failed is of no more use, and its place is another's.
                             (asked, denied) = (None, Some(why));
                             NO_ENCRYPTION
@@ -330,7 +332,7 @@ impl Negotiation<'_> {
         let client = client.encrypt(secure).await?;
         let agreed = !direct || client.secure().is_some_and(Secure::is_postgresql);
         if !agreed {
-            tracing::warn!(peer = %self.peer, "refused: encryption that begins at once must name the protocol postgresql");
+            self.refused("encryption that begins at once must name the protocol postgresql");
         }
         Ok(agreed.then_some(client))
     }
@@ -421,14 +423,15 @@ impl Negotiation<'_> {
         let told = clock::within(LAST_WORDS_WITHIN, last_words::tell(&mut client, sqlstate, why)).await;
         told.unwrap_or(Ok(()))?;
         self.place.leaves();
-        client.linger(LAST_WORDS_WITHIN).await;
+        // The runtime of openings has a timer, which costs less than one of the kernel's.
+        let _ = tokio::time::timeout(Duration::from_secs_f64(LAST_WORDS_WITHIN.seconds()), client.hear_out()).await;
         Ok(None)
     }
 
     /// There is no session: that is counted and logged.
     fn refused(&self, why: &str) {
         self.control.counters.refused.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(peer = %self.peer, "refused: {why}");
+        self.control.log_limit.refusal(|| tracing::warn!(peer = %self.peer, "refused: {why}"));
     }
 
     fn unreachable(&self, error: &io::Error) -> String {

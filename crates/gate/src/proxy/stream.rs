@@ -263,28 +263,30 @@ impl Stream {
         poll_fn(|cx| self.poll_shutdown(cx)).await
     }
 
-    /// Reads what the peer still says and throws it away, to its end, for so long and so much at most. To be done after the last words:
-    /// a connection that is closed with something unread is reset, and what the peer has not got yet is lost to it. No buffer is held
-    /// meanwhile.
+    /// Reads what the peer still says and throws it away, for so long at most ([`Stream::hear_out`]).
     pub(super) async fn linger(&mut self, most: Span) {
-        let rest = async {
-            let (mut unheard, mut turn) = (0, 0);
-            while unheard < MOST_UNHEARD_BYTES {
-                let count = match poll_fn(|cx| self.poll_unheard(cx)).await {
-                    Ok(count) if count > 0 => count,
-                    _ => return,
-                };
-                unheard += count;
-                turn += count;
-                // Others have their turn, as of a session that is relayed.
-                if turn >= TURN_BYTES {
-                    turn = 0;
-                    tokio::task::yield_now().await;
-                }
-            }
-        };
         // Whoever does not end in time is cut off.
-        let _ = clock::within(most, rest).await;
+        let _ = clock::within(most, self.hear_out()).await;
+    }
+
+    /// Reads what the peer still says and throws it away, to its end and so much at most. To be done after the last words: a
+    /// connection that is closed with something unread is reset, and what the peer has not got yet is lost to it. No buffer is held
+    /// meanwhile.
+    pub(super) async fn hear_out(&mut self) {
+        let (mut unheard, mut turn) = (0, 0);
+        while unheard < MOST_UNHEARD_BYTES {
+            let count = match poll_fn(|cx| self.poll_unheard(cx)).await {
+                Ok(count) if count > 0 => count,
+                _ => return,
+            };
+            unheard += count;
+            turn += count;
+            // Others have their turn, as of a session that is relayed.
+            if turn >= TURN_BYTES {
+                turn = 0;
+                tokio::task::yield_now().await;
+            }
+        }
     }
 
     fn poll_unheard(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -294,22 +296,11 @@ impl Stream {
         read
     }
 
-    /// Who is at the other end, for the log.
-    pub(super) fn peer(&self) -> String {
+    /// Who is at the other end.
+    pub(super) fn peer(&self) -> Peer {
         match &self.socket {
-            Socket::Tcp(stream) => stream.peer_addr().map_or_else(|_| "gone".to_owned(), |address| address.to_string()),
-            Socket::Unix(_) => "a Unix socket".to_owned(),
-        }
-    }
-
-    /// The address of who is at the other end; None for a Unix socket.
-    pub(super) fn peer_address(&self) -> Option<IpAddr> {
-        match &self.socket {
-            // Who is gone already comes from nowhere that anybody trusts.
-            Socket::Tcp(stream) => {
-                Some(stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip()))
-            }
-            Socket::Unix(_) => None,
+            Socket::Tcp(stream) => stream.peer_addr().map_or(Peer::Gone, Peer::Tcp),
+            Socket::Unix(_) => Peer::Unix,
         }
     }
 
@@ -343,6 +334,35 @@ impl Stream {
             Socket::Unix(stream) => stream.into_std().map(DetachedSocket::Unix)?,
         };
         Ok(Detached { socket, secure: self.secure })
+    }
+}
+
+/// Who is at the other end of a connection, as its log names it.
+pub(super) enum Peer {
+    Tcp(SocketAddr),
+    Unix,
+    Gone,
+}
+
+impl Peer {
+    /// Its address; None for a Unix socket.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Peer::Tcp(address) => Some(address.ip()),
+            // It comes from nowhere that anybody trusts.
+            Peer::Gone => Some(Ipv4Addr::UNSPECIFIED.into()),
+            Peer::Unix => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Peer::Tcp(address) => address.fmt(f),
+            Peer::Unix => f.write_str("a Unix socket"),
+            Peer::Gone => f.write_str("gone"),
+        }
     }
 }
 

@@ -109,7 +109,7 @@ impl Options {
         let mut loads = Vec::new();
         loads.extend(of(true).filter(|_| self.wants("reads")));
         loads.extend(of(false).filter(|_| self.wants("writes")));
-        loads.extend(Some(Load::LargeResult).filter(|_| self.wants("large")));
+        loads.extend(Some(Load::LargeResults).filter(|_| self.wants("large")));
         loads.extend(Some(Load::ShortConnections).filter(|_| self.wants("short")));
         loads
     }
@@ -188,7 +188,7 @@ fn measure(bench: &Bench, program: &Path, options: &Options) -> Result<()> {
         idle::measure(bench, program)?;
     }
     if options.wants("storm") {
-        storm::measure(bench, program)?;
+        storm::measure(bench, program, options.rounds)?;
     }
     Ok(())
 }
@@ -206,7 +206,8 @@ fn main() -> Result<()> {
         "PostgreSQL {}, fsync off, TPC-B of scale {SCALE}, clients, relays and server on this one host, all by TCP with a\n\
          password; {}; {}.\n\
          {} rounds of every way in random order, {} s each (transactions after {} s of warming up). Medians; ratios are of\n\
-         runs of the same round, with the one-sided 95 % bound of their mean. Prepared statements; p99 from pgbench's log of every transaction. CPU: of the relay alone.",
+         runs of the same round, with the one-sided 95 % bound of their mean. Prepared statements; p99 of every transaction, result or connection\n\
+         by pgbench's log and psql's clock, the median of the rounds' own. CPU: of the relay alone.",
         bench.server.installed().version,
         version("pgbouncer", &["--version"]).unwrap_or_else(|| "no pgbouncer".to_owned()),
         version("haproxy", &["-v"]).unwrap_or_else(|| "no HAProxy".to_owned()),

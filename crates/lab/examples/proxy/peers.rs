@@ -14,6 +14,8 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
 /// The floor's source.
 const RELAY: &str = include_str!("relay.c");
+/// That of the floor of a storm.
+const CLOSER: &str = include_str!("closer.c");
 pub(crate) const OWN: &str = "backwater";
 /// The same, told to let so many statements run at once and the rest wait in front of the server.
 pub(crate) const LIMITED: &str = "max_active 8";
@@ -73,7 +75,7 @@ pub(crate) fn start(bench: &Bench, program: &Path, server: u16) -> Result<(Vec<W
         None => missing.push("haproxy is not installed (Debian: haproxy)".to_owned()),
     }
     match which("cc") {
-        Some(compiler) => ways.push(relay(bench, "C relay", least(bench, &compiler, server)?)?),
+        Some(_) => ways.push(relay(bench, "C relay", least(bench, ("relay", RELAY), Some(server))?)?),
         None => missing.push("no C compiler for the least relay (Debian: gcc)".to_owned()),
     }
     Ok((ways, missing))
@@ -150,16 +152,26 @@ fn haproxy(bench: &Bench, program: PathBuf, server: u16) -> impl FnOnce(u16) -> 
     }
 }
 
-fn least(bench: &Bench, compiler: &Path, server: u16) -> Result<impl FnOnce(u16) -> Result<Command> + use<>> {
-    let (source, program) = (bench.work.join("relay.c"), bench.work.join("relay"));
-    std::fs::write(&source, RELAY)?;
+/// A process that only closes whatever connects.
+pub(crate) fn start_closer(bench: &Bench) -> Result<Way> {
+    relay(bench, "closer", least(bench, ("closer", CLOSER), None)?)
+}
+
+fn least(
+    bench: &Bench,
+    (name, text): (&str, &str),
+    server: Option<u16>,
+) -> Result<impl FnOnce(u16) -> Result<Command> + use<>> {
+    let compiler = which("cc").ok_or("there is no C compiler (Debian: gcc)")?;
+    let (source, program) = (bench.work.join(format!("{name}.c")), bench.work.join(name));
+    std::fs::write(&source, text)?;
     let compiled = Command::new(compiler).args(["-O2", "-o"]).arg(&program).arg(&source).status()?;
     if !compiled.success() {
-        return Err("the least relay does not compile".into());
+        return Err(format!("{name}.c does not compile").into());
     }
     Ok(move |port: u16| {
         let mut command = Command::new(program);
-        command.arg(port.to_string()).arg(server.to_string());
+        command.arg(port.to_string()).args(server.map(|server| server.to_string()));
         Ok(command)
     })
 }

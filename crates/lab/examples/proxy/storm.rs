@@ -1,12 +1,15 @@
 //! Ten thousand connection attempts a second at the proxy, while somebody urgent asks on: what each kind of them is answered, what
-//! they cost who is there already, and what is left of them afterwards.
+//! they cost who is there already, and what is left of them afterwards. The same attempts at a process that only closes them
+//! show what of that cost is the machine's, which has to make and to take them somewhere.
 
 use crate::peers::{self, OWN, Way};
+use crate::statistics::{Ratios, median};
 use crate::{Bench, Result, idle_ticks};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,7 +79,7 @@ struct Tally {
 }
 
 /// Measures it all and prints it.
-pub(crate) fn measure(bench: &Bench, program: &Path) -> Result<()> {
+pub(crate) fn measure(bench: &Bench, program: &Path, rounds: usize) -> Result<()> {
     let way = peers::start_own(bench, program, bench.port, (OWN, "[pools.full]\nmax_connections = 1\n"))?;
     let (runtime, conninfo) = (runtime()?, conninfo(bench, &way));
     let full = format!("{conninfo} options='-c backwater.pool=full'");
@@ -85,23 +88,45 @@ pub(crate) fn measure(bench: &Bench, program: &Path) -> Result<()> {
     runtime.spawn(connection);
     println!(
         "\nA storm: {RATE_PER_S} connection attempts a second for {} s from {SOURCES} addresses of loopback, by one thread, whatever became\n\
-         of those before; the kinds in turn. Beside it one session asks for a row by its key every {} ms, as pgbench -S does.",
+         of those before; the kinds in turn. Beside it one session asks through the proxy for a row by its key every {} ms, as\n\
+         pgbench -S does: with no storm, with one at another process that closes each at once, and with one at the proxy; {rounds} rounds.",
         LENGTH.as_secs(),
         URGENT_EVERY.as_millis()
     );
-    let (_, alone) = beside_urgent(&conninfo, || std::thread::sleep(LENGTH))?;
+    let closer = peers::start_closer(bench)?;
     storm(way.port, WARM_UP)?;
     let before = at_rest(&way, None)?;
-    let (cpu, ticks) = (Cpu::read(&way)?, idle_ticks()?);
-    let (tally, stormed) = beside_urgent(&conninfo, || storm(way.port, LENGTH))?;
-    let (tally, seconds) = tally?;
-    let (cpu, idle) = (Cpu::read(&way)?.since(cpu), idle_share(ticks)?);
+    let mut beside: [Vec<Urgent>; 3] = Default::default();
+    for _ in 0..rounds {
+        beside[0].push(beside_urgent(&conninfo, || std::thread::sleep(LENGTH))?.1);
+        let (closed, urgent) = beside_urgent(&conninfo, || storm(closer.port, LENGTH))?;
+        beside[1].push(urgent);
+        println!("at who closes them: {}", attempts(&closed?));
+        beside[2].push(at_the_proxy(&way, &conninfo)?);
+        at_rest(&way, Some(before.descriptors))?;
+    }
     let after = at_rest(&way, Some(before.descriptors))?;
-    tell_attempts(&tally, seconds, (cpu, idle));
-    tell_urgent("no storm", alone);
-    tell_urgent("storm", stormed);
+    for (name, rounds) in ["no storm", "closed at once", "at the proxy"].into_iter().zip(&beside) {
+        tell_urgent(name, rounds);
+    }
+    let ratios = beside[2].iter().zip(&beside[1]).map(|(proxy, closed)| proxy.p99_ms / closed.p99_ms);
+    let ratios = Ratios(ratios.collect());
+    println!(
+        "p99 with the storm at the proxy / at who closes them: {:.2} ({:.2} at most)",
+        ratios.median(),
+        ratios.at_most()
+    );
     println!("proxy before: {before}; a few seconds after: {after}");
     Ok(())
+}
+
+/// One storm at the proxy, told in full.
+fn at_the_proxy(way: &Way, conninfo: &str) -> Result<Urgent> {
+    let (cpu, ticks) = (Cpu::read(way)?, idle_ticks()?);
+    let (stormed, urgent) = beside_urgent(conninfo, || storm(way.port, LENGTH))?;
+    let stormed = stormed?;
+    tell_attempts(&stormed, (Cpu::read(way)?.since(cpu), idle_share(ticks)?));
+    Ok(urgent)
 }
 
 fn runtime() -> io::Result<Runtime> {
@@ -112,18 +137,37 @@ fn conninfo(bench: &Bench, way: &Way) -> String {
     format!("host=127.0.0.1 port={} user=postgres dbname=postgres password={}", way.port, bench.password)
 }
 
-/// Does it while a session asks, which returns how long each of its statements took.
-fn beside_urgent<T>(conninfo: &str, what: impl FnOnce() -> T) -> Result<(T, Vec<Duration>)> {
+/// How long statements took.
+struct Urgent {
+    statements: usize,
+    p50_ms: f64,
+    p99_ms: f64,
+    longest_ms: f64,
+}
+
+impl Urgent {
+    fn of(mut took: Vec<Duration>) -> Urgent {
+        took.sort_unstable();
+        let ms = |share: f64| {
+            let at = (took.len() as f64 * share) as usize;
+            took.get(at).or(took.last()).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+        };
+        Urgent { statements: took.len(), p50_ms: ms(0.5), p99_ms: ms(0.99), longest_ms: ms(1.0) }
+    }
+}
+
+/// Does it while a session asks.
+fn beside_urgent<T>(conninfo: &str, what: impl FnOnce() -> T) -> Result<(T, Urgent)> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let urgent = scope.spawn(|| ask_on(conninfo, &over));
         let done = what();
         over.store(true, Ordering::Relaxed);
-        Ok((done, urgent.join().map_err(|_| "the urgent session panicked")??))
+        Ok((done, Urgent::of(urgent.join().map_err(|_| "the urgent session panicked")??)))
     })
 }
 
-/// Asks at fixed times. What is late because the answer before it was late counts from when it was due.
+/// Asks at fixed times, and returns how long each answer took. What is late because the answer before it was late counts from when it was due.
 fn ask_on(conninfo: &str, over: &AtomicBool) -> Result<Vec<Duration>> {
     let runtime = runtime()?;
     let (client, connection) = runtime.block_on(tokio_postgres::connect(conninfo, tokio_postgres::NoTls))?;
@@ -142,8 +186,21 @@ fn ask_on(conninfo: &str, over: &AtomicBool) -> Result<Vec<Duration>> {
     Ok(took)
 }
 
-/// Makes them, waits until each has its answer, and returns what became of them and the seconds in which they were connected.
+/// Makes them with what time of the processors nobody else wants: who makes them elsewhere takes none of this host's.
 fn storm(port: u16, length: Duration) -> Result<(Tally, f64)> {
+    let last = || {
+        let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+        let set = Command::new("chrt").args(["--idle", "--pid", "0", &thread]).status()?;
+        if !set.success() {
+            return Err("chrt (Debian: util-linux) does not have the attempts made last".into());
+        }
+        make(port, length)
+    };
+    std::thread::scope(|scope| scope.spawn(last).join().map_err(|_| "who makes the attempts panicked")?)
+}
+
+/// Makes them, waits until each has its answer, and returns what became of them and the seconds in which they were connected.
+fn make(port: u16, length: Duration) -> Result<(Tally, f64)> {
     let tally = Arc::<Mutex<Tally>>::default();
     let begun = Instant::now();
     runtime()?.block_on(async {
@@ -273,15 +330,20 @@ fn at_rest(way: &Way, few: Option<usize>) -> Result<Holds> {
     }
 }
 
-fn tell_attempts(tally: &Tally, seconds: f64, (cpu, idle): (Cpu, f64)) {
+/// How many there were, in a line.
+fn attempts((tally, seconds): &(Tally, f64)) -> String {
     let made: u64 = tally.answers.values().sum();
-    let per_s = tally.connected as f64 / seconds;
-    println!("{made} attempts, {} of them connected, {per_s:.0} a second", tally.connected);
+    format!("{made} attempts, {} of them connected, {:.0} a second", tally.connected, tally.connected as f64 / seconds)
+}
+
+fn tell_attempts(stormed: &(Tally, f64), (cpu, idle): (Cpu, f64)) {
+    let (tally, seconds) = stormed;
+    println!("at the proxy: {}", attempts(stormed));
     for ((kind, answer), count) in &tally.answers {
         println!("  {:<20} {count:>7}  {answer}", kind.name());
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let limit = if per_s >= RATE_PER_S as f64 * 0.99 {
+    let limit = if tally.connected as f64 / seconds >= RATE_PER_S as f64 * 0.99 {
         "The rate that was asked was made: nothing limited it."
     } else if idle < 0.1 {
         "What limited it are the processors, which all of them share."
@@ -289,7 +351,7 @@ fn tell_attempts(tally: &Tally, seconds: f64, (cpu, idle): (Cpu, f64)) {
         "Processors were idle: what limited it was the one thread that makes the attempts, or their turns to run."
     };
     println!(
-        "Of {processors} processors for {seconds:.1} s the proxy took {:.1} s, this program {:.1} s (the kernel's work for connections is in both); \
+        "  Of {processors} processors for {seconds:.1} s the proxy took {:.1} s, this program {:.1} s (the kernel's work for connections is in both); \
          {:.0} % idle. {limit}",
         cpu.proxy_s,
         cpu.own_s,
@@ -297,18 +359,17 @@ fn tell_attempts(tally: &Tally, seconds: f64, (cpu, idle): (Cpu, f64)) {
     );
 }
 
-fn tell_urgent(beside: &str, mut took: Vec<Duration>) {
-    took.sort_unstable();
-    let ms = |share: f64| took.get((took.len() as f64 * share) as usize).or(took.last()).map_or(f64::NAN, as_ms);
+/// Medians of the rounds, and how far apart their p99 lie.
+fn tell_urgent(beside: &str, rounds: &[Urgent]) {
+    let of = |figure: fn(&Urgent) -> f64| rounds.iter().map(figure).collect::<Vec<_>>();
+    let p99s = of(|urgent| urgent.p99_ms);
     println!(
-        "urgent, {beside:<9} {:>6} statements: p50 {:.3} ms, p99 {:.3} ms, longest {:.3} ms",
-        took.len(),
-        ms(0.5),
-        ms(0.99),
-        ms(1.0)
+        "urgent, {beside:<14} {:>6} statements: p50 {:.3} ms, p99 {:.3} ms ({:.3} to {:.3}), longest of all {:.3} ms",
+        rounds.iter().map(|urgent| urgent.statements).sum::<usize>(),
+        median(&of(|urgent| urgent.p50_ms)),
+        median(&p99s),
+        p99s.iter().copied().fold(f64::INFINITY, f64::min),
+        p99s.iter().copied().fold(0.0, f64::max),
+        rounds.iter().map(|urgent| urgent.longest_ms).fold(0.0, f64::max)
     );
-}
-
-fn as_ms(time: &Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }

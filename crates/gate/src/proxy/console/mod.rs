@@ -131,7 +131,8 @@ async fn receive(
         Some(_) => None,
     };
     if let Some(complaint) = refusal {
-        tracing::warn!(%peer, user = start.user(), "refused at the console: {}", complaint.message);
+        let line = || tracing::warn!(%peer, user = start.user(), "refused at the console: {}", complaint.message);
+        control.log_limit.refusal(line);
         // Not waited for: it may have no place, and there is no bound to how many of these there are.
         return connection.tell_last(&complaint).await;
     }
@@ -139,7 +140,9 @@ async fn receive(
     match tokio::time::timeout(LOGIN_WITHIN, login::login(&mut connection, admin, &start)).await {
         Ok(Ok(true)) => {}
         Ok(Ok(false)) => {
-            tracing::warn!(%peer, user = start.user(), "a wrong password or an unknown user at the console");
+            let line =
+                || tracing::warn!(%peer, user = start.user(), "a wrong password or an unknown user at the console");
+            control.log_limit.refusal(line);
             let why = format!("password authentication failed for user {}", backwater_flow::quote(start.user()));
             return connection.refuse(&Complaint::new("28P01", why)).await;
         }
