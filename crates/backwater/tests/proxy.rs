@@ -298,6 +298,43 @@ fn decisions_and_changes_are_in_the_recording() {
 }
 
 #[test]
+fn strangers_neither_fill_the_log_nor_write_its_lines_nor_hide_who_guesses_passwords() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("proxy.toml"), format!("listen = '127.0.0.1:0'\nserver = '127.0.0.1:1'\n{CONSOLE}"))
+        .unwrap();
+    let mut proxy = Running::start(dir.path(), &[]);
+    let name = format!("x\nforged{}", "y".repeat(9_000));
+    let said = format!("\0\x03\0\0user\0u\0options\0-c backwater.pool={}\0\0", name.replace('\n', "\\\n"));
+    let opening = [&(said.len() as u32 + 4).to_be_bytes()[..], said.as_bytes()].concat();
+    let begun = Instant::now();
+    for _ in 0..300 {
+        let mut stranger = std::net::TcpStream::connect(("127.0.0.1", proxy.port)).unwrap();
+        stranger.write_all(&opening).unwrap();
+        let mut answer = Vec::new();
+        stranger.read_to_end(&mut answer).unwrap();
+        assert!(String::from_utf8_lossy(&answer).contains(&name), "it is told itself what it said");
+    }
+    let mut guess = psql("127.0.0.1", proxy.port, "SHOW STATS");
+    guess.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "guessed");
+    assert!(!guess.output().unwrap().status.success());
+    let seconds = begun.elapsed().as_secs() as usize + 1;
+    assert!(proxy.console("SHOW STATS").contains("refused_since_start|301"));
+    proxy.signal(Signal::TERM);
+    assert!(proxy.end().success());
+    let mut lines = Vec::new();
+    until("the last line", || {
+        lines.append(&mut proxy.said.lock().unwrap());
+        lines.iter().any(|line| line.contains("letting sessions end"))
+    });
+    let of = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+    assert_eq!(of("a wrong password or an unknown user at the console"), 1, "{lines:?}");
+    let refused = of("there is no resource pool");
+    assert!((20..=20 * seconds).contains(&refused), "{refused} in {seconds} s");
+    assert!((1..=seconds).contains(&of("more are refused than are logged")));
+    assert!(lines.iter().all(|line| line.len() < 600 && !line.starts_with("forged")), "{lines:?}");
+}
+
+#[test]
 fn what_cannot_be_is_refused_before_anybody_is_let_in() {
     let dir = tempfile::tempdir().unwrap();
     let run = |text: &str| {

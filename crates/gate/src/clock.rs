@@ -1,4 +1,4 @@
-//! Time, and waiting for it. Waits go through a timerfd: the runtime's own timer counts whole milliseconds, and a
+//! Time, and waiting for it. A session's waits go through a timerfd: the runtime's own timer counts whole milliseconds, and a
 //! millisecond is all that a class may be ahead.
 
 use backwater_model::{Moment, Span};

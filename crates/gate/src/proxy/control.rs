@@ -4,7 +4,6 @@
 use super::config::{idle_rule, idle_weight};
 use super::console::Visit;
 use super::live::{Doing, Identity, Live};
-use super::log_limit::LogLimit;
 use super::low_class::LowClass;
 use super::outside::Outside;
 use super::pools::{LivePool, LivePools};
@@ -42,8 +41,6 @@ pub(crate) struct Control {
     /// How often each rule acted.
     acted: Mutex<BTreeMap<String, Acted>>,
     pub(super) counters: Counters,
-    /// Of who is refused, here and at the console.
-    pub(super) log_limit: LogLimit,
     /// One change at a time; held while the state is written down, and what its file said when it was last read or written.
     pub(super) changing: tokio::sync::Mutex<state_file::Text>,
     /// Whether it was said that there are sessions of which nothing can be seen.
@@ -120,7 +117,6 @@ impl Control {
             told: Mutex::default(),
             acted: Mutex::default(),
             counters: Counters::default(),
-            log_limit: LogLimit::default(),
             changing: tokio::sync::Mutex::new(seen),
             told_hidden: AtomicBool::new(false),
             told_not_found: AtomicBool::new(false),

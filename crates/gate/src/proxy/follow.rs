@@ -4,6 +4,7 @@
 use super::buffers::QUANTUM;
 use super::direction::Pacer;
 use super::live::{Doing, Live};
+use super::log_limit::{self, shown};
 use super::stream::Stream;
 use super::turns::Turn;
 use crate::clock;
@@ -51,7 +52,11 @@ impl Follow {
         self.take_turn(side, self.tracker.messages() != messages);
         if changed_at.is_some() && self.live.doing() == Doing::Hidden {
             let (session, user) = (self.live.identity.id, &self.live.identity.user);
-            tracing::warn!(%session, %user, "it can no longer be followed: no rule or max_active reaches it");
+            // Also of one that has not logged in, which anybody can bring about.
+            let user = shown(user);
+            let line =
+                || tracing::warn!(%session, user, "it can no longer be followed: no rule or max_active reaches it");
+            log_limit::NOT_FOLLOWED.write(line);
         }
         if self.live.doing() != Doing::Running {
             let (began, ended) = (self.asked_at.take()?, changed_at?);

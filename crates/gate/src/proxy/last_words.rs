@@ -1,5 +1,5 @@
 //! The last words: why it ends, as a client is told before its connection is closed. Who was told is left time to hear
-//! it ([`Stream::linger`]).
+//! it ([`Stream::hear_out`]).
 
 use super::stream::Stream;
 use crate::wire::refusal;

@@ -11,6 +11,7 @@
 
 use super::buffers::QUANTUM;
 use super::direction::Pacer;
+use super::log_limit;
 use super::sockets::Sockets;
 use super::stream::Stream;
 use crate::clock::{self, Timer};
@@ -182,7 +183,8 @@ impl LowClass {
         inner.scheduler.place(session, pool, Priority::Low);
         let uses_link = !matches!(socket, Ok(None));
         if let Err(error) = &socket {
-            tracing::warn!(%session, %error, "no descriptor is left to ask how its link is: it is held all the same");
+            let told = "no descriptor is left to ask how its link is: it is held all the same";
+            log_limit::NO_DESCRIPTOR.write(|| tracing::warn!(%session, %error, "{told}"));
         }
         if let Ok(Some(socket)) = socket {
             inner.sockets.add(session, socket);

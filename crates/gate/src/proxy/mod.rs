@@ -14,6 +14,7 @@ mod config;
 mod console;
 mod control;
 mod direction;
+mod first_words;
 mod follow;
 mod glance;
 mod hidden;

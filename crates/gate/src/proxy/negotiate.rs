@@ -10,9 +10,11 @@ use super::admission::{Full, Place};
 use super::cancel;
 use super::console::{Admin, Visit};
 use super::control::{Control, Entry};
+use super::first_words::{first_words, read_more, read_whole};
 use super::follow::Follow;
 use super::last_words::{self, LAST_WORDS_WITHIN};
 use super::live::Identity;
+use super::log_limit::{self, shown};
 use super::openings;
 use super::placed::{Placed, is_exempt, placed};
 use super::reach::{Asked, ENCRYPTION, NO_ENCRYPTION, connect, encrypted, in_time};
@@ -21,9 +23,7 @@ use super::secure::Secure;
 use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
 use super::terms::Terms;
 use crate::clock;
-use crate::wire::{
-    MOST_OPENING_BYTES, Opening, Side, StartUp, Tracker, read_opening, read_proxy_header, without_channel_binding,
-};
+use crate::wire::{Opening, Side, StartUp, Tracker, read_proxy_header};
 use backwater_flow::DEFAULT_POOL;
 use backwater_model::Moment;
 use std::io;
@@ -34,8 +34,8 @@ use std::time::Duration;
 
 /// What an encrypted connection begins with.
 const TLS_HANDSHAKE: u8 = 0x16;
-/// Bytes read at once of an opening: most have a few hundred.
-const OPENING_READ: usize = 1024;
+/// connection_failure: the server cannot be reached.
+const UNREACHABLE: &str = "08006";
 
 /// Which door a client came by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +167,7 @@ impl Negotiation<'_> {
                 }
                 Opening::StartUp(start) => match denied {
                     Some(Denied { sqlstate, why }) if asked.is_none() => {
-                        return self.refuse(client, sqlstate, &why).await;
+                        return self.dismiss(client, sqlstate, &why).await;
                     }
                     _ => return self.start(client, asked, &heard, length, &start).await,
                 },
@@ -179,7 +179,7 @@ impl Negotiation<'_> {
                         Ok(Some(answer)) => answer,
                         // Clients do not show an error in answer to this request. They show one to what they ask next.
                         Err(why) => {
-                            self.control.log_limit.refusal(|| tracing::warn!(peer = %self.peer, "{}", why.why));
+                            self.log(why.sqlstate, &why.why);
                             // What failed is of no more use, and its place is another's.
                             (asked, denied) = (None, Some(why));
                             NO_ENCRYPTION
@@ -205,7 +205,7 @@ impl Negotiation<'_> {
     /// Passes a request for encryption to the server, connecting to it first, which needs a place: nobody knows yet whose it is, and
     /// the server has a process for it all the same. Returns its answer of one byte, none where the server left.
     async fn ask_for_encryption(&self, asked: &mut Option<Asked>, request: &[u8]) -> Result<Option<u8>, Denied> {
-        let unreachable = |error| Denied { sqlstate: "08006", why: self.unreachable(&error) };
+        let unreachable = |error| Denied { sqlstate: UNREACHABLE, why: self.unreachable(&error) };
         let full = |full: Full| Denied { sqlstate: "53300", why: full.to_string() };
         let _servers_turn = self.place.awaits_server();
         let asked = match asked {
@@ -285,7 +285,7 @@ impl Negotiation<'_> {
             Err(why) => {
                 // Others need not wait until this one has heard it.
                 drop(place);
-                return self.refuse(client, "08006", &why).await;
+                return self.refuse(client, UNREACHABLE, &why).await;
             }
         };
         let entry = self.control.enter(self.identity(Some(start), &server, since), self.control.pools.get(pool));
@@ -299,7 +299,7 @@ impl Negotiation<'_> {
             Ok(words) => words,
             Err(error) => {
                 drop((server, entry, place));
-                return self.refuse(client, "08006", &self.unreachable(&error)).await;
+                return self.refuse(client, UNREACHABLE, &self.unreachable(&error)).await;
             }
         };
         tracker.pass(Side::Down, &words);
@@ -332,7 +332,7 @@ impl Negotiation<'_> {
         let client = client.encrypt(secure).await?;
         let agreed = !direct || client.secure().is_some_and(Secure::is_postgresql);
         if !agreed {
-            self.refused("encryption that begins at once must name the protocol postgresql");
+            self.refused("08P01", "encryption that begins at once must name the protocol postgresql");
         }
         Ok(agreed.then_some(client))
     }
@@ -355,7 +355,7 @@ impl Negotiation<'_> {
         let place = match self.admit(&mut asked, pool).await {
             Ok(place) => place,
             Err(full) => {
-                self.refused(&full.to_string());
+                self.refused("53300", &full.to_string());
                 return Ok(None);
             }
         };
@@ -363,7 +363,7 @@ impl Negotiation<'_> {
         let server = match self.take_bare_server(asked).await {
             Ok(server) => server,
             Err(why) => {
-                self.refused(&why);
+                self.refused(UNREACHABLE, &why);
                 return Ok(None);
             }
         };
@@ -417,8 +417,14 @@ impl Negotiation<'_> {
     }
 
     /// Tells the client why there is no session, and gives it time to hear that.
-    async fn refuse<T>(&self, mut client: Stream, sqlstate: &str, why: &str) -> io::Result<Option<T>> {
-        self.refused(why);
+    async fn refuse<T>(&self, client: Stream, sqlstate: &str, why: &str) -> io::Result<Option<T>> {
+        self.log(sqlstate, why);
+        self.dismiss(client, sqlstate, why).await
+    }
+
+    /// The same where that is logged already.
+    async fn dismiss<T>(&self, mut client: Stream, sqlstate: &str, why: &str) -> io::Result<Option<T>> {
+        self.count();
         // Whoever does not take it is gone.
         let told = clock::within(LAST_WORDS_WITHIN, last_words::tell(&mut client, sqlstate, why)).await;
         told.unwrap_or(Ok(()))?;
@@ -429,9 +435,18 @@ impl Negotiation<'_> {
     }
 
     /// There is no session: that is counted and logged.
-    fn refused(&self, why: &str) {
+    fn refused(&self, sqlstate: &str, why: &str) {
+        self.count();
+        self.log(sqlstate, why);
+    }
+
+    fn count(&self) {
         self.control.counters.refused.fetch_add(1, Ordering::Relaxed);
-        self.control.log_limit.refusal(|| tracing::warn!(peer = %self.peer, "refused: {why}"));
+    }
+
+    fn log(&self, sqlstate: &str, why: &str) {
+        let limit = if sqlstate == UNREACHABLE { &log_limit::UNREACHABLE } else { &log_limit::REFUSED };
+        limit.write(|| tracing::warn!(peer = %self.peer, "refused: {}", shown(why)));
     }
 
     fn unreachable(&self, error: &io::Error) -> String {
@@ -452,45 +467,4 @@ fn agree(
     let follow = Follow::new(tracker, Arc::clone(entry.live()));
     let moving = Moving::new(client.detach()?, server.detach()?, said, follow)?;
     Ok(Agreed { moving, entry, place })
-}
-
-/// Passes the start-up message on, and reads the server's first words: they may hold an offer that cannot be kept where the
-/// two ways are encrypted apart.
-async fn first_words(server: &mut Stream, start: &[u8]) -> io::Result<Vec<u8>> {
-    server.write_all(start).await?;
-    let mut words = Vec::new();
-    loop {
-        let count = read_more(server, &mut words).await?;
-        if count == 0 {
-            return Ok(words);
-        }
-        if let Some(told) = without_channel_binding(&words) {
-            return Ok(told);
-        }
-    }
-}
-
-/// Reads until the opening is whole. None where the client left.
-async fn read_whole(
-    client: &mut Stream,
-    heard: &mut Vec<u8>,
-) -> io::Result<Result<Option<(Opening, usize)>, crate::wire::OpeningError>> {
-    loop {
-        match read_opening(heard) {
-            Ok(None) => {}
-            decided => return Ok(decided),
-        }
-        if read_more(client, heard).await? == 0 {
-            return Ok(Ok(None));
-        }
-    }
-}
-
-/// Reads some more. Zero where the client left.
-async fn read_more(client: &mut Stream, heard: &mut Vec<u8>) -> io::Result<usize> {
-    let have = heard.len();
-    heard.resize((have + OPENING_READ).min(MOST_OPENING_BYTES + OPENING_READ), 0);
-    let count = client.read(&mut heard[have..]).await?;
-    heard.truncate(have + count);
-    Ok(count)
 }

@@ -1,5 +1,5 @@
-/* The least that can be done with connections: each is taken and closed at once, by one thread. What an attempt costs the
- * machine wherever it goes. Usage: closer LISTEN-PORT, on 127.0.0.1. */
+/* The least that can be done with connections: each is taken and closed at once, by one thread, unread and unanswered. What an
+ * attempt costs the machine at least, wherever it goes. Usage: closer LISTEN-PORT, on 127.0.0.1. */
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/socket.h>

@@ -152,6 +152,8 @@ impl Bench {
         command.env_clear().envs(kept).env("PGPASSWORD", &self.password).env("PGUSER", "postgres");
         command.env("PGHOST", "127.0.0.1").env("PGPORT", port.to_string()).env("PGDATABASE", "postgres");
         command.env("PGSSLMODE", "disable").env("PGCONNECT_TIMEOUT", "30");
+        // What they say is read.
+        command.env("LC_ALL", "C");
         command
     }
 }

@@ -5,6 +5,7 @@
 use crate::peers::{self, OWN, Way};
 use crate::statistics::{Ratios, median};
 use crate::{Bench, Result, idle_ticks};
+use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -87,46 +88,81 @@ pub(crate) fn measure(bench: &Bench, program: &Path, rounds: usize) -> Result<()
     let (_client, connection) = runtime.block_on(tokio_postgres::connect(&full, tokio_postgres::NoTls))?;
     runtime.spawn(connection);
     println!(
-        "\nA storm: {RATE_PER_S} connection attempts a second for {} s from {SOURCES} addresses of loopback, by one thread, whatever became\n\
-         of those before; the kinds in turn. Beside it one session asks through the proxy for a row by its key every {} ms, as\n\
-         pgbench -S does: with no storm, with one at another process that closes each at once, and with one at the proxy; {rounds} rounds.",
+        "\nA storm: {RATE_PER_S} connection attempts a second for {} s from {SOURCES} addresses of loopback, by one thread that takes what time of\n\
+         the processors nobody else wants (SCHED_IDLE), whatever became of those before; the kinds in turn. Beside it one session asks\n\
+         through the proxy for a row by its key every {} ms, as pgbench -S does: with no storm, with one at another process that closes\n\
+         each at once, and with one at the proxy; {rounds} rounds of them in random order.",
         LENGTH.as_secs(),
         URGENT_EVERY.as_millis()
     );
-    let closer = peers::start_closer(bench)?;
-    storm(way.port, WARM_UP)?;
+    let closer = peers::start_closer(bench).map_err(|why| println!("left out, a storm elsewhere: {why}")).ok();
+    storm(way.port, WARM_UP, || ())?;
     let before = at_rest(&way, None)?;
-    let mut beside: [Vec<Urgent>; 3] = Default::default();
+    let mut beside = BTreeMap::<Beside, Vec<Urgent>>::new();
     for _ in 0..rounds {
-        beside[0].push(beside_urgent(&conninfo, || std::thread::sleep(LENGTH))?.1);
-        let (closed, urgent) = beside_urgent(&conninfo, || storm(closer.port, LENGTH))?;
-        beside[1].push(urgent);
-        println!("at who closes them: {}", attempts(&closed?));
-        beside[2].push(at_the_proxy(&way, &conninfo)?);
-        at_rest(&way, Some(before.descriptors))?;
+        let mut order = vec![Beside::Nothing, Beside::AtTheProxy];
+        order.extend(closer.as_ref().map(|_| Beside::ClosedAtOnce));
+        order.shuffle(&mut rand::rng());
+        for one in order {
+            let port =
+                if one == Beside::ClosedAtOnce { closer.as_ref().map(|closer| closer.port) } else { Some(way.port) };
+            let urgent = one.measure(&way, port.unwrap_or_default(), &conninfo)?;
+            beside.entry(one).or_default().push(urgent);
+            at_rest(&way, Some(before.descriptors))?;
+        }
     }
-    let after = at_rest(&way, Some(before.descriptors))?;
-    for (name, rounds) in ["no storm", "closed at once", "at the proxy"].into_iter().zip(&beside) {
-        tell_urgent(name, rounds);
+    beside.iter().for_each(|(one, rounds)| tell_urgent(one.name(), rounds));
+    if let Some(closed) = beside.get(&Beside::ClosedAtOnce) {
+        let ratios = beside[&Beside::AtTheProxy].iter().zip(closed).map(|(proxy, closed)| proxy.p99_ms / closed.p99_ms);
+        let ratios = Ratios(ratios.collect());
+        println!(
+            "p99 with the storm at the proxy / at who closes them: {:.2} ({:.2} at most)",
+            ratios.median(),
+            ratios.at_most()
+        );
     }
-    let ratios = beside[2].iter().zip(&beside[1]).map(|(proxy, closed)| proxy.p99_ms / closed.p99_ms);
-    let ratios = Ratios(ratios.collect());
-    println!(
-        "p99 with the storm at the proxy / at who closes them: {:.2} ({:.2} at most)",
-        ratios.median(),
-        ratios.at_most()
-    );
-    println!("proxy before: {before}; a few seconds after: {after}");
+    println!("proxy before: {before}; a few seconds after: {}", at_rest(&way, Some(before.descriptors))?);
     Ok(())
 }
 
-/// One storm at the proxy, told in full.
-fn at_the_proxy(way: &Way, conninfo: &str) -> Result<Urgent> {
-    let (cpu, ticks) = (Cpu::read(way)?, idle_ticks()?);
-    let (stormed, urgent) = beside_urgent(conninfo, || storm(way.port, LENGTH))?;
-    let stormed = stormed?;
-    tell_attempts(&stormed, (Cpu::read(way)?.since(cpu), idle_share(ticks)?));
-    Ok(urgent)
+/// What goes on beside the urgent session.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Beside {
+    Nothing,
+    ClosedAtOnce,
+    AtTheProxy,
+}
+
+impl Beside {
+    const fn name(self) -> &'static str {
+        match self {
+            Beside::Nothing => "no storm",
+            Beside::ClosedAtOnce => "closed at once",
+            Beside::AtTheProxy => "at the proxy",
+        }
+    }
+
+    /// Asks beside it once, and tells of the storm, which goes to this port.
+    fn measure(self, way: &Way, port: u16, conninfo: &str) -> Result<Urgent> {
+        if self == Beside::Nothing {
+            return Ok(beside_urgent(conninfo, |_| std::thread::sleep(LENGTH))?.1);
+        }
+        let (cpu, ticks) = (Cpu::read(way)?, idle_ticks()?);
+        // Some of who was connected wait for an answer yet when the last has come.
+        let mut meanwhile = None;
+        let (stormed, urgent) = beside_urgent(conninfo, |over| {
+            storm(port, LENGTH, || {
+                over.store(true, Ordering::Relaxed);
+                meanwhile = Cpu::read(way).and_then(|now| Ok((now.since(cpu), idle_share(ticks)?))).ok();
+            })
+        })?;
+        let (stormed, meanwhile) = (stormed?, meanwhile.ok_or("cannot read what the processors did")?);
+        println!("{}: {}", self.name(), attempts(&stormed));
+        if self == Beside::AtTheProxy {
+            tell_attempts(&stormed, meanwhile);
+        }
+        Ok(urgent)
+    }
 }
 
 fn runtime() -> io::Result<Runtime> {
@@ -156,12 +192,12 @@ impl Urgent {
     }
 }
 
-/// Does it while a session asks.
-fn beside_urgent<T>(conninfo: &str, what: impl FnOnce() -> T) -> Result<(T, Urgent)> {
+/// Does it while a session asks: until it is done, or says that it is over.
+fn beside_urgent<T>(conninfo: &str, what: impl FnOnce(&AtomicBool) -> T) -> Result<(T, Urgent)> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let urgent = scope.spawn(|| ask_on(conninfo, &over));
-        let done = what();
+        let done = what(&over);
         over.store(true, Ordering::Relaxed);
         Ok((done, Urgent::of(urgent.join().map_err(|_| "the urgent session panicked")??)))
     })
@@ -186,21 +222,25 @@ fn ask_on(conninfo: &str, over: &AtomicBool) -> Result<Vec<Duration>> {
     Ok(took)
 }
 
-/// Makes them with what time of the processors nobody else wants: who makes them elsewhere takes none of this host's.
-fn storm(port: u16, length: Duration) -> Result<(Tally, f64)> {
+/// Makes them with what time of the processors nobody else wants: who makes them elsewhere takes none of this host's. (What the
+/// kernel does to receive them is done by whoever sends, on loopback, and so waits with it.)
+fn storm(port: u16, length: Duration, over: impl FnOnce() + Send) -> Result<(Tally, f64)> {
     let last = || {
         let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-        let set = Command::new("chrt").args(["--idle", "--pid", "0", &thread]).status()?;
-        if !set.success() {
-            return Err("chrt (Debian: util-linux) does not have the attempts made last".into());
+        let set = Command::new("chrt").args(["--idle", "--pid", "0", &thread]).status();
+        if !set.is_ok_and(|status| status.success()) {
+            println!(
+                "the attempts are made like everything else: there is no chrt (Debian: util-linux) that puts them last"
+            );
         }
-        make(port, length)
+        make(port, length, over)
     };
     std::thread::scope(|scope| scope.spawn(last).join().map_err(|_| "who makes the attempts panicked")?)
 }
 
-/// Makes them, waits until each has its answer, and returns what became of them and the seconds in which they were connected.
-fn make(port: u16, length: Duration) -> Result<(Tally, f64)> {
+/// Makes them, says when the last was made, waits until each has its answer, and returns what became of them and the seconds in
+/// which they were connected.
+fn make(port: u16, length: Duration, over: impl FnOnce()) -> Result<(Tally, f64)> {
     let tally = Arc::<Mutex<Tally>>::default();
     let begun = Instant::now();
     runtime()?.block_on(async {
@@ -213,6 +253,7 @@ fn make(port: u16, length: Duration) -> Result<(Tally, f64)> {
             made = due;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        over();
         let ended = || tally.lock().unwrap_or_else(PoisonError::into_inner).answers.values().sum::<u64>() == made;
         while !ended() {
             tokio::time::sleep(LOOK).await;
@@ -338,7 +379,6 @@ fn attempts((tally, seconds): &(Tally, f64)) -> String {
 
 fn tell_attempts(stormed: &(Tally, f64), (cpu, idle): (Cpu, f64)) {
     let (tally, seconds) = stormed;
-    println!("at the proxy: {}", attempts(stormed));
     for ((kind, answer), count) in &tally.answers {
         println!("  {:<20} {count:>7}  {answer}", kind.name());
     }

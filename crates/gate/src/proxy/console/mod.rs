@@ -12,6 +12,7 @@ mod show;
 
 use super::control::Control;
 use super::last_words::{self, LAST_WORDS_WITHIN};
+use super::log_limit::{self, shown};
 use super::sources::{Network, admits};
 use super::stream::{Detached, Stream};
 use super::worker::Phase;
@@ -29,6 +30,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -131,8 +133,9 @@ async fn receive(
         Some(_) => None,
     };
     if let Some(complaint) = refusal {
-        let line = || tracing::warn!(%peer, user = start.user(), "refused at the console: {}", complaint.message);
-        control.log_limit.refusal(line);
+        control.counters.refused.fetch_add(1, Ordering::Relaxed);
+        let user = shown(start.user());
+        log_limit::REFUSED.write(|| tracing::warn!(%peer, user, "refused at the console: {}", complaint.message));
         // Not waited for: it may have no place, and there is no bound to how many of these there are.
         return connection.tell_last(&complaint).await;
     }
@@ -140,9 +143,10 @@ async fn receive(
     match tokio::time::timeout(LOGIN_WITHIN, login::login(&mut connection, admin, &start)).await {
         Ok(Ok(true)) => {}
         Ok(Ok(false)) => {
-            let line =
-                || tracing::warn!(%peer, user = start.user(), "a wrong password or an unknown user at the console");
-            control.log_limit.refusal(line);
+            control.counters.refused.fetch_add(1, Ordering::Relaxed);
+            let user = shown(start.user());
+            let line = || tracing::warn!(%peer, user, "a wrong password or an unknown user at the console");
+            log_limit::CONSOLE_LOGINS.write(line);
             let why = format!("password authentication failed for user {}", backwater_flow::quote(start.user()));
             return connection.refuse(&Complaint::new("28P01", why)).await;
         }
