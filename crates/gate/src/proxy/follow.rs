@@ -55,7 +55,7 @@ impl Follow {
             // Also of one that has not logged in, which anybody can bring about.
             let user = shown(user);
             let line =
-                || tracing::warn!(%session, user, "it can no longer be followed: no rule or max_active reaches it");
+                || tracing::warn!(%session, %user, "it can no longer be followed: no rule or max_active reaches it");
             log_limit::NOT_FOLLOWED.write(line);
         }
         if self.live.doing() != Doing::Running {

@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 /// Enough to see who comes and why it is in vain; a day of them is some hundreds of megabytes.
 const LINES: u32 = 20;
 const WITHIN: Span = Span::from_millis(1_000);
-/// So many characters of what a stranger may have said himself: names are shorter.
-const MOST_SHOWN: usize = 256;
+/// So many bytes of what a stranger may have said himself, give or take a character: names are shorter.
+const MOST_SHOWN_BYTES: usize = 256;
 
 /// Who is refused before anybody knows him.
 pub(super) static REFUSED: LogLimit = LogLimit::new("more are refused than are logged; SHOW STATS counts all");
@@ -58,17 +58,19 @@ impl LogLimit {
     }
 }
 
-/// A stranger's words as a line of the log may have them: not too many, and on that line.
+/// A stranger's words as a line of the log may have them: not too many, on that line, and in the order in which they stand.
 pub(super) fn shown(words: &str) -> String {
     let mut shown = String::new();
-    for (nth, character) in words.chars().enumerate() {
-        if nth == MOST_SHOWN {
+    for character in words.chars() {
+        if shown.len() >= MOST_SHOWN_BYTES {
             shown.push('…');
             break;
         }
-        match character.is_control() {
-            true => shown.extend(character.escape_default()),
-            false => shown.push(character),
+        match character {
+            // What ends a line elsewhere, and what turns the direction of reading.
+            '\\' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => shown.extend(character.escape_default()),
+            _ if character.is_control() => shown.extend(character.escape_default()),
+            _ => shown.push(character),
         }
     }
     shown
@@ -101,6 +103,8 @@ mod tests {
     fn a_strangers_words_are_short_and_stay_on_their_line() {
         assert_eq!(shown("no pool \"größer\""), "no pool \"größer\"");
         assert_eq!(shown("a\n2026 WARN forged\u{7}\u{85}"), "a\\n2026 WARN forged\\u{7}\\u{85}");
-        assert_eq!(shown(&"ü".repeat(9_000)), "ü".repeat(MOST_SHOWN) + "…");
+        assert_eq!(shown("a\\n\u{202e}b"), "a\\\\n\\u{202e}b");
+        assert_eq!(shown(&"ü".repeat(9_000)), "ü".repeat(MOST_SHOWN_BYTES / 2) + "…");
+        assert!(shown(&"\u{7}".repeat(9_000)).len() < MOST_SHOWN_BYTES + 16);
     }
 }

@@ -130,7 +130,7 @@ impl Negotiation<'_> {
         loop {
             let (opening, length) = match read_whole(&mut client, &mut heard).await? {
                 Ok(Some(read)) => read,
-                Ok(None) => return Ok(None),
+                Ok(None) => return Ok(self.left(denied.is_some())),
                 Err(error) => {
                     drop(asked);
                     return self.refuse(client, "08P01", &error.to_string()).await;
@@ -179,7 +179,7 @@ impl Negotiation<'_> {
                         Ok(Some(answer)) => answer,
                         // Clients do not show an error in answer to this request. They show one to what they ask next.
                         Err(why) => {
-                            self.log(why.sqlstate, &why.why);
+                            self.log(why.sqlstate, "no encryption", &why.why);
                             // What failed is of no more use, and its place is another's.
                             (asked, denied) = (None, Some(why));
                             NO_ENCRYPTION
@@ -418,7 +418,7 @@ impl Negotiation<'_> {
 
     /// Tells the client why there is no session, and gives it time to hear that.
     async fn refuse<T>(&self, client: Stream, sqlstate: &str, why: &str) -> io::Result<Option<T>> {
-        self.log(sqlstate, why);
+        self.log(sqlstate, "refused", why);
         self.dismiss(client, sqlstate, why).await
     }
 
@@ -437,16 +437,24 @@ impl Negotiation<'_> {
     /// There is no session: that is counted and logged.
     fn refused(&self, sqlstate: &str, why: &str) {
         self.count();
-        self.log(sqlstate, why);
+        self.log(sqlstate, "refused", why);
     }
 
     fn count(&self) {
         self.control.counters.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn log(&self, sqlstate: &str, why: &str) {
+    fn log(&self, sqlstate: &str, what: &str, why: &str) {
         let limit = if sqlstate == UNREACHABLE { &log_limit::UNREACHABLE } else { &log_limit::REFUSED };
-        limit.write(|| tracing::warn!(peer = %self.peer, "refused: {}", shown(why)));
+        limit.write(|| tracing::warn!(peer = %self.peer, "{what}: {}", shown(why)));
+    }
+
+    /// The client left before it was told that it is refused.
+    fn left<T>(&self, denied: bool) -> Option<T> {
+        if denied {
+            self.count();
+        }
+        None
     }
 
     fn unreachable(&self, error: &io::Error) -> String {

@@ -5,6 +5,7 @@ use super::control::Entry;
 use super::direction::Pacer;
 use super::last_words::LAST_WORDS_WITHIN;
 use super::live::Ending;
+use super::log_limit::shown;
 use super::low_class::LowClass;
 use super::relay::{End, Moving};
 use super::stream::{LOW_NOT_SENT_BYTES, Stream, URGENT_NOT_SENT_BYTES};
@@ -185,7 +186,7 @@ async fn serve(arrival: Arrival, shared: Shared) {
     let live = Arc::clone(rest.entry.live());
     let is_low = shared.class.is_low();
     live.is_in(is_low);
-    let (peer, user, pool) = (&live.identity.peer, &live.identity.user, &live.pool.name);
+    let (peer, user, pool) = (&live.identity.peer, shown(&live.identity.user), &live.pool.name);
     tracing::debug!(%peer, %user, %pool, is_low, "a session arrives");
     let ended = match &shared.class {
         Class::Low(low) => {

@@ -24,7 +24,7 @@ fn installed() -> Option<PathBuf> {
     dirs.pop().or_else(|| std::env::split_paths(&std::env::var_os("PATH")?).find(usable))
 }
 
-fn on_path(program: &str) -> bool {
+pub fn on_path(program: &str) -> bool {
     std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).any(|dir| dir.join(program).exists())
 }
 

@@ -149,11 +149,12 @@ impl Beside {
         }
         let (cpu, ticks) = (Cpu::read(way)?, idle_ticks()?);
         // Some of who was connected wait for an answer yet when the last has come.
-        let mut meanwhile = None;
+        let (begun, mut meanwhile) = (Instant::now(), None);
         let (stormed, urgent) = beside_urgent(conninfo, |over| {
             storm(port, LENGTH, || {
                 over.store(true, Ordering::Relaxed);
-                meanwhile = Cpu::read(way).and_then(|now| Ok((now.since(cpu), idle_share(ticks)?))).ok();
+                let seconds = begun.elapsed().as_secs_f64();
+                meanwhile = Cpu::read(way).and_then(|now| Ok((now.since(cpu), idle_share(ticks)?, seconds))).ok();
             })
         })?;
         let (stormed, meanwhile) = (stormed?, meanwhile.ok_or("cannot read what the processors did")?);
@@ -377,13 +378,12 @@ fn attempts((tally, seconds): &(Tally, f64)) -> String {
     format!("{made} attempts, {} of them connected, {:.0} a second", tally.connected, tally.connected as f64 / seconds)
 }
 
-fn tell_attempts(stormed: &(Tally, f64), (cpu, idle): (Cpu, f64)) {
-    let (tally, seconds) = stormed;
+fn tell_attempts((tally, connected_s): &(Tally, f64), (cpu, idle, seconds): (Cpu, f64, f64)) {
     for ((kind, answer), count) in &tally.answers {
         println!("  {:<20} {count:>7}  {answer}", kind.name());
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let limit = if tally.connected as f64 / seconds >= RATE_PER_S as f64 * 0.99 {
+    let limit = if tally.connected as f64 / connected_s >= RATE_PER_S as f64 * 0.99 {
         "The rate that was asked was made: nothing limited it."
     } else if idle < 0.1 {
         "What limited it are the processors, which all of them share."

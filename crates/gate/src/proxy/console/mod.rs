@@ -135,7 +135,7 @@ async fn receive(
     if let Some(complaint) = refusal {
         control.counters.refused.fetch_add(1, Ordering::Relaxed);
         let user = shown(start.user());
-        log_limit::REFUSED.write(|| tracing::warn!(%peer, user, "refused at the console: {}", complaint.message));
+        log_limit::REFUSED.write(|| tracing::warn!(%peer, %user, "refused at the console: {}", complaint.message));
         // Not waited for: it may have no place, and there is no bound to how many of these there are.
         return connection.tell_last(&complaint).await;
     }
@@ -145,7 +145,7 @@ async fn receive(
         Ok(Ok(false)) => {
             control.counters.refused.fetch_add(1, Ordering::Relaxed);
             let user = shown(start.user());
-            let line = || tracing::warn!(%peer, user, "a wrong password or an unknown user at the console");
+            let line = || tracing::warn!(%peer, %user, "a wrong password or an unknown user at the console");
             log_limit::CONSOLE_LOGINS.write(line);
             let why = format!("password authentication failed for user {}", backwater_flow::quote(start.user()));
             return connection.refuse(&Complaint::new("28P01", why)).await;
