@@ -188,7 +188,9 @@ fn a_server_that_was_started_anew_is_read_anew() {
         kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
         first.join().unwrap();
         let begun = Instant::now();
-        while Session::open(&server.info()).is_err() {
+        // It lets somebody in also before it has noticed.
+        let has_noticed = || !mapped(&server.pid().to_string(), "rw-s").contains(&segment);
+        while !has_noticed() || Session::open(&server.info()).is_err() {
             assert!(begun.elapsed() < Duration::from_secs(30));
         }
         // A mapping would keep memory that the server has let go of.
