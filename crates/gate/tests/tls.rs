@@ -315,8 +315,10 @@ fn what_is_no_encryption_ends_a_connection_and_nothing_else() {
     });
 }
 
+type Asker = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
+
 /// A client that encrypts, takes little before it reads, and asked for a value of so many bytes.
-fn asking_for(held: &Held, bytes: usize) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
+fn asking_for(held: &Held, bytes: usize) -> Asker {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     socket.connect(&std::net::SocketAddr::from(([127, 0, 0, 1], held.port)).into()).unwrap();
@@ -346,33 +348,51 @@ fn next(stream: &mut impl Read) -> std::io::Result<(u8, usize)> {
     Ok((head[0], length))
 }
 
+/// What has become of the session of each of these clients; none where it has ended.
+fn states(held: &Held, clients: &[(usize, Asker)]) -> Vec<Option<String>> {
+    let mut command = psql("localhost", held.port, "SHOW SESSIONS");
+    command.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "open sesame");
+    let shown = text(&command.env("PGSSLMODE", "disable").output().unwrap());
+    let state = |(_, client): &(usize, Asker)| {
+        let client = client.sock.local_addr().unwrap().to_string();
+        let session = shown.lines().find(|line| line.split('|').nth(4) == Some(&client))?;
+        session.split('|').nth(8).map(str::to_owned)
+    };
+    clients.iter().map(state).collect()
+}
+
 #[test]
 fn what_an_idle_client_has_not_read_yet_is_kept_for_it() {
     with_server("what_an_idle_client_has_not_read_yet_is_kept_for_it", &[], |server| {
         server.make_open_door();
         let limits = "[limits]\nidle_timeout_s = 0.5\n[admin]\nusers = { dba = 'open sesame' }\n";
         let Some(held) = proxy(server, &format!("{limits}{TO_CLIENTS}")) else { return };
-        // Somewhere between what the kernel takes and what the server keeps lies what the proxy holds.
-        let sizes = (1..=40).map(|number| number * 64 * 1024);
-        let mut clients: Vec<_> = sizes.map(|size| (size, asking_for(&held, size))).collect();
-        let idle = || {
-            let mut command = psql("localhost", held.port, "SHOW SESSIONS");
-            command.env("PGDATABASE", "backwater").env("PGUSER", "dba").env("PGPASSWORD", "open sesame");
-            let shown = text(&command.env("PGSSLMODE", "disable").output().unwrap());
-            shown.lines().filter(|line| line.contains("|idle|")).count()
-        };
-        // As long as it takes to end one that is idle, three times.
-        for _ in 0..3 {
-            let mut other = asking_for(&held, 1);
-            while next(&mut other).is_ok() {}
-        }
-        assert!(idle() > 0, "somebody's answer stands here");
-        for (size, client) in &mut clients {
-            let mut heard = Vec::new();
-            while heard.last().is_none_or(|(kind, _)| *kind != b'Z') {
-                heard.push(next(client).unwrap_or_else(|error| panic!("{size}: {error} after {heard:?}")));
+        // Between what the kernel takes, so that the session ends, and what the server keeps, so that it is active, lies what
+        // the proxy holds: as little as the last 8 KiB that the server sent, at a place that is another on each machine.
+        let (mut taken, mut too_much) = (0, 2560 * 1024);
+        for round in 1.. {
+            let sizes = (1..=40).map(|number| taken + (too_much - taken) * number / 40);
+            let mut clients: Vec<_> = sizes.map(|size| (size, asking_for(&held, size))).collect();
+            // As long as it takes to end one that is idle, three times.
+            for _ in 0..3 {
+                let mut other = asking_for(&held, 1);
+                while next(&mut other).is_ok() {}
             }
-            assert!(heard.contains(&(b'D', *size + 6)), "{size}: {heard:?}");
+            let states = states(&held, &clients);
+            for (size, client) in &mut clients {
+                let mut heard = Vec::new();
+                while heard.last().is_none_or(|(kind, _)| *kind != b'Z') {
+                    heard.push(next(client).unwrap_or_else(|error| panic!("{size}: {error} after {heard:?}")));
+                }
+                assert!(heard.contains(&(b'D', *size + 6)), "{size}: {heard:?}");
+            }
+            if states.iter().any(|state| state.as_deref() == Some("idle")) {
+                return;
+            }
+            assert!(round < 4, "nobody's answer stands here: {states:?} between {taken} and {too_much} bytes");
+            let first = states.iter().position(Option::is_some).expect("somebody's answer is too much for the kernel");
+            too_much = clients[first].0;
+            taken = first.checked_sub(1).map_or(taken, |last| clients[last].0);
         }
     });
 }
