@@ -30,6 +30,7 @@ struct Client {
     window: f64,
     min_rtt_us: f64,
     rtt_us: f64,
+    held_to: Option<f64>,
     /// The seconds in which it is connected, and the server's address.
     there: Range<usize>,
     local: &'static str,
@@ -39,7 +40,7 @@ fn client(pid: i32, sends: f64, queued: f64) -> Client {
     let (waits, window, min_rtt_us) = (queued > 0.0, 3e6, 100.0);
     let (walsender, within_host) = (false, false);
     let (rtt_us, there, local) = (min_rtt_us, 0..SECONDS + 1, "10.0.0.99");
-    let (window_held, xact_ms) = (0.0, None);
+    let (window_held, xact_ms, held_to) = (0.0, None, None);
     Client {
         pid,
         sends,
@@ -52,6 +53,7 @@ fn client(pid: i32, sends: f64, queued: f64) -> Client {
         window,
         min_rtt_us,
         rtt_us,
+        held_to,
         there,
         local,
     }
@@ -133,6 +135,7 @@ impl Net {
                     readings.put(&cat::TCP_PEER_WINDOW, &own, at, client.window);
                     readings.put(&cat::TCP_MIN_RTT, &own, at, client.min_rtt_us);
                     readings.put(&cat::TCP_RTT, &own, at, client.rtt_us);
+                    client.held_to.iter().for_each(|rate| readings.put(&cat::TCP_MAX_PACING, &own, at, *rate));
                 }
                 sent[number] += client.sends * part;
                 held[number] += part;
@@ -250,6 +253,12 @@ fn what_waits_for_something_else_than_the_link_is_no_line_for_it() {
     // Held at a rate on its way out: the link is nearly full, and nobody waits for it.
     let paced = || vec![Client { rtt_us: 5_300.0, ..client(12, 22.5e6, 3e6) }];
     silent(&Net { clients: paced(), backlog: 1_500.0, ..Net::default() }, "paced");
+    // Paced flows meet there for longer, too; the kernel says of each that it comes to its rate. Where the link keeps it from that, it
+    // waits for the link.
+    let held = |held_to| vec![Client { held_to: Some(held_to), ..client(12, 22.5e6, 3e6) }];
+    silent(&Net { clients: held(23e6), backlog: 30_000.0, ..Net::default() }, "at its rate");
+    let findings = Net { clients: held(40e6), backlog: 30_000.0, ..Net::default() }.findings();
+    assert_eq!(names(&findings), ["net-overload heavy-query host.net@eth0"]);
     // Where nobody counts what stands in line there, round trips do not tell it: it is not sure.
     let late = vec![Client { rtt_us: 90_000.0, ..client(12, 22.5e6, 3e6) }];
     let findings = Net { clients: late, backlog_seen: false, ..Net::default() }.findings();

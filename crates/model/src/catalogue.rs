@@ -132,6 +132,7 @@ catalogue! {
     TCP_SNDBUF_LIMITED "host.tcp.sndbuf_limited_us" Microseconds Counter ["target" "pid" "local" "peer"] "Time held by the own send buffer";
     TCP_MIN_RTT "host.tcp.min_rtt_us" Microseconds Gauge ["target" "pid" "local" "peer"] "Smallest round trip";
     TCP_RTT "host.tcp.rtt_us" Microseconds Gauge ["target" "pid" "local" "peer"] "Smoothed round trip";
+    TCP_MAX_PACING "host.tcp.max_pacing_bytes_per_s" BytesPerSecond Gauge ["target" "pid" "local" "peer"] "Rate that it is held to (SO_MAX_PACING_RATE); not there where it is held to none";
     TCP_RETRANSMITS "host.tcp.retransmits" Count Counter ["target" "pid" "local" "peer"] "Segments sent again";
     TCP_DELIVERY_RATE "host.tcp.delivery_bytes_per_s" BytesPerSecond Gauge ["target" "pid" "local" "peer"] "Latest delivery rate";
 

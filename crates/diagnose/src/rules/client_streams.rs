@@ -22,6 +22,8 @@ pub(crate) struct Stream {
     pub(crate) sent: Lane,
     /// Written by the server and not acknowledged, in bytes.
     pub(crate) queued: Lane,
+    /// The rate in bytes a second that it is held to, where it is.
+    pub(crate) held_to: Lane,
     /// Share of the time in which there was something to send, and in which the client's window held it.
     pub(crate) busy: Lane,
     pub(crate) window_held: Lane,
@@ -67,6 +69,7 @@ pub(crate) fn streams(scene: &Scene<'_>) -> Vec<Stream> {
             is_within_host: is_within_host(local, peer),
             sent: scene.grid.rate(Some(track)),
             queued: scene.grid.gauge(of(cat::TCP_SENDQ.name)),
+            held_to: scene.grid.gauge(of(cat::TCP_MAX_PACING.name)),
             busy: share(cat::TCP_BUSY.name),
             window_held: share(cat::TCP_RWND_LIMITED.name),
             window: scene.grid.gauge(of(cat::TCP_PEER_WINDOW.name)),

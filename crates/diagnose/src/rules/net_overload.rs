@@ -35,6 +35,9 @@ const IN_LINE_S: f64 = 1e-3;
 const IN_LINE: f64 = 3.0 * 1_514.0;
 /// Packets dropped a second.
 const DROPPED: f64 = 1.0;
+/// Share of the rate that a connection is held to from which that rate holds it, and not the link: one that moves is read once a second,
+/// and what goes beside it in that second was up to a fifth below.
+const AT_ITS_RATE: f64 = 0.75;
 /// Share of a second in which a client's own window holds what is queued for it.
 const NOT_READ: f64 = 0.5;
 
@@ -125,13 +128,16 @@ fn is_in_line(link: &Link, range: &Range<usize>) -> Option<bool> {
     Some(is_long || link.drops.mean(range).is_some_and(|dropped| dropped >= DROPPED))
 }
 
+/// What of a connection stands in line for the link: not what its own client does not read, nor what a rate holds back that it comes to.
+fn for_link(stream: &Stream, second: usize) -> Option<f64> {
+    let is_read = stream.window_held.get(second).is_none_or(|share| share < NOT_READ);
+    let rate = stream.held_to.get(second).zip(stream.sent.get(second));
+    let is_held = rate.is_some_and(|(held_to, sent)| sent >= AT_ITS_RATE * held_to);
+    stream.queued.get(second).filter(|_| is_read && !is_held)
+}
+
 fn of_link(scene: &Scene<'_>, link: &Link, streams: &[&Stream], queue: String) -> Option<Finding> {
     let filled = link.sent.with(&link.ceiling, |sent, ceiling| sent / ceiling).smooth(1);
-    // What its own client does not read waits for that client.
-    let for_link = |stream: &Stream, second| {
-        let is_read = stream.window_held.get(second).is_none_or(|share| share < NOT_READ);
-        stream.queued.get(second).filter(|_| is_read)
-    };
     let standing = total(scene, streams, for_link);
     let flags = both(&filled.flags(|share| share >= FULL), &standing.flags(|bytes| bytes >= STANDING));
     let (range, _) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;

@@ -17,6 +17,7 @@ mod rounds;
 #[allow(dead_code, reason = "shared with the other benchmark, which shows more of it")]
 mod statistics;
 mod storm;
+mod urgent;
 
 use backwater_lab::servers::{Postgres, PostgresSpec};
 use backwater_socket::free_port;

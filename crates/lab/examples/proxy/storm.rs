@@ -3,7 +3,7 @@
 //! show what of that cost is the machine's, which has to make and to take them somewhere.
 
 use crate::peers::{self, OWN, Way};
-use crate::statistics::{Ratios, median};
+use crate::urgent::{self, Asks, Urgent, conninfo, runtime};
 use crate::{Bench, Result, idle_ticks};
 use rand::seq::SliceRandom;
 use std::collections::BTreeMap;
@@ -11,12 +11,11 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::runtime::Runtime;
 
 /// Attempts that begin in a second, whatever became of those before, and for how long.
 const RATE_PER_S: u64 = 10_000;
@@ -29,7 +28,6 @@ const SOURCES: u64 = 64;
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Half a start-up message waits so long for the rest.
 const HALF_STAYS: Duration = Duration::from_secs(1);
-const URGENT_EVERY: Duration = Duration::from_millis(2);
 /// The proxy comes to rest within this.
 const REST_WITHIN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
@@ -83,6 +81,7 @@ struct Tally {
 pub(crate) fn measure(bench: &Bench, program: &Path, rounds: usize) -> Result<()> {
     let way = peers::start_own(bench, program, bench.port, (OWN, "[pools.full]\nmax_connections = 1\n"))?;
     let (runtime, conninfo) = (runtime()?, conninfo(bench, &way));
+    let asks = [Asks::Row, Asks::sum(&conninfo)?];
     let full = format!("{conninfo} options='-c backwater.pool=full'");
     // It has the only place of that pool until the end.
     let (_client, connection) = runtime.block_on(tokio_postgres::connect(&full, tokio_postgres::NoTls))?;
@@ -90,36 +89,35 @@ pub(crate) fn measure(bench: &Bench, program: &Path, rounds: usize) -> Result<()
     println!(
         "\nA storm: {RATE_PER_S} connection attempts a second for {} s from {SOURCES} addresses of loopback, by one thread that takes what time of\n\
          the processors nobody else wants (SCHED_IDLE), whatever became of those before; the kinds in turn. Beside it one session asks\n\
-         through the proxy for a row by its key every {} ms, as pgbench -S does: with no storm, with one at another process that closes\n\
-         each at once, and with one at the proxy; {rounds} rounds of them in random order.",
+         through the proxy for {}, or for {}: with\n\
+         no storm, with one at another process that closes each at once, and with one at the proxy; {rounds} rounds of them in random order.",
         LENGTH.as_secs(),
-        URGENT_EVERY.as_millis()
+        asks[0],
+        asks[1]
     );
     let closer = peers::start_closer(bench).map_err(|why| println!("left out, a storm elsewhere: {why}")).ok();
     storm(way.port, WARM_UP, || ())?;
     let before = at_rest(&way, None)?;
-    let mut beside = BTreeMap::<Beside, Vec<Urgent>>::new();
+    let mut took = BTreeMap::<(Asks, Beside), Vec<Urgent>>::new();
     for _ in 0..rounds {
         let mut order = vec![Beside::Nothing, Beside::AtTheProxy];
         order.extend(closer.as_ref().map(|_| Beside::ClosedAtOnce));
+        let mut order: Vec<_> = order.into_iter().flat_map(|beside| asks.map(|asks| (asks, beside))).collect();
         order.shuffle(&mut rand::rng());
-        for one in order {
-            let port =
-                if one == Beside::ClosedAtOnce { closer.as_ref().map(|closer| closer.port) } else { Some(way.port) };
-            let urgent = one.measure(&way, port.unwrap_or_default(), &conninfo)?;
-            beside.entry(one).or_default().push(urgent);
+        for (asks, beside) in order {
+            let elsewhere = closer.as_ref().map_or(way.port, |closer| closer.port);
+            let port = if beside == Beside::ClosedAtOnce { elsewhere } else { way.port };
+            let urgent = beside.measure(&way, port, (asks, &conninfo))?;
+            took.entry((asks, beside)).or_default().push(urgent);
             at_rest(&way, Some(before.descriptors))?;
         }
     }
-    beside.iter().for_each(|(one, rounds)| tell_urgent(one.name(), rounds));
-    if let Some(closed) = beside.get(&Beside::ClosedAtOnce) {
-        let ratios = beside[&Beside::AtTheProxy].iter().zip(closed).map(|(proxy, closed)| proxy.p99_ms / closed.p99_ms);
-        let ratios = Ratios(ratios.collect());
-        println!(
-            "p99 with the storm at the proxy / at who closes them: {:.2} ({:.2} at most)",
-            ratios.median(),
-            ratios.at_most()
-        );
+    for asks in asks {
+        let of = |beside| took.get(&(asks, beside)).map_or(&[][..], Vec::as_slice);
+        println!("urgent, {asks}");
+        for beside in [Beside::Nothing, Beside::ClosedAtOnce, Beside::AtTheProxy] {
+            urgent::tell(beside.name(), of(beside), of(Beside::Nothing));
+        }
     }
     println!("proxy before: {before}; a few seconds after: {}", at_rest(&way, Some(before.descriptors))?);
     Ok(())
@@ -143,14 +141,14 @@ impl Beside {
     }
 
     /// Asks beside it once, and tells of the storm, which goes to this port.
-    fn measure(self, way: &Way, port: u16, conninfo: &str) -> Result<Urgent> {
+    fn measure(self, way: &Way, port: u16, asked: (Asks, &str)) -> Result<Urgent> {
         if self == Beside::Nothing {
-            return Ok(beside_urgent(conninfo, |_| std::thread::sleep(LENGTH))?.1);
+            return Ok(urgent::beside(asked, |_| std::thread::sleep(LENGTH))?.1);
         }
         let (cpu, ticks) = (Cpu::read(way)?, idle_ticks()?);
         // Some of who was connected wait for an answer yet when the last has come.
         let (begun, mut meanwhile) = (Instant::now(), None);
-        let (stormed, urgent) = beside_urgent(conninfo, |over| {
+        let (stormed, urgent) = urgent::beside(asked, |over| {
             storm(port, LENGTH, || {
                 over.store(true, Ordering::Relaxed);
                 let seconds = begun.elapsed().as_secs_f64();
@@ -164,63 +162,6 @@ impl Beside {
         }
         Ok(urgent)
     }
-}
-
-fn runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
-}
-
-fn conninfo(bench: &Bench, way: &Way) -> String {
-    format!("host=127.0.0.1 port={} user=postgres dbname=postgres password={}", way.port, bench.password)
-}
-
-/// How long statements took.
-struct Urgent {
-    statements: usize,
-    p50_ms: f64,
-    p99_ms: f64,
-    longest_ms: f64,
-}
-
-impl Urgent {
-    fn of(mut took: Vec<Duration>) -> Urgent {
-        took.sort_unstable();
-        let ms = |share: f64| {
-            let at = (took.len() as f64 * share) as usize;
-            took.get(at).or(took.last()).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
-        };
-        Urgent { statements: took.len(), p50_ms: ms(0.5), p99_ms: ms(0.99), longest_ms: ms(1.0) }
-    }
-}
-
-/// Does it while a session asks: until it is done, or says that it is over.
-fn beside_urgent<T>(conninfo: &str, what: impl FnOnce(&AtomicBool) -> T) -> Result<(T, Urgent)> {
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let urgent = scope.spawn(|| ask_on(conninfo, &over));
-        let done = what(&over);
-        over.store(true, Ordering::Relaxed);
-        Ok((done, Urgent::of(urgent.join().map_err(|_| "the urgent session panicked")??)))
-    })
-}
-
-/// Asks at fixed times, and returns how long each answer took. What is late because the answer before it was late counts from when it was due.
-fn ask_on(conninfo: &str, over: &AtomicBool) -> Result<Vec<Duration>> {
-    let runtime = runtime()?;
-    let (client, connection) = runtime.block_on(tokio_postgres::connect(conninfo, tokio_postgres::NoTls))?;
-    runtime.spawn(connection);
-    let statement = runtime.block_on(client.prepare("SELECT abalance FROM pgbench_accounts WHERE aid = $1"))?;
-    let (mut took, mut due) = (Vec::new(), Instant::now());
-    while !over.load(Ordering::Relaxed) {
-        due += URGENT_EVERY;
-        let left = due.saturating_duration_since(Instant::now());
-        std::thread::sleep(left);
-        let begun = if left.is_zero() { due } else { Instant::now() };
-        let account = rand::random_range(1..=100_000_i32);
-        runtime.block_on(client.query_one(&statement, &[&account]))?;
-        took.push(begun.elapsed());
-    }
-    Ok(took)
 }
 
 /// Makes them with what time of the processors nobody else wants: who makes them elsewhere takes none of this host's. (What the
@@ -396,20 +337,5 @@ fn tell_attempts((tally, connected_s): &(Tally, f64), (cpu, idle, seconds): (Cpu
         cpu.proxy_s,
         cpu.own_s,
         idle * 100.0
-    );
-}
-
-/// Medians of the rounds, and how far apart their p99 lie.
-fn tell_urgent(beside: &str, rounds: &[Urgent]) {
-    let of = |figure: fn(&Urgent) -> f64| rounds.iter().map(figure).collect::<Vec<_>>();
-    let p99s = of(|urgent| urgent.p99_ms);
-    println!(
-        "urgent, {beside:<14} {:>6} statements: p50 {:.3} ms, p99 {:.3} ms ({:.3} to {:.3}), longest of all {:.3} ms",
-        rounds.iter().map(|urgent| urgent.statements).sum::<usize>(),
-        median(&of(|urgent| urgent.p50_ms)),
-        median(&p99s),
-        p99s.iter().copied().fold(f64::INFINITY, f64::min),
-        p99s.iter().copied().fold(0.0, f64::max),
-        rounds.iter().map(|urgent| urgent.longest_ms).fold(0.0, f64::max)
     );
 }

@@ -171,7 +171,7 @@ fn series_of(boot: &str, owner: &Owner, socket: &Socket) -> Numbered {
     Numbered::new(epoch, vec![("target", owner.target.to_string()), ("pid", pid), ("local", local), ("peer", peer)])
 }
 
-fn values(socket: &Socket) -> [(&'static Def, Option<u64>); 16] {
+fn values(socket: &Socket) -> [(&'static Def, Option<u64>); 17] {
     let info = &socket.info;
     [
         (&catalogue::TCP_SENDQ, Some(u64::from(socket.send_queue_bytes))),
@@ -184,6 +184,7 @@ fn values(socket: &Socket) -> [(&'static Def, Option<u64>); 16] {
         (&catalogue::TCP_SNDBUF_LIMITED, info.sndbuf_limited_us),
         (&catalogue::TCP_MIN_RTT, info.min_rtt_us.map(u64::from)),
         (&catalogue::TCP_RTT, info.rtt_us.map(u64::from)),
+        (&catalogue::TCP_MAX_PACING, info.max_pacing_bytes_per_s),
         (&catalogue::TCP_RETRANSMITS, info.retransmits.map(u64::from)),
         (&catalogue::TCP_DELIVERY_RATE, info.delivery_bytes_per_s),
         (&catalogue::TCP_SENT, info.bytes_sent),

@@ -9,11 +9,12 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
-/// A child that holds one end of a connection as its standard input, and the other end.
-fn child_with_connection() -> (Child, TcpStream) {
+/// A child that holds one end of a connection as its standard input, held to a rate or to none, and the other end.
+fn child_with_connection(held_to: Option<u64>) -> (Child, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (theirs, _) = listener.accept().unwrap();
+    backwater_socket::set_pacing_rate(&theirs, held_to).unwrap();
     let child = Command::new("sh")
         .args(["-c", "head -c 100000 /dev/zero >&0; exec sleep 60"])
         .stdin(Stdio::from(OwnedFd::from(theirs)))
@@ -24,7 +25,13 @@ fn child_with_connection() -> (Child, TcpStream) {
 
 #[test]
 fn a_childs_connection_is_read_and_what_it_sent_is_counted() {
-    let (mut child, mut ours) = child_with_connection();
+    for held_to in [None, Some(50_000_000)] {
+        is_read_and_counted(held_to);
+    }
+}
+
+fn is_read_and_counted(held_to: Option<u64>) {
+    let (mut child, mut ours) = child_with_connection(held_to);
     let mut received = vec![0; 100_000];
     ours.read_exact(&mut received).unwrap();
     let watch = Arc::new(Watch::new());
@@ -43,6 +50,7 @@ fn a_childs_connection_is_read_and_what_it_sent_is_counted() {
     assert!(look.value("host.tcp.rtt_us", &labels).is_some());
     assert_eq!(look.value("host.tcp.notsent_bytes", &labels), Some(0.0));
     assert!(look.value("host.tcp.busy_us", &labels).is_some());
+    assert_eq!(look.value("host.tcp.max_pacing_bytes_per_s", &labels), held_to.map(|rate| rate as f64));
 }
 
 #[test]
@@ -90,7 +98,7 @@ fn a_server_that_is_gone_is_not_said_to_be_out_of_sight() {
 
 #[test]
 fn what_one_server_has_ended_is_forgotten_whatever_cannot_be_seen_of_another() {
-    let (mut child, _ours) = child_with_connection();
+    let (mut child, _ours) = child_with_connection(None);
     let pid = child.id() as i32;
     let watch = Arc::new(Watch::new());
     let server = |target: &str, postmaster_pid| Server { target: target.into(), postmaster_pid };

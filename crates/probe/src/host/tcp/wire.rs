@@ -28,7 +28,7 @@ pub(in crate::host) struct Socket {
     pub(in crate::host) info: Info,
 }
 
-/// What matters of `struct tcp_info`. Present from kernel: 4.1 acknowledged and received bytes, 4.2 segments, 4.6
+/// What matters of `struct tcp_info`. Present from kernel: 3.15 the pacing rate, 4.1 acknowledged and received bytes, 4.2 segments, 4.6
 /// notsent and min_rtt, 4.9 delivery rate, 4.10 the three times, 4.19 sent bytes, 5.4 the peer's window; the rest always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::host) struct Info {
@@ -36,6 +36,7 @@ pub(in crate::host) struct Info {
     pub(in crate::host) unacked_segments: Option<u32>,
     pub(in crate::host) rtt_us: Option<u32>,
     pub(in crate::host) retransmits: Option<u32>,
+    pub(in crate::host) max_pacing_bytes_per_s: Option<u64>,
     pub(in crate::host) bytes_acked: Option<u64>,
     pub(in crate::host) bytes_received: Option<u64>,
     pub(in crate::host) segments_out: Option<u32>,
@@ -62,6 +63,8 @@ impl Info {
             unacked_segments: u32_at(bytes, 24),
             rtt_us: u32_at(bytes, 68),
             retransmits: u32_at(bytes, 100),
+            // All bits set: it is held to none.
+            max_pacing_bytes_per_s: u64_at(bytes, 112).filter(|rate| *rate != u64::MAX),
             bytes_acked: u64_at(bytes, 120),
             bytes_received: u64_at(bytes, 128),
             segments_out: u32_at(bytes, 136),
@@ -142,6 +145,7 @@ mod tests {
         let mut info = vec![0; 232];
         info[16..20].copy_from_slice(&1448u32.to_ne_bytes());
         info[24..28].copy_from_slice(&3u32.to_ne_bytes());
+        info[112..120].copy_from_slice(&2_000_000u64.to_ne_bytes());
         info[144..148].copy_from_slice(&99u32.to_ne_bytes());
         info[136..140].copy_from_slice(&11u32.to_ne_bytes());
         info[148..152].copy_from_slice(&u32::MAX.to_ne_bytes());
@@ -167,6 +171,11 @@ mod tests {
         assert_eq!((socket.info.notsent_bytes, socket.info.rwnd_limited_us), (Some(99), Some(55)));
         assert_eq!((socket.info.segments_out, socket.info.bytes_sent), (Some(11), Some(66)));
         assert_eq!((socket.info.min_rtt_us, socket.info.peer_window_bytes), (None, Some(65_535)));
+        assert_eq!(socket.info.max_pacing_bytes_per_s, Some(2_000_000));
+        let mut free = connection(232);
+        let paced = free.windows(8).position(|bytes| bytes == 2_000_000u64.to_ne_bytes()).unwrap();
+        free[paced..paced + 8].fill(0xff);
+        assert_eq!(parse(&message(SOCKET, 7, &free))[0].info.max_pacing_bytes_per_s, None);
     }
 
     #[test]
