@@ -257,8 +257,26 @@ fn what_waits_for_something_else_than_the_link_is_no_line_for_it() {
     // waits for the link.
     let held = |held_to| vec![Client { held_to: Some(held_to), ..client(12, 22.5e6, 3e6) }];
     silent(&Net { clients: held(23e6), backlog: 30_000.0, ..Net::default() }, "at its rate");
-    let findings = Net { clients: held(40e6), backlog: 30_000.0, ..Net::default() }.findings();
-    assert_eq!(names(&findings), ["net-overload heavy-query host.net@eth0"]);
+    for kept_from in [40e6, 28e6] {
+        let findings = Net { clients: held(kept_from), backlog: 30_000.0, ..Net::default() }.findings();
+        assert_eq!(names(&findings), ["net-overload heavy-query host.net@eth0"], "{kept_from}");
+    }
+}
+
+#[test]
+fn who_is_held_already_is_not_to_be_demoted() {
+    let held = |pid| Client { held_to: Some(6e6), ..client(pid, 6e6, 2e6) };
+    let slow = Client { held_to: Some(1_000.0), ..client(15, 900.0, 2e6) };
+    let heavy = Net { clients: vec![held(11), client(12, 17e6, 3e6), slow], ..Net::default() }.findings();
+    assert_eq!(names(&heavy), ["net-overload heavy-query host.net@eth0"]);
+    assert!(heavy[0].summary.contains("process 12"), "{}", heavy[0].summary);
+    assert!((5e6..7e6).contains(&heavy[0].figure("held_bytes_per_s").unwrap()), "{:?}", heavy[0].evidence);
+    let queued = heavy[0].figure("client_queued_bytes").unwrap();
+    assert!((2.5e6..3.5e6).contains(&queued), "what a rate holds back is no line: {queued}");
+    let most = Client { held_to: Some(14e6), ..client(11, 14e6, 2e6) };
+    let many = Net { clients: vec![most, client(12, 5e6, 3e6), client(13, 4e6, 3e6)], ..Net::default() }.findings();
+    assert_eq!(names(&many), ["net-overload many-queries host.net@eth0"]);
+    assert!(!many[0].summary.contains("process 11"), "{}", many[0].summary);
     // Where nobody counts what stands in line there, round trips do not tell it: it is not sure.
     let late = vec![Client { rtt_us: 90_000.0, ..client(12, 22.5e6, 3e6) }];
     let findings = Net { clients: late, backlog_seen: false, ..Net::default() }.findings();

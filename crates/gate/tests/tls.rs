@@ -361,6 +361,10 @@ fn states(held: &Held, clients: &[(usize, Asker)]) -> Vec<Option<String>> {
     clients.iter().map(state).collect()
 }
 
+/// Answers that are asked for at once, and by how much they differ where it matters.
+const AT_ONCE: usize = 40;
+const STEP: usize = 4096;
+
 #[test]
 fn what_an_idle_client_has_not_read_yet_is_kept_for_it() {
     with_server("what_an_idle_client_has_not_read_yet_is_kept_for_it", &[], |server| {
@@ -368,10 +372,11 @@ fn what_an_idle_client_has_not_read_yet_is_kept_for_it() {
         let limits = "[limits]\nidle_timeout_s = 0.5\n[admin]\nusers = { dba = 'open sesame' }\n";
         let Some(held) = proxy(server, &format!("{limits}{TO_CLIENTS}")) else { return };
         // Between what the kernel takes, so that the session ends, and what the server keeps, so that it is active, lies what
-        // the proxy holds: as little as the last 8 KiB that the server sent, at a place that is another on each machine.
-        let (mut taken, mut too_much) = (0, 2560 * 1024);
+        // the proxy holds: as little as the last 8 KiB that the server sent, at a place that is another on each machine, and
+        // moves a little from connection to connection.
+        let (mut from, mut step) = (STEP, 64 * 1024);
         for round in 1.. {
-            let sizes = (1..=40).map(|number| taken + (too_much - taken) * number / 40);
+            let sizes = (0..AT_ONCE).map(|number| from + number * step);
             let mut clients: Vec<_> = sizes.map(|size| (size, asking_for(&held, size))).collect();
             // As long as it takes to end one that is idle, three times.
             for _ in 0..3 {
@@ -389,10 +394,11 @@ fn what_an_idle_client_has_not_read_yet_is_kept_for_it() {
             if states.iter().any(|state| state.as_deref() == Some("idle")) {
                 return;
             }
-            assert!(round < 4, "nobody's answer stands here: {states:?} between {taken} and {too_much} bytes");
-            let first = states.iter().position(Option::is_some).expect("somebody's answer is too much for the kernel");
-            too_much = clients[first].0;
-            taken = first.checked_sub(1).map_or(taken, |last| clients[last].0);
+            assert!(round < 6, "nobody's answer stands here: {states:?} from {from} bytes in steps of {step}");
+            // Finer about the first that is too much for the kernel.
+            let first = states.iter().position(Option::is_some).unwrap_or(AT_ONCE);
+            from = (from + first * step).saturating_sub(3 * AT_ONCE / 4 * STEP).max(STEP);
+            step = STEP;
         }
     });
 }

@@ -22,8 +22,8 @@ pub(crate) struct Stream {
     pub(crate) sent: Lane,
     /// Written by the server and not acknowledged, in bytes.
     pub(crate) queued: Lane,
-    /// The rate in bytes a second that it is held to, where it is.
-    pub(crate) held_to: Lane,
+    /// The rate in bytes a second that it is held to, in the seconds in which that is what holds it back.
+    pub(crate) held_at: Lane,
     /// Share of the time in which there was something to send, and in which the client's window held it.
     pub(crate) busy: Lane,
     pub(crate) window_held: Lane,
@@ -61,7 +61,8 @@ pub(crate) fn streams(scene: &Scene<'_>) -> Vec<Stream> {
         let own = [("target", target), ("pid", pid), ("local", local), ("peer", peer)];
         let of = |name| scene.window.track(name, &own);
         let share = |name| scene.grid.rate(of(name)).map(|us| (us / 1e6).clamp(0.0, 1.0));
-        list.push(Stream {
+        let held_to = scene.grid.gauge(of(cat::TCP_MAX_PACING.name));
+        let mut stream = Stream {
             target: target.to_owned(),
             pid: pid.to_owned(),
             local: ip(local),
@@ -69,15 +70,33 @@ pub(crate) fn streams(scene: &Scene<'_>) -> Vec<Stream> {
             is_within_host: is_within_host(local, peer),
             sent: scene.grid.rate(Some(track)),
             queued: scene.grid.gauge(of(cat::TCP_SENDQ.name)),
-            held_to: scene.grid.gauge(of(cat::TCP_MAX_PACING.name)),
+            held_at: scene.grid.unknown(),
             busy: share(cat::TCP_BUSY.name),
             window_held: share(cat::TCP_RWND_LIMITED.name),
             window: scene.grid.gauge(of(cat::TCP_PEER_WINDOW.name)),
             min_rtt_s: scene.grid.gauge(of(cat::TCP_MIN_RTT.name)).map(|us| us / 1e6),
             who: samples(scene, target, pid).next().and_then(who),
-        });
+        };
+        stream.held_at = held_at(scene, &stream, &held_to);
+        list.push(stream);
     }
     list
+}
+
+/// Where a connection comes to so much of the rate that it is held to, that rate holds it back: one that moves is read once a second, and
+/// goes up and down within it.
+const AT_ITS_RATE: f64 = 0.75;
+/// What is acknowledged at once may be so much.
+const PIECE: f64 = 65_536.0;
+
+/// The rate in those seconds: while there was something to send, and also where it is not known yet what was sent.
+fn held_at(scene: &Scene<'_>, stream: &Stream, held_to: &Lane) -> Lane {
+    let (sent, busy, held_to) = (stream.sent.smooth(1), stream.busy.smooth(1), held_to.smooth(1));
+    scene.grid.lane(|second| {
+        let rate = held_to.get(second)?;
+        let least = AT_ITS_RATE * rate * busy.get(second).unwrap_or(1.0);
+        sent.get(second).is_none_or(|sent| sent + PIECE >= least).then_some(rate)
+    })
 }
 
 /// What a session of this process was seen to do.

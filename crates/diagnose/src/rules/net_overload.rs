@@ -35,9 +35,6 @@ const IN_LINE_S: f64 = 1e-3;
 const IN_LINE: f64 = 3.0 * 1_514.0;
 /// Packets dropped a second.
 const DROPPED: f64 = 1.0;
-/// Share of the rate that a connection is held to from which that rate holds it, and not the link: one that moves is read once a second,
-/// and what goes beside it in that second was up to a fifth below.
-const AT_ITS_RATE: f64 = 0.75;
 /// Share of a second in which a client's own window holds what is queued for it.
 const NOT_READ: f64 = 0.5;
 
@@ -97,22 +94,30 @@ fn goes_by(stream: &Stream, link: &Link, links: &[Link], addresses: &Addresses<'
 
 /// Clients' connections over a stretch: what each was sent, a second of those in which any was counted.
 struct Shares<'s> {
-    /// The busy ones, the heaviest first.
+    /// The busy ones, the heaviest first, but for those that a rate holds back for most of the time: they are held already.
     busy: Vec<(&'s Stream, f64)>,
+    /// Of those others together.
+    held: f64,
     /// All together.
     clients: f64,
 }
 
 impl<'s> Shares<'s> {
-    fn of(scene: &Scene<'_>, streams: &[&'s Stream], range: &Range<usize>) -> Shares<'s> {
+    fn of(scene: &Scene<'_>, streams: &[&'s Stream], range: &Range<usize>, is_held: &IsHeld<'_>) -> Shares<'s> {
         let told = total(scene, streams, |stream, second| stream.sent.get(second)).values(range).len().max(1) as f64;
         // One that was there for a part of it had its rate for that part.
         let mut busy: Vec<(&Stream, f64)> =
             streams.iter().map(|stream| (*stream, stream.sent.sum(range) / told)).collect();
         busy.sort_by(|a, b| b.1.total_cmp(&a.1));
         let clients: f64 = busy.iter().map(|(_, rate)| rate).sum();
+        let mostly = |stream: &Stream| {
+            let there = |second: &usize| stream.sent.get(*second).is_some();
+            let held = range.clone().filter(|second| there(second) && is_held(stream, *second)).count();
+            2 * held > range.clone().filter(there).count()
+        };
+        let (held, mut busy): (Vec<_>, Vec<_>) = busy.into_iter().partition(|(stream, _)| mostly(stream));
         busy.retain(|(_, rate)| *rate > 0.0 && *rate >= 0.01 * clients);
-        Shares { busy, clients }
+        Shares { busy, held: held.iter().map(|(_, rate)| rate).sum(), clients }
     }
 
     fn most(&self) -> f64 {
@@ -128,21 +133,28 @@ fn is_in_line(link: &Link, range: &Range<usize>) -> Option<bool> {
     Some(is_long || link.drops.mean(range).is_some_and(|dropped| dropped >= DROPPED))
 }
 
-/// What of a connection stands in line for the link: not what its own client does not read, nor what a rate holds back that it comes to.
-fn for_link(stream: &Stream, second: usize) -> Option<f64> {
+/// Whether a rate holds a connection back, and not the link.
+type IsHeld<'h> = dyn Fn(&Stream, usize) -> bool + 'h;
+
+/// What of a connection stands in line for the link: not what its own client does not read, nor what a rate holds back.
+fn for_link(stream: &Stream, second: usize, is_held: &IsHeld<'_>) -> Option<f64> {
     let is_read = stream.window_held.get(second).is_none_or(|share| share < NOT_READ);
-    let rate = stream.held_to.get(second).zip(stream.sent.get(second));
-    let is_held = rate.is_some_and(|(held_to, sent)| sent >= AT_ITS_RATE * held_to);
-    stream.queued.get(second).filter(|_| is_read && !is_held)
+    stream.queued.get(second).map(|queued| if is_read && !is_held(stream, second) { queued } else { 0.0 })
 }
 
 fn of_link(scene: &Scene<'_>, link: &Link, streams: &[&Stream], queue: String) -> Option<Finding> {
     let filled = link.sent.with(&link.ceiling, |sent, ceiling| sent / ceiling).smooth(1);
-    let standing = total(scene, streams, for_link);
+    let rates = total(scene, streams, |stream, second| stream.held_at.get(second));
+    // Rates that together are more than it carries hold nobody back.
+    let is_held = |stream: &Stream, second| {
+        let all = rates.get(second).zip(link.ceiling.get(second));
+        stream.held_at.get(second).is_some() && all.is_some_and(|(rates, ceiling)| rates <= ceiling)
+    };
+    let standing = total(scene, streams, |stream, second| for_link(stream, second, &is_held));
     let flags = both(&filled.flags(|share| share >= FULL), &standing.flags(|bytes| bytes >= STANDING));
     let (range, _) = longest(&episodes(&flags, LEAST_S, BRIDGE_S))?;
     let sent = link.sent.mean(&range)?;
-    let shares = Shares::of(scene, streams, &range);
+    let shares = Shares::of(scene, streams, &range, &is_held);
     let in_line = is_in_line(link, &range);
     if shares.clients < OURS * sent || in_line == Some(false) {
         return None;
@@ -177,6 +189,8 @@ fn figures(link: &Link, range: &Range<usize>, shares: &Shares<'_>, all: f64, sta
     figures.add("link_backlog_bytes", link.backlog.mean(range), Unit::Bytes, "standing in its queueing discipline");
     figures.add("link_drops_per_s", link.drops.mean(range), Unit::PerSecond, "packets dropped on their way out");
     figures.add("client_sent_bytes_per_s", Some(shares.clients), Unit::BytesPerSecond, "results sent to clients");
+    let held = Some(shares.held).filter(|held| *held > 0.0);
+    figures.add("held_bytes_per_s", held, Unit::BytesPerSecond, "of them by sessions that are held to rates");
     figures.add("client_queued_bytes", standing, Unit::Bytes, "standing in the send queues of clients");
     figures.add(
         "busy_connections",
@@ -214,11 +228,15 @@ fn summary(link: &Link, range: &Range<usize>, shares: &Shares<'_>, all: f64, sta
         [(_, most), ..] if *most >= HEAVY * all => {
             text.push_str(&format!(" One session takes {} of it: {}.", Unit::Ratio.show(most / all), told[0]));
         }
+        [_] => text.push_str(&format!(" One session has less than half of it: {}.", told[0])),
         _ => text.push_str(&format!(
             " {} sessions share it, none with half of it: {}{others}.",
             busy.len(),
             told.join(", ")
         )),
+    }
+    if shares.held > 0.0 {
+        text.push_str(&format!(" Sessions that are held to rates already take {} beside them.", rate(shares.held)));
     }
     text
 }
@@ -259,7 +277,7 @@ fn remedies(cause: &str, link: &Link, range: &Range<usize>, shares: &Shares<'_>)
             "The query takes longer, and its snapshot holds back vacuum for as long.",
         )];
     }
-    let each = mb(shares.clients / busy.len() as f64 / 2.0);
+    let each = mb((shares.clients - shares.held) / busy.len() as f64 / 2.0);
     vec![remedy(
         "Let fewer of them send at a time, or hold the less important ones together to a part of the link",
         vec![format!(

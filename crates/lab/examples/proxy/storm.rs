@@ -115,8 +115,19 @@ pub(crate) fn measure(bench: &Bench, program: &Path, rounds: usize) -> Result<()
     for asks in asks {
         let of = |beside| took.get(&(asks, beside)).map_or(&[][..], Vec::as_slice);
         println!("urgent, {asks}");
-        for beside in [Beside::Nothing, Beside::ClosedAtOnce, Beside::AtTheProxy] {
-            urgent::tell(beside.name(), of(beside), of(Beside::Nothing));
+        let (alone, closed, at_proxy) = (of(Beside::Nothing), of(Beside::ClosedAtOnce), of(Beside::AtTheProxy));
+        urgent::tell(Beside::Nothing.name(), alone, alone);
+        if !closed.is_empty() {
+            urgent::tell(Beside::ClosedAtOnce.name(), closed, alone);
+        }
+        urgent::tell(Beside::AtTheProxy.name(), at_proxy, alone);
+        if !closed.is_empty() {
+            let ratios = urgent::ratios(at_proxy, closed, |urgent| urgent.p99_ms);
+            println!(
+                "  p99 with the storm at the proxy / at who closes them: {:.2} ({:.2} at most)",
+                ratios.median(),
+                ratios.at_most()
+            );
         }
     }
     println!("proxy before: {before}; a few seconds after: {}", at_rest(&way, Some(before.descriptors))?);

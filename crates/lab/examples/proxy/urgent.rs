@@ -58,7 +58,7 @@ impl Asks {
     const fn query(self) -> &'static str {
         match self {
             Asks::Row => "SELECT abalance FROM pgbench_accounts WHERE aid = $1",
-            Asks::Sum { .. } => "SELECT sum(abalance) FROM pgbench_accounts WHERE aid BETWEEN $1 AND $1 + $2",
+            Asks::Sum { .. } => "SELECT sum(abalance) FROM pgbench_accounts WHERE aid > $1 AND aid <= $1 + $2",
         }
     }
 
@@ -80,7 +80,7 @@ impl fmt::Display for Asks {
             Asks::Sum { accounts } => {
                 write!(
                     f,
-                    "a sum over {accounts} rows every {every_ms} ms, made to take {SUM_MS} ms as the article's query"
+                    "a sum over {accounts} rows every {every_ms} ms, as many as take about {SUM_MS} ms, as the article's query"
                 )
             }
         }
@@ -106,7 +106,7 @@ pub(crate) struct Urgent {
     statements: usize,
     mean_ms: f64,
     p50_ms: f64,
-    p99_ms: f64,
+    pub(crate) p99_ms: f64,
     longest_ms: f64,
 }
 
@@ -150,14 +150,16 @@ fn ask_on((asks, conninfo): (Asks, &str), over: &AtomicBool) -> Result<Vec<Durat
     Ok(took)
 }
 
+/// Ratios of a figure, round by round.
+pub(crate) fn ratios(these: &[Urgent], those: &[Urgent], figure: fn(&Urgent) -> f64) -> Ratios {
+    Ratios(these.iter().zip(those).map(|(this, that)| figure(this) / figure(that)).collect())
+}
+
 /// Medians of the rounds, how far apart their p99 lie, and how many times their mean is that of the same rounds alone.
 pub(crate) fn tell(beside: &str, rounds: &[Urgent], alone: &[Urgent]) {
-    if rounds.is_empty() {
-        return;
-    }
     let of = |figure: fn(&Urgent) -> f64| rounds.iter().map(figure).collect::<Vec<_>>();
     let p99s = of(|urgent| urgent.p99_ms);
-    let times = Ratios(rounds.iter().zip(alone).map(|(beside, alone)| beside.mean_ms / alone.mean_ms).collect());
+    let times = ratios(rounds, alone, |urgent| urgent.mean_ms);
     println!(
         "  {beside:<14} {:>6} statements: mean {:.3} ms, {:.2} of alone ({:.2} at most); p50 {:.3} ms, p99 {:.3} ms ({:.3} to {:.3}), longest of all {:.3} ms",
         rounds.iter().map(|urgent| urgent.statements).sum::<usize>(),
