@@ -211,12 +211,23 @@ mod tests {
         (client, own.into_iter().find(|connection| connection.local == local).unwrap().inode)
     }
 
+    /// Closes a connection, and waits until nobody has it: a program that another test starts has what this process had open, until
+    /// it is that program.
+    fn closed(client: TcpStream, inode: u64) {
+        drop(client);
+        let begun = std::time::Instant::now();
+        while listed().unwrap().contains(&inode) {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(30), "somebody keeps inode {inode} open");
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn descriptors_are_read_only_for_a_socket_that_the_kernel_lists_and_once_for_all_of_them() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let ((_one, first), (_two, second), (three, gone)) =
             (connection(&listener), connection(&listener), connection(&listener));
-        drop(three);
+        closed(three, gone);
         let mut holders = Holders::default();
         assert_eq!(holders.of(gone).unwrap(), None);
         assert!(holders.listed.is_some() && holders.by_inode.is_none(), "nobody has to be asked");
@@ -237,7 +248,7 @@ mod tests {
             Holders { listed, by_inode: Some(BTreeMap::new()), listed_after: None }.of(inode)
         };
         assert!(matches!(unfound(), Err(SocketError::Table { .. })), "{:?}", unfound());
-        drop(client);
+        closed(client, inode);
         assert_eq!(unfound().unwrap(), None, "it was closed meanwhile");
     }
 
