@@ -178,6 +178,9 @@ fn a_server_that_falls_silent_within_a_look_holds_nobody() {
             .find(|line| line.contains(" holding ") || line.contains("answers again"));
         assert!(next.as_ref().is_some_and(|line| line.contains("answers again")), "{next:?}");
         until("it is held then", || is_held_at(low, 2));
+        let mut said = std::iter::from_fn(|| told.recv_timeout(PATIENCE).ok());
+        let holding = said.find(|line| line.contains(" holding "));
+        assert!(holding.as_ref().is_some_and(|line| line.contains("holds back vacuum")), "{holding:?}");
     });
 }
 
@@ -360,6 +363,11 @@ fn statements_on_its_console_hold_sessions_and_let_them_go() {
         console.shown(SMALLER);
         until("the rule holds it", || kernel_rate(flood).is_some_and(|rate| rate < 6 << 20));
         until("who holds it is shown", || console.shown("SHOW SESSIONS").contains("|rp1|low|bandwidth_rule1|"));
+        let _xids = [(); 3].map(|()| server.value("SELECT txid_current()"));
+        until("how old its snapshot is is shown", || {
+            let shown = console.shown("SHOW SESSIONS");
+            shown.rsplit('|').next().and_then(|age| age.trim().parse().ok()).is_some_and(|age: i64| age >= 3)
+        });
         assert!(console.shown("SHOW RULES").contains("|rp1|1|0|0|"), "{}", console.shown("SHOW RULES"));
         let events = console.shown("SHOW EVENTS");
         assert!(events.contains("dba changed: CREATE EXCEPT RULE bandwidth_rule1"), "{events}");

@@ -22,8 +22,9 @@ use crate::LowPriorityBandwidth;
 use crate::literal::{Literal, ValueError};
 use crate::name::{self, quote};
 use crate::pool::{DEFAULT_POOL, Pool, PoolOption, Priority};
-use crate::rule::{Rule, RuleOption};
+use crate::rule::{Acted, Rule, RuleOption};
 use crate::statement::{Setting, Statement};
+use backwater_model::FlowRule;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -132,6 +133,30 @@ impl State {
     /// All pools by name.
     pub fn pools(&self) -> &BTreeMap<String, Pool> {
         &self.pools
+    }
+
+    /// The names of the pools that a rule is one of.
+    pub fn pools_with<'a>(&'a self, rule: &'a str) -> impl Iterator<Item = &'a str> {
+        let has = move |pool: &Pool| pool.except_rules.iter().any(|name| name == rule);
+        self.pools.iter().filter(move |(_, pool)| has(pool)).map(|(name, _)| name.as_str())
+    }
+
+    /// The rules for pages and recordings, with how often each acted.
+    pub fn described(&self, acted: impl Fn(&str) -> Acted) -> Vec<FlowRule> {
+        let row = |(name, rule): (&String, &Rule)| {
+            let Acted { began, escalated, lifted } = acted(name);
+            FlowRule {
+                name: name.clone(),
+                action: rule.action.word().to_owned(),
+                conditions: rule.conditions(),
+                pools: self.pools_with(name).map(str::to_owned).collect(),
+                began,
+                escalated,
+                lifted,
+                unseen: String::new(),
+            }
+        };
+        self.rules.iter().map(row).collect()
     }
 
     /// The pools of users that are bound to one.

@@ -45,6 +45,8 @@ pub(crate) struct Repeat {
     pub(crate) gaps: usize,
     /// The engine's major version, where an engine was driven.
     pub(crate) engine_major: Option<u32>,
+    /// Why a first try was given up for this one.
+    pub(crate) given_up: Option<String>,
 }
 
 impl Repeat {
@@ -61,6 +63,7 @@ impl Repeat {
             load: LoadResult::default(),
             gaps: 0,
             engine_major: None,
+            given_up: None,
         }
     }
 

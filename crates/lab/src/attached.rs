@@ -150,6 +150,7 @@ fn one(
         load: run.load,
         gaps,
         engine_major: None,
+        given_up: None,
     })
 }
 

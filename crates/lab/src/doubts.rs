@@ -25,6 +25,9 @@ pub(crate) fn of_repeat(repeat: &Repeat) -> Vec<String> {
             idle * 100.0
         ));
     }
+    if let Some(why) = &repeat.given_up {
+        doubt(format!("a first try was given up, for {why}: what is told is the second"));
+    }
     let load = &repeat.load;
     if load.failed > 0 {
         doubt(format!("{} of {} transactions failed; see the server's log", load.failed, load.failed + load.completed));

@@ -132,12 +132,13 @@ fn change(before: &ArmOutcome, after: &ArmOutcome, target_s: f64) -> Option<Stri
 fn phases_of(window: &Window, arm: &str, repeat: usize) -> Option<Phases> {
     let repeat = repeat.to_string();
     let at = |phase: &str| -> Option<Moment> {
-        let mut marks = window.events_of(EventKind::Mark);
+        let marks = window.events_of(EventKind::Mark);
         let wanted = [("arm", arm), ("repeat", &repeat), ("phase", phase)];
         let is = |event: &backwater_model::Event, name: &str, value: &str| {
             event.fields.get(name).is_some_and(|own| own == value)
         };
-        marks.find(|event| wanted.iter().all(|(name, value)| is(event, name, value))).map(|event| event.at)
+        // A repeat that was given up was begun again.
+        marks.filter(|event| wanted.iter().all(|(name, value)| is(event, name, value))).last().map(|event| event.at)
     };
     Some(Phases { load_start: at("load")?, load_end: at("drain")?, end: at("end")? })
 }

@@ -48,6 +48,28 @@ pub enum Step {
     Lifted(Lifted),
 }
 
+/// How often a rule did what it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acted {
+    /// How often it matched.
+    pub began: u64,
+    /// How often a session had to be ended.
+    pub escalated: u64,
+    /// How often what it did was over.
+    pub lifted: u64,
+}
+
+impl Acted {
+    /// Counts a step more.
+    pub fn count(&mut self, step: Step) {
+        match step {
+            Step::Began => self.began += 1,
+            Step::Escalated => self.escalated += 1,
+            Step::Lifted(_) => self.lifted += 1,
+        }
+    }
+}
+
 /// One thing that a rule did.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {

@@ -10,7 +10,7 @@ mod figures;
 mod judge;
 
 pub use attribute::Attribute;
-pub use decision::{Decision, Lifted, Step, Why};
+pub use decision::{Acted, Decision, Lifted, Step, Why};
 pub use figures::{Figures, LONGEST_GO, MEAN_OVER, MeanRate, RESTED_AFTER, SessionWal};
 pub use judge::{Judge, Subject};
 

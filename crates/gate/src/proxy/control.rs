@@ -12,7 +12,7 @@ use super::state_file;
 use super::terms::Terms;
 use super::{ProxyConfig, Tell};
 use crate::clock;
-use backwater_flow::rule::Step;
+use backwater_flow::rule::Acted;
 use backwater_flow::{SessionId, State, quote};
 use backwater_model::{Event, EventKind};
 use std::collections::{BTreeMap, VecDeque};
@@ -38,7 +38,7 @@ pub(crate) struct Control {
     visits: mpsc::UnboundedSender<Visit>,
     tell: Tell,
     told: Mutex<VecDeque<Event>>,
-    /// How often each rule acted.
+    /// How often each rule acted since this began.
     acted: Mutex<BTreeMap<String, Acted>>,
     pub(super) counters: Counters,
     /// One change at a time; held while the state is written down, and what its file said when it was last read or written.
@@ -55,14 +55,6 @@ pub(crate) struct Control {
 struct Sessions {
     by_number: BTreeMap<SessionId, Arc<Live>>,
     listed: Option<Arc<[Arc<Live>]>>,
-}
-
-/// What a rule has done since the proxy began.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Acted {
-    pub(super) began: u64,
-    pub(super) escalated: u64,
-    pub(super) lifted: u64,
 }
 
 /// What happened since the proxy began.
@@ -249,14 +241,7 @@ impl Control {
 
     /// A decision was made: it is logged, kept and told.
     pub(super) fn decided(&self, decision: &backwater_flow::rule::Decision) {
-        let mut acted = lock(&self.acted);
-        let counts = acted.entry(decision.rule.clone()).or_default();
-        match decision.step {
-            Step::Began => counts.began += 1,
-            Step::Escalated => counts.escalated += 1,
-            Step::Lifted(_) => counts.lifted += 1,
-        }
-        drop(acted);
+        lock(&self.acted).entry(decision.rule.clone()).or_default().count(decision.step);
         self.tell(decision.event(self.source()));
     }
 

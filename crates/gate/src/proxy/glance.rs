@@ -4,7 +4,6 @@ use super::control::Control;
 use super::live::{Doing, Live};
 use super::low_class::Found;
 use crate::clock;
-use backwater_flow::rule::Rule;
 use backwater_flow::{Allowance, LowPriorityBandwidth, Pool, Priority, SessionId, quote};
 use backwater_model::{FlowHeld, FlowPool, FlowRule, FlowState, Moment, Span};
 use std::collections::HashMap;
@@ -95,21 +94,11 @@ impl Glance {
 
     fn rules(&self) -> Vec<FlowRule> {
         let terms = self.control.terms();
-        let row = |(name, rule): (&String, &Rule)| {
-            let acted = self.control.acted(name);
-            let pools = terms.state.pools().iter().filter(|(_, pool)| pool.except_rules.contains(name));
-            FlowRule {
-                name: name.clone(),
-                action: rule.action.word().to_owned(),
-                conditions: rule.conditions(),
-                pools: pools.map(|(pool, _)| pool.clone()).collect(),
-                began: acted.began,
-                escalated: acted.escalated,
-                lifted: acted.lifted,
-                unseen: super::outside::names(&self.control.unseen(rule)),
-            }
-        };
-        terms.state.rules().iter().map(row).collect()
+        let mut rules = terms.state.described(|name| self.control.acted(name));
+        for (told, rule) in rules.iter_mut().zip(terms.state.rules().values()) {
+            told.unseen = super::outside::names(&self.control.unseen(rule));
+        }
+        rules
     }
 }
 

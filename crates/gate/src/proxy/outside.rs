@@ -33,6 +33,8 @@ pub struct OutsideSession {
     pub rows: Option<u64>,
     /// Bytes that it was sent since it was held.
     pub sent_bytes: Option<u64>,
+    /// How many transactions old its snapshot is: for as long as it has one, vacuum removes nothing that died later.
+    pub snapshot_age_xids: Option<i64>,
     /// What holds it: a rule, or its pool.
     pub held_by: Option<String>,
 }

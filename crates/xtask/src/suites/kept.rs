@@ -89,9 +89,10 @@ pub(super) fn write(workspace: &Path, server: &str, all: &[Compared], visits: &[
 fn page(machine: &str, server: &str, all: &[Compared]) -> anyhow::Result<String> {
     let mut text = format!(
         "# suites\n\n`cargo xtask nightly suites`, {machine}\n\nOther people's test suites against {server} on loopback: direct, \
-         through `backwater proxy`, which holds nothing, and through another (held) that holds sessions to its low class of \
-         {HELD_TO} a second (but those that replicate in the clear, which have no pool). Both pass TLS through, and are built with their own assertions checked (their times are not those of a \
-         release). Where a proxy and direct are not alike, both are run a second time: what passes direct and not through the proxy \
+         through `backwater proxy`, which holds nothing, through another (held) that holds sessions to its low class of \
+         {HELD_TO} a second (but those that replicate, which have no pool), both without encryption but where a test asks for it \
+         by itself, which they pass through; and with encryption through a third (ended), which ends it on both sides. They are \
+         built with their own assertions checked (their times are not those of a release). Where a proxy and direct are not alike, both are run a second time: what passes direct and not through the proxy \
          both times is a difference, the rest is unsteady.\n\n\
          | suite | version | direct: passed, failed, skipped | | proxy | passed, failed, skipped | | differences |\n\
          |---|---|---|---|---|---|---|---|\n"

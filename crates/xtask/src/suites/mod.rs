@@ -19,7 +19,7 @@ use anyhow::{Context, bail};
 use console::Visitor;
 use kept::{Compared, Pair};
 use outcome::Outcome;
-use servers::{HELD, Place, Servers, THROUGH};
+use servers::{ENDED, HELD, Place, Servers, THROUGH};
 use std::path::{Path, PathBuf};
 
 /// Tests that a relay may fail though it loses nothing: suite, test, reason.
@@ -97,7 +97,7 @@ fn compare(suite: &dyn Suite, servers: &Servers, printed: &Path) -> anyhow::Resu
     if direct.passed() == 0 {
         bail!("{}: no test passed direct; see {}", suite.name(), printed.display());
     }
-    let ways = [(THROUGH, &servers.through), (HELD, &servers.held)].into_iter();
+    let ways = [(THROUGH, &servers.through), (HELD, &servers.held), (ENDED, &servers.ended)].into_iter();
     let compared = ways.map(|(way, at)| {
         let first = Pair { direct: direct.clone(), through: run(way, at, way)? };
         let again = || -> anyhow::Result<Pair> {

@@ -47,7 +47,8 @@ impl Pgx {
 /// What its tests read: every way to log in.
 fn variables(at: &Place) -> [(&'static str, String); 10] {
     let of = |rest: &str| format!("port={} dbname={DATABASE} {rest}", at.port);
-    let here = |rest: &str| of(&format!("host=127.0.0.1 password=secret user={rest}"));
+    // Not by the environment, which some of its tests look at.
+    let here = |rest: &str| of(&format!("host=127.0.0.1 sslmode={} password=secret user={rest}", at.sslmode));
     let file = |name: &str| at.certificates.join(name).display().to_string();
     let verified =
         |rest: &str| of(&format!("host=localhost sslmode=verify-full sslrootcert={} {rest}", file("ca.pem")));
@@ -81,8 +82,8 @@ impl Suite for Pgx {
         at.empty_database(DATABASE)?;
         let mut setup = bounded(LIMIT, "psql");
         // Its users are there already from the second time on, which is no harm.
-        setup.args(["-X", "-q", "-h", "127.0.0.1", "-U", "postgres", "-d", DATABASE]);
-        setup.args(["-p", &at.port.to_string(), "-f", "testsetup/postgresql_setup.sql"]).current_dir(&self.source);
+        setup.args(["-X", "-q", "-d", DATABASE, "-f", "testsetup/postgresql_setup.sql"]);
+        setup.envs(at.variables()).current_dir(&self.source);
         must(setup)?;
         let mut command = bounded(LIMIT, "go");
         // One package after the other: they share the database.

@@ -100,8 +100,7 @@ impl Suite for Driver {
         }
         let mut command = bounded(LIMIT, &self.environment.join("environment/bin/python").to_string_lossy());
         command.args(["-m", "pytest", "-v", "-p", "no:cacheprovider", "tests"]).current_dir(self.tests());
-        command.env("PGHOST", "127.0.0.1").env("PGPORT", at.port.to_string()).env("PGUSER", "postgres");
-        command.env("PGDATABASE", self.database).envs(self.variables.iter().copied());
+        command.envs(at.variables()).env("PGDATABASE", self.database).envs(self.variables.iter().copied());
         let begun = Instant::now();
         // Whether all passed is told test by test.
         let _status = into_file(command, output)?;

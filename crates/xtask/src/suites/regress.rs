@@ -129,10 +129,12 @@ impl Suite for Regress {
         let library = run::output("pg_config", &["--pkglibdir"], &[])?;
         let program = format!("{}/pgxs/src/test/regress/pg_regress", library.trim());
         let mut command = bounded(LIMIT, &program);
-        command.args(["--host=127.0.0.1", "--user=postgres", "--no-locale", "--encoding=UTF8"]);
+        command.args(["--host=127.0.0.1", "--user=postgres", "--no-locale", "--encoding=UTF8"]).envs(at.variables());
         command.arg(format!("--port={}", at.port)).arg("--bindir").arg(&at.bin).arg("--dlpath").arg(&self.libraries);
         command.arg("--inputdir").arg(&self.tests).arg("--outputdir").arg(&results);
         command.arg("--schedule").arg(self.tests.join("parallel_schedule")).current_dir(&results);
+        // Where that user would keep certificates is not ours.
+        command.env("HOME", &results);
         as_ordinary_user(&mut command)?;
         let begun = Instant::now();
         // Whether all passed is told test by test.

@@ -26,6 +26,7 @@ host all,replication all 127.0.0.1/32 trust
 /// The proxies, by what they do: also the names of their files.
 pub(super) const THROUGH: &str = "through";
 pub(super) const HELD: &str = "held";
+pub(super) const ENDED: &str = "ended";
 /// What the second holds all sessions to together: more slowly some tests of drivers would not end in their own time.
 pub(super) const HELD_TO: &str = "64MB";
 /// Of user dba, on that one's console.
@@ -49,16 +50,31 @@ pub(super) struct Place {
     pub(super) socket_dir: PathBuf,
     /// Certificates and keys of pgx's tests.
     pub(super) certificates: PathBuf,
+    /// Whether clients encrypt that are not told by their tests. What encrypts through to the server is hidden from a proxy: it
+    /// would relay bytes, and follow no message.
+    pub(super) sslmode: &'static str,
     /// Programs of the server's version.
     pub(super) bin: PathBuf,
 }
 
 impl Place {
+    /// What libpq and those that are like it read of the environment.
+    pub(super) fn variables(&self) -> [(&'static str, String); 5] {
+        [
+            ("PGHOST", "127.0.0.1".to_owned()),
+            ("PGPORT", self.port.to_string()),
+            ("PGUSER", "postgres".to_owned()),
+            ("PGSSLMODE", self.sslmode.to_owned()),
+            // Nobody can bind a login to a channel that a proxy ends.
+            ("PGCHANNELBINDING", "disable".to_owned()),
+        ]
+    }
+
     /// Runs statements of one kind each, in a database.
     pub(super) fn sql(&self, database: &str, statements: &[&str]) -> anyhow::Result<String> {
         let mut psql = bounded(PATIENCE, "psql");
-        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U", "postgres"]);
-        psql.args(["-p", &self.port.to_string(), "-d", database]).stdin(Stdio::null());
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database]);
+        psql.envs(self.variables()).stdin(Stdio::null());
         for statement in statements {
             psql.arg("-c").arg(statement);
         }
@@ -98,12 +114,13 @@ fn ordinary_user() -> anyhow::Result<Option<(u32, u32)>> {
     Ok(Some((id("-u")?, id("-g")?)))
 }
 
-/// A server and two proxies in front of it: one that holds nothing, and one that holds sessions to its low class (who
-/// replicates has no pool) and has a console.
+/// A server and three proxies in front of it: one that holds nothing, one that holds sessions to its low class (who
+/// replicates has no pool) and has a console, and one that ends encryption on both sides.
 pub(super) struct Servers {
     pub(super) direct: Place,
     pub(super) through: Place,
     pub(super) held: Place,
+    pub(super) ended: Place,
     /// Where the second's console listens by itself: there encryption is declined, and not asked of the server.
     pub(super) console_port: u16,
     dir: PathBuf,
@@ -147,7 +164,7 @@ impl Drop for Running {
 impl Servers {
     pub(super) fn start(room: &Path, backwater: &Path) -> anyhow::Result<Servers> {
         let dir = room.join("server");
-        for way in [THROUGH, HELD] {
+        for way in [THROUGH, HELD, ENDED] {
             std::fs::create_dir_all(dir.join(way))?;
         }
         hand_over(&dir)?;
@@ -159,17 +176,27 @@ impl Servers {
             hand_over(&to)?;
         }
         let bin = PathBuf::from(crate::run::output("pg_config", &["--bindir"], &[])?.trim());
-        let place = |socket_dir| -> anyhow::Result<Place> {
-            Ok(Place { port: free_port()?, socket_dir, certificates: certificates.clone(), bin: bin.clone() })
+        let place = |socket_dir, sslmode| -> anyhow::Result<Place> {
+            Ok(Place { port: free_port()?, socket_dir, certificates: certificates.clone(), sslmode, bin: bin.clone() })
         };
-        let (direct, through, held) = (place(dir.clone())?, place(dir.join(THROUGH))?, place(dir.join(HELD))?);
+        let (direct, through) = (place(dir.clone(), "disable")?, place(dir.join(THROUGH), "disable")?);
+        let (held, ended) = (place(dir.join(HELD), "disable")?, place(dir.join(ENDED), "require")?);
         let console_port = free_port()?;
-        let mut servers = Servers { direct, through, held, console_port, dir, processes: Vec::new() };
+        let mut servers = Servers { direct, through, held, ended, console_port, dir, processes: Vec::new() };
         servers.start_server()?;
         servers.start_proxy(backwater, THROUGH, "")?;
         let low = format!("low_priority_bandwidth = '{HELD_TO}'\n[pools.default]\npriority = 'low'\n");
         let admin = format!("[admin]\nlisten = '127.0.0.1:{console_port}'\nusers = {{ dba = '{CONSOLE_PASSWORD}' }}\n");
         servers.start_proxy(backwater, HELD, &format!("{low}{admin}"))?;
+        let clients = "[tls]\ncertificate = 'localhost.crt'\nkey = 'localhost.key'\nrequired = true\n";
+        let server = "[server_tls]\nmode = 'verify-full'\nroots = 'ca.pem'\nname = 'localhost'\n";
+        servers.start_proxy(backwater, ENDED, &format!("{clients}{server}"))?;
+        for (place, encrypted) in [(&servers.through, "f"), (&servers.held, "f"), (&servers.ended, "t")] {
+            let seen = place.sql("postgres", &["SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"])?;
+            if seen.trim() != encrypted {
+                bail!("the server says that a session by port {} has ssl {seen:?}", place.port);
+            }
+        }
         Ok(servers)
     }
 
@@ -191,7 +218,11 @@ impl Servers {
     }
 
     fn start_proxy(&mut self, backwater: &Path, way: &str, more: &str) -> anyhow::Result<()> {
-        let Place { port, socket_dir, .. } = if way == HELD { &self.held } else { &self.through };
+        let Place { port, socket_dir, .. } = match way {
+            HELD => &self.held,
+            ENDED => &self.ended,
+            _ => &self.through,
+        };
         let (port, socket) = (*port, socket_dir.join(format!(".s.PGSQL.{port}")));
         let file = self.dir.join(format!("{way}.toml"));
         let listen = format!("listen = ['127.0.0.1:{port}', '{}']", socket.display());
@@ -235,7 +266,7 @@ impl Servers {
         let ended = proxies.into_iter().map(|mut proxy| proxy.end()).collect::<anyhow::Result<Vec<_>>>()?;
         self.processes.clear();
         std::fs::copy(self.dir.join("server.log"), printed.join("server.log"))?;
-        for (way, ended_well) in [THROUGH, HELD].into_iter().zip(ended) {
+        for (way, ended_well) in [THROUGH, HELD, ENDED].into_iter().zip(ended) {
             let (log, kept) = (format!("{way}.log"), printed.join(format!("{way}.log")));
             std::fs::copy(self.dir.join(log), &kept)?;
             let log = std::fs::read_to_string(kept)?;

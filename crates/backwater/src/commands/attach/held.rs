@@ -196,7 +196,7 @@ impl Held {
             let key = looked_key(session);
             let Some(rule) = watch.penalised_by(key) else { continue };
             let is_held = self.cookie(key).is_some_and(|cookie| held.contains(&cookie));
-            if is_held || !self.hold_now(key, Some(session), hold)? {
+            if is_held || !self.hold_now(key, session, hold)? {
                 continue;
             }
             if let Some(cookie) = self.cookie(key) {
@@ -218,26 +218,26 @@ impl Held {
     pub(super) fn hold_low(
         &mut self,
         wanted: &HashSet<Key>,
-        activities: &[(Activity, Seen)],
+        sessions: &[Session],
         state: &State,
         watch: &Watch,
         hold: &mut Hold,
         told: &mut Told,
     ) -> anyhow::Result<Vec<(i32, String, PoolStep)>> {
         let (held, mut steps) = (hold.cookies(), Vec::new());
-        for (activity, _) in activities {
-            let (key, user) = ((activity.pid, activity.began_us), &activity.user);
+        for session in sessions {
+            let (key, user) = (looked_key(session), &session.activity.user);
             let step = if wanted.contains(&key) {
                 let cookie = self.cookie(key);
                 if let Some(cookie) = cookie {
                     told.pooled(cookie, user, state.pool_of(user));
                 }
                 let is_held = cookie.is_some_and(|cookie| held.contains(&cookie));
-                self.hold_for_pool(key, user, is_held, hold)?
+                self.hold_for_pool(session, is_held, hold)?
             } else {
                 self.let_go_for_pool(key, state.is_low(user), watch.is_penalised(key), hold)?
             };
-            steps.extend(step.map(|step| (activity.pid, user.clone(), step)));
+            steps.extend(step.map(|step| (session.activity.pid, user.clone(), step)));
         }
         Ok(steps)
     }
@@ -261,22 +261,17 @@ impl Held {
     }
 
     /// Holds a session for its pool.
-    fn hold_for_pool(
-        &mut self,
-        key: Key,
-        user: &str,
-        is_held: bool,
-        hold: &mut Hold,
-    ) -> anyhow::Result<Option<PoolStep>> {
+    fn hold_for_pool(&mut self, session: &Session, is_held: bool, hold: &mut Hold) -> anyhow::Result<Option<PoolStep>> {
+        let key = looked_key(session);
         if is_held && self.low.contains_key(&key) {
             return Ok(None);
         }
         // One that was held is so no longer: its connection was lost.
         self.low.remove(&key);
-        if !self.hold_now(key, None, hold)? {
+        if !self.hold_now(key, session, hold)? {
             return Ok(None);
         }
-        self.low.insert(key, user.to_owned());
+        self.low.insert(key, session.activity.user.clone());
         Ok(Some(if self.freed.remove(&key) { PoolStep::HeldAgain } else { PoolStep::Held }))
     }
 
@@ -305,7 +300,7 @@ impl Held {
     }
 
     /// Holds one, unless it was refused a moment ago; whether it is held.
-    fn hold_now(&mut self, key: Key, session: Option<&Session>, hold: &mut Hold) -> anyhow::Result<bool> {
+    fn hold_now(&mut self, key: Key, session: &Session, hold: &mut Hold) -> anyhow::Result<bool> {
         let at = now();
         if self.refused.get(&key).is_some_and(|refused| !refused.is_due(at)) {
             return Ok(false);
@@ -349,6 +344,7 @@ impl Held {
                 for_s: activity.elapsed_s.filter(|_| activity.active),
                 rows: watch.and_then(|watch| watch.rows_of(looked_key(session))).filter(|_| activity.active),
                 sent_bytes: cookie.and_then(|cookie| held.get(&cookie).copied()),
+                snapshot_age_xids: session.snapshot_age,
                 held_by: cookie.map(|cookie| told.holder(cookie)),
             }
         };
@@ -357,14 +353,13 @@ impl Held {
 }
 
 /// Holds one, unless it is held; why it cannot be held.
-fn slow(named: &Named, session: Option<&Session>, hold: &mut Hold) -> anyhow::Result<Option<String>> {
+fn slow(named: &Named, session: &Session, hold: &mut Hold) -> anyhow::Result<Option<String>> {
     if hold.paced().iter().any(|paced| paced.named.socket.cookie == named.socket.cookie) {
         return Ok(None);
     }
     match hold.add(now(), named.clone()) {
         Ok(()) => {
-            let age = session.and_then(|session| session.snapshot_age);
-            let vacuum = age.map_or_else(String::new, |age| {
+            let vacuum = session.snapshot_age.map_or_else(String::new, |age| {
                 format!("; its snapshot, {age} transactions old, holds back vacuum meanwhile")
             });
             super::note(&format!("holding {}{vacuum}", described(named)));

@@ -63,7 +63,7 @@ fn look(held: &mut Held, watch: &Watch, hold: &mut Hold, state: &State, told: &m
     let activities = held.read(&sessions, state, watch, &BTreeSet::new(), hold).unwrap();
     held.hold_penalised(&sessions, watch, hold, told).unwrap();
     let wanted = watch.low(&activities, state);
-    let steps = held.hold_low(&wanted, &activities, state, watch, hold, told).unwrap();
+    let steps = held.hold_low(&wanted, &sessions, state, watch, hold, told).unwrap();
     held.reconcile(watch, hold).unwrap();
     told.see(hold);
     let holders = hold.paced().iter().map(|paced| told.holder(paced.named.socket.cookie));

@@ -166,7 +166,7 @@ impl Looked {
             return Ok(Vec::new());
         }
         self.held.hold_penalised(sessions, &self.watch, hold, told)?;
-        let mut steps = self.held.hold_low(&wanted, activities, state, &self.watch, hold, told)?;
+        let mut steps = self.held.hold_low(&wanted, sessions, state, &self.watch, hold, told)?;
         let gone = self.held.forget_low(&wanted).into_iter();
         self.held.reconcile(&self.watch, hold)?;
         // Those whose server does not answer were let go with all others; the rest have ended, or may not be seen any more.

@@ -2,7 +2,7 @@
 
 use super::super::flow_record::Recorder;
 use super::{Arguments, now};
-use backwater_flow::rule::{Action, Decision, Rule, Step};
+use backwater_flow::rule::{Acted, Action, Decision, Step};
 use backwater_flow::{LowPriorityBandwidth, State};
 use backwater_gate::attach::{ClassRate, Hold, Paced};
 use backwater_gate::proxy::Tell;
@@ -15,7 +15,9 @@ pub(super) struct Told {
     recorder: Option<Recorder>,
     /// What was seen at the last look.
     newest: Arc<Mutex<FlowState>>,
-    rules: Vec<FlowRule>,
+    /// What governs, and how often each rule acted.
+    governs: State,
+    acted: HashMap<String, Acted>,
     class: Option<ClassRate>,
     /// Whether rules and rate are a file's.
     by_file: bool,
@@ -43,30 +45,26 @@ impl Told {
             }));
         }
         let by_file = arguments.config.is_some();
-        let mut told = Told {
+        Ok(Told {
             recorder,
             newest,
-            rules: Vec::new(),
+            governs: state.cloned().unwrap_or_default(),
+            acted: HashMap::new(),
             class,
             by_file,
             by_rule: HashMap::new(),
             by_pool: HashMap::new(),
-        };
-        if let Some(state) = state {
-            told.rules = described(state);
-        }
-        Ok(told)
+        })
     }
 
     /// Other rules and another rate from here on.
     pub(super) fn govern(&mut self, state: &State) {
         self.class = Some(super::class_of(state));
-        let before = std::mem::replace(&mut self.rules, described(state));
-        for rule in &mut self.rules {
-            if let Some(had) = before.iter().find(|had| had.name == rule.name) {
-                (rule.began, rule.escalated, rule.lifted) = (had.began, had.escalated, had.lifted);
-            }
-        }
+        self.governs = state.clone();
+    }
+
+    fn rules(&self) -> Vec<FlowRule> {
+        self.governs.described(|name| self.acted.get(name).copied().unwrap_or_default())
     }
 
     /// A session is held for its pool.
@@ -99,13 +97,7 @@ impl Told {
         }
         let Some(recorder) = &self.recorder else { return };
         (recorder.tell)(decision.event("attach"));
-        for rule in self.rules.iter_mut().filter(|rule| rule.name == decision.rule) {
-            match decision.step {
-                Step::Began => rule.began += 1,
-                Step::Escalated => rule.escalated += 1,
-                Step::Lifted(_) => rule.lifted += 1,
-            }
-        }
+        self.acted.entry(decision.rule.clone()).or_default().count(decision.step);
     }
 
     /// A connection that was named is held.
@@ -161,7 +153,7 @@ impl Told {
             by: newest.by.clone(),
             rate_bps: hold.class_bps().map(|bps| bps as f64),
             rate_by: class.unwrap_or_default().to_owned(),
-            rules: self.rules.clone(),
+            rules: self.rules(),
             held: hold.paced().iter().map(|paced| self.held(paced, class)).collect(),
             held_in_all: hold.paced().len() as u64,
             ..FlowState::default()
@@ -172,7 +164,7 @@ impl Told {
     /// Ends the recording: nobody is held any more.
     pub(super) fn stop(self) {
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        (newest.at, newest.held_in_all, newest.rules) = (now(), 0, self.rules);
+        (newest.at, newest.held_in_all, newest.rules) = (now(), 0, self.rules());
         newest.held.clear();
         drop(newest);
         if let Some(Err(error)) = self.recorder.map(Recorder::stop) {
@@ -204,8 +196,8 @@ impl Told {
     /// Without a recording.
     pub(super) fn unrecorded() -> Told {
         let (by_rule, by_pool) = (HashMap::new(), HashMap::new());
-        let (newest, rules) = (Arc::default(), Vec::new());
-        Told { recorder: None, newest, rules, class: None, by_file: true, by_rule, by_pool }
+        let (newest, governs, acted) = (Arc::default(), State::default(), HashMap::new());
+        Told { recorder: None, newest, governs, acted, class: None, by_file: true, by_rule, by_pool }
     }
 }
 
@@ -214,16 +206,6 @@ fn by(arguments: &Arguments) -> String {
     let by_rule = !arguments.rule.is_empty() || arguments.config.is_some();
     let what = if by_rule { "sessions by rule" } else { "sessions by name" };
     format!("attach mode, {what}")
-}
-
-fn described(state: &State) -> Vec<FlowRule> {
-    let of = |(name, rule): (&String, &Rule)| FlowRule {
-        name: name.clone(),
-        action: rule.action.word().to_owned(),
-        conditions: rule.conditions(),
-        ..FlowRule::default()
-    };
-    state.rules().iter().map(of).collect()
 }
 
 /// When, how much until then, and at what rate, by the client's address.

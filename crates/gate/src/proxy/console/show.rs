@@ -69,6 +69,7 @@ const SESSIONS: &[Column] = &[
     whole("to_server_bytes"),
     whole("server_pid"),
     real("age_s"),
+    whole("snapshot_age_xids"),
 ];
 const QUEUES: &[Column] =
     &[text("queue"), text("pool"), whole("waiting"), whole("in_service"), whole("limit"), text("limit_unit")];
@@ -170,13 +171,12 @@ fn rules(control: &Control) -> Vec<Vec<Value>> {
     let terms = control.terms();
     let row = |(name, rule): (&String, &Rule)| {
         let acted = control.acted(name);
-        let pools = terms.state.pools().iter().filter(|(_, pool)| pool.except_rules.contains(name));
         vec![
             Value::text(name),
             Value::text(rule.action.word()),
             Value::text(rule.conditions()),
             Value::real(Some(rule.cooldown_s)),
-            Value::text(pools.map(|(pool, _)| quote(pool)).collect::<Vec<_>>().join(",")),
+            Value::text(terms.state.pools_with(name).map(quote).collect::<Vec<_>>().join(",")),
             Value::count(acted.began),
             Value::count(acted.escalated),
             Value::count(acted.lifted),
@@ -212,6 +212,7 @@ fn sessions(control: &Control) -> Vec<Vec<Value>> {
             Value::count(glimpse.up_bytes),
             Value::from(live.server_pid()),
             Value::real(Some(now.seconds_since(who.began))),
+            Value::Null,
         ]
     };
     control.sessions().iter().map(row).collect()
@@ -316,6 +317,7 @@ fn outside_session(control: &Control, session: &OutsideSession) -> Vec<Value> {
         Value::Null,
         pid(),
         Value::Null,
+        Value::from(session.snapshot_age_xids),
     ]
 }
 
