@@ -217,7 +217,7 @@ fn print_outcome(scenario: &Scenario, outcome: &Outcome, out: &Path, without_lim
     // A run that ends with its rows has no curve to show; who waited on what is in its table. A standby's lag is plotted
     // with its own table.
     if scenario.load.kind != LoadKind::CommitBatches && scenario.standby.is_none() {
-        terminal::print(&seen.plots(outcome, &style))?;
+        terminal::print(&seen.plots(scenario, outcome, &style))?;
     }
     terminal::print(&seen.findings(outcome, &style))?;
     if let Some(advice) = seen.advice(scenario, outcome) {

@@ -2,8 +2,10 @@
 
 use backwater_diagnose::{Advice, AdviseOptions, advise, blind};
 use backwater_lab::metrics::{Phases, throughput};
-use backwater_lab::scenario::{DirtyLimit, Scenario};
-use backwater_model::{ArmOutcome, EventKind, Finding, Moment, Outcome, Point, Track, Unit, Window, catalogue};
+use backwater_lab::scenario::{DirtyLimit, LoadKind, Scenario};
+use backwater_model::{
+    ArmOutcome, EventKind, Finding, Moment, Outcome, ParamValue, Point, Span, Track, Unit, Window, catalogue,
+};
 use backwater_record::Recording;
 use backwater_report::{Curve, Judged, Panel, Style, html, panels};
 use std::path::Path;
@@ -21,14 +23,19 @@ impl Seen {
         Ok(Seen { window: recording.window(None, None)?, device })
     }
 
-    /// Throughput and dirty level of every arm's first repeat, on one time axis each.
-    pub(crate) fn plots(&self, outcome: &Outcome, style: &Style) -> String {
+    /// Of every arm's first repeat, on one time axis: throughput and dirty level, or over a network latency, link and queue.
+    pub(crate) fn plots(&self, scenario: &Scenario, outcome: &Outcome, style: &Style) -> String {
         let mut text = String::new();
         for arm in &outcome.arms {
             let Some(phases) = phases_of(&self.window, &arm.name, 1) else { continue };
             let part = self.window.slice(phases.load_start, phases.end);
-            let mut shown = vec![transactions(&part, phases)];
-            shown.extend(self.device.as_deref().map(|device| dirty(&part, device, phases)));
+            let shown = match scenario.load.kind {
+                LoadKind::NetOverload => over_network(&part, arm, phases),
+                _ => {
+                    let dirty = self.device.as_deref().map(|device| dirty(&part, device, phases));
+                    std::iter::once(transactions(&part, phases)).chain(dirty).collect()
+                }
+            };
             let mut marks = vec![(phases.load_end.seconds_since(phases.load_start), "load ends".to_owned())];
             marks.extend(arm.metrics.get("time_to_cliff_s").map(|at| (*at, "cliff".to_owned())));
             marks.extend(arm.metrics.get("predicted_time_to_cliff_s").map(|at| (*at, "predicted".to_owned())));
@@ -152,6 +159,55 @@ fn transactions(window: &Window, phases: Phases) -> Panel {
     }
 }
 
+/// How long an urgent query takes, what the server's host sends, and what stands in line there.
+fn over_network(window: &Window, arm: &ArmOutcome, phases: Phases) -> Vec<Panel> {
+    let after = |at: Moment| at.seconds_since(phases.load_start);
+    let limit = arm.params.get("network_bytes_per_s").and_then(|value| match value {
+        ParamValue::Number(bytes_per_s) => Some(("the link".to_owned(), *bytes_per_s)),
+        _ => None,
+    });
+    let panel = |title: &str, label: &str, unit, points, limits| Panel {
+        title: title.to_owned(),
+        curves: vec![Curve { label: label.to_owned(), unit, points }],
+        limits,
+    };
+    let rates = |def: &catalogue::Def| {
+        window.track(def.name, &[]).map(|track| track.rates(STEP_S)).unwrap_or_default().into_iter()
+    };
+    let (took, done) = (rates(&catalogue::LOAD_LATENCY_US), rates(&catalogue::LOAD_COMPLETED));
+    let means = took.zip(done).filter(|(took, done)| took.to == done.to && done.per_second > 0.0);
+    let latency = means.map(|(took, done)| (after(took.to), took.per_second / done.per_second)).collect();
+    let interfaces = window.tracks(catalogue::NET_SENT_BYTES.name, &[]);
+    let busiest = interfaces.max_by(|a, b| sent_bytes(a).total_cmp(&sent_bytes(b)));
+    let sent = busiest.map(|track| track.rates(STEP_S)).unwrap_or_default();
+    let sent = sent.iter().map(|rate| (after(rate.to), rate.per_second)).collect();
+    vec![
+        panel("Urgent query", "latency, mean", Unit::Microseconds, latency, Vec::new()),
+        panel("Sent by the server's host", "bytes a second", Unit::BytesPerSecond, sent, limit.into_iter().collect()),
+        panel("Send queues of the server's sockets", "in all", Unit::Bytes, queued(window, phases), Vec::new()),
+    ]
+}
+
+/// Between two values of a curve over the network, in seconds.
+const STEP_S: f64 = 0.5;
+
+fn sent_bytes(track: &Track<'_>) -> f64 {
+    track.points.first().zip(track.points.last()).map_or(0.0, |(first, last)| last.value - first.value)
+}
+
+/// What stands in all send queues together, over time.
+fn queued(window: &Window, phases: Phases) -> Vec<(f64, f64)> {
+    let tracks: Vec<Track<'_>> = window.tracks(catalogue::TCP_SENDQ.name, &[]).collect();
+    let seconds = phases.end.seconds_since(phases.load_start);
+    let steps = (seconds / STEP_S) as u32;
+    let at = |step: u32| {
+        let at = phases.load_start + Span::from_seconds(f64::from(step) * STEP_S);
+        let values: Vec<f64> = tracks.iter().filter_map(|track| Some(track.at(at, 1.0)?.value)).collect();
+        (!values.is_empty()).then(|| (f64::from(step) * STEP_S, values.iter().sum()))
+    };
+    (0..=steps).filter_map(at).collect()
+}
+
 fn dirty(window: &Window, device: &str, phases: Phases) -> Panel {
     let labels = [("dev", device)];
     let level = |def: &catalogue::Def| window.track(def.name, &labels);
@@ -198,5 +254,54 @@ fn level_and_limits(title: String, points: Vec<(f64, f64)>, limits: Option<(f64,
             ],
             None => Vec::new(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use backwater_model::{Epoch, Meta, Series, SeriesId};
+    use std::sync::Arc;
+
+    fn at(second: u32) -> Moment {
+        Moment::from_seconds(f64::from(second))
+    }
+
+    /// A series with a value at each of five seconds.
+    fn grown(series: Series, value: impl Fn(f64) -> f64) -> (Arc<Series>, Vec<Point>) {
+        let point = |second: u32| {
+            let (series, epoch) = (SeriesId(0), Epoch(0));
+            Point { at: at(second), series, epoch, value: value(f64::from(second)), as_of: None }
+        };
+        (Arc::new(series), (0..5).map(point).collect())
+    }
+
+    #[test]
+    fn over_a_network_latency_the_busiest_interface_and_all_queues_are_seen() {
+        let sent = |name| catalogue::NET_SENT_BYTES.series(&[("target", "p"), ("if", name)]);
+        let queue = |pid| catalogue::TCP_SENDQ.series(&[("target", "p"), ("pid", pid), ("local", "a"), ("peer", "b")]);
+        let series = vec![
+            grown(catalogue::LOAD_COMPLETED.series::<&str>(&[]), |second| 20.0 * second),
+            grown(catalogue::LOAD_LATENCY_US.series::<&str>(&[]), |second| 20.0 * second * 6_000.0),
+            grown(sent("lo"), |second| 10.0 * second),
+            grown(sent("eth0"), |second| 25e6 * second),
+            grown(queue("7"), |second| 1_000.0 * second),
+            grown(queue("8"), |_| 500.0),
+        ];
+        let window = Window::new(at(0), at(4), Arc::new(Meta::default()), series, Vec::new(), Vec::new());
+        let phases = Phases { load_start: at(1), load_end: at(3), end: at(4) };
+        let mut arm = ArmOutcome::default();
+        arm.params.insert("network_bytes_per_s".to_owned(), ParamValue::Number(25e6));
+        let seen = over_network(&window, &arm, phases);
+        let of = |panel: usize, second: f64| {
+            let points = &seen[panel].curves[0].points;
+            points.iter().find(|(at, _)| *at == second).unwrap().1
+        };
+        assert_eq!((of(0, 2.0), of(1, 2.0), of(2, 2.0)), (6_000.0, 25e6, 3_500.0));
+        assert_eq!(seen[1].limits, [("the link".to_owned(), 25e6)]);
+        // What was not recorded is an empty panel, which says so.
+        let nothing = Window::new(at(0), at(4), Arc::new(Meta::default()), Vec::new(), Vec::new(), Vec::new());
+        assert!(over_network(&nothing, &arm, phases).iter().all(|panel| panel.curves[0].points.is_empty()));
     }
 }

@@ -4,9 +4,11 @@
 use crate::in_line;
 use crate::used::{Used, began_ticks, cpu_percent, is_titled, unix_us};
 use backwater_flow::rule::{Action, Decision, Figures, Judge, MeanRate, SessionWal, Step, Subject, Why};
-use backwater_flow::{MB, SessionId, State};
+use backwater_flow::{SessionId, State};
 use backwater_model::{Moment, Span};
 use std::collections::{HashMap, HashSet};
+
+const MB: f64 = backwater_flow::MB as f64;
 
 /// How long after its process begins a session does, at most, on a host that has other things to do; and how much sooner it may seem
 /// to, since the system counts in hundredths of a second.
@@ -304,11 +306,11 @@ impl Session {
         Figures {
             elapsed_s,
             blocked_s: Some(self.blocked_s),
-            bandwidth_mb_per_s: self.acked.map(|_| self.sent.bytes_per_second(now) / MB as f64),
+            bandwidth_mb_per_s: self.acked.map(|_| self.sent.bytes_per_second(now) / MB),
             cpu_s,
             cpu_percent: cpu_s.zip(elapsed_s).and_then(|(cpu_s, elapsed_s)| cpu_percent(cpu_s, elapsed_s)),
-            spill_mb: activity.spill_bytes.map(|bytes| bytes / MB as f64),
-            memory_mb: seen.memory_bytes.map(|bytes| bytes / MB as f64),
+            spill_mb: activity.spill_bytes.map(|bytes| bytes / MB),
+            memory_mb: seen.memory_bytes.map(|bytes| bytes / MB),
             wal_mb_per_s: self.wal.mb_per_s(now),
             wal_mb: self.wal.mb(),
             rows: self.rows,
