@@ -177,7 +177,9 @@ fn over_network(window: &Window, arm: &ArmOutcome, phases: Phases) -> Vec<Panel>
     let (took, done) = (rates(&catalogue::LOAD_LATENCY_US), rates(&catalogue::LOAD_COMPLETED));
     let means = took.zip(done).filter(|(took, done)| took.to == done.to && done.per_second > 0.0);
     let latency = means.map(|(took, done)| (after(took.to), took.per_second / done.per_second)).collect();
-    let interfaces = window.tracks(catalogue::NET_SENT_BYTES.name, &[]);
+    // The server's, and not those of the host that the lab runs on.
+    let server = window.meta.targets.first().map(|target| [("target", target.name.as_str())]);
+    let interfaces = window.tracks(catalogue::NET_SENT_BYTES.name, server.as_ref().map_or(&[], |labels| labels));
     let busiest = interfaces.max_by(|a, b| sent_bytes(a).total_cmp(&sent_bytes(b)));
     let sent = busiest.map(|track| track.rates(STEP_S)).unwrap_or_default();
     let sent = sent.iter().map(|rate| (after(rate.to), rate.per_second)).collect();
@@ -191,6 +193,9 @@ fn over_network(window: &Window, arm: &ArmOutcome, phases: Phases) -> Vec<Panel>
 /// Between two values of a curve over the network, in seconds.
 const STEP_S: f64 = 0.5;
 
+/// How old a reading of the queues may be, in seconds: they are read once a second, and not to the tenth.
+const QUEUES_S: f64 = 2.5;
+
 fn sent_bytes(track: &Track<'_>) -> f64 {
     track.points.first().zip(track.points.last()).map_or(0.0, |(first, last)| last.value - first.value)
 }
@@ -202,7 +207,7 @@ fn queued(window: &Window, phases: Phases) -> Vec<(f64, f64)> {
     let steps = (seconds / STEP_S) as u32;
     let at = |step: u32| {
         let at = phases.load_start + Span::from_seconds(f64::from(step) * STEP_S);
-        let values: Vec<f64> = tracks.iter().filter_map(|track| Some(track.at(at, 1.0)?.value)).collect();
+        let values: Vec<f64> = tracks.iter().filter_map(|track| Some(track.at(at, QUEUES_S)?.value)).collect();
         (!values.is_empty()).then(|| (f64::from(step) * STEP_S, values.iter().sum()))
     };
     (0..=steps).filter_map(at).collect()
@@ -261,7 +266,7 @@ fn level_and_limits(title: String, points: Vec<(f64, f64)>, limits: Option<(f64,
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use backwater_model::{Epoch, Meta, Series, SeriesId};
+    use backwater_model::{Epoch, Meta, Series, SeriesId, Target};
     use std::sync::Arc;
 
     fn at(second: u32) -> Moment {
@@ -281,7 +286,11 @@ mod tests {
     fn over_a_network_latency_the_busiest_interface_and_all_queues_are_seen() {
         let sent = |name| catalogue::NET_SENT_BYTES.series(&[("target", "p"), ("if", name)]);
         let queue = |pid| catalogue::TCP_SENDQ.series(&[("target", "p"), ("pid", pid), ("local", "a"), ("peer", "b")]);
+        let target = |name: &str| Target { name: name.to_owned(), ..Target::default() };
+        let meta = Arc::new(Meta { targets: vec![target("p")], ..Meta::default() });
+        let of_lab = catalogue::NET_SENT_BYTES.series(&[("target", "host"), ("if", "eth0")]);
         let series = vec![
+            grown(of_lab, |second| 90e6 * second),
             grown(catalogue::LOAD_COMPLETED.series::<&str>(&[]), |second| 20.0 * second),
             grown(catalogue::LOAD_LATENCY_US.series::<&str>(&[]), |second| 20.0 * second * 6_000.0),
             grown(sent("lo"), |second| 10.0 * second),
@@ -289,7 +298,7 @@ mod tests {
             grown(queue("7"), |second| 1_000.0 * second),
             grown(queue("8"), |_| 500.0),
         ];
-        let window = Window::new(at(0), at(4), Arc::new(Meta::default()), series, Vec::new(), Vec::new());
+        let window = Window::new(at(0), at(4), meta, series, Vec::new(), Vec::new());
         let phases = Phases { load_start: at(1), load_end: at(3), end: at(4) };
         let mut arm = ArmOutcome::default();
         arm.params.insert("network_bytes_per_s".to_owned(), ParamValue::Number(25e6));

@@ -1,9 +1,9 @@
 //! What came of the suites, compared test by test, as the page docs/nightly/suites.md.
 
-use super::REASONS;
 use super::console::Visit;
 use super::outcome::{Outcome, Verdict};
-use super::servers::{HELD_TO, THROUGH};
+use super::servers::{HELD, HELD_TO};
+use super::{REASONS, Reason};
 use crate::bench;
 use anyhow::Context;
 use std::collections::BTreeSet;
@@ -75,7 +75,8 @@ impl Compared {
     }
 
     fn reason(&self, test: &str) -> Option<&'static str> {
-        REASONS.iter().find(|(suite, known, _)| *suite == self.name && *known == test).map(|(_, _, why)| *why)
+        let is_its = |of: &&Reason| of.suite == self.name && of.ways.contains(&self.way) && of.tests.contains(&test);
+        REASONS.iter().find(is_its).map(|of| of.why)
     }
 }
 
@@ -89,9 +90,10 @@ pub(super) fn write(workspace: &Path, server: &str, all: &[Compared], visits: &[
 fn page(machine: &str, server: &str, all: &[Compared]) -> anyhow::Result<String> {
     let mut text = format!(
         "# suites\n\n`cargo xtask nightly suites`, {machine}\n\nOther people's test suites against {server} on loopback: direct, \
-         through `backwater proxy`, which holds nothing, through another (held) that holds sessions to its low class of \
-         {HELD_TO} a second (but those that replicate, which have no pool), both without encryption but where a test asks for it \
-         by itself, which they pass through; and with encryption through a third (ended), which ends it on both sides. They are \
+         through `backwater proxy`, which holds nothing, and through another (held) that holds sessions to its low class of \
+         {HELD_TO} a second (but those that replicate, which have no pool), all three without encryption but where a test asks for it \
+         by itself, which these proxies pass through; and with encryption, direct and through a third (ended), which ends it on both \
+         sides. The proxies are \
          built with their own assertions checked (their times are not those of a release). Where a proxy and direct are not alike, both are run a second time: what passes direct and not through the proxy \
          both times is a difference, the rest is unsteady.\n\n\
          | suite | version | direct: passed, failed, skipped | | proxy | passed, failed, skipped | | differences |\n\
@@ -118,9 +120,9 @@ fn page(machine: &str, server: &str, all: &[Compared]) -> anyhow::Result<String>
     })?;
     let names = |tests: Vec<&str>| tests.into_iter().map(str::to_owned).collect();
     section(&mut text, "Fails direct too: no matter of the proxy", all, |suite| match suite.way {
-        THROUGH => names(suite.failed_anyway()),
-        // By the other proxy it is the same tests.
-        _ => Vec::new(),
+        // It is the same that failed direct.
+        HELD => Vec::new(),
+        _ => names(suite.failed_anyway()),
     })?;
     Ok(text)
 }
@@ -165,8 +167,9 @@ fn section(
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use super::{Compared, Pair, THROUGH, page};
+    use super::{Compared, Pair, page};
     use crate::suites::outcome::{Outcome, Verdict};
+    use crate::suites::servers::THROUGH;
     use std::time::Duration;
 
     /// Tests `a`, `b`, …: p(assed), f(ailed), s(kipped), - (not there).

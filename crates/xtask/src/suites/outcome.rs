@@ -1,7 +1,7 @@
 //! What a suite said of each of its tests: one reader for each way of saying it.
 
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,9 +41,9 @@ pub(super) fn pg_regress(text: &str) -> BTreeMap<String, Verdict> {
     tests.collect()
 }
 
-/// `go test -json`: one event a line. A package that does not come to its tests is a test that failed.
+/// `go test -json`: one event a line. A package that fails by none of its tests, as it does not come to them, is a test that failed.
 pub(super) fn go(text: &str) -> BTreeMap<String, Verdict> {
-    let mut tests = BTreeMap::new();
+    let (mut tests, mut by_a_test) = (BTreeMap::new(), BTreeSet::new());
     for event in text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let verdict = match event["Action"].as_str() {
             Some("pass") => Verdict::Passed,
@@ -54,11 +54,15 @@ pub(super) fn go(text: &str) -> BTreeMap<String, Verdict> {
         let package = event["Package"].as_str().unwrap_or_default();
         let test = event["Test"].as_str().map(without_long_numbers);
         let package = package.rsplit_once("/v5").map_or(package, |(_, rest)| rest.trim_start_matches('/'));
-        match test {
-            Some(test) => drop(tests.insert(format!("{package}/{test}").trim_start_matches('/').to_owned(), verdict)),
-            None if verdict == Verdict::Failed => drop(tests.insert(format!("package {package}"), verdict)),
-            None => {}
+        let name = match test {
+            Some(test) => format!("{package}/{test}").trim_start_matches('/').to_owned(),
+            None if verdict == Verdict::Failed && !by_a_test.contains(package) => format!("package {package}"),
+            None => continue,
+        };
+        if verdict == Verdict::Failed {
+            by_a_test.insert(package.to_owned());
         }
+        tests.insert(name, verdict);
     }
     tests
 }
@@ -109,10 +113,16 @@ mod tests {
 {"Action":"skip","Package":"github.com/jackc/pgx/v5/pgconn","Test":"TestA/b"}
 {"Action":"pass","Package":"github.com/jackc/pgx/v5/pgconn"}
 {"Action":"fail","Package":"github.com/jackc/pgx/v5/pgtype"}
+{"Action":"fail","Package":"github.com/jackc/pgx/v5/pgxpool","Test":"TestB"}
+{"Action":"fail","Package":"github.com/jackc/pgx/v5/pgxpool"}
 no json"#;
         let found: Vec<_> = go(text).into_iter().collect();
-        let told =
-            [("TestA", Verdict::Passed), ("package pgtype", Verdict::Failed), ("pgconn/TestA/b", Verdict::Skipped)];
+        let told = [
+            ("TestA", Verdict::Passed),
+            ("package pgtype", Verdict::Failed),
+            ("pgconn/TestA/b", Verdict::Skipped),
+            ("pgxpool/TestB", Verdict::Failed),
+        ];
         assert_eq!(found, told.map(|(name, verdict)| (name.to_owned(), verdict)));
     }
 

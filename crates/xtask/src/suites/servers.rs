@@ -27,6 +27,9 @@ host all,replication all 127.0.0.1/32 trust
 pub(super) const THROUGH: &str = "through";
 pub(super) const HELD: &str = "held";
 pub(super) const ENDED: &str = "ended";
+/// What goes direct, and what does so with encryption.
+const DIRECT: &str = "direct";
+const ENCRYPTED: &str = "direct-encrypted";
 /// What the second holds all sessions to together: more slowly some tests of drivers would not end in their own time.
 pub(super) const HELD_TO: &str = "64MB";
 /// Of user dba, on that one's console.
@@ -114,13 +117,18 @@ fn ordinary_user() -> anyhow::Result<Option<(u32, u32)>> {
     Ok(Some((id("-u")?, id("-g")?)))
 }
 
+/// Where it leads, by its name.
+type Way<'a> = (&'static str, &'a Place);
+
 /// A server and three proxies in front of it: one that holds nothing, one that holds sessions to its low class (who
 /// replicates has no pool) and has a console, and one that ends encryption on both sides.
 pub(super) struct Servers {
-    pub(super) direct: Place,
-    pub(super) through: Place,
-    pub(super) held: Place,
-    pub(super) ended: Place,
+    direct: Place,
+    /// The same, for clients that encrypt.
+    encrypted: Place,
+    through: Place,
+    held: Place,
+    ended: Place,
     /// Where the second's console listens by itself: there encryption is declined, and not asked of the server.
     pub(super) console_port: u16,
     dir: PathBuf,
@@ -180,24 +188,35 @@ impl Servers {
             Ok(Place { port: free_port()?, socket_dir, certificates: certificates.clone(), sslmode, bin: bin.clone() })
         };
         let (direct, through) = (place(dir.clone(), "disable")?, place(dir.join(THROUGH), "disable")?);
+        let encrypted = Place { port: direct.port, ..place(dir.clone(), "require")? };
         let (held, ended) = (place(dir.join(HELD), "disable")?, place(dir.join(ENDED), "require")?);
         let console_port = free_port()?;
-        let mut servers = Servers { direct, through, held, ended, console_port, dir, processes: Vec::new() };
+        let mut servers = Servers { direct, encrypted, through, held, ended, console_port, dir, processes: Vec::new() };
         servers.start_server()?;
         servers.start_proxy(backwater, THROUGH, "")?;
         let low = format!("low_priority_bandwidth = '{HELD_TO}'\n[pools.default]\npriority = 'low'\n");
         let admin = format!("[admin]\nlisten = '127.0.0.1:{console_port}'\nusers = {{ dba = '{CONSOLE_PASSWORD}' }}\n");
         servers.start_proxy(backwater, HELD, &format!("{low}{admin}"))?;
-        let clients = "[tls]\ncertificate = 'localhost.crt'\nkey = 'localhost.key'\nrequired = true\n";
+        let clients = "[tls]\ncertificate = 'localhost.crt'\nkey = 'localhost.key'\n";
         let server = "[server_tls]\nmode = 'verify-full'\nroots = 'ca.pem'\nname = 'localhost'\n";
         servers.start_proxy(backwater, ENDED, &format!("{clients}{server}"))?;
-        for (place, encrypted) in [(&servers.through, "f"), (&servers.held, "f"), (&servers.ended, "t")] {
-            let seen = place.sql("postgres", &["SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"])?;
-            if seen.trim() != encrypted {
-                bail!("the server says that a session by port {} has ssl {seen:?}", place.port);
+        for (direct, proxies) in servers.ways() {
+            for (_, place) in proxies.into_iter().chain([direct]) {
+                let seen = place.sql("postgres", &["SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"])?;
+                if (seen.trim() == "t") != (place.sslmode == "require") {
+                    bail!("the server says that a session by port {} has ssl {seen:?}", place.port);
+                }
             }
         }
         Ok(servers)
+    }
+
+    /// What is compared: direct and through these proxies, all of them encrypted or none.
+    pub(super) fn ways(&self) -> [(Way<'_>, Vec<Way<'_>>); 2] {
+        [
+            ((DIRECT, &self.direct), vec![(THROUGH, &self.through), (HELD, &self.held)]),
+            ((ENCRYPTED, &self.encrypted), vec![(ENDED, &self.ended)]),
+        ]
     }
 
     fn start_server(&mut self) -> anyhow::Result<()> {
