@@ -4,7 +4,7 @@ use super::Address;
 use super::control::Control;
 use super::negotiate::{Agreed, Door, negotiate};
 use super::openings::Openings;
-use super::stream::{Stream, begin_within_host};
+use super::stream::{Stream, begin};
 use super::worker::{Arrival, Phase, Worker};
 use crate::GateError;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -120,7 +120,7 @@ fn listen_at(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
-    begin_within_host(&SockRef::from(&socket), address);
+    begin(&SockRef::from(&socket), address)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
@@ -213,7 +213,7 @@ mod tests {
     use std::os::unix::net::{UnixDatagram, UnixListener};
 
     #[test]
-    fn what_comes_from_this_host_is_paced_by_no_timer_from_its_beginning() {
+    fn what_comes_from_this_host_is_paced_by_no_timer_from_its_beginning_and_waits_for_no_acknowledgement() {
         let mut bound = Bound::bind(&"127.0.0.1:0".parse().unwrap()).unwrap();
         let Some(Bound::Tcp(listener)) = bound.pop() else { panic!("no TCP") };
         listener.set_nonblocking(false).unwrap();
@@ -221,6 +221,7 @@ mod tests {
         let (accepted, _) = listener.accept().unwrap();
         let control = SockRef::from(&accepted).tcp_congestion().unwrap();
         assert!(control.starts_with(b"reno"), "{control:?}");
+        assert!(accepted.nodelay().unwrap());
     }
 
     #[test]

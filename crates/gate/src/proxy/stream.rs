@@ -108,12 +108,15 @@ impl From<UnixStream> for Stream {
     }
 }
 
-/// Has what connects with this address, or is accepted at it, begin as a connection within the host where the address tells that
-/// it is one: timers that a kernel has begun to pace a connection by stay to its end.
-pub(super) fn begin_within_host(socket: &SockRef<'_>, address: SocketAddr) {
+/// Sets what a connection with this address, or one that is accepted at it, must have from its beginning. No Nagle: keys are agreed on
+/// in several small pieces, each of which would wait until the peer, who waits too, acknowledges the one before. And to begin as one
+/// within the host, where the address tells that it is: timers that a kernel has begun to pace a connection by stay to its end.
+pub(super) fn begin(socket: &SockRef<'_>, address: SocketAddr) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
     if address.ip().to_canonical().is_loopback() {
         pace_within_host(socket);
     }
+    Ok(())
 }
 
 /// Has a connection that stays on this host find its speed as one ([`WITHIN_HOST_CONGESTION`]).
@@ -127,7 +130,7 @@ impl Stream {
     /// Connects to a server by TCP.
     pub(super) async fn connect(address: SocketAddr) -> io::Result<Stream> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        begin_within_host(&SockRef::from(&socket), address);
+        begin(&SockRef::from(&socket), address)?;
         socket.connect(address).await.map(Stream::from)
     }
 
@@ -159,10 +162,9 @@ impl Stream {
         matches!(self.socket, Socket::Unix(_))
     }
 
-    /// No Nagle, keepalive, and little in front of the kernel's queue. A Unix socket has none of these.
+    /// Keepalive, and little in front of the kernel's queue. A Unix socket has none of these.
     pub(super) fn set_options(&self, not_sent_bytes: u32) -> io::Result<()> {
         let Socket::Tcp(stream) = &self.socket else { return Ok(()) };
-        stream.set_nodelay(true)?;
         let socket = SockRef::from(stream);
         if is_within_host(stream) {
             pace_within_host(&socket);
@@ -489,5 +491,6 @@ mod tests {
         let Socket::Tcp(tcp) = &stream.socket else { panic!("{stream:?}") };
         let control = SockRef::from(tcp).tcp_congestion().unwrap();
         assert!(control.starts_with(WITHIN_HOST_CONGESTION.as_bytes()), "{control:?}");
+        assert!(tcp.nodelay().unwrap(), "and waits for no acknowledgement");
     }
 }
