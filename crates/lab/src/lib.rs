@@ -1,5 +1,6 @@
 //! The lab: starts real servers, slows their disks, loads them, records and diagnoses them, and puts the host back.
 
+mod acceptance;
 mod advised;
 mod arm;
 mod attached;
